@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
+use tokio::sync::Notify;
 
 use crate::ReadError;
 use crate::read_cache::FileId;
@@ -32,6 +33,8 @@ pub(crate) struct Damaged {
     found: Counter,
     /// The number of files that are named now.
     named: Gauge,
+    /// A file was named that nothing has tried to restore.
+    news: Notify,
 }
 
 struct Damage {
@@ -41,6 +44,8 @@ struct Damage {
     at: Instant,
     /// The number of those found before it.
     number: u64,
+    /// The log has tried to restore the file.
+    tried: bool,
 }
 
 impl Damaged {
@@ -52,6 +57,7 @@ impl Damaged {
             respite: RESPITE,
             found,
             named,
+            news: Notify::new(),
         }
     }
 
@@ -65,18 +71,57 @@ impl Damaged {
         let mut files = self.files.lock();
         let before = files.get(&file);
         let needed = before.is_some_and(|before| before.needed);
+        let tried = before.is_some_and(|before| before.tried);
         if files.len() < MOST_NAMES || before.is_some() {
             let damage = Damage {
                 needed,
                 problem: problem.clone(),
                 at: Instant::now(),
                 number: self.found.get(),
+                tried,
             };
             files.insert(file, damage);
         }
         self.named.set(files.len() as i64);
+        if !tried {
+            self.news.notify_one();
+        }
         let path = file.path();
         ReadError::Damaged { path, problem }
+    }
+
+    /// Waits until a file is named that [`untried`](Self::untried) has not returned.
+    pub(crate) async fn news(&self) {
+        self.news.notified().await;
+    }
+
+    /// The named files that nothing has tried to restore. They count as tried from now on.
+    pub(crate) fn untried(&self) -> Vec<FileId> {
+        let mut files = self.files.lock();
+        let untried = files.iter_mut().filter(|(_, damage)| !damage.tried);
+        untried
+            .map(|(file, damage)| {
+                damage.tried = true;
+                *file
+            })
+            .collect()
+    }
+
+    /// Has [`untried`](Self::untried) return this file again.
+    pub(crate) fn try_again(&self, file: FileId) {
+        if let Some(damage) = self.files.lock().get_mut(&file) {
+            damage.tried = false;
+        }
+    }
+
+    /// Has [`untried`](Self::untried) return every named file again, because one was restored on
+    /// which others may depend.
+    pub(crate) fn try_all_again(&self) {
+        let mut files = self.files.lock();
+        files.values_mut().for_each(|damage| damage.tried = false);
+        if !files.is_empty() {
+            self.news.notify_one();
+        }
     }
 
     /// Says of a file that was named in which words, and that entries lead to it:

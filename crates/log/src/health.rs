@@ -124,6 +124,13 @@ async fn probe(log: &Shared, state: State) -> Vec<Check> {
         let ahead_ms = log.jumps.ahead_ms(now_ms, Instant::now());
         checks.push(clock_check(now_ms, signed_ms, ahead_ms));
     }
+    if log.awaits_roots.load(Ordering::SeqCst) {
+        checks.push(Check {
+            name: "roots",
+            ok: false,
+            detail: "not all roots that the log accepts have been read".into(),
+        });
+    }
     if log.config.scrub.is_some() {
         checks.push(log.scrub.check(log.config.clock.now_ms()));
     }

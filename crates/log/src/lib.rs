@@ -53,6 +53,7 @@ mod recent;
 mod record;
 mod recover;
 mod repair;
+mod restore;
 mod rfc6962;
 mod round;
 mod scrub;

@@ -19,6 +19,7 @@ use crate::look::{self, Looked};
 use crate::places::Places;
 use crate::read_cache::StoredFile;
 use crate::recover::{self, NeverPublished, Newest};
+use crate::restore;
 use crate::rfc6962::{Rfc6962Reads, keep_index};
 use crate::scrub::scrub;
 use crate::shared::Shared;
@@ -35,6 +36,7 @@ pub struct Log {
     shared: Arc<Shared>,
     prober: Prober,
     finished: watch::Receiver<bool>,
+    restorer: AbortHandle,
     scrubber: Option<AbortHandle>,
     indexer: Option<AbortHandle>,
 }
@@ -219,6 +221,12 @@ impl Log {
             supervised.supervise().await;
             let _ = done.send(true);
         });
+        let restored = shared.clone();
+        let restoring = async move {
+            restored.turn.comes().await;
+            restore::attend(restored).await
+        };
+        let restorer = tokio::spawn(restoring).abort_handle();
         let scrubber = shared.config.scrub.clone().map(|config| {
             let scrubbed = shared.clone();
             let scrubbing = async move {
@@ -237,6 +245,7 @@ impl Log {
         });
         Arc::new(Log {
             shared,
+            restorer,
             scrubber,
             indexer,
             prober: Prober::default(),
@@ -322,6 +331,17 @@ impl Log {
     pub fn set_roots(&self, roots: Roots) {
         let validator = self.shared.config.validator(roots);
         self.shared.validator.store(Arc::new(validator));
+    }
+
+    /// Notes whether some accepted roots are still to be read. Until then, a chain to an unknown
+    /// root is not refused: its client must come back.
+    pub fn await_roots(&self, awaits: bool) {
+        self.shared.awaits_roots.store(awaits, Ordering::SeqCst);
+    }
+
+    /// Returns whether some accepted roots are still to be read.
+    pub fn awaits_roots(&self) -> bool {
+        self.shared.awaits_roots.load(Ordering::SeqCst)
     }
 
     /// The size of the published tree, and word of each change of it: 0 before the log was ever opened.
@@ -418,7 +438,8 @@ impl Log {
     /// Takes no more submissions, finishes the round, answers the waiters.
     pub async fn shutdown(&self) {
         self.shared.closing.store(true, Ordering::SeqCst);
-        for task in self.scrubber.iter().chain(&self.indexer) {
+        let optional = self.scrubber.iter().chain(&self.indexer);
+        for task in optional.chain([&self.restorer]) {
             task.abort();
         }
         if let Some(session) = self.shared.session.load().as_ref() {

@@ -254,7 +254,7 @@ impl Metrics {
         );
         r.register(
             "restored_files",
-            "Damaged files that a start restored from what lies beneath them; they are kept",
+            "Damaged files that the log restored from its own data; the damaged ones are kept",
             self.restored_files.clone(),
         );
         self.describe_scrubber(r);

@@ -1,45 +1,64 @@
 //! What strangers read of a log's troubles: what failed, and not where. The log lines have both.
 
 /// The places of a log, which are the operator's alone, and the words for them.
-pub(crate) struct Places(Vec<(String, &'static str)>);
+pub(crate) struct Places {
+    /// With a directory or a scheme.
+    full: Vec<(String, &'static str)>,
+    /// Names in the working directory.
+    bare: Vec<(String, &'static str)>,
+}
 
 impl Places {
     /// The longest come first, because one may lie in another.
     pub(crate) fn new(places: impl IntoIterator<Item = (String, &'static str)>) -> Self {
         let mut places: Vec<_> = places.into_iter().collect();
-        // A bare relative name tells nothing, and may be any word.
-        places.retain(|(place, _)| place.contains(['/', ':']));
+        places.retain(|(place, _)| !place.is_empty());
         places.sort_by_key(|(place, _)| std::cmp::Reverse(place.len()));
-        Places(places)
+        let (full, bare) = places
+            .into_iter()
+            .partition(|(place, _)| place.contains(['/', ':']));
+        Places { full, bare }
     }
 
     /// Returns `text` with words for the known places. Paths, addresses with a user, and URLs
     /// but those of checkpoints are left out, wherever they came from.
     pub(crate) fn hide(&self, text: &str) -> String {
         let mut text = text.to_owned();
-        for (place, name) in &self.0 {
+        for (place, name) in &self.full {
             text = text.replace(place.as_str(), name);
         }
         let words = text.split_inclusive(char::is_whitespace);
-        words.map(hide_word).collect()
+        words.map(|word| self.hide_word(word)).collect()
+    }
+
+    fn hide_word(&self, word: &str) -> String {
+        let opened = word.trim_start_matches(OPENING);
+        let core = opened.trim_end_matches(|c: char| c.is_whitespace() || CLOSING.contains(&c));
+        let (before, after) = (&word[..word.len() - opened.len()], &opened[core.len()..]);
+        if let Some(named) = self.bare.iter().find_map(|bare| in_words(core, bare)) {
+            return format!("{before}{named}{after}");
+        }
+        match is_private(core) {
+            true => format!("{before}…{after}"),
+            false => word.to_owned(),
+        }
     }
 }
 
-fn hide_word(word: &str) -> String {
-    let opened = word.trim_start_matches(OPENING);
-    let core = opened.trim_end_matches(|c: char| c.is_whitespace() || CLOSING.contains(&c));
-    let (before, after) = (&word[..word.len() - opened.len()], &opened[core.len()..]);
-    match is_private(core) {
-        true => format!("{before}…{after}"),
-        false => word.to_owned(),
-    }
+/// The words for a path that begins with a bare name, or that is a bare file name. A name without
+/// an extension may be any word.
+fn in_words(path: &str, (bare, name): &(String, &str)) -> Option<String> {
+    let rest = path.strip_prefix(bare.as_str())?;
+    let is_path = rest.starts_with('/') || rest.is_empty() && bare.contains('.');
+    is_path.then(|| format!("{name}{rest}"))
 }
 
 const OPENING: [char; 5] = ['(', '`', '\'', '"', '['];
 const CLOSING: [char; 10] = [')', '`', '\'', '"', ']', ',', '.', ';', ':', '…'];
 
 fn is_private(word: &str) -> bool {
-    let is_path = word.starts_with('/') && word.len() > 1 && word != "/health";
+    let is_relative = word.starts_with("./") || word.starts_with("../");
+    let is_path = is_relative || word.starts_with('/') && word.len() > 1 && word != "/health";
     let is_address = word.contains('@');
     // Where others keep a log's checkpoint is public.
     let is_url =
@@ -65,6 +84,7 @@ mod tests {
             ),
             ("mysql://ctlog@db.internal:3306/ct".to_owned(), "the lock"),
             ("data".to_owned(), "the storage"),
+            ("lock.sqlite".to_owned(), "the lock"),
         ]);
         for (text, public) in [
             ("/srv/lucarne/a: 12 MiB free", "the storage: 12 MiB free"),
@@ -81,6 +101,14 @@ mod tests {
                 "the lock: cannot load",
             ),
             ("data: its data are old", "data: its data are old"),
+            (
+                "cannot write data/.lucarne/journal/0001: no space",
+                "cannot write the storage/.lucarne/journal/0001: no space",
+            ),
+            (
+                "lock.sqlite: cannot load (lock.sqlite)",
+                "the lock: cannot load (the lock)",
+            ),
             (
                 "Access denied for user 'ctlog'@'10.0.0.5' (using `/etc/lucarne/key`)",
                 "Access denied for user '…' (using `…`)",

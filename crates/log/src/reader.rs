@@ -381,7 +381,11 @@ impl Reader {
 
     /// Reads a file from storage, whatever is in memory of it, unless it is known
     /// to be whole.
-    async fn look_at(&self, edge: &Arc<RightEdge>, file: FileId) -> Result<(), ReadError> {
+    pub(crate) async fn look_at(
+        &self,
+        edge: &Arc<RightEdge>,
+        file: FileId,
+    ) -> Result<(), ReadError> {
         match file {
             FileId::Issuer(of) => match self.tiles.issuer(&of).await? {
                 Some(_) => Ok(()),

@@ -19,15 +19,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use lucarne_tlog::Checkpoint;
+use lucarne_tlog::{Checkpoint, Tile};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use xxhash_rust::xxh3::xxh3_128;
 
-use self::pace::{Paced, Unpaced};
+use self::pace::Paced;
+pub(crate) use self::pace::Unpaced;
 use self::position::Position;
 use crate::Overlay;
 use crate::fsck::{Finding, FsckOptions, FsckPosition, NamesTiles, Parts, Problem, fsck};
 use crate::read_cache::FileId;
+use crate::restore;
 use crate::shared::Shared;
 
 pub use self::config::ScrubConfig;
@@ -210,9 +212,13 @@ async fn report(log: &Shared, finding: Finding, tile: Option<(&Checkpoint, FsckP
         log = log.config.shortname,
         location = log.assets.location(),
         %finding,
-        "scrub: a file is not what the log wrote. Put it back: lucarne repair"
+        "scrub: a file is not what the log wrote. Unless a later line reports that the log restored \
+         it, run `lucarne repair`"
     );
     let Some(file) = FileId::parse(&finding.path) else {
+        if let Ok(data) = Tile::parse_names(&finding.path) {
+            restore::names_tile(log, data).await;
+        }
         return;
     };
     match (&finding.problem, tile) {

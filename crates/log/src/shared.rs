@@ -42,6 +42,8 @@ pub(crate) struct Shared {
     pub(crate) promises: Promises,
     pub(crate) duplicates: Duplicates,
     pub(crate) validator: ArcSwap<Validator>,
+    /// Some accepted roots have not been read since the start.
+    pub(crate) awaits_roots: AtomicBool,
     pub(crate) batches: Batches,
     pub(crate) session: ArcSwapOption<Session>,
     pub(crate) state: Mutex<State>,
@@ -104,6 +106,7 @@ impl Shared {
             promises: Promises::default(),
             duplicates: Duplicates::default(),
             validator: ArcSwap::from_pointee(validator),
+            awaits_roots: AtomicBool::new(false),
             batches: Batches::default(),
             session: ArcSwapOption::empty(),
             state: Mutex::new(State::Starting),

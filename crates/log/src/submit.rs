@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lucarne_ct::{Chain, Entry, EntryKind, Identity, Sct, SignedEntry, merkle_tree_leaf};
+use lucarne_ct::{
+    Chain, Code, Entry, EntryKind, Identity, Rejection, Sct, SignedEntry, merkle_tree_leaf,
+};
 use lucarne_storage::guards::Guard;
 use lucarne_tlog::leaf_hash;
 use tokio::sync::mpsc::error::TrySendError;
@@ -27,6 +29,8 @@ use crate::{Fatal, Signer, State, SubmitError, sct_signatures};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Seconds after which to come back while nobody knows how fast a backlog is read.
 const FIRST_PACE: u64 = 5;
+/// Seconds after which to come back while roots are still to be read.
+const ROOTS_RETRY_AFTER: u32 = 10;
 /// Longest Retry-After for what may be in the backlog, in seconds.
 const MAX_RETRY_AFTER: u64 = 3600;
 
@@ -132,7 +136,7 @@ impl Shared {
         let validator = self.validator.load_full();
         let mut examined = validator
             .examine(chain, kind, self.now_ms())
-            .map_err(SubmitError::Rejected)?;
+            .map_err(|rejection| self.rejected(rejection))?;
         let not_before_ms = examined.not_before();
         // A duplicate is answered before any signature is checked.
         let wanted = examined.identity().map(|identity| Wanted {
@@ -156,7 +160,8 @@ impl Shared {
         if let Some(signature) = validator.known_signature(&mut examined) {
             self.batches.try_beside_others(&signature).await;
         }
-        let entry = validator.verify(examined).map_err(SubmitError::Rejected)?;
+        let entry = validator.verify(examined);
+        let entry = entry.map_err(|rejection| self.rejected(rejection))?;
         let (identity, signed) = (entry.identity, entry.signed.clone());
         let place = self.join(session, entry, not_before_ms, looked).await?;
         Ok(Placed {
@@ -165,6 +170,18 @@ impl Shared {
             place,
             duplicate: false,
         })
+    }
+
+    /// A root that is unknown now may be one of those that are still to be read.
+    fn rejected(&self, rejection: Rejection) -> SubmitError {
+        let awaits_roots = self.awaits_roots.load(Ordering::SeqCst);
+        match rejection.code {
+            Code::UnknownRoot if awaits_roots => SubmitError::Unavailable {
+                retry_after_seconds: ROOTS_RETRY_AFTER,
+                reason: "the log has not yet read all roots that it accepts".into(),
+            },
+            _ => SubmitError::Rejected(rejection),
+        }
     }
 
     /// Looks for an identity in memory, then in the index.
@@ -455,4 +472,4 @@ fn not_read_yet(pace: &Pace, wanted: &Wanted<'_>) -> SubmitError {
 #[cfg(test)]
 mod backlog_tests;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
 use lucarne_ct::{
@@ -31,6 +32,10 @@ const MAX_ROOTS: u64 = 4096;
 /// The bits of 256 in which a damaged fingerprint differs at most from the right one. Two
 /// certificates have fingerprints that differ in about 128.
 const MAX_FLIPPED: u32 = 64;
+
+/// Missing issuers for which a check looks under 256 other names each. If more are missing, the
+/// directory of issuers is.
+const MAX_SEARCHES: u32 = 16;
 
 /// The issuers of a tile that are known, by their fingerprints.
 pub(crate) type Issuers = HashMap<Fingerprint, Bytes>;
@@ -176,6 +181,8 @@ pub(crate) struct Chains {
     issuers: Cache<Fingerprint, Bytes>,
     /// The issuers that were looked for, and whether each is present.
     known: Mutex<HashMap<Fingerprint, bool>>,
+    /// The missing issuers that were looked for under other names.
+    searches: AtomicU32,
 }
 
 /// The first entry of a tile whose unsigned parts are wrong.
@@ -199,6 +206,7 @@ impl Chains {
                 .weigher(weight)
                 .build(),
             known: Mutex::default(),
+            searches: AtomicU32::new(0),
         }
     }
 
@@ -301,8 +309,32 @@ impl Chains {
         self.known.lock().insert(fingerprint, is_present);
     }
 
-    /// The certificate of the log whose fingerprint differs from this one in a few bits.
-    pub(crate) fn nearly(&self, fingerprint: &Fingerprint) -> Option<Fingerprint> {
+    /// The certificate of the log whose fingerprint differs from this one in a few bits, if earlier
+    /// tiles name it, or in one bit, even if only later tiles or none do.
+    pub(crate) async fn near(&self, fingerprint: &Fingerprint) -> Option<Fingerprint> {
+        match self.nearly(fingerprint) {
+            None => self.one_bit_away(fingerprint).await,
+            near => near,
+        }
+    }
+
+    /// Looks for a certificate under each fingerprint that differs from this one in one bit.
+    async fn one_bit_away(&self, fingerprint: &Fingerprint) -> Option<Fingerprint> {
+        if self.searches.fetch_add(1, Ordering::Relaxed) >= MAX_SEARCHES {
+            return None;
+        }
+        for bit in 0..8 * fingerprint.0.len() {
+            let mut other = *fingerprint;
+            other.0[bit / 8] ^= 1 << (bit % 8);
+            if issuer(&*self.files, &other).await.is_some() {
+                return Some(other);
+            }
+        }
+        None
+    }
+
+    /// The certificate of earlier tiles whose fingerprint differs from this one in a few bits.
+    fn nearly(&self, fingerprint: &Fingerprint) -> Option<Fingerprint> {
         let known = self.known.lock();
         let mut present = known.iter().filter(|(_, is_present)| **is_present);
         let near = present.find(|(other, _)| is_near(fingerprint, other));
@@ -333,11 +365,29 @@ pub(crate) fn is_near(one: &Fingerprint, other: &Fingerprint) -> bool {
     (1..=MAX_FLIPPED).contains(&flipped)
 }
 
-/// The identifier in an AlgorithmIdentifier.
-fn oid(algorithm: &[u8]) -> Option<&[u8]> {
+/// The identifier and the parameters in an AlgorithmIdentifier. Absent parameters are empty.
+fn identifier(algorithm: &[u8]) -> Option<(&[u8], &[u8])> {
     let sequence = Reader::new(algorithm).any("AlgorithmIdentifier").ok()?;
-    let oid = sequence.reader().expect(tag::OID, "algorithm").ok()?;
-    Some(oid.value)
+    let mut fields = sequence.reader();
+    let oid = fields.expect(tag::OID, "algorithm").ok()?;
+    let parameters: &[u8] = match fields.is_empty() {
+        true => &[],
+        false => fields.any("parameters").ok()?.raw,
+    };
+    Some((oid.value, parameters))
+}
+
+/// Returns whether other software accepts the algorithm beside the signature. It may have another
+/// encoding than the signed one (RFC 5280, section 4.1.1.2), and no parameters or NULL instead of
+/// the signed parameters.
+fn is_algorithm_right(precertificate: &Certificate<'_>) -> bool {
+    let outer = identifier(precertificate.algorithm());
+    match (outer, identifier(precertificate.tbs_algorithm())) {
+        (Some((outer, parameters)), Some((inner, signed))) => {
+            outer == inner && (parameters == signed || matches!(parameters, [] | [tag::NULL, 0]))
+        }
+        (outer, inner) => outer == inner,
+    }
 }
 
 /// Compares the precertificate with the TBSCertificate that the tree has hashed, without
@@ -356,10 +406,7 @@ fn is_precertificate_right(leaf: &TileLeafRef<'_>, issuers: &Issuers) -> bool {
     if unused.is_some_and(|unused| *unused != 0) {
         return false;
     }
-    // Other software accepts other encodings of the algorithm beside the signature (RFC 5280,
-    // section 4.1.1.2), and other parameters, but no other identifier.
-    let [outer, inner] = [precertificate.algorithm(), precertificate.tbs_algorithm()].map(oid);
-    if outer != inner {
+    if !is_algorithm_right(&precertificate) {
         return false;
     }
     let mut fingerprints = leaf.fingerprints;
@@ -367,4 +414,54 @@ fn is_precertificate_right(leaf: &TileLeafRef<'_>, issuers: &Issuers) -> bool {
     let signer = signer.and_then(|der| Certificate::parse(der).ok());
     tbs_without_poison(&precertificate) == tbs
         || signer.is_none_or(|signer| tbs_without_poison_for(&precertificate, &signer) == tbs)
+}
+
+#[cfg(test)]
+mod tests {
+    use lucarne_ct::{Entry, SignedEntry, TileLeaf};
+    use lucarne_mint::testing::Pki;
+
+    use super::*;
+
+    /// A precertificate with an RSA signature, as an entry whose issuer cannot be read: no
+    /// signature is verified.
+    fn entry() -> (Vec<u8>, usize) {
+        let pki = Pki::shared();
+        let chain = pki.precertificate(&pki.rsa, "null.example").unwrap();
+        let der = Bytes::from(chain.into_certificates().swap_remove(0));
+        let parsed = Certificate::parse(&der).unwrap();
+        let tbs = tbs_without_poison(&parsed).into();
+        let signed = SignedEntry::Precert {
+            issuer_key_hash: [1; 32],
+            tbs,
+        };
+        let at = parsed.algorithm().as_ptr_range().end as usize - der.as_ptr() as usize - 2;
+        let entry = Entry {
+            identity: signed.identity(),
+            signed,
+            precertificate: Some(der.clone()),
+            issuers: Arc::from([]),
+        };
+        let mut leaf = Vec::new();
+        TileLeaf::encode(7, &entry, 0, &mut leaf);
+        let start = leaf.windows(der.len()).position(|it| it == der).unwrap();
+        (leaf, start + at)
+    }
+
+    /// The parameters of RSA are NULL. Other software may leave them out, but writes nothing else.
+    #[test]
+    fn no_flipped_bit_in_the_null_beside_a_signature_is_an_encoding() {
+        let (mut leaf, null) = entry();
+        assert_eq!(leaf[null..null + 2], [tag::NULL, 0]);
+        let is_right = |leaf: &[u8]| {
+            let leaf = TileLeafRef::read(&mut &leaf[..]).unwrap();
+            is_precertificate_right(&leaf, &Issuers::new())
+        };
+        assert!(is_right(&leaf));
+        for bit in 0..16 {
+            leaf[null + bit / 8] ^= 1 << (bit % 8);
+            assert!(!is_right(&leaf), "bit {bit}");
+            leaf[null + bit / 8] ^= 1 << (bit % 8);
+        }
+    }
 }

@@ -236,6 +236,10 @@ impl Assets for LateAssets {
         self.open().await?.staged_beyond(size).await
     }
 
+    async fn staged_now(&self) -> Result<Vec<Bytes>, AssetError> {
+        self.open().await?.staged_now().await
+    }
+
     async fn publish(&self, assets: Vec<Asset>) -> Result<(), AssetError> {
         self.open().await?.publish(assets).await
     }

@@ -16,7 +16,8 @@ pub(crate) enum Purpose {
     Look,
     /// To look at what a start would use.
     LookBeforeStart,
-    /// To start. A report that hangs must not delay that: it is read once the log is open.
+    /// To start. A report that hangs must not delay that, even if none was ever read: it is read
+    /// once the log is open.
     Start,
     /// To take up what has changed.
     Renew,
@@ -51,7 +52,8 @@ pub(crate) fn load(log: &LogSettings, purpose: Purpose, report: &mut Report) -> 
     }
     ccadb_roots(log, &mut roots, purpose, report);
     refuse(log, &mut roots, report);
-    if roots.is_empty() && report.problems().is_empty() {
+    let may_come = purpose.uses_remembered() && awaits_ccadb(log);
+    if roots.is_empty() && report.problems().is_empty() && !may_come {
         let message = "there is not one accepted root: every submission would be refused";
         report.problem(log.line, log.key_path("roots"), message);
     }
@@ -106,9 +108,16 @@ fn ccadb_roots(log: &LogSettings, roots: &mut Roots, purpose: Purpose, report: &
     };
     let key = log.key_path("ccadbroots");
     let file = log.ccadb_file();
-    let (mut known, _) = Roots::from_pem(&std::fs::read(&file).unwrap_or_default());
-    known.merge(&sunlights(log));
-    if purpose.uses_remembered() && !known.is_empty() && ccadb::is_remote(&ccadb.value.source) {
+    let mut known = remembered(log);
+    if purpose.uses_remembered() && ccadb::is_remote(&ccadb.value.source) {
+        if known.is_empty() {
+            let message = format!(
+                "no roots of CCADB are known yet: {} is read once the log is open, and chains to unknown \
+                 roots get 503 until then",
+                ccadb.value.source
+            );
+            report.warning(ccadb.line, key, message);
+        }
         roots.merge(&known);
         return;
     }
@@ -136,6 +145,20 @@ fn ccadb_roots(log: &LogSettings, roots: &mut Roots, purpose: Purpose, report: &
         }
     }
     roots.merge(&known);
+}
+
+/// Returns whether a start does not know CCADB's roots, and does not wait for them.
+pub(crate) fn awaits_ccadb(log: &LogSettings) -> bool {
+    let ccadb = log.roots.ccadb.as_ref();
+    ccadb.is_some_and(|ccadb| ccadb::is_remote(&ccadb.value.source)) && remembered(log).is_empty()
+}
+
+/// CCADB's roots of earlier starts.
+fn remembered(log: &LogSettings) -> Roots {
+    let pem = std::fs::read(log.ccadb_file()).unwrap_or_default();
+    let (mut known, _) = Roots::from_pem(&pem);
+    known.merge(&sunlights(log));
+    known
 }
 
 /// Returns the roots that a Sunlight before us has accepted, if it left its

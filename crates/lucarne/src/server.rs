@@ -158,7 +158,9 @@ impl Server {
         let mut logs = Vec::new();
         for (settings, roots) in config.logs.iter().zip(roots) {
             let parts = (&lock, &metrics, &metering, &verification);
-            logs.push(start_log(settings, roots, parts, &turn));
+            let log = start_log(settings, roots, parts, &turn);
+            log.await_roots(roots::awaits_ccadb(settings));
+            logs.push(log);
         }
         instances.serve(&config, &logs);
         let mut describing = JoinSet::new();

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use lucarne_http::Tls;
 use lucarne_log::Log;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, interval_at};
 
 use crate::config::{Config, LogSettings, Report};
 use crate::handover::{Candidate, Candidates};
@@ -16,6 +18,9 @@ use crate::{successor, tls};
 const WATCH_TLS: Duration = Duration::from_secs(2);
 /// The time after which CCADB is asked again for new roots.
 const WATCH_CCADB: Duration = Duration::from_secs(15 * 60);
+
+/// The time after which CCADB's roots are requested again for a log that lacks them.
+const AWAIT_CCADB: Duration = Duration::from_secs(5);
 
 /// The work that is done beside serving.
 pub(crate) struct Upkeep {
@@ -45,6 +50,8 @@ impl Upkeep {
         let mut look_at_tls = tokio::time::interval(WATCH_TLS);
         // At once for the first time: a start goes on with the roots that it remembers.
         let mut ask_ccadb = tokio::time::interval(WATCH_CCADB);
+        let mut ask_again = interval_at(Instant::now() + AWAIT_CCADB, AWAIT_CCADB);
+        let mut asking = None;
         loop {
             let candidate = async {
                 match candidates.as_deref_mut() {
@@ -79,6 +86,7 @@ impl Upkeep {
                     self.reread_tls();
                 },
                 _ = ask_ccadb.tick() => self.reread_roots(|log| log.roots.ccadb.is_some()),
+                _ = ask_again.tick() => self.read_awaited_roots(&mut asking),
             }
         }
     }
@@ -91,6 +99,21 @@ impl Upkeep {
                 tokio::task::spawn_blocking(move || reread(&config.logs[place], &log));
             }
         }
+    }
+
+    /// Reads the roots of logs that lack CCADB's, one attempt at a time.
+    fn read_awaited_roots(&self, asking: &mut Option<JoinHandle<()>>) {
+        let is_asking = asking.as_ref().is_some_and(|asking| !asking.is_finished());
+        if is_asking || !self.logs.iter().any(|log| log.awaits_roots()) {
+            return;
+        }
+        let (config, logs) = (Arc::clone(&self.config), self.logs.clone());
+        *asking = Some(tokio::task::spawn_blocking(move || {
+            let logs = config.logs.iter().zip(&logs);
+            for (settings, log) in logs.filter(|(_, log)| log.awaits_roots()) {
+                reread(settings, log);
+            }
+        }));
     }
 
     fn reread_tls(&self) {
@@ -119,7 +142,11 @@ fn reread(settings: &LogSettings, log: &Log) {
     for line in report.problem_lines() {
         tracing::error!("{line}; the roots stay as they were");
     }
-    if !report.problems().is_empty() || log.roots().same_as(&roots) {
+    if !report.problems().is_empty() {
+        return;
+    }
+    if log.roots().same_as(&roots) {
+        log.await_roots(false);
         return;
     }
     tracing::info!(
@@ -128,4 +155,5 @@ fn reread(settings: &LogSettings, log: &Log) {
         "roots read"
     );
     log.set_roots(roots);
+    log.await_roots(false);
 }

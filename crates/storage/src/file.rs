@@ -24,8 +24,8 @@ const ISSUER_BYTES: u64 = 16 << 20;
 /// A checkpoint with cosignatures, or `log.v3.json`.
 const NOTE_BYTES: u64 = 1 << 20;
 
-/// Everything else that a log keeps.
-const OTHER_BYTES: u64 = 1 << 30;
+/// Everything else that a log keeps, and a round of its journal.
+pub(crate) const OTHER_BYTES: u64 = 1 << 30;
 
 /// Returns the most bytes that the file at this path of a log has.
 pub fn max_file_bytes(path: &str) -> u64 {
@@ -35,6 +35,8 @@ pub fn max_file_bytes(path: &str) -> u64 {
         }
         Some(("tile", _)) => HASH_TILE_BYTES,
         Some(("issuer", _)) => ISSUER_BYTES,
+        // The version and the tree that TesseraCT keeps beside its log.
+        Some((".state", _)) => NOTE_BYTES,
         None => NOTE_BYTES,
         Some(_) => OTHER_BYTES,
     }
@@ -46,15 +48,20 @@ pub fn max_file_bytes(path: &str) -> u64 {
 /// # Errors
 /// If it is not a file, is too long, or cannot be read.
 pub fn read_file(directory: &Path, path: &str) -> io::Result<Option<Bytes>> {
-    let open = File::options()
-        .read(true)
-        .custom_flags(OFlags::NONBLOCK.bits() as i32)
-        .open(directory.join(path));
-    match open {
+    match open(&directory.join(path)) {
         Ok(mut file) => read(&mut file, path).map(Some),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Opens a file to read it, without waiting for a FIFO or a device in its place.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options
+        .read(true)
+        .custom_flags(OFlags::NONBLOCK.bits() as i32);
+    options.open(path)
 }
 
 /// Reads an open file that is at this path of a log. It must have been opened without blocking.
@@ -62,9 +69,17 @@ pub fn read_file(directory: &Path, path: &str) -> io::Result<Option<Bytes>> {
 /// # Errors
 /// [`io::ErrorKind::InvalidData`] for anything that no log has written there.
 pub(crate) fn read(file: &mut File, path: &str) -> io::Result<Bytes> {
+    read_bounded(file, max_file_bytes(path))
+}
+
+/// Reads an open file of at most `max` bytes.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_bounded(file: &mut File, max: u64) -> io::Result<Bytes> {
     let metadata = file.metadata()?;
     let kind = metadata.file_type();
-    let (length, max) = (metadata.len(), max_file_bytes(path));
+    let length = metadata.len();
     let problem = match () {
         () if kind.is_file() => check_length(length, max).err(),
         () if kind.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),

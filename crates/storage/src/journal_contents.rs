@@ -17,6 +17,16 @@ pub struct JournalContents {
     pub damage: Vec<AssetError>,
 }
 
+impl JournalContents {
+    /// The whole records, without their places.
+    pub(crate) fn into_records(self) -> Vec<Bytes> {
+        self.records
+            .into_iter()
+            .map(|staged| staged.record)
+            .collect()
+    }
+}
+
 /// One record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StagedRecord {

@@ -140,6 +140,11 @@ impl Assets for MemoryAssets {
         Ok(journal.records.iter().map(|(_, r)| r.clone()).collect())
     }
 
+    async fn staged_now(&self) -> Result<Vec<Bytes>, AssetError> {
+        let journal = self.inner.journal.lock();
+        Ok(journal.records.iter().map(|(_, r)| r.clone()).collect())
+    }
+
     async fn publish(&self, assets: Vec<Asset>) -> Result<(), AssetError> {
         for asset in &assets {
             path::check(&asset.path)?;

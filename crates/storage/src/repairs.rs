@@ -19,6 +19,17 @@ pub trait Repairs: Send + Sync {
     /// What was there is then still at its path, or kept.
     async fn replace(&self, asset: Asset) -> Result<Option<String>, AssetError>;
 
+    /// Returns the damaged rounds that
+    /// [`remove_damaged_rounds`](Self::remove_damaged_rounds) would remove.
+    ///
+    /// # Errors
+    ///
+    /// If the journal cannot be read.
+    async fn damaged_rounds(&self, size: u64) -> Result<Vec<String>, AssetError> {
+        let _ = size;
+        Ok(Vec::new())
+    }
+
     /// Removes damaged rounds from the journal that a published checkpoint of `size` entries,
     /// which the caller has verified, covers; where a recovery can need them, none.
     ///

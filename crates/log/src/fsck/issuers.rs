@@ -27,7 +27,11 @@ pub(super) async fn conclude(
     }
     wrong.sort_by_key(|(issuer, place, _)| (place.entry, *issuer));
     for (issuer, place, problem) in wrong {
-        let finding = match (problem, chains.nearly(&issuer)) {
+        let near = match problem {
+            Problem::Missing => chains.near(&issuer).await,
+            _ => None,
+        };
+        let finding = match (problem, near) {
             // The entry is wrong: no certificate has this fingerprint.
             (Problem::Missing, Some(expected)) => Finding {
                 path: tile.path(),

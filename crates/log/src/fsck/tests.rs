@@ -1,7 +1,7 @@
 use std::pin::pin;
 
 use bytes::Bytes;
-use lucarne_ct::{Entry, Issuer, SignedEntry, TileLeafRef};
+use lucarne_ct::{Entry, Fingerprint, Issuer, SignedEntry, TileLeafRef};
 use lucarne_tlog::EMPTY_ROOT;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -205,6 +205,35 @@ async fn a_flipped_bit_is_found_in_an_uncompressed_tile() {
             stored.flip(path, bit);
         }
     }
+}
+
+/// The right issuer is named by a later tile only: the tile is reported all the same, and not an issuer
+/// that never existed.
+#[tokio::test]
+async fn a_flipped_bit_of_a_fingerprint_is_found_before_its_issuer_is_known() {
+    let issuers = [&b"one"[..], b"other"].map(|der| Arc::new(Issuer::new(Bytes::from(der))));
+    let (stored, signed) = Stored::log((0..300).map(|n| {
+        let of_entry = &issuers[usize::from(!matches!(n, 3 | 299))];
+        entry(n, [of_entry.clone()].into())
+    }));
+    stored.store_plain();
+    let fingerprint = Fingerprint::of(b"one");
+    let path = "tile/data/000";
+    let tile = stored.0.read()[path].clone();
+    let place = tile.windows(32).position(|it| it == fingerprint.0).unwrap();
+    for bit in [0, 77, 255] {
+        stored.flip(path, 8 * place + bit);
+        let found = findings(&stored, &signed).await;
+        let named: Vec<_> = found.iter().map(|it| (&it.path[..], it.entry)).collect();
+        assert_eq!(named, [(path, Some(3))], "bit {bit}");
+        stored.flip(path, 8 * place + bit);
+    }
+    // An issuer that is missing is reported as missing.
+    let missing = format!("issuer/{fingerprint}");
+    stored.0.write().remove(&missing);
+    let found = findings(&stored, &signed).await;
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].path, missing);
 }
 
 /// The checksum of gzip protects a compressed tile against rot, and not against forgery.

@@ -65,7 +65,7 @@ impl Files for Paced {
 }
 
 /// The files of a log as the store itself has them, at any rate.
-pub(super) struct Unpaced(pub(super) Arc<dyn Assets>);
+pub(crate) struct Unpaced(pub(crate) Arc<dyn Assets>);
 
 #[async_trait]
 impl Files for Unpaced {

@@ -21,14 +21,14 @@ use crate::{Log, LogConfig, Metrics};
 const ENTRIES: usize = 300;
 const SEED: u64 = 11;
 
-pub(super) struct World {
-    pub(super) config: LogConfig,
-    pub(super) assets: MemoryAssets,
+pub(crate) struct World {
+    pub(crate) config: LogConfig,
+    pub(crate) assets: MemoryAssets,
     lock: MemoryLock,
 }
 
 impl World {
-    pub(super) async fn new(cache: &Path) -> World {
+    pub(crate) async fn new(cache: &Path) -> World {
         let config = test_config("doubt", cache);
         let (assets, lock) = (MemoryAssets::new(), MemoryLock::new());
         Log::create(&config, &assets, &lock).await.unwrap();
@@ -57,12 +57,12 @@ impl World {
     }
 
     /// A log just started: it has issued nothing yet.
-    pub(super) fn start(&self) -> Arc<Shared> {
+    pub(crate) fn start(&self) -> Arc<Shared> {
         begun(self.shared(Arc::new(self.assets.clone())))
     }
 
     /// The log upon this storage, before it is started.
-    pub(super) fn shared(&self, assets: Arc<dyn Assets>) -> Shared {
+    pub(crate) fn shared(&self, assets: Arc<dyn Assets>) -> Shared {
         let (roots, _) = Roots::from_pem(Pki::shared().roots_pem().as_bytes());
         Shared::new(
             self.config.clone(),
@@ -74,13 +74,13 @@ impl World {
     }
 }
 
-pub(super) fn begun(log: Shared) -> Arc<Shared> {
+pub(crate) fn begun(log: Shared) -> Arc<Shared> {
     let log = Arc::new(log);
     tokio::spawn(log.clone().supervise());
     log
 }
 
-pub(super) async fn stop(log: &Shared) {
+pub(crate) async fn stop(log: &Shared) {
     log.closing.store(true, Ordering::SeqCst);
     if let Some(session) = log.session.load().as_ref() {
         session.pool.close();
@@ -89,7 +89,7 @@ pub(super) async fn stop(log: &Shared) {
     settled(log, |state| *state == State::Closed).await;
 }
 
-pub(super) async fn settled(log: &Shared, wished: impl Fn(&State) -> bool) -> State {
+pub(crate) async fn settled(log: &Shared, wished: impl Fn(&State) -> bool) -> State {
     let mut state = State::Starting;
     until("the log settles", || {
         state = log.state.lock().clone();
@@ -99,18 +99,18 @@ pub(super) async fn settled(log: &Shared, wished: impl Fn(&State) -> bool) -> St
     state
 }
 
-pub(super) fn started(state: &State) -> bool {
+pub(crate) fn started(state: &State) -> bool {
     matches!(state, State::Running | State::Stopped { .. })
 }
 
-pub(super) struct Logged {
-    pub(super) chain: Chain,
+pub(crate) struct Logged {
+    pub(crate) chain: Chain,
     signed: SignedEntry,
-    pub(super) place: LeafPosition,
+    pub(crate) place: LeafPosition,
 }
 
 /// Entries of a log, with the places that they really have.
-pub(super) async fn fill(log: &Arc<Shared>, hosts: Range<usize>) -> Vec<Logged> {
+pub(crate) async fn fill(log: &Arc<Shared>, hosts: Range<usize>) -> Vec<Logged> {
     let pki = Pki::shared();
     let chains: Vec<Chain> = hosts
         .map(|n| pki.certificate(&pki.p256, &format!("host-{n}.example")))
@@ -138,7 +138,7 @@ pub(super) async fn fill(log: &Arc<Shared>, hosts: Range<usize>) -> Vec<Logged> 
 }
 
 /// Submits it: the right SCT, or none. Tells which.
-pub(super) async fn answered(log: &Shared, entry: &Logged) -> bool {
+pub(crate) async fn answered(log: &Shared, entry: &Logged) -> bool {
     match log.submit(EntryKind::X509, entry.chain.clone()).await {
         Ok(sct) => {
             let place = LeafPosition {
@@ -370,5 +370,33 @@ async fn an_index_that_has_failed_is_made_anew_whatever_ended_the_session() {
     );
     assert!(cache.path().join("dedup.damaged-1").exists());
     fill(&log, 0..10).await;
+    stop(&log).await;
+}
+
+/// A chain to an unknown root may lead to one that is still to be read.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_root_is_not_refused_before_all_roots_are_read() {
+    let cache = tempfile::tempdir().unwrap();
+    let world = World::new(&cache.path().join("dedup")).await;
+    let log = world.start();
+    settled(&log, started).await;
+    let roots = Roots::clone(log.validator.load().roots());
+    let use_roots = |roots| log.validator.store(Arc::new(log.config.validator(roots)));
+    use_roots(Roots::new());
+    log.awaits_roots.store(true, Ordering::SeqCst);
+    let pki = Pki::shared();
+    let chain = pki.certificate(&pki.p256, "early.example").unwrap();
+    let chain = Chain::from_ders(chain.certificates()).unwrap();
+    let submit = || log.submit(EntryKind::X509, chain.clone());
+    let error = submit().await.unwrap_err();
+    assert!(matches!(error, SubmitError::Unavailable { .. }), "{error}");
+    use_roots(roots);
+    submit().await.unwrap();
+    use_roots(Roots::new());
+    log.awaits_roots.store(false, Ordering::SeqCst);
+    let other = pki.certificate(&pki.p256, "late.example").unwrap();
+    let other = Chain::from_ders(other.certificates()).unwrap();
+    let error = log.submit(EntryKind::X509, other).await.unwrap_err();
+    assert!(matches!(error, SubmitError::Rejected(_)), "{error}");
     stop(&log).await;
 }

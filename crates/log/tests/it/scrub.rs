@@ -72,14 +72,29 @@ fn flipped(bytes: &Bytes) -> Bytes {
     bytes.into()
 }
 
-/// Each kind of file: named with its place though nobody read it, not served, and
-/// served again once it has been put back.
+/// Flips a bit of a file, and waits until the log has restored the file from its own data.
+async fn restored(world: &World, path: &str) {
+    let good = world.assets.get(path).await.unwrap().unwrap();
+    world.assets.tamper(path, Some(flipped(&good)));
+    eventually("the file is restored", async || {
+        let found = world.assets.get(path).await.unwrap().unwrap();
+        gunzip(found).is_ok_and(|found| found == gunzip(good.clone()).unwrap())
+    })
+    .await;
+    let kept = format!(".lucarne/damaged/{path}-1");
+    assert!(world.assets.paths().contains(&kept), "{path} is not kept");
+}
+
+/// Each kind of file: restored though nobody read it. If it rots again, it is named with its place,
+/// not served, and served again once it has been put back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rot_that_nobody_reads_is_named_and_not_served() {
+async fn rot_that_nobody_reads_is_restored_or_named_and_not_served() {
     let (world, log, paths) = scrubbed().await;
     files(&log, |check| check.ok).await;
     assert!(paths.len() > 5, "{paths:?}");
     for path in &paths {
+        restored(&world, path).await;
+        files(&log, |check| check.ok).await;
         let good = world.assets.get(path).await.unwrap().unwrap();
         for bad in [Some(flipped(&good)), None] {
             world.assets.tamper(path, bad.clone());
@@ -118,6 +133,8 @@ async fn samples_find_what_is_rotten_or_gone() {
         if path.starts_with("tile/names/") {
             continue;
         }
+        restored(&world, path).await;
+        files(&log, |check| check.ok).await;
         let good = world.assets.get(path).await.unwrap().unwrap();
         for bad in [Some(flipped(&good)), None] {
             world.assets.tamper(path, bad);
@@ -136,6 +153,8 @@ async fn samples_find_what_is_rotten_or_gone() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_wrong_byte_is_named() {
     let (world, log, _) = scrubbed().await;
+    // A file that was restored once stays damaged.
+    restored(&world, "tile/0/000").await;
     let mut bytes = world
         .assets
         .get("tile/0/000")
@@ -168,6 +187,13 @@ async fn rot_that_no_hash_covers_is_named_and_not_served() {
     }
     let mut wrong = right.to_vec();
     wrong[at.unwrap() - right.as_ptr() as usize - 5] ^= 4;
+    world.assets.tamper(path, Some(wrong.clone().into()));
+    eventually("the file is restored", async || {
+        let found = world.assets.get(path).await.unwrap().unwrap();
+        gunzip(found).unwrap() == right
+    })
+    .await;
+    files(&log, |check| check.ok).await;
     for _ in 0..2 {
         world.assets.tamper(path, Some(wrong.clone().into()));
         let said = files(&log, |check| !check.ok).await;

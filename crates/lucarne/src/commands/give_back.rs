@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use lucarne_log::{Left, Log, gunzip};
+use lucarne_storage::read_file;
 use lucarne_tlog::{Level, TILE_WIDTH, Tile};
 use serde_json::json;
 
@@ -185,12 +186,15 @@ async fn to_tesseract(directory: &Path, left: &Left) -> Result<u64> {
 /// Refuses a state of TesseraCT's that is not there, or of another kind.
 fn known_state(directory: &Path) -> Result<()> {
     let path = directory.join(".state/version");
-    let version = std::fs::read_to_string(&path).with_context(|| {
+    let unread = || {
         format!(
             "{} cannot be read: only a log that TesseraCT made has the state that it starts with",
             path.display()
         )
-    })?;
+    };
+    let version = read_file(directory, ".state/version").with_context(unread)?;
+    let version = version.with_context(unread)?;
+    let version = String::from_utf8_lossy(&version);
     ensure!(
         version.trim() == STATE_VERSION,
         "{} says {}: only {STATE_VERSION} is known",
@@ -230,13 +234,12 @@ fn unpack(directory: &Path, size: u64) -> Result<u64> {
         let tile = Tile::widest(Level::Data, index, size).context("the tree is too large")?;
         let path = directory.join(tile.path());
         let of_tile = || path.display().to_string();
-        let stored = match std::fs::read(&path) {
-            // A wider one has taken its place.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-            stored => stored.with_context(of_tile)?,
+        // If there is none, a wider one has taken its place.
+        let Some(stored) = read_file(directory, &tile.path()).with_context(of_tile)? else {
+            continue;
         };
         let length = stored.len();
-        let plain = gunzip(stored.into()).with_context(of_tile)?;
+        let plain = gunzip(stored).with_context(of_tile)?;
         if plain.len() != length {
             replaced(directory, &path, &plain).with_context(of_tile)?;
             unpacked += 1;

@@ -7,6 +7,7 @@ use lucarne_settings::{Located, Report, join};
 
 use super::LogSettings;
 use super::place::{DataPlace, LockPlace};
+use super::server::TlsFiles;
 
 /// The claims of logs to what is theirs alone, also of those with other problems.
 #[derive(Default)]
@@ -84,7 +85,12 @@ pub(super) fn apart<'d>(
 
 /// What is in a log's directory is public: a file server, a mirror and a backup take all of it,
 /// except for `.lucarne`.
-pub(super) fn not_published(lock: &Located<LockPlace>, logs: &[LogSettings], report: &mut Report) {
+pub(super) fn not_published(
+    lock: &Located<LockPlace>,
+    tls: Option<&TlsFiles>,
+    logs: &[LogSettings],
+    report: &mut Report,
+) {
     for log in logs {
         let Some(directory) = log.data.value.directory() else {
             continue;
@@ -104,12 +110,19 @@ pub(super) fn not_published(lock: &Located<LockPlace>, logs: &[LogSettings], rep
         {
             report.problem(lock.line, "checkpoints", published.as_str());
         }
-        for other in logs.iter().filter(|other| within(&other.cache.value)) {
-            report.problem(
-                other.cache.line,
-                other.key_path("cache"),
-                published.as_str(),
-            );
+        if let Some(tls) = tls.filter(|tls| within(&tls.key.value)) {
+            report.problem(tls.key.line, "tls.key", published.as_str());
+        }
+        for other in logs {
+            let private = [
+                ("cache", Some(&other.cache)),
+                ("secret", other.secret.as_ref()),
+            ];
+            for (key, file) in private {
+                if let Some(file) = file.filter(|file| within(&file.value)) {
+                    report.problem(file.line, other.key_path(key), published.as_str());
+                }
+            }
         }
     }
 }

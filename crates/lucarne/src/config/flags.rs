@@ -274,7 +274,7 @@ impl Flags {
         let http = self.limits(&mut parse);
         self.say_ignored(parse.0);
         let (checkpoints, logs) = (unplaced(checkpoints?), vec![log?]);
-        super::distinct::not_published(&checkpoints, &logs, parse.0);
+        super::distinct::not_published(&checkpoints, tls.as_ref(), &logs, parse.0);
         Some(Config {
             listen: vec![unplaced(listen?)],
             checkpoints,
@@ -465,6 +465,7 @@ impl Flags {
             monitoring: unplaced(served),
             also_at: root.filter(|root| *root != prefix),
             key: key?.into(),
+            secret: secret.and_then(|secret| Some(unplaced(secret.file()?.to_owned()))),
             cache: unplaced(cache?),
             period: unplaced(rounds.period.unwrap_or_else(|| log::default_period(&data))),
             checkpoint_interval: rounds

@@ -16,6 +16,8 @@ pub(super) struct Identity {
     pub(super) submission: Option<Located<Prefix>>,
     pub(super) monitoring: Option<Located<Prefix>>,
     pub(super) key: Option<Located<Signer>>,
+    /// The file that has the key.
+    pub(super) secret: Option<Located<PathBuf>>,
     pub(super) data: Option<Located<DataPlace>>,
     pub(super) cache: Option<Located<PathBuf>>,
 }
@@ -46,7 +48,7 @@ pub(super) fn read(reader: &mut Reader<'_, '_>) -> Identity {
     if let Some(submission) = &submission {
         check_name(reader, submission.value.origin());
     }
-    let key = signer(reader);
+    let (key, secret) = signer(reader).unzip();
     let data = place::data(reader);
     let cache = cache(reader, data.as_ref());
     Identity {
@@ -54,6 +56,7 @@ pub(super) fn read(reader: &mut Reader<'_, '_>) -> Identity {
         submission,
         monitoring,
         key,
+        secret: secret.flatten(),
         data,
         cache,
     }
@@ -115,10 +118,10 @@ fn name_of_key(key: Option<&Located<Signer>>) -> &'static str {
     }
 }
 
-/// Reads who has the key: a signer apart, or this process.
-fn signer(reader: &mut Reader<'_, '_>) -> Option<Located<Signer>> {
+/// Reads the holder of the key: a signer apart, or this process, and then perhaps a file.
+fn signer(reader: &mut Reader<'_, '_>) -> Option<(Located<Signer>, Option<Located<PathBuf>>)> {
     match reader.path("signer") {
-        Some(socket) => signer::apart(socket, reader),
+        Some(socket) => signer::apart(socket, reader).map(|signer| (signer, None)),
         None => {
             if let Some(key) = reader.text("publickey") {
                 reader.problem(
@@ -127,7 +130,12 @@ fn signer(reader: &mut Reader<'_, '_>) -> Option<Located<Signer>> {
                     "belongs to `signer`, which is not given",
                 );
             }
-            secret::key(reader).map(|key| key.map(Into::into))
+            let Located { value, line } = secret::key(reader)?;
+            let signer = Located {
+                value: value.key.into(),
+                line,
+            };
+            Some((signer, value.file.map(|value| Located { value, line })))
         }
     }
 }

@@ -42,6 +42,8 @@ pub struct LogSettings {
     pub also_at: Option<Prefix>,
     /// The holder of the key.
     pub key: Signer,
+    /// The file that has the key, if it is in one.
+    pub secret: Option<Located<PathBuf>>,
     /// Directory for what can be lost: dedup index, index of leaf hashes, CCADB roots.
     pub cache: Located<PathBuf>,
     /// The place of the log's data.
@@ -235,6 +237,7 @@ pub(super) fn read(
         monitoring: identity.monitoring?,
         also_at: None,
         key,
+        secret: identity.secret,
         cache: identity.cache?,
         data,
         roots,

@@ -125,7 +125,7 @@ impl Config {
         let checkpoints = place::lock(&mut reader)?;
         let data = logs.iter().map(|log| (log.key_path(""), &log.data.value));
         distinct::apart(&checkpoints, data, report);
-        distinct::not_published(&checkpoints, &logs, report);
+        distinct::not_published(&checkpoints, tls.as_ref(), &logs, report);
         shared_directory::refuse(&checkpoints.value, &logs, report);
         let shared = logs.iter().filter_map(|log| {
             let instances = log.instances.as_ref()?;

@@ -191,8 +191,14 @@ impl Secret {
     }
 }
 
+/// A key, and the file that it was read from, if that is its place.
+pub(super) struct KeyInPlace {
+    pub(super) key: LogKey,
+    pub(super) file: Option<PathBuf>,
+}
+
 /// Reads `secret` (or `seed`, as it was called) and the key that is there.
-pub(super) fn key(reader: &mut Reader<'_, '_>) -> Option<Located<LogKey>> {
+pub(super) fn key(reader: &mut Reader<'_, '_>) -> Option<Located<KeyInPlace>> {
     let mut name = "secret";
     if !reader.has(name)
         && let Some(old) = reader.text("seed")
@@ -219,7 +225,10 @@ pub(super) fn key(reader: &mut Reader<'_, '_>) -> Option<Located<LogKey>> {
         reader.warning(secret.line, name, message);
     }
     match secret.value.read() {
-        Ok(key) => Some(secret.map(|_| key)),
+        Ok(key) => Some(secret.map(|secret| KeyInPlace {
+            key,
+            file: secret.file().map(Path::to_owned),
+        })),
         Err(why) => {
             let message = format!("{} {why}", secret.value);
             reader.problem(secret.line, name, message);

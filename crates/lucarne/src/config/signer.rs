@@ -98,7 +98,7 @@ fn log(
     let origin = reader.required("origin", origin, "ct.example/2026h1");
     let key = match reader.path("module") {
         Some(module) => token(&module, &mut reader),
-        None => secret::key(&mut reader).map(|key| Box::new(key.value) as _),
+        None => secret::key(&mut reader).map(|found| Box::new(found.value.key) as _),
     };
     Some((origin?.value, key?))
 }

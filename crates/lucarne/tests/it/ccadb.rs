@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver};
 use lucarne_testkit::temp_dir;
 
 use crate::common::site::Site;
-use crate::common::{PATIENCE, assert_has, edit, log, lucarne, pki, ready, run};
+use crate::common::{PATIENCE, assert_has, edit, eventually, log, lucarne, pki, ready, run};
 
 /// A server that accepts connections and never responds.
 fn hanging() -> (String, Receiver<TcpStream>) {
@@ -60,6 +60,35 @@ fn a_report_of_ccadb_that_hangs_delays_neither_start_nor_stop() {
     );
     assert_eq!(code, 0, "{said}");
     assert!(connections.try_recv().is_err(), "{said}");
+}
+
+/// The very first start knows no roots: it serves reads, and a submission is told to come back.
+#[test]
+fn a_report_of_ccadb_that_hangs_does_not_delay_the_first_start() {
+    let log = log("");
+    let (url, connections) = hanging();
+    let roots = format!("roots: {}/roots.pem", log.path().display());
+    let source = format!("ccadbroots: trusted\n    rootsurl: {url}");
+    edit(&log.configuration(), &roots, &source);
+    let mut server = log.start().unwrap();
+    let hangs = connections.recv_timeout(PATIENCE).unwrap();
+    let client = lucarne_testkit::Client::new(log.url());
+    let site = lucarne_testkit::Client::new(format!("http://{}", log.address()));
+    run(async {
+        eventually("the log is open", async || {
+            let health = site.get("health").await.unwrap().text();
+            health.contains("not all roots that the log accepts have been read")
+                && health.contains("running")
+        })
+        .await;
+        assert_eq!(client.get("checkpoint").await.unwrap().status, 200);
+        let response = client.post("ct/v1/add-chain", crate::common::submission(&pki().p256));
+        let response = response.await.unwrap();
+        assert_eq!(response.status, 503);
+        assert_has(&response.text(), "has not yet read all roots");
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+    drop(hangs);
 }
 
 #[test]

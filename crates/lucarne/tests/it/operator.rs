@@ -178,9 +178,14 @@ fn nothing_private_is_put_among_public_files() {
             false => format!("{line}\n"),
         })
         .collect();
+    fs::copy(log.path().join("seed.bin"), data.join("seed.bin")).unwrap();
+    let seed = log.path().join("seed.bin").display().to_string();
+    assert_has(&text, &seed);
+    let secret = text.replace(&seed, &data.join("seed.bin").display().to_string());
     for (text, key) in [
         (checkpoints, "checkpoints: "),
         (cache, "logs[test].cache: "),
+        (secret, "logs[test].secret: "),
     ] {
         fs::write(&file, text).unwrap();
         for command in ["check", "init", "serve"] {

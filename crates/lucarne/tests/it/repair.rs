@@ -38,7 +38,7 @@ fn about<'l>(lines: &'l [Value], path: &str) -> &'l Value {
 /// Readers get the right bytes from then on, and the wrong ones are kept.
 #[test]
 fn a_running_log_is_put_right_from_a_copy() {
-    let log = log("period: 20");
+    let log = log("period: 20\nscrub: off");
     let mut server = grown(&log);
     let copied = log.path().join("copy");
     copy(&log.data(), &copied);
@@ -289,6 +289,12 @@ fn a_damaged_round_that_is_published_is_not_needed() {
     run(ready(&log));
     let damage = rounds()["problems"].to_string();
     assert_has(&damage, &file);
+    let (code, lines) = repaired(&log, &["--dry-run"]);
+    assert_eq!(code, 1, "{lines:?}");
+    assert_eq!(last(&lines)["repaired"], 1);
+    let removable = lines.iter().find(|line| line["problem"] == "round");
+    assert_has(removable.unwrap()["path"].as_str().unwrap(), &file);
+    assert_has(&rounds()["problems"].to_string(), &file);
     let (code, lines) = repaired(&log, &[]);
     assert_eq!(code, 0, "{lines:?}");
     let removed = lines.iter().find(|line| line["problem"] == "round");

@@ -81,6 +81,10 @@ impl Assets for CachedAssets {
         self.assets.staged_beyond(size).await
     }
 
+    async fn staged_now(&self) -> Result<Vec<Bytes>, AssetError> {
+        self.assets.staged_now().await
+    }
+
     async fn publish(&self, assets: Vec<Asset>) -> Result<(), AssetError> {
         self.assets.publish(assets).await
     }

@@ -43,6 +43,19 @@ pub async fn staged_records_read_back_in_order(backend: Backend<'_>) {
     assert_eq!(staged(&*assets).await, rounds([3, 7, 400, 401]));
 }
 
+/// The journal is read while rounds are staged, and nothing of it changes.
+pub async fn staged_records_are_seen_beside_rounds(backend: Backend<'_>) {
+    let assets = backend.open().await;
+    assert!(assets.staged_now().await.unwrap().is_empty());
+    for size in 1..4 {
+        stage(&*assets, [size]).await;
+        let records = assets.staged_now().await.unwrap();
+        assert_eq!(records.len() as u64, size);
+        assert_eq!(records.last().unwrap(), &rounds([size])[0]);
+    }
+    assert_eq!(staged(&*assets).await, rounds(1..4));
+}
+
 /// An empty place has an empty journal.
 pub async fn nothing_is_staged_at_first(backend: Backend<'_>) {
     for _ in 0..3 {

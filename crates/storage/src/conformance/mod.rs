@@ -70,6 +70,7 @@ macro_rules! assets_conformance {
     ($backend:expr) => {
         $crate::conformance_tests! { assets, $backend,
             staged_records_read_back_in_order
+            staged_records_are_seen_beside_rounds
             nothing_is_staged_at_first
             staged_records_survive_reopening
             records_of_any_length_read_back

@@ -139,6 +139,10 @@ impl Assets for PowerLoss {
         self.inner.staged().await
     }
 
+    async fn staged_now(&self) -> Result<Vec<Bytes>, AssetError> {
+        self.inner.staged_now().await
+    }
+
     async fn publish(&self, assets: Vec<Asset>) -> Result<(), AssetError> {
         let noted = self.note(assets.iter().map(|a| a.path.clone()).collect());
         let noted = noted.await?;

@@ -404,6 +404,10 @@ impl Assets for ObjectAssets {
         }
     }
 
+    async fn staged_now(&self) -> Result<Vec<Bytes>, AssetError> {
+        Ok(self.journal().await?.into_records())
+    }
+
     async fn publish(&self, assets: Vec<Asset>) -> Result<(), AssetError> {
         for asset in &assets {
             path::check(&asset.path)?;

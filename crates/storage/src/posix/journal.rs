@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 
 use self::contents::steadily;
 use super::second_look::{PastCache, still_writable};
-use super::segment::{SEGMENT_HEADER, Salt, Segment, record_header, segment_header};
+use super::segment::{self, SEGMENT_HEADER, Salt, Segment, record_header, segment_header};
 use crate::guards::Guard;
 use crate::{AssetError, Stats};
 
@@ -259,7 +259,7 @@ impl Journal {
         let mut segments = Vec::new();
         for (number, path) in files {
             let failed = |e| AssetError::io("read", path.display().to_string(), e);
-            let bytes = Bytes::from(std::fs::read(&path).map_err(failed)?);
+            let bytes = segment::read(&path).map_err(failed)?;
             segments.push(SegmentFile {
                 number,
                 path,

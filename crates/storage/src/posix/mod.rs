@@ -258,6 +258,12 @@ impl Assets for PosixAssets {
         .await
     }
 
+    async fn staged_now(&self) -> Result<Vec<Bytes>, AssetError> {
+        // Not where rounds wait: the journal may be long.
+        let contents = self.blocking(&self.reading, |d| d.journal.contents());
+        Ok(contents.await?.into_records())
+    }
+
     async fn publish(&self, assets: Vec<Asset>) -> Result<(), AssetError> {
         self.blocking(&self.rounds, move |d| {
             d.writable()?.publisher.publish(&assets)

@@ -23,15 +23,24 @@
 //! as the salt is random and never leaves the journal, nobody can submit what
 //! looks like one.
 
+use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
+use std::io;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use bytes::Bytes;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
+use crate::file;
+
 const MAGIC: &[u8; 8] = b"LUCJRNL1";
 pub(super) const SEGMENT_HEADER: usize = 40;
 pub(super) const RECORD_HEADER: usize = 56;
+
+/// Most bytes after the last whole record: an unfinished one, and as much room.
+const MOST_AFTER: u64 = 2 * file::OTHER_BYTES;
 
 /// Random, the same in every frame of a segment, different in each segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -134,6 +143,47 @@ impl Segment {
     }
 }
 
+/// Reads a segment from its file. The length is bounded by its records, one unfinished record and
+/// the room for more.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidData`] for a longer file, and for anything that is not a file.
+pub(super) fn read(path: &Path) -> io::Result<Bytes> {
+    let mut file = file::open(path)?;
+    let max = match file.metadata()?.is_file() {
+        true => records_end(&file)?.saturating_add(MOST_AFTER),
+        false => 0,
+    };
+    file::read_bounded(&mut file, max)
+}
+
+/// The end of the last record before the first bytes that are not the header of one.
+fn records_end(file: &File) -> io::Result<u64> {
+    let mut header = [0; SEGMENT_HEADER];
+    if !read_at(file, &mut header, 0)? {
+        return Ok(0);
+    }
+    let Some((salt, _)) = parse_segment_header(&header) else {
+        return Ok(0);
+    };
+    let (mut end, mut header) = (SEGMENT_HEADER as u64, [0; RECORD_HEADER]);
+    while read_at(file, &mut header, end)? {
+        let Some((_, length, _)) = parse_record_header(salt, &header) else {
+            break;
+        };
+        end = end.saturating_add(length.saturating_add(RECORD_HEADER as u64));
+    }
+    Ok(end)
+}
+
+/// Fills `bytes` from this place of a file. Returns false if the file ends before.
+fn read_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<bool> {
+    match file.read_exact_at(bytes, at) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        read => read.map(|()| true),
+    }
+}
+
 /// The length of a segment without the zeros at its end.
 fn written(file: &[u8]) -> usize {
     let last = file.iter().rposition(|byte| *byte != 0);
@@ -209,6 +259,30 @@ mod tests {
 
     fn parse(file: &[u8]) -> Result<Segment, Damage> {
         Segment::parse(&Bytes::copy_from_slice(file))
+    }
+
+    #[test]
+    fn a_segment_is_no_longer_than_its_records_allow() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("segment");
+        let (file, _) = sample();
+        std::fs::write(&path, with_room(&file)).unwrap();
+        assert_eq!(read(&path).unwrap(), with_room(&file));
+        let sparse = File::options().write(true).open(&path).unwrap();
+        sparse.set_len(file.len() as u64 + MOST_AFTER + 1).unwrap();
+        let error = read(&path).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert!(error.to_string().contains("expected at most"), "{error}");
+
+        std::fs::remove_file(&path).unwrap();
+        let (fifo, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, fifo, mode, 0).unwrap();
+        let error = read(&path).unwrap_err().to_string();
+        assert_eq!(error, "is a FIFO; expected a file");
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        let error = read(&path).unwrap_err().to_string();
+        assert_eq!(error, "is a device; expected a file");
     }
 
     fn torn_at(segment: &Segment) -> Option<usize> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use lucarne_log::{Left, Log, Looked};
-use lucarne_storage::{Assets, LockError, SqlLock};
+use lucarne_storage::{Assets, LockError, SqlLock, read_file};
 use tokio::time::Instant;
 
 use super::checked::Checked;
@@ -84,7 +84,7 @@ impl Preflight {
                 tesseract_state(directory, left, findings);
             }
             files(log, left, findings).await;
-            let still = still(log, left, lock, findings);
+            let still = still(log, left, findings);
             stopped(begun + still, log, left, &assets, findings).await;
         }
         Ok(Preflight { left, lock })
@@ -92,30 +92,36 @@ impl Preflight {
 }
 
 /// Returns the time for which nothing may be signed, and says so if that is long.
-fn still(
-    log: &LogSettings,
-    left: &Left,
-    lock: Option<LockState>,
-    findings: &mut Findings,
-) -> Duration {
-    let is_tesseracts = match &log.data.value {
-        DataPlace::Directory(directory) => directory.join(".state").is_dir(),
-        DataPlace::Bucket(_) => lock == Some(LockState::Absent),
-    };
+fn still(log: &LogSettings, left: &Left, findings: &mut Findings) -> Duration {
     let age_ms = log
         .clock
         .now_ms()
         .saturating_sub(left.published().timestamp_ms);
-    if !is_tesseracts || age_ms > LONG_AGO_MS || !findings.stand() {
+    let still = time_to_sign(&log.data.value, age_ms, log.checkpoint_interval);
+    if still == STILL || !findings.stand() {
         return STILL;
     }
-    let still = TESSERACT_STILL.max(log.checkpoint_interval + MARGIN);
     findings.note(&format!(
-        "the log was signed {} s ago: whether TesseraCT still signs it is seen within {} s",
+        "the log was signed {} s ago: whether other software still signs it is seen within {} s",
         age_ms / 1000,
         still.as_secs()
     ));
     still
+}
+
+/// Returns the time within which a process that still has the log signs it, if its checkpoint is of
+/// this age.
+fn time_to_sign(data: &DataPlace, age_ms: u64, interval: Duration) -> Duration {
+    let perhaps_tesseracts = match data {
+        DataPlace::Directory(directory) => directory.join(".state").is_dir(),
+        // The process that has a bucket cannot be seen. A lock that agrees does not exclude
+        // TesseraCT, which has another.
+        DataPlace::Bucket(_) => true,
+    };
+    match perhaps_tesseracts && age_ms <= LONG_AGO_MS {
+        true => TESSERACT_STILL.max(interval + MARGIN),
+        false => STILL,
+    }
 }
 
 /// Looks until then whether the log is signed.
@@ -251,13 +257,13 @@ async fn unlocked(log: &LogSettings, findings: &mut Findings) -> Option<LockStat
 /// Compares what TesseraCT has integrated with what it has published.
 fn tesseract_state(directory: &Path, left: &Left, findings: &mut Findings) {
     let path = directory.join(".state/treeState");
-    let json = match std::fs::read(&path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
+    let json = match read_file(directory, ".state/treeState") {
+        Ok(None) => return,
         Err(error) => {
             let why = format!("{}: {error}", path.display());
             return findings.add(".state", Verdict::Untold, &why);
         }
-        Ok(json) => json,
+        Ok(Some(json)) => json,
     };
     let said: Option<serde_json::Value> = serde_json::from_slice(&json).ok();
     let size = said.as_ref().and_then(|said| said.get("size")?.as_u64());
@@ -300,5 +306,28 @@ async fn files(log: &LogSettings, left: &Left, findings: &mut Findings) {
             Some(problem) => findings.add("files", checked.verdict(), &problem),
             None => findings.right("files", &checked.extent()),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lucarne_storage::ObjectStoreConfig;
+
+    use super::*;
+
+    /// In a bucket nothing shows which software has the log.
+    #[test]
+    fn the_wait_is_longer_than_other_software_waits_before_it_signs() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = DataPlace::Directory(directory.path().to_owned());
+        let bucket = ObjectStoreConfig::from_url("s3://bucket/log/?region=a").unwrap();
+        let bucket = DataPlace::Bucket(Box::new(bucket));
+        let (short, long) = (Duration::from_secs(5), Duration::from_secs(60));
+        assert_eq!(time_to_sign(&place, 0, short), STILL);
+        assert_eq!(time_to_sign(&bucket, 0, short), TESSERACT_STILL);
+        assert_eq!(time_to_sign(&bucket, 30_000, long), long + MARGIN);
+        assert_eq!(time_to_sign(&bucket, LONG_AGO_MS + 1, short), STILL);
+        std::fs::create_dir(directory.path().join(".state")).unwrap();
+        assert_eq!(time_to_sign(&place, 0, short), TESSERACT_STILL);
     }
 }

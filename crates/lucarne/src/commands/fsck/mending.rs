@@ -23,6 +23,8 @@ use crate::{cli, config};
 pub(super) struct Mending {
     sources: Vec<Source>,
     repairs: Arc<dyn Repairs>,
+    /// The journal of the log, if nothing is to be written.
+    untouched: Option<Arc<dyn Repairs>>,
     /// The roots that vouch for the chains of entries from these sources.
     accepted: Arc<Roots>,
 }
@@ -50,14 +52,16 @@ impl Mending {
             sources.push(Source { place, files });
         }
         let accepted = Arc::new(accepted(place, options, report).await?);
-        let mut repairs = place.repairs().await?;
+        let (mut repairs, mut untouched) = (place.repairs().await?, None);
         if options.dry_run {
+            untouched = Some(repairs);
             let overlay = Arc::new(Overlay::new(place.files.clone(), []));
             (place.files, repairs) = (overlay.clone(), overlay);
         }
         Ok(Mending {
             sources,
             repairs,
+            untouched,
             accepted,
         })
     }
@@ -112,8 +116,15 @@ impl Mending {
         Ok(Err(finding))
     }
 
-    /// Removes damaged rounds of the journal that a published checkpoint of `size` entries covers.
+    /// Removes damaged rounds of the journal that a published checkpoint of `size` entries
+    /// covers, or lists them if nothing is to be written.
     pub(super) async fn rounds(&self, size: u64, report: &mut Report) -> Result<()> {
+        if let Some(untouched) = &self.untouched {
+            for file in untouched.damaged_rounds(size).await? {
+                report.removable(&file);
+            }
+            return Ok(());
+        }
         for removed in self.repairs.remove_damaged_rounds(size).await? {
             report.removed(&removed);
         }

@@ -82,6 +82,15 @@ impl Report {
         );
     }
 
+    /// Reports a damaged round that a repair removes from the journal.
+    pub(super) fn removable(&mut self, file: &str) {
+        self.repaired += 1;
+        self.line(
+            &format!("can be removed from the journal: {file}: damaged, and not needed"),
+            &json!({ "path": file, "problem": "round", "kept": null }),
+        );
+    }
+
     /// Prints an offer that was not taken.
     pub(super) fn refusal(&self, refusal: &Refusal) {
         let Refusal {

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use object_store::PutOptions;
 
 use super::{ObjectAssets, headers, immutable, staged_path};
+use crate::object::journal::Name;
 use crate::repairs::KEPT;
 use crate::{Asset, AssetError, Removed, Repairs, path};
 
@@ -22,14 +23,15 @@ impl Repairs for ObjectAssets {
         Ok(kept)
     }
 
+    async fn damaged_rounds(&self, size: u64) -> Result<Vec<String>, AssetError> {
+        let damaged = self.damaged(size).await?;
+        Ok(damaged.into_iter().map(|(_, file)| file).collect())
+    }
+
     async fn remove_damaged_rounds(&self, size: u64) -> Result<Vec<Removed>, AssetError> {
         let mut removed = Vec::new();
-        let names = self.list_journal().await?;
-        for name in names.into_iter().filter(|name| name.new_size <= size) {
-            let damage = self.read_staged(name).await;
-            let (Err(AssetError::Damaged { file, .. }), path) = (damage, staged_path(name)) else {
-                continue;
-            };
+        for (name, file) in self.damaged(size).await? {
+            let path = staged_path(name);
             if let Some(bytes) = self.read(&path).await? {
                 let kept = self
                     .keep(&format!("journal/{}", name.file()), bytes)
@@ -43,6 +45,18 @@ impl Repairs for ObjectAssets {
 }
 
 impl ObjectAssets {
+    /// The damaged rounds of at most `size` entries, each with its place for messages.
+    async fn damaged(&self, size: u64) -> Result<Vec<(Name, String)>, AssetError> {
+        let mut damaged = Vec::new();
+        let names = self.list_journal().await?;
+        for name in names.into_iter().filter(|name| name.new_size <= size) {
+            if let Err(AssetError::Damaged { file, .. }) = self.read_staged(name).await {
+                damaged.push((name, file));
+            }
+        }
+        Ok(damaged)
+    }
+
     /// Puts these bytes where they stay, under the first number that is free.
     async fn keep(&self, path: &str, bytes: Bytes) -> Result<String, AssetError> {
         let mut number = 1;

@@ -510,11 +510,17 @@ async fn a_damaged_file_is_503() {
         "get-entries?start=0&end=10",
         "get-entry-and-proof?leaf_index=5&tree_size=600",
     ];
+    // The log restores what its journal has, and a hash tile whose entries are there.
+    test.assets.settle(u64::MAX).await.unwrap();
+    let data = test.assets.get("tile/data/000").await.unwrap();
     for (file, affected) in [
         ("tile/0/000", &proofs[..]),
         ("tile/data/000", &entries[..]),
         (intermediate.as_str(), &entries[..]),
     ] {
+        if file == "tile/0/000" {
+            test.assets.tamper("tile/data/000", None);
+        }
         let whole = test.assets.get(file).await.unwrap().unwrap();
         let mut damaged = whole.to_vec();
         let at = damaged.len() / 2;
@@ -533,6 +539,7 @@ async fn a_damaged_file_is_503() {
             }
         }
         test.assets.tamper(file, Some(whole));
+        test.assets.tamper("tile/data/000", data.clone());
         for what in affected {
             eventually(&server, what, 200).await;
         }

@@ -1,0 +1,298 @@
+//! Damaged files of a running log, restored at once from the log's own data.
+//!
+//! The hashes of a hash tile follow from the tiles or the entries beneath it. The entries of a
+//! data tile may still be in memory, in another tile or in the journal, and an issuer in the
+//! journal. The signed tree, or the fingerprint, confirms every byte before it is written. The
+//! damaged file is kept as evidence.
+
+mod entries;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use lucarne_ct::Fingerprint;
+use lucarne_storage::{Asset, AssetKind, Encoding};
+use lucarne_tlog::{Level, RightEdge, Tile, tile_root};
+
+use crate::compress::gunzip;
+use crate::fsck::beneath::{Depth, beneath};
+use crate::gzip::gzip;
+use crate::read_cache::FileId;
+use crate::record::Record;
+use crate::scrub::Unpaced;
+use crate::shared::Shared;
+use crate::{ReadError, names_tile, recover};
+
+/// The pause before the next attempt, if storage was unavailable.
+const RETRY: Duration = Duration::from_secs(60);
+
+/// Most files that are restored in the life of a process.
+const MOST_RESTORED: usize = 10_000;
+
+/// The state of a file that was damaged when it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// The right file was written.
+    Restored,
+    /// The file is right, or is needed no more.
+    Right,
+}
+
+/// The reason why a file was not restored.
+#[derive(Debug)]
+enum Failure {
+    /// Storage is unavailable, or does not have the newest checkpoint.
+    Later(String),
+    /// Nothing in the log leads to the right bytes.
+    NoSource(String),
+}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Unavailable(problem) => Failure::Later(problem),
+            error => Failure::NoSource(error.to_string()),
+        }
+    }
+}
+
+impl From<lucarne_storage::AssetError> for Failure {
+    fn from(error: lucarne_storage::AssetError) -> Self {
+        Failure::Later(error.to_string())
+    }
+}
+
+/// The right content of a file, without compression, and the place that it comes from.
+struct Right {
+    plain: Bytes,
+    from: &'static str,
+}
+
+/// Restores the files that readers and the scrubber find damaged, until the future is dropped. A
+/// file is restored once: a disk that damages it again does not keep the bytes.
+pub(crate) async fn attend(log: Arc<Shared>) -> Infallible {
+    let damaged = log.reader.tiles().damaged();
+    let mut restored = HashSet::new();
+    loop {
+        tokio::select! {
+            () = damaged.news() => {}
+            // The pace of attempts: nothing reports that storage is available again.
+            () = tokio::time::sleep(RETRY) => {}
+        }
+        let before = restored.len();
+        for file in damaged.untried() {
+            let again = restored.contains(&file) || restored.len() >= MOST_RESTORED;
+            let outcome = match again {
+                true => Err(Failure::NoSource("it was restored before".into())),
+                false => restore(&log, file).await,
+            };
+            match outcome {
+                Ok(Outcome::Restored) => {
+                    restored.insert(file);
+                }
+                Ok(Outcome::Right) => {}
+                Err(Failure::Later(problem)) => {
+                    tracing::debug!(
+                        log = log.config.shortname,
+                        path = file.path(),
+                        problem,
+                        "not restored yet"
+                    );
+                    damaged.try_again(file);
+                }
+                Err(Failure::NoSource(problem)) => tracing::warn!(
+                    log = log.config.shortname,
+                    path = file.path(),
+                    problem,
+                    "the log itself cannot restore a damaged file: run `lucarne repair --from` with a copy"
+                ),
+            }
+        }
+        if restored.len() > before {
+            damaged.try_all_again();
+        }
+    }
+}
+
+/// Restores the names tile of a data tile, which depends on its entries alone.
+pub(crate) async fn names_tile(log: &Shared, data: Tile) {
+    let restored = async {
+        let edge = edge(log).await?;
+        let entries = log.reader.tiles().entries(&edge, data).await?;
+        let right = names_tile::names_tile(&entries);
+        let bytes = right.map_err(|error| Failure::NoSource(error.to_string()))?;
+        let path = data.names_path().unwrap_or_default();
+        replace(
+            log,
+            Asset::new(path, bytes, AssetKind::NamesTile),
+            "its data tile",
+        )
+        .await
+    };
+    if let Err(Failure::Later(problem) | Failure::NoSource(problem)) = restored.await {
+        tracing::warn!(
+            log = log.config.shortname,
+            problem,
+            "a names tile is not restored"
+        );
+    }
+}
+
+async fn restore(log: &Shared, file: FileId) -> Result<Outcome, Failure> {
+    let edge = edge(log).await?;
+    let right = match file {
+        FileId::Issuer(of) => issuer(log, &of).await?,
+        FileId::Tile(tile) => match tile.level() {
+            Level::Hashes(level) => hash_tile(log, &edge, (tile, level)).await?,
+            Level::Data => entries::data_tile(log, &edge, tile).await?,
+        },
+    };
+    let outcome = match is_right(log, &edge, (file, &right.plain)).await? {
+        true => Outcome::Right,
+        false => {
+            let from = right.from;
+            replace(log, asset(file, right.plain)?, from).await?;
+            Outcome::Restored
+        }
+    };
+    if let FileId::Issuer(of) = file {
+        log.reader.issuers_published([of].into_iter());
+    }
+    log.reader.tiles().damaged().forget(file);
+    // If the file is not right when it is read, it is named again.
+    let _ = log.reader.look_at(&edge, file).await;
+    Ok(outcome)
+}
+
+/// The right edge of the published tree. Storage whose checkpoint is older was emptied or rolled
+/// back: a recovery judges that, and nothing is written before.
+async fn edge(log: &Shared) -> Result<Arc<RightEdge>, Failure> {
+    let unpublished = || Failure::Later("no checkpoint is published".into());
+    let edge = log.reader.signed_edge().await?.ok_or_else(unpublished)?;
+    match recover::published(&log.config, &*log.assets).await {
+        Ok(Some(head)) if head.checkpoint.size >= edge.size() => Ok(edge),
+        Ok(_) => Err(Failure::Later(
+            "storage does not have the newest checkpoint".into(),
+        )),
+        Err(fatal) => Err(Failure::Later(fatal.to_string())),
+    }
+}
+
+/// Returns whether a file has this content now, or is a partial tile that was removed after a wider
+/// one took its place.
+async fn is_right(
+    log: &Shared,
+    edge: &RightEdge,
+    (file, plain): (FileId, &Bytes),
+) -> Result<bool, Failure> {
+    let found = match log.assets.get(&file.path()).await.map_err(ReadError::from) {
+        Err(ReadError::Unavailable(problem)) => return Err(Failure::Later(problem)),
+        found => found.unwrap_or_default(),
+    };
+    Ok(match (found, file) {
+        (Some(found), FileId::Tile(tile)) if tile.level() == Level::Data => {
+            gunzip(found).is_ok_and(|found| found == plain)
+        }
+        (Some(found), _) => found == plain,
+        (None, FileId::Tile(tile)) => {
+            let newest = Tile::widest(tile.level(), tile.index(), edge.size());
+            newest.is_some_and(|newest| newest != tile)
+        }
+        (None, FileId::Issuer(_)) => false,
+    })
+}
+
+/// The hashes of a tile, from memory or from the tiles or entries beneath it.
+async fn hash_tile(
+    log: &Shared,
+    edge: &Arc<RightEdge>,
+    (tile, level): (Tile, u8),
+) -> Result<Right, Failure> {
+    let tiles = log.reader.tiles();
+    if !tile.is_full() {
+        let plain = tiles.hashes(edge, tile).await?;
+        let from = "the tree in memory";
+        return Ok(Right { plain, from });
+    }
+    let root = tiles.entry(edge, level + 1, tile.index()).await?;
+    let is_right = |hashes: &Bytes| tile_root(hashes) == Some(root);
+    let files = Unpaced(log.assets.clone());
+    // Deeper, a tile has too many entries for a log that runs.
+    let depths: &[Depth] = match level {
+        1 => &[Depth::Next, Depth::Entries],
+        _ => &[Depth::Next],
+    };
+    for depth in depths {
+        if let Some(plain) = beneath(&files, tile, *depth).await.filter(is_right) {
+            let from = "the tiles or entries beneath it";
+            return Ok(Right { plain, from });
+        }
+    }
+    let hashes = match level {
+        0 => entries::hashes_from_journal(log, tile).await?,
+        _ => None,
+    };
+    match hashes.filter(is_right) {
+        Some(plain) => Ok(Right {
+            plain,
+            from: "the journal",
+        }),
+        None => Err(Failure::NoSource(
+            "the tiles beneath it are damaged as well".into(),
+        )),
+    }
+}
+
+/// A certificate that a round of the journal brought.
+async fn issuer(log: &Shared, of: &Fingerprint) -> Result<Right, Failure> {
+    let rounds = staged(log).await?;
+    let mut issuers = rounds.into_iter().flat_map(|round| round.issuers);
+    let plain = issuers.find(|der| Fingerprint::of(der) == *of);
+    let plain = plain.ok_or_else(|| Failure::NoSource("the journal does not have it".into()))?;
+    let from = "the journal";
+    Ok(Right { plain, from })
+}
+
+/// The rounds that the journal has, newest first. Some of them may never have been signed.
+async fn staged(log: &Shared) -> Result<Vec<Record>, Failure> {
+    let staged = log.assets.staged_now().await?;
+    let rounds = staged.into_iter().rev();
+    Ok(rounds
+        .filter_map(|bytes| Record::parse(bytes).ok())
+        .collect())
+}
+
+fn asset(file: FileId, plain: Bytes) -> Result<Asset, Failure> {
+    let (bytes, kind) = match file {
+        FileId::Issuer(_) => (plain, AssetKind::Issuer),
+        FileId::Tile(tile) if tile.level() == Level::Data => {
+            let encoding = Encoding::Gzip;
+            let packed = gzip(&plain).map_err(|error| Failure::NoSource(error.to_string()))?;
+            (packed, AssetKind::DataTile { encoding })
+        }
+        FileId::Tile(_) => (plain, AssetKind::HashTile),
+    };
+    Ok(Asset::new(file.path(), bytes, kind))
+}
+
+/// Puts the right file in the place of a damaged one.
+async fn replace(log: &Shared, right: Asset, from: &str) -> Result<(), Failure> {
+    let path = right.path.clone();
+    let kept = log.assets.replace(right).await?;
+    log.assets.forget_for_readers(&path).await;
+    log.metrics.restored_files.inc();
+    tracing::error!(
+        log = log.config.shortname,
+        location = log.assets.location(),
+        path,
+        kept,
+        from,
+        "restored a damaged file: check disk and memory, and run lucarne fsck"
+    );
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! The entries of a data tile, gathered from all places of a log that may have them.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile};
+
+use super::{Failure, Right, staged};
+use crate::compress::{gunzip, is_gzip};
+use crate::record::Record;
+use crate::shared::Shared;
+use crate::stored;
+
+/// The entries of one tile that were found so far.
+struct Gathered {
+    /// The index of the first entry of the tile.
+    first: u64,
+    entries: Vec<Option<Bytes>>,
+    /// The leaf hashes that the tree has, one after the other; `None` if they are unknown.
+    leaves: Option<Bytes>,
+}
+
+impl Gathered {
+    fn new(tile: Tile, leaves: Option<Bytes>) -> Self {
+        Gathered {
+            first: tile.start_leaf(),
+            entries: vec![None; usize::from(tile.width())],
+            leaves,
+        }
+    }
+
+    /// Takes those of the entries from index `first` on that are still missing.
+    fn add(&mut self, first: u64, entries: &Bytes) {
+        let mut leaves = stored::Leaves::of(entries);
+        let (mut start, mut index) = (0, first);
+        while let Some(Ok(hash)) = leaves.next() {
+            let entry = entries.slice(start..leaves.end());
+            self.take(index, hash, entry);
+            start = leaves.end();
+            index += 1;
+        }
+    }
+
+    fn take(&mut self, index: u64, hash: Hash, entry: Bytes) {
+        let Some(place) = index.checked_sub(self.first) else {
+            return;
+        };
+        let place = place as usize;
+        let is_right = self.leaves.as_ref().is_none_or(|leaves| {
+            let due = leaves.get(place * Hash::LENGTH..(place + 1) * Hash::LENGTH);
+            due == Some(&hash.0[..])
+        });
+        if let Some(slot) = self.entries.get_mut(place).filter(|_| is_right) {
+            slot.get_or_insert(entry);
+        }
+    }
+
+    fn add_rounds(&mut self, rounds: &[Record]) {
+        let end = self.first + self.entries.len() as u64;
+        for round in rounds {
+            let step = &round.step;
+            if step.old_size < end && step.new_size > self.first {
+                self.add(step.old_size, &round.entries);
+            }
+        }
+    }
+
+    /// All entries, if none is missing.
+    fn whole(&self) -> Option<Bytes> {
+        let mut whole = BytesMut::new();
+        for entry in &self.entries {
+            whole.extend_from_slice(entry.as_ref()?);
+        }
+        Some(whole.freeze())
+    }
+}
+
+/// The entries of a data tile, each of which has the leaf hash that the tree demands. The parts of
+/// an entry that its hash does not cover have the checksum of the place that they come from.
+pub(super) async fn data_tile(
+    log: &Shared,
+    edge: &Arc<RightEdge>,
+    tile: Tile,
+) -> Result<Right, Failure> {
+    let missing = || Failure::NoSource(format!("{} is beyond the tree", tile.path()));
+    let hashes = Tile::new(Level::Hashes(0), tile.index(), tile.width()).ok_or_else(missing)?;
+    let leaves = log.reader.tiles().hashes(edge, hashes).await?;
+    let mut gathered = Gathered::new(tile, Some(leaves));
+    if let Some(tree) = log.reader.tree() {
+        let first = tree.size() / TILE_WIDTH * TILE_WIDTH;
+        gathered.add(first, &tree.data.bytes);
+    }
+    if let Some(plain) = gathered.whole() {
+        let from = "the tree in memory";
+        return Ok(Right { plain, from });
+    }
+    add_other_tiles(log, tile, &mut gathered).await?;
+    if let Some(plain) = gathered.whole() {
+        let from = "other tiles of the same entries";
+        return Ok(Right { plain, from });
+    }
+    gathered.add_rounds(&staged(log).await?);
+    match gathered.whole() {
+        Some(plain) => Ok(Right {
+            plain,
+            from: "the journal",
+        }),
+        None => Err(Failure::NoSource(
+            "the journal does not have all of its entries".into(),
+        )),
+    }
+}
+
+/// Adds the entries of narrower and wider tiles. Only compressed ones have a checksum.
+async fn add_other_tiles(log: &Shared, tile: Tile, gathered: &mut Gathered) -> Result<(), Failure> {
+    let full = tile.full();
+    let widths = log.assets.partials(&full.path()).await?;
+    let partials = widths.into_iter().rev();
+    let partials = partials.filter_map(|width| Tile::new(Level::Data, tile.index(), width));
+    let others = [full].into_iter().chain(partials);
+    for other in others.filter(|other| *other != tile) {
+        let found = stored::if_readable(log.assets.get(&other.path()).await)?;
+        if let Some(packed) = found.filter(|found| is_gzip(found))
+            && let Ok(plain) = gunzip(packed)
+        {
+            gathered.add(other.start_leaf(), &plain);
+        }
+    }
+    Ok(())
+}
+
+/// The leaf hashes of the entries that the journal has for a hash tile of level 0; `None` if it
+/// lacks some. Nothing confirms them yet.
+pub(super) async fn hashes_from_journal(
+    log: &Shared,
+    tile: Tile,
+) -> Result<Option<Bytes>, Failure> {
+    let mut gathered = Gathered::new(tile, None);
+    gathered.add_rounds(&staged(log).await?);
+    let leaves = gathered
+        .whole()
+        .and_then(|plain| stored::leaves(&plain).ok());
+    Ok(leaves.map(|(leaves, _)| leaves.iter().flat_map(|leaf| leaf.0).collect()))
+}
