@@ -456,10 +456,11 @@ fn sync_row(figures: &Figures, target: Option<f64>) -> Row {
         .iter()
         .map(|(name, n)| format!("{n} {name}"))
         .collect();
-    Row {
-        what: "syncs per 1,000 new entries".to_owned(),
-        figure: format!("{rate:.1} ({})", kinds.join(", ")),
-        target: target.map(|target| (rate, target)),
+    let figure = format!("{rate:.1} ({})", kinds.join(", "));
+    let row = Row::new("syncs per 1,000 new entries", figure);
+    match target {
+        Some(target) => row.with_target(rate, target),
+        None => row,
     }
 }
 

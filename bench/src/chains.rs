@@ -236,6 +236,14 @@ impl Submissions {
         })
     }
 
+    /// This one of so many equal parts of the leaves.
+    pub(crate) fn part(mut self, number: usize, parts: usize) -> Self {
+        let each = self.ends.len() / parts;
+        self.next = number * each;
+        self.ends.truncate(self.next + each);
+        self
+    }
+
     /// Returns the length of the first submission's body, in bytes.
     pub(crate) fn body_length(&self) -> usize {
         OPENING.len() + self.ends.first().unwrap_or(&0) + self.tail.len()

@@ -60,6 +60,8 @@ pub(crate) struct Outcome {
     pub(crate) new_in_all: u64,
     /// CPU that this thread's process used per response, in microseconds.
     pub(crate) own_cpu_us: f64,
+    /// The longest time without a response with status 200.
+    pub(crate) silence: Duration,
     /// Requests ran out before the time.
     pub(crate) cut_short: bool,
 }
@@ -108,6 +110,8 @@ struct Tally {
     new_in_all: u64,
     latency: Histogram<u64>,
     failures: BTreeMap<u16, u64>,
+    last: Instant,
+    silence: Duration,
     exhausted: bool,
 }
 
@@ -116,6 +120,7 @@ impl Tally {
         self.latency.reset();
         self.failures.clear();
         (self.answered, self.new) = (0, 0);
+        (self.last, self.silence) = (Instant::now(), Duration::ZERO);
     }
 
     fn clone_out(&self) -> Outcome {
@@ -127,6 +132,7 @@ impl Tally {
             failures: self.failures.clone(),
             new_in_all: self.new_in_all,
             own_cpu_us: 0.0,
+            silence: self.silence.max(self.last.elapsed()),
             cut_short: self.exhausted,
         }
     }
@@ -158,6 +164,8 @@ impl Load {
                 new_in_all: 0,
                 latency: Histogram::new_with_bounds(1, 600_000_000, 3)?,
                 failures: BTreeMap::new(),
+                last: Instant::now(),
+                silence: Duration::ZERO,
                 exhausted: false,
             },
             buffer: vec![0; 256 << 10],
@@ -273,6 +281,10 @@ impl Load {
         if status != 200 {
             return tally.fail(status);
         }
+        let now = Instant::now();
+        tally.silence = tally
+            .silence
+            .max(now - std::mem::replace(&mut tally.last, now));
         let new = u64::from(id & REPEATED == 0);
         tally.answered += 1;
         tally.new += new;

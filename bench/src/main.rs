@@ -1,6 +1,6 @@
 //! Drives the real `lucarne` binary and says what it costs. See the scripts
 //! beside: `bench/add-chain`, `bench/day`, `bench/read`, `bench/load`, `bench/large`, `bench/many`, `bench/compare`,
-//! `bench/floor`, `bench/stores`.
+//! `bench/floor`, `bench/stores`, `bench/instances`.
 
 mod add_chain;
 mod answering;
@@ -12,6 +12,7 @@ mod day;
 mod endpoint;
 mod floor;
 mod fsck;
+mod instances;
 mod large;
 mod load;
 mod many;
@@ -78,6 +79,8 @@ enum Command {
     Large(large::Options),
     /// Runs many logs that are idle or retired
     Many(many::Options),
+    /// Runs three instances of one log
+    Instances(instances::Options),
     /// Adds to an index and dies
     #[command(hide = true)]
     LargeKilled(large::index::KilledOptions),
@@ -101,6 +104,7 @@ fn main() -> Result<()> {
         Command::Load(command) => own::run(&options.common, &command),
         Command::Large(command) => large::run(&options.common, &command),
         Command::Many(command) => many::run(&options.common, &command),
+        Command::Instances(command) => instances::run(&options.common, &command),
         Command::LargeKilled(command) => large::index::die(&command),
         Command::SctServer(command) => own::server::serve(&command),
     }

@@ -135,7 +135,7 @@ fn beside(
         let mut row = Row::new(what, "");
         if let [ours, theirs] = costs[..] {
             figure.push(format!("ratio {:.2}", ours / theirs));
-            row.target = Some((ours / theirs, 1.0));
+            row = row.with_target(ours / theirs, 1.0);
         }
         row.figure = figure.join("   ");
         rows.push(row);
@@ -178,10 +178,8 @@ fn compare_limits(log: &LogUnderTest, mut server: Server, options: &Options) -> 
     let rows = RESOURCES.iter().zip(&costs).map(|((what, _), costs)| {
         let [with, without] = costs.each_ref().map(|costs| median(costs));
         let ratio = with / without;
-        let mut row = Row::new(*what, "");
-        row.figure = format!("limits {with:.1} µs   none {without:.1} µs   ratio {ratio:.2}");
-        row.target = Some((ratio, 1.1));
-        row
+        let figure = format!("limits {with:.1} µs   none {without:.1} µs   ratio {ratio:.2}");
+        Row::new(*what, figure).with_target(ratio, 1.1)
     });
     let title = format!(
         "CPU per request, {} connections, median of {} rounds taken in turn",

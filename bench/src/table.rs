@@ -4,8 +4,8 @@ use crate::load::Outcome;
 pub(crate) struct Row {
     pub(crate) what: String,
     pub(crate) figure: String,
-    /// The figure and its target, where there is one: at most.
-    pub(crate) target: Option<(f64, f64)>,
+    /// The figure's target, where there is one, in words.
+    target: Option<String>,
 }
 
 impl Row {
@@ -22,9 +22,31 @@ impl Row {
         Row {
             what: what.into(),
             figure: format!("{value:.1} {unit}"),
-            target: Some((value, target)),
+            target: Some(verdict("most", target, value <= target)),
         }
     }
+
+    /// A figure that should be at least `target`.
+    pub(crate) fn at_least(what: impl Into<String>, value: f64, unit: &str, target: f64) -> Self {
+        Row {
+            what: what.into(),
+            figure: format!("{value:.2} {unit}"),
+            target: Some(verdict("least", target, value >= target)),
+        }
+    }
+
+    /// The same figure, with a target that it should not exceed.
+    pub(crate) fn with_target(self, value: f64, target: f64) -> Self {
+        Row {
+            target: Some(verdict("most", target, value <= target)),
+            ..self
+        }
+    }
+}
+
+fn verdict(bound: &str, target: f64, is_met: bool) -> String {
+    let mark = if is_met { "ok" } else { "MISSED" };
+    format!("   at {bound} {target}: {mark}")
 }
 
 /// Prints rows under a title, columns aligned.
@@ -34,10 +56,7 @@ pub(crate) fn print(title: &str, rows: &[Row]) {
     let left = rows.iter().map(|row| wide(&row.what)).max().unwrap_or(0);
     let right = rows.iter().map(|row| wide(&row.figure)).max().unwrap_or(0);
     for row in rows {
-        let verdict = row.target.map_or(String::new(), |(value, target)| {
-            let mark = if value <= target { "ok" } else { "MISSED" };
-            format!("   at most {target}: {mark}")
-        });
+        let verdict = row.target.as_deref().unwrap_or_default();
         let pad = " ".repeat(left - wide(&row.what));
         let line = format!("  {}{pad}  {:<right$}{verdict}", row.what, row.figure);
         println!("{}", line.trim_end());

@@ -26,6 +26,7 @@ use tokio::time::{Instant, sleep};
 use crate::dedup::{Dedup, LeafPosition, TreeHead};
 use crate::forward::forward;
 use crate::forward::queue::{Forwarder, Leader};
+use crate::forward::wire::Pressure;
 use crate::lease_watch::LeaseWatch;
 use crate::read_ahead::read_ahead;
 use crate::recover::{self, Recovered};
@@ -350,6 +351,7 @@ impl Follower {
         if is_another {
             // Whatever was said of the last one is over.
             self.log.note_refusal(None);
+            self.forwarder.note(Pressure::default());
         }
         let leader = known.map(|leader| leader.address);
         let state = State::Following { leader };

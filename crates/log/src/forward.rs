@@ -119,6 +119,10 @@ impl Shared {
             Err(problem) => return self.note_refusal(Some(problem)),
         };
         self.note_refusal(None);
+        let session = self.session.load();
+        if let Some(forwarder) = session.as_ref().and_then(|session| session.follows()) {
+            forwarder.note(answer.pressure);
+        }
         // What was placed is published: it need not wait for the next look.
         self.nudge.notify_one();
         for (told, outcome) in outcomes.into_iter().zip(answer.outcomes) {
@@ -165,10 +169,13 @@ impl Shared {
         for at in joined {
             outcomes.push(outcome(at).await);
         }
-        let depth = self.session.load().as_ref().map_or(0, |it| it.pool.depth());
+        let session = self.session.load();
         Answer {
             status: Status::Taken,
-            depth: u32::try_from(depth).unwrap_or(u32::MAX),
+            pressure: session
+                .as_ref()
+                .map(|session| session.pool.pressure())
+                .unwrap_or_default(),
             outcomes,
         }
     }

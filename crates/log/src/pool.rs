@@ -33,6 +33,7 @@ use self::rate_limit::{MAX_RETRY_AFTER, RateLimit};
 use self::round_cost::RoundCost;
 pub(crate) use self::ticket::{Abandoned, RoundOutcome, Sequenced, Ticket};
 use crate::Fatal;
+use crate::forward::wire::Pressure;
 use crate::lane::{Lane, LaneConfig};
 
 /// Bytes of the pool for each entry that it may have: four times those of a usual one with its
@@ -327,6 +328,15 @@ impl Pool {
         inner.fresh.held().entries + inner.old.held().entries
     }
 
+    /// The load, for instances that forward entries to this one.
+    pub(crate) fn pressure(&self) -> Pressure {
+        let depth = self.depth();
+        Pressure {
+            depth: u32::try_from(depth).unwrap_or(u32::MAX),
+            drain_rate: self.inner.lock().cost.rate() as u32,
+        }
+    }
+
     /// Entries that wait in this lane.
     pub(crate) fn waiting(&self, lane: Lane) -> usize {
         let inner = self.inner.lock();
@@ -383,7 +393,7 @@ impl Inner {
 }
 
 /// Whole seconds, rounded up, for a Retry-After.
-fn whole_seconds(wait: Duration) -> u32 {
+pub(crate) fn whole_seconds(wait: Duration) -> u32 {
     let seconds = wait.min(MAX_RETRY_AFTER).as_secs_f64().ceil();
     seconds.max(1.0) as u32
 }

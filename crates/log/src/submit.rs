@@ -332,7 +332,9 @@ impl Shared {
             if let Some(forwarder) = session.follows() {
                 return match forwarder.send(entry, lane, not_before_ms) {
                     Ok(outcome) => Ok(At::Sent(lane, outcome)),
-                    Err(TrySendError::Full(())) => Err(self.refused(lane, 1)),
+                    Err(TrySendError::Full(())) => {
+                        Err(self.refused(lane, forwarder.retry_after_seconds(lane)))
+                    }
                     Err(TrySendError::Closed(())) => Err(self.unavailable()),
                 };
             }

@@ -32,6 +32,14 @@ struct Changed {
     lease: Instant,
 }
 
+impl Changed {
+    /// The time of the next renewal: commits put it off, up to [`BUSY`] leases.
+    fn renewal_due(&self, instances: &Instances) -> Instant {
+        let idle = self.any + instances.renewal();
+        idle.min(self.lease + BUSY * instances.lease)
+    }
+}
+
 impl Term {
     /// Begins with a lease that was taken by a request that began at `at`.
     pub(crate) fn begin(log: Arc<Shared>, instances: Instances, lease: Lease, at: Instant) -> Self {
@@ -64,11 +72,7 @@ impl Term {
     /// Renews the lease as long as it lasts. Once it is lost, closes the pool for that reason.
     pub(crate) async fn keep(&self, pool: &Pool) -> std::convert::Infallible {
         loop {
-            let due = {
-                let changed = self.changed.lock();
-                let idle = changed.any + self.instances.renewal();
-                idle.min(changed.lease + BUSY * self.instances.lease)
-            };
+            let due = self.changed.lock().renewal_due(&self.instances);
             if due > Instant::now() {
                 sleep_until(due).await;
                 continue;
@@ -162,3 +166,50 @@ impl From<LeaseError> for Fatal {
 
 /// The silence between an attempt to lead and the next one after it has failed at once.
 pub(crate) const AGAIN: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use async_trait::async_trait;
+    use bytes::Bytes;
+    use lucarne_ct::LogId;
+
+    use super::*;
+    use crate::Messenger;
+
+    #[derive(Debug)]
+    struct Nobody;
+
+    #[async_trait]
+    impl Messenger for Nobody {
+        async fn ask(&self, address: &str, _: LogId, _: Bytes) -> Result<Bytes, String> {
+            Err(format!("{address}: connection refused"))
+        }
+    }
+
+    #[test]
+    fn commits_renew_the_lease() {
+        let instances = Instances {
+            address: "a:1".into(),
+            lease: Instances::LEASE,
+            messenger: Arc::new(Nobody),
+        };
+        let start = Instant::now();
+        let mut changed = Changed {
+            any: start,
+            lease: start,
+        };
+        assert_eq!(
+            changed.renewal_due(&instances),
+            start + Instances::LEASE / 3
+        );
+        let (mut at, mut commits) = (start, 0);
+        while changed.renewal_due(&instances) > at {
+            changed.any = at;
+            at += Duration::from_millis(100);
+            commits += 1;
+        }
+        assert_eq!((commits, at), (60, start + BUSY * Instances::LEASE));
+    }
+}

@@ -14,6 +14,7 @@ use lucarne_settings::{typed, values};
 use serde::{Deserialize, Deserializer};
 
 use crate::option_values::{HttpVersion, TimeSpan};
+use crate::preparing::Retries;
 use crate::random::Random;
 
 /// A version of TLS to offer.
@@ -233,14 +234,21 @@ pub(crate) async fn resolve(
 /// Connects once, so that what would fail every request is said before the first.
 pub(crate) async fn reach(client: &mut Client) -> Result<(), PrepareError> {
     let authority = client.endpoint().authority.clone();
-    let outcome = client.handshake().await.exchange.outcome;
-    outcome.map_err(|Failure { detail, .. }| {
+    let attempts = Retries::Brief.begin();
+    while let Err(failure) = client.handshake().await.exchange.outcome {
+        if attempts.again_after(&failure).await {
+            continue;
+        }
+        let Failure { detail, .. } = failure;
         // Where it is has been said, unless it was called by a name.
-        PrepareError::Unreachable(match detail.contains(&authority) {
-            true => detail,
-            false => format!("{authority} cannot be reached: {detail}"),
-        })
-    })
+        return Err(PrepareError::Unreachable(
+            match detail.contains(&authority) {
+                true => detail,
+                false => format!("{authority} cannot be reached: {detail}"),
+            },
+        ));
+    }
+    Ok(())
 }
 
 pub(crate) fn wrong(message: impl Into<String>) -> PrepareError {

@@ -6,6 +6,7 @@ mod content_coding;
 pub mod ct;
 mod interned;
 pub mod option_values;
+mod preparing;
 pub mod proxy;
 mod random;
 mod registry;

@@ -1,11 +1,15 @@
 //! The queue of what a follower has verified, and who leads.
 
+use std::time::Duration;
+
 use lucarne_ct::Entry;
+use parking_lot::Mutex;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
-use super::wire::{Item, Outcome};
+use super::wire::{Item, Outcome, Pressure};
 use crate::lane::{Lane, LaneConfig};
+use crate::pool::whole_seconds;
 
 /// The instance that leads, as a follower knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +28,7 @@ pub(crate) struct Queued {
 pub(crate) struct Forwarder {
     fresh: mpsc::Sender<Queued>,
     old: mpsc::Sender<Queued>,
+    pressure: Mutex<Pressure>,
 }
 
 /// Their other ends.
@@ -43,7 +48,12 @@ impl Forwarder {
             fresh: queued_fresh,
             old: queued_old,
         };
-        (Forwarder { fresh, old }, queued)
+        let forwarder = Forwarder {
+            fresh,
+            old,
+            pressure: Mutex::default(),
+        };
+        (forwarder, queued)
     }
 
     /// Queues an entry.
@@ -61,14 +71,36 @@ impl Forwarder {
             entry,
             not_before_ms,
         };
-        let queue = match lane {
-            Lane::Fresh => &self.fresh,
-            Lane::Old => &self.old,
-        };
-        match queue.try_send(Queued { item, outcome }) {
+        match self.queue(lane).try_send(Queued { item, outcome }) {
             Ok(()) => Ok(decided),
             Err(TrySendError::Full(_)) => Err(TrySendError::Full(())),
             Err(TrySendError::Closed(_)) => Err(TrySendError::Closed(())),
+        }
+    }
+
+    /// Notes the load of the leader's pool.
+    pub(crate) fn note(&self, pressure: Pressure) {
+        *self.pressure.lock() = pressure;
+    }
+
+    /// Seconds until the leader's rounds have taken the entries that wait there, and those of this
+    /// lane that wait here.
+    pub(crate) fn retry_after_seconds(&self, lane: Lane) -> u32 {
+        let Pressure { depth, drain_rate } = *self.pressure.lock();
+        let queue = self.queue(lane);
+        let queued = queue.max_capacity() - queue.capacity();
+        let waiting = f64::from(depth) + queued as f64;
+        let wait = match drain_rate {
+            0 => Duration::ZERO,
+            rate => Duration::from_secs_f64(waiting / f64::from(rate)),
+        };
+        whole_seconds(wait)
+    }
+
+    fn queue(&self, lane: Lane) -> &mpsc::Sender<Queued> {
+        match lane {
+            Lane::Fresh => &self.fresh,
+            Lane::Old => &self.old,
         }
     }
 }

@@ -5,7 +5,7 @@
 //!         chains:  u16 { u8 { u32 length, DER } }
 //!         entries: u16 { notBefore i64, chain u16, kind u8,
 //!                        0: certificate · 1: issuer key hash (32), TBSCertificate, precertificate }
-//! answer: magic "lucarne places1\n", status u8, depth u32
+//! answer: magic "lucarne places2\n", status u8, depth u32, drain rate u32
 //!         outcomes: u16 { 0: index u64, timestamp u64 · 1, 2: seconds u32 · 3 }
 //! ```
 //!
@@ -19,7 +19,7 @@ use bytes::Bytes;
 use lucarne_ct::{Entry, Issuer, SignedEntry};
 
 const BATCH: &[u8; 16] = b"lucarne batch 1\n";
-const ANSWER: &[u8; 16] = b"lucarne places1\n";
+const ANSWER: &[u8; 16] = b"lucarne places2\n";
 
 /// Most entries in a batch.
 pub(crate) const MOST_ENTRIES: usize = 256;
@@ -66,12 +66,20 @@ pub(crate) enum Status {
     Configuration,
 }
 
+/// The load of the leader's pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pressure {
+    /// Entries that wait for a round.
+    pub(crate) depth: u32,
+    /// Entries per second that the last rounds took out; 0 before the first.
+    pub(crate) drain_rate: u32,
+}
+
 /// The leader's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: Status,
-    /// Entries that wait for a round at the leader.
-    pub(crate) depth: u32,
+    pub(crate) pressure: Pressure,
     /// One for each entry, if the batch was taken.
     pub(crate) outcomes: Vec<Outcome>,
 }
@@ -164,16 +172,17 @@ impl Answer {
     pub(crate) fn refusal(status: Status) -> Self {
         Answer {
             status,
-            depth: 0,
+            pressure: Pressure::default(),
             outcomes: Vec::new(),
         }
     }
 
     pub(crate) fn encode(&self) -> Bytes {
-        let mut bytes = Vec::with_capacity(23 + 17 * self.outcomes.len());
+        let mut bytes = Vec::with_capacity(27 + 17 * self.outcomes.len());
         bytes.extend_from_slice(ANSWER);
         bytes.push(self.status as u8);
-        bytes.extend_from_slice(&self.depth.to_be_bytes());
+        bytes.extend_from_slice(&self.pressure.depth.to_be_bytes());
+        bytes.extend_from_slice(&self.pressure.drain_rate.to_be_bytes());
         bytes.extend_from_slice(&(self.outcomes.len() as u16).to_be_bytes());
         for outcome in &self.outcomes {
             match outcome {
@@ -214,7 +223,10 @@ impl Answer {
             3 => Status::Configuration,
             _ => return None,
         };
-        let depth = rest.u32()?;
+        let pressure = Pressure {
+            depth: rest.u32()?,
+            drain_rate: rest.u32()?,
+        };
         let outcomes = (0..rest.u16()?).map(|_| {
             Some(match rest.array::<1>()?[0] {
                 0 => Outcome::Placed {
@@ -234,7 +246,7 @@ impl Answer {
         let outcomes = outcomes.collect::<Option<Vec<_>>>()?;
         rest.0.is_empty().then_some(Answer {
             status,
-            depth,
+            pressure,
             outcomes,
         })
     }
@@ -345,7 +357,10 @@ mod tests {
     fn an_answer_reads_back_and_no_part_of_it_does() {
         let answer = Answer {
             status: Status::Taken,
-            depth: 7,
+            pressure: Pressure {
+                depth: 7,
+                drain_rate: 8,
+            },
             outcomes: vec![
                 Outcome::Placed {
                     index: 1,

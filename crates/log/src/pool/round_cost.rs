@@ -76,6 +76,14 @@ impl RoundCost {
         Duration::from_secs_f64(self.distance)
     }
 
+    /// Entries per second of the last rounds; 0 before the first.
+    pub(super) fn rate(&self) -> f64 {
+        match self.rounds * self.distance > 0.0 {
+            true => self.entries / self.rounds / self.distance,
+            false => 0.0,
+        }
+    }
+
     /// Old entries for which the next round has time.
     pub(super) fn room(&self) -> usize {
         // What lengthens nothing has room without end: a number beyond all becomes the greatest.
@@ -138,5 +146,18 @@ mod tests {
         assert_eq!((cost.room(), cost.distance()), (200, second));
         cost.note(200, 100 * second, 100 * second);
         assert_eq!(cost.room(), LEAST);
+    }
+
+    #[test]
+    fn the_rate_is_that_of_the_last_rounds() {
+        let mut cost = RoundCost::default();
+        assert_eq!(cost.rate(), 0.0);
+        let second = Duration::from_secs(1);
+        cost.note(100, second, 2 * second);
+        assert_eq!(cost.rate(), 50.0);
+        for _ in 0..50 {
+            cost.note(300, second, second);
+        }
+        assert!((299.0..301.0).contains(&cost.rate()), "{}", cost.rate());
     }
 }

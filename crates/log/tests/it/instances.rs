@@ -1,5 +1,8 @@
 //! Many instances of one log: one leads, the others follow it, and take its place.
 
+mod following;
+mod pressure;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;

@@ -154,3 +154,20 @@ fn address_to_listen(text: &str) -> bool {
     let port = text.strip_prefix(':').map(str::parse::<u16>);
     port.is_some_and(|port| port.is_ok()) || address(text).is_ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_of_one_process_and_a_handover_are_refused() {
+        let lock = Located::new(LockPlace::Sqlite("lock.db".into()), 2);
+        let mut report = Report::on(None);
+        let log = ("logs[a].instances".to_owned(), Some(7));
+        fit(&lock, true, [log], &mut report);
+        let said = report.problem_lines().join("\n");
+        assert!(said.contains("lock.db is an SQLite database"), "{said}");
+        assert!(said.contains("`handover` are both given"), "{said}");
+        assert_eq!(report.problems().len(), 2, "{said}");
+    }
+}

@@ -10,6 +10,7 @@ use super::probe::RENEWAL_INFO_RETRY_AFTER;
 use super::shared_state::{SharedState, wrong};
 use super::step::StepTags;
 use super::user::AcmeUser;
+use crate::preparing::{self, Retries};
 
 /// The scenario that `options` describe; `seed` is where its randomness begins.
 ///
@@ -34,7 +35,7 @@ impl Scenario for Acme {
         let mut client = Client::new(endpoint.clone(), shared.client.clone());
         let headers = shared.headers(None);
         let request = Request::get(&shared.directory_path).headers(&headers);
-        let response = client.send(&request).await;
+        let response = preparing::send(&mut client, &request, Retries::Brief).await;
         if let (0, Err(failure)) = (response.status, &response.exchange.outcome) {
             let url = &shared.options.directory;
             let why = &failure.detail;

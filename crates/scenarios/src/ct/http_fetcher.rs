@@ -10,6 +10,7 @@ use super::checks::{CheckSink, TaggedRecorder};
 use super::fetch::{self, Fetch, FetchError};
 use super::headers;
 use super::outage::Outage;
+use crate::preparing::{self, Retries};
 
 /// Connections that tiles are read over side by side.
 const CONNECTIONS: usize = 4;
@@ -22,6 +23,8 @@ pub struct HttpFetcher {
     outage: Arc<Outage>,
     /// The recorder of what is found of headers.
     told: Option<TaggedRecorder>,
+    /// The retries before the load begins.
+    retries: Option<Retries>,
 }
 
 /// The content coding that the monitor accepts: full data tiles are kept in gzip by every log.
@@ -41,6 +44,15 @@ impl HttpFetcher {
             prefix: endpoint.prefix.as_str().into(),
             outage,
             told: None,
+            retries: None,
+        }
+    }
+
+    /// Retries requests, because the load has not begun.
+    pub(crate) fn preparing(self, retries: Retries) -> Self {
+        Self {
+            retries: Some(retries),
+            ..self
         }
     }
 
@@ -58,11 +70,16 @@ async fn get(
     prefix: &str,
     outage: &Outage,
     told: Option<&TaggedRecorder>,
+    retries: Option<Retries>,
     path: &str,
 ) -> Result<Bytes, FetchError> {
     let target = format!("{prefix}/{path}");
     let headers = [("accept-encoding", ACCEPT), headers::ORIGIN];
-    let response = client.send(&Request::get(&target).headers(&headers)).await;
+    let request = Request::get(&target).headers(&headers);
+    let response = match retries {
+        Some(retries) => preparing::send(client, &request, retries).await,
+        None => client.send(&request).await,
+    };
     if let Some(tagged) = told.filter(|_| response.is(&[200])) {
         for (check, outcome) in headers::examine(path, &response.headers, true) {
             tagged.check(check, outcome);
@@ -100,14 +117,16 @@ pub(crate) fn judge(
 
 impl Fetch for HttpFetcher {
     async fn get(&mut self, path: &str) -> Result<Bytes, FetchError> {
+        let (prefix, outage, told) = (&self.prefix, &self.outage, self.told.as_ref());
         match self.clients.first_mut() {
-            Some(client) => get(client, &self.prefix, &self.outage, self.told.as_ref(), path).await,
+            Some(client) => get(client, prefix, outage, told, self.retries, path).await,
             None => Err(FetchError::Unreachable("no connection".to_owned())),
         }
     }
 
     async fn get_all(&mut self, paths: &[String]) -> Vec<Result<Bytes, FetchError>> {
         let (prefix, outage, told) = (&self.prefix, &self.outage, self.told.as_ref());
+        let retries = self.retries;
         let step = self.clients.len().max(1);
         let columns = self
             .clients
@@ -116,7 +135,7 @@ impl Fetch for HttpFetcher {
             .map(|(first, client)| async move {
                 let mut column = Vec::new();
                 for path in paths.iter().skip(first).step_by(step) {
-                    column.push(get(client, prefix, outage, told, path).await);
+                    column.push(get(client, prefix, outage, told, retries, path).await);
                 }
                 column.into_iter()
             });

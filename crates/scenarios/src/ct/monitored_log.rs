@@ -145,7 +145,7 @@ impl MonitoredLog {
             }
             FetchError::Faulty(finding) => faulty(url, finding),
         };
-        let mut fetcher = self.fetcher();
+        let mut fetcher = self.fetcher().preparing(self.target.retries);
         let found = checks::Findings::default();
         let head = self.look(&mut fetcher, &found).await.map_err(fail)?;
         let head = head.ok_or_else(|| match found.take().into_iter().next() {

@@ -20,6 +20,7 @@ use super::options::AuditLevel;
 use super::sct::excerpt;
 use super::tree_heads::unverified;
 use crate::option_values::HttpVersion;
+use crate::preparing::{self, Retries};
 
 /// The options of both scenarios that concern logs.
 #[derive(Clone, Debug)]
@@ -83,6 +84,8 @@ pub struct Target {
     pub spki: Vec<u8>,
     /// The interval of notAfter that it accepts.
     pub temporal_interval: TemporalInterval,
+    /// The retries of requests before the load begins.
+    pub(crate) retries: Retries,
 }
 
 /// `log.v3.json`, as far as it matters here.
@@ -145,7 +148,9 @@ impl LogOptions {
             .transpose()
             .map_err(|error| configuration(error.to_string()))?;
         let complete = origin.is_some() && key.is_some();
-        let metadata = metadata(url, &given, &client, complete).await?;
+        let retries = Retries::over_restarts(self.expect_restarts);
+        let mut reader = Client::new(given, Arc::clone(&client));
+        let metadata = metadata(url, &mut reader, retries, complete).await?;
         let (reading, writing) = metadata.prefixes(url);
         let writing = write.map_or(writing, String::as_str);
         let lacking = |what: &str| {
@@ -165,6 +170,7 @@ impl LogOptions {
                 None => metadata.spki().ok_or_else(|| lacking("key"))?,
             },
             temporal_interval: metadata.temporal_interval(),
+            retries,
             url: url.trim_end_matches('/').to_owned(),
             writer: Arc::new(self.writer()),
             client,
@@ -236,20 +242,11 @@ impl Target {
         })
     }
 
-    /// One answer from below the monitoring prefix. A log that is just starting
-    /// (503) is waited for.
+    /// Requests `path` below the monitoring prefix.
     async fn get(&self, path: &str) -> Result<Response, PrepareError> {
         let mut client = Client::new(Arc::clone(&self.monitoring), Arc::clone(&self.client));
         let path = format!("{}/{path}", self.monitoring.prefix);
-        for _ in 0..20 {
-            let response = ask(&mut client, &self.url, &path).await?;
-            if response.status != 503 {
-                return Ok(response);
-            }
-            // A log that is just starting: twenty times is five seconds.
-            tokio::time::sleep(Duration::from_millis(250)).await;
-        }
-        ask(&mut client, &self.url, &path).await
+        ask(&mut client, &self.url, &path, self.retries).await
     }
 
     /// The certificates that the log accepts chains by, in base64; `None` if it
@@ -261,7 +258,7 @@ impl Target {
         }
         let mut client = Client::new(Arc::clone(&self.submission), Arc::clone(&self.writer));
         let path = format!("{}/ct/v1/get-roots", self.submission.prefix);
-        let response = ask(&mut client, &self.url, &path).await?;
+        let response = ask(&mut client, &self.url, &path, self.retries).await?;
         let answer = serde_json::from_slice::<Answer>(&response.body);
         Ok(answer
             .ok()
@@ -270,8 +267,13 @@ impl Target {
     }
 }
 
-async fn ask(client: &mut Client, url: &str, path: &str) -> Result<Response, PrepareError> {
-    let response = client.send(&Request::get(path)).await;
+async fn ask(
+    client: &mut Client,
+    url: &str,
+    path: &str,
+    retries: Retries,
+) -> Result<Response, PrepareError> {
+    let response = preparing::send(client, &Request::get(path), retries).await;
     match &response.exchange.outcome {
         Ok(()) => Ok(response),
         Err(failure) => Err(PrepareError::Unreachable(format!(
@@ -293,13 +295,12 @@ async fn resolve(url: &str, options: &ClientOptions) -> Result<Arc<Endpoint>, Pr
 /// `log.v3.json`. `optional`: everything is known without it.
 async fn metadata(
     url: &str,
-    endpoint: &Arc<Endpoint>,
-    options: &Arc<ClientOptions>,
+    client: &mut Client,
+    retries: Retries,
     optional: bool,
 ) -> Result<LogMetadata, PrepareError> {
-    let mut client = Client::new(Arc::clone(endpoint), Arc::clone(options));
-    let path = format!("{}/log.v3.json", endpoint.prefix);
-    let response = ask(&mut client, url, &path).await?;
+    let path = format!("{}/log.v3.json", client.endpoint().prefix);
+    let response = ask(client, url, &path, retries).await?;
     let parsed = match response.status {
         200 => serde_json::from_slice(&response.body).map_err(|error| error.to_string()),
         status => Err(format!("status {status}")),

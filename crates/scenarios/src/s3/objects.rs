@@ -11,6 +11,7 @@ use rusty_s3::actions::ListObjectsV2;
 use super::acknowledged::acknowledgement;
 use super::content::{Content, Header};
 use super::store::{S3Request, Store, wrong};
+use crate::preparing::Retries;
 
 /// The number of requests that go on at the same time.
 const AT_ONCE: usize = 8;
@@ -70,11 +71,16 @@ pub(super) fn faulty(detail: String) -> PrepareError {
 /// Asks until the store is ready.
 async fn patiently(store: &Store, request: S3Request<'_>) -> Result<Response, PrepareError> {
     let mut client = client(store).map_err(|failure| wrong(failure.detail))?;
-    let mut tries = 0;
+    let (mut tries, attempts) = (0, Retries::Brief.begin());
+    // Whether a reset request to create the bucket was carried out is unknown.
+    let is_safe = matches!(request, S3Request::HeadBucket);
     loop {
         let response = store.send(&mut client, request, Body::Empty).await;
         match &response.exchange.outcome {
             Err(failure) if response.status == 0 => {
+                if is_safe && attempts.again_after(failure).await {
+                    continue;
+                }
                 let name = &store.name;
                 return Err(PrepareError::Unreachable(format!("{name}: {failure}")));
             }

@@ -15,6 +15,8 @@ use lucarne_storage::memory::{MemoryAssets, MemoryLock};
 use lucarne_testkit::until;
 use prometheus_client::registry::Registry;
 use tempfile::TempDir;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -64,8 +66,18 @@ impl Logs {
 
     /// Nobody listens for so long.
     async fn restart(&mut self, away: Duration) {
+        self.end().await;
+        self.begin_after(away).await;
+    }
+
+    /// Closes the listener.
+    async fn end(&mut self) {
         self.stop.take().unwrap().send(()).unwrap();
         self.served.take().unwrap().await.unwrap();
+    }
+
+    /// Listens again at the same address.
+    async fn begin_after(&mut self, away: Duration) {
         // The outage itself: this long at least.
         tokio::time::sleep(away).await;
         let listener = Listener::bind(&self.address.to_string()).await.unwrap();
@@ -170,6 +182,27 @@ async fn run(scenario: &Arc<dyn Scenario>, users: u64, each: u64) -> (u64, Vec<N
     stopper.stop();
     background.await.unwrap();
     (failed, scenario.finish(recorder).await)
+}
+
+/// The URL of a listener before the log `name` that closes connections without a response: every
+/// second one, or all of them.
+async fn closing_front(site: &Logs, name: &str, all: bool) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/{name}", listener.local_addr().unwrap());
+    let log = site.address;
+    tokio::spawn(async move {
+        for number in 0.. {
+            let (mut client, _) = listener.accept().await.unwrap();
+            if all || number % 2 == 0 {
+                continue;
+            }
+            tokio::spawn(async move {
+                let mut log = TcpStream::connect(log).await.unwrap();
+                let _ = copy_bidirectional(&mut client, &mut log).await;
+            });
+        }
+    });
+    url
 }
 
 fn said(notes: &[Note]) -> String {
@@ -282,6 +315,42 @@ async fn promises_hold_over_a_restart() {
     assert_eq!(failed, 0, "{text}");
     assert!(text.contains("0 late, 0 missing"), "{text}");
     assert!(text.contains("away") && !text.contains("away 0"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_before_the_load_is_retried() {
+    let site = Logs::start(&["a"], |_| {}).await;
+    let write = |url: String| ct::write::CtWriteOptions {
+        log_url: vec![url],
+        ..site.write("a")
+    };
+    let url = closing_front(&site, "a", false).await;
+    let scenario = ct::write::build(write(url.clone()), 1).unwrap();
+    scenario.prepare().await.unwrap();
+    let read = ct::read::CtReadOptions {
+        log_url: vec![url],
+        ..site.read("a")
+    };
+    let scenario = ct::read::build(read, 1).unwrap();
+    scenario.prepare().await.unwrap();
+
+    let url = closing_front(&site, "a", true).await;
+    let error = ct::write::build(write(url), 1).unwrap().prepare().await;
+    let error = error.unwrap_err();
+    assert!(matches!(error, PrepareError::Unreachable(_)), "{error:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_restarts_before_the_load_is_awaited() {
+    let mut site = Logs::start(&["a"], |_| {}).await;
+    let options = ct::write::CtWriteOptions {
+        expect_restarts: true,
+        ..site.write("a")
+    };
+    let scenario = ct::write::build(options, 1).unwrap();
+    site.end().await;
+    let (prepared, ()) = tokio::join!(scenario.prepare(), site.begin_after(Duration::from_secs(1)));
+    prepared.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -302,10 +302,10 @@ impl LoadTest {
             launch = launch.args(["--log-url", &url, "--origin", &origin]);
             launch = launch.args(["--log-public-key", &key]);
         }
-        LoadTest {
-            process: launch.spawn().unwrap(),
-            directory,
-        }
+        let mut process = launch.spawn().unwrap();
+        // It has reached all instances, and submits to them.
+        process.wait_for_output("busy=", PATIENCE).unwrap();
+        LoadTest { process, directory }
     }
 
     /// Ends it: nothing that it was told was wrong.

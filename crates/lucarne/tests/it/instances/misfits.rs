@@ -126,7 +126,7 @@ fn a_follower_of_another_version_is_named() {
         let address = instances.all[0].others;
         let answer = Peer::of(&instances).ask(address, "lucarne batch 0\n").await;
         // Its status: of another version.
-        assert_eq!(&answer[..16], b"lucarne places1\n");
+        assert_eq!(&answer[..16], b"lucarne places2\n");
         assert_eq!(answer[16], 2);
         let words = "an instance sends what this version does not read";
         instances

@@ -1,0 +1,109 @@
+//! A follower reads, and leaves publishing to the leader.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lucarne_log::{Log, State, SubmitError};
+use lucarne_storage::memory::Operation;
+use lucarne_storage::{AssetError, Lease, Lock};
+use lucarne_testkit::eventually;
+
+use super::{Instance, Switchboard};
+use crate::fixture::{Submission, World, audit, reached};
+
+/// A world in which a round of one entry was committed and not published, after one that was.
+async fn unpublished() -> World {
+    let world = World::new().await;
+    let log = world.run().await;
+    Submission::number(0).to(&log).await.unwrap();
+    world.assets.inject(|operation| {
+        (operation == Operation::Publish).then(|| AssetError::Poisoned {
+            location: "memory".into(),
+            reason: "nothing is published".into(),
+        })
+    });
+    Submission::number(1).to(&log).await.unwrap_err();
+    let crashed = world.crashed().await;
+    log.shutdown().await;
+    let id = crashed.config.key.log_id().0;
+    let note = crashed.lock.load(&id).await.unwrap().unwrap();
+    let note = String::from_utf8(note).unwrap();
+    assert_eq!(note.lines().nth(1), Some("2"), "{note}");
+    crashed
+}
+
+fn size(log: &Log) -> u64 {
+    log.published().map_or(0, |published| published.size)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_leader_publishes_a_round_that_was_committed() {
+    let world = unpublished().await;
+    let id = world.config.key.log_id().0;
+    let held = Lease {
+        holder: Some([1; 16]),
+        address: "a:1".into(),
+        epoch: 1,
+        renewal: 0,
+    };
+    held.create(&*world.lock, &id).await.unwrap();
+    let written = Arc::new(Mutex::new(Vec::new()));
+    let writing = written.clone();
+    world.assets.inject(move |operation| {
+        if !matches!(operation, Operation::Get | Operation::Staged) {
+            writing.lock().unwrap().push(operation);
+        }
+        None
+    });
+    let follower = Instance::start_with(&world, &Switchboard::default(), "b:1", |config| {
+        // The silent leader keeps its lease until it hands it over.
+        config.instances.as_mut().unwrap().lease = Duration::from_secs(60);
+    });
+    let log = &follower.log;
+    reached(
+        log,
+        |state| matches!(state, State::Following { leader: Some(leader) } if leader == "a:1"),
+    )
+    .await;
+    assert_eq!(size(log), 1);
+    assert_eq!(*written.lock().unwrap(), [Operation::Stage; 0]);
+    let nobody = Lease {
+        holder: None,
+        ..held.clone()
+    };
+    held.replace(&nobody, &*world.lock, &id).await.unwrap();
+    reached(log, |state| *state == State::Running).await;
+    assert_eq!(size(log), 2);
+    assert!(written.lock().unwrap().contains(&Operation::Publish));
+    assert_eq!(audit(log).await.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_of_another_version_is_named_and_respected() {
+    let world = World::new().await;
+    // The identifier of a lease is that of its log, inverted.
+    let id = world.config.key.log_id().0.map(|byte| !byte);
+    let later = b"lucarne lease 2\n";
+    world.lock.create(&id, later).await.unwrap();
+    let instance = Instance::start(&world, &Switchboard::default(), "b:1");
+    let log = &instance.log;
+    eventually("health names the other version", async || {
+        let health = log.health().await;
+        let check = health.checks.iter().find(|check| check.name == "instances");
+        check.is_some_and(|check| {
+            !check.ok && check.detail.contains("another version of Lucarne leads")
+        })
+    })
+    .await;
+    let refused = Submission::number(0).to(log).await;
+    let is_refused = matches!(refused, Err(SubmitError::Unavailable { .. }));
+    assert!(is_refused, "{refused:?}");
+    assert_eq!(log.state(), State::Following { leader: None });
+    let lease = world.lock.load(&id).await.unwrap();
+    assert_eq!(lease.as_deref(), Some(&later[..]));
+    // The lease of the other version is removed.
+    world.lock.tamper(&id, None);
+    reached(log, |state| *state == State::Running).await;
+    let health = log.health().await;
+    assert!(health.ok(), "{health:?}");
+}
