@@ -170,20 +170,20 @@ fn files_below(directory: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Every directory that the first log of the README and its unit need is made there.
+/// `docs/getting-started.md` creates every directory that its configuration and the unit name.
 #[test]
-fn the_first_log_has_its_directories() {
-    let readme = document("../README.md");
+fn the_system_service_has_its_directories() {
+    let page = document("getting-started.md");
     let made = |line: &str| -> Vec<PathBuf> {
         let words = line.split_whitespace().filter(|word| word.starts_with('/'));
         words.map(PathBuf::from).collect()
     };
-    let install = readme.lines().map(str::trim);
+    let install = page.lines().map(str::trim);
     let made: Vec<_> = install
         .filter(|line| line.starts_with("install -d "))
         .flat_map(made)
         .collect();
-    let (_, yaml) = readme.split_once("```yaml\n   listen:").unwrap();
+    let (_, yaml) = page.split_once("```yaml\n   listen:").unwrap();
     let (yaml, _) = yaml.split_once("```").unwrap();
     let unit = document("lucarne.service");
     let needed = unit
@@ -199,7 +199,7 @@ fn the_first_log_has_its_directories() {
         let is_made = made.iter().any(|made| path.starts_with(made));
         assert!(
             is_made,
-            "README.md makes no directory for {}",
+            "docs/getting-started.md creates no directory for {}",
             path.display()
         );
     }

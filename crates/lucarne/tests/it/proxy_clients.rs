@@ -100,7 +100,7 @@ impl Scene {
 }
 
 /// Pages over TLS: `/page` has sub-resources on the other hosts.
-async fn site(alpn: &[&str], asked: Arc<Mutex<Vec<String>>>) -> SocketAddr {
+pub(crate) async fn site(alpn: &[&str], asked: Arc<Mutex<Vec<String>>>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let acceptor = acceptor(alpn);
