@@ -7,8 +7,10 @@
 mod changed;
 mod conformance;
 mod deny;
+mod files;
 mod fuzz;
 mod guards;
+mod links;
 mod programs;
 mod prose;
 mod runner;
@@ -28,7 +30,7 @@ Usage: cargo xtask <command>
 
 Commands:
   test                  everything that must pass before a change lands: format,
-                        conformance, clippy, tests, doc tests,
+                        conformance, links, clippy, tests, doc tests,
                         documentation, the default build, a log alone, dependencies, a
                         minute of fuzzing. A failed test runs again, alone, up to
                         twice; if it passes, it is flaky
@@ -53,6 +55,7 @@ Commands:
   prose PATH...         list all findings of the files whose paths start with one of these
   conformance           check that each function and test that docs/reference/conformance.md
                         and docs/explanation/incidents.md name exists
+  links                 check that relative links, and names of pages in other files, resolve
   scale                 print what logs of three rates come to: the tables of
                         docs/scale.md
   targets up|down       start what plans of certificate infrastructure are run against
@@ -95,6 +98,7 @@ fn run(arguments: Vec<String>) -> Result<()> {
         }
         "prose" => prose::run(rest),
         "conformance" if rest.is_empty() => conformance::run(),
+        "links" if rest.is_empty() => links::run(),
         "targets" if matches!(rest, [what] if what == "up" || what == "down") => targets(&rest[0]),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");
