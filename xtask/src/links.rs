@@ -83,7 +83,7 @@ fn outside_code(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').step_by(2)
 }
 
-/// Names of files in `docs`, such as `docs/metrics.md`, with their lines.
+/// Names of files in `docs`, such as `docs/reference/metrics.md`, with their lines.
 fn pages(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines().enumerate().flat_map(|(at, line)| {
         line.match_indices("docs/").filter_map(move |(start, _)| {
@@ -161,10 +161,10 @@ mod tests {
 
     #[test]
     fn names_of_pages_are_found_in_any_text() {
-        let text = "see docs/storage.md.\n\"docs/nginx.conf\", ../docs/a.md docs/load/\n\
+        let text = "see docs/STYLE.md.\n\"docs/how-to/nginx.conf\", ../docs/a.md docs/load/\n\
                     https://h.example/docs/b.md mydocs/c.md\n";
         let found: Vec<_> = pages(text).collect();
-        assert_eq!(found, [(1, "docs/storage.md"), (2, "docs/nginx.conf")]);
+        assert_eq!(found, [(1, "docs/STYLE.md"), (2, "docs/how-to/nginx.conf")]);
     }
 
     #[test]

@@ -57,7 +57,7 @@ Commands:
                         and docs/explanation/incidents.md name exists
   links                 check that relative links, and names of pages in other files, resolve
   scale                 print what logs of three rates come to: the tables of
-                        docs/scale.md
+                        docs/explanation/scale.md
   targets up|down       start what plans of certificate infrastructure are run against
                         (a certificate inventory, nginx, Apache, HAProxy, an F5 stand-in,
                         Pebble) on loopback and print the environment that plans read;

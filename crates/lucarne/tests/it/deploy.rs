@@ -1,4 +1,4 @@
-//! The recipes of `docs/deploy` do what they say, from nothing to a first SCT:
+//! The recipes of `docs/how-to/deploy` do what they say, from nothing to a first SCT:
 //! their shell blocks are run in order, with the addresses of servers that the
 //! tests start in place of the examples.
 
@@ -152,7 +152,7 @@ fn s3_and_mariadb() {
     };
     let store = minio(&certificate, &key);
     let database = DatabaseServer::start_tls(DatabaseKind::MariaDb, &certificate, &key).unwrap();
-    Recipe::read("deploy/s3-mariadb.md")
+    Recipe::read("how-to/deploy/s3-mariadb.md")
         .with_private_ca()
         .with_store(&store)
         .with("sudo mariadb", &database.administrator().unwrap())
@@ -169,7 +169,7 @@ fn s3_alone() {
         return;
     };
     let store = minio(&certificate, &key);
-    Recipe::read("deploy/s3.md")
+    Recipe::read("how-to/deploy/s3.md")
         .with_private_ca()
         .with_store(&store)
         .follow();
@@ -179,7 +179,7 @@ fn s3_alone() {
 fn gcs_alone() {
     let server = GcsServer::start().unwrap();
     run(server.make_bucket("lucarne")).unwrap();
-    Recipe::read("deploy/gcs.md")
+    Recipe::read("how-to/deploy/gcs.md")
         .with(
             "GCS_ENDPOINT=http://127.0.0.1:40123",
             &format!("GCS_ENDPOINT={}", server.endpoint),
@@ -191,7 +191,7 @@ fn gcs_alone() {
 fn azure_alone() {
     let server = AzureServer::start().unwrap();
     let container = run(server.new_container()).unwrap();
-    Recipe::read("deploy/azure.md")
+    Recipe::read("how-to/deploy/azure.md")
         .with(
             "AZURE_ENDPOINT=http://127.0.0.1:10000/devstoreaccount1",
             &format!("AZURE_ENDPOINT={}", server.endpoint),
@@ -217,7 +217,7 @@ fn posix_and_postgresql() {
         return;
     };
     let database = DatabaseServer::start_tls(DatabaseKind::Postgres, &certificate, &key).unwrap();
-    let recipe = Recipe::read("deploy/posix-postgresql.md")
+    let recipe = Recipe::read("how-to/deploy/posix-postgresql.md")
         .with_private_ca()
         .with("sudo -u postgres psql", &database.administrator().unwrap())
         .with(
@@ -272,7 +272,7 @@ fn free_tens() -> u16 {
 fn several_instances() {
     let store = ObjectStore::minio().unwrap();
     let (clients, instances) = (free_tens(), free_tens());
-    let recipe = Recipe::read_as_it_is("deploy/instances.md")
+    let recipe = Recipe::read_as_it_is("how-to/deploy/instances.md")
         .with_store(&store)
         .with("127.0.0.1:696", &format!("127.0.0.1:{clients}"))
         .with("127.0.0.1:697", &format!("127.0.0.1:{instances}"));

@@ -13,7 +13,7 @@ fn document(name: &str) -> String {
 }
 
 /// Every key that the parser knows has a row of its own in
-/// `docs/configuration.md`, and the document knows no other.
+/// `docs/reference/configuration.md`, and the document knows no other.
 #[test]
 fn every_key_is_documented() {
     let known = [
@@ -29,13 +29,16 @@ fn every_key_is_documented() {
         keys::BACKLOG,
     ]
     .concat();
-    rows_are("configuration.md", &known);
+    rows_are("reference/configuration.md", &known);
 }
 
 /// The same of a signer's file.
 #[test]
 fn every_key_of_a_signer_is_documented() {
-    rows_are("signer.md", &[keys::SIGNER, keys::SIGNER_LOG].concat());
+    rows_are(
+        "how-to/signer.md",
+        &[keys::SIGNER, keys::SIGNER_LOG].concat(),
+    );
 }
 
 fn rows_are(name: &str, known: &[&str]) {
@@ -58,7 +61,7 @@ fn rows_are(name: &str, known: &[&str]) {
 /// Commands for a signer's memory come after the one that makes its directory.
 #[test]
 fn a_signer_is_set_up_in_order() {
-    let text = document("signer.md");
+    let text = document("how-to/signer.md");
     let place = |part: &str| text.find(part).unwrap_or_else(|| panic!("no {part:?}"));
     let memory = "/var/lib/lucarne-signer";
     assert!(text.contains(&format!("memory: {memory}")));
@@ -75,10 +78,10 @@ fn a_signer_is_set_up_in_order() {
     }
 }
 
-/// Every metric family that the sources register has a row in `docs/metrics.md`, which has no other.
+/// `docs/reference/metrics.md` has a row for every metric family of the sources, and no other.
 #[test]
 fn every_metric_is_documented() {
-    let text = document("metrics.md");
+    let text = document("reference/metrics.md");
     let rows = text
         .lines()
         .filter_map(|line| line.strip_prefix("| `")?.split('`').next());
@@ -91,9 +94,15 @@ fn every_metric_is_documented() {
         a.difference(b).cloned().collect()
     };
     let missing = difference(&registered, &documented);
-    assert!(missing.is_empty(), "not in docs/metrics.md: {missing:?}");
+    assert!(
+        missing.is_empty(),
+        "not in docs/reference/metrics.md: {missing:?}"
+    );
     let unknown = difference(&documented, &registered);
-    assert!(unknown.is_empty(), "only in docs/metrics.md: {unknown:?}");
+    assert!(
+        unknown.is_empty(),
+        "only in docs/reference/metrics.md: {unknown:?}"
+    );
 }
 
 /// The families that the sources of the product register, with their units.
@@ -185,7 +194,7 @@ fn the_system_service_has_its_directories() {
         .collect();
     let (_, yaml) = page.split_once("```yaml\n   listen:").unwrap();
     let (yaml, _) = yaml.split_once("```").unwrap();
-    let unit = document("lucarne.service");
+    let unit = document("how-to/lucarne.service");
     let needed = unit
         .lines()
         .filter(|line| line.starts_with("ReadWritePaths="));
