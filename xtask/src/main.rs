@@ -7,6 +7,7 @@
 mod changed;
 mod conformance;
 mod deny;
+mod errors;
 mod files;
 mod fuzz;
 mod guards;
@@ -30,7 +31,7 @@ Usage: cargo xtask <command>
 
 Commands:
   test                  everything that must pass before a change lands: format,
-                        conformance, links, clippy, tests, doc tests,
+                        conformance, links, errors, clippy, tests, doc tests,
                         documentation, the default build, a log alone, dependencies, a
                         minute of fuzzing. A failed test runs again, alone, up to
                         twice; if it passes, it is flaky
@@ -56,6 +57,7 @@ Commands:
   conformance           check that each function and test that docs/reference/conformance.md
                         and docs/explanation/incidents.md name exists
   links                 check that relative links, and names of pages in other files, resolve
+  errors                check that docs/reference/errors.md has every code of the sources
   scale                 print what logs of three rates come to: the tables of
                         docs/explanation/scale.md
   targets up|down       start what plans of certificate infrastructure are run against
@@ -98,6 +100,7 @@ fn run(arguments: Vec<String>) -> Result<()> {
         }
         "prose" => prose::run(rest),
         "conformance" if rest.is_empty() => conformance::run(),
+        "errors" if rest.is_empty() => errors::run(),
         "links" if rest.is_empty() => links::run(),
         "targets" if matches!(rest, [what] if what == "up" || what == "down") => targets(&rest[0]),
         "help" | "--help" | "-h" => {
