@@ -28,7 +28,7 @@ pub(crate) struct CertificateFiles {
     pub(crate) key: PathBuf,
 }
 
-/// Serves `data` the way `docs/nginx.md` says, in one process on one core; over TLS
+/// Serves `data` the way `docs/how-to/nginx.md` says, in one process on one core; over TLS
 /// with a certificate.
 pub(crate) fn start(
     data: &Path,

@@ -122,7 +122,7 @@ mod tests {
         );
         assert_eq!(affected("crates/log/src/lib.rs"), ["log", "lucarne"]);
         assert_eq!(affected("crates/x509/tests/it.rs"), ["x509"]);
-        assert_eq!(affected("docs/serve.md"), ["lucarne"]);
+        assert_eq!(affected("docs/reference/metrics.md"), ["lucarne"]);
         assert_eq!(affected("Cargo.lock").len(), 4);
     }
 }

@@ -5,9 +5,13 @@
 //! It depends on little, so that it starts while the rest is not built.
 
 mod changed;
+mod conformance;
 mod deny;
+mod errors;
+mod files;
 mod fuzz;
 mod guards;
+mod links;
 mod programs;
 mod prose;
 mod runner;
@@ -27,9 +31,10 @@ Usage: cargo xtask <command>
 
 Commands:
   test                  everything that must pass before a change lands: format,
-                        clippy, tests, doc tests, documentation, the default build,
-                        a log alone, dependencies, a minute of fuzzing. A failed test
-                        runs again, alone, up to twice; if it passes, it is flaky
+                        conformance, links, errors, clippy, tests, doc tests,
+                        documentation, the default build, a log alone, dependencies, a
+                        minute of fuzzing. A failed test runs again, alone, up to
+                        twice; if it passes, it is flaky
   test --tests          the tests alone; RUST_TEST_THREADS is the number of tests at a
                         time [default: three for each core]
   test --changed        the tests of the crates that a change since `main` can affect
@@ -49,8 +54,12 @@ Commands:
                         than docs/prose-baseline.txt allows
   prose --update        lower the numbers of docs/prose-baseline.txt to the findings
   prose PATH...         list all findings of the files whose paths start with one of these
+  conformance           check that each function and test that docs/reference/conformance.md
+                        and docs/explanation/incidents.md name exists
+  links                 check that relative links, and names of pages in other files, resolve
+  errors                check that docs/reference/errors.md has every code of the sources
   scale                 print what logs of three rates come to: the tables of
-                        docs/scale.md
+                        docs/explanation/scale.md
   targets up|down       start what plans of certificate infrastructure are run against
                         (a certificate inventory, nginx, Apache, HAProxy, an F5 stand-in,
                         Pebble) on loopback and print the environment that plans read;
@@ -90,6 +99,9 @@ fn run(arguments: Vec<String>) -> Result<()> {
             Ok(())
         }
         "prose" => prose::run(rest),
+        "conformance" if rest.is_empty() => conformance::run(),
+        "errors" if rest.is_empty() => errors::run(),
+        "links" if rest.is_empty() => links::run(),
         "targets" if matches!(rest, [what] if what == "up" || what == "down") => targets(&rest[0]),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");

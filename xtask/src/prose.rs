@@ -9,11 +9,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::root;
+use crate::{files, root};
 use rules::Finding;
 
 /// The allowed number of findings of each file, one file a line.
@@ -168,7 +167,7 @@ fn format_baseline(counts: &Counts) -> String {
 
 /// The findings of each Rust and Markdown file of the repository.
 fn all_findings() -> Result<BTreeMap<String, Vec<Finding>>> {
-    let paths = files()?;
+    let paths = files::with(&["*.rs", "*.md"])?;
     let half = paths.len().div_ceil(2).max(1);
     std::thread::scope(|scope| {
         let threads: Vec<_> = paths
@@ -211,31 +210,6 @@ fn is_test(path: &str) -> bool {
         || ["bench/", "fuzz/", "crates/testkit/", "crates/targets/"]
             .iter()
             .any(|folder| path.starts_with(folder))
-}
-
-/// Rust and Markdown files of the work tree, without ignored ones.
-fn files() -> Result<Vec<String>> {
-    let mut git = Command::new("git");
-    git.args(["ls-files", "--cached", "--others", "--exclude-standard"])
-        .args(["--", "*.rs", "*.md"])
-        .current_dir(root());
-    let output = git.output().context("running git")?;
-    if !output.status.success() {
-        bail!(
-            "git ls-files failed ({}): {}",
-            output.status,
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
-    }
-    let names = String::from_utf8(output.stdout).context("a file name is not UTF-8")?;
-    let mut files: Vec<String> = names
-        .lines()
-        .filter(|name| root().join(name).is_file())
-        .map(str::to_owned)
-        .collect();
-    files.sort();
-    files.dedup();
-    Ok(files)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! `cargo xtask scale`: what a log of a given rate comes to, in entries, objects, bytes,
-//! requests and money. It prints the tables of `docs/scale.md`.
+//! requests and money. It prints the tables of `docs/explanation/scale.md`.
 
 use std::fmt::Write;
 
@@ -7,15 +7,15 @@ use std::fmt::Write;
 /// that live for 47 days, and ten times that.
 const RATES: [u32; 3] = [250, 2_500, 25_000];
 
-/// Bytes of tiles for each entry (docs/performance.md, "Large logs": 464).
+/// Bytes of tiles for each entry (docs/explanation/performance.md, "Large logs": 464).
 const TILE_BYTES: f64 = 464.0;
 /// Bytes of the dedup index for each entry, on a disk of the machine (the same: 44.8).
 const INDEX_BYTES: f64 = 44.8;
-/// CPU for each entry, in microseconds, data in a bucket (docs/performance-stores.md).
+/// CPU for each entry, in microseconds, data in a bucket (docs/explanation/performance-stores.md).
 const CPU_MICROSECONDS: f64 = 72.7;
 /// Seconds of a round, data in a bucket; on a disk it is shorter and costs no money.
 const PERIOD: f64 = 1.0;
-/// Rounds after which the journal is cut, with one request (docs/storage.md, "In a bucket").
+/// Rounds after which the journal is cut, with one request (docs/reference/storage.md).
 const ROUNDS_PER_CUT: f64 = 16.0;
 /// Entries, or hashes, of a full tile (static-ct-api).
 const TILE_WIDTH: f64 = 256.0;
@@ -188,17 +188,17 @@ mod tests {
 
     #[test]
     fn the_document_has_what_the_program_prints() {
-        let file = crate::root().join("docs/scale.md");
+        let file = crate::root().join("docs/explanation/scale.md");
         let document = std::fs::read_to_string(file).unwrap();
         for table in tables().split("\n\n") {
             assert!(
                 document.contains(table.trim_end()),
-                "`cargo xtask scale` prints another table than docs/scale.md has:\n{table}"
+                "docs/explanation/scale.md lacks this table of `cargo xtask scale`:\n{table}"
             );
         }
     }
 
-    /// Against docs/performance-stores.md: requests per 1,000 entries of MinIO alone.
+    /// Against docs/explanation/performance-stores.md: requests per 1,000 entries of MinIO alone.
     #[test]
     fn the_requests_of_a_round_are_those_that_were_measured() {
         for (rate, period, measured) in

@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use crate::runner::{self, Report};
 use crate::step::{Steps, cargo, check, in_ci};
-use crate::{changed, deny, fuzz, programs, root};
+use crate::{changed, conformance, deny, errors, fuzz, links, programs, root};
 
 /// Runs every step. With `strict`, a flaky test fails the run.
 pub(crate) fn everything(strict: bool) -> Result<()> {
@@ -21,6 +21,9 @@ pub(crate) fn everything(strict: bool) -> Result<()> {
             check(&mut cargo("fmt --all --check"))?;
             check(&mut cargo("fmt --manifest-path fuzz/Cargo.toml --check"))
         })?;
+        steps.run("conformance", conformance::run)?;
+        steps.run("links", links::run)?;
+        steps.run("errors", errors::run)?;
         steps.run("clippy, and build of the tests", || {
             check(&mut linted(
                 "test --workspace --all-targets --locked --no-run",
@@ -88,6 +91,9 @@ pub(crate) fn tests(filters: &[String], strict: bool) -> Result<()> {
 /// over all.
 pub(crate) fn changed(filters: &[String], strict: bool) -> Result<()> {
     check(&mut cargo("fmt --all --check"))?;
+    conformance::run()?;
+    links::run()?;
+    errors::run()?;
     let packages = changed::packages()?;
     let mut programs = programs::built(&mut all_programs())?;
     programs.retain(|program| program.is_of(&packages));

@@ -28,7 +28,7 @@ pub const SCHEMA: &str = "lucarne-load/1";
 pub type TagList = Vec<(String, String)>;
 
 /// Everything that reports are made of. As JSON it is `summary.json`, whose
-/// schema is documented in `docs/load/summary.md`.
+/// schema is documented in `docs/reference/load/summary.md`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {

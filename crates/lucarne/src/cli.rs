@@ -25,7 +25,7 @@ use crate::logging::Format;
     after_help = "Exit codes: 0 done, or stopped on request; 1 a problem, which was said; 2 wrong \
                   usage; 130 stopped at once by a second signal.\n\n\
                   Start here: `lucarne demo`. Every key of the configuration file is in \
-                  docs/configuration.md."
+                  docs/reference/configuration.md."
 )]
 pub struct Cli {
     /// What to do.

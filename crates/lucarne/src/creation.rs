@@ -57,7 +57,7 @@ pub(crate) async fn open_lock(
         {
             bail!(
                 "{} has data, but its lock database {} is not there. Name the right one with \
-                 --checkpoints; for data of another log software, see docs/migrating.md",
+                 --checkpoints; for data of another log software, see docs/how-to/migrating.md",
                 log.data.value,
                 path.display()
             );

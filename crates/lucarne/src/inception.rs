@@ -83,8 +83,8 @@ pub(crate) async fn is_new(log: &LogSettings, lock: &LockPlace) -> Result<()> {
         ensure!(
             assets.get("checkpoint").await?.is_none(),
             "{}: {} holds a log, but {lock} does not know it. Creating it anew would fork it: \
-             name the lock database that belongs to it, or restore that (docs/operations.md, \
-             \"The lock is lost\")",
+             name the lock database that belongs to it, or restore that \
+             (docs/how-to/operations.md, \"The lock is lost\")",
             of_log(),
             assets.location(),
         );

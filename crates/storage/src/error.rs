@@ -86,7 +86,7 @@ pub enum AssetError {
     /// A file that was durable once is not what was written.
     #[error(
         "{file} is damaged at byte {offset}: {detail}. \
-         Keep the file, check the disk, and see docs/storage.md before removing anything"
+         Keep the file, check the disk, and see docs/reference/storage.md before removing anything"
     )]
     Damaged {
         /// The file.

@@ -1,5 +1,5 @@
 //! `cargo xtask targets up` and `down`: the targets for a person who tries plans.
-//! `gcs`: an emulator for one who tries docs/deploy/gcs.md without an account.
+//! `gcs`: an emulator for one who tries docs/how-to/deploy/gcs.md without an account.
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -78,7 +78,7 @@ async fn give_back(
     findings: &mut Findings,
 ) -> Result<(String, u64), Refused> {
     let DataPlace::Directory(directory) = &log.data.value else {
-        let why = "a bucket is not given back by this: docs/migrating.md says why";
+        let why = "a bucket is not given back by this: docs/how-to/migrating.md says why";
         return Err(("bucket", anyhow::anyhow!(why)));
     };
     match to {

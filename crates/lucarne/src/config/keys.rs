@@ -1,7 +1,7 @@
 //! Every key the configuration file knows, and the keys of other logs' files
 //! that mean nothing here.
 //!
-//! `docs/configuration.md` documents each; a test holds the two together.
+//! `docs/reference/configuration.md` documents each; a test holds the two together.
 
 use lucarne_settings::{Node, Report, Section, Value, join, nearest};
 

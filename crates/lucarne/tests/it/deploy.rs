@@ -1,4 +1,4 @@
-//! The recipes of `docs/deploy` do what they say, from nothing to a first SCT:
+//! The recipes of `docs/how-to/deploy` do what they say, from nothing to a first SCT:
 //! their shell blocks are run in order, with the addresses of servers that the
 //! tests start in place of the examples.
 
@@ -14,9 +14,9 @@ use lucarne_testkit::{
 };
 
 /// A recipe, and where it is followed.
-struct Recipe {
-    blocks: Vec<String>,
-    directory: TempDir,
+pub(crate) struct Recipe {
+    pub(crate) blocks: Vec<String>,
+    pub(crate) directory: TempDir,
     port: u16,
 }
 
@@ -28,9 +28,9 @@ impl Recipe {
         recipe.with("127.0.0.1:6962", &here)
     }
 
-    fn read_as_it_is(name: &str) -> Self {
+    pub(crate) fn read_as_it_is(name: &str) -> Self {
         let file = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../../docs/deploy")
+            .join("../../docs")
             .join(name);
         let text =
             fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
@@ -45,7 +45,7 @@ impl Recipe {
     }
 
     /// Puts one thing in the place of another, which must be there.
-    fn with(mut self, from: &str, to: &str) -> Self {
+    pub(crate) fn with(mut self, from: &str, to: &str) -> Self {
         assert_has(&self.blocks.join("\n"), from);
         for block in &mut self.blocks {
             *block = block.replace(from, to);
@@ -71,7 +71,7 @@ impl Recipe {
 
     /// A block, as the shell of its reader would run it: `lucarne` is in the
     /// path, and the credentials are loaded once there are some.
-    fn shell(&self, block: &str) -> Launch {
+    pub(crate) fn shell(&self, block: &str) -> Launch {
         let load = "if [ -f lucarne.env ]; then set -a; . ./lucarne.env; set +a; fi";
         let binaries = Path::new(LUCARNE).parent().unwrap().display();
         let path = std::env::var("PATH").unwrap();
@@ -152,7 +152,7 @@ fn s3_and_mariadb() {
     };
     let store = minio(&certificate, &key);
     let database = DatabaseServer::start_tls(DatabaseKind::MariaDb, &certificate, &key).unwrap();
-    Recipe::read("s3-mariadb.md")
+    Recipe::read("how-to/deploy/s3-mariadb.md")
         .with_private_ca()
         .with_store(&store)
         .with("sudo mariadb", &database.administrator().unwrap())
@@ -169,7 +169,7 @@ fn s3_alone() {
         return;
     };
     let store = minio(&certificate, &key);
-    Recipe::read("s3.md")
+    Recipe::read("how-to/deploy/s3.md")
         .with_private_ca()
         .with_store(&store)
         .follow();
@@ -179,7 +179,7 @@ fn s3_alone() {
 fn gcs_alone() {
     let server = GcsServer::start().unwrap();
     run(server.make_bucket("lucarne")).unwrap();
-    Recipe::read("gcs.md")
+    Recipe::read("how-to/deploy/gcs.md")
         .with(
             "GCS_ENDPOINT=http://127.0.0.1:40123",
             &format!("GCS_ENDPOINT={}", server.endpoint),
@@ -191,7 +191,7 @@ fn gcs_alone() {
 fn azure_alone() {
     let server = AzureServer::start().unwrap();
     let container = run(server.new_container()).unwrap();
-    Recipe::read("azure.md")
+    Recipe::read("how-to/deploy/azure.md")
         .with(
             "AZURE_ENDPOINT=http://127.0.0.1:10000/devstoreaccount1",
             &format!("AZURE_ENDPOINT={}", server.endpoint),
@@ -217,7 +217,7 @@ fn posix_and_postgresql() {
         return;
     };
     let database = DatabaseServer::start_tls(DatabaseKind::Postgres, &certificate, &key).unwrap();
-    let recipe = Recipe::read("posix-postgresql.md")
+    let recipe = Recipe::read("how-to/deploy/posix-postgresql.md")
         .with_private_ca()
         .with("sudo -u postgres psql", &database.administrator().unwrap())
         .with(
@@ -272,7 +272,7 @@ fn free_tens() -> u16 {
 fn several_instances() {
     let store = ObjectStore::minio().unwrap();
     let (clients, instances) = (free_tens(), free_tens());
-    let recipe = Recipe::read_as_it_is("instances.md")
+    let recipe = Recipe::read_as_it_is("how-to/deploy/instances.md")
         .with_store(&store)
         .with("127.0.0.1:696", &format!("127.0.0.1:{clients}"))
         .with("127.0.0.1:697", &format!("127.0.0.1:{instances}"));

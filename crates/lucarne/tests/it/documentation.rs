@@ -13,7 +13,7 @@ fn document(name: &str) -> String {
 }
 
 /// Every key that the parser knows has a row of its own in
-/// `docs/configuration.md`, and the document knows no other.
+/// `docs/reference/configuration.md`, and the document knows no other.
 #[test]
 fn every_key_is_documented() {
     let known = [
@@ -29,13 +29,16 @@ fn every_key_is_documented() {
         keys::BACKLOG,
     ]
     .concat();
-    rows_are("configuration.md", &known);
+    rows_are("reference/configuration.md", &known);
 }
 
 /// The same of a signer's file.
 #[test]
 fn every_key_of_a_signer_is_documented() {
-    rows_are("signer.md", &[keys::SIGNER, keys::SIGNER_LOG].concat());
+    rows_are(
+        "how-to/signer.md",
+        &[keys::SIGNER, keys::SIGNER_LOG].concat(),
+    );
 }
 
 fn rows_are(name: &str, known: &[&str]) {
@@ -55,61 +58,10 @@ fn rows_are(name: &str, known: &[&str]) {
     }
 }
 
-/// What `docs/reliability.md` says that a test holds, a test of that name in that file does.
-#[test]
-fn every_death_of_a_log_has_its_test() {
-    let text = document("reliability.md");
-    let section = text
-        .split("\n## ")
-        .find(|section| section.starts_with("How logs died"))
-        .expect("the section is there");
-    let rows: Vec<&str> = section
-        .lines()
-        .filter(|line| line.starts_with("| "))
-        .skip(1)
-        .collect();
-    assert!(rows.len() >= 19, "{} rows", rows.len());
-    for row in rows {
-        let tests = linked_tests(row);
-        assert!(!tests.is_empty(), "no test: {row}");
-        for (name, file) in tests {
-            let file = format!("../{file}");
-            assert!(is_test(&document(&file), name), "no test {name} in {file}");
-        }
-    }
-}
-
-/// The names and files of links like ``[`name`](../crates/file.rs)``.
-fn linked_tests(row: &str) -> Vec<(&str, &str)> {
-    row.split("[`")
-        .skip(1)
-        .map(|link| {
-            let (name, rest) = link.split_once("`](../").expect(row);
-            (name, rest.split(')').next().unwrap())
-        })
-        .collect()
-}
-
-/// Says of a function that it is marked as a test, or is one of the cases that a macro marks.
-fn is_test(source: &str, name: &str) -> bool {
-    let lines: Vec<&str> = source.lines().map(str::trim).collect();
-    let Some(at) = lines
-        .iter()
-        .position(|line| line.contains(&format!("fn {name}(")))
-    else {
-        return false;
-    };
-    let above = lines[..at].iter().rev();
-    let marked = above
-        .take_while(|line| line.starts_with("#[") || line.starts_with("//"))
-        .any(|line| line.starts_with("#[test]") || line.starts_with("#[tokio::test"));
-    marked || lines.contains(&name)
-}
-
 /// Commands for a signer's memory come after the one that makes its directory.
 #[test]
 fn a_signer_is_set_up_in_order() {
-    let text = document("signer.md");
+    let text = document("how-to/signer.md");
     let place = |part: &str| text.find(part).unwrap_or_else(|| panic!("no {part:?}"));
     let memory = "/var/lib/lucarne-signer";
     assert!(text.contains(&format!("memory: {memory}")));
@@ -126,10 +78,10 @@ fn a_signer_is_set_up_in_order() {
     }
 }
 
-/// Every metric family that the sources register has a row in `docs/metrics.md`, which has no other.
+/// `docs/reference/metrics.md` has a row for every metric family of the sources, and no other.
 #[test]
 fn every_metric_is_documented() {
-    let text = document("metrics.md");
+    let text = document("reference/metrics.md");
     let rows = text
         .lines()
         .filter_map(|line| line.strip_prefix("| `")?.split('`').next());
@@ -142,9 +94,15 @@ fn every_metric_is_documented() {
         a.difference(b).cloned().collect()
     };
     let missing = difference(&registered, &documented);
-    assert!(missing.is_empty(), "not in docs/metrics.md: {missing:?}");
+    assert!(
+        missing.is_empty(),
+        "not in docs/reference/metrics.md: {missing:?}"
+    );
     let unknown = difference(&documented, &registered);
-    assert!(unknown.is_empty(), "only in docs/metrics.md: {unknown:?}");
+    assert!(
+        unknown.is_empty(),
+        "only in docs/reference/metrics.md: {unknown:?}"
+    );
 }
 
 /// The families that the sources of the product register, with their units.
@@ -221,22 +179,22 @@ fn files_below(directory: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Every directory that the first log of the README and its unit need is made there.
+/// `docs/getting-started.md` creates every directory that its configuration and the unit name.
 #[test]
-fn the_first_log_has_its_directories() {
-    let readme = document("../README.md");
+fn the_system_service_has_its_directories() {
+    let page = document("getting-started.md");
     let made = |line: &str| -> Vec<PathBuf> {
         let words = line.split_whitespace().filter(|word| word.starts_with('/'));
         words.map(PathBuf::from).collect()
     };
-    let install = readme.lines().map(str::trim);
+    let install = page.lines().map(str::trim);
     let made: Vec<_> = install
         .filter(|line| line.starts_with("install -d "))
         .flat_map(made)
         .collect();
-    let (_, yaml) = readme.split_once("```yaml\n   listen:").unwrap();
+    let (_, yaml) = page.split_once("```yaml\n   listen:").unwrap();
     let (yaml, _) = yaml.split_once("```").unwrap();
-    let unit = document("lucarne.service");
+    let unit = document("how-to/lucarne.service");
     let needed = unit
         .lines()
         .filter(|line| line.starts_with("ReadWritePaths="));
@@ -250,7 +208,7 @@ fn the_first_log_has_its_directories() {
         let is_made = made.iter().any(|made| path.starts_with(made));
         assert!(
             is_made,
-            "README.md makes no directory for {}",
+            "docs/getting-started.md creates no directory for {}",
             path.display()
         );
     }

@@ -8,9 +8,9 @@ use lucarne_testkit::{Bucket, Place, free_port};
 use crate::common::site::Site;
 use crate::common::{PATIENCE, assert_has, edit, pki, run, submission};
 
-/// The arguments of `ExecStartPre=` in docs/lucarne.service, with the configuration of a test.
+/// The arguments of `ExecStartPre=` in docs/how-to/lucarne.service, with a test's configuration.
 fn before_start() -> Vec<&'static str> {
-    let unit = include_str!("../../../../docs/lucarne.service");
+    let unit = include_str!("../../../../docs/how-to/lucarne.service");
     let command = unit
         .lines()
         .find_map(|line| line.strip_prefix("ExecStartPre=/usr/local/bin/lucarne "))

@@ -2,7 +2,7 @@
 //! readers, and put right from a copy, every one of them.
 //!
 //! `LUCARNE_FLIPS` and `LUCARNE_FLIP_ENTRIES` make it as many as wanted (1000 and 100000
-//! for what docs/reliability.md says), `LUCARNE_SEED` repeats a run.
+//! for what docs/explanation/reliability.md says), `LUCARNE_SEED` repeats a run.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! The plans of certificate infrastructure, shortened, against real targets:
 //! each passes, and each fails for the right reason when the targets are broken
-//! on purpose. docs/load/infrastructure-faults.md has the same table.
+//! on purpose. docs/reference/load/infrastructure-faults.md has the same table.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -248,8 +248,8 @@ fn summary_checks(trial: &Trial, which: &str) -> Vec<String> {
 
 #[test]
 fn the_documentation_has_the_same_table() {
-    let file =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/load/infrastructure-faults.md");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../docs/reference/load/infrastructure-faults.md");
     let text = std::fs::read_to_string(&file).unwrap();
     let sound = SOUND.iter().map(|&plan| case(plan, Fault::None, &[], 0));
     for case in sound.chain(BROKEN) {

@@ -1,5 +1,5 @@
 //! A log that lies, in every way that a proxy can make it: the load test says
-//! which lie it was, and nothing else. docs/load/ct-faults.md has the same table.
+//! which lie it was, and nothing else. docs/reference/load/ct-faults.md has the same table.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -497,7 +497,7 @@ fn a_log_that_goes_away_for_good_ends_the_run() {
 
 #[test]
 fn the_documentation_has_the_same_table() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/load/ct-faults.md");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/load/ct-faults.md");
     let text = fs::read_to_string(&file).unwrap();
     let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| ")).collect();
     for case in &CASES {

@@ -22,6 +22,7 @@ mod flags;
 mod flips;
 mod fsck;
 mod full_disk;
+mod getting_started;
 mod handover;
 mod idle;
 mod infrastructure;

@@ -269,7 +269,7 @@ fn stop(server: &mut lucarne_testkit::Server) {
     assert!(server.stop(PATIENCE).unwrap().success());
 }
 
-/// What docs/operations.md tells an operator whose lock is gone.
+/// What docs/how-to/operations.md tells an operator whose lock is gone.
 #[test]
 fn a_lost_lock_is_made_from_the_published_checkpoint() {
     let log = log(WINDOW);

@@ -83,7 +83,7 @@ fn every_plan_is_listed() {
 /// The document has every key of a scenario, every executor and every scenario.
 #[test]
 fn every_key_of_a_plan_is_documented() {
-    let text = read("docs/load/plans.md");
+    let text = read("docs/reference/load/plans.md");
     let scenarios = lucarne_scenarios::scenarios();
     let kinds = scenarios.iter().map(|kind| kind.name);
     let keys = lucarne_load::plan::SCENARIO
@@ -93,7 +93,7 @@ fn every_key_of_a_plan_is_documented() {
     for word in keys.chain(executors).copied().chain(kinds) {
         assert!(
             text.contains(&format!("`{word}`")) || text.contains(&format!("scenario: {word}")),
-            "`{word}` is not in docs/load/plans.md"
+            "`{word}` is not in docs/reference/load/plans.md"
         );
     }
     for key in lucarne_load::plan::TOP {

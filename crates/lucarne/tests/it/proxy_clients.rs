@@ -100,7 +100,7 @@ impl Scene {
 }
 
 /// Pages over TLS: `/page` has sub-resources on the other hosts.
-async fn site(alpn: &[&str], asked: Arc<Mutex<Vec<String>>>) -> SocketAddr {
+pub(crate) async fn site(alpn: &[&str], asked: Arc<Mutex<Vec<String>>>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let acceptor = acceptor(alpn);
@@ -237,7 +237,7 @@ fn curl() {
     assert_eq!(output.status.code(), Some(60), "{}", all(&output));
 }
 
-/// What docs/proxy.md says of curl and its environment.
+/// What docs/how-to/proxy.md says of curl and its environment.
 #[test]
 fn curl_takes_the_ca_from_the_first_variable() {
     let scene = Scene::new(&["http/1.1"]);
@@ -269,7 +269,7 @@ fn curl_takes_the_ca_from_the_first_variable() {
     assert_eq!(output.status.code(), Some(6), "{}", all(&output));
 }
 
-/// What docs/proxy.md says of the CAs of Node.js, whatever its version.
+/// What docs/how-to/proxy.md says of the CAs of Node.js, whatever its version.
 #[test]
 fn node_takes_the_ca_from_its_own_variable() {
     let scene = Scene::new(&["http/1.1"]);

@@ -1,4 +1,4 @@
-//! The recipes of `docs/disaster-recovery.md`, followed command by command.
+//! The recipes of `docs/how-to/disaster-recovery.md`, followed command by command.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -93,7 +93,8 @@ impl Operator {
 
     /// Follows the recipe under this heading.
     fn follow(&mut self, heading: &str) {
-        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/disaster-recovery.md");
+        let page =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/how-to/disaster-recovery.md");
         let page = fs::read_to_string(page).unwrap();
         let recipe = page.split("\n## ").find(|part| part.starts_with(heading));
         let commands = recipe.unwrap().lines();

@@ -244,7 +244,7 @@ fn a_clone_with_the_same_lock_never_forks_the_log() {
 }
 
 /// The lock's file is removed while the log runs: the process still has it,
-/// commits nothing more to it, says so, and docs/storage.md says how to get it
+/// commits nothing more to it, says so, and docs/reference/storage.md says how to get it
 /// back.
 #[test]
 fn a_lock_database_deleted_while_in_use() {
@@ -375,7 +375,7 @@ fn check_says_what_serve_says_on_every_store() {
     }
 }
 
-/// The recipe of docs/operations.md, for locks on servers: the row, the table or
+/// The recipe of docs/how-to/operations.md, for locks on servers: the row, the table or
 /// the object is gone.
 #[test]
 fn a_lost_lock_is_made_anew_wherever_it_was() {

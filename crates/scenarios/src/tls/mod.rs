@@ -9,7 +9,7 @@
 //! - The handshake proves that the server holds the key of the certificate that it
 //!   shows. What else must be true of that certificate is looked at afterwards,
 //!   beyond the time that is counted, and is a check by a name of its own each:
-//!   see `docs/load/scenarios.md`. A certificate that is wrong is a failed request, too.
+//!   see `docs/reference/load/scenarios.md`. A certificate that is wrong is a failed request, too.
 
 mod certificate;
 mod options;

@@ -51,7 +51,7 @@ pub(super) async fn run(lock: &ObjectLock) -> Result<(), LockError> {
                 return Err(unusable(format!(
                     "this store's conditional puts are not atomic: {seen}. Two processes could \
                      sign for one log, so it cannot hold checkpoints; use an SQL database for \
-                     `checkpoints`, or another store (docs/storage.md lists some)"
+                     `checkpoints`, or another store (docs/reference/storage.md lists some)"
                 )));
             }
             Err(Verdict::Open(failure)) if failure.is_final() => {

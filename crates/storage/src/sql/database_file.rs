@@ -90,7 +90,7 @@ impl DatabaseFile {
                 &self.path,
                 "the lock database was removed or replaced while in use. Its newest state is \
                  in this process only: do not stop it before the checkpoints are saved, and \
-                 see docs/storage.md",
+                 see docs/reference/storage.md",
             )),
         }
     }
@@ -183,7 +183,7 @@ pub(super) fn message(error: &rusqlite::Error) -> String {
         5 | 6 => "; another process holds its write lock: find and end it",
         8 => "; file and directory must be writable by this user",
         13 => "; free space on its file system",
-        11 | 26 => "; keep the file, and see docs/storage.md",
+        11 | 26 => "; keep the file, and see docs/reference/storage.md",
         14 => "; its directory must be writable too, for the -wal file",
         _ => "",
     };

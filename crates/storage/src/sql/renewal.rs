@@ -82,7 +82,8 @@ fn copy(
             return Err(unusable(
                 path,
                 "after a write that failed, a row is neither what it was nor what it was to \
-                 become. Keep the file and its -wal, check the disk, and see docs/storage.md",
+                 become. Keep the file and its -wal, check the disk, and see \
+                 docs/reference/storage.md",
             ));
         }
     }

@@ -353,7 +353,7 @@ fn nothing_left(path: &Path) -> Result<(), LockError> {
             let reason = format!(
                 "the lock database is gone, and {} has commits of it. Put the database back beside \
                  it. Only if that is lost for good, move this file away, and see \"The lock is \
-                 lost\" in docs/operations.md",
+                 lost\" in docs/how-to/operations.md",
                 left.display()
             );
             return Err(unusable(path, &reason));

@@ -1,4 +1,4 @@
-//! `docs/nginx.conf`, the very file, in Debian's nginx on loopback, serving a
+//! `docs/how-to/nginx.conf`, the very file, in Debian's nginx on loopback, serving a
 //! directory that this crate wrote.
 
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use lucarne_storage::{Asset, AssetKind, Assets, Encoding, PosixAssets};
 use lucarne_testkit::free_port;
 use tempfile::TempDir;
 
-const CONFIGURATION: &str = include_str!("../../../../docs/nginx.conf");
+const CONFIGURATION: &str = include_str!("../../../../docs/how-to/nginx.conf");
 const PLAIN: &[u8] = b"a data tile";
 /// The same as it is stored.
 const GZIPPED: &[u8] = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff\x4b\x54\x48\x49\x2c\x49\x54\x28\xc9\xcc\x49\x05\x00\x92\xfa\xcb\xe5\x0b\x00\x00\x00";
@@ -176,7 +176,7 @@ fn program() -> PathBuf {
     found.expect("nginx is needed for this test: `apt-get install nginx-light`, or scripts/install-test-tools")
 }
 
-/// `docs/nginx.conf` with addresses and directory replaced, and around it what
+/// `docs/how-to/nginx.conf` with addresses and directory replaced, and around it what
 /// Debian's `nginx.conf` has.
 fn configure(root: &Path, port: u16, lucarne: u16, prefix: &Path) -> PathBuf {
     let mut text = CONFIGURATION.to_owned();
@@ -193,7 +193,7 @@ fn configure(root: &Path, port: u16, lucarne: u16, prefix: &Path) -> PathBuf {
         assert_eq!(
             text.matches(from).count(),
             times,
-            "{from:?} in docs/nginx.conf"
+            "{from:?} in docs/how-to/nginx.conf"
         );
         text = text.replace(from, &to);
     }

@@ -220,7 +220,8 @@ async fn unlocked(log: &LogSettings, findings: &mut Findings) -> Option<LockStat
         let sunlights = directory.join("staging").is_dir() || directory.join("_roots.pem").exists();
         if sunlights && !theirs {
             let why = "it has none of this log, and Sunlight wrote the directory, which has one: name \
-                       that in `checkpoints`. If it is lost: docs/operations.md, \"The lock is lost\"";
+                       that in `checkpoints`. If it is lost: docs/how-to/operations.md, \
+                       \"The lock is lost\"";
             findings.refused("lock", why);
             return None;
         }

@@ -125,7 +125,7 @@ impl Home {
             "# Written by `lucarne demo`, and a configuration like any other:\n\
              #   lucarne check -c lucarne.yaml\n\
              #   lucarne serve -c lucarne.yaml\n\
-             # Every key is explained in docs/configuration.md.\n\
+             # Every key is explained in docs/reference/configuration.md.\n\
              \n\
              listen:\n  - {listen}\n\
              \n\

@@ -1,4 +1,4 @@
-//! The configuration file of a proxy. `docs/proxy.md` documents each key; a
+//! The configuration file of a proxy. `docs/how-to/proxy.md` documents each key; a
 //! test holds the two together.
 
 use std::fmt::Display;

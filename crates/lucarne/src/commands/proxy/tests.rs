@@ -86,7 +86,7 @@ fn every_problem_has_its_line() {
 #[test]
 fn the_documentation_has_every_key_and_every_flag() {
     use clap::CommandFactory;
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/proxy.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/how-to/proxy.md");
     let text = std::fs::read_to_string(path).unwrap();
     for keys in [
         file::TOP,
@@ -100,7 +100,7 @@ fn the_documentation_has_every_key_and_every_flag() {
         for key in keys {
             assert!(
                 text.contains(&format!("`{key}`")),
-                "docs/proxy.md lacks the key {key}"
+                "docs/how-to/proxy.md lacks the key {key}"
             );
         }
     }
@@ -108,7 +108,7 @@ fn the_documentation_has_every_key_and_every_flag() {
         if let Some(flag) = argument.get_long() {
             assert!(
                 text.contains(&format!("`--{flag}")),
-                "docs/proxy.md lacks --{flag}"
+                "docs/how-to/proxy.md lacks --{flag}"
             );
         }
     }
