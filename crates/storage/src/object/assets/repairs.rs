@@ -1,4 +1,4 @@
-//! Objects put right beside the process that serves them.
+//! Repair of objects while the log's process serves them.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -43,7 +43,7 @@ impl Repairs for ObjectAssets {
 }
 
 impl ObjectAssets {
-    /// Puts these bytes where they stay, under the first number that is free.
+    /// Keeps these bytes under the first free number.
     async fn keep(&self, path: &str, bytes: Bytes) -> Result<String, AssetError> {
         let mut number = 1;
         loop {
