@@ -277,7 +277,7 @@ mod tests {
         let busy = sorted(503, "<html>");
         assert!(matches!(busy, SecretError::Unavailable { .. }));
         let elsewhere = sorted(404, "<html>\nno page");
-        let said = "cannot be fetched: https://cloud.example answers 404 Not Found <html> no page";
+        let said = "cannot be fetched: https://cloud.example responds 404 Not Found <html> no page";
         assert_eq!(elsewhere.to_string(), said);
     }
 }
