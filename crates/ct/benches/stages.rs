@@ -1,6 +1,6 @@
-//! What each stage of a submission costs, for the usual body: a leaf and its intermediate,
-//! root left out, about 2.7 kB of JSON. Everything but the verification of the leaf's
-//! signature has a budget of 4 µs together.
+//! The cost of each stage of a submission, for the usual body: a leaf and its intermediate, without
+//! the root, about 2.7 kB of JSON. All stages except the verification of the leaf's signature have
+//! a total budget of 4 µs.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -26,7 +26,7 @@ fn accept(log: &Validator, chain: &Chain, kind: EntryKind) -> Entry {
     log.verify(log.examine(chain, kind, 0).unwrap()).unwrap()
 }
 
-/// From body to entry, by kind of the issuer's key.
+/// Measures the steps from body to entry, by type of the issuer's key.
 fn submission(c: &mut Criterion) {
     let pki = Pki::shared();
     let log = log();
@@ -58,7 +58,7 @@ fn submission(c: &mut Criterion) {
     }
 }
 
-/// From entry to tile, tree and answer.
+/// Measures the steps from entry to tile, tree and response.
 fn logging(c: &mut Criterion) {
     let pki = Pki::shared();
     let log = log();

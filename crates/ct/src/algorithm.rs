@@ -1,4 +1,4 @@
-//! Signature algorithms, as certificates name them.
+//! Signature algorithms of certificates.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub(crate) enum HashAlgorithm {
     Sha512,
 }
 
-/// The algorithm that a certificate says it is signed with.
+/// The signature algorithm that a certificate names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SignatureAlgorithm {
     RsaPkcs1(HashAlgorithm),
@@ -28,7 +28,7 @@ pub(crate) enum SignatureAlgorithm {
 }
 
 impl SignatureAlgorithm {
-    /// The algorithm of the certificate at `index` of a chain, if the log takes it.
+    /// Returns the algorithm of the certificate at `index` of a chain if the log accepts it.
     ///
     /// # Errors
     /// [`Code::AlgorithmMismatch`], [`Code::WeakAlgorithm`], [`Code::Sha1Refused`],
@@ -46,7 +46,8 @@ impl SignatureAlgorithm {
             return Err(reject(
                 Code::AlgorithmMismatch,
                 format!(
-                    "{inner} in the signed part, {outer} beside the signature; accepted are the same parameters, too"
+                    "{inner} in the signed part, {outer} next to the signature; both must be \
+                     equal, including their parameters"
                 ),
             ));
         }
@@ -72,8 +73,8 @@ impl SignatureAlgorithm {
         Ok(algorithm)
     }
 
-    /// The algorithm of an AlgorithmIdentifier (DER). `None`: not one that proves anything: MD5,
-    /// SHA-1, or unknown.
+    /// Parses an AlgorithmIdentifier (DER). Returns `None` for algorithms that prove nothing: MD5,
+    /// SHA-1 and unknown ones.
     pub(crate) fn read(identifier: &[u8]) -> Option<Self> {
         let algorithm = AlgorithmIdentifier::read(identifier)
             .ok()?
@@ -92,7 +93,7 @@ impl SignatureAlgorithm {
     }
 }
 
-/// For messages.
+/// A part of error messages.
 pub(crate) const ACCEPTED: &str =
     "accepted are RSA PKCS#1 and PSS, ECDSA on P-256, P-384 and P-521, and Ed25519";
 
@@ -101,7 +102,8 @@ enum Refused {
     Unknown,
 }
 
-/// An AlgorithmIdentifier. Two are equal if they say the same, whatever form each has.
+/// An AlgorithmIdentifier. Two are equal if they have the same meaning, regardless of their
+/// encoding.
 #[derive(PartialEq, Eq)]
 struct AlgorithmIdentifier<'a> {
     oid: &'a [u8],
@@ -112,7 +114,7 @@ struct AlgorithmIdentifier<'a> {
 enum Parameters<'a> {
     Absent,
     Null,
-    /// As they stand.
+    /// Parameters as they are encoded.
     Other(&'a [u8]),
 }
 
@@ -152,9 +154,9 @@ impl<'a> AlgorithmIdentifier<'a> {
         })
     }
 
-    /// The digest of RSASSA-PSS-params (RFC 4055 section 3.1). Signatures are verified with a
-    /// salt as long as the digest and MGF1 with the same digest, as RFC 8017 recommends and
-    /// everybody does, so the other parameters need not be read.
+    /// Returns the digest of RSASSA-PSS-params (RFC 4055, section 3.1). The other parameters need
+    /// not be read: signatures are verified with a salt of the length of the digest and with MGF1
+    /// of the same digest, as RFC 8017 recommends and all signers do.
     fn pss_hash(&self) -> Option<HashAlgorithm> {
         let Parameters::Other(parameters) = self.parameters else {
             return None;
@@ -173,7 +175,7 @@ impl<'a> AlgorithmIdentifier<'a> {
     }
 }
 
-/// For messages: `1.2.840.113549.1.1.11 with NULL`.
+/// Formats the identifier for messages, such as `1.2.840.113549.1.1.11 with NULL`.
 impl fmt::Display for AlgorithmIdentifier<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parameters = match self.parameters {

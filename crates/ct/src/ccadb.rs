@@ -1,24 +1,24 @@
-//! Roots out of the CSV reports of the Common CA Database (CCADB).
+//! Roots from the CSV reports of the Common CA Database (CCADB).
 
 use crate::roots::{RootError, Roots, SkippedRoot};
 
-/// The records of a report that become roots: Sunlight's `ccadbroots`.
+/// The selection of a report's records that become roots, like Sunlight's `ccadbroots`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CcadbProgramme {
-    /// Those that at least one root programme includes, or once included: certificates of
-    /// removed roots are still worth logging, and a log must not drop roots by itself.
+    /// Roots that at least one root programme includes or once included. Certificates of removed
+    /// roots are still worth logging, and a log must not drop roots automatically.
     Trusted,
-    /// Every root in the report, those that only ask for inclusion too: for test logs.
+    /// Every root in the report, including applicants for inclusion: for test logs.
     Testing,
 }
 
-/// A report that cannot be used at all.
+/// The reasons why a report cannot be used at all.
 #[derive(Debug, thiserror::Error)]
 pub enum CcadbError {
-    /// No column with certificates.
+    /// The report has no column with certificates.
     #[error("the report has no column {0}: it is not a CCADB report with certificates in PEM")]
     NoColumn(&'static str),
-    /// Not CSV.
+    /// The report is not CSV.
     #[error("the report is not CSV: {0}")]
     Csv(#[from] csv::Error),
 }
@@ -38,7 +38,7 @@ const STATUSES: &[&str] = &[
 ];
 const RECORD_TYPE: &[&str] = &["Certificate Record Type"];
 
-/// Holds what a programme says of a root that it includes, or that it once included.
+/// The statuses of a root that a programme includes or once included.
 const INCLUDED: &[&str] = &[
     "Included",
     "Change Requested",
@@ -49,20 +49,20 @@ const INCLUDED: &[&str] = &[
 ];
 
 impl CcadbProgramme {
-    /// The roots of a CCADB report in CSV, and the records that could not be used.
+    /// Returns the roots of a CCADB report in CSV, and the unusable records.
     ///
-    /// Reports name their columns in the first record. Read are:
+    /// Reports name their columns in the first record. These columns are read:
     ///
     /// | column | meaning |
     /// |---|---|
-    /// | `X.509 Certificate (PEM)`, `PEM Info`, `PEM` or `Certificate PEM` | the certificate, sometimes within single quotes; demanded |
-    /// | `Apple Status`, `Google Chrome Status` (or `Chrome Status`), `Microsoft Status`, `Mozilla Status` | `Included`, `Change Requested`, `Removed`, …; at least one is demanded by [`Trusted`](Self::Trusted) |
-    /// | `Certificate Record Type` | `Root Certificate` or `Intermediate Certificate`; where it exists, intermediates are passed over |
+    /// | `X.509 Certificate (PEM)`, `PEM Info`, `PEM` or `Certificate PEM` | the certificate, sometimes in single quotes; required |
+    /// | `Apple Status`, `Google Chrome Status` (or `Chrome Status`), `Microsoft Status`, `Mozilla Status` | `Included`, `Change Requested`, `Removed`, …; [`Trusted`](Self::Trusted) requires at least one of the columns |
+    /// | `Certificate Record Type` | `Root Certificate` or `Intermediate Certificate`; if present, intermediates are ignored |
     ///
-    /// Titles are compared without regard to case; other columns do not matter.
+    /// Titles are compared without regard to case; other columns are ignored.
     ///
     /// # Errors
-    /// Not CSV, or without the columns that are demanded.
+    /// If the report is not CSV or lacks a required column.
     pub fn roots(self, report: &[u8]) -> Result<(Roots, Vec<SkippedRoot>), CcadbError> {
         let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(report);
         let columns = Columns::find(reader.byte_headers()?, self)?;
@@ -99,10 +99,10 @@ fn add_from_field(roots: &mut Roots, pem: &[u8]) -> Result<(), RootError> {
     }
 }
 
-/// The places of the columns.
+/// The positions of the columns.
 struct Columns {
     certificate: usize,
-    /// Empty: every record is wanted.
+    /// Status columns; empty if every record is selected.
     statuses: Vec<usize>,
     record_type: Option<usize>,
 }

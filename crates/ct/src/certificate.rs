@@ -1,13 +1,12 @@
-//! A certificate as a view of its bytes (RFC 5280 section 4.1).
+//! A certificate as a view of its bytes (RFC 5280, section 4.1).
 
 use lucarne_x509::der::{DerError, Reader, Tlv, tag};
 use lucarne_x509::{oid, time};
 
-/// A certificate, borrowed from its DER. Every slice is as it stands there.
+/// A certificate, borrowed from its DER. Every slice has the original bytes.
 ///
-/// Well-formed means: the frame of RFC 5280 is there, nothing follows the certificate, and
-/// the extensions can be told apart. The values of names, times, keys and extensions are
-/// only looked at when something depends on them.
+/// A well-formed certificate has the structure of RFC 5280, no trailing bytes, and extensions that
+/// can be separated. The values of names, times, keys and extensions are only parsed when needed.
 #[derive(Debug, Clone, Copy)]
 pub struct Certificate<'a> {
     whole: Tlv<'a>,
@@ -27,10 +26,10 @@ pub struct Certificate<'a> {
 }
 
 impl<'a> Certificate<'a> {
-    /// Walks one certificate.
+    /// Parses one certificate.
     ///
     /// # Errors
-    /// The first field that is not where RFC 5280 has it, with its place.
+    /// The first field that violates RFC 5280, with its position.
     pub fn parse(der: &'a [u8]) -> Result<Self, DerError> {
         let mut outer = Reader::new(der);
         let certificate = outer.expect(tag::SEQUENCE, "Certificate")?;
@@ -57,85 +56,85 @@ impl<'a> Certificate<'a> {
         })
     }
 
-    /// The whole certificate.
+    /// Returns the whole certificate.
     pub fn raw(&self) -> &'a [u8] {
         self.whole.raw
     }
 
-    /// The TBSCertificate, tag and length included: what the signature covers.
+    /// Returns the TBSCertificate, which the signature covers, including tag and length.
     pub fn tbs(&self) -> &'a [u8] {
         self.tbs.raw
     }
 
-    /// 1, 2 or 3 (or whatever else it claims).
+    /// Returns the version: 1, 2 or 3, or another encoded value.
     pub fn version(&self) -> u8 {
         self.version
     }
 
-    /// The serial number: the content octets of the INTEGER.
+    /// Returns the serial number: the content octets of the INTEGER.
     pub fn serial(&self) -> &'a [u8] {
         self.serial.value
     }
 
-    /// The issuer's Name, tag and length included.
+    /// Returns the issuer's Name, including tag and length.
     pub fn issuer(&self) -> &'a [u8] {
         self.issuer.raw
     }
 
-    /// The subject's Name, tag and length included.
+    /// Returns the subject's Name, including tag and length.
     pub fn subject(&self) -> &'a [u8] {
         self.subject.raw
     }
 
-    /// The SubjectPublicKeyInfo, tag and length included.
+    /// Returns the SubjectPublicKeyInfo, including tag and length.
     pub fn spki(&self) -> &'a [u8] {
         self.spki.raw
     }
 
-    /// The AlgorithmIdentifier beside the signature.
+    /// Returns the AlgorithmIdentifier next to the signature.
     pub fn algorithm(&self) -> &'a [u8] {
         self.algorithm.raw
     }
 
-    /// The AlgorithmIdentifier inside the signed part.
+    /// Returns the AlgorithmIdentifier in the signed part.
     pub fn tbs_algorithm(&self) -> &'a [u8] {
         self.tbs_algorithm.raw
     }
 
-    /// The signature, without the BIT STRING's octet of unused bits.
+    /// Returns the signature, without the BIT STRING's octet of unused bits.
     pub fn signature(&self) -> &'a [u8] {
         self.signature.value.get(1..).unwrap_or_default()
     }
 
-    /// notBefore in milliseconds since 1970, if it is a readable time.
+    /// Returns notBefore in milliseconds since 1970, if it is a valid time.
     pub fn not_before(&self) -> Option<i64> {
         time::milliseconds(self.validity.reader().any("notBefore").ok()?)
     }
 
-    /// notAfter in milliseconds since 1970, if it is a readable time.
+    /// Returns notAfter in milliseconds since 1970, if it is a valid time.
     pub fn not_after(&self) -> Option<i64> {
         let mut validity = self.validity.reader();
         validity.any("notBefore").ok()?;
         time::milliseconds(validity.any("notAfter").ok()?)
     }
 
-    /// The extensions, in order.
+    /// Returns the extensions in order.
     pub fn extensions(&self) -> impl Iterator<Item = Extension<'a>> + use<'a> {
         extensions(self.extensions)
     }
 
-    /// The first extension with this identifier (DER content octets).
+    /// Returns the first extension with this identifier (DER content octets).
     pub fn extension(&self, oid: &[u8]) -> Option<Extension<'a>> {
         self.extensions().find(|extension| extension.oid == oid)
     }
 
-    /// Returns whether this is a version 3 certificate with basicConstraints CA:TRUE.
+    /// Returns `true` for a version 3 certificate with basicConstraints CA:TRUE.
     pub fn is_authority(&self) -> bool {
         let constraints = self.extension(oid::content::BASIC_CONSTRAINTS);
         self.version >= 3 && constraints.is_some_and(|extension| says_ca(extension.value))
     }
 
-    /// The extended key usages (DER content octets), `None` if there is no such extension.
+    /// Returns the extended key usages (DER content octets); `None` without the extension.
     pub fn extended_key_usages(&self) -> Option<impl Iterator<Item = &'a [u8]> + use<'a>> {
         let value = self.extension(oid::content::EXTENDED_KEY_USAGE)?.value;
         let mut usages = Reader::new(value)
@@ -160,7 +159,7 @@ impl<'a> Certificate<'a> {
         self.algorithm
     }
 
-    /// The BIT STRING around the signature.
+    /// Returns the BIT STRING of the signature.
     pub(crate) fn signature_tlv(&self) -> Tlv<'a> {
         self.signature
     }
@@ -173,16 +172,16 @@ impl<'a> Certificate<'a> {
         self.spki
     }
 
-    /// `[3]`, and the SEQUENCE OF Extension inside.
+    /// Returns `[3]`, and the SEQUENCE OF Extension inside.
     pub(crate) fn extensions_tlv(&self) -> Option<(Tlv<'a>, Tlv<'a>)> {
         self.extensions
     }
 
-    /// The SignedCertificateTimestampList embedded in the certificate, `None` if there is none.
-    /// What is inside is for [`SctList::parse`](crate::SctList::parse) to say.
+    /// Returns the embedded SignedCertificateTimestampList; `None` if there is none. Use
+    /// [`SctList::parse`](crate::SctList::parse) to parse the list.
     ///
     /// # Errors
-    /// An extension whose value is not an OCTET STRING (RFC 6962 section 3.3).
+    /// An extension whose value is not an OCTET STRING (RFC 6962, section 3.3).
     pub fn embedded_scts(&self) -> Result<Option<&'a [u8]>, DerError> {
         let Some(extension) = self.extension(oid::content::SCT_LIST) else {
             return Ok(None);
@@ -208,12 +207,12 @@ pub(crate) struct TbsFields<'a> {
 }
 
 impl<'a> TbsFields<'a> {
-    /// The extensions, in order.
+    /// Returns the extensions in order.
     pub(crate) fn extensions(&self) -> impl Iterator<Item = Extension<'a>> + use<'a> {
         extensions(self.extensions)
     }
 
-    /// Walks a TBSCertificate.
+    /// Parses the fields of a TBSCertificate.
     pub(crate) fn walk(tbs: Tlv<'a>) -> Result<Self, DerError> {
         let mut fields = tbs.reader();
         let version = match fields.optional(tag::context(0), "version")? {
@@ -248,7 +247,7 @@ impl<'a> TbsFields<'a> {
     }
 }
 
-/// The extensions of `[3]` and the SEQUENCE OF Extension inside.
+/// Returns the extensions of `[3]` and the SEQUENCE OF Extension inside.
 fn extensions<'a>(
     extensions: Option<(Tlv<'a>, Tlv<'a>)>,
 ) -> impl Iterator<Item = Extension<'a>> + use<'a> {
@@ -264,7 +263,7 @@ fn read_version(wrapper: Tlv<'_>) -> Result<u8, DerError> {
     Ok(value.last().map_or(1, |version| version.saturating_add(1)))
 }
 
-/// Checks once that every extension can be read, and gives the list.
+/// Checks once that every extension can be parsed, and returns the list.
 fn walk_extensions(wrapper: Tlv<'_>) -> Result<Tlv<'_>, DerError> {
     let mut inside = wrapper.reader();
     let list = inside.expect(tag::SEQUENCE, "extensions")?;
@@ -286,21 +285,21 @@ fn says_ca(basic_constraints: &[u8]) -> bool {
     matches!(read(), Ok(Some(ca)) if is_true(ca))
 }
 
-/// Any octet but zero: DER wants ff, the WebPKI has 01 too.
+/// Returns `true` for any nonzero octet: DER requires ff, but the WebPKI also has 01.
 fn is_true(boolean: Tlv<'_>) -> bool {
     boolean.value.iter().any(|octet| *octet != 0)
 }
 
-/// One extension of a certificate.
+/// An extension of a certificate.
 #[derive(Debug, Clone, Copy)]
 pub struct Extension<'a> {
     /// The whole Extension.
     pub raw: &'a [u8],
-    /// The identifier's DER content octets.
+    /// DER content octets of the identifier.
     pub oid: &'a [u8],
-    /// True if it is marked critical.
+    /// Whether the extension is critical.
     pub critical: bool,
-    /// Holds what the OCTET STRING contains.
+    /// Content of the OCTET STRING.
     pub value: &'a [u8],
 }
 

@@ -1,4 +1,4 @@
-//! A submitted chain in one buffer, decoded straight out of the JSON body.
+//! A submitted chain in one buffer, decoded directly from the JSON body.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqA
 
 use crate::rejection::{Code, Rejection};
 
-/// The limits of what a body may cost before anything else is looked at.
+/// Limits on a body, checked before anything else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChainLimits {
-    /// Largest body in bytes.
+    /// Maximum length of the body in bytes.
     pub max_body: usize,
 }
 
@@ -22,8 +22,8 @@ impl Default for ChainLimits {
     }
 }
 
-/// A chain as submitted: the leaf, then what certifies it. One buffer, and where each
-/// certificate ends in it; nothing has been looked at inside. Never empty.
+/// A submitted chain: the leaf, then its issuers. The chain is one buffer with the end of each
+/// certificate; the certificates are not parsed. Never empty.
 #[derive(Clone)]
 pub struct Chain {
     bytes: Bytes,
@@ -31,9 +31,9 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Decodes the body of `add-chain` and `add-pre-chain`: `{"chain":["base64",…]}`
-    /// (RFC 6962 section 4.1). Unknown fields are ignored; white space within the base64
-    /// (which JSON can only carry escaped) and missing padding are tolerated.
+    /// Decodes the body of `add-chain` and `add-pre-chain`: `{"chain":["base64",…]}` (RFC 6962,
+    /// section 4.1). Unknown fields are ignored. White space in the base64 (which is escaped in
+    /// JSON) and missing padding are tolerated.
     ///
     /// # Errors
     /// [`Code::BodyTooLarge`], [`Code::InvalidJson`], [`Code::MissingChain`],
@@ -44,7 +44,7 @@ impl Chain {
             return Err(Rejection::new(
                 Code::BodyTooLarge,
                 format!(
-                    "the body has {} bytes, this log takes up to {}",
+                    "the body has {} bytes; expected at most {}",
                     body.len(),
                     limits.max_body
                 ),
@@ -63,10 +63,10 @@ impl Chain {
         }
     }
 
-    /// The chain of these certificates, leaf first.
+    /// Creates the chain of these certificates, leaf first.
     ///
     /// # Errors
-    /// [`Code::EmptyChain`]; [`Code::BodyTooLarge`] over 4 GiB.
+    /// [`Code::EmptyChain`]; [`Code::BodyTooLarge`] for more than 4 GiB.
     pub fn from_ders<D: AsRef<[u8]>>(ders: impl IntoIterator<Item = D>) -> Result<Self, Rejection> {
         let (mut bytes, mut ends) = (Vec::new(), Vec::new());
         for der in ders {
@@ -79,7 +79,7 @@ impl Chain {
     }
 
     fn new(bytes: Vec<u8>, ends: Option<Vec<u32>>) -> Result<Self, Rejection> {
-        let accepted = "accepted is {\"chain\":[leaf, its issuer, …]}, each in base64";
+        let accepted = "expected {\"chain\":[leaf, its issuer, …]}, each in base64";
         match ends {
             None => Err(Rejection::new(
                 Code::MissingChain,
@@ -96,18 +96,18 @@ impl Chain {
         }
     }
 
-    /// The number of certificates, at least 1.
+    /// Returns the number of certificates, at least 1.
     #[allow(clippy::len_without_is_empty)] // never empty
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// The leaf.
+    /// Returns the leaf.
     pub fn leaf(&self) -> &[u8] {
         &self.bytes[..self.leaf_end()]
     }
 
-    /// The certificates, leaf first.
+    /// Returns the certificates, leaf first.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         let mut start = 0;
         self.ends.iter().map(move |end| {
@@ -118,12 +118,12 @@ impl Chain {
         })
     }
 
-    /// The leaf, sharing the chain's buffer.
+    /// Returns the leaf, which shares the buffer of the chain.
     pub(crate) fn leaf_bytes(&self) -> Bytes {
         self.bytes.slice(..self.leaf_end())
     }
 
-    /// Everything after the leaf in one slice, and the places where certificates end: together
+    /// Returns the bytes after the leaf in one slice, and the ends of the certificates. Together
     /// they determine the certificates.
     pub(crate) fn tail(&self) -> (&[u8], &[u32]) {
         (&self.bytes[self.leaf_end()..], &self.ends)
@@ -145,11 +145,11 @@ impl fmt::Debug for Chain {
     }
 }
 
-/// Collects the certificates while the JSON is read. The first rejection is kept here, since
-/// an error that travels through the JSON reader loses everything but its text.
+/// Collects the certificates while the JSON is parsed. The first rejection is stored here, because
+/// an error that passes through the JSON parser loses everything except its text.
 struct Decoder {
     bytes: Vec<u8>,
-    /// `None` until the field `chain` has been seen.
+    /// `None` until the field `chain` was found.
     ends: Option<Vec<u32>>,
     rejection: Option<Rejection>,
 }
@@ -176,7 +176,7 @@ impl Decoder {
             return Err(self.reject(Rejection::of(index, Code::InvalidBase64, detail)));
         }
         if self.bytes.len() == before {
-            let detail = "an empty element where a certificate was expected";
+            let detail = "expected a certificate, found an empty element";
             return Err(self.reject(Rejection::of(index, Code::InvalidCertificate, detail)));
         }
         Ok(self.bytes.len() as u32)
@@ -186,13 +186,13 @@ impl Decoder {
 /// The reasons why an element of a chain is not base64.
 #[derive(Debug, thiserror::Error)]
 enum Base64Error {
-    #[error("not base64 at character {0}; accepted is A–Z a–z 0–9 + / =")]
+    #[error("not base64 at character {0}; expected A–Z a–z 0–9 + / =")]
     Character(usize),
     #[error("not base64: a wrong number of characters")]
     Length,
 }
 
-/// Decodes strictly, which is fast; and only if that fails, forgivingly.
+/// Decodes strictly, which is fast; falls back to tolerant decoding.
 fn decode_base64(base64: &[u8], out: &mut Vec<u8>) -> Result<(), Base64Error> {
     let before = out.len();
     if base64_simd::STANDARD.decode_append(base64, out).is_ok() {
@@ -241,7 +241,7 @@ impl<'de> Visitor<'de> for &mut Decoder {
     }
 }
 
-/// A key of the object: whether it is `chain`. Other keys are not copied.
+/// A key of the object, compared with `chain`. Other keys are not copied.
 struct IsChain;
 
 impl<'de> DeserializeSeed<'de> for IsChain {
@@ -282,9 +282,9 @@ impl<'de> Visitor<'de> for Elements<'_> {
         f.write_str("an array of base64 strings")
     }
 
-    /// `"chain": null`, which some clients send for no chain at all.
+    /// Accepts `"chain": null`, which some clients send for a missing chain.
     fn visit_unit<E: de::Error>(self) -> Result<(), E> {
-        let detail = "chain is null; accepted is an array of certificates in base64";
+        let detail = "chain is null; expected an array of certificates in base64";
         Err(self.0.reject(Rejection::new(Code::MissingChain, detail)))
     }
 
@@ -298,7 +298,7 @@ impl<'de> Visitor<'de> for Elements<'_> {
     }
 }
 
-/// One certificate, and its place in the chain.
+/// A certificate with its index in the chain.
 struct Element<'d>(&'d mut Decoder, usize);
 
 impl<'de> DeserializeSeed<'de> for Element<'_> {

@@ -1,5 +1,5 @@
-//! The signature of a checkpoint: a tree head signature of RFC 6962 section 3.5 in a signed
-//! note (static-ct-api, "Checkpoints").
+//! The signature of a checkpoint: a tree head signature of RFC 6962, section 3.5, in a signed note
+//! (static-ct-api, "Checkpoints").
 
 use base64_simd::STANDARD;
 use lucarne_tlog::{Checkpoint, Hash, NoteError, SignedNote};
@@ -9,7 +9,7 @@ use crate::public_key::{KeyError, LogId, PublicKey};
 /// The signature type of RFC 6962 tree heads in signed notes.
 pub(crate) const TREE_HEAD: u8 = 5;
 
-/// TreeHeadSignature: version v1, signature_type tree_hash, timestamp, size, root.
+/// Returns the TreeHeadSignature: version v1, signature_type tree_hash, timestamp, size, root.
 pub(crate) fn tree_head(timestamp: u64, size: u64, root: &Hash) -> Vec<u8> {
     let mut message = Vec::with_capacity(50);
     message.extend_from_slice(&[0, 1]);
@@ -19,39 +19,39 @@ pub(crate) fn tree_head(timestamp: u64, size: u64, root: &Hash) -> Vec<u8> {
     message
 }
 
-/// The reasons why a checkpoint is not one of this log.
+/// The reasons why a checkpoint is not a valid checkpoint of this log.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
-    /// Not a signed note.
+    /// The bytes are not a signed note.
     #[error("the checkpoint is not a signed note: {0}")]
     Note(#[from] NoteError),
-    /// The note's text is not a checkpoint of three lines.
+    /// The text of the note is not a checkpoint of three lines.
     #[error("{0}")]
     Text(#[from] lucarne_tlog::CheckpointError),
-    /// The checkpoint of another log.
+    /// The checkpoint belongs to another log.
     #[error("the checkpoint's origin is {found:?}, expected {expected:?}")]
     Origin {
-        /// The log that was asked for.
+        /// Origin of the expected log.
         expected: String,
-        /// The log that the checkpoint names.
+        /// Origin in the checkpoint.
         found: String,
     },
-    /// No signature line with the log's name and key.
+    /// There is no signature line with the log's name and key.
     #[error("no signature by the log's key among the checkpoint's signatures")]
     Unsigned,
-    /// A signature line with the log's name and key, which does not verify.
+    /// The signature with the log's name and key does not verify.
     #[error("the log's signature on the checkpoint does not verify")]
     Signature,
-    /// The key itself.
+    /// The key cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
 }
 
-/// A tree head with the log's signature, which is the one of the checkpoint: an `RFC6962NoteSignature`
-/// is the timestamp and the signature of the TreeHeadSignature structure (static-ct-api, "Checkpoints").
+/// A signed tree head, with the signature of the checkpoint: an `RFC6962NoteSignature` is the
+/// timestamp and the signature of the TreeHeadSignature structure (static-ct-api, "Checkpoints").
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedTreeHead {
-    /// Size and root of the tree, and the log's origin.
+    /// Size and root of the tree, and the origin of the log.
     pub checkpoint: Checkpoint,
     /// Milliseconds since 1970.
     pub timestamp: u64,
@@ -60,11 +60,11 @@ pub struct SignedTreeHead {
 }
 
 impl SignedTreeHead {
-    /// The tree head of a checkpoint of the log with this origin and ID. Its signature is
-    /// not verified.
+    /// Returns the tree head of a checkpoint of the log with this origin and ID, without verifying
+    /// its signature.
     ///
     /// # Errors
-    /// If it is no checkpoint of this log, or has no signature by its key.
+    /// If it is not a checkpoint of this log, or has no signature by the log's key.
     pub fn of_checkpoint(
         note: &[u8],
         origin: &str,
@@ -93,7 +93,7 @@ impl SignedTreeHead {
         })
     }
 
-    /// The answer of `get-sth` (RFC 6962 section 4.3).
+    /// Returns the response to `get-sth` (RFC 6962, section 4.3).
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
         let Checkpoint { size, root, .. } = &self.checkpoint;
@@ -117,7 +117,7 @@ pub struct CheckpointVerifier {
 }
 
 impl CheckpointVerifier {
-    /// A verifier for the log with this origin and SubjectPublicKeyInfo.
+    /// Creates a verifier for the log with this origin and SubjectPublicKeyInfo.
     ///
     /// # Errors
     /// [`KeyError::NotP256`].
@@ -128,11 +128,11 @@ impl CheckpointVerifier {
         })
     }
 
-    /// The checkpoint and its timestamp in milliseconds since 1970. Other signatures, as of
-    /// witnesses, are passed over.
+    /// Verifies a checkpoint; returns it with its timestamp in milliseconds since 1970. Other
+    /// signatures, such as those of witnesses, are ignored.
     ///
     /// # Errors
-    /// Everything but [`CheckpointError::Key`].
+    /// Every error except [`CheckpointError::Key`].
     pub fn verify(&self, note: &[u8]) -> Result<(Checkpoint, u64), CheckpointError> {
         let sth = SignedTreeHead::of_checkpoint(note, &self.origin, &self.key.log_id())?;
         let Checkpoint { size, root, .. } = &sth.checkpoint;
@@ -144,10 +144,10 @@ impl CheckpointVerifier {
     }
 }
 
-/// Verifies one checkpoint: [`CheckpointVerifier`] for those who see only one.
+/// Verifies a single checkpoint. Use a [`CheckpointVerifier`] to verify several.
 ///
 /// # Errors
-/// Those of [`CheckpointVerifier::new`] and [`CheckpointVerifier::verify`].
+/// The errors of [`CheckpointVerifier::new`] and [`CheckpointVerifier::verify`].
 pub fn verify_checkpoint(
     note: &[u8],
     origin: &str,
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!((checkpoint.size, checkpoint.root), (1, root));
         assert_eq!(timestamp, 1_767_225_600_000);
 
-        // A cosignature more does not matter, whatever it is.
+        // Any additional cosignature is ignored.
         let witnessed = format!("{note}— witness.example AAAAAAAAAAAA\n");
         verify_checkpoint(witnessed.as_bytes(), ORIGIN, key.public_key_spki()).unwrap();
     }
@@ -223,7 +223,8 @@ mod tests {
             STANDARD.decode_to_vec(text).unwrap()
         };
         assert_eq!(bytes("sha256_root_hash"), root.0);
-        // digitally-signed struct { v1(0), tree_hash(1), uint64, uint64, opaque[32] }, by hand.
+        // The digitally-signed struct { v1(0), tree_hash(1), uint64, uint64, opaque[32] }, built by
+        // hand.
         let mut signed = vec![0, 1];
         signed.extend([0, 0, 0, 0, 0, 0, 0x13, 0x88]);
         signed.extend([0, 0, 0, 0, 0, 0, 0, 3]);

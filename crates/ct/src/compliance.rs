@@ -1,12 +1,11 @@
-//! Certificate Transparency policies of user agents: are these SCTs enough?
+//! Certificate Transparency policies of user agents, which decide whether the SCTs of a certificate
+//! are sufficient.
 //!
-//! The rules are data, so that they can be changed, or written for a user agent of one's own:
+//! The rules are data, so that they can be changed or written for another user agent. Each policy
+//! names its source and the date of the text ([`CtPolicy::source`], [`CtPolicy::as_of`]).
 //!
-//! Each policy names its source and the day as of which it has been read ([`CtPolicy::source`],
-//! [`CtPolicy::as_of`]).
-//!
-//! A policy judges SCTs that have been verified. It says nothing of the certificate itself,
-//! and neither Chrome nor Apple ask it of certificates whose root is not a public one.
+//! A policy judges verified SCTs and ignores the certificate itself. Neither Chrome nor Apple
+//! applies its policy to certificates with a private root.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -15,19 +14,19 @@ use crate::loglist::{ListedLog, LogApi, LogState, LogStatus};
 
 const DAY_MS: u64 = 86_400_000;
 
-/// The ways in which an SCT comes with the certificate (RFC 6962 section 3.3).
+/// The ways in which an SCT is delivered (RFC 6962, section 3.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Delivery {
-    /// In the certificate.
+    /// Embedded in the certificate.
     Embedded,
-    /// In a stapled OCSP response.
+    /// Part of a stapled OCSP response.
     Ocsp,
-    /// In a TLS extension.
+    /// Part of a TLS extension.
     Tls,
 }
 
 impl Delivery {
-    /// For people.
+    /// Returns the name for messages.
     pub fn name(self) -> &'static str {
         match self {
             Delivery::Embedded => "embedded",
@@ -37,7 +36,7 @@ impl Delivery {
     }
 }
 
-/// An SCT whose signature is that of a log of the list, over the certificate in question.
+/// An SCT whose signature by a log of the list over this certificate has been verified.
 #[derive(Debug, Clone, Copy)]
 pub struct ValidSct<'a> {
     /// The log.
@@ -46,61 +45,62 @@ pub struct ValidSct<'a> {
     pub state: Option<LogState>,
     /// Milliseconds since 1970.
     pub timestamp_ms: u64,
-    /// The way in which it came.
+    /// The delivery of the SCT.
     pub delivery: Delivery,
 }
 
-/// The number of SCTs that a certificate needs by its lifetime.
+/// The number of SCTs that a certificate needs for its lifetime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LifetimeRule {
-    /// Certificates of at most so many days; `None`: all others.
+    /// Maximum lifetime in days for this rule; `None` applies to all longer lifetimes.
     pub up_to_days: Option<u64>,
-    /// SCTs from so many distinct logs.
+    /// Number of distinct logs.
     pub logs: usize,
-    /// Of one operator's logs only so many count.
+    /// Maximum number of logs of one operator that count.
     pub most_per_operator: usize,
 }
 
 /// The rules of a user agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CtPolicy {
-    /// The operator of the policy.
+    /// Name of the user agent.
     pub name: &'static str,
-    /// The page that states the policy.
+    /// URL of the policy.
     pub source: &'static str,
-    /// The day as of which these rules are those of the page.
+    /// Date of the policy text that these rules implement.
     pub as_of: &'static str,
-    /// Logs in these states count, at the time of the check.
+    /// Logs in these states at the time of the check count.
     pub current: &'static [LogStatus],
-    /// Embedded SCTs that logs in these states have signed before they came into them count
-    /// too, beside at least one of a current log.
+    /// Embedded SCTs that were signed before their log entered one of these states also count, if
+    /// at least one SCT is of a current log.
     pub once: &'static [LogStatus],
-    /// True if the earliest of all SCTs that are presented decides whether an SCT was signed before
-    /// that; else each SCT's own timestamp does.
+    /// Whether the earliest of all presented SCTs decides if an SCT was signed before that;
+    /// otherwise each SCT's own timestamp decides.
     pub earliest_decides: bool,
-    /// For embedded SCTs; by lifetime, shortest first.
+    /// Rules for embedded SCTs by lifetime, shortest first.
     pub embedded: &'static [LifetimeRule],
-    /// True if SCTs in stapled OCSP responses count.
+    /// Whether SCTs in stapled OCSP responses count.
     pub ocsp: bool,
-    /// For SCTs by TLS or OCSP: from so many distinct current logs.
+    /// Required number of distinct current logs for SCTs by TLS or OCSP.
     pub delivered_logs: usize,
-    /// True if embedded SCTs of current logs count beside at least one by TLS or OCSP.
+    /// Whether embedded SCTs of current logs count together with at least one SCT by TLS or OCSP.
     pub delivered_mixes: bool,
-    /// Distinct operators among those that count.
+    /// Required number of distinct operators of the logs that count.
     pub operators: usize,
-    /// The number that must be of logs that follow RFC 6962 rather than the static CT API.
+    /// Required number of logs that follow RFC 6962 rather than the static CT API.
     pub rfc6962_logs: usize,
-    /// True if notAfter itself belongs to the lifetime (RFC 5280 section 4.1.2.5): a second more.
+    /// Whether the lifetime includes the second of notAfter (RFC 5280, section 4.1.2.5).
     pub inclusive_lifetime: bool,
-    /// The first notBefore that these rules are for, in milliseconds since 1970: before that, others were.
+    /// Earliest notBefore for which these rules apply, in milliseconds since 1970. Other rules
+    /// applied before.
     pub issued_since_ms: i64,
 }
 
 impl CtPolicy {
-    /// The policies that this product asks.
+    /// The policies that Lucarne checks.
     pub const ALL: [CtPolicy; 2] = [CtPolicy::chrome(), CtPolicy::apple()];
 
-    /// Chrome's.
+    /// Returns the policy of Chrome.
     pub const fn chrome() -> Self {
         use LogStatus::{Qualified, ReadOnly, Retired, Usable};
         const EVERY: usize = usize::MAX;
@@ -112,7 +112,7 @@ impl CtPolicy {
             once: &[Retired],
             earliest_decides: true,
             embedded: const { &[rule(Some(180), 2, EVERY), rule(None, 3, EVERY)] },
-            // Not since version 148.
+            // Not counted since version 148.
             ocsp: false,
             delivered_logs: 2,
             delivered_mixes: false,
@@ -123,7 +123,7 @@ impl CtPolicy {
         }
     }
 
-    /// Apple's.
+    /// Returns the policy of Apple.
     pub const fn apple() -> Self {
         CtPolicy {
             name: "Apple",
@@ -153,21 +153,21 @@ const fn rule(up_to_days: Option<u64>, logs: usize, most_per_operator: usize) ->
 /// The verdict of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// The SCTs are enough.
+    /// The SCTs are sufficient.
     Compliant {
-        /// The way in which those that count came.
+        /// Delivery of the SCTs that count.
         by: Delivery,
-        /// From so many logs.
+        /// Number of distinct logs.
         logs: usize,
-        /// Of so many operators.
+        /// Number of distinct operators.
         operators: usize,
     },
-    /// They are not.
+    /// The SCTs are not sufficient.
     NotCompliant(Shortfall),
 }
 
 impl Verdict {
-    /// Returns whether the SCTs are enough.
+    /// Returns `true` if the SCTs are sufficient.
     pub fn is_compliant(&self) -> bool {
         matches!(self, Verdict::Compliant { .. })
     }
@@ -189,37 +189,37 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// The shortfall: the first of the demands that is not met.
+/// The first requirement that is not met.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Shortfall {
-    /// No SCT, or none that verifies with a log of the list.
+    /// There is no SCT, or none that verifies with a log of the list.
     #[error("no valid SCT")]
     None,
-    /// There are some, but all in a stapled OCSP response, which does not count.
+    /// All SCTs are in a stapled OCSP response, which does not count.
     #[error("SCTs in a stapled OCSP response only, which do not count")]
     OnlyOcsp,
-    /// There are some, but none by a log that counts now.
+    /// No SCT is by a log that counts now.
     #[error("no SCT of a log that is qualified, usable or read-only")]
     NoCurrentLog,
-    /// Too few logs.
+    /// There are too few logs.
     #[error("SCTs of {found} of the {needed} logs that {} needs", lived(*.days))]
     Logs {
-        /// Logs that count, after the operators' limit.
+        /// Number of logs that count, after the limit for each operator.
         found: usize,
-        /// Logs needed.
+        /// Required number of logs.
         needed: usize,
-        /// The certificate's lifetime, days begun, where the rule depends on it.
+        /// Lifetime of the certificate in started days, if the rule depends on it.
         days: Option<u64>,
     },
-    /// Too few operators.
+    /// There are too few operators.
     #[error("the logs are of {found} of the {needed} operators needed")]
     Operators {
-        /// Operators of logs that count.
+        /// Number of operators of logs that count.
         found: usize,
-        /// Operators needed.
+        /// Required number of operators.
         needed: usize,
     },
-    /// Only static CT logs.
+    /// All logs are static CT logs.
     #[error("no SCT of a log that follows RFC 6962: all are of static CT logs")]
     NoRfc6962,
 }
@@ -232,9 +232,9 @@ fn lived(days: Option<u64>) -> String {
 }
 
 impl CtPolicy {
-    /// Judges the valid SCTs of a certificate, its validity in milliseconds since 1970.
+    /// Judges the valid SCTs of a certificate. Its validity is given in milliseconds since 1970.
     ///
-    /// SCTs from the future (RFC 6962 section 5.2) are not valid and must not be among them.
+    /// SCTs from the future are invalid (RFC 6962, section 5.2) and must not be passed.
     pub fn judge(&self, not_before_ms: i64, not_after_ms: i64, scts: &[ValidSct<'_>]) -> Verdict {
         if scts.is_empty() {
             return Verdict::NotCompliant(Shortfall::None);
@@ -248,7 +248,7 @@ impl CtPolicy {
         self.judge_counting(not_before_ms, not_after_ms, &scts, earliest)
     }
 
-    /// The same of SCTs that came in a way that counts, of which the `earliest` may be another.
+    /// Judges SCTs whose delivery counts. The `earliest` timestamp may belong to another SCT.
     fn judge_counting(
         &self,
         not_before_ms: i64,
@@ -273,7 +273,7 @@ impl CtPolicy {
         }
     }
 
-    /// Days begun; a certificate whose times make no sense lives for ever.
+    /// Returns the lifetime in started days, unlimited if the times are invalid.
     fn lifetime_days(&self, not_before_ms: i64, not_after_ms: i64) -> u64 {
         let lifetime = not_after_ms.checked_sub(not_before_ms);
         let lifetime = lifetime.and_then(|ms| u64::try_from(ms).ok());
@@ -325,7 +325,8 @@ impl CtPolicy {
         }
     }
 
-    /// Distinct logs, limited by operator, distinct operators, a log of RFC 6962.
+    /// Counts the distinct logs with the operator limit, the distinct operators, and the logs of
+    /// RFC 6962.
     fn judge_set(
         &self,
         by: Delivery,

@@ -6,7 +6,7 @@ use LogStatus::{Pending, Qualified, ReadOnly, Rejected, Retired, Usable};
 const ISSUED: i64 = 1_782_864_000_000;
 const DAY: i64 = DAY_MS as i64;
 
-/// A log of operator `operator`, in this state since the fourth millisecond.
+/// Returns a log of `operator` that entered this state at millisecond 4.
 fn log(n: u8, operator: &str, status: LogStatus, is_static: bool) -> ListedLog {
     ListedLog {
         description: format!("log {n}"),
@@ -30,7 +30,7 @@ fn log(n: u8, operator: &str, status: LogStatus, is_static: bool) -> ListedLog {
     }
 }
 
-/// Judges SCTs of 90 days' certificate, given as (log, time, delivery).
+/// Judges the SCTs of a certificate of `days`, given as (log, time, delivery).
 fn judge(policy: &CtPolicy, days: i64, scts: &[(&ListedLog, u64, Delivery)]) -> String {
     let scts: Vec<_> = scts
         .iter()
@@ -97,7 +97,7 @@ fn embedded_scts_by_number_state_and_operator() {
             "yes",
         ),
         (90, vec![e(&qualified, 9), e(&readonly, 9)], "yes", "yes"),
-        // Retired counts for what was signed before, and not alone.
+        // A retired log counts for earlier SCTs, but not alone.
         (90, vec![e(&a, 9), e(&retired, 3)], "yes", "yes"),
         (
             90,
@@ -129,7 +129,7 @@ fn embedded_scts_by_number_state_and_operator() {
             "no: no SCT of a log",
             "no: no SCT of a log",
         ),
-        // One too many that does not count does no harm.
+        // An additional SCT that does not count does no harm.
         (
             90,
             vec![e(&a, 9), e(&b, 9), e(&rejected, 9)],
@@ -154,13 +154,13 @@ fn delivered_scts() {
     let a2 = log(4, "A", Usable, false);
     let retired = log(7, "T", Retired, false);
     for (scts, chrome, apple) in [
-        // However long the certificate lives, two are enough.
+        // Two logs are enough for any lifetime.
         (
             vec![(&a, 9, Tls), (&b, 9, Tls)],
             "yes: SCTs (TLS) of 2 logs of 2 operators",
             "yes",
         ),
-        // Chrome has stopped counting those of OCSP responses.
+        // Chrome no longer counts SCTs of OCSP responses.
         (
             vec![(&a, 9, Tls), (&b, 9, Ocsp)],
             "no: SCTs of 1 of",
@@ -192,7 +192,7 @@ fn delivered_scts() {
             "no: no SCT of a log",
             "no: no SCT of a log",
         ),
-        // Apple lets embedded ones help, Chrome does not.
+        // Embedded SCTs count for Apple in addition, but not for Chrome.
         (
             vec![(&a, 9, Embedded), (&b, 9, Ocsp)],
             "no: SCTs of 1 of",
@@ -210,7 +210,7 @@ fn delivered_scts() {
     }
 }
 
-/// A log that was retired while certificates were being logged: another log's SCT came earlier.
+/// A log was retired while the certificate was logged, and the SCT of another log is earlier.
 #[test]
 fn the_earliest_sct_decides_for_a_retired_log() {
     let current = log(1, "A", Usable, false);
@@ -246,7 +246,7 @@ fn apple_wants_a_log_of_rfc_6962() {
     assert!(of([&a, &classic], &APPLE).starts_with("yes"));
 }
 
-/// The operator is the one at the time of the SCT.
+/// The operator at the time of the SCT counts.
 #[test]
 fn a_log_that_changed_hands() {
     let a = log(1, "A", Usable, false);
@@ -261,8 +261,8 @@ fn a_log_that_changed_hands() {
     );
 }
 
-/// notAfter is the last second: 180 days less a second are 180 days to both, 180 days from
-/// notBefore to notAfter are one second more to Apple.
+/// notAfter is the last second. 180 days minus one second are 180 days for both policies. 180 days
+/// from notBefore to notAfter are one second more for Apple.
 #[test]
 fn days_begun() {
     for (ms, chrome, apple) in [

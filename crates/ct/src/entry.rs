@@ -1,4 +1,4 @@
-//! The entry that a submission becomes once it is accepted.
+//! The log entry of an accepted submission.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ pub enum EntryKind {
     Precert = 1,
 }
 
-/// SHA-256 of what an entry certifies: `entry_type`, the issuer's key hash for a
-/// precertificate, then certificate or TBSCertificate. Two submissions are the same entry if
-/// and only if their identities are equal; deduplication is keyed on all 32 bytes.
+/// SHA-256 of the content of an entry: `entry_type`, the issuer's key hash for a precertificate,
+/// then the certificate or TBSCertificate. Two submissions are the same entry if and only if their
+/// identities are equal. Deduplication uses all 32 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Identity(pub [u8; 32]);
 
@@ -54,12 +54,12 @@ impl fmt::Debug for Identity {
 pub struct Issuer {
     /// SHA-256 of [`der`](Self::der).
     pub fingerprint: Fingerprint,
-    /// The certificate as it was submitted, or as it stands among the roots.
+    /// The certificate as it was submitted, or as in the accepted roots.
     pub der: Bytes,
 }
 
 impl Issuer {
-    /// Fingerprints a certificate.
+    /// Creates an issuer and computes its fingerprint.
     pub fn new(der: Bytes) -> Self {
         Self {
             fingerprint: Fingerprint::of(&der),
@@ -79,20 +79,20 @@ impl fmt::Debug for Issuer {
 pub enum SignedEntry {
     /// A final certificate.
     X509 {
-        /// Its DER, as submitted.
+        /// DER of the certificate as submitted.
         certificate: Bytes,
     },
     /// A precertificate.
     Precert {
         /// SHA-256 of the SubjectPublicKeyInfo of the CA that will issue the final certificate.
         issuer_key_hash: [u8; 32],
-        /// The TBSCertificate without the poison, issuer and key identifier those of that CA.
+        /// The TBSCertificate without the poison, with issuer and key identifier of that CA.
         tbs: Bytes,
     },
 }
 
 impl SignedEntry {
-    /// The kind of entry.
+    /// Returns the kind of entry.
     pub fn kind(&self) -> EntryKind {
         match self {
             SignedEntry::X509 { .. } => EntryKind::X509,
@@ -100,7 +100,7 @@ impl SignedEntry {
         }
     }
 
-    /// The identity by which the log deduplicates.
+    /// Returns the identity that the log uses for deduplication.
     pub fn identity(&self) -> Identity {
         match self {
             SignedEntry::X509 { certificate } => Identity::of_x509(certificate),
@@ -115,20 +115,20 @@ impl SignedEntry {
 /// An accepted submission: everything that a log stores, except index and timestamp.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    /// The identity by which the log deduplicates; equal to `signed.identity()`.
+    /// The identity that the log uses for deduplication; equal to `signed.identity()`.
     pub identity: Identity,
     /// The entry that the log signs.
     pub signed: SignedEntry,
     /// The precertificate as submitted; `None` for a final certificate.
     pub precertificate: Option<Bytes>,
-    /// The chain above the leaf: issuer first, accepted root last, completed if it was left
-    /// out. Empty only when the leaf itself is an accepted root.
+    /// The chain above the leaf: issuer first, accepted root last, even if the submission omitted
+    /// the root. Empty only if the leaf itself is an accepted root.
     pub issuers: Arc<[Arc<Issuer>]>,
 }
 
 impl Entry {
-    /// Bytes of certificate, precertificate and chain. Those of the chain are mostly other entries'
-    /// too.
+    /// Returns the total size in bytes of certificate, precertificate and chain. Most entries share
+    /// their chains with others.
     pub fn size(&self) -> usize {
         let (SignedEntry::X509 { certificate: body } | SignedEntry::Precert { tbs: body, .. }) =
             &self.signed;
@@ -138,7 +138,7 @@ impl Entry {
     }
 }
 
-/// SHA-256 of the concatenation of `parts`.
+/// Returns the SHA-256 of the concatenation of `parts`.
 pub fn sha256(parts: &[&[u8]]) -> [u8; 32] {
     let mut context = digest::Context::new(&digest::SHA256);
     for part in parts {

@@ -1,15 +1,16 @@
-//! The chain of an entry in `get-entries` (RFC 6962 sections 3.1 and 4.6): what the tree does not sign.
+//! The chain of an entry in `get-entries` (RFC 6962, sections 3.1 and 4.6), which the tree does not
+//! cover.
 
 use crate::leaf::push_u24;
 
 /// The longest `opaque<0..2^24-1>`.
 const LONGEST: usize = (1 << 24) - 1;
 
-/// The `extra_data` of an entry: of a certificate its `certificate_chain`, of a precertificate its
-/// PrecertChainEntry, which begins with the precertificate as it was submitted.
+/// Returns the `extra_data` of an entry: for a certificate its `certificate_chain`, for a
+/// precertificate its PrecertChainEntry, which begins with the submitted precertificate.
 ///
-/// `chain` are the DER certificates above the leaf, issuer first, accepted root last. `None` if
-/// they are too long for the structure.
+/// `chain` has the DER certificates above the leaf, issuer first, accepted root last. Returns
+/// `None` if they are too long for the structure.
 pub fn extra_data(precertificate: Option<&[u8]>, chain: &[impl AsRef<[u8]>]) -> Option<Vec<u8>> {
     let certificates = || chain.iter().map(AsRef::as_ref);
     let length: usize = certificates().map(|der| 3 + der.len()).sum();
@@ -37,7 +38,7 @@ mod tests {
         let chain = [&b"issuer"[..], b"root"];
         let certificate = extra_data(None, &chain).unwrap();
         assert_eq!(certificate, b"\0\0\x10\0\0\x06issuer\0\0\x04root");
-        // ASN.1Cert pre_certificate, before the same.
+        // ASN.1Cert pre_certificate, followed by the same chain.
         let precertificate = extra_data(Some(b"pre"), &chain).unwrap();
         assert_eq!(
             precertificate,

@@ -1,16 +1,16 @@
-//! A log's public key as people give it to a command.
+//! The public key of a log as an argument of a command.
 
 use base64_simd::STANDARD;
 
-/// The error of a log's key that is given.
+/// The reasons why a key argument is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum PublicKeyError {
-    /// It is neither.
-    #[error("the public key {text:?} is neither base64 nor a file that can be read ({problem})")]
+    /// The text is neither base64 nor a readable file.
+    #[error("the public key {text:?} is neither base64 nor a readable file ({problem})")]
     Unreadable {
-        /// The text that was given.
+        /// The argument.
         text: String,
-        /// The file system's answer.
+        /// The system's error.
         problem: std::io::Error,
     },
     /// The file is not PEM.
@@ -18,19 +18,18 @@ pub enum PublicKeyError {
     Pem {
         /// The file.
         file: String,
-        /// The problem with it.
+        /// The reason.
         problem: lucarne_x509::pem::PemError,
     },
-    /// The file has other things in it.
+    /// The file has no public key.
     #[error("{0}: no block PUBLIC KEY")]
     NoKey(String),
 }
 
-/// The SubjectPublicKeyInfo of a log's key as it is given: base64 of its DER, or a
-/// PEM file.
+/// Returns the SubjectPublicKeyInfo for a key argument: base64 of the DER, or a PEM file.
 ///
 /// # Errors
-/// If it is neither. That it is a key is not looked at.
+/// If the argument is neither. The key itself is not checked.
 pub fn given_public_key(text: &str) -> Result<Vec<u8>, PublicKeyError> {
     if let Ok(spki) = STANDARD.decode_to_vec(text.trim()) {
         return Ok(spki);

@@ -17,25 +17,25 @@ use crate::unsigned;
 use crate::verification::Verification;
 use crate::verified_issuer::{PrecertIssuer, PreissuerRewrite, VerifiedIssuer, key_hash};
 
-/// Certificates that certify each other by name, below roots by name. Their signatures have
-/// not been verified yet.
+/// Certificates that match each other and the roots by name. Their signatures have not been
+/// verified yet.
 #[derive(Debug)]
 pub(crate) struct IssuerChain<'c> {
     /// The leaf's issuer.
     issuer: UnverifiedCertificate<'c>,
-    /// Holds what certifies it, the accepted root excluded.
+    /// The issuers above it, without the accepted root.
     above: Vec<UnverifiedCertificate<'c>>,
-    /// The roots of which one must have signed the last of these: the one that the chain
-    /// ends in, or all that bear the right name if it was left out. At least one.
+    /// The candidate roots, of which one must have signed the last certificate: the root at the end
+    /// of the chain, or all roots with the right name if it was omitted. At least one.
     roots: Vec<Arc<Root>>,
-    /// The place in the chain of a certificate that is an accepted root in other bytes.
+    /// Index in the chain of a certificate that equals an accepted root except for unsigned bytes.
     altered_root: Option<usize>,
 }
 
 /// A certificate whose signature has not been verified yet.
 #[derive(Debug)]
 pub(crate) struct UnverifiedCertificate<'c> {
-    /// Place in the chain, 0 = the leaf.
+    /// Index in the chain; 0 is the leaf.
     pub(crate) index: usize,
     pub(crate) certificate: Certificate<'c>,
     pub(crate) algorithm: SignatureAlgorithm,
@@ -44,14 +44,14 @@ pub(crate) struct UnverifiedCertificate<'c> {
 /// The path of a chain after its leaf.
 #[derive(Debug)]
 pub(crate) enum IssuerPath<'c> {
-    /// Straight to a root: one of these has to have signed the leaf.
+    /// The leaf is directly below a root: one of these must have signed it.
     Roots(Vec<Arc<Root>>),
-    /// Through intermediates.
+    /// The leaf is below intermediates.
     IssuerChain(Box<IssuerChain<'c>>),
 }
 
 impl<'c> IssuerPath<'c> {
-    /// Looks at the certificates of a chain after `leaf`.
+    /// Examines the certificates of a chain after `leaf`.
     pub(crate) fn examine(
         leaf: &Certificate<'c>,
         above: impl Iterator<Item = &'c [u8]>,
@@ -92,7 +92,7 @@ impl<'c> IssuerPath<'c> {
     }
 }
 
-/// Parses, and checks that each certificate bears the name of the issuer of the one before.
+/// Parses the certificates, and checks that each has the issuer's name of the one before.
 fn parse_in_order<'c>(
     leaf: &Certificate<'c>,
     above: impl Iterator<Item = &'c [u8]>,
@@ -115,7 +115,7 @@ pub(crate) fn parse(index: usize, der: &[u8]) -> Result<Certificate<'_>, Rejecti
     })
 }
 
-/// Checks that the certificate at `index` can be followed by the one with this subject.
+/// Checks that the certificate at `index` may be followed by the one with this subject.
 pub(crate) fn check_order(
     index: usize,
     certificate: &Certificate<'_>,
@@ -127,14 +127,15 @@ pub(crate) fn check_order(
             display_name(next_subject),
         );
         let detail = format!(
-            "issued by {issuer:?}, but followed by {subject:?}; accepted is the leaf first, each certificate followed by its issuer's"
+            "issued by {issuer:?}, but followed by {subject:?}; expected the leaf first, and \
+             each certificate followed by that of its issuer"
         );
         return Err(Rejection::of(index, Code::WrongOrder, detail));
     }
     Ok(())
 }
 
-/// The accepted roots that bear the name of the issuer of `top`, the last certificate.
+/// Returns the accepted roots with the name of the issuer of `top`, the last certificate.
 fn roots_above(
     top: &Certificate<'_>,
     index: usize,
@@ -144,7 +145,8 @@ fn roots_above(
     if found.is_empty() {
         let issuer = display_name(top.issuer());
         let detail = format!(
-            "the chain ends below {issuer:?}, which is no accepted root; get-roots lists those that are"
+            "the chain ends below {issuer:?}, which is not an accepted root; get-roots lists the \
+             accepted roots"
         );
         return Err(Rejection::of(index, Code::UnknownRoot, detail));
     }
@@ -174,8 +176,8 @@ fn intermediate<'c>(
 }
 
 impl IssuerChain<'_> {
-    /// Returns whose name and key a precertificate's entry would carry, as far as that can be told
-    /// before it is known which root certifies the chain.
+    /// Returns the issuer name and key that a precertificate's entry would have, as far as they are
+    /// known before the root of the chain is known.
     pub(crate) fn precerts(&self) -> PrecertIssuerKey {
         match PreissuerRewrite::of(&self.issuer.certificate) {
             None => PrecertIssuerKey {
@@ -192,11 +194,11 @@ impl IssuerChain<'_> {
         }
     }
 
-    /// Verifies every signature of these, from the top: by no key before the certificate that it
-    /// is in has verified.
+    /// Verifies every signature from the top down. No key is used before its certificate has been
+    /// verified.
     ///
     /// # Errors
-    /// The certificate whose signature does not verify, and why.
+    /// The certificate whose signature does not verify, and the reason.
     pub(crate) fn verify(self, verification: &Verification) -> Result<VerifiedIssuer, Rejection> {
         let top = self.above.last().unwrap_or(&self.issuer);
         let root = root_that_signed(top, &self.roots, verification)?;
@@ -210,7 +212,8 @@ impl IssuerChain<'_> {
                 .map_err(|error| below.reject(error))?;
         }
         if let Some(index) = self.altered_root {
-            let detail = "an accepted root in other bytes; accepted are those that get-roots lists, or to leave it out";
+            let detail = "an accepted root in a different encoding; expected the bytes of \
+                          get-roots, or no root";
             return Err(Rejection::of(index, Code::NotCanonical, detail));
         }
         Ok(self.into_verified(root))
@@ -240,14 +243,14 @@ impl IssuerChain<'_> {
     }
 }
 
-/// The issuer whose name and key a precertificate's entry carries, before signatures are verified.
+/// The issuer of a precertificate's entry, before signatures are verified.
 pub(crate) struct PrecertIssuerKey {
-    /// `None` while it is open which of several roots it is.
+    /// `None` while several roots are possible.
     pub(crate) key_hash: Option<[u8; 32]>,
     pub(crate) rewrite: Option<PreissuerRewrite>,
 }
 
-/// The one value, if all are equal.
+/// Returns the common value if all values are equal.
 pub(crate) fn only<'a>(mut hashes: impl Iterator<Item = &'a [u8; 32]>) -> Option<[u8; 32]> {
     let first = hashes.next()?;
     hashes.all(|hash| hash == first).then_some(*first)
@@ -269,7 +272,7 @@ impl UnverifiedCertificate<'_> {
         verified.map_err(|error| self.reject(error))
     }
 
-    /// The same where the signature may have been tried beside others.
+    /// Verifies with a signature that may already have been tried in a batch.
     pub(crate) fn verify_known_with(
         &self,
         known: &KnownSignature,
@@ -281,11 +284,11 @@ impl UnverifiedCertificate<'_> {
     }
 }
 
-/// The root whose key verifies this signature. The certificate is not itself an accepted root,
-/// byte for byte, or its signature would not matter.
+/// Returns the root whose key verifies this signature. The certificate itself is not an accepted
+/// root byte for byte, because the signature of a root is irrelevant.
 ///
 /// # Errors
-/// What the first of them says, if none does.
+/// The error of the first root, if no root verifies the signature.
 pub(crate) fn root_that_signed(
     unverified: &UnverifiedCertificate<'_>,
     roots: &[Arc<Root>],

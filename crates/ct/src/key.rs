@@ -1,4 +1,4 @@
-//! The private keys of logs: ECDSA on P-256 with SHA-256, the only kind that static CT logs use.
+//! The private keys of logs: ECDSA on P-256 with SHA-256, the only type that static CT logs use.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use crate::public_key::{KeyError, LogId, PublicKey, SHA256_ECDSA};
 use crate::sct::{Sct, signed_data};
 use crate::seed;
 
-/// Holds what precedes the point in the SubjectPublicKeyInfo of a P-256 key.
+/// The bytes before the point in the SubjectPublicKeyInfo of a P-256 key.
 const SPKI_PREFIX: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
     0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
@@ -36,7 +36,7 @@ impl fmt::Debug for LogKey {
 }
 
 impl LogKey {
-    /// The key that a Sunlight seed file of 32 bytes stands for.
+    /// Derives the key of a Sunlight seed file of 32 bytes.
     ///
     /// # Errors
     /// [`KeyError::SeedLength`], [`KeyError::Derivation`].
@@ -49,11 +49,11 @@ impl LogKey {
         Self::from_scalar(&scalar)
     }
 
-    /// The first private key of a PEM file: SEC 1 (`EC PRIVATE KEY`, as `openssl ecparam`
-    /// and TesseraCT have it) or PKCS #8 (`PRIVATE KEY`), on P-256.
+    /// Reads the first private key of a PEM file: SEC 1 (`EC PRIVATE KEY`, used by
+    /// `openssl ecparam` and TesseraCT) or PKCS #8 (`PRIVATE KEY`), on P-256.
     ///
     /// # Errors
-    /// Everything but those of seeds and of signing.
+    /// Every error except those of seeds and of signing.
     pub fn from_pem(text: &str) -> Result<Self, KeyError> {
         let named = |label: &str| matches!(label, "EC PRIVATE KEY" | "PRIVATE KEY");
         let block = pem::blocks(text.as_bytes())
@@ -85,22 +85,22 @@ impl LogKey {
         Ok(Self { pair, spki, log_id })
     }
 
-    /// The log ID: SHA-256 of [`public_key_spki`](Self::public_key_spki).
+    /// Returns the log ID: SHA-256 of [`public_key_spki`](Self::public_key_spki).
     pub fn log_id(&self) -> LogId {
         self.log_id
     }
 
-    /// The public key as a SubjectPublicKeyInfo in DER.
+    /// Returns the public key as a SubjectPublicKeyInfo in DER.
     pub fn public_key_spki(&self) -> &[u8] {
         &self.spki
     }
 
-    /// The public key, for verifying what this key has signed.
+    /// Returns the public key, which verifies the signatures of this key.
     pub fn public_key(&self) -> Result<PublicKey, KeyError> {
         PublicKey::from_spki(&self.spki)
     }
 
-    /// A DigitallySigned over `message`.
+    /// Returns a DigitallySigned over `message`.
     fn digitally_sign(&self, message: &[u8]) -> Result<Vec<u8>, KeyError> {
         Ok(digitally_signed(self.signature(message)?.as_ref()))
     }
@@ -110,9 +110,9 @@ impl LogKey {
         signature.map_err(|_| KeyError::Signing)
     }
 
-    /// Signs a tree head and gives the whole `checkpoint` file.
+    /// Signs a tree head and returns the complete `checkpoint` file.
     ///
-    /// `origin` is the submission prefix without scheme and trailing slash, `timestamp` is in
+    /// `origin` is the submission prefix without scheme and trailing slash. `timestamp` is in
     /// milliseconds since 1970.
     ///
     /// # Errors
@@ -129,7 +129,7 @@ impl LogKey {
 
     /// Signs the SCT of an entry.
     ///
-    /// `timestamp` is in milliseconds since 1970, `index` is the entry's place in the tree.
+    /// `timestamp` is in milliseconds since 1970. `index` is the index of the entry in the tree.
     ///
     /// # Errors
     /// [`KeyError::Signing`].
@@ -143,7 +143,7 @@ impl LogKey {
         Ok(self.signed_sct(timestamp, index, self.digitally_sign(&message)?))
     }
 
-    /// The SCT that [`sign_sct`](Self::sign_sct) made, again, from its signature.
+    /// Recreates the SCT of [`sign_sct`](Self::sign_sct) from its signature.
     pub fn signed_sct(&self, timestamp: u64, index: u64, signature: Vec<u8>) -> Sct {
         Sct::signed(self.log_id(), timestamp, index, signature)
     }
@@ -151,10 +151,10 @@ impl LogKey {
 
 /// The holder of the private key of a log: this process, or a token.
 pub trait KeyHolder: fmt::Debug + Send + Sync {
-    /// The log's ID.
+    /// Returns the log ID.
     fn log_id(&self) -> LogId;
 
-    /// The public key as a SubjectPublicKeyInfo in DER.
+    /// Returns the public key as a SubjectPublicKeyInfo in DER.
     fn public_key_spki(&self) -> &[u8];
 
     /// Signs SHA-256 of `message` and returns the signature in DER.
@@ -163,7 +163,7 @@ pub trait KeyHolder: fmt::Debug + Send + Sync {
     /// [`KeyError::Signing`].
     fn ecdsa(&self, message: &[u8]) -> Result<Vec<u8>, KeyError>;
 
-    /// Signs a tree head and gives the whole `checkpoint` file.
+    /// Signs a tree head and returns the complete `checkpoint` file.
     ///
     /// # Errors
     /// [`KeyError::Signing`].
@@ -192,8 +192,8 @@ pub trait KeyHolder: fmt::Debug + Send + Sync {
         Ok(note.encode())
     }
 
-    /// Signs the SCT of an entry, given as the tree hashes it: the bytes are the same. Returns the
-    /// DigitallySigned.
+    /// Signs the SCT of an entry, given as its MerkleTreeLeaf: the signed bytes are the same.
+    /// Returns the DigitallySigned.
     ///
     /// # Errors
     /// [`KeyError::Signing`].
@@ -216,7 +216,8 @@ impl KeyHolder for LogKey {
     }
 }
 
-/// A DigitallySigned (RFC 5246 section 4.7): SHA-256, ECDSA, the length and the DER signature.
+/// Returns a DigitallySigned (RFC 5246, section 4.7): SHA-256, ECDSA, the length and the DER
+/// signature.
 fn digitally_signed(signature: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(4 + signature.len());
     out.extend_from_slice(&SHA256_ECDSA);
@@ -225,14 +226,14 @@ fn digitally_signed(signature: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The SubjectPublicKeyInfo of the public key that is this uncompressed point of P-256; `None` if
-/// it is none.
+/// Returns the SubjectPublicKeyInfo of the public key with this uncompressed point of P-256; `None`
+/// if the point is invalid.
 pub fn p256_public_key(point: &[u8]) -> Option<Vec<u8>> {
     let spki = [&SPKI_PREFIX, point].concat();
     PublicKey::from_spki(&spki).ok().map(|_| spki)
 }
 
-/// ECPrivateKey (RFC 5915).
+/// Reads an ECPrivateKey (RFC 5915).
 fn read_sec1(der: &[u8]) -> Result<[u8; 32], KeyError> {
     let mut fields = Reader::new(der)
         .expect(tag::SEQUENCE, "ECPrivateKey")?
@@ -248,7 +249,7 @@ fn read_sec1(der: &[u8]) -> Result<[u8; 32], KeyError> {
     left_padded(scalar).ok_or(KeyError::NotP256)
 }
 
-/// PrivateKeyInfo (RFC 5958).
+/// Reads a PrivateKeyInfo (RFC 5958).
 fn read_pkcs8(der: &[u8]) -> Result<[u8; 32], KeyError> {
     let mut fields = Reader::new(der)
         .expect(tag::SEQUENCE, "PrivateKeyInfo")?
@@ -266,7 +267,7 @@ fn read_pkcs8(der: &[u8]) -> Result<[u8; 32], KeyError> {
     }
 }
 
-/// Some writers drop leading zeros of the scalar.
+/// Restores leading zeros of the scalar, which some writers omit.
 fn left_padded(scalar: &[u8]) -> Option<[u8; 32]> {
     let mut padded = [0; 32];
     let start = padded.len().checked_sub(scalar.len())?;
@@ -282,7 +283,7 @@ mod tests {
         base64_simd::STANDARD.encode_to_string(bytes)
     }
 
-    /// Made with `sunlight-keygen`.
+    /// The expected keys were created with `sunlight-keygen`.
     #[test]
     fn sunlight_seeds() {
         let counted: Vec<u8> = (0..32).collect();
@@ -309,7 +310,7 @@ mod tests {
         );
     }
 
-    /// Made with openssl for this test, in both forms.
+    /// Created with openssl for this test, in both forms.
     const SEC1: &str = "-----BEGIN EC PARAMETERS-----
 BggqhkjOPQMBBw==
 -----END EC PARAMETERS-----
@@ -348,7 +349,7 @@ TL/ZbPnRclvSbZy3D3oAV5yEIz+DAJNu87sIP/jw+IKNgcKvVbdrBtJq
         }
         let longer = [&leaf[..], &[0]].concat();
         assert!(MerkleTreeLeafRef::parse(&longer).is_err());
-        // A tree head is none.
+        // A tree head is not a leaf.
         let head = tree_head(1000, 5, &Hash([0; 32]));
         assert!(MerkleTreeLeafRef::parse(&head).is_err());
     }

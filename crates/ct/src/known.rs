@@ -1,4 +1,4 @@
-//! Issuing keys that are met again and again, each with what makes its signatures cheap to verify.
+//! Frequently used issuing keys, prepared for cheap verification.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::entry::sha256;
 
-/// Memory of all tables of a process, in bytes: 64 of P-384 keys, or 145 of P-256 keys. The web
-/// has fewer issuing CAs with ECDSA keys that issue every day; whoever issues less than those is
-/// verified as if met for the first time.
+/// Maximum memory of all tables of a process in bytes: 64 P-384 keys or 145 P-256 keys. The web has
+/// fewer issuing CAs with ECDSA keys that issue every day. Signatures of the other CAs are verified
+/// without a table.
 pub(crate) const TABLE_BYTES: usize = 22_000_000;
 
-/// Good signatures after which all counts are halved: what a count says is the use of late.
+/// Number of valid signatures after which all counts are halved, so that counts reflect recent use.
 ///
-/// It bounds the counts, too: those that outlive a halving were 2 at least, so that there are never
-/// more than 1.5 times as many keys.
+/// It also bounds the number of counts: a count that survives a halving was at least 2, so that
+/// there are never more than 1.5 times as many keys.
 const PERIOD: u32 = 1 << 15;
 
-/// The kinds of keys that our own arithmetic can know.
+/// The kinds of keys that our own arithmetic supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     P256,
@@ -29,8 +29,9 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Good signatures after which a key is made known: twice as many as pay for it (a table costs
-    /// as much as it saves in 16 or 17 verifications, the constants of an RSA key in three).
+    /// Returns the number of valid signatures after which a key is prepared. This is twice the
+    /// number that pays for the preparation: a table costs as much as it saves in 16 or 17
+    /// verifications, the constants of an RSA key in three.
     pub(crate) fn often(self) -> u32 {
         match self {
             Self::P256 | Self::P384 => 32,
@@ -38,7 +39,7 @@ impl Kind {
         }
     }
 
-    /// The most memory that a key takes, in bytes.
+    /// Returns the maximum memory of a key in bytes.
     fn bytes(self) -> usize {
         match self {
             Self::P256 => lucarne_ecdsa::KnownKey::P256_SIZE,
@@ -48,11 +49,11 @@ impl Kind {
     }
 }
 
-/// A public key: its kind, and SHA-256 of what the SubjectPublicKeyInfo's BIT STRING holds.
+/// The name of a public key: its kind, and SHA-256 of the BIT STRING in the SubjectPublicKeyInfo.
 ///
-/// So a key has one name, whatever certificates and logs it is met in. Of the ways to write a key
-/// (compressed points, long forms of DER), only one can be made known: SEC 1's uncompressed point
-/// with coordinates below the prime, and the DER of RSA's two integers.
+/// A key has the same name in all certificates and logs. Of the encodings of a key (compressed
+/// points, long forms of DER), only one can be prepared: SEC 1's uncompressed point with
+/// coordinates below the prime, and the DER of RSA's two integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyName {
     pub(crate) kind: Kind,
@@ -66,7 +67,7 @@ impl KeyName {
     }
 }
 
-/// The form that our own arithmetic has of a key.
+/// A key prepared for our own arithmetic.
 #[derive(Debug)]
 pub(crate) enum Prepared {
     Ecdsa(lucarne_ecdsa::KnownKey),
@@ -74,7 +75,7 @@ pub(crate) enum Prepared {
 }
 
 impl Prepared {
-    /// None for keys that are written otherwise, and where the processor cannot do it.
+    /// Prepares a key; `None` for other encodings, and if the processor lacks the instructions.
     pub(crate) fn new(kind: Kind, bits: &[u8]) -> Option<Self> {
         match kind {
             Kind::P256 => lucarne_ecdsa::KnownKey::p256(bits).map(Self::Ecdsa),
@@ -102,7 +103,7 @@ fn rsa_hash(digest: &Digest) -> Option<lucarne_rsa::Hash> {
     }
 }
 
-/// A key that is known.
+/// A prepared key.
 #[derive(Debug)]
 pub(crate) struct Known {
     prepared: Prepared,
@@ -111,12 +112,12 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// Returns whether the signature over what has this digest is good. A no may be wrong.
+    /// Returns `true` if the signature over this digest is valid. `false` may be wrong.
     pub(crate) fn accepts(&self, digest: &Digest, signature: &[u8]) -> bool {
         self.prepared.accepts(digest, signature)
     }
 
-    /// The key, if it is one of ECDSA.
+    /// Returns the key if it is an ECDSA key.
     pub(crate) fn ecdsa(&self) -> Option<&lucarne_ecdsa::KnownKey> {
         match &self.prepared {
             Prepared::Ecdsa(key) => Some(key),
@@ -128,27 +129,28 @@ impl Known {
         self.kind
     }
 
-    /// Returns whether this is the first time that anybody asks.
+    /// Returns `true` at the first call only.
     pub(crate) fn is_new(&self) -> bool {
         !self.proven.swap(true, Ordering::Relaxed)
     }
 }
 
-/// The known keys of a process: those that verified most signatures of late, in bounded memory.
+/// The prepared keys of a process: those that verified most signatures recently, in bounded memory.
 ///
-/// A key's place is its use. Who wants to take the places of the CAs that issue every day has to
-/// have more signatures verified than they, below accepted roots, and loses them again by stopping.
+/// A key keeps its place by being used. An attacker that wants to replace the CAs that issue every
+/// day must get more signatures verified below accepted roots than they do, and loses the places
+/// again afterwards.
 #[derive(Debug)]
 pub(crate) struct KnownKeys {
     capacity: usize,
     keys: RwLock<HashMap<[u8; 32], Arc<Known>>>,
     uses: Mutex<Uses>,
-    /// Held by the one thread that makes a key known; no other waits for it.
+    /// Held by the thread that prepares a key; no other thread waits for it.
     making: Mutex<()>,
 }
 
 impl KnownKeys {
-    /// Room for `capacity` bytes.
+    /// Creates a set of at most `capacity` bytes.
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
             capacity,
@@ -162,12 +164,12 @@ impl KnownKeys {
         self.keys.read().get(&name.hash).cloned()
     }
 
-    /// Notes that the key verified a signature. Now and then that makes it one of the known keys:
-    /// `prepare` then does so.
+    /// Records that the key verified a signature. Occasionally this makes the key a prepared one,
+    /// with the result of `prepare`.
     pub(crate) fn used(&self, name: &KeyName, prepare: impl FnOnce() -> Option<Prepared>) {
         let uses = self.uses.lock().note(&name.hash);
         let (often, over) = (uses / name.kind.often(), uses % name.kind.often());
-        // At 1, 2, 4, 8 times the least count: rarely, and often enough, as counts are halved.
+        // At 1, 2, 4, 8 times the threshold: rarely, and often enough because counts are halved.
         if over != 0 || !often.is_power_of_two() || self.keys.read().contains_key(&name.hash) {
             return;
         }
@@ -183,8 +185,9 @@ impl KnownKeys {
         }
     }
 
-    /// Returns whose places give room for so many bytes. None if they have verified more than half
-    /// as many signatures together, lest two keys take a place from each other again and again.
+    /// Returns the keys to remove to get this number of bytes. Returns `None` if together they have
+    /// verified more than half as many signatures, so that two keys do not replace each other
+    /// repeatedly.
     fn room_for(&self, bytes: usize, uses: u32) -> Option<Vec<[u8; 32]>> {
         let keys = self.keys.read();
         let held: usize = keys.values().map(|known| known.kind.bytes()).sum();
@@ -211,7 +214,7 @@ impl KnownKeys {
         (free >= bytes && lost <= uses / 2).then_some(victims)
     }
 
-    /// Returns how many keys are known, and the bytes that they take.
+    /// Returns the number of prepared keys and their memory in bytes.
     pub(crate) fn size(&self) -> (usize, usize) {
         let keys = self.keys.read();
         (
@@ -220,7 +223,7 @@ impl KnownKeys {
         )
     }
 
-    /// Forgets all keys.
+    /// Removes all keys.
     pub(crate) fn clear(&self) {
         self.keys.write().clear();
     }
@@ -236,7 +239,7 @@ impl Known {
     }
 }
 
-/// Good signatures of late, by key.
+/// Recent valid signatures of each key.
 #[derive(Debug, Default)]
 struct Uses {
     counts: HashMap<[u8; 32], u32>,

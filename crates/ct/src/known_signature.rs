@@ -1,4 +1,4 @@
-//! Signatures by keys that our own arithmetic knows, which are cheaper to verify together.
+//! Signatures by prepared keys, which are cheaper to verify in batches.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -10,11 +10,11 @@ use crate::known::Known;
 /// The longest ECDSA-Sig-Value, in bytes: two integers of 49, on P-384.
 const LONGEST: usize = 2 + 2 * (2 + 49);
 
-/// The signature of a leaf by an ECDSA key that our own arithmetic knows, and what that says of it.
+/// The signature of a leaf by a prepared ECDSA key, and the result of our own arithmetic.
 ///
-/// It can be tried beside those of other submissions ([`Self::try_all`]), which costs a quarter, and
-/// does not change what is said: [`Validator::verify`](crate::Validator::verify) then needs not try
-/// it again, and decides as it always does.
+/// The signature can be tried in a batch with those of other submissions ([`Self::try_all`]), at a
+/// quarter of the cost. The decision does not change:
+/// [`Validator::verify`](crate::Validator::verify) uses the result and decides as usual.
 pub struct KnownSignature {
     known: Arc<Known>,
     digest: Digest,
@@ -23,11 +23,11 @@ pub struct KnownSignature {
 }
 
 impl KnownSignature {
-    /// Signatures that are tried together: more take longer.
+    /// Number of signatures in a batch; more take longer.
     pub const BATCH: usize = lucarne_ecdsa::BATCH;
 
-    /// None for what gains nothing by company: RSA keys, and processors that verify one ECDSA
-    /// signature after the other; and for what is too long for a signature.
+    /// Returns `None` if a batch has no advantage: for RSA keys, for processors that verify one
+    /// ECDSA signature at a time, and for values that are too long for a signature.
     pub(crate) fn new(
         known: Arc<Known>,
         digest: impl FnOnce() -> Digest,
@@ -42,24 +42,24 @@ impl KnownSignature {
         })
     }
 
-    /// Returns true if the two can share a batch: their keys are on the same curve.
+    /// Returns `true` if both signatures fit into one batch: their keys are on the same curve.
     pub fn goes_with(&self, other: &Self) -> bool {
         self.known.kind() == other.known.kind()
     }
 
-    /// Returns true once somebody has tried it.
+    /// Returns `true` if the signature has been tried.
     pub fn is_tried(&self) -> bool {
         self.accepted.get().is_some()
     }
 
-    /// Tries signatures together.
+    /// Tries signatures in batches.
     pub fn try_all(signatures: &[Arc<Self>]) {
         let (asked, claims): (Vec<_>, Vec<_>) = signatures
             .iter()
             .filter_map(|signature| Some((signature, signature.claim()?)))
             .unzip();
         for (signature, accepted) in asked.iter().zip(lucarne_ecdsa::accept_all(&claims)) {
-            // Whoever was first has said the same.
+            // An earlier result of another thread is the same.
             let _ = signature.accepted.set(accepted);
         }
     }
@@ -80,7 +80,8 @@ impl KnownSignature {
         &self.signature
     }
 
-    /// The key, if our own arithmetic accepts the signature. Tried now if nobody has.
+    /// Returns the key if our own arithmetic accepts the signature. Tries the signature if that has
+    /// not happened yet.
     pub(crate) fn accepting(&self) -> Option<Arc<Known>> {
         let accept = || self.known.accepts(&self.digest, &self.signature);
         self.accepted

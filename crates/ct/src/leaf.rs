@@ -1,8 +1,8 @@
-//! MerkleTreeLeaf (RFC 6962 section 3.4) and TileLeaf (static-ct-api, "Log Entries").
+//! MerkleTreeLeaf (RFC 6962, section 3.4) and TileLeaf (static-ct-api, "Log Entries").
 //!
-//! Three things share their middle, the TimestampedEntry: what the tree hashes
-//! (`00 00` before it), what an SCT signs (the same bytes, as it happens), and what a data
-//! tile stores (the precertificate and the fingerprints of the chain after it).
+//! Three structures share the TimestampedEntry: the MerkleTreeLeaf that the tree hashes (`00 00`
+//! before it), the input of an SCT's signature (the same bytes), and the TileLeaf of a data tile
+//! (the precertificate and the fingerprints of the chain after it).
 
 use lucarne_x509::Fingerprint;
 
@@ -15,7 +15,7 @@ const LEAF_V1: [u8; 2] = [0, 0];
 /// Length of the extensions that this log writes.
 const EXTENSIONS_LEN: u16 = 8;
 
-/// The extensions of an SCT and of a leaf: the `leaf_index` alone (static-ct-api, "SCT
+/// Returns the extensions of an SCT and of a leaf: only the `leaf_index` (static-ct-api, "SCT
 /// Extension"). Indexes are below 2^40.
 pub(crate) fn leaf_index_extension(index: u64) -> [u8; EXTENSIONS_LEN as usize] {
     let [_, _, _, a, b, c, d, e] = index.to_be_bytes();
@@ -23,7 +23,7 @@ pub(crate) fn leaf_index_extension(index: u64) -> [u8; EXTENSIONS_LEN as usize] 
     [kind, high, low, a, b, c, d, e]
 }
 
-/// The index in a list of extensions, if there is a `leaf_index` among them.
+/// Returns the index in a list of extensions if it has a `leaf_index`.
 pub(crate) fn leaf_index(mut extensions: &[u8]) -> Option<u64> {
     loop {
         let kind = take(&mut extensions, 1)?;
@@ -43,9 +43,9 @@ pub(crate) fn leaf_index(mut extensions: &[u8]) -> Option<u64> {
     }
 }
 
-/// Appends the MerkleTreeLeaf of an entry: what the tree hashes, and what an SCT signs.
+/// Appends the MerkleTreeLeaf of an entry, which the tree hashes and the SCT signs.
 ///
-/// `timestamp` is in milliseconds since 1970, `index` is the entry's place in the tree.
+/// `timestamp` is in milliseconds since 1970. `index` is the index of the entry in the tree.
 pub fn merkle_tree_leaf<'a>(
     timestamp: u64,
     signed: impl Into<SignedEntryRef<'a>>,
@@ -66,7 +66,7 @@ fn timestamped_entry_len(signed: SignedEntryRef<'_>) -> usize {
     8 + 2 + 3 + body + 2 + usize::from(EXTENSIONS_LEN)
 }
 
-/// The TimestampedEntry: timestamp, entry type, entry, extensions.
+/// Appends the TimestampedEntry: timestamp, entry type, entry, extensions.
 pub(crate) fn timestamped_entry(
     timestamp: u64,
     signed: SignedEntryRef<'_>,
@@ -92,19 +92,19 @@ pub(crate) fn timestamped_entry(
     out.extend_from_slice(extensions);
 }
 
-/// `opaque<1..2^24-1>`. The limits on a body keep everything submitted far below 2^24.
+/// Appends `opaque<1..2^24-1>`. The limits on a body keep all submitted data far below 2^24.
 pub(crate) fn push_u24(bytes: &[u8], out: &mut Vec<u8>) {
     debug_assert!(bytes.len() < 1 << 24);
     out.extend_from_slice(&(bytes.len() as u32).to_be_bytes()[1..]);
     out.extend_from_slice(bytes);
 }
 
-/// Writes TileLeaf structures, the elements of a data tile.
+/// An encoder of TileLeaf structures, the elements of a data tile.
 #[derive(Debug)]
 pub struct TileLeaf;
 
 impl TileLeaf {
-    /// Appends the TileLeaf of an entry; `timestamp` in milliseconds since 1970.
+    /// Appends the TileLeaf of an entry. `timestamp` is in milliseconds since 1970.
     pub fn encode(timestamp: u64, entry: &Entry, index: u64, out: &mut Vec<u8>) {
         let signed = SignedEntryRef::from(&entry.signed);
         let precertificate = entry.precertificate.as_deref();
@@ -125,12 +125,12 @@ impl TileLeaf {
     }
 }
 
-/// The entry as the log signed it, borrowed from a data tile.
+/// The signed entry, borrowed from a data tile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignedEntryRef<'a> {
     /// A final certificate.
     X509 {
-        /// Its DER.
+        /// DER of the certificate.
         certificate: &'a [u8],
     },
     /// A precertificate.
@@ -143,7 +143,7 @@ pub enum SignedEntryRef<'a> {
 }
 
 impl SignedEntryRef<'_> {
-    /// The identity by which the log deduplicates.
+    /// Returns the identity that the log uses for deduplication.
     pub fn identity(&self) -> Identity {
         match self {
             SignedEntryRef::X509 { certificate } => Identity::of_x509(certificate),
@@ -175,28 +175,28 @@ impl<'a> From<&'a SignedEntry> for SignedEntryRef<'a> {
 pub struct TileLeafRef<'a> {
     /// Milliseconds since 1970.
     pub timestamp: u64,
-    /// The entry that the log signed.
+    /// The signed entry.
     pub signed: SignedEntryRef<'a>,
-    /// The extensions as stored, the `leaf_index` among them.
+    /// The stored extensions, including the `leaf_index`.
     pub extensions: &'a [u8],
-    /// The precertificate as submitted; `None` for a final certificate.
+    /// The submitted precertificate; `None` for a final certificate.
     pub precertificate: Option<&'a [u8]>,
-    /// The entry's place in the tree, from its extensions.
+    /// Index of the entry in the tree, from its extensions.
     pub index: u64,
     /// The chain above the leaf: issuer first, accepted root last.
     pub fingerprints: Fingerprints<'a>,
 }
 
-/// Bytes that are not a TileLeaf.
+/// The reasons why bytes are not a TileLeaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TileLeafError {
     /// The bytes end before the structure does.
     #[error("the data tile ends in the middle of an entry, in its {0}")]
     Truncated(&'static str),
-    /// An entry type other than 0 and 1.
+    /// The entry type is neither 0 nor 1.
     #[error("unknown entry type {0}")]
     UnknownEntryType(u16),
-    /// No `leaf_index` among the extensions.
+    /// The extensions have no `leaf_index`.
     #[error("an entry without the leaf_index extension")]
     NoLeafIndex,
     /// The fingerprints are not a multiple of 32 bytes.
@@ -205,7 +205,7 @@ pub enum TileLeafError {
 }
 
 impl<'a> TileLeafRef<'a> {
-    /// Reads one TileLeaf and moves `tile` past it; on error `tile` has not moved.
+    /// Parses one TileLeaf and advances `tile` past it. After an error `tile` is unchanged.
     pub fn read(tile: &mut &'a [u8]) -> Result<Self, TileLeafError> {
         let mut rest = *tile;
         let leaf = Self::read_from(&mut rest)?;
@@ -233,14 +233,14 @@ impl<'a> TileLeafRef<'a> {
         })
     }
 
-    /// Appends the MerkleTreeLeaf: what the tree hashed for this entry.
+    /// Appends the MerkleTreeLeaf that the tree hashes for this entry.
     pub fn merkle_tree_leaf(&self, out: &mut Vec<u8>) {
         out.reserve(2 + timestamped_entry_len(self.signed));
         out.extend_from_slice(&LEAF_V1);
         timestamped_entry(self.timestamp, self.signed, self.extensions, out);
     }
 
-    /// Appends the TileLeaf again, byte for byte as it was read.
+    /// Appends the TileLeaf with its original bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         timestamped_entry(self.timestamp, self.signed, self.extensions, out);
         if let Some(precertificate) = self.precertificate {
@@ -250,32 +250,33 @@ impl<'a> TileLeafRef<'a> {
         out.extend_from_slice(self.fingerprints.0);
     }
 
-    /// The identity by which the log deduplicates.
+    /// Returns the identity that the log uses for deduplication.
     pub fn identity(&self) -> Identity {
         self.signed.identity()
     }
 }
 
-/// A MerkleTreeLeaf as a static CT log makes it: what the tree hashes, and, byte for byte, what
-/// the entry's SCT signs.
+/// A MerkleTreeLeaf of a static CT log: the bytes that the tree hashes and that the entry's SCT
+/// signs.
 ///
-/// A key that signs no other bytes for SCTs cannot be made to sign a tree head by one who says
-/// that it is a leaf: that begins with other bytes.
+/// A key that only signs these bytes for SCTs cannot be misused to sign a tree head in place of a
+/// leaf, because a tree head begins with other bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MerkleTreeLeafRef<'a> {
-    /// All of it.
+    /// The whole leaf.
     bytes: &'a [u8],
     /// Milliseconds since 1970.
     pub timestamp: u64,
-    /// The entry's place in the tree.
+    /// Index of the entry in the tree.
     pub index: u64,
 }
 
 impl<'a> MerkleTreeLeafRef<'a> {
-    /// Reads a MerkleTreeLeaf, which is all of `bytes`.
+    /// Parses a MerkleTreeLeaf that fills `bytes`.
     ///
     /// # Errors
-    /// If they are none, or have other extensions than the one of a static CT log.
+    /// If the bytes are not a MerkleTreeLeaf, or have other extensions than those of a static CT
+    /// log.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, MerkleTreeLeafError> {
         let Some(mut rest) = bytes.strip_prefix(&LEAF_V1) else {
             return Err(MerkleTreeLeafError::Kind);
@@ -292,22 +293,22 @@ impl<'a> MerkleTreeLeafRef<'a> {
         }
     }
 
-    /// The bytes that it was read from.
+    /// Returns the bytes of the leaf.
     pub fn as_bytes(&self) -> &'a [u8] {
         self.bytes
     }
 }
 
-/// The reasons why bytes are no MerkleTreeLeaf of a static CT log.
+/// The reasons why bytes are not a MerkleTreeLeaf of a static CT log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MerkleTreeLeafError {
-    /// Another version, or another kind of leaf.
+    /// The version or the kind of leaf is unknown.
     #[error("not a leaf of version 1 with a timestamped entry")]
     Kind,
-    /// The entry in it.
+    /// The entry is invalid.
     #[error(transparent)]
     Entry(#[from] TileLeafError),
-    /// Other extensions beside the index, or bytes after the end.
+    /// There are other extensions than the index, or trailing bytes.
     #[error("a leaf with more in it than an entry and its index")]
     Extra,
 }
@@ -332,7 +333,7 @@ impl Iterator for Fingerprints<'_> {
 
 impl ExactSizeIterator for Fingerprints<'_> {}
 
-/// Reads timestamp, entry and extensions.
+/// Parses timestamp, entry and extensions.
 fn read_timestamped_entry<'a>(
     rest: &mut &'a [u8],
 ) -> Result<(u64, SignedEntryRef<'a>, &'a [u8]), TileLeafError> {
@@ -350,7 +351,7 @@ fn read_timestamped_entry<'a>(
     Ok((timestamp, signed, read_vector::<2>(rest, "extensions")?))
 }
 
-/// Takes the first `length` bytes off `rest`.
+/// Removes the first `length` bytes from `rest` and returns them.
 pub(crate) fn take<'a>(rest: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
     let (taken, left) = rest.split_at_checked(length)?;
     *rest = left;
@@ -376,7 +377,7 @@ fn read_array<const N: usize>(
     Ok(*array)
 }
 
-/// A vector with a length of `N` bytes before it.
+/// Parses a vector with a length prefix of `N` bytes.
 fn read_vector<'a, const N: usize>(
     rest: &mut &'a [u8],
     what: &'static str,

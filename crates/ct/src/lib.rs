@@ -1,21 +1,47 @@
-//! RFC 6962 and static-ct-api structures: what a submission is, what makes it
-//! acceptable, and what the log signs and stores for it.
+//! Structures and rules of RFC 6962 and static-ct-api: submissions, their validation, and the data
+//! that a log signs and stores for them.
 //!
-//! The life of a submission, in the order of the modules:
+//! A submission passes these steps:
 //!
-//! 1. [`Chain::decode_json`] turns the body into one buffer of DER certificates.
-//! 2. [`Validator::examine`] says everything that can be said without verifying
-//!    a signature, and computes the [`Identity`] by which the log deduplicates.
-//! 3. [`Validator::verify`] verifies the signatures and gives the [`Entry`].
-//! 4. [`TileLeaf::encode`] writes it into a data tile, [`merkle_tree_leaf`] is
-//!    what the tree hashes, [`LogKey::sign_sct`] the promise to the submitter.
+//! 1. [`Chain::decode_json`] decodes the body into one buffer of DER certificates.
+//! 2. [`Validator::examine`] performs every check that needs no signature, and computes the
+//!    [`Identity`] that the log uses for deduplication.
+//! 3. [`Validator::verify`] verifies the signatures and returns the [`Entry`].
+//! 4. [`TileLeaf::encode`] writes the entry into a data tile, [`merkle_tree_leaf`] creates the leaf
+//!    that the tree hashes, and [`LogKey::sign_sct`] creates the SCT for the submitter.
 //!
-//! And for whoever meets certificates: [`SctList`] are the SCTs that come with one, a
-//! [`LogList`] knows the logs, a [`CtPolicy`] says whether that is enough, and [`ocsp_status`]
-//! what a stapled OCSP response proves. [`lint`] puts these together for those who issue certificates.
+//! Other items:
 //!
-//! Nothing here does I/O, reads a clock, or re-encodes a byte that a certificate
-//! authority has signed: certificates are walked, never parsed and rebuilt.
+//! | item | contents |
+//! |---|---|
+//! | [`LogKey`], [`PublicKey`] | the keys of logs |
+//! | [`CheckpointVerifier`] | verification of checkpoints |
+//! | [`Roots`], [`CcadbProgramme`] | accepted roots, from PEM or CCADB reports |
+//! | [`SctList`], [`SeenSct`] | SCTs that are delivered with a certificate |
+//! | [`LogList`], [`CtPolicy`] | known logs, and the policies of Chrome and Apple |
+//! | [`ocsp_status`] | stapled OCSP responses |
+//! | [`lint`] | checks of SCTs for certificate authorities |
+//!
+//! A log signs an SCT, and a client verifies it:
+//!
+//! ```
+//! use lucarne_ct::{LogKey, Sct, SignedEntry};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let key = LogKey::from_seed(&[7; 32])?;
+//! let certificate = b"a certificate in DER".as_slice().into();
+//! let signed = SignedEntry::X509 { certificate };
+//! let response = key.sign_sct(1_767_225_600_000, &signed, 42)?.to_json();
+//!
+//! let sct = Sct::parse(&response)?;
+//! sct.verify(&key.public_key()?, &signed)?;
+//! assert_eq!(sct.index(), Some(42));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! This crate does no I/O and reads no clock. It never re-encodes bytes that a certificate
+//! authority has signed: certificates are parsed as views of their bytes.
 
 mod algorithm;
 mod ccadb;

@@ -1,13 +1,12 @@
-//! Log lists, version 3 of the JSON that Chrome and Apple publish: which logs there are, who
-//! operates them, and in which state they are.
+//! Log lists, version 3 of the JSON that Chrome and Apple publish: the logs with their operators
+//! and states.
 //!
 //! - Chrome: <https://www.gstatic.com/ct/log_list/v3/log_list.json> and `all_logs_list.json`
-//!   (schema `log_list_schema.json` beside them).
+//!   (schema: `log_list_schema.json` in the same directory).
 //! - Apple: <https://valid.apple.com/ct/log_list/current_log_list.json>.
 //!
-//! Read strictly where something depends on it (log ID, key, state, times), and tolerantly
-//! elsewhere: fields that are not known are passed over. A log that cannot be used is left out
-//! with a reason, the others stay.
+//! Relevant fields (log ID, key, state, times) are parsed strictly, others tolerantly: unknown
+//! fields are ignored. A log that cannot be used is skipped with a reason; the others stay.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,22 +21,22 @@ use crate::public_key::{KeyError, LogId, PublicKey};
 /// The states of logs: <https://googlechrome.github.io/CertificateTransparency/log_states.html>.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LogStatus {
-    /// Applied for inclusion.
+    /// The log has applied for inclusion.
     Pending,
-    /// Included, not yet known to all clients.
+    /// The log is included, but not yet known to all clients.
     Qualified,
-    /// Included; certificate authorities can rely on it.
+    /// The log is included, and certificate authorities can rely on it.
     Usable,
-    /// Takes no submissions any more; its SCTs count.
+    /// The log no longer accepts submissions; its SCTs count.
     ReadOnly,
-    /// Its SCTs from before count.
+    /// SCTs from before the retirement count.
     Retired,
-    /// Never accepted, or thrown out.
+    /// The log was never accepted, or was removed.
     Rejected,
 }
 
 impl LogStatus {
-    /// As log lists spell it.
+    /// Returns the name in log lists.
     pub fn name(self) -> &'static str {
         match self {
             LogStatus::Pending => "pending",
@@ -62,21 +61,21 @@ impl fmt::Display for LogStatus {
     }
 }
 
-/// A log's state, and when it came into it.
+/// The state of a log with its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogState {
     /// The state.
     pub status: LogStatus,
-    /// Since when, in milliseconds since 1970.
+    /// Start of the state in milliseconds since 1970.
     pub since_ms: u64,
 }
 
-/// The API by which a log is spoken to.
+/// The API of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogApi {
-    /// RFC 6962, all under one URL.
+    /// RFC 6962, under a single URL.
     Rfc6962 {
-        /// The log's URL.
+        /// URL of the log.
         url: String,
     },
     /// The static CT API.
@@ -88,44 +87,44 @@ pub enum LogApi {
     },
 }
 
-/// One log of a list.
+/// A log of a list.
 #[derive(Debug)]
 pub struct ListedLog {
-    /// Its name, for people.
+    /// Name for people.
     pub description: String,
-    /// Its present operator.
+    /// Current operator.
     pub operator: String,
-    /// Its former operators, each with its end (milliseconds since 1970), earliest first.
+    /// Former operators with the end of each in milliseconds since 1970, earliest first.
     pub previous_operators: Vec<(String, u64)>,
-    /// SHA-256 of its key.
+    /// SHA-256 of the key.
     pub log_id: LogId,
-    /// Its key.
+    /// Public key.
     pub key: PublicKey,
-    /// Maximum merge delay in seconds; 0 if the list does not say.
+    /// Maximum merge delay in seconds; 0 if the list does not have it.
     pub mmd: u64,
-    /// Its API and addresses.
+    /// API and URLs.
     pub api: LogApi,
-    /// `None`: the list does not say, as for test logs.
+    /// State; `None` if the list does not have it, as for test logs.
     pub state: Option<LogState>,
-    /// The notAfter that it accepts, in milliseconds since 1970.
+    /// Accepted range of notAfter in milliseconds since 1970.
     pub temporal_interval: Option<Range<u64>>,
 }
 
 impl ListedLog {
-    /// Returns who operated the log when an SCT of this time was signed.
+    /// Returns the operator at the time of an SCT's timestamp.
     pub fn operator_at(&self, timestamp_ms: u64) -> &str {
         let before = self.previous_operators.iter();
         let mut before = before.filter(|(_, until)| timestamp_ms < *until);
         before.next().map_or(&self.operator, |(name, _)| name)
     }
 
-    /// The state at a time, in milliseconds since 1970. `None` if the list does not tell it: it has the last
-    /// state only, not those before.
+    /// Returns the state at a time in milliseconds since 1970. Returns `None` if the list does not
+    /// have it: a list only has the last state, not earlier ones.
     pub fn state_at(&self, at_ms: u64) -> Option<LogState> {
         self.state.filter(|state| state.since_ms <= at_ms)
     }
 
-    /// Returns the URL that submissions go to: the part before `ct/v1/add-chain`.
+    /// Returns the submission URL, without `ct/v1/add-chain`.
     pub fn submission_url(&self) -> &str {
         match &self.api {
             LogApi::Rfc6962 { url } => url,
@@ -134,12 +133,12 @@ impl ListedLog {
     }
 }
 
-/// A log that was left out.
+/// A skipped log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkippedLog {
-    /// Its description, or its place in the list.
+    /// Description of the log, or its index in the list.
     pub log: String,
-    /// The reason why it was left out.
+    /// The reason.
     pub why: ListedLogError,
 }
 
@@ -152,46 +151,46 @@ impl fmt::Display for SkippedLog {
 /// The reasons why a log of a list cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ListedLogError {
-    /// Its operator is nobody.
+    /// The operator has no name.
     #[error("its operator has no `name`")]
     NoOperator,
-    /// The log of this description has the same key.
+    /// Another log of the list has the same key.
     #[error("`{0}` has the same key")]
     SameKey(String),
-    /// Anybody can sign as this log.
+    /// The private key of the log is public, so that anyone can sign.
     #[error("its private key is public, so its SCTs prove nothing")]
     PublicPrivateKey,
-    /// Without a text of this name.
+    /// The text with this name is missing.
     #[error("it has no text `{0}`")]
     NoText(&'static str),
     /// The text of this name is not base64.
     #[error("`{0}` is not base64")]
     NotBase64(&'static str),
-    /// Its key is none.
+    /// The key is invalid.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// Its ID is another key's.
+    /// The ID belongs to another key.
     #[error("`log_id` is not the SHA-256 of `key`")]
     ForeignId,
-    /// Its state is no object.
+    /// The state is not an object.
     #[error("`state` is not an object")]
     State,
-    /// A state that nobody knows.
+    /// The state is unknown.
     #[error("`{0}` is not a known state")]
     UnknownState(String),
-    /// Several states.
+    /// There are several states.
     #[error("`state` names more than one")]
     States,
-    /// A temporal interval without an inside.
+    /// The temporal interval is empty.
     #[error("`temporal_interval` ends before it starts")]
     Backwards,
-    /// A previous operator is nobody.
+    /// A previous operator has no name.
     #[error("a previous operator has no `name`")]
     NoPreviousOperator,
-    /// Without a time of this name.
+    /// The time with this name is missing.
     #[error("there is no text `{0}`")]
     NoTime(&'static str),
-    /// Not a time.
+    /// The text is not a time.
     #[error("`{key}`: `{value}` is not a time in UTC")]
     Time {
         /// The name of the text.
@@ -201,16 +200,16 @@ pub enum ListedLogError {
     },
 }
 
-/// The reasons why something is not a log list.
+/// The reasons why bytes are not a log list.
 #[derive(Debug, thiserror::Error)]
 pub enum LogListError {
-    /// Not JSON, or not the JSON of a log list.
+    /// The bytes are not JSON, or not the JSON of a log list.
     #[error("not a log list (version 3 JSON): {0}")]
     Json(#[from] serde_json::Error),
-    /// Without `operators`.
+    /// `operators` is missing.
     #[error("not a log list (version 3 JSON): it has no list `operators`")]
     NoOperators,
-    /// Not one log could be used.
+    /// No log of the list can be used.
     #[error("there is no usable log in this list{}", first(.0))]
     Empty(Vec<SkippedLog>),
 }
@@ -221,8 +220,8 @@ fn first(skipped: &[SkippedLog]) -> String {
         .map_or_else(String::new, |log| format!("; {log}"))
 }
 
-/// Logs whose private keys were published: Chrome's lists carry them for applications that use
-/// the list against its terms, so that anybody can make SCTs for those. Such an SCT proves
+/// Logs whose private keys are public: Chrome's lists contain them for applications that use the
+/// list against its terms, so that anyone can create SCTs for such applications. Their SCTs prove
 /// nothing. <https://groups.google.com/a/chromium.org/g/ct-policy/c/qY3aOKr5-sU>
 const MIMICS: [&str; 2] = [
     "LtakTeuPDIZGZ3acTt0EH4QjZ1X6OqymNNCTXfzVmnA=",
@@ -240,10 +239,10 @@ pub struct LogList {
 }
 
 impl LogList {
-    /// Reads a list.
+    /// Parses a list.
     ///
     /// # Errors
-    /// [`LogListError`]; a single log that is wrong is [`skipped`](Self::skipped).
+    /// [`LogListError`]; a single invalid log is [`skipped`](Self::skipped) instead.
     pub fn parse(json: &[u8]) -> Result<Self, LogListError> {
         let document: Value = serde_json::from_slice(json)?;
         let operators = document.get("operators").and_then(Value::as_array);
@@ -297,37 +296,37 @@ impl LogList {
         Ok(())
     }
 
-    /// The log of this ID.
+    /// Returns the log with this ID.
     pub fn get(&self, log_id: &LogId) -> Option<&Arc<ListedLog>> {
         self.by_id.get(log_id).map(|place| &self.logs[*place])
     }
 
-    /// The logs, in the order of the list.
+    /// Returns the logs in the order of the list.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<ListedLog>> {
         self.logs.iter()
     }
 
-    /// Returns how many logs can be used.
+    /// Returns the number of usable logs.
     pub fn len(&self) -> usize {
         self.logs.len()
     }
 
-    /// Returns whether there is none, which only a list made by `default` has.
+    /// Returns `true` for an empty list, which only `default` creates.
     pub fn is_empty(&self) -> bool {
         self.logs.is_empty()
     }
 
-    /// The logs that were left out, and why.
+    /// Returns the skipped logs with the reasons.
     pub fn skipped(&self) -> &[SkippedLog] {
         &self.skipped
     }
 
-    /// The list's version, as it says.
+    /// Returns the version field of the list.
     pub fn version(&self) -> Option<&str> {
         self.version.as_deref()
     }
 
-    /// Returns when the list was made, in milliseconds since 1970, if it says.
+    /// Returns the timestamp of the list in milliseconds since 1970, if any.
     pub fn timestamp_ms(&self) -> Option<u64> {
         self.timestamp_ms
     }
@@ -371,7 +370,7 @@ fn read_log(log: &Value, operator: &str, is_static: bool) -> Result<ListedLog, L
     })
 }
 
-/// `"state": {"usable": {"timestamp": "…"}}`: exactly one.
+/// Parses `"state": {"usable": {"timestamp": "…"}}` with exactly one state.
 fn read_state(log: &Value) -> Result<Option<LogState>, ListedLogError> {
     let Some(state) = log.get("state") else {
         return Ok(None);

@@ -11,7 +11,7 @@ fn base64(bytes: &[u8]) -> String {
     base64_simd::STANDARD.encode_to_string(bytes)
 }
 
-/// A log as lists have them, with more fields than are read.
+/// Returns a log as in real lists, with additional fields.
 fn log(n: u8) -> Value {
     json!({
         "description": format!("Example '{n}' log"),
@@ -87,7 +87,7 @@ fn a_list_in_chromes_form() {
     assert!(list.get(&key(3).log_id()).is_none());
 }
 
-/// Apple's: a number for a version, no timestamp, no interval.
+/// Apple's list has a number as the version, no timestamp and no interval.
 #[test]
 fn a_list_in_apples_form() {
     let mut document = list(vec![log(1)]);
@@ -104,7 +104,7 @@ fn a_list_in_apples_form() {
     assert_eq!(log.description, key(1).log_id().to_string());
 }
 
-/// Each spoils the second log; the first stays, and the reason is told.
+/// Each change makes the second log invalid; the first stays, and the reason is reported.
 #[test]
 fn a_log_that_is_wrong_is_left_out_with_a_reason() {
     for (field, value, why) in [
@@ -165,14 +165,14 @@ fn a_log_that_is_wrong_is_left_out_with_a_reason() {
 
 #[test]
 fn what_cannot_be_in_a_list() {
-    // One key twice, whoever claims it.
+    // The same key twice is invalid, regardless of the operator.
     let mut document = list(vec![log(1)]);
     let operators = document["operators"].as_array_mut().unwrap();
     operators.push(json!({"name": "Other", "logs": [log(1)]}));
     let read = parse(&document);
     assert_eq!(read.get(&key(1).log_id()).unwrap().operator, "Example");
     assert!(read.skipped()[0].why.to_string().contains("the same key"));
-    // An operator without a name has no logs that could be counted.
+    // The logs of an operator without a name cannot count.
     document["operators"][1] = json!({"logs": [log(2)]});
     assert!(
         parse(&document).skipped()[0]
@@ -203,8 +203,8 @@ fn keys_that_everybody_has_prove_nothing() {
 }
 
 proptest! {
-    /// One value anywhere in a good list replaced by another: read or refused, and never
-    /// a log whose ID is not its key's.
+    /// Replaces any single value of a valid list: the list is parsed or refused, and no log ever
+    /// has an ID that differs from its key's.
     #[test]
     fn nothing_makes_it_panic(place in 0..40usize, with in 0..8usize) {
         let mut document = list(vec![log(1), log(2)]);

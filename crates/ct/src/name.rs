@@ -1,21 +1,21 @@
-//! Comparing and showing X.501 Names.
+//! Comparison and formatting of X.501 Names.
 //!
-//! Two names match if their bytes are equal, or if they say the same in another kind of
-//! string or with other white space: authorities went from PrintableString to UTF8String
-//! without issuing their own certificates anew. Upper and lower case count, although RFC 5280
-//! section 7.1 would let them differ: no chain in use needs that, and every other log refuses it.
+//! Two names match if their bytes are equal, or if they have the same text in another string type
+//! or with other white space: authorities changed from PrintableString to UTF8String without
+//! reissuing their own certificates. Letter case matters, although RFC 5280, section 7.1 would
+//! ignore it: no chain in use needs that, and every other log refuses it.
 
 use std::fmt::Write;
 
 use lucarne_x509::der::{DerError, Reader, Tlv, tag};
 use lucarne_x509::oid;
 
-/// Returns whether two DER Names (tag and length included) name the same entity.
+/// Returns `true` if two DER Names (including tag and length) name the same entity.
 pub fn names_match(a: &[u8], b: &[u8]) -> bool {
     a == b || canonical(a) == canonical(b)
 }
 
-/// A form of the name that is equal for names that match; what is not a Name stands for itself.
+/// Returns a form of the name that is equal for matching names; invalid names stay as they are.
 pub(crate) fn canonical(name: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(name.len() + 16);
     if push_canonical(name, &mut out).is_err() {
@@ -44,7 +44,7 @@ fn push_canonical(name: &[u8], out: &mut Vec<u8>) -> Result<(), DerError> {
     Ok(())
 }
 
-/// One AttributeTypeAndValue.
+/// An AttributeTypeAndValue.
 struct Attribute<'a> {
     oid: Tlv<'a>,
     value: Tlv<'a>,
@@ -74,7 +74,7 @@ fn fold_attribute(attribute: Attribute<'_>) -> Vec<u8> {
     out
 }
 
-/// No white space at the ends, one space for any other run of it.
+/// Removes white space at the ends, and replaces other runs of it by one space.
 fn fold(text: &str) -> String {
     let mut folded = String::with_capacity(text.len());
     for word in text.split_whitespace() {
@@ -86,14 +86,14 @@ fn fold(text: &str) -> String {
     folded
 }
 
-/// The text of a string type; `None` for other types and for octets that are not such a string.
+/// Returns the text of a string type; `None` for other types and for invalid octets.
 fn text(value: Tlv<'_>) -> Option<String> {
     let octets = value.value;
     match value.tag {
         tag::UTF8_STRING | tag::PRINTABLE_STRING | tag::IA5_STRING | tag::VISIBLE_STRING => {
             String::from_utf8(octets.to_vec()).ok()
         }
-        // T.61 in theory, Latin-1 in every certificate that has it.
+        // T.61 in theory, but Latin-1 in all certificates that use it.
         tag::TELETEX_STRING => Some(octets.iter().map(|octet| char::from(*octet)).collect()),
         tag::BMP_STRING => {
             let units = octets.chunks_exact(2);
@@ -114,13 +114,13 @@ fn text(value: Tlv<'_>) -> Option<String> {
     }
 }
 
-/// Longest name shown to people.
+/// Maximum length of a formatted name.
 const SHOWN: usize = 400;
 
-/// A Name for people, most specific part first: `CN=Example CA, O=Example, C=DE`.
+/// Formats a Name, most specific part first: `CN=Example CA, O=Example, C=DE`.
 pub fn display_name(name: &[u8]) -> String {
     let mut parts = Vec::new();
-    // What was readable before an error is still worth showing.
+    // Parts before an error are still shown.
     let _ = push_parts(name, &mut parts);
     if parts.is_empty() {
         return "(empty name)".to_owned();

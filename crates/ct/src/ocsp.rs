@@ -1,5 +1,5 @@
-//! Stapled OCSP responses (RFC 6960 section 4.2.1): what they say of a certificate, and the SCTs
-//! in them (RFC 6962 section 3.3).
+//! Stapled OCSP responses (RFC 6960, section 4.2.1): the status of a certificate, and embedded SCTs
+//! (RFC 6962, section 3.3).
 
 use aws_lc_rs::digest::{self, digest};
 use lucarne_x509::der::{DerError, Reader, Tlv, tag};
@@ -10,57 +10,58 @@ use crate::certificate::Certificate;
 use crate::signature::is_issued_by;
 use crate::signature::{IssuerKey, key_bits};
 
-/// ENUMERATED, which only OCSP has here.
+/// The tag of ENUMERATED, which only OCSP uses here.
 const ENUMERATED: u8 = 0x0a;
-/// The time by which clocks may differ, in milliseconds.
+/// Tolerated clock difference in milliseconds.
 const SKEW_MS: i64 = 300_000;
-/// The time that a response holds that does not say so, in milliseconds.
+/// Validity of a response without nextUpdate, in milliseconds.
 const UNLIMITED_MS: i64 = 7 * 86_400_000;
-/// Certificates in a response that are looked at.
+/// Maximum number of certificates in a response that are checked.
 const MOST_CERTIFICATES: usize = 4;
 
-/// The status of a certificate, by its responder.
+/// The status of a certificate according to its responder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CertStatus {
-    /// It is not revoked.
+    /// The certificate is not revoked.
     Good,
-    /// It is.
+    /// The certificate is revoked.
     Revoked,
-    /// The responder does not know it.
+    /// The responder does not know the certificate.
     Unknown,
 }
 
-/// The reasons why a response proves nothing of a certificate. Reads after "the OCSP response".
+/// The reasons why a response proves nothing about a certificate. Each text follows "the OCSP
+/// response".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OcspError {
-    /// A field that is not where RFC 6960 has it.
+    /// A field violates RFC 6960.
     #[error("cannot be read: {0}")]
     Der(#[from] DerError),
-    /// The responder gave no answer; its OCSPResponseStatus.
-    #[error("is not an answer but an error of the responder (status {0})")]
+    /// The responder returned an error: its OCSPResponseStatus.
+    #[error("is an error of the responder (status {0})")]
     NotSuccessful(u8),
-    /// Not a BasicOCSPResponse.
-    #[error("is of a kind that is not known")]
+    /// The response is not a BasicOCSPResponse.
+    #[error("has an unknown type")]
     Kind,
-    /// Neither the issuer nor a responder that the issuer named has signed it.
+    /// The signer is neither the issuer nor a responder delegated by the issuer.
     #[error("is not signed by the issuer of the certificate, nor by its responder")]
     Signature,
-    /// It says nothing of this certificate.
+    /// The response is about another certificate.
     #[error("is about another certificate")]
     OtherCertificate,
-    /// Its time is over, or has not come.
-    #[error("does not hold now")]
+    /// The response is expired or not yet valid.
+    #[error("is expired or not yet valid")]
     Time,
 }
 
-/// Returns what `response` says of `certificate`, which `issuer` has issued, at `now_ms` since
-/// 1970.
+/// Returns the status of `certificate`, issued by `issuer`, according to `response` at `now_ms`
+/// since 1970.
 ///
-/// The response must be signed by the issuer, or by a responder whose certificate the issuer has
-/// issued for that (RFC 6960 section 4.2.2.2).
+/// The response must be signed by the issuer, or by a responder with a certificate that the issuer
+/// has issued for this purpose (RFC 6960, section 4.2.2.2).
 ///
 /// # Errors
-/// [`OcspError`]: nothing is proven.
+/// [`OcspError`]: the response proves nothing.
 pub fn ocsp_status(
     response: &[u8],
     certificate: &Certificate<'_>,
@@ -87,14 +88,14 @@ pub fn ocsp_status(
     found
 }
 
-/// The first SignedCertificateTimestampList in an OCSPResponse, for
-/// [`SctList::parse`](crate::SctList::parse). `None`: a response without one, or one that is
-/// not successful.
+/// Returns the first SignedCertificateTimestampList in an OCSPResponse, for
+/// [`SctList::parse`](crate::SctList::parse). Returns `None` if the response has none or reports an
+/// error.
 ///
-/// The response's own signature is not verified: see [`ocsp_status`].
+/// The signature of the response is not verified: see [`ocsp_status`].
 ///
 /// # Errors
-/// The first field that is not where RFC 6960 has it.
+/// The first field that violates RFC 6960.
 pub fn sct_list_of_ocsp(response: &[u8]) -> Result<Option<&[u8]>, OcspError> {
     let response = match Response::read(response) {
         Err(OcspError::NotSuccessful(_)) => return Ok(None),
@@ -146,8 +147,8 @@ impl<'a> Response<'a> {
         })
     }
 
-    /// Returns whether one of those who may has signed it. The responderID only helps to find that
-    /// one: with few certificates, all are tried.
+    /// Returns `true` if a permitted signer has signed the response. The responderID only helps to
+    /// find the signer; all certificates are tried, because there are few.
     fn is_signed(&self, issuer: &Certificate<'_>, now_ms: i64) -> bool {
         let Some(algorithm) = SignatureAlgorithm::read(self.algorithm.raw) else {
             return false;
@@ -179,7 +180,7 @@ impl<'a> Response<'a> {
             .filter_map(|der| Certificate::parse(der.raw).ok())
     }
 
-    /// The SingleResponses.
+    /// Returns the SingleResponses.
     fn singles(
         &self,
     ) -> Result<impl Iterator<Item = Result<Single<'a>, DerError>> + use<'a>, DerError> {
@@ -239,7 +240,7 @@ impl<'a> Single<'a> {
         })
     }
 
-    /// Returns whether the certID is that of this certificate of this issuer.
+    /// Returns `true` if the certID names this certificate of this issuer.
     fn is_about(
         &self,
         certificate: &Certificate<'_>,
@@ -300,8 +301,8 @@ mod tests {
 
     const TIME: &[u8] = b"20260701000000Z";
 
-    /// An OCSPResponse as responders make it: version left out, key hash, good, these
-    /// extensions of the one SingleResponse.
+    /// Returns a typical OCSPResponse: no version, key hash, good, and these extensions of the
+    /// single SingleResponse.
     fn response(extensions: Option<&dyn Fn(&mut Der)>) -> Vec<u8> {
         let single = |der: &mut Der| {
             der.sequence(|der| der.put(tag::OCTET_STRING, b"certID"));
@@ -376,7 +377,7 @@ mod tests {
         Pki::shared().leaf(name)
     }
 
-    /// Returns what is proven of `leaf` by a response, now.
+    /// Returns the current status of `leaf` according to a response.
     fn status(leaf: &[u8], response: &[u8]) -> Result<CertStatus, OcspError> {
         let now_ms = Time::now().unix() * 1000;
         let issuer = Certificate::parse(Pki::shared().p256.cert_der()).unwrap();

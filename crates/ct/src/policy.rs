@@ -1,37 +1,37 @@
-//! The policy of what a log takes beyond what the specification demands.
+//! The policy of a log: its rules beyond the specification.
 
 use lucarne_x509::Oid;
 
 /// The extended key usage that a leaf must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Require {
-    /// The leaf has serverAuth or anyExtendedKeyUsage. A leaf without the extension is refused,
-    /// although RFC 5280 lets it serve any purpose: the WebPKI logs agree on that.
+    /// The leaf must have serverAuth or anyExtendedKeyUsage. A leaf without the extension is
+    /// refused, although it is valid for any purpose by RFC 5280: all WebPKI logs do the same.
     #[default]
     ServerAuth,
-    /// Whatever chains to an accepted root.
+    /// Any leaf below an accepted root.
     Any,
 }
 
-/// The rules of one log. The default is that of a public WebPKI log without a window.
+/// The rules of one log. The default is a public WebPKI log without a window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// The extended key usage demanded of leaves.
+    /// The required extended key usage of leaves.
     pub require: Require,
-    /// True if certificates signed with SHA-1 are accepted. Default yes: Chrome's Merge Delay
-    /// Monitor root signs with it.
+    /// Whether certificates signed with SHA-1 are accepted. Default: yes, because the root of
+    /// Chrome's Merge Delay Monitor signs with SHA-1.
     pub accept_sha1: bool,
-    /// Refuse leaves whose notAfter has passed.
+    /// Whether leaves whose notAfter has passed are refused.
     pub reject_expired: bool,
-    /// Refuse leaves whose notAfter has not passed.
+    /// Whether leaves whose notAfter has not passed are refused.
     pub reject_unexpired: bool,
-    /// Refuse leaves with any of these extensions.
+    /// Leaves with any of these extensions are refused.
     pub reject_extensions: Vec<Oid>,
-    /// Earliest notAfter accepted, in milliseconds since 1970, inclusive.
+    /// Earliest accepted notAfter, in milliseconds since 1970, inclusive.
     pub not_after_start: Option<u64>,
-    /// First notAfter no longer accepted, in milliseconds since 1970, exclusive.
+    /// End of the accepted notAfter range, in milliseconds since 1970, exclusive.
     pub not_after_limit: Option<u64>,
-    /// Most certificates in a submitted chain, the leaf included.
+    /// Maximum number of certificates in a submitted chain, including the leaf.
     pub max_chain: usize,
 }
 

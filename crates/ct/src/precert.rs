@@ -1,10 +1,10 @@
 //! Precertificates: the poison, and the TBSCertificate that the log signs (RFC 6962
 //! sections 3.1 and 3.2).
 //!
-//! The TBSCertificate is spliced out of the submitted bytes: the poison is cut out, the
-//! lengths of the three structures around it are written anew, and every other byte stays
-//! as the authority wrote it, so that it is the one of the final certificate. From that one
-//! the SCT list is cut out in the same way.
+//! The TBSCertificate is derived from the submitted bytes: the poison is removed, the lengths of
+//! the three enclosing structures are rewritten, and every other byte stays as the authority wrote
+//! it. The result is equal to that of the final certificate, from which the SCT list is removed in
+//! the same way.
 
 use lucarne_x509::der::{push_header, tag};
 use lucarne_x509::oid;
@@ -14,7 +14,7 @@ use crate::entry::EntryKind;
 use crate::rejection::{Code, Rejection};
 use crate::verified_issuer::PreissuerRewrite;
 
-/// Checks that a leaf is of the kind that its endpoint takes.
+/// Checks that a leaf has the kind that its endpoint accepts.
 pub(crate) fn check_kind(leaf: &Certificate<'_>, kind: EntryKind) -> Result<(), Rejection> {
     let mut poisons = leaf
         .extensions()
@@ -24,41 +24,42 @@ pub(crate) fn check_kind(leaf: &Certificate<'_>, kind: EntryKind) -> Result<(), 
         (EntryKind::X509, None) => Ok(()),
         (EntryKind::X509, Some(_)) => reject(
             Code::PrecertificateOnAddChain,
-            "the leaf has the precertificate poison; accepted on add-pre-chain",
+            "the leaf has the precertificate poison; submit it to add-pre-chain",
         ),
         (EntryKind::Precert, None) => reject(
             Code::CertificateOnAddPreChain,
-            "the leaf has no precertificate poison (1.3.6.1.4.1.11129.2.4.3); accepted on add-chain",
+            "the leaf has no precertificate poison (1.3.6.1.4.1.11129.2.4.3); submit it to \
+             add-chain",
         ),
         (EntryKind::Precert, Some(_)) if poisons.next().is_some() => reject(
             Code::InvalidPoison,
-            "the precertificate poison appears more than once; accepted is exactly one",
+            "the precertificate poison appears more than once; expected exactly one",
         ),
         (EntryKind::Precert, Some(poison)) if !poison.critical => reject(
             Code::InvalidPoison,
-            "the precertificate poison is not critical; RFC 6962 demands it",
+            "the precertificate poison is not critical, which RFC 6962 requires",
         ),
         (EntryKind::Precert, Some(poison)) if poison.value != [tag::NULL, 0] => reject(
             Code::InvalidPoison,
-            "the precertificate poison's value is not NULL (05 00); RFC 6962 demands it",
+            "the value of the precertificate poison is not NULL (05 00), which RFC 6962 requires",
         ),
         (EntryKind::Precert, Some(_)) => Ok(()),
     }
 }
 
-/// The TBSCertificate of a precertificate without its poison: what the final certificate's
-/// will be without its SCTs. If the poison is the only extension, `[3]` disappears.
+/// Returns the TBSCertificate of a precertificate without its poison, which equals that of the
+/// final certificate without its SCTs. If the poison is the only extension, `[3]` is removed.
 ///
-/// A certificate without poison gives its TBSCertificate (with minimal lengths around the
+/// For a certificate without poison it returns the TBSCertificate (with minimal lengths around the
 /// extensions).
 pub fn tbs_without_poison(precertificate: &Certificate<'_>) -> Vec<u8> {
     splice(precertificate, None)
 }
 
-/// As [`tbs_without_poison`], for a precertificate signed by a Precertificate Signing
-/// Certificate: the issuer becomes that certificate's issuer, the authorityKeyIdentifier
-/// becomes that certificate's too. It is appended where there was none, and removed where
-/// the signing certificate has none.
+/// Returns the same as [`tbs_without_poison`] for a precertificate that a Precertificate Signing
+/// Certificate has signed. The issuer and the authorityKeyIdentifier are replaced by those of the
+/// signing certificate. The authorityKeyIdentifier is appended if the precertificate has none, and
+/// removed if the signing certificate has none.
 pub fn tbs_without_poison_for(
     precertificate: &Certificate<'_>,
     preissuer: &Certificate<'_>,
@@ -66,11 +67,11 @@ pub fn tbs_without_poison_for(
     splice(precertificate, PreissuerRewrite::of(preissuer).as_ref())
 }
 
-/// The TBSCertificate of a final certificate without its SCT list: what the logs whose SCTs are
-/// embedded have signed (RFC 6962 section 3.2). If the list is the only extension, `[3]`
-/// disappears.
+/// Returns the TBSCertificate of a final certificate without its SCT list, which the logs of its
+/// embedded SCTs have signed (RFC 6962, section 3.2). If the list is the only extension, `[3]` is
+/// removed.
 ///
-/// A certificate without such a list gives its TBSCertificate (with minimal lengths around the
+/// For a certificate without a list it returns the TBSCertificate (with minimal lengths around the
 /// extensions).
 pub fn tbs_without_scts(certificate: &Certificate<'_>) -> Vec<u8> {
     splice_out(certificate, oid::content::SCT_LIST, None)
@@ -112,7 +113,7 @@ fn splice_out(
     out
 }
 
-/// `[3]` with everything in it, empty if no extension is left.
+/// Returns `[3]` with its content; empty if no extension is left.
 fn spliced_extensions(
     certificate: &Certificate<'_>,
     removed: &[u8],

@@ -1,4 +1,4 @@
-//! The public keys of logs, and the IDs that are made of them.
+//! The public keys of logs, and their IDs.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::seed;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LogId(pub [u8; 32]);
 
-/// Base64, as log lists have it.
+/// Formats the ID in base64, as in log lists.
 impl fmt::Display for LogId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&base64_simd::STANDARD.encode_to_string(self.0))
@@ -25,59 +25,59 @@ impl fmt::Debug for LogId {
     }
 }
 
-/// The reasons why a key cannot be had or used.
+/// The reasons why a key cannot be read or used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// A seed of another length than Sunlight's.
-    #[error("a seed has {expected} bytes, this one has {found}", expected = seed::SEED_LEN)]
+    /// The seed has a different length than Sunlight's.
+    #[error("wrong length of the seed: expected {expected} bytes, found {found}", expected = seed::SEED_LEN)]
     SeedLength {
-        /// Its length in bytes.
+        /// Length of the seed in bytes.
         found: usize,
     },
-    /// Chance of 2^-64: a seed that gives no key.
-    #[error("this seed gives no key; make another one")]
+    /// The seed gives no key (probability 2^-64).
+    #[error("this seed gives no key: create another one")]
     Derivation,
-    /// No private key among the PEM blocks.
+    /// No PEM block is a private key.
     #[error("no block EC PRIVATE KEY or PRIVATE KEY in the PEM file")]
     NoPem,
-    /// A PEM block that is damaged.
+    /// A PEM block is damaged.
     #[error("the PEM block at line {line} is damaged: {why}")]
     Pem {
-        /// Counted from 1.
+        /// Line number, starting at 1.
         line: usize,
-        /// The problem.
+        /// The reason.
         why: &'static str,
     },
-    /// Not SEC 1, PKCS #8 or SubjectPublicKeyInfo.
+    /// The key is not SEC 1, PKCS #8 or SubjectPublicKeyInfo.
     #[error("the key is not valid DER: {0}")]
     Der(#[from] DerError),
-    /// Another curve, another type.
-    #[error("the key is not an ECDSA P-256 key, which is what a log signs with")]
+    /// The key has another curve or another type.
+    #[error("the key is not an ECDSA P-256 key, which a log requires")]
     NotP256,
-    /// Neither of the kinds that RFC 6962 lets logs have.
+    /// The key is of no type that RFC 6962 permits for logs.
     #[error("the key is neither ECDSA on P-256 nor RSA of 2048 to 8192 bits")]
     NotOfALog,
-    /// aws-lc-rs could not sign, which only happens without randomness.
+    /// aws-lc-rs could not sign, which only happens without random numbers.
     #[error("the cryptographic library could not sign")]
     Signing,
 }
 
 /// HashAlgorithm sha256 and SignatureAlgorithm ecdsa (RFC 5246 section 7.4.1.4.1).
 pub(crate) const SHA256_ECDSA: [u8; 2] = [4, 3];
-/// The same with SignatureAlgorithm rsa.
+/// SHA-256 with SignatureAlgorithm rsa.
 const SHA256_RSA: [u8; 2] = [4, 1];
 
-/// The public key of a log, for whoever checks it.
+/// The public key of a log, for verification.
 #[derive(Debug)]
 pub struct PublicKey {
     key: ParsedPublicKey,
-    /// Holds what a DigitallySigned by this key begins with.
+    /// The first bytes of a DigitallySigned by this key.
     algorithm: [u8; 2],
     log_id: LogId,
 }
 
 impl PublicKey {
-    /// The key in a SubjectPublicKeyInfo, which must be on P-256.
+    /// Reads a P-256 key from a SubjectPublicKeyInfo.
     ///
     /// # Errors
     /// [`KeyError::NotP256`].
@@ -90,8 +90,8 @@ impl PublicKey {
         })
     }
 
-    /// The key of any log that RFC 6962 (section 2.1.4) knows: on P-256, or RSA of 2048 to
-    /// 8192 bits. Some logs of the past signed with RSA.
+    /// Reads a key of any log of RFC 6962 (section 2.1.4): P-256, or RSA of 2048 to 8192 bits,
+    /// which some old logs used.
     ///
     /// # Errors
     /// [`KeyError::NotOfALog`].
@@ -106,12 +106,12 @@ impl PublicKey {
         })
     }
 
-    /// The log ID: SHA-256 of the SubjectPublicKeyInfo.
+    /// Returns the log ID: SHA-256 of the SubjectPublicKeyInfo.
     pub fn log_id(&self) -> LogId {
         self.log_id
     }
 
-    /// Returns whether a DigitallySigned is this key's over `message`.
+    /// Returns `true` if a DigitallySigned over `message` is valid for this key.
     pub(crate) fn verify(&self, message: &[u8], digitally_signed: &[u8]) -> bool {
         let Some(rest) = digitally_signed.strip_prefix(&self.algorithm) else {
             return false;

@@ -1,24 +1,24 @@
-//! The reason why a submission was refused: a stable code for programs, a sentence for people.
+//! The reasons why a submission is refused: a stable code for programs, and a sentence for people.
 
 use std::fmt;
 
 /// A refused submission.
 ///
-/// `detail` says what was found and what would have been accepted instead (the
-/// window, the EKU, the subject of the root that was looked for).
+/// `detail` states the value found and the values accepted, such as the window, the EKU, or the
+/// subject of the missing root.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{}: {detail}", .code.as_str(), At(*.certificate_index))]
 pub struct Rejection {
-    /// The problem, from a closed list that never changes its meaning.
+    /// The reason, from a closed list of stable codes.
     pub code: Code,
-    /// The certificate at fault, counted from 0 = the leaf, where one is at fault.
+    /// Index of the certificate at fault, if any; 0 is the leaf.
     pub certificate_index: Option<usize>,
-    /// The finding, and what would have been accepted.
+    /// The value found, and the values accepted.
     pub detail: String,
 }
 
 impl Rejection {
-    /// A rejection of the submission as a whole.
+    /// Creates a rejection of the submission as a whole.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Self {
             code,
@@ -27,7 +27,7 @@ impl Rejection {
         }
     }
 
-    /// A rejection because of the certificate at `index` (0 = the leaf).
+    /// Creates a rejection because of the certificate at `index` (0 is the leaf).
     pub fn of(index: usize, code: Code, detail: impl Into<String>) -> Self {
         Self {
             code,
@@ -36,7 +36,7 @@ impl Rejection {
         }
     }
 
-    /// The HTTP status to answer with: 413 for a body over the limit, else 400.
+    /// Returns the HTTP status of the response: 413 for a body over the limit, else 400.
     pub fn status(&self) -> u16 {
         match self.code {
             Code::BodyTooLarge => 413,
@@ -56,10 +56,11 @@ impl fmt::Display for At {
     }
 }
 
-/// Defines [`Code`] together with its stable names, so that neither can be forgotten.
+/// Defines [`Code`] together with the stable names.
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
-        /// The closed list of reasons for a refusal. Names are stable: programs may match on them.
+        /// The closed list of reasons for a refusal. Names are stable, so that programs may match
+        /// on them.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Code { $($(#[$doc])* $variant,)* }
 
@@ -67,7 +68,7 @@ macro_rules! codes {
             /// Every code, in the order of the documentation.
             pub const ALL: &'static [Code] = &[$(Code::$variant,)*];
 
-            /// The stable snake_case name, as it appears in answers and metrics.
+            /// Returns the stable snake_case name, as it appears in responses and metrics.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Code::$variant => $name,)* }
             }
@@ -86,21 +87,21 @@ codes! {
     EmptyChain = "empty_chain",
     /// An element of the chain is not base64. Accepted: standard alphabet, white space tolerated.
     InvalidBase64 = "invalid_base64",
-    /// The chain has more certificates than the log takes. The detail names the limit.
+    /// The chain has more certificates than the log accepts. The detail names the limit.
     ChainTooLong = "chain_too_long",
-    /// An element is not one whole DER certificate. The detail names the field and the byte.
+    /// An element is not exactly one DER certificate. The detail names the field and the byte.
     InvalidCertificate = "invalid_certificate",
-    /// The bytes around the signed part of a certificate, which anybody can write anew, are not in
-    /// their one form: DER, the parameters of the algorithm as signed (NULL is `05 00`), no unused bits;
-    /// an accepted root byte for byte as accepted. The detail names the field and the byte.
+    /// The unsigned bytes around the signed part of a certificate are not in their only accepted
+    /// form: DER, the parameters of the signed algorithm (NULL is `05 00`), no unused bits; an
+    /// accepted root byte for byte. The detail names the field and the byte.
     NotCanonical = "not_canonical",
     /// A certificate directly follows itself. Accepted: each certificate once.
     DuplicateCertificate = "duplicate_certificate",
     /// A certificate's issuer is not the subject of the next one. Accepted: leaf first, each
     /// certificate directly certifying the one before it (RFC 6962 section 4.1).
     WrongOrder = "wrong_order",
-    /// The chain ends neither in an accepted root nor below one. Accepted: what `get-roots`
-    /// lists; the detail names the subject that was looked for.
+    /// The chain ends neither in an accepted root nor below one. Accepted: the roots of
+    /// `get-roots`; the detail names the subject of the missing root.
     UnknownRoot = "unknown_root",
     /// An intermediate is not a certificate authority: an X.509 v1 certificate, or one without
     /// `basicConstraints` CA:TRUE. Accepted roots are exempt.
@@ -111,24 +112,25 @@ codes! {
     WeakAlgorithm = "weak_algorithm",
     /// Signed with SHA-1, and this log is configured to refuse it.
     Sha1Refused = "sha1_refused",
-    /// A signature algorithm or a combination of key and algorithm that is not known here.
+    /// The signature algorithm, or the combination of key and algorithm, is unknown.
     /// Accepted: RSA PKCS#1 and PSS, ECDSA on P-256, P-384, P-521, Ed25519.
     UnsupportedAlgorithm = "unsupported_algorithm",
     /// The issuer's public key cannot be used: unknown type or curve, RSA outside 1024–8192 bits.
     UnsupportedKey = "unsupported_key",
-    /// A signature does not verify with the key of the next certificate, or of any accepted
-    /// root of that name where the chain ends there.
+    /// A signature does not verify with the key of the next certificate, or of any accepted root
+    /// with the issuer's name at the end of the chain.
     InvalidSignature = "invalid_signature",
-    /// The leaf has neither of the extended key usages serverAuth and anyExtendedKeyUsage, which
-    /// includes it, and this log demands one.
+    /// The leaf has neither of the extended key usages serverAuth and anyExtendedKeyUsage, and
+    /// this log requires one of them.
     MissingServerAuth = "missing_server_auth",
-    /// The leaf's notAfter is outside of the log's window, which the detail names.
+    /// The leaf's notAfter is outside the log's window, which the detail names.
     OutsideWindow = "outside_window",
-    /// The leaf has expired, and this log is configured to refuse such.
+    /// The leaf has expired, and this log is configured to refuse expired certificates.
     Expired = "expired",
-    /// The leaf has not expired yet, and this log is configured to take only expired ones.
+    /// The leaf has not expired yet, and this log is configured to accept only expired
+    /// certificates.
     NotExpired = "not_expired",
-    /// The leaf's validity cannot be read, and this log has rules about it.
+    /// The leaf's validity cannot be parsed, and this log has rules about it.
     InvalidValidity = "invalid_validity",
     /// The leaf has an extension that this log is configured to refuse. The detail names it.
     ExtensionRefused = "extension_refused",
@@ -138,8 +140,8 @@ codes! {
     CertificateOnAddPreChain = "certificate_on_add_pre_chain",
     /// The poison is not exactly one critical extension with the value NULL (RFC 6962 section 3.1).
     InvalidPoison = "invalid_poison",
-    /// A precertificate that is itself an accepted root and names no other issuer: there is no
-    /// issuer key to log.
+    /// The precertificate is itself an accepted root and names no other issuer: there is no issuer
+    /// key to log.
     MissingIssuer = "missing_issuer",
 }
 

@@ -14,24 +14,24 @@ use crate::name::{canonical, display_name};
 use crate::signature::IssuerKey;
 use crate::verified_issuer::{PrecertIssuer, PreissuerRewrite, VerifiedIssuer, key_hash};
 
-/// The accepted roots of a log: certificates found by their subject, or by being themselves.
+/// The accepted roots of a log, found by subject or by fingerprint.
 ///
-/// Any certificate can be one. A root whose key cannot be used is still accepted at the end
-/// of a chain, only nothing verifies with it.
+/// Any certificate can be a root. A root whose key cannot be used is accepted at the end of a
+/// chain, but verifies no signature.
 #[derive(Clone, Debug, Default)]
 pub struct Roots {
-    /// In the order in which they were given; `get-roots` lists them so.
+    /// Roots in the order in which they were added, which is also the order of `get-roots`.
     roots: Vec<Arc<Root>>,
     by_fingerprint: HashMap<Fingerprint, usize>,
     by_subject: HashMap<Vec<u8>, Vec<usize>>,
     get_roots: OnceLock<Bytes>,
 }
 
-/// One accepted root.
+/// An accepted root.
 #[derive(Debug)]
 pub struct Root {
     signer: Arc<VerifiedIssuer>,
-    /// SHA-256 of its SubjectPublicKeyInfo.
+    /// SHA-256 of the SubjectPublicKeyInfo.
     key_hash: [u8; 32],
     not_after: Option<i64>,
 }
@@ -56,27 +56,27 @@ impl Root {
         })
     }
 
-    /// The certificate and its fingerprint.
+    /// Returns the certificate and its fingerprint.
     pub fn issuer(&self) -> &Arc<Issuer> {
         &self.signer.issuers[0]
     }
 
-    /// The certificate's DER.
+    /// Returns the DER of the certificate.
     pub fn der(&self) -> &[u8] {
         &self.issuer().der
     }
 
-    /// SHA-256 of the certificate.
+    /// Returns the SHA-256 of the certificate.
     pub fn fingerprint(&self) -> Fingerprint {
         self.issuer().fingerprint
     }
 
-    /// The subject, for people.
+    /// Returns the formatted subject.
     pub fn subject(&self) -> String {
         display_name(&self.signer.subject)
     }
 
-    /// notAfter in milliseconds since 1970, if it is a readable time.
+    /// Returns notAfter in milliseconds since 1970, if it is a valid time.
     pub fn not_after(&self) -> Option<i64> {
         self.not_after
     }
@@ -90,31 +90,31 @@ impl Root {
     }
 }
 
-/// The reasons why something cannot be a root.
+/// The reasons why bytes cannot be a root.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RootError {
-    /// Not a certificate.
+    /// The bytes are not a certificate.
     #[error(transparent)]
     Certificate(#[from] DerError),
-    /// A damaged PEM block.
+    /// The PEM block is damaged.
     #[error("{0}")]
     Pem(&'static str),
-    /// A PEM block of this label.
+    /// The PEM block has this label.
     #[error("a block {0:?} where a CERTIFICATE was expected")]
     Label(String),
-    /// A record of CCADB's that has none.
+    /// The CCADB record has no certificate.
     #[error("the record has no certificate in PEM")]
     NoPem,
 }
 
-/// A certificate of a roots file that could not be used.
+/// An unusable certificate of a roots file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkippedRoot {
-    /// Its place among the certificates (or records) of the file, counted from 0.
+    /// Index among the certificates or records of the file, starting at 0.
     pub index: usize,
-    /// The line where it begins, counted from 1.
+    /// First line, starting at 1.
     pub line: usize,
-    /// The reason why it was skipped.
+    /// The reason.
     pub reason: RootError,
 }
 
@@ -131,13 +131,13 @@ impl std::fmt::Display for SkippedRoot {
 }
 
 impl Roots {
-    /// No roots: nothing is accepted.
+    /// Creates an empty set, which accepts no chain.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The certificates of a PEM bundle. Text between them is passed over; a block that is
-    /// not a certificate is skipped and said. A certificate that appears twice counts once.
+    /// Reads the certificates of a PEM bundle. Text between blocks is ignored. Blocks that are not
+    /// certificates are skipped and returned. A repeated certificate counts once.
     pub fn from_pem(text: &[u8]) -> (Self, Vec<SkippedRoot>) {
         let mut roots = Self::new();
         let mut skipped = Vec::new();
@@ -162,30 +162,30 @@ impl Roots {
         }
     }
 
-    /// Adds one certificate, unless it is there already.
+    /// Adds one certificate, unless the set has it already.
     ///
     /// # Errors
-    /// If it is no certificate.
+    /// If the bytes are not a certificate.
     pub fn add(&mut self, der: &[u8]) -> Result<(), RootError> {
         let root = Root::new(der)?;
         self.insert(Arc::new(root));
         Ok(())
     }
 
-    /// Adds the roots of `other` that are not there yet, after one's own.
+    /// Appends the roots of `other` that are missing.
     pub fn merge(&mut self, other: &Roots) {
         for root in &other.roots {
             self.insert(root.clone());
         }
     }
 
-    /// Returns whether these are the same roots, in whatever order.
+    /// Returns `true` if both sets have the same roots, in any order.
     pub fn same_as(&self, other: &Roots) -> bool {
         let has = |root: &Arc<Root>| self.by_fingerprint.contains_key(&root.fingerprint());
         self.len() == other.len() && other.roots.iter().all(has)
     }
 
-    /// Takes out the root with this fingerprint. Whether there was one.
+    /// Removes the root with this fingerprint; returns `true` if there was one.
     pub fn remove(&mut self, fingerprint: &Fingerprint) -> bool {
         let all = std::mem::take(self).roots;
         let before = all.len();
@@ -210,23 +210,23 @@ impl Roots {
         self.get_roots = OnceLock::new();
     }
 
-    /// The number of roots.
+    /// Returns the number of roots.
     pub fn len(&self) -> usize {
         self.roots.len()
     }
 
-    /// Returns whether there is no root at all.
+    /// Returns `true` if there are no roots.
     pub fn is_empty(&self) -> bool {
         self.roots.is_empty()
     }
 
-    /// The roots, in the order in which they were given.
+    /// Returns the roots in the order in which they were added.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<Root>> {
         self.roots.iter()
     }
 
-    /// The roots with this subject (a DER Name, tag and length included), as
-    /// [`names_match`](crate::names_match) compares them: several roots can share a name.
+    /// Returns the roots with this subject (a DER Name, including tag and length), compared by
+    /// [`names_match`](crate::names_match). Several roots can share a name.
     pub fn find_by_subject(&self, name: &[u8]) -> impl Iterator<Item = &Arc<Root>> {
         let places = self.by_subject.get(&canonical(name));
         places
@@ -235,7 +235,7 @@ impl Roots {
             .filter_map(|place| self.roots.get(*place))
     }
 
-    /// The root that is this very certificate.
+    /// Returns the root that equals this certificate.
     pub fn find(&self, certificate: &Certificate<'_>) -> Option<&Arc<Root>> {
         let place = self
             .by_fingerprint
@@ -243,8 +243,8 @@ impl Roots {
         self.roots.get(*place)
     }
 
-    /// Returns whether this is a root but for bytes that nobody signed: the same TBSCertificate, in
-    /// another wrapping or with another signature.
+    /// Returns `true` if a root has the same TBSCertificate as this certificate, in another
+    /// encoding or with another signature.
     pub(crate) fn has_in_other_bytes(&self, certificate: &Certificate<'_>) -> bool {
         let mut namesakes = self.find_by_subject(certificate.subject());
         namesakes.any(|root| {
@@ -253,7 +253,7 @@ impl Roots {
         })
     }
 
-    /// The body of `get-roots` (RFC 6962 section 4.7), built at the first call.
+    /// Returns the body of `get-roots` (RFC 6962, section 4.7), which is created at the first call.
     pub fn get_roots_json(&self) -> Bytes {
         self.get_roots.get_or_init(|| self.build_json()).clone()
     }

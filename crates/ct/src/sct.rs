@@ -1,4 +1,4 @@
-//! Signed Certificate Timestamps (RFC 6962 section 3.2) with the `leaf_index` extension.
+//! Signed Certificate Timestamps (RFC 6962, section 3.2) with the `leaf_index` extension.
 
 use std::borrow::Cow;
 
@@ -9,48 +9,49 @@ use crate::entry::SignedEntry;
 use crate::leaf::{leaf_index, leaf_index_extension, timestamped_entry};
 use crate::public_key::{LogId, PublicKey};
 
-/// A log's promise to a submitter, version 1.
+/// A Signed Certificate Timestamp, version 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sct {
-    /// The log.
+    /// ID of the log.
     pub log_id: LogId,
     /// Milliseconds since 1970.
     pub timestamp: u64,
-    /// The extensions; of a static CT log the `leaf_index`.
+    /// The extensions; a static CT log has the `leaf_index`.
     pub extensions: Vec<u8>,
     /// DigitallySigned: algorithms, length and signature.
     pub signature: Vec<u8>,
 }
 
-/// The reasons why an answer is not an SCT, or not one for this entry.
+/// The reasons why bytes are not an SCT, or not one for this entry.
 #[derive(Debug, thiserror::Error)]
 pub enum SctError {
-    /// Not the JSON of RFC 6962 section 4.1.
+    /// The bytes are not the JSON of RFC 6962, section 4.1.
     #[error("not an SCT: {0}")]
     Json(#[from] serde_json::Error),
-    /// A field that is not base64, or has another length than it should.
-    #[error("not an SCT: the field {0} is not the base64 that it should be")]
+    /// A field is not base64, or has the wrong length.
+    #[error("not an SCT: the field {0} is not valid base64 of the right length")]
     Field(&'static str),
-    /// Not the structure of RFC 6962 section 3.2.
+    /// The bytes are not the structure of RFC 6962, section 3.2.
     #[error("not an SCT: {0}")]
     Encoding(&'static str),
-    /// Another version than v1 (0).
+    /// The version is not v1 (0).
     #[error("SCT version {0} is unknown")]
     Version(u8),
-    /// By another log than the key's.
+    /// The SCT is by another log than the key's.
     #[error("the SCT is by log {found}, not {expected}")]
     OtherLog {
-        /// The log that the key belongs to.
+        /// ID of the key's log.
         expected: LogId,
-        /// The log that the SCT names.
+        /// ID in the SCT.
         found: LogId,
     },
-    /// The signature is not over this entry.
+    /// The signature does not verify for this entry.
     #[error("the SCT's signature does not verify for this entry")]
     Signature,
 }
 
-/// Returns what an SCT signs: version v1, signature_type certificate_timestamp, TimestampedEntry.
+/// Returns the signed input of an SCT: version v1, signature_type certificate_timestamp,
+/// TimestampedEntry.
 pub(crate) fn signed_data(timestamp: u64, signed: &SignedEntry, extensions: &[u8]) -> Vec<u8> {
     let mut message = Vec::with_capacity(2048);
     message.extend_from_slice(&[0, 0]);
@@ -59,7 +60,7 @@ pub(crate) fn signed_data(timestamp: u64, signed: &SignedEntry, extensions: &[u8
 }
 
 impl Sct {
-    /// The SCT that a log signed for the entry at `index`.
+    /// Creates the SCT that a log signed for the entry at `index`.
     pub fn signed(log_id: LogId, timestamp: u64, index: u64, signature: Vec<u8>) -> Self {
         Self {
             log_id,
@@ -69,7 +70,7 @@ impl Sct {
         }
     }
 
-    /// The answer of `add-chain` and `add-pre-chain` (RFC 6962 section 4.1).
+    /// Returns the response to `add-chain` and `add-pre-chain` (RFC 6962, section 4.1).
     pub fn to_json(&self) -> Vec<u8> {
         let mut json = Vec::with_capacity(256);
         json.extend_from_slice(b"{\"sct_version\":0,\"id\":\"");
@@ -84,7 +85,7 @@ impl Sct {
         json
     }
 
-    /// Parses the answer of a log.
+    /// Parses the response of a log.
     ///
     /// # Errors
     /// [`SctError::Json`], [`SctError::Version`], [`SctError::Field`].
@@ -107,12 +108,12 @@ impl Sct {
         })
     }
 
-    /// The entry's place in the tree, if the SCT tells it.
+    /// Returns the index of the entry in the tree, if the SCT has it.
     pub fn index(&self) -> Option<u64> {
         leaf_index(&self.extensions)
     }
 
-    /// Checks that the log signed this SCT for this entry.
+    /// Verifies that the log signed this SCT for this entry.
     ///
     /// # Errors
     /// [`SctError::OtherLog`], [`SctError::Signature`].
@@ -128,7 +129,7 @@ impl Sct {
         }
     }
 
-    /// Reads a SignedCertificateTimestamp (RFC 6962 section 3.2).
+    /// Parses a SignedCertificateTimestamp (RFC 6962, section 3.2).
     ///
     /// # Errors
     /// [`SctError::Version`], [`SctError::Encoding`].
@@ -156,7 +157,7 @@ impl Sct {
         }
     }
 
-    /// The SignedCertificateTimestamp of RFC 6962 section 3.2.
+    /// Encodes the SignedCertificateTimestamp of RFC 6962, section 3.2.
     ///
     /// # Errors
     /// [`SctError::Encoding`] if the extensions are longer than 2^16-1 bytes.
@@ -171,7 +172,7 @@ impl Sct {
     }
 }
 
-/// Borrowed from the JSON where nothing in it is escaped.
+/// The fields of the response, borrowed from the JSON if there are no escapes.
 #[derive(Deserialize)]
 struct Answer<'a> {
     sct_version: u8,
@@ -190,7 +191,7 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     Some(*taken)
 }
 
-/// `opaque<0..2^16-1>`.
+/// Parses `opaque<0..2^16-1>`.
 pub(crate) fn opaque<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let length = u16::from_be_bytes(take(bytes)?);
     let (value, rest) = bytes.split_at_checked(usize::from(length))?;

@@ -1,5 +1,5 @@
-//! The findings about the SCTs of a certificate: each read, and held against what the log of a list
-//! must have signed. The proxy and the lint share it.
+//! The findings about the SCTs of a certificate: each is parsed and compared with the entry that
+//! the log must have signed. The proxy and the lint share this module.
 
 use std::sync::Arc;
 
@@ -13,38 +13,38 @@ use crate::public_key::PublicKey;
 use crate::sct::{Sct, SctError};
 use crate::sct_list::{SctList, delivered_entry, embedded_entry};
 
-/// More SCTs of one delivery are not looked at; browsers ask for two or three.
+/// Maximum number of SCTs of one delivery that are checked; browsers require two or three.
 pub const MOST_SCTS: usize = 32;
 
 /// The finding about an SCT.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SctFinding {
-    /// The log of the list has signed it for this certificate.
+    /// The log of the list has signed the SCT for this certificate.
     Valid,
-    /// The log's key does not fit the signature: it is not for this certificate.
+    /// The signature does not verify: the SCT is not for this certificate.
     BadSignature,
-    /// Its time has not come yet (RFC 6962 section 5.2 calls that invalid).
+    /// The timestamp is in the future, which RFC 6962, section 5.2 calls invalid.
     FromTheFuture,
-    /// It cannot be read; why.
+    /// The SCT cannot be parsed, for this reason.
     Unreadable(String),
     /// The log is not in the list, or there is no list.
     UnknownLog,
-    /// The issuer, whose key the log has signed too, is not known.
+    /// The issuer, whose key the log has signed too, is unknown.
     NoIssuer,
-    /// Certificates with the issuer's name are known, but with other keys.
+    /// Only certificates with other keys are known for the issuer's name.
     OtherIssuer,
-    /// The OCSP response that it came in proves nothing.
+    /// The SCT is in an OCSP response that proves nothing.
     UnprovenStaple,
 }
 
 impl SctFinding {
-    /// Returns whether the SCT is false, rather than only not known to be good.
+    /// Returns `true` if the SCT is proven to be wrong, and not only unverified.
     pub fn is_false(&self) -> bool {
         use SctFinding::{BadSignature, FromTheFuture, Unreadable};
         matches!(self, BadSignature | FromTheFuture | Unreadable(_))
     }
 
-    /// A word for labels and JSON.
+    /// Returns the name for labels and JSON.
     pub fn name(&self) -> &'static str {
         match self {
             SctFinding::Valid => "valid",
@@ -58,19 +58,19 @@ impl SctFinding {
         }
     }
 
-    /// A sentence for people.
+    /// Returns a sentence for people.
     pub fn text(&self) -> String {
         let text = match self {
             SctFinding::Valid => "valid",
             SctFinding::BadSignature => "the signature is not the log's over this certificate",
-            SctFinding::FromTheFuture => "its time has not come yet",
+            SctFinding::FromTheFuture => "its timestamp is in the future",
             SctFinding::Unreadable(why) => why,
             SctFinding::UnknownLog => "not verified: the log is not in the log list",
             SctFinding::NoIssuer => {
-                "not verified: the issuer is not known, and did not come with the certificate"
+                "not verified: the issuer is unknown, and was not sent with the certificate"
             }
             SctFinding::OtherIssuer => {
-                "not verified: of the issuer only certificates with another key are known"
+                "not verified: only certificates with another key are known for the issuer"
             }
             SctFinding::UnprovenStaple => "not verified: the OCSP response that it came in is not",
         };
@@ -78,19 +78,18 @@ impl SctFinding {
     }
 }
 
-/// The reasons why an SCT, or a list of some, cannot be read.
+/// The reasons why an SCT, or a list of SCTs, cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 pub enum UnreadSct {
-    /// The extension that the list is in.
+    /// The extension of the list is invalid.
     #[error(transparent)]
     Extension(#[from] DerError),
-    /// The list, or the SCT.
+    /// The list or the SCT is invalid.
     #[error(transparent)]
     Sct(#[from] SctError),
 }
 
-/// The SCTs of one delivery. A list that cannot be read counts as one SCT
-/// that cannot.
+/// Parses the SCTs of one delivery. A list that cannot be parsed counts as one unreadable SCT.
 pub fn read_scts(list: Result<Option<&[u8]>, DerError>) -> Vec<Result<Sct, UnreadSct>> {
     let list = list.map_err(UnreadSct::from);
     let list = list.and_then(|list| Ok(list.map(SctList::parse).transpose()?));
@@ -104,21 +103,21 @@ pub fn read_scts(list: Result<Option<&[u8]>, DerError>) -> Vec<Result<Sct, Unrea
     }
 }
 
-/// An SCT that came with a certificate.
+/// An SCT that was delivered with a certificate.
 #[derive(Debug, Clone)]
 pub struct SeenSct {
-    /// `None` where it could not be read.
+    /// The SCT; `None` if it could not be parsed.
     pub sct: Option<Sct>,
-    /// The way in which it came.
+    /// The delivery of the SCT.
     pub delivery: Delivery,
     /// The log, if the list has it.
     pub log: Option<Arc<ListedLog>>,
-    /// The finding about it.
+    /// The finding.
     pub finding: SctFinding,
 }
 
 impl SeenSct {
-    /// Looks at an SCT, at `now_ms` since 1970.
+    /// Checks an SCT at `now_ms` since 1970.
     pub fn look_at(
         read: Result<Sct, UnreadSct>,
         delivery: Delivery,
@@ -150,8 +149,8 @@ impl SeenSct {
         }
     }
 
-    /// The SCT for [`CtPolicy::judge`](crate::CtPolicy::judge), its log in the state that the list
-    /// has; `None` if it is not valid.
+    /// Returns the SCT for [`CtPolicy::judge`](crate::CtPolicy::judge), with the state of its log
+    /// in the list; `None` if the SCT is not valid.
     pub fn valid(&self) -> Option<ValidSct<'_>> {
         let good = self.finding == SctFinding::Valid;
         let log = self.log.as_deref().filter(|_| good)?;
@@ -167,16 +166,17 @@ impl SeenSct {
 /// The entries that logs may have signed for a certificate.
 #[derive(Debug)]
 pub struct LoggedEntries {
-    /// With the issuer's key; why it cannot be said.
+    /// The entry with the issuer's key, or the reason why it is unknown.
     embedded: Result<SignedEntry, SctFinding>,
     delivered: SignedEntry,
-    /// True if SCTs in the stapled OCSP response count.
+    /// Whether SCTs in the stapled OCSP response count.
     stapled: bool,
 }
 
 impl LoggedEntries {
-    /// The entries of `leaf`. `issuer` is the certificate whose key has signed it; if there is none,
-    /// the finding that embedded SCTs get. `stapled` is true if a stapled OCSP response can be believed.
+    /// Creates the entries of `leaf`. `issuer` is the certificate whose key has signed the leaf, or
+    /// the finding for embedded SCTs if it is unknown. `stapled` states whether the stapled OCSP
+    /// response is valid.
     pub fn new(
         leaf: &Certificate<'_>,
         issuer: Result<&Certificate<'_>, SctFinding>,
@@ -189,17 +189,17 @@ impl LoggedEntries {
         }
     }
 
-    /// The entry whose SCTs are embedded, if the issuer is known.
+    /// Returns the entry for embedded SCTs, if the issuer is known.
     pub fn embedded(&self) -> Option<&SignedEntry> {
         self.embedded.as_ref().ok()
     }
 
-    /// The entry whose SCTs come beside the certificate.
+    /// Returns the entry for SCTs by TLS or OCSP.
     pub fn delivered(&self) -> &SignedEntry {
         &self.delivered
     }
 
-    /// Verifies an SCT by the log's key, at `now_ms` since 1970.
+    /// Verifies an SCT with the log's key at `now_ms` since 1970.
     pub fn verify(
         &self,
         sct: &Sct,

@@ -1,5 +1,5 @@
-//! SCTs as they come with a certificate: a SignedCertificateTimestampList (RFC 6962 section
-//! 3.3), in the certificate, in a stapled OCSP response or in a TLS extension.
+//! SCTs of a certificate: a SignedCertificateTimestampList (RFC 6962, section 3.3) in the
+//! certificate, in a stapled OCSP response or in a TLS extension.
 
 use bytes::Bytes;
 
@@ -8,17 +8,17 @@ use crate::entry::{SignedEntry, sha256};
 use crate::precert::tbs_without_scts;
 use crate::sct::{Sct, SctError, opaque, push_opaque};
 
-/// A SignedCertificateTimestampList, borrowed. It can be told apart; what its members are is
-/// found out by [`iter`](Self::iter).
+/// A borrowed SignedCertificateTimestampList. Its lengths are valid; [`iter`](Self::iter) parses
+/// its members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SctList<'a>(&'a [u8]);
 
 impl<'a> SctList<'a> {
-    /// Walks the list: a length of two bytes, then each SCT with a length of two bytes.
+    /// Parses the list: a length of two bytes, then each SCT with a length of two bytes.
     ///
     /// # Errors
-    /// [`SctError::Encoding`]: lengths that do not add up, an empty list or an empty member,
-    /// neither of which RFC 6962 allows.
+    /// [`SctError::Encoding`] if lengths are inconsistent, or if the list or a member is empty,
+    /// which RFC 6962 forbids.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, SctError> {
         let wrong = SctError::Encoding("the lengths of the list do not add up");
         let mut rest = bytes;
@@ -40,18 +40,18 @@ impl<'a> SctList<'a> {
         Ok(Self(list))
     }
 
-    /// The members in order. One that is of another version, or no SCT, says nothing of the
-    /// others: lists grow that way.
+    /// Returns the members in order. A member of another version, or one that is not an SCT, does
+    /// not affect the others: RFC 6962 permits such extensions of lists.
     pub fn iter(&self) -> impl Iterator<Item = Result<Sct, SctError>> + use<'a> {
         let mut members = self.0;
         std::iter::from_fn(move || opaque(&mut members).map(Sct::from_tls))
     }
 }
 
-/// The list of these SCTs, in the TLS presentation language.
+/// Encodes the list of these SCTs in the TLS presentation language.
 ///
 /// # Errors
-/// [`SctError::Encoding`] if they do not fit into 2^16-1 bytes.
+/// [`SctError::Encoding`] if the list is longer than 2^16-1 bytes.
 pub fn encode_sct_list(scts: &[Sct]) -> Result<Vec<u8>, SctError> {
     let mut list = Vec::with_capacity(scts.len() * 128);
     for sct in scts {
@@ -62,8 +62,8 @@ pub fn encode_sct_list(scts: &[Sct]) -> Result<Vec<u8>, SctError> {
     Ok(out)
 }
 
-/// The entry that the logs have signed whose SCTs are embedded in `certificate`, which `issuer` has issued:
-/// the TBSCertificate without the SCT list and the issuer's key hash (RFC 6962 section 3.2).
+/// Returns the entry of the SCTs that are embedded in `certificate`, issued by `issuer`: the
+/// TBSCertificate without the SCT list, and the issuer's key hash (RFC 6962, section 3.2).
 pub fn embedded_entry(certificate: &Certificate<'_>, issuer: &Certificate<'_>) -> SignedEntry {
     SignedEntry::Precert {
         issuer_key_hash: sha256(&[issuer.spki()]),
@@ -71,7 +71,7 @@ pub fn embedded_entry(certificate: &Certificate<'_>, issuer: &Certificate<'_>) -
     }
 }
 
-/// The entry that the logs have signed whose SCTs come beside `certificate`, by OCSP or TLS.
+/// Returns the entry of SCTs that are delivered by OCSP or TLS.
 pub fn delivered_entry(certificate: &Certificate<'_>) -> SignedEntry {
     SignedEntry::X509 {
         certificate: Bytes::copy_from_slice(certificate.raw()),

@@ -2,7 +2,7 @@
 
 use aws_lc_rs::{hkdf, hmac};
 
-/// Length of Sunlight's seed files.
+/// Length of Sunlight's seed files in bytes.
 pub(crate) const SEED_LEN: usize = 32;
 
 /// The order of P-256.
@@ -11,8 +11,8 @@ const ORDER: [u8; 32] = [
     0xbc, 0xe6, 0xfa, 0xad, 0xa7, 0x17, 0x9e, 0x84, 0xf3, 0xb9, 0xca, 0xc2, 0xfc, 0x63, 0x25, 0x51,
 ];
 
-/// The P-256 scalar of the log key that a Sunlight seed stands for. `None`, by a chance of 2^-64:
-/// the seed gives none.
+/// Derives the P-256 scalar of the log key from a Sunlight seed. Returns `None` with probability
+/// 2^-64, if the seed gives no key.
 pub(crate) fn log_scalar(seed: &[u8; SEED_LEN]) -> Option<[u8; 32]> {
     det_keygen(&stretch(seed)?)
 }
@@ -29,7 +29,8 @@ fn stretch(seed: &[u8]) -> Option<[u8; 32]> {
     Some(out)
 }
 
-/// C2SP det-keygen for P-256: the first output of HMAC_DRBG that is a scalar, of two at most.
+/// Computes C2SP det-keygen for P-256: the first output of HMAC_DRBG that is a valid scalar, of at
+/// most two.
 fn det_keygen(seed: &[u8]) -> Option<[u8; 32]> {
     let material = [seed, b"det ECDSA key gen P-256"].concat();
     let mut generator = HmacDrbg::new(&material);
@@ -89,7 +90,7 @@ impl HmacDrbg {
 mod tests {
     use super::*;
 
-    /// The seed whose first candidate is not below the order, found by its authors.
+    /// The seed whose first candidate is not below the order; the authors of det-keygen found it.
     #[test]
     fn the_second_candidate_is_taken() {
         let seed = hex::decode("b432f9be30890480298218510559aed7").unwrap();

@@ -1,4 +1,4 @@
-//! Verifying the signatures of certificates.
+//! Verification of the signatures of certificates.
 
 use std::sync::OnceLock;
 
@@ -15,15 +15,16 @@ use crate::name::names_match;
 use crate::rejection::Code;
 use crate::verification::{KeyInUse, Verification};
 
-/// An issuer's public key. Parsed by aws-lc-rs once for each algorithm that it is used with,
-/// in practice one.
+/// The public key of an issuer. aws-lc-rs parses it once for each algorithm, which in practice is
+/// one.
 #[derive(Debug)]
 pub(crate) struct IssuerKey {
     kind: KeyKind,
-    /// RSAPublicKey, EC point or Ed25519 key: what the SubjectPublicKeyInfo's BIT STRING holds.
+    /// RSAPublicKey, EC point or Ed25519 key: the content of the BIT STRING in the
+    /// SubjectPublicKeyInfo.
     bits: Box<[u8]>,
     parsed: [OnceLock<Option<Box<ParsedPublicKey>>>; SLOTS],
-    /// Under which our own arithmetic knows it, if that can be.
+    /// Name of the key for our own arithmetic, if that supports the key.
     name: Option<KeyName>,
 }
 
@@ -37,7 +38,7 @@ enum KeyKind {
     Other,
 }
 
-/// The reasons why a signature was not found good.
+/// The reasons why a signature is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum VerifyError {
     UnsupportedKey(String),
@@ -65,7 +66,7 @@ impl VerifyError {
 }
 
 impl IssuerKey {
-    /// The key in a SubjectPublicKeyInfo. A key that cannot be used says so at its first use.
+    /// Reads the key of a SubjectPublicKeyInfo. An unusable key returns an error at its first use.
     pub(crate) fn new(certificate: &Certificate<'_>) -> Self {
         let (kind, bits) = read_spki(certificate).unwrap_or((KeyKind::Other, &[]));
         Self {
@@ -76,9 +77,10 @@ impl IssuerKey {
         }
     }
 
-    /// Verifies the signature of `certificate`, which says that `algorithm` made it.
+    /// Verifies the signature of `certificate` with the `algorithm` that the certificate names.
     ///
-    /// The issuer is a root, or its own certificate has been verified: see [`Verification::verify`].
+    /// The issuer is a root, or its own certificate has been verified: see
+    /// [`Verification::verify`].
     pub(crate) fn verify(
         &self,
         certificate: &Certificate<'_>,
@@ -89,7 +91,7 @@ impl IssuerKey {
         self.verify_by(tbs, signature, algorithm, Some(verification))
     }
 
-    /// Verifies a signature over `message` by aws-lc-rs alone, whoever the issuer is.
+    /// Verifies a signature over `message` with aws-lc-rs alone, for any issuer.
     pub(crate) fn verify_message(
         &self,
         message: &[u8],
@@ -126,8 +128,7 @@ impl IssuerKey {
         is_good.then_some(()).ok_or(VerifyError::Invalid)
     }
 
-    /// The signature of `certificate`, to be tried beside others: see
-    /// [`Verification::known_signature`].
+    /// Returns the signature of `certificate` for a batch: see [`Verification::known_signature`].
     pub(crate) fn known_signature(
         &self,
         certificate: &Certificate<'_>,
@@ -141,7 +142,7 @@ impl IssuerKey {
         verification.known_signature(self.name.as_ref()?, digest, certificate.signature())
     }
 
-    /// Verifies what [`Self::known_signature`] has given for the same algorithm.
+    /// Verifies a signature that [`Self::known_signature`] returned for the same algorithm.
     pub(crate) fn verify_known(
         &self,
         known: &KnownSignature,
@@ -203,7 +204,7 @@ impl IssuerKey {
 }
 
 impl KeyKind {
-    /// The same for our own arithmetic, where that can know such keys.
+    /// Returns the kind of key for our own arithmetic, if supported.
     fn known(self) -> Option<Kind> {
         match self {
             Self::P256 => Some(Kind::P256),
@@ -214,7 +215,7 @@ impl KeyKind {
     }
 }
 
-/// The means of verifying a signature, and the slot in which the parsed key is kept.
+/// A verification algorithm, and the slot of the parsed key.
 struct Scheme {
     slot: usize,
     verifier: &'static dyn VerificationAlgorithm,
@@ -224,7 +225,7 @@ struct Scheme {
 enum Message {
     /// aws-lc-rs hashes the message.
     Whole,
-    /// We do, to try what is known of the key first.
+    /// This crate hashes the message, to try the prepared key first.
     Digest(&'static digest::Algorithm),
     /// SHA-1 for a curve whose verifier takes SHA-256: see [`padded_sha1`].
     PaddedSha1,
@@ -255,7 +256,7 @@ impl Scheme {
 /// Four digests for PKCS #1 or ECDSA, three for PSS.
 const SLOTS: usize = 7;
 
-/// aws-lc-rs has no PKCS #1 verifier with SHA-384 for keys under 2048 bits.
+/// Returns the scheme; aws-lc-rs has no PKCS #1 verifier with SHA-384 for keys under 2048 bits.
 fn rsa_pkcs1(modulus_bits: usize, hash: HashAlgorithm) -> Option<Scheme> {
     let (slot, verifier, hash): (_, &'static aws::RsaParameters, _) = match hash {
         HashAlgorithm::Sha1 => {
@@ -318,11 +319,11 @@ fn ecdsa(curve: KeyKind, hash: HashAlgorithm) -> Scheme {
     }
 }
 
-/// The SHA-1 digest of a message as a SHA-256 digest with twelve zero bytes before it.
+/// Returns the SHA-1 digest of a message as a SHA-256 digest with twelve zero bytes before it.
 ///
-/// ECDSA takes the digest as an integer, cut to the bits of the curve's order. On a curve of
-/// 256 bits and more neither is cut, and both are the same integer, so that a verifier for
-/// SHA-256 verifies SHA-1 signatures too.
+/// ECDSA converts the digest to an integer, truncated to the bits of the curve's order. On a curve
+/// of 256 bits or more neither digest is truncated, and both are the same integer. A verifier for
+/// SHA-256 therefore verifies SHA-1 signatures, too.
 fn padded_sha1(message: &[u8]) -> Result<Digest, aws_lc_rs::error::Unspecified> {
     let sha1 = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, message);
     let mut padded = [0; 32];
@@ -330,9 +331,9 @@ fn padded_sha1(message: &[u8]) -> Result<Digest, aws_lc_rs::error::Unspecified> 
     Digest::import_less_safe(&padded, &digest::SHA256)
 }
 
-/// Returns whether `issuer` has issued `certificate`: it has the name that stands there, and its
-/// key has signed. A signature that cannot be verified (an algorithm that is not known, MD5, SHA-1)
-/// proves nothing.
+/// Returns `true` if `issuer` has issued `certificate`: its name matches, and its key has signed
+/// the certificate. A signature that cannot be verified (unknown algorithm, MD5, SHA-1) proves
+/// nothing.
 pub fn is_issued_by(certificate: &Certificate<'_>, issuer: &Certificate<'_>) -> bool {
     let Some(algorithm) = SignatureAlgorithm::read(certificate.algorithm()) else {
         return false;
@@ -344,7 +345,7 @@ pub fn is_issued_by(certificate: &Certificate<'_>, issuer: &Certificate<'_>) -> 
             .is_ok()
 }
 
-/// Returns what the BIT STRING of the SubjectPublicKeyInfo holds.
+/// Returns the content of the BIT STRING in the SubjectPublicKeyInfo.
 pub(crate) fn key_bits<'a>(certificate: &Certificate<'a>) -> Result<&'a [u8], DerError> {
     let mut fields = certificate.spki_tlv().reader();
     fields.expect(tag::SEQUENCE, "algorithm")?;

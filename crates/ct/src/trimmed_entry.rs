@@ -1,9 +1,9 @@
-//! TrimmedEntry: the names of an entry, a line of JSON in a names tile
+//! TrimmedEntry: the names of an entry as a line of JSON in a names tile
 //! (<https://github.com/FiloSottile/sunlight/blob/main/names-tiles.md>).
 //!
-//! The lines are those that Sunlight writes, to the byte, so the JSON is written as its encoder
-//! does. Of a certificate that Sunlight cannot read it writes none, and every entry after it is taken for
-//! another: here it has a line with what can be read of it.
+//! The lines equal those of Sunlight byte for byte, so the JSON is written like its encoder does.
+//! If Sunlight cannot parse a certificate, it omits the line, which shifts all later entries. Here
+//! such a certificate has a line with all readable names.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -14,11 +14,12 @@ use crate::certificate::Certificate;
 use crate::entry::EntryKind;
 use crate::leaf::{SignedEntryRef, TileLeafRef};
 
-/// DNS names and addresses among the GeneralNames, by the number of their tags (RFC 5280 section 4.2.1.6).
+/// Tag numbers of DNS names and addresses in GeneralNames (RFC 5280, section 4.2.1.6).
 const DNS_NAME: u8 = 2;
 const IP_ADDRESS: u8 = 7;
 
-/// The attributes of a subject that are shown: what follows `2.5.4.` in their identifiers, and their keys.
+/// The subject attributes in the line: the last arc of `2.5.4.` in their identifiers, and their
+/// keys.
 const ATTRIBUTES: [(u8, &str); 7] = [
     (6, "Country"),
     (10, "Organization"),
@@ -29,23 +30,23 @@ const ATTRIBUTES: [(u8, &str); 7] = [
     (17, "PostalCode"),
 ];
 
-/// What an entry says of names.
+/// The names of an entry.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrimmedEntry {
     /// Milliseconds since 1970.
     pub timestamp: u64,
-    /// The values of each of the attributes of its subject, as octets: UTF-8 mostly.
+    /// The values of each subject attribute as octets, mostly UTF-8.
     subject: [Vec<Vec<u8>>; ATTRIBUTES.len()],
-    /// The last common name of its subject.
+    /// The last common name of the subject.
     common_name: Vec<u8>,
-    /// Its DNS names, as they stand there.
+    /// The DNS names without changes.
     dns: Vec<Vec<u8>>,
-    /// Its IP addresses.
+    /// The IP addresses.
     ip: Vec<String>,
 }
 
 impl TrimmedEntry {
-    /// The names of an entry: those of the precertificate as it was submitted, or of the certificate.
+    /// Returns the names of an entry, from the submitted precertificate or the certificate.
     pub fn of(leaf: &TileLeafRef<'_>) -> Self {
         let mut entry = TrimmedEntry {
             timestamp: leaf.timestamp,
@@ -58,7 +59,7 @@ impl TrimmedEntry {
         entry
     }
 
-    /// DNS names and IP addresses in text, and the common name if there are none of either.
+    /// Returns DNS names and IP addresses as text, or the common name if there are none.
     pub fn names(&self) -> Vec<String> {
         let text = |name: &Vec<u8>| String::from_utf8_lossy(name).into_owned();
         let mut names: Vec<_> = self.dns.iter().map(text).collect();
@@ -70,7 +71,7 @@ impl TrimmedEntry {
     }
 
     fn read(&mut self, certificate: &Certificate<'_>) {
-        // What can be read before something that cannot stays.
+        // Names before an unreadable part are kept.
         let _ = self.read_subject(certificate.subject());
         let names = certificate
             .extensions()
@@ -129,7 +130,7 @@ impl TrimmedEntry {
         Some(())
     }
 
-    /// Appends the line of a names tile, with its line break.
+    /// Appends the line of a names tile, including its line break.
     pub fn write_line(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"Timestamp\":");
         out.extend_from_slice(self.timestamp.to_string().as_bytes());
@@ -171,7 +172,7 @@ impl TrimmedEntry {
 }
 
 impl<'a> TileLeafRef<'a> {
-    /// The kind of entry.
+    /// Returns the kind of entry.
     pub fn kind(&self) -> EntryKind {
         match self.signed {
             SignedEntryRef::X509 { .. } => EntryKind::X509,
@@ -179,7 +180,7 @@ impl<'a> TileLeafRef<'a> {
         }
     }
 
-    /// The certificate or precertificate as it was submitted, in DER.
+    /// Returns the submitted certificate or precertificate in DER.
     pub fn submitted(&self) -> Option<&'a [u8]> {
         match self.signed {
             SignedEntryRef::X509 { certificate } => Some(certificate),
@@ -188,7 +189,8 @@ impl<'a> TileLeafRef<'a> {
     }
 }
 
-/// The octets of a string, in UTF-8 if it says what they are. `None`: another type, which is left out.
+/// Returns the octets of a string, converted to UTF-8 if its type defines the encoding; `None` for
+/// other types, which are omitted.
 fn text(value: Tlv<'_>) -> Option<Vec<u8>> {
     let octets = value.value;
     match value.tag {
@@ -212,14 +214,15 @@ fn text(value: Tlv<'_>) -> Option<Vec<u8>> {
     }
 }
 
-/// Returns whether these may be ISO 8859-1, as some authorities put into a PrintableString.
+/// Returns `true` if the octets may be ISO 8859-1, which some authorities put into a
+/// PrintableString.
 fn is_latin(octets: &[u8]) -> bool {
     !octets
         .iter()
         .any(|octet| matches!(octet, ..0x20 | 0x7f..0xa0))
 }
 
-/// An address of four or sixteen octets.
+/// Formats an address of four or sixteen octets.
 fn address(octets: &[u8]) -> Option<String> {
     if let Ok(v4) = <[u8; 4]>::try_from(octets) {
         return Some(Ipv4Addr::from(v4).to_string());
@@ -242,8 +245,8 @@ fn write_list<'a>(key: &str, values: impl Iterator<Item = &'a [u8]>, out: &mut V
     out.push(b']');
 }
 
-/// A JSON string, escaped as Go's `encoding/json` does: also what means something in HTML, and each
-/// octet that is not UTF-8 as U+FFFD.
+/// Appends a JSON string with the escapes of Go's `encoding/json`: characters with a meaning in
+/// HTML are escaped, and each octet that is not UTF-8 becomes U+FFFD.
 fn write_string(value: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     for chunk in value.utf8_chunks() {
@@ -283,7 +286,7 @@ mod tests {
     use lucarne_mint::testing::Pki;
     use lucarne_mint::{Extension, Name, Oid, oid};
 
-    /// The line of a certificate with this subject and these GeneralNames.
+    /// Returns the line of a certificate with this subject and these GeneralNames.
     fn line(subject: &[(&Oid, u8, &[u8])], names: &[(u8, &[u8])]) -> String {
         let pki = Pki::shared();
         let mut template = pki.p256.leaf_template(&pki.leaf("a.example")).unwrap();

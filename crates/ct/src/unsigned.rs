@@ -1,17 +1,17 @@
-//! The bytes around the signed part of a certificate, in the one form that a log takes.
+//! The bytes around the signed part of a certificate, in the only form that a log accepts.
 //!
-//! A signature covers the TBSCertificate. The lengths around it, the AlgorithmIdentifier beside
-//! the signature and the BIT STRING that holds it are covered by nothing: whoever has a
-//! certificate can write them anew, with text of his own in them, and it verifies as before. A
-//! log that took them as they come would log one certificate any number of times, and serve
-//! anybody's text as an issuer's certificate. So what nobody signed is DER, and says nothing that
-//! the signed part does not say; what was signed stays as lax as its authority wrote it.
+//! A signature covers the TBSCertificate. It does not cover the lengths around it, the
+//! AlgorithmIdentifier next to the signature, or the BIT STRING of the signature. Anyone can
+//! rewrite these bytes, even with additional text, and the certificate still verifies. A log that
+//! accepted any form would log one certificate any number of times, and would serve arbitrary text
+//! as an issuer's certificate. The unsigned bytes must therefore be DER and agree with the signed
+//! part. The signed part stays as tolerant as its authority wrote it.
 //!
-//! The signature value has one form, too, by the rules of those who verify it (aws-lc-rs, and the
-//! crates `ecdsa` and `rsa` before it): RSA's is as long as the modulus and below it, Ed25519's
-//! second half is below the order of the group, ECDSA's two integers are positive, below the
-//! order, and in DER. All that is left is (r, n − s), which is as good as (r, s): nobody can tell
-//! which of them the authority made.
+//! The signature value has one form, too, by the rules of the verifiers (aws-lc-rs, and the crates
+//! `ecdsa` and `rsa` before it). RSA's is as long as the modulus and less than it. The second half
+//! of Ed25519's is less than the order of the group. ECDSA's two integers are positive, less than
+//! the order, and in DER. One ambiguity remains: (r, n − s) is as valid as (r, s), and it is
+//! impossible to determine which one the authority created.
 
 use lucarne_x509::der::{DerError, Problem, Tlv, tag};
 
@@ -19,11 +19,11 @@ use crate::certificate::Certificate;
 use crate::rejection::{Code, Rejection};
 use crate::roots::Roots;
 
-/// Checks the certificate at `index` of a chain, unless it is an accepted root: of those the
-/// operator gave the bytes, and no others are taken for it.
+/// Checks the certificate at `index` of a chain, unless it is an accepted root: the operator chose
+/// the bytes of a root, and no other form is accepted for it.
 ///
-/// That the algorithm is the signed one is for
-/// [`SignatureAlgorithm::of`](crate::algorithm::SignatureAlgorithm::of) to say.
+/// [`SignatureAlgorithm::of`](crate::algorithm::SignatureAlgorithm::of) checks that the algorithm
+/// equals the signed one.
 ///
 /// # Errors
 /// [`Code::NotCanonical`].
@@ -41,7 +41,8 @@ pub(crate) fn check(
     }
 }
 
-const ACCEPTED: &str = "what surrounds the signed part is accepted in DER only, with the parameters of the signed algorithm (NULL as 05 00) and no unused bits";
+const ACCEPTED: &str = "the bytes around the signed part must be DER, with the parameters of the \
+                        signed algorithm (NULL as 05 00) and no unused bits";
 
 fn check_form(certificate: &Certificate<'_>) -> Result<(), DerError> {
     certificate.whole_tlv().check_shortest("Certificate")?;
@@ -63,7 +64,7 @@ fn check_algorithm(identifier: Tlv<'_>) -> Result<(), DerError> {
     if fields.is_empty() {
         return Ok(());
     }
-    // Others than NULL are the signed ones, byte for byte.
+    // Parameters other than NULL equal the signed ones, byte for byte.
     let parameters = fields.any("parameters")?;
     if parameters.tag == tag::NULL && parameters.raw.len() != 2 {
         let problem = Problem::LongNull(parameters.raw.len());

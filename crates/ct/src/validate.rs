@@ -1,4 +1,4 @@
-//! From a chain to an entry, in two steps: what needs no signature, then the signatures.
+//! From a chain to an entry in two steps: the checks that need no signature, then the signatures.
 
 use std::sync::Arc;
 
@@ -23,28 +23,29 @@ use crate::unsigned;
 use crate::verification::Verification;
 use crate::verified_issuer::{PrecertIssuer, PreissuerRewrite, VerifiedIssuer};
 
-/// Bytes of certificates that the cache of verified tails may hold. The whole WebPKI has a
+/// Maximum size in bytes of the certificates in the cache of verified tails. The whole WebPKI has a
 /// few thousand issuing CAs of 2 kB each.
 const CACHE_BYTES: u64 = 16 << 20;
 
-/// Decides what a log accepts: its roots, its policy, and a memory of the chain tails that
-/// have verified before. Other roots or another policy need another validator.
+/// Decides which submissions a log accepts: its roots, its policy, and a cache of verified chain
+/// tails. Other roots or another policy need another validator.
 #[derive(Debug)]
 pub struct Validator {
     roots: Arc<Roots>,
     policy: Policy,
     verification: Arc<Verification>,
-    /// By everything after the leaf.
+    /// Verified tails by their cache key.
     verified: Cache<Vec<u8>, Arc<VerifiedIssuer>, Xxh3Builder>,
 }
 
 impl Validator {
-    /// A validator with an empty memory, and a [`Verification`] of its own.
+    /// Creates a validator with an empty cache, and a [`Verification`] of its own.
     pub fn new(roots: Arc<Roots>, policy: Policy) -> Self {
         Self::sharing(roots, policy, Arc::default())
     }
 
-    /// A validator with an empty memory of chains. What is known of keys, it shares with others.
+    /// Creates a validator with an empty cache of tails that shares the known keys with other
+    /// validators.
     pub fn sharing(roots: Arc<Roots>, policy: Policy, verification: Arc<Verification>) -> Self {
         let verified = Cache::builder()
             .max_capacity(CACHE_BYTES)
@@ -60,24 +61,24 @@ impl Validator {
         }
     }
 
-    /// The accepted roots.
+    /// Returns the accepted roots.
     pub fn roots(&self) -> &Arc<Roots> {
         &self.roots
     }
 
-    /// The rules.
+    /// Returns the rules.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// Everything that can be told without verifying a signature: the form and the kind of
-    /// the leaf, the policy, names and order of the chain, and the root. Gives the identity
-    /// by which the log knows whether it has the entry already.
+    /// Performs every check that needs no signature: the form and the kind of the leaf, the policy,
+    /// names and order of the chain, and the root. Computes the identity that the log uses for
+    /// deduplication.
     ///
     /// `now_ms` is the time in milliseconds since 1970, for policies about expiry.
     ///
     /// # Errors
-    /// Every [`Code`] but those of the body and of signatures.
+    /// Every [`Code`] except those of the body and of signatures.
     pub fn examine<'c>(
         &self,
         chain: &'c Chain,
@@ -103,11 +104,12 @@ impl Validator {
         })
     }
 
-    /// Judges a chain as its submission to a log that does not have the entry: all signatures are verified, but
-    /// those of issuers that have verified before. The kind of the entry is the leaf's.
+    /// Judges a chain like a submission to a log that does not have the entry. All signatures are
+    /// verified, except those of issuers that have been verified before. The kind of the entry is
+    /// that of the leaf.
     ///
     /// # Errors
-    /// Those of [`examine`](Self::examine) and [`verify`](Self::verify).
+    /// The errors of [`examine`](Self::examine) and [`verify`](Self::verify).
     pub fn judge(&self, chain: &Chain, now_ms: u64) -> Result<EntryKind, Rejection> {
         let leaf = issuer_chain::parse(0, chain.leaf())?;
         let kind = match leaf.extension(oid::content::POISON) {
@@ -123,7 +125,7 @@ impl Validator {
             return Ok(());
         }
         let (length, limit) = (chain.len(), self.policy.max_chain);
-        let detail = format!("{length} certificates, this log takes chains of up to {limit}");
+        let detail = format!("{length} certificates; expected at most {limit}");
         Err(Rejection::new(Code::ChainTooLong, detail))
     }
 
@@ -151,9 +153,10 @@ impl Validator {
         )
     }
 
-    /// The leaf's signature, where trying it beside those of other submissions makes
-    /// [`verify`](Self::verify) cheaper: its issuer has verified before, and our own arithmetic knows
-    /// the key. `verify` takes what was found, and tries it itself if nobody has.
+    /// Returns the leaf's signature if a batch with other submissions makes
+    /// [`verify`](Self::verify) cheaper: its issuer has been verified before, and its key is a
+    /// prepared one. `verify` uses the result of the batch, and tries the signature itself if there
+    /// is none.
     pub fn known_signature(&self, examined: &mut Examined<'_>) -> Option<Arc<KnownSignature>> {
         let Path::VerifiedIssuer(algorithm, signer) = &examined.path else {
             return None;
@@ -164,8 +167,8 @@ impl Validator {
         examined.known_signature.clone()
     }
 
-    /// Verifies the signatures and completes the entry. Issuers that have verified before cost
-    /// nothing, so that a submission costs the verification of its leaf.
+    /// Verifies the signatures and completes the entry. Issuers that have been verified before cost
+    /// nothing, so that a submission costs one verification, that of its leaf.
     ///
     /// # Errors
     /// [`Code::InvalidSignature`], [`Code::UnsupportedKey`], [`Code::UnsupportedAlgorithm`],
@@ -204,8 +207,8 @@ impl Validator {
             } => {
                 let signer = Arc::new(issuers.verify(&self.verification)?);
                 leaf(algorithm).verify_with(&signer, &self.verification)?;
-                // Only now: without a leaf of theirs, nobody fills the cache with other forms of a tail
-                // (2^k of k ECDSA signatures).
+                // Inserted only after the leaf was verified. Otherwise an attacker without a leaf
+                // could fill the cache with other forms of a tail (2^k of k ECDSA signatures).
                 self.verified.insert(cache_key, signer.clone());
                 signer
             }
@@ -214,21 +217,21 @@ impl Validator {
     }
 }
 
-/// A submission about which everything is known but its signatures.
+/// A submission that has passed all checks except those of its signatures.
 #[derive(Debug)]
 pub struct Examined<'c> {
     chain: &'c Chain,
     leaf: Certificate<'c>,
     path: Path<'c>,
     submission: Submission,
-    /// The leaf's, by the issuer of [`Path::VerifiedIssuer`].
+    /// The leaf's signature by the issuer of [`Path::VerifiedIssuer`].
     known_signature: Option<Arc<KnownSignature>>,
 }
 
 impl Examined<'_> {
-    /// The identity by which the log deduplicates. `None` for a precertificate whose issuer
-    /// was left out and could be one of several roots with different keys: it is known only
-    /// once its signature has verified.
+    /// Returns the identity that the log uses for deduplication. Returns `None` for a
+    /// precertificate whose issuer was omitted and may be one of several roots with different keys:
+    /// the identity is known after the signature was verified.
     pub fn identity(&self) -> Option<&Identity> {
         match &self.submission {
             Submission::X509(identity) => Some(identity),
@@ -236,14 +239,14 @@ impl Examined<'_> {
         }
     }
 
-    /// The leaf's notBefore in milliseconds since 1970, if it is a readable time. No signature
-    /// over it has been verified yet.
+    /// Returns the leaf's notBefore in milliseconds since 1970, if it is a valid time. The
+    /// signature over it has not been verified yet.
     pub fn not_before(&self) -> Option<i64> {
         self.leaf.not_before()
     }
 
-    /// Returns what the log signs for this entry: for a duplicate, of which no signature is
-    /// verified again. `None` where [`identity`](Self::identity) is.
+    /// Returns the signed entry, for a duplicate whose signatures are not verified again. Returns
+    /// `None` if [`identity`](Self::identity) does.
     pub fn signed(&self) -> Option<SignedEntry> {
         match &self.submission {
             Submission::X509(_) => Some(SignedEntry::X509 {
@@ -258,7 +261,7 @@ impl Examined<'_> {
         }
     }
 
-    /// The kind of entry.
+    /// Returns the kind of entry.
     pub fn kind(&self) -> EntryKind {
         match &self.submission {
             Submission::X509(_) => EntryKind::X509,
@@ -266,22 +269,22 @@ impl Examined<'_> {
         }
     }
 
-    /// The leaf.
+    /// Returns the leaf.
     pub fn leaf(&self) -> &Certificate<'_> {
         &self.leaf
     }
 }
 
-/// The signatures that have to be verified.
+/// The signatures that must be verified.
 #[derive(Debug)]
 enum Path<'c> {
-    /// Nothing: the leaf is an accepted root itself.
+    /// No signature: the leaf itself is an accepted root.
     Itself,
-    /// The leaf, by one of these roots.
+    /// The leaf's, by one of these roots.
     Roots(SignatureAlgorithm, Vec<Arc<Root>>),
-    /// The leaf: everything above it has verified before.
+    /// The leaf's: everything above it has been verified before.
     VerifiedIssuer(SignatureAlgorithm, Arc<VerifiedIssuer>),
-    /// The leaf, and everything above it.
+    /// The leaf's, and those of everything above it.
     IssuerChain {
         algorithm: SignatureAlgorithm,
         issuers: Box<IssuerChain<'c>>,
@@ -301,7 +304,7 @@ enum Submission {
 }
 
 impl Path<'_> {
-    /// The entry of a precertificate that goes this way.
+    /// Returns the entry of a precertificate with this path.
     fn precert(&self, leaf: &Certificate<'_>) -> Result<Submission, Rejection> {
         let (key_hash, rewrite) = match self {
             Path::Itself => return Err(missing_issuer()),
@@ -331,11 +334,12 @@ fn precert(
 }
 
 fn missing_issuer() -> Rejection {
-    let detail = "the authority that will issue the final certificate is not in the chain, so that there is no issuer key to log; accepted with that authority's certificate";
+    let detail = "the chain has no certificate of the authority that will issue the final \
+                  certificate, so that there is no issuer key to log: add that certificate";
     Rejection::of(0, Code::MissingIssuer, detail)
 }
 
-/// The entry of a verified submission; `signer` is `None` for a leaf that is a root.
+/// Returns the entry of a verified submission; `signer` is `None` for a leaf that is a root.
 fn entry(
     chain: &Chain,
     submission: Submission,
@@ -370,20 +374,23 @@ fn entry(
     })
 }
 
-/// Checks that no certificate is there twice.
+/// Checks that no certificate is repeated.
 fn check_once(chain: &Chain) -> Result<(), Rejection> {
     for (index, certificate) in chain.iter().enumerate().skip(1) {
         if let Some(first) = chain.iter().take(index).position(|it| it == certificate) {
-            let detail = format!("the same certificate as number {first}; accepted is each once");
+            let detail = format!(
+                "the same certificate as number {first}; expected each \
+                                  certificate once"
+            );
             return Err(Rejection::of(index, Code::DuplicateCertificate, detail));
         }
     }
     Ok(())
 }
 
-/// Everything after the leaf, and where its certificates end. The key is compared byte for
-/// byte, so that the hash of the cache may be a fast one: seeded, lest somebody choose
-/// intermediates that collide.
+/// Returns the cache key: the bytes after the leaf, and the ends of its certificates. Keys are
+/// compared byte for byte, so that the cache may use a fast hash. The hash is seeded, so that an
+/// attacker cannot choose colliding intermediates.
 fn cache_key(chain: &Chain) -> Vec<u8> {
     let (bytes, ends) = chain.tail();
     let mut key = Vec::with_capacity(bytes.len() + 4 * ends.len());
@@ -396,7 +403,7 @@ fn cache_key(chain: &Chain) -> Vec<u8> {
 
 fn seeded() -> Xxh3Builder {
     let mut seed = [0; 8];
-    // Without randomness the seed is known, and a collision costs a comparison.
+    // Without random numbers the seed is known, and a collision costs a comparison.
     let _ = aws_lc_rs::rand::fill(&mut seed);
     Xxh3Builder::new().with_seed(u64::from_ne_bytes(seed))
 }
@@ -436,7 +443,8 @@ fn check_server_auth(leaf: &Certificate<'_>) -> Result<(), Rejection> {
         false => format!("the extended key usages {}", found.join(", ")),
     };
     let detail = format!(
-        "the leaf has {found}; this log takes leaves with serverAuth (1.3.6.1.5.5.7.3.1) or anyExtendedKeyUsage (2.5.29.37.0)"
+        "the leaf has {found}; this log requires serverAuth (1.3.6.1.5.5.7.3.1) or \
+         anyExtendedKeyUsage (2.5.29.37.0)"
     );
     Err(Rejection::of(0, Code::MissingServerAuth, detail))
 }
@@ -462,23 +470,23 @@ fn check_not_after(leaf: &Certificate<'_>, policy: &Policy, now_ms: u64) -> Resu
         let window = show_window(policy);
         return reject(
             Code::OutsideWindow,
-            format!("notAfter {shown} is outside of {window}"),
+            format!("notAfter {shown} is outside {window}"),
         );
     }
     match not_after < signed(now_ms) {
         true if policy.reject_expired => reject(
             Code::Expired,
-            format!("expired at {shown}; this log takes unexpired certificates"),
+            format!("expired at {shown}; this log accepts only unexpired certificates"),
         ),
         false if policy.reject_unexpired => reject(
             Code::NotExpired,
-            format!("expires at {shown}; this log takes expired certificates"),
+            format!("expires at {shown}; this log accepts only expired certificates"),
         ),
         _ => Ok(()),
     }
 }
 
-/// `[2026-01-01T00:00:00Z, 2026-07-01T00:00:00Z)`.
+/// Formats the window, such as `[2026-01-01T00:00:00Z, 2026-07-01T00:00:00Z)`.
 fn show_window(policy: &Policy) -> String {
     let show = |bound: Option<u64>, open: &str| {
         bound.map_or_else(|| open.to_owned(), |bound| time::display(signed(bound)))

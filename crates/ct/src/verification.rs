@@ -1,5 +1,5 @@
-//! By what signatures are verified: our own arithmetic for keys that are met often, aws-lc-rs for
-//! all others, and as the judge of both.
+//! The choice of the verifier: our own arithmetic for frequent keys, aws-lc-rs for all others and
+//! as a check of both.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -11,21 +11,23 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::known::{KeyName, Known, KnownKeys, Prepared, TABLE_BYTES};
 use crate::known_signature::KnownSignature;
 
-/// Of the signatures that our arithmetic accepts, aws-lc-rs verifies one in so many as well:
-/// as a general verification costs four to five times one of ours, that is less than 0.5 %.
+/// aws-lc-rs verifies one in this number of the signatures that our own arithmetic accepts. A
+/// general verification costs four to five times one of ours, so that the overhead is less than 0.5
+/// %.
 const RECHECK_ONE_IN: u64 = 1000;
 
-/// The verification of signatures for all logs of a process: what our own arithmetic knows of
-/// issuing keys, and whether it may be asked. One for all logs, as a key is the same in all.
+/// The verification of signatures for all logs of a process: the prepared issuing keys, and whether
+/// our own arithmetic may be used. It is shared by all logs, because a key is the same in all of
+/// them.
 ///
-/// Our arithmetic says yes, or nothing; aws-lc-rs decides where it says nothing. Of what it accepts
-/// a sample that nobody can foresee, and the first signature of each key, is verified by aws-lc-rs
-/// as well. Should that ever disagree, the signature is refused, our arithmetic is not asked again,
-/// and the [`Disagreement`] is there for people to see.
+/// Our own arithmetic either accepts a signature or leaves the decision to aws-lc-rs. aws-lc-rs
+/// also verifies an unpredictable sample of the accepted signatures, and the first signature of
+/// each key. If it ever disagrees, the signature is refused, our own arithmetic is disabled, and
+/// the [`Disagreement`] is reported.
 pub struct Verification {
     by_own: AtomicBool,
     keys: KnownKeys,
-    /// Of the sample.
+    /// Seed of the sample.
     seed: u64,
     accepted: AtomicU64,
     rechecked: AtomicU64,
@@ -34,30 +36,30 @@ pub struct Verification {
     alarm: Box<dyn Fn(&Disagreement) + Send + Sync>,
 }
 
-/// The figures of what has been verified, and how.
+/// Counters of verified signatures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VerificationStats {
-    /// True while our own arithmetic is asked.
+    /// Whether our own arithmetic is used.
     pub by_own: bool,
-    /// Keys that it knows.
+    /// Number of prepared keys.
     pub keys: usize,
-    /// The memory that they take, in bytes.
+    /// Memory of the prepared keys in bytes.
     pub key_bytes: usize,
-    /// Signatures that it accepted.
+    /// Signatures that our own arithmetic accepted.
     pub accepted: u64,
-    /// Those of them that aws-lc-rs has verified as well.
+    /// Accepted signatures that aws-lc-rs has verified as well.
     pub rechecked: u64,
-    /// Those of them that aws-lc-rs refused.
+    /// Accepted signatures that aws-lc-rs refused.
     pub disagreements: u64,
 }
 
-/// A signature that our own arithmetic accepted and aws-lc-rs refused: all that is needed to verify
-/// it again elsewhere.
+/// A signature that our own arithmetic accepted and aws-lc-rs refused, with all data to verify it
+/// elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disagreement {
-    /// The public key: what the BIT STRING of its SubjectPublicKeyInfo holds.
+    /// The public key: the content of the BIT STRING in its SubjectPublicKeyInfo.
     pub key: Vec<u8>,
-    /// The digest that was signed.
+    /// The signed digest.
     pub digest: Vec<u8>,
     /// The signature.
     pub signature: Vec<u8>,
@@ -77,19 +79,20 @@ impl Default for Verification {
 }
 
 impl Verification {
-    /// By our own arithmetic where a key is met often.
+    /// Uses our own arithmetic for frequent keys.
     pub fn by_own_arithmetic() -> Self {
         Self::new(true, TABLE_BYTES)
     }
 
-    /// By aws-lc-rs alone.
+    /// Uses aws-lc-rs alone.
     pub fn general() -> Self {
         Self::new(false, 0)
     }
 
     fn new(by_own: bool, capacity: usize) -> Self {
         let mut seed = [0; 8];
-        // Without randomness the sample can be foreseen; the first of each key is verified still.
+        // Without random numbers the sample is predictable; the first signature of each key is
+        // still verified.
         let _ = aws_lc_rs::rand::fill(&mut seed);
         Self {
             by_own: AtomicBool::new(by_own),
@@ -103,7 +106,7 @@ impl Verification {
         }
     }
 
-    /// The same, with somebody to tell of every disagreement at once.
+    /// Adds a function that is called for every disagreement.
     pub fn with_alarm(self, alarm: impl Fn(&Disagreement) + Send + Sync + 'static) -> Self {
         Self {
             alarm: Box::new(alarm),
@@ -111,12 +114,12 @@ impl Verification {
         }
     }
 
-    /// The first disagreement, if there was one: our arithmetic has not been asked since.
+    /// Returns the first disagreement, if any: our own arithmetic has been disabled since.
     pub fn disagreement(&self) -> Option<&Disagreement> {
         self.first.get()
     }
 
-    /// Counts and sizes.
+    /// Returns counters and sizes.
     pub fn stats(&self) -> VerificationStats {
         let (keys, key_bytes) = self.keys.size();
         VerificationStats {
@@ -129,19 +132,19 @@ impl Verification {
         }
     }
 
-    /// Notes that aws-lc-rs refused what our own arithmetic had accepted, sounds the alarm, and
-    /// does not ask the latter any more.
+    /// Records that aws-lc-rs refused a signature that our own arithmetic had accepted, calls the
+    /// alarm, and disables our own arithmetic.
     pub fn disagree(&self, disagreement: Disagreement) {
         self.by_own.store(false, Relaxed);
         self.keys.clear();
         self.disagreements.fetch_add(1, Relaxed);
         (self.alarm)(&disagreement);
-        // Others are told, and counted.
+        // Later disagreements are only reported and counted.
         let _ = self.first.set(disagreement);
     }
 
-    /// The signature, to be tried beside others. None if our own arithmetic does not know the key, or
-    /// cannot do that.
+    /// Returns the signature for a batch. `None` if the key is not prepared, or if batches are not
+    /// supported.
     pub(crate) fn known_signature(
         &self,
         key: &KeyName,
@@ -152,11 +155,11 @@ impl Verification {
         KnownSignature::new(known, digest, signature)
     }
 
-    /// Returns whether the signature is this key's over what has this digest. `complete` is
-    /// aws-lc-rs's verdict, asked only where it is needed.
+    /// Returns `true` if the signature over this digest is valid for this key. `complete` is the
+    /// verdict of aws-lc-rs, computed only if needed.
     ///
-    /// A good signature makes the key one that is met more often, so that it has to stand below an
-    /// accepted root: whose own signature is not yet verified must not be asked here.
+    /// A valid signature counts as a use of the key. The key must therefore be below an accepted
+    /// root: do not call this before the signature on the key's own certificate has been verified.
     pub(crate) fn verify(
         &self,
         key: &KeyInUse<'_>,
@@ -171,7 +174,7 @@ impl Verification {
         self.decide(key, digest, signature, accepting, complete)
     }
 
-    /// The same for a signature of this key that may have been tried beside others.
+    /// Verifies a signature of this key that may have been tried in a batch.
     pub(crate) fn verify_known(
         &self,
         key: &KeyInUse<'_>,
@@ -182,7 +185,7 @@ impl Verification {
         self.decide(key, digest, signature, || known.accepting(), complete)
     }
 
-    /// Decides of a signature, which our own arithmetic accepts if `accepting` has the key.
+    /// Decides on a signature; `accepting` has the key if our own arithmetic accepts the signature.
     fn decide(
         &self,
         key: &KeyInUse<'_>,
@@ -209,7 +212,7 @@ impl Verification {
         is_good
     }
 
-    /// Returns what `complete` says of a signature that our own arithmetic accepted.
+    /// Returns the verdict of `complete` for a signature that our own arithmetic accepted.
     fn recheck(
         &self,
         key: &KeyInUse<'_>,
@@ -229,18 +232,18 @@ impl Verification {
         is_good
     }
 
-    /// By a hash that only this process knows, so that nobody can tell whose turn it is.
+    /// Selects the sample by a hash with a secret seed, so that it is unpredictable.
     fn is_sampled(&self, digest: &Digest, signature: &[u8]) -> bool {
         let seed = xxh3_64_with_seed(digest.as_ref(), self.seed);
         xxh3_64_with_seed(signature, seed).is_multiple_of(RECHECK_ONE_IN)
     }
 }
 
-/// A key that is to verify a signature.
+/// A key used for a verification.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyInUse<'k> {
     pub(crate) name: &'k KeyName,
-    /// Holds what the SubjectPublicKeyInfo's BIT STRING holds.
+    /// The content of the BIT STRING in the SubjectPublicKeyInfo.
     pub(crate) bits: &'k [u8],
 }
 

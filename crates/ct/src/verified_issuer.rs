@@ -1,4 +1,4 @@
-//! The issuer that signed a leaf, once everything above it has been verified.
+//! The issuer of a leaf, after everything above it has been verified.
 
 use std::sync::Arc;
 
@@ -9,30 +9,31 @@ use crate::certificate::Certificate;
 use crate::entry::{Issuer, sha256};
 use crate::signature::IssuerKey;
 
-/// The issuer of leaves, at the bottom of a chain that has verified up to an accepted root.
-/// Kept in a cache, so that a submission costs the verification of its leaf only.
+/// The issuer of leaves, at the bottom of a chain that has been verified up to an accepted root.
+/// Kept in a cache, so that a submission costs only the verification of its leaf.
 #[derive(Debug)]
 pub(crate) struct VerifiedIssuer {
     /// This issuer first, the accepted root last.
     pub(crate) issuers: Arc<[Arc<Issuer>]>,
-    /// Its subject, the Name as it stands.
+    /// The subject, with the original bytes of the Name.
     pub(crate) subject: Bytes,
     pub(crate) key: IssuerKey,
     pub(crate) precerts: PrecertIssuer,
 }
 
-/// The issuer whose name and key a precertificate's entry carries (RFC 6962 section 3.2).
+/// The issuer whose name and key a precertificate's entry has (RFC 6962, section 3.2).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PrecertIssuer {
     /// The signer itself: SHA-256 of its SubjectPublicKeyInfo.
     Itself { key_hash: [u8; 32] },
-    /// The signer is a Precertificate Signing Certificate; the CA above it will issue.
+    /// The signer is a Precertificate Signing Certificate; the CA above it will issue the
+    /// certificate.
     Above {
         key_hash: [u8; 32],
         rewrite: PreissuerRewrite,
     },
-    /// The signer is a Precertificate Signing Certificate and itself an accepted root: the CA
-    /// above it is not known.
+    /// The signer is a Precertificate Signing Certificate and itself an accepted root: the CA above
+    /// it is unknown.
     Unknown,
 }
 
@@ -45,19 +46,19 @@ impl PrecertIssuer {
     }
 }
 
-/// The replacements for issuer and key identifier of a TBSCertificate that a Precertificate Signing
-/// Certificate has signed: its own issuer and authorityKeyIdentifier.
+/// The replacements in a TBSCertificate that a Precertificate Signing Certificate has signed: the
+/// issuer and the authorityKeyIdentifier of the signing certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PreissuerRewrite {
-    /// The Name, tag and length included.
+    /// The Name, including tag and length.
     pub(crate) issuer: Bytes,
-    /// The whole Extension; without one the TBSCertificate loses its own.
+    /// The whole Extension; if `None`, the TBSCertificate loses its own.
     pub(crate) authority_key_identifier: Option<Bytes>,
 }
 
 impl PreissuerRewrite {
-    /// The rewriting that `signer` calls for, if it is a Precertificate Signing Certificate:
-    /// a CA with the extended key usage Certificate Transparency (RFC 6962 section 3.1).
+    /// Returns the replacements if `signer` is a Precertificate Signing Certificate: a CA with the
+    /// extended key usage Certificate Transparency (RFC 6962, section 3.1).
     pub(crate) fn of(signer: &Certificate<'_>) -> Option<Self> {
         let named = signer
             .extended_key_usages()
@@ -71,13 +72,13 @@ impl PreissuerRewrite {
     }
 }
 
-/// `issuer_key_hash` of RFC 6962 section 3.2.
+/// Returns the `issuer_key_hash` of RFC 6962, section 3.2.
 pub(crate) fn key_hash(certificate: &Certificate<'_>) -> [u8; 32] {
     sha256(&[certificate.spki()])
 }
 
 impl VerifiedIssuer {
-    /// Roughly the memory it takes, in bytes.
+    /// Returns the approximate memory in bytes.
     pub(crate) fn weight(&self) -> u32 {
         let certificates: usize = self
             .issuers

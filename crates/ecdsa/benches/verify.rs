@@ -1,4 +1,4 @@
-//! Verification by a known key, beside aws-lc-rs's by a parsed one.
+//! Measures verification by a prepared key, compared with aws-lc-rs and a parsed key.
 
 use std::hint::black_box;
 
@@ -9,7 +9,7 @@ use aws_lc_rs::signature::KeyPair;
 use criterion::{Criterion, criterion_group, criterion_main};
 use lucarne_ecdsa::{Claim, KnownKey, accept_all};
 
-/// As long as a certificate.
+/// Approximate length of a certificate.
 const MESSAGE: [u8; 1200] = [7; 1200];
 
 fn verify(criterion: &mut Criterion) {
@@ -48,7 +48,7 @@ fn curve(
     known: fn(&[u8]) -> Option<KnownKey>,
 ) {
     let pair = aws::EcdsaKeyPair::generate(signing).expect("a key");
-    // A processor learns the way through one signature by heart.
+    // Different signatures, because a processor learns the branches of a single one.
     let rng = SystemRandom::new();
     let sign = |_| pair.sign(&rng, &MESSAGE).expect("signed");
     let signatures: Vec<_> = (0..500).map(sign).collect();

@@ -1,4 +1,4 @@
-//! The curves y² = x³ - 3x + b of FIPS 186-5 (SP 800-186 section 3.2.1).
+//! The curves y² = x³ - 3x + b of FIPS 186-5 (SP 800-186, section 3.2.1).
 
 use crate::digits::Digits;
 use crate::integer::{adc, mac, sbb};
@@ -6,17 +6,17 @@ use crate::modulus::Modulus;
 
 /// A curve of prime order.
 pub(crate) trait Curve<const N: usize>: Copy + 'static {
-    /// The integers modulo the prime that coordinates are below.
+    /// The integers modulo the prime of the coordinates.
     type Field: Modulus<N>;
     /// The integers modulo the number of points.
     type Order: Modulus<N>;
     /// The coefficient b.
     const B: [u64; N];
-    /// The generator's coordinates.
+    /// Coordinates of the generator.
     const GENERATOR: ([u64; N], [u64; N]);
 }
 
-/// Limbs from the digits as the standard prints them.
+/// Returns limbs from the digits in the order of the standard.
 const fn limbs<const N: usize>(printed: [u64; N]) -> [u64; N] {
     let (mut limbs, mut i) = ([0; N], 0);
     while i < N {
@@ -104,7 +104,7 @@ impl Modulus<6> for P384Field {
         0x0000_0000_ffff_ffff,
     ]);
 
-    /// p = 2^384 - (2^128 + 2^96 - 2^32 + 1): what is in brackets, times the factor, is
+    /// p = 2^384 - (2^128 + 2^96 - 2^32 + 1): the term in parentheses, times the factor, is
     /// subtracted, and the factor itself becomes the limb above. No product is needed.
     #[inline(always)]
     fn drop_limb([lowest, a, b, c, d, e]: [u64; 6]) -> ([u64; 6], u64) {

@@ -1,32 +1,32 @@
-//! Primes in digits of 52 bits, which are what AVX-512 IFMA multiplies: R = 2^(52·L).
+//! Primes in digits of 52 bits, the operands of AVX-512 IFMA: R = 2^(52·L).
 //!
-//! A residue in the form of the limbs, x·2^(64·N), is one in the form of the digits, x·2^(52·L), as
-//! soon as it is shifted left by the difference: tables need not be written down twice.
+//! A residue in the form of the limbs, x·2^(64·N), becomes one in the form of the digits,
+//! x·2^(52·L), when it is shifted left by the difference. Tables therefore need only one form.
 
 use crate::modulus::Modulus;
 
-/// Bits of a digit.
+/// Number of bits in a digit.
 pub(crate) const BITS: usize = 52;
 
-/// The greatest digit.
+/// Largest digit.
 pub(crate) const MASK: u64 = (1 << BITS) - 1;
 
-/// A prime of N limbs as one of L digits.
+/// A prime of N limbs as a prime of L digits.
 pub(crate) trait Digits<const N: usize, const L: usize>: Modulus<N> {
-    /// Bits by which R exceeds 2^(64·N).
+    /// Number of bits by which R exceeds 2^(64·N).
     const SPARE: usize = {
         assert!(BITS * L >= 64 * N + 4);
         BITS * L - 64 * N
     };
-    /// Bits of the top digit that are below 2^(64·N).
+    /// Number of bits of the top digit below 2^(64·N).
     const TOP: u32 = (BITS - Self::SPARE) as u32;
-    /// The prime's digits with signs, of which few are not zero.
+    /// The signed digits of the prime, most of which are zero.
     const SIGNED_DIGITS: [i64; L] = signed(split(&Self::PRIME));
     /// -p⁻¹ mod 2^52.
     const NEGATED_INVERSE_DIGIT: u64 = Self::NEGATED_INVERSE & MASK;
 }
 
-/// The digits of an integer.
+/// Splits an integer into digits.
 pub(crate) const fn split<const N: usize, const L: usize>(limbs: &[u64; N]) -> [u64; L] {
     let (mut digits, mut i) = ([0; L], 0);
     while i < L {
@@ -43,7 +43,7 @@ pub(crate) const fn split<const N: usize, const L: usize>(limbs: &[u64; N]) -> [
     digits
 }
 
-/// The same integer in digits from -2^51 to 2^51; what remains has room in the top one.
+/// Returns the same integer in digits from -2^51 to 2^51; the top digit has room for the rest.
 const fn signed<const L: usize>(digits: [u64; L]) -> [i64; L] {
     let (mut signed, mut carry, mut i) = ([0; L], 0, 0);
     while i < L {
@@ -56,7 +56,7 @@ const fn signed<const L: usize>(digits: [u64; L]) -> [i64; L] {
     signed
 }
 
-/// The lowest N limbs of what digits stand for, and what is above them.
+/// Returns the lowest N limbs of an integer in digits, and the part above them.
 pub(crate) fn join<const N: usize, const L: usize>(digits: &[u64; L]) -> ([u64; N], u64) {
     let (mut limbs, mut above) = ([0; N], 0);
     for (i, digit) in digits.iter().enumerate() {

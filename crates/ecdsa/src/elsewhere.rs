@@ -1,4 +1,4 @@
-//! Processors that are not of the x86-64 kind: they have not the vectors.
+//! The replacement for processors other than x86-64, which lack the vector instructions.
 
 use std::convert::Infallible;
 
@@ -6,7 +6,7 @@ use crate::curve::Curve;
 use crate::digits::Digits;
 use crate::point::{Affine, XCoordinate};
 
-/// Signatures that are verified together elsewhere.
+/// Number of signatures in a batch on x86-64.
 pub(crate) const LANES: usize = 8;
 
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,5 @@
-//! Eight sums of points at once, with AVX-512 IFMA: what is one number elsewhere is a vector here,
-//! which has the same digit of eight numbers in its lanes. So no lane waits for another's carries,
-//! and none can change what another has.
+//! Eight sums of points at once, with AVX-512 IFMA. A number is a vector here, with the same digit
+//! of eight numbers in its lanes. No lane waits for the carries of another one, or can change it.
 
 #![allow(unsafe_code)]
 
@@ -11,15 +10,15 @@ use crate::curve::Curve;
 use crate::digits::Digits;
 use crate::point::{Affine, XCoordinate};
 
-/// Numbers in a vector.
+/// Number of lanes in a vector.
 pub(crate) const LANES: usize = 8;
 
-/// Proof that the processor has what this module needs.
+/// Proof that the processor has the required instructions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ifma(());
 
 impl Ifma {
-    /// Asks the processor.
+    /// Returns the proof if the processor has the instructions.
     pub(crate) fn detect() -> Option<Self> {
         let has_all = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512dq")
@@ -27,8 +26,8 @@ impl Ifma {
         has_all.then_some(Self(()))
     }
 
-    /// The sum of each lane's terms. None if there is nothing to add, or an addition met one of its
-    /// exceptions.
+    /// Returns the sum of each lane's terms; `None` if there are no terms, or if an addition met an
+    /// exception.
     pub(crate) fn sums<C, const N: usize, const L: usize>(
         self,
         terms: &[Vec<Affine<C, N>>; LANES],
@@ -37,7 +36,7 @@ impl Ifma {
         C: Curve<N>,
         C::Field: Digits<N, L>,
     {
-        // SAFETY: there is an `Ifma` only where the processor has all three features.
+        // SAFETY: an `Ifma` exists only if the processor has all three features.
         unsafe { points::sums(terms) }
     }
 }

@@ -1,26 +1,26 @@
-//! Integers of N limbs of 64 bits, the least significant first.
+//! Integers of N limbs of 64 bits, least significant limb first.
 
-/// `a + b + carry`, and the carry, 0 or 1.
+/// Returns `a + b + carry`, and the carry, 0 or 1.
 pub(crate) const fn adc(a: u64, b: u64, carry: u64) -> (u64, u64) {
     let (sum, first) = a.overflowing_add(b);
     let (sum, second) = sum.overflowing_add(carry);
     (sum, (first | second) as u64)
 }
 
-/// `a - b - borrow`, and the borrow, 0 or 1.
+/// Returns `a - b - borrow`, and the borrow, 0 or 1.
 pub(crate) const fn sbb(a: u64, b: u64, borrow: u64) -> (u64, u64) {
     let (difference, first) = a.overflowing_sub(b);
     let (difference, second) = difference.overflowing_sub(borrow);
     (difference, (first | second) as u64)
 }
 
-/// `a + b·c + carry`, and the carry: never more than two limbs.
+/// Returns `a + b·c + carry`, and the carry. The result always fits two limbs.
 pub(crate) const fn mac(a: u64, b: u64, c: u64, carry: u64) -> (u64, u64) {
     let sum = a as u128 + b as u128 * c as u128 + carry as u128;
     (sum as u64, (sum >> 64) as u64)
 }
 
-/// `a + b`, and the carry.
+/// Returns `a + b`, and the carry.
 pub(crate) const fn add<const N: usize>(a: &[u64; N], b: &[u64; N]) -> ([u64; N], u64) {
     let (mut sum, mut carry, mut i) = ([0; N], 0, 0);
     while i < N {
@@ -30,7 +30,7 @@ pub(crate) const fn add<const N: usize>(a: &[u64; N], b: &[u64; N]) -> ([u64; N]
     (sum, carry)
 }
 
-/// `a - b`, and the borrow.
+/// Returns `a - b`, and the borrow.
 pub(crate) const fn sub<const N: usize>(a: &[u64; N], b: &[u64; N]) -> ([u64; N], u64) {
     let (mut difference, mut borrow, mut i) = ([0; N], 0, 0);
     while i < N {
@@ -45,7 +45,7 @@ pub(crate) const fn less<const N: usize>(a: &[u64; N], b: &[u64; N]) -> bool {
     sub(a, b).1 == 1
 }
 
-/// `a` shifted right by `shift` bits, 1 to 63, with `top` above it.
+/// Returns `a` shifted right by `shift` bits, 1 to 63, with `top` above it.
 pub(crate) fn shift_right<const N: usize>(a: &[u64; N], top: u64, shift: u32) -> [u64; N] {
     std::array::from_fn(|i| {
         let above = if i + 1 < N { a[i + 1] } else { top };
@@ -53,7 +53,7 @@ pub(crate) fn shift_right<const N: usize>(a: &[u64; N], top: u64, shift: u32) ->
     })
 }
 
-/// The integer that `bytes` are, the most significant first; None if it has more than N limbs.
+/// Reads big-endian `bytes`; `None` if the integer has more than N limbs.
 pub(crate) fn from_bytes<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
     let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
     let bytes = &bytes[zeros..];
@@ -67,7 +67,7 @@ pub(crate) fn from_bytes<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
     Some(limbs)
 }
 
-/// `count` bits of `a`, at most 32, from bit `from` on.
+/// Returns `count` bits of `a`, at most 32, starting at bit `from`.
 pub(crate) fn bits<const N: usize>(a: &[u64; N], from: usize, count: usize) -> u64 {
     let (limb, shift) = (from / 64, from % 64);
     let low = a.get(limb).map_or(0, |limb| limb >> shift);

@@ -1,17 +1,17 @@
 //! Inverses modulo a prime by divsteps: Bernstein and Yang, "Fast constant-time gcd computation
 //! and modular inversion" (2019), with the step of Pieter Wuille that begins at half a delta.
 //!
-//! A step looks at the lowest bits only, so that 62 of them can be taken on one limb and written
-//! down as a matrix, which is then applied to the long integers at once.
+//! A step depends on the lowest bits only. So 62 steps are computed on one limb as a matrix, which
+//! is then applied to the long integers at once.
 
 use crate::integer::{add, shift_right, sub};
 use crate::modulus::Modulus;
 
-/// Steps in a matrix: its entries, up to 2^62 of either sign, fit a limb.
+/// Number of steps in a matrix: its entries, up to 2^62 of either sign, fit a limb.
 const STEPS: u32 = 62;
 
-/// Steps, together: 2^62·f' = u·f + v·g and 2^62·g' = q·f + r·g. In a row the sizes of the entries
-/// add up to 2^62 at most, so that f and g never become longer than they were.
+/// The combination of several steps: 2^62·f' = u·f + v·g and 2^62·g' = q·f + r·g. The absolute
+/// values in a row add up to 2^62 at most, so that f and g never become longer.
 struct Matrix {
     u: i64,
     v: i64,
@@ -19,17 +19,17 @@ struct Matrix {
     r: i64,
 }
 
-/// `limbs`, less 2^(64·N) if negative.
+/// A signed integer: `limbs`, minus 2^(64·N) if negative.
 #[derive(Clone, Copy)]
 struct Signed<const N: usize> {
     limbs: [u64; N],
     negative: bool,
 }
 
-/// The inverse of `a` modulo the prime, for 0 < a < prime, is the first of what is returned times 4
-/// as often as the second says.
+/// Returns a number and a count. For 0 < a < prime, the inverse of `a` modulo the prime is the
+/// number times 4^count.
 ///
-/// Throughout, f ≡ a·d·4^k and g ≡ a·e·4^k: f and g lose 62 bits in a round, d and e 64.
+/// Invariant: f ≡ a·d·4^k and g ≡ a·e·4^k. A round reduces f and g by 62 bits, and d and e by 64.
 pub(crate) fn invert<M: Modulus<N>, const N: usize>(a: &[u64; N]) -> ([u64; N], u32) {
     let positive = |limbs| Signed {
         limbs,
@@ -48,16 +48,16 @@ pub(crate) fn invert<M: Modulus<N>, const N: usize>(a: &[u64; N]) -> ([u64; N], 
         );
         rounds += 1;
     }
-    // What remains is the greatest common divisor with a prime: 1 or -1.
+    // The rest is the greatest common divisor with a prime: 1 or -1.
     let inverse = if f.negative { sub(&M::PRIME, &d).0 } else { d };
     (inverse, rounds)
 }
 
-/// 62 steps. In each, an odd g gets f added, f and g having changed places (f, g = g, -f) if `eta`
-/// was negative; then g is halved. `eta` falls by one with each, and is negated by the exchange.
+/// Performs 62 steps. If g is odd, f is added to it, after the exchange (f, g = g, -f) if `eta` was
+/// negative. Then g is halved. `eta` decreases by one in each step, and is negated by an exchange.
 ///
-/// As long as `eta` allows no exchange, a multiple of f that makes several bits of g zero does
-/// the work of several steps.
+/// While `eta` permits no exchange, a multiple of f that clears several bits of g replaces several
+/// steps.
 fn steps(eta: &mut i32, mut f: u64, mut g: u64) -> Matrix {
     let (mut u, mut v, mut q, mut r) = (1, 0, 0, 1);
     let mut left = STEPS;
@@ -76,8 +76,8 @@ fn steps(eta: &mut i32, mut f: u64, mut g: u64) -> Matrix {
             (u, q) = (q, -u);
             (v, r) = (r, -v);
         }
-        // The factor -g/f modulo 2^6: f is its own inverse modulo 8, and one of Newton's
-        // iterations doubles the bits.
+        // The factor -g/f modulo 2^6: f is its own inverse modulo 8, and one Newton iteration
+        // doubles the number of bits.
         let bits = (*eta as u32 + 1).min(left).min(6);
         let inverse = f.wrapping_mul(2u64.wrapping_sub(f.wrapping_mul(f)));
         let factor = inverse.wrapping_mul(g).wrapping_neg() & ((1 << bits) - 1);
@@ -87,7 +87,7 @@ fn steps(eta: &mut i32, mut f: u64, mut g: u64) -> Matrix {
     }
 }
 
-/// (u·f + v·g) / 2^62, which is an integer no longer than f and g.
+/// Returns (u·f + v·g) / 2^62, which is an integer no longer than f and g.
 #[inline(always)]
 fn combine<const N: usize>(u: i64, f: &Signed<N>, v: i64, g: &Signed<N>) -> Signed<N> {
     let (sum, mut top) = products(u, &f.limbs, v, &g.limbs);
@@ -98,7 +98,7 @@ fn combine<const N: usize>(u: i64, f: &Signed<N>, v: i64, g: &Signed<N>) -> Sign
     }
 }
 
-/// (u·d + v·e) / 2^64 modulo the prime, for d and e below it.
+/// Returns (u·d + v·e) / 2^64 modulo the prime, for d and e below it.
 #[inline(always)]
 fn combine_modulo<M: Modulus<N>, const N: usize>(
     u: i64,
@@ -108,7 +108,8 @@ fn combine_modulo<M: Modulus<N>, const N: usize>(
 ) -> [u64; N] {
     let (sum, top) = products(u, d, v, e);
     let (mut limbs, carry) = M::drop_limb(sum);
-    // From -2^62 to 2^62 times the prime, plus up to 2^64 times the prime, over 2^64.
+    // The value is from -2^62 to 2^62 times the prime, plus up to 2^64 times the prime, divided by
+    // 2^64.
     let high = i128::from(top) + i128::from(carry);
     limbs[N - 1] = high as u64;
     if high < 0 {
@@ -121,7 +122,7 @@ fn combine_modulo<M: Modulus<N>, const N: usize>(
     }
 }
 
-/// u·a + v·b: the lowest N limbs, and the one above them with the sign.
+/// Returns u·a + v·b: the lowest N limbs, and the signed limb above them.
 #[inline(always)]
 fn products<const N: usize>(u: i64, a: &[u64; N], v: i64, b: &[u64; N]) -> ([u64; N], i64) {
     let (mut sum, mut carry) = ([0; N], 0);

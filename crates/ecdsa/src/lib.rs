@@ -1,11 +1,18 @@
-//! Verification of ECDSA signatures by a key that is met often: four to five times cheaper than
-//! by a key that is met once.
+//! Verification of ECDSA signatures (P-256 and P-384) by frequently used keys, four to five times
+//! cheaper than general verification.
 //!
-//! A general verifier computes u₁·G + u₂·Q for a Q that it has never seen, and most of its time
-//! goes into doublings. Where the same key signs again and again, as the few hundred issuing CAs
-//! of the web do in a log, and a log does for those who submit to it, the multiples of Q that
-//! doublings would lead to can be written down once, and what remains is one addition for every
-//! seven bits of u₂ and every ten of u₁.
+//! | item | contents |
+//! |---|---|
+//! | [`KnownKey`] | a public key with a table of its multiples |
+//! | [`KnownKey::accepts`] | verification of one signature |
+//! | [`accept_all`], [`Claim`] | verification of several signatures in batches |
+//! | [`has_batches`], [`BATCH`] | support for batches (AVX-512 IFMA), and their size |
+//!
+//! A general verifier computes u₁·G + u₂·Q for an unknown Q, and spends most of its time on
+//! doublings. Some keys sign often, such as those of the few hundred issuing CAs of the web, whose
+//! certificates a log receives, or the key of a log for its submitters. For these keys the
+//! multiples of Q are computed once. A verification then takes one addition for every seven bits of
+//! u₂ and every ten bits of u₁.
 //!
 //! ```
 //! # use aws_lc_rs::{digest, rand, signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair}};
@@ -19,19 +26,19 @@
 //! assert!(key.accepts(digest.as_ref(), signature.as_ref()));
 //! ```
 //!
-//! Where the processor has AVX-512 IFMA, signatures that are there at the same time cost a quarter of
-//! that again: [`accept_all`] verifies up to eight together, by whatever keys of a curve.
+//! On processors with AVX-512 IFMA, a batch costs a quarter of that per signature: [`accept_all`]
+//! verifies up to eight signatures by any keys of a curve together.
 //!
-//! # What it does not do
+//! # Limitations
 //!
-//! It says yes, or nothing. A signature that [`KnownKey::accepts`] does not accept may still be
-//! good: inputs that lead the short formulas for addition into their exceptions, which nobody
-//! meets by chance, are given up, as is every encoding that is not DER. Who needs a no asks a
-//! complete verifier, so that the two never differ in what they refuse.
+//! A signature that [`KnownKey::accepts`] accepts is valid. A signature that it does not accept may
+//! still be valid: encodings other than DER are not accepted, and neither are inputs that lead the
+//! short formulas for addition into their exceptions, which do not occur by chance. Use a complete
+//! verifier to confirm that a signature is invalid. Both then always agree on invalid signatures.
 //!
-//! It takes as long as its input makes it take: verification handles nothing secret. Never sign
-//! with it.
-// What other processors leave unused is tested there, too.
+//! The running time depends on the input, because verification has no secrets. Do not use this
+//! crate for signing.
+// Code that other processors do not use is still tested there.
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 
 mod curve;
@@ -57,10 +64,10 @@ use point::Affine;
 use table::{FEW, MANY, Multiples, Table};
 use verification::{Question, Vectorised};
 
-/// Signatures that [`accept_all`] verifies together: more are more than one batch.
+/// Maximum number of signatures in one batch of [`accept_all`].
 pub const BATCH: usize = ifma::LANES;
 
-/// Returns true if the processor can verify signatures together.
+/// Returns `true` if the processor supports batches.
 pub fn has_batches() -> bool {
     Ifma::detect().is_some()
 }
@@ -77,34 +84,35 @@ enum Kind {
 }
 
 impl KnownKey {
-    /// Memory of a P-256 key, in bytes.
+    /// Memory of a P-256 key in bytes.
     pub const P256_SIZE: usize = Table::<P256, 4, MANY>::SIZE;
-    /// Memory of a P-384 key, in bytes.
+    /// Memory of a P-384 key in bytes.
     pub const P384_SIZE: usize = Table::<P384, 6, MANY>::SIZE;
 
-    /// A P-256 key from its uncompressed point (SEC 1, section 2.3.3: 65 bytes, the first a 4).
-    /// None if it is not on the curve. Takes as long as 55 verifications by it.
+    /// Creates a P-256 key from its uncompressed point (SEC 1, section 2.3.3: 65 bytes, the first
+    /// is 4). Returns `None` if the point is not on the curve. Takes as long as 55 verifications by
+    /// the key.
     pub fn p256(point: &[u8]) -> Option<Self> {
         Affine::parse(point).map(|point| Self(Kind::P256(Table::new(point))))
     }
 
-    /// A P-256 key that is nearly the only one, such as the log's for a monitor: its table is more
-    /// than five times larger and takes as long as 310 verifications by it, each of which costs a
-    /// tenth less as long as the table stays in the cache.
+    /// Creates a P-256 key that is used almost exclusively, such as the log's key in a monitor. Its
+    /// table is more than five times larger and takes as long as 310 verifications by the key. Each
+    /// verification then costs a tenth less, as long as the table stays in the cache.
     pub fn p256_alone(point: &[u8]) -> Option<Self> {
         Affine::parse(point).map(|point| Self(Kind::P256Alone(Table::new(point))))
     }
 
-    /// A P-384 key from its uncompressed point (97 bytes, the first a 4).
+    /// Creates a P-384 key from its uncompressed point (97 bytes, the first is 4).
     pub fn p384(point: &[u8]) -> Option<Self> {
         Affine::parse(point).map(|point| Self(Kind::P384(Table::new(point))))
     }
 
-    /// Returns true if `signature`, an ECDSA-Sig-Value in DER (RFC 3279 section 2.2.3), is this
-    /// key's over a message with this digest (FIPS 186-5 section 6.4.2). The digest may be of any
-    /// length.
+    /// Returns `true` if `signature`, an ECDSA-Sig-Value in DER (RFC 3279, section 2.2.3), is this
+    /// key's signature over a message with this digest (FIPS 186-5, section 6.4.2). The digest may
+    /// have any length.
     ///
-    /// True is certain. False is not: see the [crate's documentation](crate).
+    /// `true` is certain, but `false` is not: see the [crate's documentation](crate).
     pub fn accepts(&self, digest: &[u8], signature: &[u8]) -> bool {
         let claim = Claim {
             key: self,
@@ -116,12 +124,12 @@ impl KnownKey {
     }
 }
 
-/// A signature, and whose it is said to be over what.
+/// A signature with the key and the digest that it claims.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim<'c> {
     /// The key.
     pub key: &'c KnownKey,
-    /// The message's digest, of any length.
+    /// The digest of the message, of any length.
     pub digest: &'c [u8],
     /// An ECDSA-Sig-Value in DER.
     pub signature: &'c [u8],
@@ -145,8 +153,8 @@ impl<'c> Claim<'c> {
     }
 }
 
-/// Returns for each claim what [`KnownKey::accepts`] returns, and none depends on another. Claims
-/// on the same curve are verified [`BATCH`] at a time, where the processor can do that.
+/// Returns the result of [`KnownKey::accepts`] for each claim, independent of the others. Claims on
+/// the same curve are verified in batches of [`BATCH`] if the processor supports that.
 pub fn accept_all(claims: &[Claim<'_>]) -> Vec<bool> {
     let mut accepted = vec![false; claims.len()];
     answer(claims.iter().map(Claim::on_p256), &mut accepted);
@@ -154,7 +162,7 @@ pub fn accept_all(claims: &[Claim<'_>]) -> Vec<bool> {
     accepted
 }
 
-/// Notes the answer to each question that there is in its place.
+/// Stores the result of each existing question at its position.
 fn answer<'q, C: Vectorised<N> + 'q, const N: usize>(
     questions: impl Iterator<Item = Option<Question<'q, C, N>>>,
     answers: &mut [bool],

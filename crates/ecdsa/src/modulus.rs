@@ -1,4 +1,4 @@
-//! The primes that integers are taken modulo, and what Montgomery's form needs of them: R = 2^(64·N).
+//! Prime moduli, and their constants for the Montgomery form: R = 2^(64·N).
 
 use std::fmt::Debug;
 
@@ -13,8 +13,8 @@ pub(crate) trait Modulus<const N: usize>: Copy + Debug {
     /// R² mod p.
     const R_SQUARED: [u64; N] = r_squared(&Self::PRIME);
 
-    /// Adds the multiple of the prime, below 2^64 times it, that makes the lowest limb zero, and
-    /// drops that limb: the other limbs, and a limb above them.
+    /// Adds the multiple of the prime (less than 2^64 times it) that clears the lowest limb, and
+    /// drops that limb. Returns the other limbs, and a limb above them.
     #[inline(always)]
     fn drop_limb(sum: [u64; N]) -> ([u64; N], u64) {
         let factor = sum[0].wrapping_mul(Self::NEGATED_INVERSE);
@@ -27,8 +27,8 @@ pub(crate) trait Modulus<const N: usize>: Copy + Debug {
     }
 }
 
-/// By Newton's iteration: each step doubles the bits that are right, and an odd number is its own
-/// inverse modulo 8.
+/// Computes the inverse by Newton iteration: each step doubles the number of correct bits, and an
+/// odd number is its own inverse modulo 8.
 const fn negated_inverse(odd: u64) -> u64 {
     let (mut inverse, mut bits) = (odd, 3);
     while bits < 64 {
@@ -38,7 +38,8 @@ const fn negated_inverse(odd: u64) -> u64 {
     inverse.wrapping_neg()
 }
 
-/// R mod p, which is R - p as p has its highest bit set, doubled as often as R has bits.
+/// Computes R² mod p from R mod p, which is R - p because p has its highest bit set, doubled once
+/// for each bit of R.
 const fn r_squared<const N: usize>(prime: &[u64; N]) -> [u64; N] {
     let (mut value, mut doubled) = (sub(&[0; N], prime).0, 0);
     while doubled < 64 * N {
@@ -49,8 +50,8 @@ const fn r_squared<const N: usize>(prime: &[u64; N]) -> [u64; N] {
     value
 }
 
-/// `carry`·R + value, below 2p, modulo p. Which of the two cases it is nobody can predict, a
-/// processor neither: no branch.
+/// Reduces `carry`·R + value, below 2p, modulo p. There is no branch, because neither case is
+/// predictable.
 #[inline(always)]
 pub(crate) const fn reduce_once<const N: usize>(
     value: [u64; N],

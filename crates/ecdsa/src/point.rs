@@ -1,4 +1,4 @@
-//! Points of a curve, and the two operations that tables and verification need.
+//! Points of a curve, and the two operations for tables and verification.
 
 use crate::curve::Curve;
 use crate::integer::{add, less};
@@ -7,7 +7,7 @@ use crate::residue::Residue;
 
 pub(crate) type Coordinate<C, const N: usize> = Residue<<C as Curve<N>>::Field, N>;
 
-/// A point by its coordinates; the point at infinity has none.
+/// A point in affine coordinates; the point at infinity has none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Affine<C: Curve<N>, const N: usize> {
     pub(crate) x: Coordinate<C, N>,
@@ -23,8 +23,9 @@ impl<C: Curve<N>, const N: usize> Affine<C, N> {
         }
     }
 
-    /// An uncompressed point (SEC 1, section 2.3.4). None if it is anything else, or not on the
-    /// curve. The order of both curves is prime, so that no further check is needed.
+    /// Parses an uncompressed point (SEC 1, section 2.3.4). Returns `None` for other encodings, and
+    /// for points that are not on the curve. Both curves have prime order, so that no further check
+    /// is needed.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let (&4, coordinates) = bytes.split_first()? else {
             return None;
@@ -47,8 +48,8 @@ impl<C: Curve<N>, const N: usize> Affine<C, N> {
     }
 }
 
-/// A point (X/ZZ, Y/ZZZ) with ZZ³ = ZZZ², not the one at infinity. Keeping two powers of Z instead
-/// of Z itself saves an addition one of its products.
+/// A point (X/ZZ, Y/ZZZ) with ZZ³ = ZZZ², not the point at infinity. Storing two powers of Z
+/// instead of Z saves one product in an addition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Xyzz<C: Curve<N>, const N: usize> {
     pub(crate) x: Coordinate<C, N>,
@@ -69,7 +70,8 @@ impl<C: Curve<N>, const N: usize> From<Affine<C, N>> for Xyzz<C, N> {
 }
 
 impl<C: Curve<N>, const N: usize> Xyzz<C, N> {
-    /// Twice this point, by a = -3. No point of a curve of odd order is its own negative.
+    /// Returns the doubled point, using a = -3. On a curve of odd order no point is its own
+    /// negative.
     pub(crate) fn double(&self) -> Self {
         let u = self.y.double();
         let v = u.square();
@@ -86,8 +88,8 @@ impl<C: Curve<N>, const N: usize> Xyzz<C, N> {
         }
     }
 
-    /// The sum with a point of another x; None if x is the same, where the sum is the double or
-    /// the point at infinity, and these formulas fail.
+    /// Returns the sum with a point of another x. Returns `None` if x is equal: the sum is then the
+    /// double or the point at infinity, and these formulas fail.
     #[inline]
     pub(crate) fn add(&self, other: &Affine<C, N>) -> Option<Self> {
         let p = other.x.mul(&self.zz).sub(&self.x);
@@ -108,7 +110,7 @@ impl<C: Curve<N>, const N: usize> Xyzz<C, N> {
     }
 }
 
-/// The coordinates of many points by one inversion.
+/// Returns the affine coordinates of many points with one inversion.
 pub(crate) fn normalise<C: Curve<N>, const N: usize>(points: &[Xyzz<C, N>]) -> Vec<Affine<C, N>> {
     let inverses = Residue::invert_all(points.iter().map(|point| point.zzz));
     let coordinates = |(point, by_zzz): (&Xyzz<C, N>, &Coordinate<C, N>)| {
@@ -136,8 +138,8 @@ impl<C: Curve<N>, const N: usize> From<Xyzz<C, N>> for XCoordinate<C, N> {
 }
 
 impl<C: Curve<N>, const N: usize> XCoordinate<C, N> {
-    /// Returns true if this is `r` modulo the order: as x is below the field's prime, it is r, or
-    /// r + n where that is below the prime too. Compared without dividing by ZZ.
+    /// Returns `true` if this is `r` modulo the order: because x is below the field's prime, it is
+    /// r, or r + n if that is below the prime, too. The comparison avoids the division by ZZ.
     pub(crate) fn is(&self, r: &[u64; N]) -> bool {
         let is = |x: [u64; N]| Residue::new(x).mul(&self.zz) == self.x;
         if is(*r) {

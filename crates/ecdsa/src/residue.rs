@@ -1,4 +1,4 @@
-//! Integers modulo a prime, in Montgomery's form: x is kept as x·R mod p, R = 2^(64·N).
+//! Integers modulo a prime in Montgomery form: x is stored as x·R mod p, R = 2^(64·N).
 
 use std::marker::PhantomData;
 
@@ -31,28 +31,28 @@ impl<M: Modulus<N>, const N: usize> Residue<M, N> {
         }
     }
 
-    /// The residue of any integer: R is below 2p, so that one subtraction is enough.
+    /// Returns the residue of any integer: R is below 2p, so that one subtraction is enough.
     pub(crate) fn new(integer: [u64; N]) -> Self {
         Self::raw(reduce_once(integer, 0, &M::PRIME)).mul(&Self::raw(M::R_SQUARED))
     }
 
-    /// The residue whose Montgomery's form is this integer, which is below 2p.
+    /// Returns the residue with this Montgomery form, which is below 2p.
     pub(crate) fn from_montgomery(limbs: [u64; N], above: u64) -> Self {
         Self::raw(reduce_once(limbs, above, &M::PRIME))
     }
 
-    /// Montgomery's form.
+    /// Returns the Montgomery form.
     pub(crate) fn montgomery(&self) -> &[u64; N] {
         &self.limbs
     }
 
-    /// The residue of bytes that encode an integer below the prime.
+    /// Parses bytes that encode an integer below the prime.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let integer = from_bytes(bytes)?;
         less(&integer, &M::PRIME).then(|| Self::new(integer))
     }
 
-    /// The integer below the prime.
+    /// Returns the integer below the prime.
     pub(crate) fn integer(&self) -> [u64; N] {
         self.mul(&Self::raw(std::array::from_fn(|i| u64::from(i == 0))))
             .limbs
@@ -84,10 +84,10 @@ impl<M: Modulus<N>, const N: usize> Residue<M, N> {
         Self::ZERO.sub(self)
     }
 
-    /// Montgomery's product, coarsely integrated operand scanning: after each limb of `other` one
-    /// limb of the sum is made zero by adding a multiple of the prime, and dropped. The products'
-    /// lower halves are added first, then their higher ones: two long chains of carries instead of
-    /// many short ones.
+    /// Returns the Montgomery product by coarsely integrated operand scanning: after each limb of
+    /// `other`, a multiple of the prime clears one limb of the sum, which is dropped. The lower
+    /// halves of the products are added first, then the higher ones: two long chains of carries
+    /// instead of many short ones.
     #[inline(always)]
     pub(crate) fn mul(&self, other: &Self) -> Self {
         let (mut sum, mut high) = ([0; N], 0);
@@ -117,9 +117,9 @@ impl<M: Modulus<N>, const N: usize> Residue<M, N> {
         self.mul(self)
     }
 
-    /// The inverses of what is not zero, by one inversion (Montgomery's trick).
+    /// Returns the inverses of nonzero residues with one inversion (Montgomery's trick).
     pub(crate) fn invert_all(residues: impl DoubleEndedIterator<Item = Self> + Clone) -> Vec<Self> {
-        // What each product was before its own residue came in.
+        // The product of the preceding residues, for each residue.
         let (mut products, mut product) = (Vec::new(), Self::ONE);
         for residue in residues.clone() {
             products.push(product);
@@ -133,10 +133,10 @@ impl<M: Modulus<N>, const N: usize> Residue<M, N> {
         products
     }
 
-    /// The inverse of what is not zero.
+    /// Returns the inverse of a nonzero residue.
     pub(crate) fn invert(&self) -> Self {
         let (inverse, fours) = invert::<M, N>(&self.integer());
-        // No more than 15 rounds for 384 bits.
+        // At most 15 rounds for 384 bits.
         let power = std::array::from_fn(|i| u64::from(i == 0) << (2 * fours));
         Self::new(inverse).mul(&Self::new(power))
     }
@@ -152,17 +152,17 @@ mod tests {
         let mut residue = Residue::<M, N>::ONE;
         for _ in 0..200 {
             assert_eq!(residue.mul(&residue.invert()), Residue::ONE);
-            // Through all magnitudes, and their negatives.
+            // Covers all magnitudes and their negatives.
             residue = residue.mul(&residue).double().add(&Residue::ONE);
             let negative = residue.mul(&largest);
             assert_eq!(negative, residue.negate());
             assert_eq!(negative.mul(&negative.invert()), Residue::ONE);
         }
-        // All powers of two, what is one below and above them, and their negatives.
+        // All powers of two, their neighbours, and the negatives.
         let mut power = Residue::<M, N>::ONE;
         for _ in 0..64 * N {
             for near in [power, power.sub(&Residue::ONE), power.add(&Residue::ONE)] {
-                // As limbs in Montgomery's form, and as the integers that inversion sees.
+                // As limbs in Montgomery form, and as the integers that inversion gets.
                 for residue in [near, Residue::raw(near.integer()), near.negate()] {
                     let one = residue.mul(&residue.invert());
                     assert!(residue.is_zero() || one == Residue::ONE, "{residue:?}");

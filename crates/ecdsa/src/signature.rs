@@ -1,4 +1,4 @@
-//! ECDSA-Sig-Value in DER (RFC 3279 section 2.2.3).
+//! ECDSA-Sig-Value in DER (RFC 3279, section 2.2.3).
 
 use crate::integer::from_bytes;
 
@@ -9,7 +9,8 @@ pub(crate) struct Signature<const N: usize> {
 }
 
 impl<const N: usize> Signature<N> {
-    /// None for anything but DER. An r or s beyond N limbs is no signature of a curve of N.
+    /// Parses DER; returns `None` for other encodings. An r or s of more than N limbs is not a
+    /// signature on a curve of N limbs.
     pub(crate) fn parse(der: &[u8]) -> Option<Self> {
         // On these curves every signature is shorter than 128 bytes.
         let (&[0x30, length], body) = der.split_first_chunk()? else {
@@ -24,7 +25,7 @@ impl<const N: usize> Signature<N> {
     }
 }
 
-/// A positive INTEGER in as few bytes as it needs, and what follows it.
+/// Parses a positive INTEGER of minimal length, and returns the rest.
 fn integer<const N: usize>(der: &[u8]) -> Option<([u64; N], &[u8])> {
     let (&[0x02, length], rest) = der.split_first_chunk()? else {
         return None;

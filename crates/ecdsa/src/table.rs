@@ -6,24 +6,25 @@ use crate::curve::{Curve, P256, P384};
 use crate::integer::bits;
 use crate::point::{Affine, Xyzz, normalise};
 
-/// Bits of a scalar that one addition settles, for a key among many. A table has 2^6 multiples for
-/// each: one bit more saves an eighth of the additions and nearly doubles the table.
+/// Number of scalar bits that one addition covers, for one key among many. A table has 2^6
+/// multiples for each window: one bit more saves an eighth of the additions and nearly doubles the
+/// table.
 pub(crate) const MANY: usize = 7;
 
-/// The same for the generator, and for a key that has the cache to itself.
+/// The same number for the generator, and for a key that has the cache to itself.
 pub(crate) const FEW: usize = 10;
 
-/// j·2^(wi)·P for every window i of w bits and 1 ≤ j ≤ 2^(w - 1): digits are from -2^(w - 1) to
-/// 2^(w - 1), and a negative one is a subtraction.
+/// The multiples j·2^(wi)·P for every window i of w bits and 1 ≤ j ≤ 2^(w - 1). Digits are from
+/// -2^(w - 1) to 2^(w - 1), and a negative digit is a subtraction.
 #[derive(Debug)]
 pub(crate) struct Table<C: Curve<N>, const N: usize, const W: usize>(Vec<Affine<C, N>>);
 
 impl<C: Curve<N>, const N: usize, const W: usize> Table<C, N, W> {
-    /// Memory, in bytes.
+    /// Memory of the table in bytes.
     pub(crate) const SIZE: usize = Self::WINDOWS * Self::DIGITS * size_of::<Affine<C, N>>();
 
     const DIGITS: usize = 1 << (W - 1);
-    /// Neither 256 nor 384 bits fill their last window, so that the last carry has room.
+    /// Neither 256 nor 384 bits fill the last window, so that the last carry has room.
     const WINDOWS: usize = {
         assert!(!(64 * N).is_multiple_of(W));
         (64 * N).div_ceil(W)
@@ -47,10 +48,11 @@ impl<C: Curve<N>, const N: usize, const W: usize> Table<C, N, W> {
     }
 }
 
-/// A table, however wide its windows are.
+/// A table of any window width.
 pub(crate) trait Multiples<C: Curve<N>, const N: usize> {
-    /// The multiples whose sum is the product with `scalar`. They are read here, all at once,
-    /// because the table is rarely in the nearest cache: additions between would be waited for.
+    /// Collects the multiples whose sum is the product with `scalar`. All of them are read here at
+    /// once, because the table is rarely in the nearest cache: additions in between would wait for
+    /// each read.
     fn terms(&self, scalar: &[u64; N], terms: &mut Vec<Affine<C, N>>);
 }
 
@@ -75,7 +77,7 @@ impl<C: Curve<N>, const N: usize, const W: usize> Multiples<C, N> for Table<C, N
 
 /// A curve with a table of its generator.
 pub(crate) trait Tabulated<const N: usize>: Curve<N> {
-    /// The generator's multiples, made at first use.
+    /// Returns the multiples of the generator, computed at first use.
     fn generator() -> &'static Table<Self, N, FEW>;
 }
 
@@ -95,7 +97,7 @@ impl Tabulated<6> for P384 {
     }
 }
 
-/// 1 to `count` times a point.
+/// Returns 1 to `count` times a point.
 fn multiples<C: Curve<N>, const N: usize>(point: &Affine<C, N>, count: usize) -> Vec<Xyzz<C, N>> {
     let mut multiples = Vec::with_capacity(count);
     multiples.push(Xyzz::from(*point));

@@ -1,4 +1,4 @@
-//! Verification (FIPS 186-5 section 6.4.2) of one signature, or of several together.
+//! Verification (FIPS 186-5, section 6.4.2) of one signature, or of a batch.
 
 use crate::curve::{Curve, P256, P384};
 use crate::ifma::{Ifma, LANES};
@@ -9,7 +9,7 @@ use crate::residue::Residue;
 use crate::signature::Signature;
 use crate::table::{Multiples, Tabulated};
 
-/// A curve whose sums can be made in lanes.
+/// A curve whose sums can be computed in vector lanes.
 pub(crate) trait Vectorised<const N: usize>: Tabulated<N> {
     /// See [`Ifma::sums`].
     fn sums(
@@ -36,7 +36,7 @@ impl Vectorised<6> for P384 {
     }
 }
 
-/// A signature whose numbers are in range, and who is said to have made it.
+/// A signature with numbers in range, and the key that is claimed to have created it.
 #[derive(Clone)]
 pub(crate) struct Question<'q, C: Curve<N>, const N: usize> {
     key: &'q dyn Multiples<C, N>,
@@ -47,7 +47,7 @@ pub(crate) struct Question<'q, C: Curve<N>, const N: usize> {
 }
 
 impl<'q, C: Vectorised<N>, const N: usize> Question<'q, C, N> {
-    /// None where something is out of range.
+    /// Parses a claim; `None` if a number is out of range.
     pub(crate) fn read(
         key: &'q dyn Multiples<C, N>,
         digest: &[u8],
@@ -63,25 +63,25 @@ impl<'q, C: Vectorised<N>, const N: usize> Question<'q, C, N> {
         Some(Self { key, digest, r, s })
     }
 
-    /// Returns true if it is yes. Alone.
+    /// Returns `true` if the signature is valid; verifies it alone.
     pub(crate) fn is_yes(&self) -> bool {
         let sum = sum(&self.terms(&self.s.invert()));
         sum.is_some_and(|sum| XCoordinate::from(sum).is(&self.r))
     }
 
-    /// Returns which are yes, as [`Self::is_yes`] would say.
+    /// Returns the results of [`Self::is_yes`] for several claims.
     pub(crate) fn are_yes(questions: &[Self], ifma: Option<Ifma>) -> Vec<bool> {
         let batches = questions.chunks(LANES);
         batches
             .flat_map(|batch| match ifma {
-                // Lanes cost less than two signatures one after the other.
+                // A batch costs less than two single verifications.
                 Some(ifma) if batch.len() > 1 => Self::batch_is_yes(batch, ifma),
                 _ => batch.iter().map(Self::is_yes).collect(),
             })
             .collect()
     }
 
-    /// The same for as many as there are lanes, or fewer, in lanes.
+    /// Verifies at most one signature per lane.
     fn batch_is_yes(batch: &[Self], ifma: Ifma) -> Vec<bool> {
         let inverses = Residue::invert_all(batch.iter().map(|question| question.s));
         let mut terms = [const { Vec::new() }; LANES];
@@ -95,11 +95,13 @@ impl<'q, C: Vectorised<N>, const N: usize> Question<'q, C, N> {
         batch.iter().zip(sums).map(is_yes).collect()
     }
 
-    /// The points whose sum has the x coordinate r if the signature is good, by the inverse of s.
+    /// Returns the points whose sum has the x coordinate r if the signature is valid; `inverse` is
+    /// that of s.
     fn terms(&self, inverse: &Residue<C::Order, N>) -> Vec<Affine<C, N>> {
         let by_generator = Residue::new(self.digest).mul(inverse).integer();
         let by_key = Residue::new(self.r).mul(inverse).integer();
-        // One for each of the generator's windows and of the key's, where those are the usual ones.
+        // Capacity: one for each window of the generator and of the key, for the usual window
+        // widths.
         let mut terms = Vec::with_capacity(16 * N);
         C::generator().terms(&by_generator, &mut terms);
         self.key.terms(&by_key, &mut terms);
@@ -107,7 +109,7 @@ impl<'q, C: Vectorised<N>, const N: usize> Question<'q, C, N> {
     }
 }
 
-/// None if there is nothing to add, or an addition met one of its exceptions.
+/// Returns the sum; `None` if there are no terms, or if an addition met an exception.
 fn sum<C: Curve<N>, const N: usize>(terms: &[Affine<C, N>]) -> Option<Xyzz<C, N>> {
     let (first, others) = terms.split_first()?;
     others

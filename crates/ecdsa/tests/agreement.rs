@@ -1,4 +1,4 @@
-//! Agreement with aws-lc-rs on good and bad signatures, and on the edges of the number ranges.
+//! Agreement with aws-lc-rs on valid and invalid signatures, and at the limits of number ranges.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +12,7 @@ use aws_lc_rs::signature::KeyPair;
 use lucarne_ecdsa::{BATCH, Claim, KnownKey, accept_all};
 use proptest::prelude::*;
 
-/// One curve, both implementations.
+/// A curve with both implementations.
 struct Pair {
     signer: aws::EcdsaKeyPair,
     theirs: &'static dyn aws::VerificationAlgorithm,
@@ -45,7 +45,7 @@ impl Pair {
         }
     }
 
-    /// One of every kind.
+    /// Returns one pair of every kind.
     fn all() -> [Self; 3] {
         [
             Self::p256(KnownKey::p256),
@@ -59,7 +59,7 @@ impl Pair {
         signature.unwrap().as_ref().to_vec()
     }
 
-    /// By itself, and in every lane beside others: it is always the same.
+    /// Verifies a signature alone and in every lane of a batch; the result must be the same.
     fn ours(&self, message: &[u8], signature: &[u8]) -> bool {
         let digest = digest::digest(self.hash, message);
         let (key, digest) = (&self.ours, digest.as_ref());
@@ -95,7 +95,8 @@ fn good_signatures_are_accepted() {
     }
 }
 
-/// Keys of all kinds, as many as there are lanes and more, one of them bad, in every place.
+/// Keys of all kinds, in batches of different lengths, with one invalid signature at every
+/// position.
 #[test]
 fn no_signature_changes_what_is_said_of_another() {
     let pairs: Vec<_> = (0..3).flat_map(|_| Pair::all()).collect();
@@ -108,11 +109,11 @@ fn no_signature_changes_what_is_said_of_another() {
     let signed: Vec<_> = (0..3 * BATCH + 1).map(of).collect();
     for count in 0..=signed.len() {
         for bad in 0..=count {
-            // Where nothing is bad, the last is one beyond all of them.
+            // In the last case no signature is invalid.
             let signature = |place: usize| {
                 let mut signature = signed[place].2.clone();
                 if place == bad {
-                    // In DER, in r or in s.
+                    // The flipped bit is in the DER, in r or in s.
                     let at = bad * 7 % signature.len();
                     signature[at] ^= 1;
                 }
@@ -142,19 +143,20 @@ fn the_signature_of_another_key_is_not_accepted() {
     }
 }
 
-/// Verification with every curve and digest that a certificate can combine.
+/// Every combination of curve and digest that a certificate can have.
 #[test]
 fn digests_shorter_and_longer_than_the_order() {
     let p256 = aws::EcdsaKeyPair::generate(&aws::ECDSA_P256_SHA256_ASN1_SIGNING).unwrap();
     let message = b"message";
-    // A longer digest is cut: a signature over the first 256 bits of SHA-384 is one over all.
+    // A longer digest is truncated: a signature over the first 256 bits of SHA-384 is valid for
+    // all.
     let long = digest::digest(&SHA384, message);
     let cut = digest::Digest::import_less_safe(&long.as_ref()[..32], &SHA256).unwrap();
     let signature = p256.sign_digest(&cut).unwrap();
     let known = KnownKey::p256(p256.public_key().as_ref()).unwrap();
     assert!(known.accepts(long.as_ref(), signature.as_ref()));
 
-    // A shorter one is a smaller number: zeros before it change nothing.
+    // A shorter digest is a smaller number: leading zeros change nothing.
     let p384 = aws::EcdsaKeyPair::generate(&aws::ECDSA_P384_SHA384_ASN1_SIGNING).unwrap();
     let short = digest::digest(&SHA256, message);
     let padded = [&[0; 16], short.as_ref()].concat();
@@ -164,7 +166,7 @@ fn digests_shorter_and_longer_than_the_order() {
     assert!(known.accepts(short.as_ref(), signature.as_ref()));
 }
 
-/// Tags and lengths aside, what r and s may be: 0, 1, n - 1, n, n + 1, p, 2^bits - 1.
+/// Limits of r and s: 0, 1, n - 1, n, n + 1, p, 2^bits - 1.
 #[test]
 fn edges_of_the_ranges_are_refused_as_aws_lc_refuses_them() {
     const N256: &str = "ffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551";
@@ -204,13 +206,13 @@ fn edges_of_the_ranges_are_refused_as_aws_lc_refuses_them() {
                 assert!(!pair.ours(b"message", &signature));
             }
         }
-        // r or s with the order added is the same number, and no signature.
+        // r or s plus the order is the same number modulo the order, but not a valid signature.
         let good = pair.sign(b"message");
         assert!(pair.ours(b"message", &good));
     }
 }
 
-/// ECDSA-Sig-Value of two numbers.
+/// Encodes the ECDSA-Sig-Value of two numbers.
 fn der(r: &[u8], s: &[u8]) -> Vec<u8> {
     let integer = |number: &[u8]| {
         let pad = usize::from(number[0] >= 0x80);
@@ -240,7 +242,7 @@ fn a_point_that_is_not_one_of_the_curve() {
     assert!(KnownKey::p256(&[]).is_none());
     assert!(KnownKey::p256(&[0]).is_none());
     assert!(KnownKey::p384(&good).is_none());
-    // A coordinate that is not below the prime, though congruent to a good one.
+    // A coordinate that is not below the prime, though congruent to a valid one.
     let mut large = [0xff; 65];
     large[0] = 4;
     assert!(KnownKey::p256(&large).is_none());
@@ -255,8 +257,8 @@ fn the_table_is_as_large_as_documented() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever happens to a signature's bytes: we never accept what aws-lc does not, and accept
-    /// what is untouched.
+    /// For any changed bytes of a signature, we never accept it if aws-lc-rs does not, and we
+    /// accept unchanged signatures.
     #[test]
     fn agreement_on_changed_signatures(
         kind in 0..3usize,

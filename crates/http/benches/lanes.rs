@@ -1,5 +1,5 @@
-//! The time until fresh certificates have their SCTs, while their CA posts more old ones than
-//! the disk can write: `cargo bench -p lucarne-http --bench lanes`.
+//! Measures the time until fresh certificates have their SCTs while their CA submits more old ones
+//! than the disk can write: `cargo bench -p lucarne-http --bench lanes`.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -27,7 +27,7 @@ const OLD: usize = 400;
 const FRESH: usize = 50;
 const SECONDS: usize = 6;
 
-/// The disk writes some 200 entries per second.
+/// Speed of the simulated disk: about 200 entries per second.
 const SYNC: Duration = Duration::from_millis(20);
 const BYTES_PER_SECOND: f64 = 180_000.0;
 
@@ -51,7 +51,7 @@ async fn log_on_a_slow_disk(lanes: LaneConfig) -> TestLog {
     test
 }
 
-/// The body of a submission: a certificate of the log's CA that was issued `hours` ago.
+/// Returns the body of a submission: a certificate of the log's CA that was issued `hours` ago.
 fn body(test: &TestLog, name: String, hours: i64) -> String {
     let not_before = Time::from_unix(Time::now().unix() - hours * 3600);
     let options = LeafOptions {
@@ -63,7 +63,7 @@ fn body(test: &TestLog, name: String, hours: i64) -> String {
     chain.to_json()
 }
 
-/// Posts `per_second` of these at their times, and prints how long the responses took.
+/// Submits `per_second` of the bodies each second, and prints the latencies.
 async fn submit(lane: &str, server: Arc<Server>, bodies: Vec<String>, per_second: usize) {
     let start = Instant::now();
     let mut posts = JoinSet::new();

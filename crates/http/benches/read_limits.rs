@@ -1,4 +1,4 @@
-//! The cost of deciding whether a request is answered.
+//! Measures the cost of the decision on a request by the read limits.
 
 #![allow(missing_docs)]
 
@@ -10,7 +10,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use lucarne_http::{Decision, PartialTile, Rate, ReadLimiter, ReadLimits, Reading};
 use lucarne_tlog::Tile;
 
-/// As many clients as are remembered, none of which is ever refused.
+/// Returns a limiter with the maximum number of remembered clients, which never refuses one.
 fn limiter(proxy: Option<&str>) -> ReadLimiter {
     let limits = ReadLimits {
         client: Rate::per_second(1 << 30, 1_000_000_000),

@@ -1,9 +1,9 @@
-//! What a request costs the server, system calls included.
+//! Measures the cost of a request for the server, including system calls.
 //!
 //!     cargo run --release -p lucarne-http --example cost [seconds per case]
 //!
-//! One thread serves, another is 64 keep-alive connections; the figure is the
-//! CPU time of the serving thread alone, by the system's own count.
+//! One thread serves, another drives 64 keep-alive connections. The result is the CPU time of the
+//! serving thread alone, as measured by the kernel.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../tests/it/support/mod.rs"]
@@ -141,7 +141,7 @@ async fn load(
     (length, used as f64 / 1e3 / requests as f64, rate)
 }
 
-/// Reads one answer and says how long it is.
+/// Reads one response and returns its length.
 async fn whole(stream: &mut TcpStream, buffer: &mut [u8]) -> usize {
     let (mut read, mut due) = (0, None);
     while due.is_none_or(|due| read < due) {

@@ -7,27 +7,26 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The state that the parts of a connection tell its watchdog.
+/// The state of a connection, shared with its watchdog.
 ///
-/// hyper could time a request's head itself, with a timer made and thrown away
-/// per request. Here a request sets flags, and the clock is read only when a
-/// connection turns out to be slow.
+/// hyper could time the head of a request itself, with one timer per request. Here a request only
+/// sets flags, and the clock is read only when a connection turns out to be slow.
 #[derive(Debug)]
 pub(crate) struct Activity {
     since: Instant,
-    /// Something was asked.
+    /// Whether a request has arrived.
     used: AtomicBool,
-    /// Requests whose answer is being made.
+    /// Number of requests that wait for their response.
     in_flight: AtomicU32,
-    /// The time when the last request was answered, in milliseconds after `since`.
+    /// Time of the last response, in milliseconds since `since`.
     answered: AtomicU64,
-    /// Bytes have come in that no request has claimed yet.
+    /// Whether bytes have arrived that belong to no complete request head.
     head: AtomicBool,
-    /// The client does not take what is written.
+    /// Whether the client does not read the response.
     blocked: AtomicBool,
-    /// Writes that went through.
+    /// Number of completed writes.
     writes: AtomicU32,
-    /// The client has sent its last byte.
+    /// Whether the client has sent its last byte.
     ended: AtomicBool,
 }
 
@@ -47,26 +46,26 @@ impl Activity {
         }
     }
 
-    /// A request's head is complete.
+    /// Called when the head of a request is complete.
     pub(crate) fn begin(&self) {
         self.used.store(true, RELAXED);
         self.head.store(false, RELAXED);
         self.in_flight.fetch_add(1, RELAXED);
     }
 
-    /// Returns whether anything was asked.
+    /// Returns `true` if a request has arrived.
     pub(crate) fn used(&self) -> bool {
         self.used.load(RELAXED)
     }
 
-    /// Its answer is ready to be written.
+    /// Called when a response is ready to be written.
     pub(crate) fn end(&self) {
         let now = self.since.elapsed().as_millis() as u64;
         self.answered.store(now, RELAXED);
         self.in_flight.fetch_sub(1, RELAXED);
     }
 
-    /// Returns whether the client has sent its last byte.
+    /// Returns `true` if the client has sent its last byte.
     pub(crate) fn ended(&self) -> bool {
         self.ended.load(RELAXED)
     }
@@ -84,47 +83,48 @@ impl Activity {
     }
 }
 
-/// The phases of a connection, by what it waits for.
+/// The phases of a connection, by the event that it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// For a request, since the last one was answered.
+    /// Waits for a request, since the last response.
     Idle(u64),
-    /// For the rest of a request's head.
+    /// Waits for the rest of a request head.
     Head,
-    /// For the log. Bodies and submissions have time limits of their own.
+    /// Waits for the log. Bodies and submissions have separate time limits.
     Answering,
-    /// For the client to take what is written, after so many writes.
+    /// Waits for the client to read, after this number of writes.
     Writing(u32),
 }
 
-/// The reasons why a connection is given up.
+/// The reasons why the server closes a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimedOut {
-    /// Nothing was asked for a long time.
+    /// No request arrived for a long time.
     Idle,
-    /// A request's head did not come to its end.
+    /// The head of a request was not completed.
     Head,
     /// The client does not read.
     Writing,
 }
 
-/// The time that each phase may last.
+/// The maximum duration of each phase.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeouts {
-    /// Without a request.
+    /// Time without a request.
     pub(crate) idle: Duration,
-    /// From the first byte of a head to its last, where heads can be told.
+    /// Time from the first to the last byte of a request head; `None` if the protocol does not show
+    /// heads.
     pub(crate) head: Option<Duration>,
-    /// Without the client taking a byte.
+    /// Time in which the client must read at least one byte.
     pub(crate) write: Duration,
 }
 
-/// Finds out when a connection has been in one phase for too long.
+/// Detects that a connection stays in one phase for too long.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     timeouts: Timeouts,
     phase: Phase,
-    /// The time when the phase was first seen.
+    /// Time at which the phase was first observed.
     entered: Instant,
 }
 
@@ -137,9 +137,8 @@ impl Watchdog {
         }
     }
 
-    /// Looks at the connection, and says until when it may go on like this.
-    /// The clock is read only when a phase is entered that has to be timed
-    /// from now on.
+    /// Checks the connection and returns the deadline of its current phase. The clock is read only
+    /// when a phase with a time limit begins.
     pub(crate) fn look(&mut self, activity: &Activity) -> Option<Instant> {
         let mut phase = activity.phase();
         if phase == Phase::Head && self.timeouts.head.is_none() {
@@ -162,7 +161,7 @@ impl Watchdog {
         Some(self.entered + limit)
     }
 
-    /// Returns what the connection is too late with, once the deadline has passed.
+    /// Returns the reason for the timeout, once the deadline has passed.
     pub(crate) fn timed_out(&self) -> TimedOut {
         match self.phase {
             Phase::Idle(_) | Phase::Answering => TimedOut::Idle,
@@ -172,7 +171,7 @@ impl Watchdog {
     }
 }
 
-/// A stream that tells what passes.
+/// A stream that records activity.
 pub(crate) struct ObservedStream<S> {
     pub(crate) stream: S,
     pub(crate) activity: std::sync::Arc<Activity>,

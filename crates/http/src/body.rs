@@ -1,4 +1,4 @@
-//! The one response body: nothing, bytes whose size is known, or a feed.
+//! The only type of response body: empty, bytes of known size, or a feed.
 
 use std::any::Any;
 use std::convert::Infallible;
@@ -12,23 +12,23 @@ use futures_util::stream::{BoxStream, Stream};
 use http_body::{Frame, SizeHint};
 use lucarne_log::OpenFile;
 
-/// A body that is already there, but for a feed's.
+/// A body that is complete in memory, except for a feed.
 ///
-/// Every other answer of a log is a slice of memory before it is sent, so one
-/// concrete type does: no boxing, no dynamic dispatch, and hyper knows the
-/// exact length and writes `Content-Length` by itself.
+/// Every other response of a log is a slice of memory before it is sent, so one concrete type is
+/// enough: no boxing, no dynamic dispatch, and hyper knows the exact length and writes
+/// `Content-Length` itself.
 #[derive(Debug, Default)]
 pub(crate) struct Body {
     bytes: Bytes,
     file: Option<Arc<OpenFile>>,
-    /// What comes as time goes by.
+    /// The stream of a feed.
     streamed: Option<Box<Streamed>>,
 }
 
-/// A body that comes as time goes by.
+/// A body that is produced over time.
 struct Streamed {
     stream: BoxStream<'static, Bytes>,
-    /// What is let go of with it.
+    /// A value that is dropped together with the stream.
     _held: Option<Box<dyn Any + Send + Sync>>,
 }
 
@@ -39,7 +39,7 @@ impl fmt::Debug for Streamed {
 }
 
 impl Body {
-    /// A body that a file holds, too.
+    /// Creates a body whose bytes are also in a file.
     pub(crate) fn stored(bytes: Bytes, file: Option<Arc<OpenFile>>) -> Self {
         Body {
             bytes,
@@ -48,7 +48,7 @@ impl Body {
         }
     }
 
-    /// A body that comes as time goes by.
+    /// Creates a body that is produced over time.
     pub(crate) fn streamed(stream: BoxStream<'static, Bytes>) -> Self {
         Body {
             streamed: Some(Box::new(Streamed {
@@ -59,24 +59,24 @@ impl Body {
         }
     }
 
-    /// Keeps something for as long as the body comes; drops it at once if the body is there.
+    /// Keeps a value until a streamed body ends; drops it at once for other bodies.
     pub(crate) fn hold(&mut self, held: impl Any + Send + Sync) {
         if let Some(streamed) = &mut self.streamed {
             streamed._held = Some(Box::new(held));
         }
     }
 
-    /// Number of bytes that are still to be sent, as far as that is known.
+    /// Returns the number of bytes that remain to be sent, if known.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub(crate) fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// The file with exactly the bytes, if there is one.
+    /// Returns the file with exactly these bytes, if any.
     pub(crate) fn file(&self) -> Option<&Arc<OpenFile>> {
         self.file.as_ref()
     }

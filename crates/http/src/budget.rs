@@ -1,10 +1,9 @@
-//! The memory that bodies in flight may take, all of them and those of each client.
+//! The memory budget of bodies in flight, for each client and in total.
 //!
-//! A body that is there is read and done with. One that is waited for, because
-//! its client sends it slowly or not to its end, takes memory for as long as it
-//! may: over HTTP/2 a connection has as many of them as it has streams. So whoever
-//! waits holds bytes of the budget, whatever the protocol, and where there are
-//! none left the request is refused rather than read further.
+//! A complete body is read and released at once. An incomplete one, because its client sends slowly
+//! or never ends, takes memory for as long as the timeouts allow. Over HTTP/2 a connection has as
+//! many of them as streams. Requests that wait therefore reserve bytes of the budget, regardless of
+//! the protocol. When the budget is exhausted, a request is refused instead of read further.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -16,15 +15,15 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 
-/// Bytes that every client may hold, however much others do: an ordinary
-/// submission. With the limit of connections, they are bounded as well.
+/// Bytes that every client may use, regardless of other clients: enough for an ordinary submission.
+/// The limit on connections bounds their sum.
 const FREE: usize = 16 << 10;
 
 /// The budget of all listeners.
 pub(crate) struct Budget {
     most: usize,
     most_each: usize,
-    /// Beyond what is free to each client.
+    /// Bytes in use beyond the free bytes of each client.
     held: AtomicUsize,
     /// Requests that wait for the log to grow.
     waiting: AtomicUsize,
@@ -35,16 +34,16 @@ pub(crate) struct Budget {
 /// The metrics of the budget.
 #[derive(Clone, Default)]
 pub(crate) struct BudgetMetrics {
-    /// Bytes that are held.
+    /// Bytes in use.
     pub(crate) held: Gauge,
-    /// Times that there were none left for the client.
+    /// Number of requests that exceeded the limit of their client.
     pub(crate) client: Counter,
-    /// Times that there were none left for anybody.
+    /// Number of requests that exceeded the limit of all clients.
     pub(crate) all: Counter,
 }
 
-/// The owner of bytes: an IPv4 address, or the 56 bits of an IPv6 address that
-/// a provider gives to one customer.
+/// The network of a client: an IPv4 address, or the /56 of an IPv6 address that a provider assigns
+/// to one customer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Network(IpAddr);
 
@@ -60,17 +59,17 @@ impl Network {
     }
 }
 
-/// The bytes that there are too many of.
+/// The limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exhausted {
-    /// This client's.
+    /// The limit of this client.
     Client,
-    /// Those of all clients.
+    /// The limit of all clients.
     All,
 }
 
 impl Budget {
-    /// `most` bytes over all clients, `most_each` for one.
+    /// Creates a budget of `most` bytes for all clients and `most_each` for one.
     pub(crate) fn new(most: usize, most_each: usize, metrics: BudgetMetrics) -> Arc<Self> {
         Arc::new(Budget {
             most,
@@ -82,7 +81,7 @@ impl Budget {
         })
     }
 
-    /// The account of whoever has this address.
+    /// Returns the account of the client with this address.
     pub(crate) fn client(self: &Arc<Self>, address: IpAddr) -> Arc<Client> {
         let network = Network::of(address);
         let account = self.clients.lock().entry(network).or_default().clone();
@@ -95,8 +94,8 @@ impl Budget {
     }
 }
 
-/// One connection's access to the account that its client has, which all
-/// connections of the client share.
+/// The access of one connection to the account of its client. All connections of a client share the
+/// account.
 pub(crate) struct Client {
     budget: Arc<Budget>,
     address: IpAddr,
@@ -104,18 +103,18 @@ pub(crate) struct Client {
     account: Arc<Account>,
 }
 
-/// What a client holds.
+/// The resources in use by a client.
 #[derive(Default)]
 struct Account {
     bytes: AtomicUsize,
-    /// Requests that wait for the log to grow.
+    /// Number of requests that wait for the log to grow.
     waiting: AtomicUsize,
-    /// Requests for which entries are read, or a leaf is looked for.
+    /// Number of requests that read entries or search a leaf.
     looking: AtomicUsize,
 }
 
 impl Client {
-    /// The address that the connection comes from.
+    /// Returns the remote address of the connection.
     pub(crate) fn address(&self) -> IpAddr {
         self.address
     }
@@ -144,7 +143,7 @@ impl Client {
     }
 }
 
-/// Adds `bytes` unless there are more than `most` then; what there were before.
+/// Adds `bytes` unless the sum would exceed `most`; returns the previous value.
 fn add(held: &AtomicUsize, bytes: usize, most: usize) -> Option<usize> {
     let added = held.fetch_update(Relaxed, Relaxed, |held| {
         held.checked_add(bytes).filter(|total| *total <= most)
@@ -157,29 +156,29 @@ fn beyond_free(held: usize) -> usize {
 }
 
 impl Drop for Client {
-    /// The last connection closes the account.
+    /// The last connection of a client removes the account.
     fn drop(&mut self) {
         let mut clients = self.budget.clients.lock();
-        // The map's, and ours.
+        // One reference in the map, one here.
         if Arc::strong_count(&self.account) == 2 {
             clients.remove(&self.network);
         }
     }
 }
 
-/// Most requests of one client that wait for a log to grow: long polls and feeds.
+/// Maximum number of requests of one client that wait for a log to grow: long polls and feeds.
 pub(crate) const MOST_WAITING_EACH: usize = 64;
-/// Most of all clients.
+/// Maximum number for all clients.
 const MOST_WAITING: usize = 16_384;
 
 /// A request that waits for a log to grow, counted until this is dropped.
 pub(crate) struct Waiting(Arc<Client>);
 
 impl Waiting {
-    /// Counts one more of this client.
+    /// Counts one more request of this client.
     ///
     /// # Errors
-    /// If it has as many as one may have, or all together have.
+    /// If the client or all clients together have reached the limit.
     pub(crate) fn enter(client: &Arc<Client>) -> Result<Self, Exhausted> {
         let (each, all) = (&client.account.waiting, &client.budget.waiting);
         add(each, 1, MOST_WAITING_EACH).ok_or(Exhausted::Client)?;
@@ -198,15 +197,15 @@ impl Drop for Waiting {
     }
 }
 
-/// Most requests of one client for which a log reads entries or looks for a leaf (RFC 6962): logs do so for
-/// a few at a time, in the order in which they come.
+/// Maximum number of requests of one client for which a log reads entries or searches a leaf (RFC
+/// 6962). A log processes a few of them at a time, in the order of arrival.
 pub(crate) const MOST_LOOKING_EACH: usize = 16;
 
-/// Such a request, counted until this is dropped.
+/// A request that reads entries or searches a leaf, counted until this is dropped.
 pub(crate) struct Looking(Arc<Client>);
 
 impl Looking {
-    /// Counts one more of this client; `None` if it has as many as one may have.
+    /// Counts one more request of this client; `None` if the client has reached the limit.
     pub(crate) fn enter(client: &Arc<Client>) -> Option<Self> {
         add(&client.account.looking, 1, MOST_LOOKING_EACH)?;
         Some(Looking(client.clone()))
@@ -219,14 +218,14 @@ impl Drop for Looking {
     }
 }
 
-/// Bytes that are held until this is dropped.
+/// Reserved bytes, released when this is dropped.
 pub(crate) struct Reservation {
     client: Arc<Client>,
     bytes: usize,
 }
 
 impl Reservation {
-    /// None yet.
+    /// Creates an empty reservation.
     pub(crate) fn nothing(client: &Arc<Client>) -> Self {
         Reservation {
             client: client.clone(),
@@ -234,7 +233,7 @@ impl Reservation {
         }
     }
 
-    /// Holds at least so many bytes in all.
+    /// Reserves at least this number of bytes in total.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), Exhausted> {
         let more = bytes.saturating_sub(self.bytes);
         if more > 0 {
@@ -244,7 +243,7 @@ impl Reservation {
         Ok(())
     }
 
-    /// Bytes made for one answer, which are held until the client has taken them.
+    /// Reserves the bytes of a response until the client has received them.
     pub(crate) fn answer(client: &Arc<Client>, bytes: Bytes) -> Result<Bytes, Exhausted> {
         let mut held = Reservation::nothing(client);
         held.grow(bytes.len())?;
@@ -308,13 +307,13 @@ mod tests {
         let mut rest = held(&again, 1).unwrap();
         assert_eq!(rest.grow(2), Err(Exhausted::Client));
         assert_eq!(rest.grow(1), Ok(()));
-        // Three hold three quarters beyond what is free, one the last of it.
+        // Three clients use three quarters of the shared bytes; one uses the rest.
         let others = ["192.0.2.2", "192.0.2.3"].map(|address| client(&budget, address));
         let theirs = others.each_ref().map(|client| held(client, EACH).unwrap());
         let last = client(&budget, "192.0.2.4");
         let mut lasts = held(&last, 2 * FREE).unwrap();
         assert_eq!(lasts.grow(2 * FREE + 1), Err(Exhausted::All));
-        // An ordinary submission of somebody else still goes.
+        // Another client can still make an ordinary submission.
         let honest = client(&budget, "2001:db8::1");
         assert!(held(&honest, FREE).is_ok());
         assert_eq!(held(&honest, FREE + 1).err(), Some(Exhausted::All));

@@ -1,4 +1,4 @@
-//! One connection: which protocol it speaks, how long it may take, how it ends.
+//! One connection: its protocol, its timeouts and its end.
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -34,35 +34,35 @@ use crate::tls::Acceptor;
 /// The state that all connections share.
 pub(crate) struct Shared {
     pub(crate) site: Arc<Site>,
-    /// Finish what is in flight, take nothing new.
+    /// Raised when connections must finish the requests in flight and accept no new ones.
     pub(crate) closing: Signal,
-    /// The time to finish is over.
+    /// Raised when the time to finish is over.
     pub(crate) cut: Signal,
-    /// Each answer is the last one of its connection: another process takes over.
+    /// Whether each response is the last of its connection, because another process takes over.
     pub(crate) leaving: AtomicBool,
-    /// Connections that are open.
+    /// Open connections.
     pub(crate) open: OpenConnections,
-    /// Submissions without an answer, and connections on which one may come: those on
-    /// which nothing was asked yet, and those of HTTP/2.
+    /// Submissions without a response, and connections that may bring one: those without a request
+    /// so far, and those of HTTP/2.
     pub(crate) submitting: OpenConnections,
-    /// The memory that bodies in flight may take.
+    /// The memory budget of bodies in flight.
     budget: Arc<Budget>,
     http1: http1::Builder,
     http2: http2::Builder<TokioExecutor>,
 }
 
-/// Largest head of a request, and hyper's read buffer: no request of either
-/// API comes near.
+/// Maximum size of a request head, and of hyper's read buffer. No request of either API comes near
+/// this size.
 const MAX_HEAD: usize = 16 << 10;
 
 impl Shared {
     pub(crate) fn new(site: Arc<Site>) -> Self {
         let mut http1 = http1::Builder::new();
         http1
-            // Timed by `Watchdog` instead, which costs nothing per request.
+            // `Watchdog` times the head instead, at no cost per request.
             .header_read_timeout(None)
-            // A client that closes its side after the request still gets its
-            // answer; and hyper need not try to read while a submission waits.
+            // A client that closes its side after the request still gets its response, and hyper
+            // need not read while a submission waits.
             .half_close(true)
             .max_header_size(MAX_HEAD)
             .max_buf_size(4 * MAX_HEAD);
@@ -73,12 +73,12 @@ impl Shared {
             .keep_alive_timeout(Duration::from_secs(15))
             .max_concurrent_streams(128)
             .max_header_list_size(MAX_HEAD as u32)
-            // What a client may send before anybody has read it, and what it may
-            // have us write before it reads.
+            // Limits on the data that a client may send before the server has read it, and on the
+            // data that the server writes before the client reads it.
             .initial_stream_window_size(64 << 10)
             .initial_connection_window_size(256 << 10)
             .max_send_buf_size(64 << 10)
-            // Streams that are gone and not forgotten yet.
+            // Limits on reset streams that are still remembered.
             .max_pending_accept_reset_streams(32)
             .max_local_error_reset_streams(64);
         let (limits, meters) = (&site.limits, site.metrics.inflight.clone());
@@ -99,8 +99,8 @@ impl Shared {
         self.leaving.load(Ordering::Relaxed)
     }
 
-    /// Until a connection is to end. Where another process takes over, one that was
-    /// just made and on which nothing has been asked yet gets the time to ask.
+    /// Waits until a connection must end. If another process takes over, a new connection without a
+    /// request gets some time for its first request.
     async fn ends(&self, used: impl Fn() -> bool) {
         self.closing.raised().await;
         if self.is_leaving() && !used() {
@@ -109,14 +109,15 @@ impl Shared {
     }
 }
 
-/// The time that a connection gets for its first request when another process takes over.
+/// Time for the first request of a connection when another process takes over.
 const FIRST_REQUEST: Duration = Duration::from_secs(1);
 
-/// Counts a connection for as long as it lives, and knows whose it is.
+/// Counts an open connection of a client until this is dropped.
 pub(crate) struct OpenConnection {
     shared: Arc<Shared>,
     client: Arc<Client>,
-    /// A first submission may come on it: until something was asked, or HTTP/2 ends.
+    /// Counted until the first request, or for HTTP/2 until the end, because a first submission may
+    /// arrive.
     submitting: Arc<Mutex<Option<lucarne_net::OpenConnection>>>,
     _counted: lucarne_net::OpenConnection,
 }
@@ -142,11 +143,11 @@ impl Drop for OpenConnection {
 
 /// The ways in which a connection ends.
 enum Ending {
-    /// As HTTP has it.
+    /// The end according to HTTP.
     Done,
-    /// It is given up.
+    /// A timeout.
     TimedOut(TimedOut),
-    /// The server has no more time.
+    /// The server cannot wait any longer.
     Cut,
 }
 
@@ -164,9 +165,8 @@ pub(crate) async fn serve(
     let limits = &shared.site.limits;
     let mut limit = limits.idle_timeout;
     let mut used = false;
-    // Between requests a connection is little more than its socket: what HTTP
-    // needs is in a box of its own, and thrown away after a few idle seconds.
-    // Ten thousand idle clients cost a few megabytes that way.
+    // An idle connection keeps little more than its socket: the HTTP state is boxed, and dropped
+    // after a few idle seconds. Ten thousand idle clients then cost a few megabytes.
     loop {
         match first_bytes(&tcp, limit, used, shared).await {
             Some(Protocol::Http1) => {
@@ -188,13 +188,13 @@ pub(crate) async fn serve(
     }
 }
 
-/// The idle time after which a connection is parked: nothing is left of it but its socket.
+/// Returns the idle time after which a connection drops its HTTP state and keeps only its socket.
 fn park_after(limits: &Limits) -> Duration {
     Duration::from_secs(5).min(limits.idle_timeout / 2)
 }
 
-/// There is no looking at what TLS has not decrypted: such a connection keeps
-/// what it needs.
+/// Serves a connection with TLS. Its first bytes cannot be examined before decryption, so that it
+/// always keeps its state.
 async fn serve_tls(
     tcp: TcpStream,
     acceptor: Acceptor,
@@ -224,12 +224,11 @@ enum Protocol {
     Http2,
 }
 
-/// Waits for the first bytes, which stay where they are: HTTP/2 without TLS
-/// begins with a request line of its own.
+/// Waits for the first bytes without consuming them: HTTP/2 without TLS starts with a special
+/// request line.
 ///
-/// `hyper_util`'s automatic builder does the same, but puts a buffer of its own
-/// between hyper and the socket for the rest of the connection, and waits for
-/// the first bytes for ever.
+/// The automatic builder of `hyper_util` does the same, but keeps another buffer between hyper and
+/// the socket for the rest of the connection, and waits for the first bytes without a timeout.
 async fn first_bytes(
     tcp: &TcpStream,
     limit: Duration,
@@ -245,15 +244,15 @@ async fn first_bytes(
                 Ok(0) | Err(_) => return None,
                 Ok(n) if first[..n] != PREFACE[..n] => return Some(Protocol::Http1),
                 Ok(n) if n == PREFACE.len() => return Some(Protocol::Http2),
-                // One to three bytes that could be either: the socket stays
-                // readable, so nothing tells when there are more.
+                // The first bytes (one to three) fit both protocols. The socket stays readable, so
+                // that no event reports further bytes.
                 Ok(_) => tokio::time::sleep(pause).await,
             }
             pause = (2 * pause).min(Duration::from_secs(1));
         }
     };
     tokio::select! {
-        // What is there already is answered, whatever ends.
+        // A request that has already arrived gets a response, even during shutdown.
         biased;
         protocol = timeout(limit, sniff) => {
             if protocol.is_err() {
@@ -265,8 +264,8 @@ async fn first_bytes(
     }
 }
 
-/// Serves HTTP/1 to its end, or until nothing has been asked for `idle`: then
-/// the stream comes back, with nothing read from it that was not answered.
+/// Serves HTTP/1 until its end, or until no request has arrived for `idle`. In that case the stream
+/// is returned, and every byte read from it belongs to a completed request.
 async fn http1<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     queued: Option<Arc<QueuedResponse>>,
@@ -317,11 +316,11 @@ where
     let limits = &shared.site.limits;
     let timeouts = Timeouts {
         idle: limits.idle_timeout,
-        // Frames come in at any time; h2 bounds what a head may be.
+        // Frames may arrive at any time, and h2 limits the size of a head.
         head: None,
         write: limits.write_timeout,
     };
-    // GOAWAY leaves no request unanswered that was on its way.
+    // With GOAWAY every request that was already sent gets a response.
     let ends = shared.ends(|| true);
     match drive(&mut connection, (ends, finish), timeouts, &activity, shared).await {
         Ending::TimedOut(TimedOut::Writing) => shared.site.metrics.cut("writing"),
@@ -355,7 +354,7 @@ fn service(
         let http1 = request.version() < Version::HTTP_2;
         let submission = (request.method() == Method::POST).then(|| shared.submitting.enter());
         if http1 {
-            // Whatever comes after this is counted by itself.
+            // Later submissions on this connection are counted separately.
             first.lock().take();
         }
         async move {
@@ -371,14 +370,14 @@ fn service(
             if let Some(queued) = queued {
                 queued.put(response.body().bytes(), response.body().file());
             }
-            // A connection that takes a feed is not idle.
+            // A connection with a feed is not idle.
             response.body_mut().hold(in_flight);
             Ok(response)
         }
     })
 }
 
-/// A request in flight, also if it is dropped halfway.
+/// A request in flight, counted until this is dropped.
 struct InFlightRequest(Arc<Activity>);
 
 impl Drop for InFlightRequest {
@@ -387,7 +386,7 @@ impl Drop for InFlightRequest {
     }
 }
 
-/// Polls a connection to its end, and watches that it gets there.
+/// Polls a connection until its end, and enforces its timeouts.
 async fn drive<C, F>(
     connection: &mut C,
     (ends, finish): (impl Future<Output = ()>, F),
@@ -411,7 +410,7 @@ where
         }
         if !finishing && ends.as_mut().poll(cx).is_ready() {
             finishing = true;
-            // What has come already is still answered.
+            // Requests that have already arrived still get a response.
             if Pin::new(&mut *connection).poll(cx).is_ready() {
                 return Poll::Ready(Ending::Done);
             }
@@ -423,8 +422,8 @@ where
             }
             return Poll::Ready(Ending::Done);
         }
-        // The alarm is set too early rather than again and again: when it
-        // rings, or when less time is left than it knows of, it is set anew.
+        // The timer may fire too early, which is cheaper than a reset per request. When it fires,
+        // or when the deadline is earlier than the timer, it is set again.
         while let Some(deadline) = watchdog.look(activity) {
             let deadline = Instant::from_std(deadline);
             if alarm.is_elapsed() && Instant::now() >= deadline {
@@ -452,9 +451,9 @@ pub(crate) const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     content-type: text/plain; charset=utf-8\r\nconnection: close\r\nretry-after: 5\r\n\
     content-length: 49\r\n\r\nthe server has as many connections as it may have";
 
-/// Sends a last answer, closes this side, and listens for a while: closing a
-/// socket with unread bytes resets it, and the client might never see the
-/// answer to the body that it is still sending.
+/// Sends a last response, closes this side, and reads for a while. Closing a socket with unread
+/// bytes resets the connection, and the client might never see the response while it still sends
+/// its body.
 pub(crate) async fn close<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, last: &'static [u8]) {
     let farewell = async {
         stream.write_all(last).await?;

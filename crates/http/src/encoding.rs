@@ -1,17 +1,18 @@
-//! The encoding of a data tile that a reader gets (RFC 9110, 12.5.3).
+//! Negotiation of the content coding of a data tile (RFC 9110, section 12.5.3).
 
-/// An encoding that a data tile can be sent in.
+/// A content coding of a data tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ContentCoding {
-    /// As the specification lays it out.
+    /// The bytes of the specification.
     Identity,
-    /// As full tiles are stored.
+    /// The coding of stored full tiles.
     Gzip,
-    /// Transcoded in the background.
+    /// Compressed in the background.
     Zstd,
 }
 
-/// The content codings that a reader accepts: quality values in thousandths, 0 for "refused".
+/// The content codings that a reader accepts, with quality values in thousandths; 0 means
+/// "refused".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AcceptedCodings {
     identity: u16,
@@ -20,10 +21,10 @@ pub(crate) struct AcceptedCodings {
 }
 
 impl AcceptedCodings {
-    /// Reads an `Accept-Encoding` header.
+    /// Parses an `Accept-Encoding` header.
     ///
-    /// Without one, gzip is taken for granted: static-ct-api lets data tiles
-    /// be compressed without negotiation, and that is how they are stored.
+    /// Without the header, gzip is accepted: static-ct-api permits compressed data tiles without
+    /// negotiation, and they are stored in gzip.
     pub(crate) fn parse(header: Option<&[u8]>) -> Self {
         let Some(header) = header else {
             return AcceptedCodings {
@@ -47,15 +48,15 @@ impl AcceptedCodings {
             *slot = Some(quality);
         }
         AcceptedCodings {
-            // Identity stays acceptable, last of all, unless it is refused.
+            // Identity is acceptable as the last choice unless it is refused.
             identity: identity.unwrap_or(if any == Some(0) { 0 } else { 1 }),
             gzip: gzip.or(any).unwrap_or(0),
             zstd: zstd.or(any).unwrap_or(0),
         }
     }
 
-    /// The encodings in the order to try them; the first that is there is
-    /// sent. On equal terms gzip wins: it is what is stored, and costs nothing.
+    /// Returns the codings in order of preference; the first available one is sent. At equal
+    /// quality gzip wins, because it is stored and costs nothing.
     pub(crate) fn order(self) -> [Option<ContentCoding>; 3] {
         let mut order = [
             (self.gzip, ContentCoding::Gzip),
@@ -66,14 +67,14 @@ impl AcceptedCodings {
         order.map(|(quality, coding)| (quality > 0).then_some(coding))
     }
 
-    /// Returns whether the plain bytes may be sent.
+    /// Returns `true` if unencoded bytes may be sent.
     pub(crate) fn identity(self) -> bool {
         self.identity > 0
     }
 }
 
-/// Splits `gzip;q=0.5` into its name and its quality in thousandths. A quality
-/// that makes no sense counts as 0: what is not understood is not wanted.
+/// Splits `gzip;q=0.5` into its name and its quality in thousandths. An invalid quality counts as
+/// 0.
 fn split_quality(item: &[u8]) -> (&[u8], u16) {
     let mut parts = item.split(|&b| b == b';');
     let name = parts.next().unwrap_or_default().trim_ascii();
@@ -84,7 +85,7 @@ fn split_quality(item: &[u8]) -> (&[u8], u16) {
     (name, quality)
 }
 
-/// `0`, `1`, `0.5`, `0.123`, `1.000` (RFC 9110, 12.4.2).
+/// Parses a quality value: `0`, `1`, `0.5`, `0.123`, `1.000` (RFC 9110, section 12.4.2).
 fn thousandths(value: &[u8]) -> Option<u16> {
     let (whole, fraction) = match value {
         [whole] => (whole, &[][..]),

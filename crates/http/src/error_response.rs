@@ -1,4 +1,4 @@
-//! The answer to a submitter when there is no SCT: JSON, always of one shape.
+//! The JSON response to a submission or read that failed.
 
 use std::fmt;
 
@@ -12,12 +12,11 @@ use serde::Serialize;
 use crate::budget::{Exhausted, MOST_WAITING_EACH};
 use crate::reply::{Response, plain, value};
 
-/// An answer other than an SCT:
-/// `{"error": …, "code": …, "certificate_index": …, "detail": …}`.
+/// A JSON response with an error: `{"error": …, "code": …, "certificate_index": …, "detail": …}`.
 ///
-/// `error` names the kind of problem for people, `code` for programs,
-/// `certificate_index` counts from the leaf and is null where no certificate is
-/// at fault, `detail` says what was found and what would have been accepted.
+/// `error` is the kind of problem for people, `code` the same for programs. `certificate_index`
+/// counts from the leaf and is null if no certificate is at fault. `detail` states the value found
+/// and the values accepted.
 #[derive(Debug)]
 pub(crate) struct ErrorResponse {
     status: StatusCode,
@@ -53,21 +52,21 @@ impl ErrorResponse {
         }
     }
 
-    /// Closes the connection after the answer: what is left of the request is
-    /// not worth reading.
+    /// Closes the connection after the response, because the rest of the request is not worth
+    /// reading.
     pub(crate) fn and_close(mut self) -> Self {
         self.close = true;
         self
     }
 
-    /// Names the request that is refused: the log of the process knows it by this.
+    /// Adds the ID of the refused request, which the process also logs.
     pub(crate) fn of_request(mut self, id: RequestId) -> Self {
         self.request = Some(id);
         self
     }
 
     pub(crate) fn too_large(limit: usize) -> Self {
-        let detail = format!("the body has more than {limit} bytes, the most this log takes");
+        let detail = format!("the body is too long: expected at most {limit} bytes");
         Self::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             Code::BodyTooLarge.as_str(),
@@ -77,32 +76,32 @@ impl ErrorResponse {
     }
 
     pub(crate) fn method(method: &Method, allow: &'static str) -> Self {
-        let detail = format!("{method} makes no sense here; allowed: {allow}");
+        let detail = format!("{method} is not allowed here; allowed: {allow}");
         let mut error = Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail);
         error.allow = Some(allow);
         error
     }
 
-    /// The refusal of a request that reads.
+    /// Creates the response to a refused read.
     pub(crate) fn read(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
         let mut error = Self::new(status, code, detail);
         error.body.error = "the request was refused";
         error
     }
 
-    /// The refusal of a request that would wait for the log to grow.
+    /// Creates the response to a refused request that would wait for the log to grow.
     pub(crate) fn waiting(exhausted: Exhausted) -> Self {
         let (status, detail) = match exhausted {
             Exhausted::Client => (
                 StatusCode::TOO_MANY_REQUESTS,
                 format!(
-                    "this client has {MOST_WAITING_EACH} requests waiting for logs to grow, as many as \
-                     one may have: one connection to the feed is enough"
+                    "this client has {MOST_WAITING_EACH} requests that wait for logs to grow, \
+                     the maximum for one client: use one connection to the feed"
                 ),
             ),
             Exhausted::All => (
                 StatusCode::SERVICE_UNAVAILABLE,
-                "the server has as many requests waiting as it may have".to_owned(),
+                "the server has the maximum number of waiting requests".to_owned(),
             ),
         };
         let mut error = Self::read(status, "too_many_waiting", detail);
@@ -110,7 +109,7 @@ impl ErrorResponse {
         error
     }
 
-    /// Has the client come back after so many seconds.
+    /// Tells the client to retry after this number of seconds.
     pub(crate) fn and_retry(mut self, seconds: u32) -> Self {
         self.retry_after = Some(seconds);
         self
@@ -133,7 +132,7 @@ impl ErrorResponse {
             headers.insert(ALLOW, HeaderValue::from_static(allow));
         }
         if self.status == StatusCode::UNSUPPORTED_MEDIA_TYPE {
-            // RFC 7694: what would have been accepted.
+            // The accepted encodings (RFC 7694).
             headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         }
         if let Some(id) = self.request {
@@ -156,13 +155,13 @@ impl fmt::Display for ErrorResponse {
 fn title(status: StatusCode) -> &'static str {
     match status {
         StatusCode::BAD_REQUEST => "the submission was refused",
-        StatusCode::SERVICE_UNAVAILABLE => "the log takes no submissions right now",
-        StatusCode::GONE => "the log takes no more submissions",
+        StatusCode::SERVICE_UNAVAILABLE => "the log accepts no submissions right now",
+        StatusCode::GONE => "the log accepts no more submissions",
         StatusCode::PAYLOAD_TOO_LARGE => "the body is too large",
         StatusCode::REQUEST_TIMEOUT => "the request took too long",
         StatusCode::METHOD_NOT_ALLOWED => "the method is not allowed here",
         StatusCode::UNSUPPORTED_MEDIA_TYPE => "the body's encoding is not supported",
-        StatusCode::NOT_FOUND => "there is nothing here",
+        StatusCode::NOT_FOUND => "not found",
         _ => "the log failed",
     }
 }
@@ -176,17 +175,16 @@ impl From<Rejection> for ErrorResponse {
     }
 }
 
-/// There is no memory left to wait for the rest of a body.
+/// The memory budget for incomplete bodies is exhausted.
 impl From<Exhausted> for ErrorResponse {
     fn from(exhausted: Exhausted) -> Self {
         let detail = match exhausted {
             Exhausted::Client => {
-                "this client has as many bytes of bodies in flight as one may have: let those \
-                 arrive first"
+                "this client has the maximum number of bytes of bodies in flight: complete those \
+                 requests first"
             }
             Exhausted::All => {
-                "the server has as many bytes of bodies in flight as it may have; come back in a \
-                 moment"
+                "the server has the maximum number of bytes of bodies in flight; retry in a moment"
             }
         };
         Self::retry("too_much_in_flight", 1, detail).and_close()

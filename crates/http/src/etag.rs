@@ -1,4 +1,4 @@
-//! Entity tags: strong, and computed before anybody asks.
+//! Entity tags: strong, and computed in advance.
 
 use http::HeaderValue;
 use http::header::{HeaderMap, IF_NONE_MATCH, IF_RANGE};
@@ -7,9 +7,9 @@ use lucarne_log::StoredFile;
 
 use crate::encoding::ContentCoding;
 
-/// The tag of what a log has stored, in this coding: taken from the sum of the
-/// stored bytes, which was computed when they were read. So what differs has
-/// another tag, and nothing is hashed when a tile is served.
+/// Returns the tag of a stored file in this coding. The tag is the sum of the stored bytes, which
+/// was computed when they were read. Different bytes have different tags, and serving a tile needs
+/// no hashing.
 pub(crate) fn of(stored: &StoredFile, coding: ContentCoding) -> HeaderValue {
     let suffix: &[u8] = match coding {
         ContentCoding::Identity => b"",
@@ -18,21 +18,20 @@ pub(crate) fn of(stored: &StoredFile, coding: ContentCoding) -> HeaderValue {
     };
     let mut tag = [b'"'; LONGEST];
     let (sum, rest) = tag[1..].split_at_mut(2 * SUM);
-    // The slice is as long as the digits are, and letters and digits are always
-    // a valid header value.
+    // The slice has the length of the digits. Letters and digits are always a valid header value.
     let _ = hex::encode_to_slice(stored.sum.to_be_bytes(), sum);
     rest[..suffix.len()].copy_from_slice(suffix);
     let length = 1 + 2 * SUM + suffix.len() + 1;
     HeaderValue::from_bytes(&tag[..length]).unwrap_or_else(|_| HeaderValue::from_static("\"\""))
 }
 
-/// Bytes of a sum.
+/// Length of a sum in bytes.
 const SUM: usize = size_of::<u128>();
 
 /// A sum in hexadecimal digits, the longest suffix, and the quotes.
 const LONGEST: usize = 2 * SUM + 4 + 2;
 
-/// The tag of something that does change: taken from its bytes.
+/// Returns the tag of bytes that may change, computed from the bytes.
 pub(crate) fn of_bytes(bytes: &[u8]) -> HeaderValue {
     quoted(&hex::encode(&lucarne_tlog::leaf_hash(bytes).0[..16]))
 }
@@ -42,7 +41,7 @@ fn quoted(tag: &str) -> HeaderValue {
     HeaderValue::try_from(format!("\"{tag}\"")).unwrap_or_else(|_| HeaderValue::from_static("\"\""))
 }
 
-/// Returns whether the reader already has what this tag stands for (304).
+/// Returns `true` if the reader already has the representation with this tag (304).
 pub(crate) fn already_there(headers: &HeaderMap, tag: &HeaderValue) -> bool {
     headers.get_all(IF_NONE_MATCH).iter().any(|header| {
         header == tag
@@ -53,8 +52,8 @@ pub(crate) fn already_there(headers: &HeaderMap, tag: &HeaderValue) -> bool {
     })
 }
 
-/// Returns whether a `Range` applies: there is no `If-Range`, or it names this very
-/// tag. A date never does: nothing here has a modification time.
+/// Returns `true` if a `Range` applies: there is no `If-Range`, or it has exactly this tag. A date
+/// never applies, because no resource here has a modification time.
 pub(crate) fn range_applies(headers: &HeaderMap, tag: &HeaderValue) -> bool {
     headers.get(IF_RANGE).is_none_or(|header| header == tag)
 }

@@ -1,8 +1,9 @@
-//! The feed: the entries of a log as server-sent events (HTML section 9.2), from any index on.
+//! The feed: the entries of a log as server-sent events (HTML, section 9.2), from any index.
 //!
-//! Nothing is queued for a reader: each takes the events of one data tile at a time, of which all share
-//! the bytes, and asks for the next when its socket has taken those. What they hold counts towards their
-//! client's budget. Who was up to date and falls far behind is dropped, with the index to go on from.
+//! The server keeps no queue for a reader. Each reader takes the events of one data tile at a time,
+//! whose bytes all readers share, and requests the next tile when its socket has sent them. The
+//! bytes in use count towards the budget of the client. A reader that was up to date and falls far
+//! behind is disconnected; the last event has the index at which to continue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,19 +23,19 @@ use crate::long_poll::parameter;
 use crate::reply::{Response, plain, value};
 use crate::signal::Signal;
 
-/// A comment is sent where there is no entry for so long: who is gone is found out, and no proxy between
-/// takes the connection for dead.
+/// Interval without entries after which a comment is sent, to detect closed connections and to keep
+/// proxies from closing idle ones.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// Entries that a reader who was up to date may be behind.
+/// Maximum number of entries by which a reader that was up to date may fall behind.
 const MOST_BEHIND: u64 = 1 << 16;
 
-/// The time after which a reader comes back, in milliseconds.
+/// Reconnection delay of a reader, in milliseconds.
 const RETRY: &str = "retry: 5000\n\n";
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Answers a request for the feed.
+/// Responds to a request for the feed.
 pub(crate) fn answer(
     log: &Arc<Log>,
     method: &Method,
@@ -76,15 +77,15 @@ pub(crate) fn answer(
     response
 }
 
-/// Tells nginx to pass events on as they come.
+/// Tells nginx not to buffer events.
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// The first index that is wanted: after the last event that the reader has, or from `from=INDEX` on, or
-/// what comes next.
+/// Returns the first requested index: after the last event of the reader, or `from=INDEX`, or the
+/// next entry.
 fn first(query: Option<&str>, asked: &HeaderMap, size: u64) -> Result<u64, String> {
     let number = |text: &str, what: &str| {
         let number = text.parse::<u64>();
-        number.map_err(|error| format!("{what} is an index of the log: {error}"))
+        number.map_err(|error| format!("{what} must be an index of the log: {error}"))
     };
     let next = match (asked.get(LAST_EVENT_ID), parameter(query, "from")) {
         (Some(last), _) => {
@@ -102,32 +103,32 @@ fn first(query: Option<&str>, asked: &HeaderMap, size: u64) -> Result<u64, Strin
     }
 }
 
-/// One reader of the feed.
+/// A reader of the feed.
 struct FeedReader {
     log: Arc<Log>,
     grown: watch::Receiver<u64>,
     client: Arc<Client>,
     closing: Arc<Signal>,
-    /// The index of the next entry.
+    /// Index of the next entry.
     next: u64,
-    /// True once it had all there is.
+    /// Whether the reader has been up to date.
     is_live: bool,
     _waiting: Waiting,
 }
 
-/// Why a feed ends, as the name of its last event.
+/// The reason why a feed ends, as the name of its last event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// The reader is too slow.
     Behind,
-    /// The client holds as many bytes as it may.
+    /// The client has exhausted its memory budget.
     Busy,
     /// The entries cannot be read.
     Unavailable,
 }
 
 impl FeedReader {
-    /// What is sent next, and the reader that goes on after it.
+    /// Returns the next bytes, and the state of the reader after them.
     async fn step(mut self) -> Option<(Bytes, Option<Self>)> {
         loop {
             if self.closing.is_raised() {
@@ -163,13 +164,13 @@ impl FeedReader {
         }
     }
 
-    /// Waits for the log to grow, or returns what is sent meanwhile.
+    /// Waits for the log to grow, or returns bytes to send in the meantime.
     async fn wait(&mut self) -> Option<Bytes> {
         let closing = self.closing.clone();
         tokio::select! {
             changed = self.grown.changed() => match changed {
                 Ok(()) => None,
-                // The log is gone; the server follows.
+                // The log was dropped; the server will stop, too.
                 Err(_) => {
                     closing.raised().await;
                     None
@@ -180,7 +181,7 @@ impl FeedReader {
         }
     }
 
-    /// The last event, with the index to go on from.
+    /// Returns the last event, with the index at which to continue.
     fn end(self, why: End) -> (Bytes, Option<Self>) {
         let (name, next) = (why.name(), self.next);
         let event = format!("event: {name}\ndata: {{\"next\":{next}}}\n\n");
@@ -215,7 +216,7 @@ mod tests {
         assert_eq!(first(None, &none, 7), Ok(7));
         assert_eq!(first(Some("from=0"), &none, 7), Ok(0));
         assert_eq!(first(Some("from=7"), &none, 7), Ok(7));
-        // What it has already counts more than where it began.
+        // The last event of the reader has precedence over its first index.
         assert_eq!(first(Some("from=0"), &header("4"), 7), Ok(5));
         assert_eq!(first(None, &header("6"), 7), Ok(7));
         for (query, headers) in [

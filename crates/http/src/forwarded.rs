@@ -1,8 +1,8 @@
 //! The client behind a proxy: `Forwarded` (RFC 7239) and `X-Forwarded-For`.
 //!
-//! Anybody can send these fields. They are believed only of a proxy that the operator has named, and only as far
-//! as named proxies go: each adds the address that it was reached from at the right, so the rightmost that is
-//! not a named proxy's is the client's. What is left of it the client may have written itself.
+//! Any client can send these fields, so only those of configured proxies are trusted. Each proxy
+//! appends the address of its peer at the right. The client is therefore the rightmost address that
+//! is not a configured proxy. Everything to the left of it may be forged.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,23 +10,25 @@ use http::header::{FORWARDED, HeaderMap, HeaderName};
 use lucarne_net::{Network, special};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-/// Most proxies in a row.
+/// Maximum number of proxies in a chain.
 const MOST_HOPS: usize = 32;
 
-/// The proxies that requests come through, as far as the operator says.
+/// The configured proxies.
 #[derive(Clone, Debug)]
 pub(crate) struct Proxies(Option<Vec<Network>>);
 
 impl Proxies {
-    /// `None` if the operator does not say; an empty list says that there are none.
+    /// Creates the set of proxies. `None` means "not configured"; an empty list means that there
+    /// are none.
     pub(crate) fn new(named: Option<Vec<Network>>) -> Self {
         Proxies(named)
     }
 
-    /// The address of whoever has sent a request, which came from `peer`; `None` if it came through a proxy,
-    /// and the operator says nothing of proxies.
+    /// Returns the address of the client whose request came from `peer`. Returns `None` if the
+    /// request came through a proxy and no proxies are configured.
     ///
-    /// A named proxy that does not say for whom it asks, or in a way that cannot be understood, asks for itself.
+    /// If the fields of a configured proxy are missing or invalid, the proxy itself counts as the
+    /// client.
     pub(crate) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> Option<IpAddr> {
         match &self.0 {
             None if is_forwarded(headers) || special(peer).is_some() => None,
@@ -44,8 +46,8 @@ fn is_named(named: &[Network], address: IpAddr) -> bool {
     named.iter().any(|network| network.contains(address))
 }
 
-/// The address for which the named proxies ask. Where both fields are there, one of them may be what the client
-/// has sent: they count only if they agree.
+/// Returns the client's address according to the configured proxies. If both fields exist, the
+/// client may have sent one of them: they count only if they agree.
 fn forwarded(headers: &HeaderMap, named: &[Network]) -> Option<IpAddr> {
     let standard = headers.contains_key(FORWARDED);
     let usual = headers.contains_key(X_FORWARDED_FOR);
@@ -59,14 +61,15 @@ fn forwarded(headers: &HeaderMap, named: &[Network]) -> Option<IpAddr> {
     }
 }
 
-/// The rightmost that is not a named proxy's. `None` stands for a hop that does not say which address it has.
+/// Returns the rightmost hop that is not a configured proxy. `None` in `hops` is a hop without an
+/// address.
 fn client_of(hops: &[Option<IpAddr>], named: &[Network]) -> Option<IpAddr> {
     let hops = hops.iter().rev().take(MOST_HOPS);
     let mut beyond = hops.skip_while(|hop| hop.is_some_and(|hop| is_named(named, hop)));
     beyond.next().copied().flatten()
 }
 
-/// The hops in `X-Forwarded-For`; `None` if it is no text.
+/// Parses the hops of `X-Forwarded-For`; `None` if the field is not valid text.
 fn in_x_forwarded_for(headers: &HeaderMap) -> Option<Vec<Option<IpAddr>>> {
     let mut hops = Vec::new();
     for line in headers.get_all(X_FORWARDED_FOR) {
@@ -76,7 +79,7 @@ fn in_x_forwarded_for(headers: &HeaderMap) -> Option<Vec<Option<IpAddr>>> {
     Some(hops)
 }
 
-/// The hops in `Forwarded`; `None` if it is not written as RFC 7239, section 4, has it.
+/// Parses the hops of `Forwarded`; `None` if the field violates RFC 7239, section 4.
 fn in_forwarded(headers: &HeaderMap) -> Option<Vec<Option<IpAddr>>> {
     let mut hops = Vec::new();
     for line in headers.get_all(FORWARDED) {
@@ -94,8 +97,8 @@ fn in_forwarded(headers: &HeaderMap) -> Option<Vec<Option<IpAddr>>> {
     Some(hops)
 }
 
-/// One element and what comes after it: pairs of a name and a value with semicolons between them, of which
-/// `for` may be there once.
+/// Parses one element and returns the rest: pairs of name and value, separated by semicolons. `for`
+/// may occur once.
 fn element(mut rest: &str) -> Option<(Option<IpAddr>, &str)> {
     let mut address = None;
     loop {
@@ -115,7 +118,7 @@ fn element(mut rest: &str) -> Option<(Option<IpAddr>, &str)> {
     }
 }
 
-/// A token or a quoted string (RFC 9110, 5.6), and what comes after it.
+/// Parses a token or a quoted string (RFC 9110, section 5.6) and returns the rest.
 fn value(text: &str) -> Option<(String, &str)> {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.bytes().position(|byte| !is_token(byte));
@@ -133,7 +136,8 @@ fn value(text: &str) -> Option<(String, &str)> {
     }
 }
 
-/// The address of a node, which may have a port (RFC 7239, section 6): `192.0.2.1:80`, `[2001:db8::1]:80`.
+/// Parses the address of a node with an optional port (RFC 7239, section 6): `192.0.2.1:80`,
+/// `[2001:db8::1]:80`.
 fn node(text: &str) -> Option<IpAddr> {
     if let Some(bracketed) = text.strip_prefix('[') {
         let (address, port) = bracketed.split_once(']')?;
@@ -149,7 +153,7 @@ fn node(text: &str) -> Option<IpAddr> {
     port.is_none_or(is_port).then_some(address.into())
 }
 
-/// A port, or what stands for one.
+/// Returns `true` for a port or an obfuscated port.
 fn is_port(text: &str) -> bool {
     match text.strip_prefix('_') {
         Some(name) => {
@@ -176,7 +180,8 @@ mod tests {
 
     use super::*;
 
-    /// The client of a request that comes from `peer` through proxies in 10.0.0.0/8, fd00::/8 and 192.0.2.1.
+    /// Returns the client of a request from `peer`; the proxies are 10.0.0.0/8, fd00::/8 and
+    /// 192.0.2.1.
     fn client(peer: &str, lines: &[(&HeaderName, &str)]) -> String {
         let named = ["10.0.0.0/8", "fd00::/8", "192.0.2.1"].map(|it| it.parse().unwrap());
         let mut headers = HeaderMap::new();
@@ -276,7 +281,7 @@ mod tests {
             "for = 203.0.113.7",
             "for=203.0.113.7, for=\"10.2.2.2",
             "for=203.0.113.7, x y=z",
-            // What a client has sent, inside what the proxy quotes.
+            // A value of the client inside a string that the proxy quotes.
             "for=_x;host=\"a, for=203.0.113.7\"",
         ] {
             assert_eq!(standard(line), ITSELF, "{line}");

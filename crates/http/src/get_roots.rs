@@ -1,4 +1,4 @@
-//! `get-roots` (RFC 6962 section 4.7): built and compressed once per change of the roots.
+//! `get-roots` (RFC 6962, section 4.7), encoded and compressed once per change of the roots.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::encoding::{AcceptedCodings, ContentCoding};
 use crate::etag;
 use crate::reply::{Representation, Response, value};
 
-/// The answer, as long as the roots are those that it was made of.
+/// The cached response for the current roots.
 #[derive(Default)]
 pub(crate) struct GetRoots(ArcSwapOption<Packed>);
 
@@ -29,7 +29,7 @@ impl Packed {
     fn of(json: Bytes) -> Self {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
         let packed = encoder.write_all(&json).and_then(|()| encoder.finish());
-        // Writing to memory does not fail; if it did, the plain answer would do.
+        // Writing to memory never fails; otherwise the uncompressed response is sent.
         let gzip = packed.ok().map(|gzip| {
             let etag = etag::of_bytes(&gzip);
             (gzip.into(), etag)
@@ -43,7 +43,8 @@ impl Packed {
 }
 
 impl GetRoots {
-    /// Answers in gzip if that is asked for: a client of RFC 6962 that says nothing may not know it.
+    /// Responds in gzip only if the client requests it: a client of RFC 6962 without the header may
+    /// not support it.
     pub(crate) async fn answer(&self, log: &Log, method: &Method, asked: HeaderMap) -> Response {
         let packed = self.packed(log.roots().get_roots_json()).await;
         let accepts = asked.get(ACCEPT_ENCODING).is_some_and(|header| {
@@ -69,7 +70,7 @@ impl GetRoots {
 
     async fn packed(&self, json: Bytes) -> Arc<Packed> {
         let there = self.0.load_full();
-        // The roots keep their JSON: the same bytes are at the same place.
+        // Unchanged roots keep their JSON at the same address.
         let same = |packed: &Arc<Packed>| packed.json.as_ptr() == json.as_ptr();
         if let Some(packed) = there.filter(same) {
             return packed;

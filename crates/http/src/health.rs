@@ -1,4 +1,4 @@
-//! `/health`: the truth about every log.
+//! `/health`: the state of every log.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::tls::Tls;
 #[derive(Serialize)]
 struct Report<'a> {
     status: &'static str,
-    /// Those of the listeners, which all logs share.
+    /// Checks of the listeners, which all logs share.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     checks: Vec<Check>,
     logs: Vec<LogReport<'a>>,
@@ -36,8 +36,8 @@ struct Check {
     detail: String,
 }
 
-/// 200 if every log that should run is healthy, else 503; which and why is in
-/// the body. A retired log need not run, but has to be readable.
+/// Returns 200 if every log that should run is healthy, else 503. The body has the state and the
+/// reasons. A retired log need not run, but must be readable.
 pub(crate) async fn answer<'a>(logs: impl Iterator<Item = &'a Log>, tls: Option<&Tls>) -> Response {
     let logs: Vec<_> = logs.collect();
     let certificate = tls.and_then(Tls::certificate);
@@ -45,7 +45,7 @@ pub(crate) async fn answer<'a>(logs: impl Iterator<Item = &'a Log>, tls: Option<
         .iter()
         .map(|certificate| check(certificate, &logs));
     let checks: Vec<_> = checks.collect();
-    // Side by side: a log whose disk does not answer keeps no other waiting.
+    // All logs at the same time: a log with a hung disk does not delay the others.
     let logs = join_all(logs.into_iter().map(report)).await;
     let healthy = logs.iter().all(|log| log.healthy) && checks.iter().all(|check| check.ok);
     let (status, words) = match healthy {
@@ -61,8 +61,9 @@ pub(crate) async fn answer<'a>(logs: impl Iterator<Item = &'a Log>, tls: Option<
     plain(status, &value::JSON, &value::NO_STORE, json)
 }
 
-/// A certificate that clients refuse fails; one that should be renewed, or is not for the host of
-/// a log, is only reported, because a proxy in front may serve another.
+/// Checks the certificate. A certificate that clients refuse fails the check. One that should be
+/// renewed, or does not cover the host of a log, is only reported, because a proxy may serve
+/// another certificate.
 fn check(certificate: &ServedCertificate, logs: &[&Log]) -> Check {
     let now_ms = now_ms();
     let validity = certificate.validity(now_ms);
@@ -79,7 +80,7 @@ fn check(certificate: &ServedCertificate, logs: &[&Log]) -> Check {
 }
 
 async fn report(log: &Log) -> LogReport<'_> {
-    // Before the checks, so that these are never older.
+    // Read the state before the checks, so that the checks are never older.
     let state = log.state();
     let health = log.health().await;
     LogReport {
@@ -98,7 +99,7 @@ async fn report(log: &Log) -> LogReport<'_> {
     }
 }
 
-/// One word for a state.
+/// Returns the name of a state.
 pub(crate) fn state_name(state: &State) -> &'static str {
     match state {
         State::Starting => "starting",

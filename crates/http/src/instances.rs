@@ -1,14 +1,15 @@
-//! The way from one instance of a log to another: HTTP/2, and a key that all of them share.
+//! Communication between the instances of a log: HTTP/2, with a shared key.
 //!
-//! # What is kept from whom
+//! # Security
 //!
-//! Whoever is on the way between two instances may read what they say: it is certificates, which
-//! will be public in a moment, and their places. Nobody without the key can have an entry taken
-//! that was not verified, or give a follower an answer. Each request has a mark (HMAC-SHA-256) of
-//! the log, a random number and the sum of its body, and each answer one of that number and its
-//! own sum. The mark of a request is held against the key before a byte of its body is read.
-//! Whoever repeats a request later has entries logged that are logged already: nothing happens.
-//! An answer is good for the one request whose number it has.
+//! Traffic between instances is not secret: it consists of certificates, which will be public soon,
+//! and their indexes. Without the key, an attacker can neither submit an unverified entry nor send
+//! a response to a follower. Each request has a MAC (HMAC-SHA-256) of the log, a random number and
+//! the hash of the body. Each response has a MAC of that number and its own hash. The MAC of a
+//! request is verified before its body is read.
+//!
+//! A replayed request only submits entries that are already logged, which has no effect. A response
+//! is valid only for the request with its number.
 //!
 //! ```text
 //! POST /<Log ID in hex>
@@ -40,37 +41,37 @@ use tokio::time::{sleep, timeout};
 
 const SCHEME: &str = "Lucarne-1";
 const MARK: &str = "lucarne-mark";
-/// Bytes of a random number, which an answer is bound to.
+/// Length in bytes of the random number that binds a response to a request.
 const NUMBER: usize = 16;
-/// Most bytes of a request: a megabyte of entries, and one of any size.
+/// Maximum length of a request in bytes: a megabyte of entries, and one entry of any size.
 const MOST_REQUEST: usize = 8 << 20;
-/// Most bytes of an answer.
+/// Maximum length of a response in bytes.
 const MOST_ANSWER: usize = 1 << 20;
-/// Connections at once, with and without a key.
+/// Maximum number of connections, with and without a key.
 const MOST_CONNECTIONS: usize = 32;
-/// What a peer may send before its mark was seen.
+/// Bytes that a peer may send before its MAC is verified.
 const WINDOW: u32 = 1 << 20;
-/// The time for a connection, for a first request, and for a body.
+/// Timeout for connecting, for the first request, and for a body.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The time for an answer: several rounds.
+/// Timeout of a response: several rounds.
 const ANSWER: Duration = Duration::from_secs(60);
-/// The time in which a peer that is gone is noticed.
+/// Time in which a dead peer is detected.
 const ALIVE: Duration = Duration::from_secs(2);
 
 /// The key that all instances of a log share.
 #[derive(Clone, Debug)]
 pub struct InstanceKey(hmac::Key);
 
-/// The reason why a text is no key.
+/// The error for a key that is too short.
 #[derive(Debug, thiserror::Error)]
-#[error("has {0} characters, and needs 32: make one with `openssl rand -base64 32`")]
+#[error("expected at least 32 characters, found {0}: create a key with `openssl rand -base64 32`")]
 pub struct ShortKey(usize);
 
 impl InstanceKey {
-    /// Takes a text of at least 32 characters as the key.
+    /// Uses a text of at least 32 characters as the key.
     ///
     /// # Errors
-    /// If it is shorter: it could be guessed.
+    /// If the text is shorter, because it could be guessed.
     pub fn new(text: &str) -> Result<Self, ShortKey> {
         match text.len() {
             length @ ..32 => Err(ShortKey(length)),
@@ -90,7 +91,7 @@ impl InstanceKey {
     }
 }
 
-/// The bytes that a mark is of. All parts but the first have one length.
+/// Returns the bytes of a MAC. All parts except the first have a fixed length.
 fn marked(what: &str, log: &LogId, number: &[u8], sum: &[u8]) -> Vec<u8> {
     [what.as_bytes(), &log.0, number, sum].concat()
 }
@@ -102,7 +103,7 @@ fn sum(body: &[u8]) -> digest::Digest {
     digest::digest(&digest::SHA256, body)
 }
 
-/// A follower's connections to the instances that lead, one to each.
+/// The connections of a follower, one to each leading instance.
 #[derive(Debug)]
 pub struct InstanceClient {
     key: InstanceKey,
@@ -110,7 +111,7 @@ pub struct InstanceClient {
 }
 
 impl InstanceClient {
-    /// A client with this key.
+    /// Creates a client with this key.
     pub fn new(key: InstanceKey) -> Self {
         InstanceClient {
             key,
@@ -118,10 +119,10 @@ impl InstanceClient {
         }
     }
 
-    /// The connection to this address, made if there is none.
+    /// Returns the connection to this address, and connects if there is none.
     async fn connection(&self, address: &str) -> Result<SendRequest<Full<Bytes>>, String> {
         let mut connections = self.connections.lock().await;
-        // Those that led before are not asked again.
+        // Connections to former leaders are dropped once they are closed.
         connections.retain(|_, connection| !connection.is_closed());
         if let Some(connection) = connections.get(address) {
             return Ok(connection.clone());
@@ -153,7 +154,7 @@ impl InstanceClient {
     async fn exchange(&self, address: &str, log: LogId, body: Bytes) -> Result<Bytes, String> {
         let mut connection = self.connection(address).await?;
         let mut number = [0; NUMBER];
-        rand::fill(&mut number).map_err(|_| "no random number is to be had".to_owned())?;
+        rand::fill(&mut number).map_err(|_| "the system has no random numbers".to_owned())?;
         let body_sum = sum(&body);
         let mark = self.key.mark(REQUEST, &log, &number, body_sum.as_ref());
         let request = Request::builder()
@@ -169,7 +170,7 @@ impl InstanceClient {
                 ),
             )
             .body(Full::from(body))
-            .map_err(|error| format!("{address} is no address: {error}"))?;
+            .map_err(|error| format!("{address} is not a valid address: {error}"))?;
         let told = |problem: String| format!("the instance at {address}, which leads: {problem}");
         let response = connection.send_request(request).await;
         let (head, body) = response.map_err(|e| told(e.to_string()))?.into_parts();
@@ -197,7 +198,7 @@ impl InstanceClient {
         {
             true => Ok(body),
             false => Err(told(
-                "its answer is not marked with the key: it is none".into(),
+                "its response is not authenticated by the key, and is ignored".into(),
             )),
         }
     }
@@ -216,12 +217,12 @@ impl Messenger for InstanceClient {
     }
 }
 
-/// The logs that other instances may send entries for, each with its key.
+/// The logs for which other instances may send entries, each with its key.
 #[derive(Default)]
 pub struct InstanceServer {
     logs: HashMap<[u8; 32], (Arc<Log>, InstanceKey)>,
     connections: AtomicUsize,
-    /// The address of who was refused last: it is named once.
+    /// The address that was refused last, so that it is logged once.
     refused: Mutex<Option<std::net::IpAddr>>,
 }
 
@@ -232,7 +233,7 @@ impl InstanceServer {
         self.logs.insert(id, (log, key));
     }
 
-    /// Serves on this socket for as long as the process lives.
+    /// Accepts connections on this socket forever.
     pub async fn serve(self: Arc<Self>, listener: TcpListener) -> Infallible {
         loop {
             let (tcp, peer) = lucarne_net::accept(&listener).await;
@@ -277,9 +278,9 @@ impl InstanceServer {
             }
         };
         tokio::select! {
-            // A peer that has gone is no error.
+            // A closed connection is not an error.
             _ = serving => {}
-            // Who has not shown the key by now has none.
+            // The peer has not proved knowledge of the key in time.
             () = stranger => {}
         }
     }
@@ -331,8 +332,8 @@ impl InstanceServer {
         if self.refused.lock().replace(peer) != Some(peer) {
             tracing::warn!(
                 %peer,
-                "refused: it does not have the key of `instances`. If it is an instance, give it \
-                 the same key"
+                "refused a peer without the key of `instances`. If it is an instance, configure \
+                 the same key there"
             );
         }
     }
@@ -344,7 +345,7 @@ fn empty(status: StatusCode) -> Response<Full<Bytes>> {
     response
 }
 
-/// What a request says of itself.
+/// The parsed authorization of a request.
 struct Authorization {
     number: [u8; NUMBER],
     sum: [u8; 32],

@@ -1,5 +1,5 @@
-//! The HTTP side of the logs: the submission API (RFC 6962), the monitoring API
-//! (static-ct-api), pages, metrics, health, and the listeners that serve them.
+//! The HTTP server of the logs: the submission API (RFC 6962), the monitoring API (static-ct-api),
+//! pages, metrics and health.
 //!
 //! ```no_run
 //! # use std::sync::Arc;

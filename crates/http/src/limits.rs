@@ -1,4 +1,4 @@
-//! The limits of what one client may take of the server.
+//! Limits on the server resources of one client.
 
 use std::time::Duration;
 
@@ -9,33 +9,33 @@ use crate::read_limits::ReadLimits;
 /// Limits of the listeners, for all logs.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Most bytes in the body of a submission; beyond: 413.
+    /// Maximum length of the body of a submission in bytes; a longer one gets 413.
     pub body_bytes: usize,
-    /// Longest time from the first byte of a request's head to its last; also
-    /// of a TLS handshake. Beyond: 408.
+    /// Maximum time from the first to the last byte of a request head, and of a TLS handshake.
+    /// After that: 408.
     pub header_timeout: Duration,
-    /// Longest time in which the body of a submission must arrive. Beyond: 408.
+    /// Maximum time for the body of a submission to arrive. After that: 408.
     pub body_timeout: Duration,
-    /// Longest time that a connection may stay open without a request.
+    /// Maximum time that a connection may stay open without a request.
     pub idle_timeout: Duration,
-    /// Longest time without the client taking a single byte of an answer.
+    /// Maximum time in which the client reads no byte of a response.
     pub write_timeout: Duration,
-    /// Longest time that a submission waits for its log to be opened at a start.
-    /// Beyond: 503.
+    /// Maximum time that a submission waits for its log to be opened at startup. After that: 503.
     pub start_timeout: Duration,
-    /// Longest time that requests in flight get to finish at shutdown.
+    /// Maximum time for requests in flight to finish at shutdown.
     pub drain_timeout: Duration,
-    /// Most bytes of bodies that are waited for, of submissions that arrive and of
-    /// answers that were made for one client and are being taken; beyond: 503.
+    /// Maximum bytes of incomplete submissions and of responses that clients are receiving, for all
+    /// clients. Beyond that: 503.
     pub inflight_bytes: usize,
-    /// Those of one client: an IPv4 address or an IPv6 /56. Beyond: 503.
+    /// The same limit for one client: an IPv4 address or an IPv6 /56. Beyond that: 503.
     pub client_inflight_bytes: usize,
-    /// Most connections over all listeners; beyond: 503, then closed.
+    /// Maximum number of connections of all listeners. Further ones get 503 and are closed.
     pub connections: usize,
-    /// The most that each client may read; beyond: 429. `None` for as much as it likes.
+    /// Read limits of each client; requests beyond them get 429. `None` means unlimited.
     pub reads: Option<ReadLimits>,
-    /// The proxies that say for whom they ask. `None` if nobody says whether there are any: then only what
-    /// cannot have come through one is counted. An empty list says that there are none.
+    /// Trusted proxies, which forward the address of their client. `None` if proxies are not
+    /// configured: then only requests that cannot have come through a proxy are limited. An empty
+    /// list means that there are no proxies.
     pub trusted_proxies: Option<Vec<Network>>,
 }
 

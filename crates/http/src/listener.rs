@@ -1,4 +1,4 @@
-//! Accepting connections, and letting go of them.
+//! Listening sockets and the connections that they accept.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -12,23 +12,26 @@ use crate::connection::{OpenConnection, Shared, TOO_MANY, close, serve as serve_
 use crate::site::EndpointSet;
 use crate::tls::Tls;
 
-/// A socket that listens, with or without TLS.
+/// A listening socket, with or without TLS.
 pub struct Listener {
     socket: TcpListener,
     pub(crate) tls: Option<Arc<Tls>>,
     endpoints: EndpointSet,
 }
 
-/// The reasons why an address cannot be listened on.
+/// The reasons why the server cannot listen on an address.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// Another process has it.
-    #[error("{address} is taken by another process: stop that one, or listen elsewhere")]
+    /// Another process uses the address.
+    #[error(
+        "{address} is in use by another process: stop that process, or configure another \
+             address"
+    )]
     Taken {
         /// The address as configured.
         address: String,
     },
-    /// It is no address, or none of this machine, or not for this user.
+    /// The address is invalid, does not belong to this machine, or is not permitted for this user.
     #[error("cannot listen on {address}: {error}")]
     Unusable {
         /// The address as configured.
@@ -38,11 +41,11 @@ pub enum BindError {
     },
 }
 
-/// Connections that the kernel keeps while we are busy.
+/// Number of connections that the kernel queues while the server is busy.
 const BACKLOG: u32 = 4096;
 
 impl Listener {
-    /// Listens on `host:port` (`:port` for every address); port 0 for any.
+    /// Listens on `host:port`. `:port` means every address; port 0 means any free port.
     ///
     /// # Errors
     /// See [`BindError`].
@@ -61,11 +64,11 @@ impl Listener {
         })
     }
 
-    /// Listens with a socket that this process was given: by systemd, or by the process
-    /// that it takes over from.
+    /// Uses a socket that this process inherited from systemd, or from the process that it takes
+    /// over from.
     ///
     /// # Errors
-    /// If it is no TCP socket that listens.
+    /// If it is not a listening TCP socket.
     pub fn from_socket(socket: OwnedFd) -> io::Result<Self> {
         if !socket_acceptconn(&socket)? {
             return Err(io::Error::other("the socket does not listen"));
@@ -80,33 +83,33 @@ impl Listener {
         })
     }
 
-    /// Returns the socket once more: what arrives there waits for as long as anybody has
-    /// it, whether or not this process accepts it.
+    /// Returns a duplicate of the socket. Connections wait in its queue as long as any process has
+    /// it open, whether or not this process accepts them.
     ///
     /// # Errors
-    /// If the process may open no more files.
+    /// If the process has reached its limit of open files.
     pub fn share(&self) -> io::Result<OwnedFd> {
         self.socket.as_fd().try_clone_to_owned()
     }
 
-    /// Speaks TLS with this certificate, HTTP/2 or HTTP/1.1 as clients like.
+    /// Enables TLS with this certificate. Clients choose between HTTP/2 and HTTP/1.1.
     #[must_use]
     pub fn with_tls(mut self, tls: Arc<Tls>) -> Self {
         self.tls = Some(tls);
         self
     }
 
-    /// Serves this part of the site. Default: everything.
+    /// Serves only this part of the site. Default: everything.
     #[must_use]
     pub fn with_endpoints(mut self, endpoints: EndpointSet) -> Self {
         self.endpoints = endpoints;
         self
     }
 
-    /// Returns the address it listens on.
+    /// Returns the local address.
     ///
     /// # Errors
-    /// If the system does not say.
+    /// If the system does not report the address.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
@@ -129,13 +132,14 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
-    // Start again at once after a stop; two at a time still cannot listen.
+    // Allows a restart immediately after a stop. Two processes still cannot listen at the same
+    // time.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
-/// Accepts connections until the end is near.
+/// Accepts connections until shutdown.
 pub(crate) async fn accept(listener: Listener, shared: Arc<Shared>) {
     let stop = shared.clone();
     let accepting = async {
@@ -155,7 +159,7 @@ fn take(stream: TcpStream, peer: IpAddr, listener: &Listener, shared: &Arc<Share
     let open = shared.open.count();
     if open >= most {
         shared.site.metrics.cut("too many");
-        // A word of explanation, as long as explaining is not the problem.
+        // Sends a short explanation, unless there are too many explanations already.
         if listener.tls.is_none() && open < most + EXPLAINED {
             let open = OpenConnection::new(shared, peer);
             tokio::spawn(async move {
@@ -165,7 +169,7 @@ fn take(stream: TcpStream, peer: IpAddr, listener: &Listener, shared: &Arc<Share
         }
         return;
     }
-    // Answers are written in one piece: waiting for more gains nothing.
+    // Responses are written in one piece: waiting for more data gains nothing.
     let _ = stream.set_nodelay(true);
     let tls = listener.tls.as_ref().map(|tls| tls.acceptor());
     tokio::spawn(serve_connection(
@@ -176,5 +180,5 @@ fn take(stream: TcpStream, peer: IpAddr, listener: &Listener, shared: &Arc<Share
     ));
 }
 
-/// Connections beyond the limit that are told so; the others are just closed.
+/// Maximum number of excess connections that get an explanation; the others are just closed.
 const EXPLAINED: usize = 64;

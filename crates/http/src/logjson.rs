@@ -1,7 +1,7 @@
-//! `log.v3.json`: what a log-list application asks for.
+//! `log.v3.json`: the metadata of a log for log lists.
 //!
-//! The fields of the log list's version 3, and those that operators publish of
-//! their logs (`log-metadata-v1`, proposed on ct-policy; Sunlight has them, too).
+//! The fields of version 3 of the log list, and those that operators publish for their logs
+//! (`log-metadata-v1`, proposed on ct-policy and also published by Sunlight).
 
 use base64_simd::STANDARD;
 use http::StatusCode;
@@ -16,8 +16,8 @@ use crate::read_limits::{PublishedLimits, ReadLimits};
 use crate::reply::{Response, plain, value};
 use crate::route::Prefix;
 
-/// The maximum merge delay. An SCT is given only once its entry is in a
-/// published checkpoint, so this is the largest age of a checkpoint.
+/// The maximum merge delay. An SCT is returned only after its entry is in a published checkpoint,
+/// so this is the maximum age of a checkpoint.
 const MMD_SECONDS: u32 = 60;
 
 #[derive(Serialize)]
@@ -37,7 +37,7 @@ struct LogJson<'a> {
     monitoring_url: &'a str,
     submission_endpoint: Endpoint<'a>,
     monitoring_endpoint: Endpoint<'a>,
-    /// The limits in force for whoever reads this: no field of the list's.
+    /// The limits for the requesting client. This field is not part of the log list.
     #[serde(skip_serializing_if = "Option::is_none")]
     read_limits: Option<PublishedLimits>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,8 +83,8 @@ struct Interval {
     end_exclusive: String,
 }
 
-/// The log list's state. Only the end is for the log to say: whether it is
-/// pending, qualified or usable is what the list's keeper judges.
+/// The state in the log list. A log only publishes its end: the operator of the list decides
+/// whether it is pending, qualified or usable.
 #[derive(Serialize)]
 struct ListState {
     readonly: ReadOnly,
@@ -109,7 +109,7 @@ struct Software {
     version: &'static str,
 }
 
-/// Answers a request for `log.v3.json`.
+/// Responds to a request for `log.v3.json`.
 pub(crate) fn answer(
     config: &LogConfig,
     state: &State,
@@ -120,8 +120,8 @@ pub(crate) fn answer(
     plain(StatusCode::OK, &value::JSON, &value::MINUTE, json)
 }
 
-/// `log.v3.json` of a log as it is now, for a directory that another server
-/// serves, by limits of its own.
+/// Returns the current `log.v3.json` of a log, for a directory that another server serves with its
+/// own limits.
 pub fn log_json(log: &Log) -> Vec<u8> {
     render(log.config(), &log.state(), log.published().as_deref(), None)
 }
@@ -135,7 +135,7 @@ fn render(
     serde_json::to_vec_pretty(&describe(config, state, published, reads)).unwrap_or_default()
 }
 
-/// A log list, version 3, of the logs of a process. Their states are for the keepers of lists to say.
+/// A log list, version 3, of the logs of this process. The operators of lists decide on the states.
 #[derive(Serialize)]
 struct Logs<'a> {
     version: &'static str,
@@ -151,7 +151,7 @@ struct Operator<'a> {
     tiled_logs: Vec<LogJson<'a>>,
 }
 
-/// Answers a request for `logs.v3.json`: the logs as one list, by the hosts that readers ask.
+/// Responds to a request for `logs.v3.json`: all logs as one list, grouped by host.
 pub(crate) fn list<'l>(
     logs: impl Iterator<Item = &'l Log>,
     reads: Option<&ReadLimits>,
@@ -254,9 +254,9 @@ fn describe<'a>(
     }
 }
 
-/// Returns whether everything here is TLS: certificates for servers (or for anything,
-/// which includes them), and nothing sent in the clear. It is never said of a
-/// log of which a half of that is not true.
+/// Returns `true` if the log is for TLS only: it accepts certificates for servers (or for any
+/// purpose, which includes them), and no prefix is plain HTTP. The flag is only set if both are
+/// true.
 fn is_tls_only(config: &LogConfig) -> bool {
     let prefixes = [&config.submission_prefix, &config.monitoring_prefix];
     config.policy.require == Require::ServerAuth
@@ -272,8 +272,8 @@ fn endpoint<'a>(url: &'a str, limit: Option<&'a RateLimit>) -> Endpoint<'a> {
     Endpoint { url, rate_limit }
 }
 
-/// Returns what is still to come, in order: what the operator plans, and the freeze
-/// unless something else freezes the log before.
+/// Returns the planned changes in order: those of the operator, and the freeze unless an earlier
+/// change freezes the log.
 fn planned_changes(config: &LogConfig, retired: bool) -> Vec<Change> {
     let now = config.clock.now_ms();
     let planned = config.metadata.planned_changes.iter();
@@ -301,7 +301,7 @@ fn planned_changes(config: &LogConfig, retired: bool) -> Vec<Change> {
         .collect()
 }
 
-/// Milliseconds since 1970 as `2026-01-01T00:00:00Z`.
+/// Formats milliseconds since 1970 as `2026-01-01T00:00:00Z`.
 pub(crate) fn rfc3339(ms: u64) -> String {
     match i64::try_from(ms).map(Timestamp::from_millisecond) {
         Ok(Ok(timestamp)) => timestamp.to_string(),

@@ -1,7 +1,7 @@
-//! Long polls: `checkpoint?after=SIZE` is answered once the tree is larger than that.
+//! Long polls: `checkpoint?after=SIZE` returns a checkpoint of a larger tree once there is one.
 //!
-//! Bounded in number, for each client and for all ([`Waiting`]), and in time: whoever waits in vain
-//! gets the checkpoint that there is, and may ask again.
+//! Long polls are limited in number, for each client and in total ([`Waiting`]), and in time. After
+//! the timeout a client gets the current checkpoint and may poll again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,18 +12,18 @@ use tokio::time::timeout;
 use crate::budget::{Client, Exhausted, Waiting};
 use crate::signal::Signal;
 
-/// The longest wait: below what proxies allow an answer to take, which is 30 s and more.
+/// Maximum wait: shorter than the timeouts of proxies, which are 30 s or more.
 pub(crate) const LONGEST: Duration = Duration::from_secs(25);
 
-/// The size in `after=SIZE` of a query; `None` if there is none.
+/// Returns the size in `after=SIZE` of a query; `None` if it is absent.
 ///
 /// # Errors
-/// If it is no number.
+/// If the value is not a number.
 pub(crate) fn after(query: Option<&str>) -> Result<Option<u64>, std::num::ParseIntError> {
     parameter(query, "after").map(str::parse).transpose()
 }
 
-/// The value of a parameter in a query, as it stands: numbers need no escapes.
+/// Returns the value of a parameter in a query without unescaping it: numbers need no escapes.
 pub(crate) fn parameter<'q>(query: Option<&'q str>, name: &str) -> Option<&'q str> {
     let mut pairs = query?.split('&').filter_map(|pair| pair.split_once('='));
     pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
@@ -33,7 +33,7 @@ pub(crate) fn parameter<'q>(query: Option<&'q str>, name: &str) -> Option<&'q st
 /// the server stops.
 ///
 /// # Errors
-/// If the client has as many requests waiting as one may have, or all together have.
+/// If the client or all clients together have too many waiting requests.
 pub(crate) async fn wait(
     log: &Log,
     after: u64,
@@ -46,7 +46,7 @@ pub(crate) async fn wait(
     }
     let _waiting = Waiting::enter(client)?;
     tokio::select! {
-        // A log that is gone is not waited for, and neither is one that does not grow.
+        // Returns at once if the log was dropped, and after the timeout if it does not grow.
         _ = timeout(LONGEST, grown.wait_for(|size| *size > after)) => {}
         () = closing.raised() => {}
     }

@@ -1,4 +1,4 @@
-//! Counting requests without a request noticing.
+//! Metrics of requests, at minimal cost per request.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use prometheus_client::registry::{Registry, Unit};
 use crate::budget;
 use crate::read_limits::ReadMetrics;
 
-/// The kinds of requests that are told apart.
+/// The kinds of requests that metrics distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Endpoint {
     AddChain,
@@ -57,8 +57,8 @@ impl Endpoint {
         }
     }
 
-    /// Returns whether it is read by whoever likes: what counts towards the limits of reading. What tells that
-    /// there is something to read does not, nor what has bounds of its own.
+    /// Returns `true` for requests that anyone may send in any number: they count towards the read
+    /// limits. Requests for a checkpoint do not, nor do requests with separate limits.
     pub(crate) fn is_read(self) -> bool {
         !matches!(
             self,
@@ -71,7 +71,7 @@ impl Endpoint {
     }
 }
 
-/// The statuses that this server answers with; anything else counts as 500.
+/// The statuses that this server sends; others count as 500.
 const STATUSES: [u16; 19] = [
     200, 204, 206, 301, 303, 304, 400, 404, 405, 408, 410, 413, 415, 416, 421, 429, 500, 503, 0,
 ];
@@ -100,20 +100,20 @@ struct ReasonLabels {
     reason: &'static str,
 }
 
-/// Metrics of the listeners and of every log's requests.
+/// Metrics of the listeners and of the requests of every log.
 pub(crate) struct Metrics {
     requests: Family<ResponseLabels, Counter>,
     seconds: Family<EndpointLabels, Histogram, fn() -> Histogram>,
     sent: Family<EndpointLabels, Counter>,
-    /// Connections that are open.
+    /// Open connections.
     pub(crate) open: Gauge,
     /// Connections accepted since the start.
     pub(crate) accepted: Counter,
-    /// Connections that the server cut, by reason.
+    /// Connections that the server closed early, by reason.
     cut: Family<ReasonLabels, Counter>,
     /// Bodies in flight, and requests refused because there were too many.
     pub(crate) inflight: budget::BudgetMetrics,
-    /// Requests that read, and the clients they come from.
+    /// Read requests and their clients.
     pub(crate) reads: ReadMetrics,
 }
 
@@ -121,7 +121,7 @@ impl Metrics {
     pub(crate) fn register(registry: &mut Registry) -> Self {
         let metrics = Metrics {
             requests: Family::default(),
-            // From 4 µs, a checkpoint, to 16 s.
+            // From 4 µs (a checkpoint) to 16 s.
             seconds: Family::new_with_constructor(|| {
                 Histogram::new(exponential_buckets(4e-6, 4.0, 12))
             }),
@@ -140,13 +140,13 @@ impl Metrics {
         );
         r.register_with_unit(
             "request_duration",
-            "From a request's head to its answer's first byte",
+            "Time from the request head to the first byte of the response",
             Unit::Seconds,
             metrics.seconds.clone(),
         );
         r.register_with_unit(
             "sent",
-            "Bodies of answers",
+            "Bodies of responses",
             Unit::Bytes,
             metrics.sent.clone(),
         );
@@ -163,7 +163,7 @@ impl Metrics {
         );
         r.register_with_unit(
             "inflight",
-            "Bodies of submissions that are waited for, and answers made for one client",
+            "Incomplete bodies of submissions, and responses for single clients",
             Unit::Bytes,
             metrics.inflight.held.clone(),
         );
@@ -181,7 +181,7 @@ impl Metrics {
         metrics
     }
 
-    /// The metrics of one log (or of none: the empty name).
+    /// Returns the metrics of one log; the empty name stands for no log.
     pub(crate) fn of(&self, log: &str) -> LogMetrics {
         LogMetrics {
             log: log.to_owned(),
@@ -197,8 +197,8 @@ impl Metrics {
     }
 }
 
-/// Handles on the metrics of one log, resolved at their first use: from then
-/// on a request costs no hashing, no lock of a family and no allocation.
+/// Handles of the metrics of one log, resolved at their first use. After that a request needs no
+/// hashing, no lock of a family and no allocation.
 pub(crate) struct LogMetrics {
     log: String,
     requests: Family<ResponseLabels, Counter>,
@@ -214,7 +214,7 @@ struct EndpointMetrics {
 }
 
 impl LogMetrics {
-    /// Counts one answer.
+    /// Counts one response.
     pub(crate) fn note(&self, endpoint: Endpoint, status: StatusCode, took: Duration, sent: usize) {
         let metrics = &self.endpoints[endpoint as usize];
         let slot = slot(status);
@@ -239,10 +239,10 @@ impl LogMetrics {
     }
 }
 
-/// All metrics of the process as text (OpenMetrics).
+/// Returns all metrics of the process as text (OpenMetrics).
 pub(crate) fn render(registry: &Registry) -> String {
     let mut text = String::with_capacity(16 << 10);
-    // Writing into a string cannot fail.
+    // Writing to a string never fails.
     let _ = prometheus_client::encoding::text::encode(&mut text, registry);
     text
 }

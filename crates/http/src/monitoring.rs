@@ -1,4 +1,4 @@
-//! The monitoring API (static-ct-api, "Monitoring APIs"): what readers get.
+//! The monitoring API (static-ct-api, "Monitoring APIs").
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ use crate::health::state_name;
 use crate::reply::{Representation, Response, plain, value};
 use crate::route::Resource;
 
-/// The state that readers of one log need beside the log.
+/// The state of one log's readers, in addition to the log.
 pub(crate) struct Monitoring {
-    /// The newest checkpoint that was asked for, with its entity tag.
+    /// The newest checkpoint that was requested, with its entity tag.
     head: ArcSwapOption<Head>,
-    /// Bounds the tiles being decompressed for readers who refuse gzip.
+    /// Limits concurrent decompressions of tiles for readers without gzip.
     decompressing: Semaphore,
 }
 
@@ -38,11 +38,11 @@ struct Head {
 struct Packed {
     stored: StoredFile,
     content_type: &'static HeaderValue,
-    /// The data tile that it is, of which there may be zstd.
+    /// The data tile, if it may also exist in zstd.
     zstd: Option<Tile>,
 }
 
-/// Tiles of one log decompressed at once. It is rare that somebody asks.
+/// Maximum number of concurrent decompressions for one log. Readers rarely need them.
 const DECOMPRESSING: usize = 2;
 
 impl Monitoring {
@@ -53,9 +53,8 @@ impl Monitoring {
         }
     }
 
-    /// `checkpoint`: the signed note (C2SP tlog-checkpoint). A log that does not
-    /// run says so beside it, for nothing in the note tells whether another will
-    /// come.
+    /// Responds to `checkpoint` with the signed note (C2SP tlog-checkpoint). A header reports a log
+    /// that does not run, because the note does not show whether another checkpoint will follow.
     pub(crate) fn checkpoint(&self, log: &Log, method: &Method, asked: HeaderMap) -> Response {
         let mut response = self.newest(log, method, asked);
         say_state(log, &mut response);
@@ -64,7 +63,7 @@ impl Monitoring {
 
     fn newest(&self, log: &Log, method: &Method, asked: HeaderMap) -> Response {
         let Some(published) = log.published() else {
-            let words = "this log has not published a checkpoint yet; come back in a moment\n";
+            let words = "this log has not published a checkpoint yet; retry in a moment\n";
             return unavailable(words);
         };
         let cached = self.head.load();
@@ -79,7 +78,7 @@ impl Monitoring {
         }
     }
 
-    /// `tile/<L>/<N>[.p/<W>]` and `tile/data/<N>[.p/<W>]`.
+    /// Responds to `tile/<L>/<N>[.p/<W>]` and `tile/data/<N>[.p/<W>]`.
     pub(crate) async fn tile(
         &self,
         log: &Log,
@@ -93,7 +92,7 @@ impl Monitoring {
             Ok(None) => return not_yet(&beyond(log, tile)),
             Err(error) => return unread(&error),
         };
-        // Hashes do not compress.
+        // Hash tiles are not compressible.
         if Resource::is_data(tile) {
             let packed = Packed {
                 stored,
@@ -106,7 +105,8 @@ impl Monitoring {
         immutable(stored.bytes, ContentCoding::Identity, &etag).answer(method, asked)
     }
 
-    /// `tile/names/<N>[.p/<W>]`: the names of a data tile's entries (the names tiles extension).
+    /// Responds to `tile/names/<N>[.p/<W>]`: the names of a data tile's entries (the names tiles
+    /// extension).
     pub(crate) async fn names(
         &self,
         log: &Log,
@@ -144,7 +144,7 @@ impl Monitoring {
         let accepted =
             AcceptedCodings::parse(asked.get(ACCEPT_ENCODING).map(HeaderValue::as_bytes));
         let ranged = asked.contains_key(RANGE) && method == Method::GET && accepted.identity();
-        // A range is one of the plain bytes.
+        // A range always refers to the unencoded bytes.
         let order = match ranged {
             true => [Some(ContentCoding::Identity), None, None],
             false => accepted.order(),
@@ -170,8 +170,8 @@ impl Monitoring {
             representation.content_type = content_type;
             return representation.answer(method, asked);
         }
-        // Nothing acceptable is at hand: any answer is better than none
-        // (RFC 9110, 12.5.3), and plain bytes are what everybody can read.
+        // No acceptable coding is available. Any response is better than none (RFC 9110, section
+        // 12.5.3), and every client can read unencoded bytes.
         self.plain(stored, content_type, method, asked, client)
             .await
     }
@@ -211,7 +211,7 @@ impl Monitoring {
         }
     }
 
-    /// `issuer/<fingerprint>`: one DER certificate.
+    /// Responds to `issuer/<fingerprint>` with one DER certificate.
     pub(crate) async fn issuer(
         &self,
         log: &Log,
@@ -226,16 +226,16 @@ impl Monitoring {
                 representation.content_type = &value::PKIX;
                 representation.answer(method, asked)
             }
-            Ok(None) => not_yet("no entry of this log refers to such an issuer\n"),
+            Ok(None) => not_yet("no entry of this log refers to this issuer\n"),
             Err(error) => unread(&error),
         }
     }
 }
 
-/// The header that says of a checkpoint whether its log runs; absent if it does.
+/// Header of a checkpoint that reports the state of a log; absent if the log runs.
 const LOG_STATE: HeaderName = HeaderName::from_static("log-state");
 
-/// Says of a log that does not run that it does not.
+/// Adds the header for a log that does not run.
 pub(crate) fn say_state(log: &Log, response: &mut Response) {
     if let Some(state) = state(&log.state()) {
         let headers = response.headers_mut();
@@ -244,8 +244,8 @@ pub(crate) fn say_state(log: &Log, response: &mut Response) {
     }
 }
 
-/// The state as an item of RFC 9651, and since when a log is stopped as its date.
-/// Why is not for everybody.
+/// Returns the state as an item of RFC 9651, with the start of the stop as its date. The reason is
+/// not public.
 fn state(state: &State) -> Option<HeaderValue> {
     match state {
         State::Running | State::Following { .. } => None,
@@ -257,7 +257,7 @@ fn state(state: &State) -> Option<HeaderValue> {
     }
 }
 
-/// Returns what never changes.
+/// Describes a response that never changes.
 fn immutable(bytes: Bytes, coding: ContentCoding, etag: &HeaderValue) -> Representation<'_> {
     Representation {
         bytes,
@@ -274,7 +274,7 @@ fn immutable(bytes: Bytes, coding: ContentCoding, etag: &HeaderValue) -> Represe
     }
 }
 
-/// The same, where another `Accept-Encoding` gets other bytes.
+/// Describes an immutable response that depends on `Accept-Encoding`.
 fn varying(bytes: Bytes, coding: ContentCoding, etag: &HeaderValue) -> Representation<'_> {
     let mut representation = immutable(bytes, coding, etag);
     representation.varies = true;
@@ -308,7 +308,7 @@ fn beyond(log: &Log, tile: Tile) -> String {
     }
 }
 
-/// 404 for what may be there in a moment: cached for as long as that.
+/// Returns 404 for a resource that may exist soon, with a short cache lifetime.
 pub(crate) fn not_yet(words: &str) -> Response {
     plain(
         StatusCode::NOT_FOUND,
@@ -318,9 +318,9 @@ pub(crate) fn not_yet(words: &str) -> Response {
     )
 }
 
-/// 405 of everything that is only read.
+/// Returns 405 for resources that can only be read.
 pub(crate) fn read_only(method: &Method) -> Response {
-    let words = format!("{method} makes no sense here; allowed: GET, HEAD, OPTIONS\n");
+    let words = format!("{method} is not allowed here; allowed: GET, HEAD, OPTIONS\n");
     let status = StatusCode::METHOD_NOT_ALLOWED;
     let mut response = plain(status, &value::TEXT, &value::NO_STORE, words);
     response
@@ -339,26 +339,26 @@ fn unavailable(words: &str) -> Response {
     response
 }
 
-/// A read that failed: one that may succeed in a moment is told to come back.
+/// Responds to a failed read; a temporary failure tells the client to retry.
 fn unread(error: &ReadError) -> Response {
     match error {
         ReadError::Unavailable(reason) => {
             tracing::warn!("a read failed: {reason}");
-            unavailable("the log's storage does not answer; come back in a moment\n")
+            unavailable("the log's storage does not respond; retry in a moment\n")
         }
-        // Nothing that a cache may keep: it is put right, by an operator if need be.
+        // Caches must not store this: the operator may repair the file.
         ReadError::Damaged { .. } => {
             tracing::error!("a read failed: {error}");
-            unavailable("what the log's storage has here is damaged; its operator has been told\n")
+            unavailable("the stored file is damaged; the operator has been informed\n")
         }
         error => failed(error),
     }
 }
 
-/// 500: what the operator has to look at; readers are not told of paths.
+/// Returns 500 for a failure that the operator must examine; the response names no path.
 fn failed(error: &dyn std::fmt::Display) -> Response {
     tracing::error!("a read failed: {error}");
-    let words = "the log cannot read what it has stored; its operator has been told\n";
+    let words = "the log cannot read its storage; the operator has been informed\n";
     let status = StatusCode::INTERNAL_SERVER_ERROR;
     plain(status, &value::TEXT, &value::NO_STORE, words.to_owned())
 }

@@ -1,10 +1,9 @@
-//! Pages for people: what logs there are, and how one is doing.
+//! Web pages: the list of logs, and the state of each log.
 //!
-//! Facts are rendered here; a few dozen lines of our own JavaScript draw the
-//! chart and check the checkpoint's signature. No chart library: one line over
-//! five minutes is a `polyline`, a vendored bundle would be the largest file of
-//! the tree and the one that nobody reads. Nothing is inline, so the content
-//! security policy forbids every script but that one.
+//! The server renders the facts. A few dozen lines of JavaScript draw the chart and verify the
+//! checkpoint's signature. There is no chart library: one line over five minutes is a `polyline`,
+//! and a bundled library would be the largest file of the repository and the least reviewed.
+//! Nothing is inline, so that the content security policy forbids every other script.
 
 use std::time::Duration;
 
@@ -61,13 +60,13 @@ struct RootRow {
     not_after: String,
 }
 
-/// `/`: the logs.
+/// Returns `/`: the list of logs.
 pub(crate) fn index<'a>(logs: impl Iterator<Item = &'a Log>) -> Response {
     let logs = logs.map(summary).collect();
     page(&Index { logs })
 }
 
-/// A log's page.
+/// Returns the page of a log.
 pub(crate) async fn log(log: &Log, reads: Option<&ReadLimits>) -> Response {
     let (config, stats, published) = (log.config(), log.stats(), log.published());
     let published = published.as_deref();
@@ -107,7 +106,7 @@ pub(crate) async fn log(log: &Log, reads: Option<&ReadLimits>) -> Response {
     page(&template)
 }
 
-/// The checks as strangers may read them.
+/// Returns the health checks without private details.
 async fn checks(log: &Log) -> Vec<Check> {
     let mut checks = log.health().await.checks;
     for check in &mut checks {
@@ -136,7 +135,7 @@ fn summary(log: &Log) -> Summary {
     }
 }
 
-/// The figures that the page's script asks for every two seconds.
+/// The values that the page's script fetches every two seconds.
 #[derive(Serialize)]
 struct Feed {
     state: &'static str,
@@ -150,7 +149,7 @@ struct Feed {
     round_ms: f64,
 }
 
-/// `stats.json`: the recent figures of a log.
+/// Returns `stats.json`: the recent statistics of a log.
 pub(crate) fn stats(log: &Log) -> Response {
     let (stats, published) = (log.stats(), log.published());
     let ms = |duration: Duration| (duration.as_secs_f64() * 1e5).round() / 100.0;
@@ -182,7 +181,7 @@ pub(crate) fn script() -> Response {
 fn page(template: &impl Template) -> Response {
     const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; \
          connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-    // Our templates render numbers and strings: nothing that can fail.
+    // The templates only render numbers and strings, which never fails.
     let html = template.render().unwrap_or_default();
     let mut response = plain(StatusCode::OK, &value::HTML, &value::NO_STORE, html);
     let headers = response.headers_mut();
@@ -194,13 +193,13 @@ fn milliseconds(duration: Duration) -> String {
     format!("{:.1}", duration.as_secs_f64() * 1e3)
 }
 
-/// Unix milliseconds as a day; the first day of 1970 for all earlier times.
+/// Formats Unix milliseconds as a date; earlier times become the first day of 1970.
 fn date(ms: i64) -> String {
     let text = rfc3339(u64::try_from(ms).unwrap_or_default());
     text.split('T').next().unwrap_or_default().to_owned()
 }
 
-/// `1234567` as `1 234 567`, with narrow spaces.
+/// Formats `1234567` as `1 234 567`, with narrow spaces.
 fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::with_capacity(digits.len() * 2);

@@ -1,21 +1,20 @@
-//! Byte ranges (RFC 9110, 14): one range of the plain bytes, or all of them.
+//! Byte ranges (RFC 9110, section 14): one range of the unencoded bytes, or all of them.
 
 use std::ops::Range;
 
-/// The bytes that a `Range` header asks of a body of known length.
+/// The bytes that a `Range` header requests from a body of known length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RequestedRange {
-    /// Everything: no range, several ranges, or one that makes no sense. A
-    /// server may always ignore the header, and whoever asks for several
-    /// ranges of a tile is not worth a multipart body.
+    /// The whole body: there is no range, several ranges, or an invalid one. A server may always
+    /// ignore the header, and several ranges of a tile are not worth a multipart body.
     All,
-    /// These bytes (206).
+    /// The bytes of this range (206).
     Satisfiable(Range<usize>),
-    /// Nothing that there is (416).
+    /// A range outside the body (416).
     Unsatisfiable,
 }
 
-/// Reads a `Range` header for a body of `length` bytes.
+/// Parses a `Range` header for a body of `length` bytes.
 pub(crate) fn requested(header: &[u8], length: usize) -> RequestedRange {
     let Some(spec) = strip_unit(header) else {
         return RequestedRange::All;
@@ -49,7 +48,7 @@ fn strip_unit(header: &[u8]) -> Option<&[u8]> {
     unit.eq_ignore_ascii_case(b"bytes=").then_some(spec)
 }
 
-/// Decimal digits; a number beyond `usize` is as good as its maximum.
+/// Parses decimal digits; a number larger than `usize` becomes its maximum.
 fn number(digits: &[u8]) -> Option<usize> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;

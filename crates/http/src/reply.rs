@@ -1,4 +1,4 @@
-//! Putting an answer together without allocating.
+//! Creation of responses without allocation.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{etag, range};
 
 pub(crate) type Response = http::Response<Body>;
 
-/// Header values that never change, parsed once.
+/// Constant header values, parsed once.
 pub(crate) mod value {
     macro_rules! values {
         ($($name:ident = $text:literal,)*) => {
@@ -41,38 +41,38 @@ pub(crate) mod value {
         VARY_ENCODING = "accept-encoding",
         ZSTD = "zstd",
 
-        // What never changes.
+        // Resources that never change.
         FOREVER = "public, max-age=31536000, immutable",
-        // A checkpoint is old after a second or two.
+        // A checkpoint is stale after a second or two.
         MOMENT = "public, max-age=1, must-revalidate",
-        // What may be there in a moment: a tile, an issuer.
+        // Resources that may exist soon: a tile, an issuer.
         NOT_YET = "public, max-age=2",
-        // What an operator may change.
+        // Resources that an operator may change.
         MINUTE = "public, max-age=60",
         NO_STORE = "no-store",
     }
 }
 
-/// Something to be read, and how readers may cache it.
+/// A representation of a resource, with its caching rules.
 pub(crate) struct Representation<'a> {
     pub(crate) bytes: bytes::Bytes,
-    /// The file that holds them, too, if it is to be sent from there.
+    /// The file with the same bytes, if it should be sent from there.
     pub(crate) file: Option<Arc<OpenFile>>,
     pub(crate) content_type: &'static HeaderValue,
     pub(crate) cache: &'static HeaderValue,
     pub(crate) etag: &'a HeaderValue,
     /// `Content-Encoding`; ranges are only served without one.
     pub(crate) encoding: Option<&'static HeaderValue>,
-    /// True if another `Accept-Encoding` gets other bytes.
+    /// Whether the bytes depend on `Accept-Encoding`.
     pub(crate) varies: bool,
 }
 
 impl Representation<'_> {
-    /// Answers a GET or HEAD: whole, in part, or not at all because the reader
-    /// has it (RFC 9110, 13.2.2 says in which order).
+    /// Responds to GET or HEAD with all bytes, a part, or 304 if the reader has them. RFC 9110,
+    /// section 13.2.2 defines the order of the checks.
     ///
-    /// The header map of the request becomes that of the answer, and hyper
-    /// makes it that of the connection's next request: nothing is allocated.
+    /// The header map of the request is reused for the response, and hyper reuses it for the next
+    /// request of the connection: nothing is allocated.
     pub(crate) fn answer(self, method: &Method, asked: HeaderMap) -> Response {
         if etag::already_there(&asked, self.etag) {
             return self.not_modified(asked);
@@ -130,7 +130,7 @@ impl Representation<'_> {
         response
     }
 
-    /// The headers that 200 and 304 share.
+    /// Returns the headers that 200 and 304 share.
     fn caching(&self, mut headers: HeaderMap) -> HeaderMap {
         headers.clear();
         headers.insert(ETAG, self.etag.clone());
@@ -150,7 +150,7 @@ fn respond(status: StatusCode, headers: HeaderMap, body: Body) -> Response {
     response
 }
 
-/// A short answer made for this request alone.
+/// Creates a short response for this request alone.
 pub(crate) fn plain(
     status: StatusCode,
     content_type: &HeaderValue,
@@ -164,7 +164,7 @@ pub(crate) fn plain(
     respond(status, headers, Body::from(bytes))
 }
 
-/// The answer to HEAD: that to GET, with the length of its body instead of it.
+/// Converts a response to GET into one to HEAD: the length replaces the body.
 pub(crate) fn headed(mut response: Response) -> Response {
     let bytes = std::mem::take(response.body_mut());
     let is_event_stream = response.headers().get(CONTENT_TYPE) == Some(&value::EVENT_STREAM);

@@ -1,7 +1,9 @@
-//! The reads of RFC 6962 (sections 4.3 to 4.6 and 4.8), for clients that do not know tiles yet.
+//! The read endpoints of RFC 6962 (sections 4.3 to 4.6 and 4.8), for clients that do not support
+//! tiles.
 //!
-//! An answer that can never be another is cached for ever: a proof between two sizes, entries that are there.
-//! What is made for one client counts towards its budget until it has been taken.
+//! A response that can never change has an unlimited cache lifetime: a proof between two sizes, or
+//! existing entries. Responses for one client count towards its budget until the client has
+//! received them.
 
 use std::sync::Arc;
 
@@ -22,7 +24,7 @@ mod parameters;
 
 pub(crate) use endpoint::Rfc6962Read;
 
-/// Answers a GET.
+/// Responds to a GET.
 pub(crate) async fn answer(
     log: &Log,
     read: Rfc6962Read,
@@ -43,24 +45,24 @@ pub(crate) async fn answer(
     answered.unwrap_or_else(ErrorResponse::into_response)
 }
 
-/// The refusal of a log that is read by tiles alone.
+/// Creates the refusal of a log that only serves tiles.
 fn off(log: &Log) -> ErrorResponse {
     let detail = format!(
-        "this log is read as the static CT API (https://c2sp.org/static-ct-api) has it, below {}; its operator \
-         has not turned on the reads of RFC 6962",
+        "this log serves reads by the static CT API (https://c2sp.org/static-ct-api) below {}; \
+         its operator has not enabled the reads of RFC 6962",
         log.config().monitoring_prefix
     );
     ErrorResponse::read(StatusCode::NOT_FOUND, "rfc6962_off", detail)
 }
 
-/// Section 4.3.
+/// `get-sth`, section 4.3.
 fn sth(log: &Log, reads: &Rfc6962Reads<'_>) -> Result<Response, ErrorResponse> {
     let mut response = json(reads.tree_head()?.to_json(), &value::MOMENT);
     say_state(log, &mut response);
     Ok(response)
 }
 
-/// Section 4.4.
+/// `get-sth-consistency`, section 4.4.
 async fn consistency(
     reads: &Rfc6962Reads<'_>,
     parameters: &Parameters<'_>,
@@ -73,7 +75,7 @@ async fn consistency(
     Ok(json(body, &value::FOREVER))
 }
 
-/// Section 4.5.
+/// `get-proof-by-hash`, section 4.5.
 async fn proof_by_hash(
     reads: &Rfc6962Reads<'_>,
     parameters: &Parameters<'_>,
@@ -88,7 +90,7 @@ async fn proof_by_hash(
     Ok(json(body, &value::FOREVER))
 }
 
-/// Section 4.6.
+/// `get-entries`, section 4.6.
 async fn entries(
     reads: &Rfc6962Reads<'_>,
     parameters: &Parameters<'_>,
@@ -114,7 +116,7 @@ async fn entries(
     .await
 }
 
-/// Section 4.8.
+/// `get-entry-and-proof`, section 4.8.
 async fn entry_and_proof(
     reads: &Rfc6962Reads<'_>,
     parameters: &Parameters<'_>,
@@ -135,19 +137,19 @@ async fn entry_and_proof(
     .await
 }
 
-/// A request of this client for which a log works more than for a tile.
+/// Counts a request that costs the log more than a tile.
 fn looking(client: &Arc<Client>) -> Result<Looking, ErrorResponse> {
     Looking::enter(client).ok_or_else(|| {
         let detail = format!(
-            "this client has {MOST_LOOKING_EACH} such requests under way, as many as one may have: let those be \
-             answered first"
+            "this client has {MOST_LOOKING_EACH} such requests in flight, the maximum for one \
+             client: wait for their responses first"
         );
         let status = StatusCode::TOO_MANY_REQUESTS;
         ErrorResponse::read(status, "too_many_requests", detail).and_retry(1)
     })
 }
 
-/// An answer that is large, encoded where it holds up nobody.
+/// Creates a large response, and encodes it on a thread that may block.
 async fn made_for(
     client: &Arc<Client>,
     cache: &HeaderValue,
@@ -163,7 +165,7 @@ fn json(body: impl Into<bytes::Bytes>, cache: &HeaderValue) -> Response {
     plain(StatusCode::OK, &value::JSON, cache, body)
 }
 
-/// `leaf_input` and `extra_data`, without braces.
+/// Appends `leaf_input` and `extra_data`, without braces.
 fn push_entry(entry: &LogEntry, body: &mut Vec<u8>) {
     body.extend_from_slice(b"\"leaf_input\":\"");
     STANDARD.encode_append(&entry.leaf_input, body);
@@ -201,18 +203,17 @@ impl From<Rfc6962Error> for ErrorResponse {
             Rfc6962Error::Busy => later("busy", &words, 1),
             Rfc6962Error::Read(ReadError::Unavailable(reason)) => {
                 tracing::warn!("a read failed: {reason}");
-                let words = "the log's storage does not answer; come back in a moment";
+                let words = "the log's storage does not respond; retry in a moment";
                 later("unavailable", words, 1)
             }
             Rfc6962Error::Read(ReadError::Damaged { .. }) => {
                 tracing::error!("a read failed: {words}");
-                let words =
-                    "what the log's storage has here is damaged; its operator has been told";
+                let words = "the stored file is damaged; the operator has been informed";
                 later("damaged", words, 1)
             }
             Rfc6962Error::Read(ReadError::Storage(_)) => {
                 tracing::error!("a read failed: {words}");
-                let words = "the log cannot read what it has stored; its operator has been told";
+                let words = "the log cannot read its storage; the operator has been informed";
                 ErrorResponse::read(StatusCode::INTERNAL_SERVER_ERROR, "failed", words)
             }
         }

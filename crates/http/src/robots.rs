@@ -1,4 +1,4 @@
-//! `robots.txt`: the pages are for search engines, the tree is not.
+//! `robots.txt`: search engines may index the pages, but not the tree.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use lucarne_log::Log;
 use crate::reply::{Response, plain, value};
 use crate::route::Prefix;
 
-/// Answers a request for `robots.txt`: nobody crawls a tree of millions of tiles.
+/// Responds to a request for `robots.txt`. Crawlers must not read millions of tiles.
 pub(crate) fn answer<'l>(logs: impl Iterator<Item = &'l Log>) -> Response {
     let mut text = String::from("User-agent: *\n");
     for log in logs {
@@ -16,7 +16,7 @@ pub(crate) fn answer<'l>(logs: impl Iterator<Item = &'l Log>) -> Response {
         let of = |url: &str| Prefix::parse(url).map(|prefix| prefix.path);
         if let Ok(path) = of(&config.monitoring_prefix) {
             for folder in ["tile/", "issuer/", "feed", "checkpoint"] {
-                // Writing to a string does not fail.
+                // Writing to a string never fails.
                 let _ = writeln!(text, "Disallow: {path}{folder}");
             }
         }

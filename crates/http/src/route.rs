@@ -1,14 +1,13 @@
-//! From a URL to a log: the longest prefix wins, the rest is matched by hand.
+//! The mapping from a URL to a log: the longest prefix wins, and the rest is matched by hand.
 //!
-//! There is no web framework here. The table of prefixes is known only when
-//! the configuration is, each prefix stands for one or both of two small APIs
-//! (static-ct-api, "Submission APIs" and "Monitoring APIs"), and a request for
-//! a tile has a budget of ten microseconds, system calls included: a handful of
-//! `starts_with` is what fits, and what a reader of this file can check.
+//! There is no web framework here. The prefixes are known only from the configuration, and each
+//! stands for one or both of two small APIs (static-ct-api, "Submission APIs" and "Monitoring
+//! APIs"). A request for a tile has a budget of ten microseconds, including system calls: a few
+//! calls of `starts_with` fit into it, and are easy to review.
 //!
-//! Paths are compared byte by byte and never decoded: no path of either API
-//! needs escapes, and what is not decoded cannot be decoded twice. Nothing of a
-//! path ever reaches the storage: tiles and issuers are parsed into numbers.
+//! Paths are compared byte by byte and never decoded: no path of either API needs escapes, and
+//! nothing can be decoded twice. No part of a path ever reaches the storage: tiles and issuers are
+//! parsed into numbers.
 
 use std::fmt;
 
@@ -18,7 +17,7 @@ use lucarne_tlog::{Level, Tile, TilePathError};
 
 use crate::rfc6962::Rfc6962Read;
 
-/// The one of a log's two APIs that a prefix stands for.
+/// The APIs of a log that a prefix stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Roles {
     pub(crate) submission: bool,
@@ -43,21 +42,19 @@ impl Roles {
     }
 }
 
-/// The reasons why the prefixes of the logs do not go together.
+/// The reasons why the prefixes of the logs conflict.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixError {
-    /// Not a usable URL.
+    /// The prefix is not a usable URL.
     #[error("{url}: {problem}; expected something like https://ct.example.org/2026h1/")]
     Url {
         /// The prefix as configured.
         url: String,
-        /// The problem with it.
+        /// The reason.
         problem: String,
     },
-    /// Two logs claim one prefix.
-    #[error(
-        "{prefix} is a prefix of two logs, {first} and {second}: requests could not be told apart"
-    )]
+    /// Two logs have the same prefix.
+    #[error("{prefix} is a prefix of two logs, {first} and {second}: each log needs its own")]
     Taken {
         /// Host and path.
         prefix: String,
@@ -88,7 +85,7 @@ impl Prefix {
         let host = uri.authority().ok_or_else(|| wrong("no host"))?.as_str();
         if uri.query().is_some() || host.contains('@') {
             return Err(wrong(
-                "a prefix has a host, maybe a port, and a path, nothing else",
+                "a prefix has only a host, an optional port, and a path",
             ));
         }
         let mut path = uri.path().to_owned();
@@ -119,7 +116,7 @@ struct Target {
     roles: Roles,
 }
 
-/// A log, what its prefix stands for, and what of the path comes after it.
+/// A matched log, the roles of its prefix, and the rest of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RouteMatch<'p> {
     pub(crate) log: usize,
@@ -128,7 +125,7 @@ pub(crate) struct RouteMatch<'p> {
 }
 
 impl Routes {
-    /// Adds a prefix of log number `log`; `name` gives a log's name for the error.
+    /// Adds a prefix of log number `log`; `name` returns a log's name for the error.
     pub(crate) fn add(
         &mut self,
         prefix: Prefix,
@@ -166,8 +163,8 @@ impl Routes {
         Ok(())
     }
 
-    /// Finds the log of a path. The host counts only where two logs share a
-    /// path: behind a proxy it is often not the one that clients see.
+    /// Finds the log of a path. The host only matters if two logs share a path: behind a proxy it
+    /// often differs from the host that clients see.
     pub(crate) fn find<'p>(&self, path: &'p str, host: Option<&str>) -> Option<RouteMatch<'p>> {
         let (route, rest) = self
             .0
@@ -193,12 +190,12 @@ impl Routes {
     }
 }
 
-/// The resource that a request is about. Small and borrowed from nothing.
+/// The resource of a request, without borrowed data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resource {
     AddChain,
     AddPreChain,
-    /// The judgement of a chain that is not to be logged.
+    /// A check of a chain without logging it.
     CheckChain,
     GetRoots,
     Checkpoint,
@@ -207,22 +204,22 @@ pub(crate) enum Resource {
     Names(Tile),
     Issuer(Fingerprint),
     LogJson,
-    /// A read of RFC 6962, below either prefix: its clients know one of a log.
+    /// A read endpoint of RFC 6962, below either prefix: its clients know only one prefix of a log.
     Rfc6962(Rfc6962Read),
-    /// The entries as they come, as server-sent events.
+    /// New entries as server-sent events.
     Feed,
-    /// The log's page and what it loads.
+    /// The log's page and its files.
     Page,
     Stats,
     Style,
     Script,
-    /// A submission prefix without a path: the page is elsewhere.
+    /// A submission prefix without a path: redirects to the page.
     Redirect,
-    /// A path under a log's prefix that is nothing.
+    /// An unknown path under a log's prefix.
     NotFound(PathError),
 }
 
-/// The error of a path under a log's prefix that names nothing.
+/// The error for an unknown path under a log's prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PathError {
     Unknown,
@@ -247,7 +244,7 @@ impl fmt::Display for PathError {
 }
 
 impl Resource {
-    /// Reads what follows a log's prefix.
+    /// Parses the rest of a path after a log's prefix.
     pub(crate) fn parse(rest: &str, roles: Roles) -> Self {
         if let Some(read) = Rfc6962Read::parse(rest) {
             return Resource::Rfc6962(read);
@@ -295,7 +292,7 @@ impl Resource {
         Resource::NotFound(PathError::Unknown)
     }
 
-    /// Returns whether this is a full data tile: what compression is about.
+    /// Returns `true` for a full data tile, the only kind worth compressing.
     pub(crate) fn is_data(tile: Tile) -> bool {
         tile.level() == Level::Data
     }

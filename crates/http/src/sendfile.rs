@@ -1,20 +1,18 @@
-//! Large answers leave by `sendfile(2)`.
+//! Large responses are sent by `sendfile(2)`.
 //!
-//! To copy a full data tile into the kernel costs as much as the rest of the
-//! request, and the kernel has those bytes already: the tile is a file. But
-//! hyper writes slices of memory. So the service leaves bytes and file in the
-//! connection's [`QueuedResponse`], hyper gets the bytes as ever, and when it comes to
-//! write them, [`SendfileStream`] knows them by where they lie, and has the kernel send
-//! that part of the file in their place.
+//! Copying a full data tile into the kernel costs as much as the rest of the request, although the
+//! kernel already has the bytes in its page cache. hyper writes slices of memory, however. The
+//! service therefore stores bytes and file in the connection's [`QueuedResponse`], and gives hyper
+//! the bytes as usual. When hyper writes the bytes, [`SendfileStream`] recognises them by their
+//! address, and lets the kernel send that part of the file instead.
 //!
-//! Nothing depends on it. A slice that is not known is written as it is, and
-//! so is the rest of one if the kernel cannot send the file, or if the file has
-//! become shorter, or has been written to since its bytes were read. What cannot
-//! be told is a disk that later returns something else for the same file: those
-//! bytes were right when they were read, and are sent as they are now.
+//! Correctness does not depend on this. An unknown slice is written as it is. So is the rest of a
+//! slice if the kernel cannot send the file, or if the file has become shorter or was written to
+//! since its bytes were read. A disk that later returns other bytes for the same file cannot be
+//! detected: those bytes were correct when they were read, and are sent as they are now.
 //!
-//! Pages that the kernel has dropped since the file was read are read again, on
-//! the thread that sends, as by any server that sends files.
+//! Pages that the kernel has dropped since the file was read are read again by the sending thread,
+//! like in any server that sends files.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -27,13 +25,12 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
-/// The body of the answer that is about to be written, if it is a file.
+/// The body of the next response, if it is a file.
 #[derive(Default)]
 pub(crate) struct QueuedResponse(Mutex<Option<FileBody>>);
 
 struct FileBody {
-    /// Held for as long as an address is compared with theirs: nothing else can
-    /// lie there.
+    /// Kept during the comparison of addresses, so that no other data can have the same address.
     bytes: Bytes,
     file: Arc<OpenFile>,
 }
@@ -48,20 +45,19 @@ impl FileBody {
     }
 }
 
-/// The next step with slices that are to be written.
+/// The next action for slices that are to be written.
 enum NextWrite {
-    /// The first is this part of this file.
+    /// Send this part of this file: the first slice belongs to it.
     Send(Arc<OpenFile>, usize),
-    /// One that follows the first is of the file.
+    /// Write the first slice: a later one belongs to the file.
     Precede,
-    /// None is.
+    /// Write all slices: none belongs to the file.
     Write,
 }
 
 impl QueuedResponse {
-    /// Notes what the next answer consists of: `file`, if it is one, says from
-    /// its first byte what `bytes` does. A file that has been written to since
-    /// they were read is not sent.
+    /// Records the content of the next response. `file` has the same bytes as `bytes`, from its
+    /// start. A file that was written to since the bytes were read is not used.
     pub(crate) fn put(&self, bytes: &Bytes, file: Option<&Arc<OpenFile>>) {
         let file = file.filter(|file| file.is_unchanged());
         *self.0.lock() = file.map(|file| FileBody {
@@ -83,22 +79,22 @@ impl QueuedResponse {
         }
     }
 
-    /// The file is sent up to here: at its end it is let go of.
+    /// Records that the file was sent up to `end`, and releases it at its end.
     fn sent(&self, end: usize) {
         let mut body = self.0.lock();
         body.take_if(|body| end >= body.bytes.len());
     }
 }
 
-/// A connection without TLS, where the kernel can send files.
+/// A connection without TLS, on which the kernel can send files.
 pub(crate) struct SendfileStream {
     pub(crate) tcp: TcpStream,
     pub(crate) queued: Arc<QueuedResponse>,
 }
 
 impl SendfileStream {
-    /// Sends from the file if the first slice is of it, and if a later one is,
-    /// no more than the first: the next call is then about what follows.
+    /// Sends from the file if the first slice belongs to it. If a later slice does, sends only the
+    /// first one: the next call handles the rest.
     fn poll_send(&self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<Option<usize>> {
         let sent = match self.queued.next(bufs) {
             NextWrite::Send(file, offset) => {
@@ -113,8 +109,8 @@ impl SendfileStream {
             })),
             NextWrite::Write => return Poll::Ready(None),
         };
-        // Nothing sent: the file has been cut. What is wrong with the
-        // connection, if anything, writing will say.
+        // Nothing was sent, because the file was truncated. A broken connection will be reported by
+        // the write.
         let sent = sent.ok().filter(|sent| *sent > 0);
         if sent.is_none() {
             self.queued.0.lock().take();
@@ -145,7 +141,8 @@ mod kernel {
     use rustix::net::SendFlags;
     use tokio::net::TcpStream;
 
-    /// It cannot be told not to raise SIGPIPE, which the standard library has this process ignore.
+    /// `sendfile` has no flag against SIGPIPE, but the standard library makes this process ignore
+    /// the signal.
     pub(super) fn send_file(
         tcp: &TcpStream,
         file: &OpenFile,
@@ -155,7 +152,7 @@ mod kernel {
         Ok(rustix::fs::sendfile(tcp, file, Some(&mut offset), length)?)
     }
 
-    /// Sends what a file follows, in the same packet.
+    /// Sends the bytes before a file, in the same packet.
     pub(super) fn send_head(tcp: &TcpStream, head: &[u8]) -> io::Result<usize> {
         let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
         Ok(rustix::net::send(tcp, head, flags)?)
@@ -232,7 +229,7 @@ mod tests {
 
     use super::*;
 
-    /// Both ends of a connection.
+    /// Returns both ends of a connection.
     async fn connected() -> (SendfileStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let there = TcpStream::connect(listener.local_addr().unwrap())
@@ -249,7 +246,7 @@ mod tests {
         Arc::new(OpenFile::keep(file).unwrap())
     }
 
-    /// Writes all of it as hyper does, and returns what arrives.
+    /// Writes all parts like hyper, and returns the received bytes.
     async fn written(mut stream: SendfileStream, mut there: TcpStream, parts: &[Bytes]) -> Vec<u8> {
         let reading = tokio::spawn(async move {
             let mut arrived = Vec::new();
@@ -271,7 +268,7 @@ mod tests {
         reading.await.unwrap()
     }
 
-    /// A megabyte is more than a socket takes at once.
+    /// Returns a megabyte, which is more than a socket accepts at once.
     fn large() -> Bytes {
         (0..1_u32 << 18).flat_map(u32::to_le_bytes).collect()
     }
@@ -280,7 +277,7 @@ mod tests {
     async fn a_body_is_sent_from_its_file() {
         let (stream, there) = connected().await;
         let body = large();
-        // Told apart here, and only here, by what it says.
+        // In this test the file has different bytes, to show which source was sent.
         let told: Vec<u8> = body.iter().map(|byte| !byte).collect();
         stream.queued.put(&body, Some(&file(&told)));
         let parts = [Bytes::from("head"), body, Bytes::from("next")];

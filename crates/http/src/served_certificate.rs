@@ -1,4 +1,4 @@
-//! The certificate that a listener serves: how long, and for which hosts.
+//! The certificate of a listener: its validity and its hosts.
 
 use lucarne_ct::{Certificate, DerError};
 use lucarne_log::LogConfig;
@@ -8,7 +8,7 @@ use rustls::server::ParsedCertificate;
 
 use crate::logjson::rfc3339;
 
-/// A renewal is late once less than this is left, or a quarter of the certificate's lifetime.
+/// A renewal is late if less than this time, or a quarter of the certificate's lifetime, is left.
 const LATE_MS: i64 = 14 * 24 * 3600 * 1000;
 
 /// The certificate that every client gets.
@@ -19,16 +19,16 @@ pub struct ServedCertificate {
     not_after_ms: i64,
 }
 
-/// The state of a certificate at a time.
+/// The state of a certificate at a given time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Validity {
-    /// Clients accept it, and it need not be renewed yet.
+    /// Clients accept the certificate, and it need not be renewed yet.
     Valid,
-    /// Clients accept it, and it should have been renewed.
+    /// Clients accept the certificate, but it should have been renewed.
     Expiring,
-    /// Clients refuse it still.
+    /// Clients refuse the certificate, because it is not valid yet.
     NotYet,
-    /// Clients refuse it.
+    /// Clients refuse the certificate, because it has expired.
     Expired,
 }
 
@@ -44,12 +44,12 @@ impl ServedCertificate {
         })
     }
 
-    /// notAfter, Unix milliseconds.
+    /// Returns notAfter in Unix milliseconds.
     pub fn not_after_ms(&self) -> i64 {
         self.not_after_ms
     }
 
-    /// Its state at a time, Unix milliseconds.
+    /// Returns the state at a time in Unix milliseconds.
     pub fn validity(&self, now_ms: u64) -> Validity {
         let now_ms = now_ms as i64;
         let left = self.not_after_ms.saturating_sub(now_ms);
@@ -62,7 +62,7 @@ impl ServedCertificate {
         }
     }
 
-    /// Returns its state at a time as a sentence.
+    /// Describes the state at a time as a sentence.
     pub fn describe(&self, now_ms: u64) -> String {
         let time = |ms: i64| rfc3339(u64::try_from(ms).unwrap_or_default());
         let not_after = time(self.not_after_ms);
@@ -79,7 +79,7 @@ impl ServedCertificate {
         }
     }
 
-    /// Returns whether clients accept it from `host`, a name or an address, as far as names go.
+    /// Returns `true` if the certificate covers `host`, a name or an address.
     pub fn covers(&self, host: &str) -> bool {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let name = ServerName::try_from(host);
@@ -91,7 +91,7 @@ impl ServedCertificate {
     }
 }
 
-/// The hosts that clients of a log connect to, as far as they use TLS.
+/// Returns the hosts of a log's prefixes that use TLS.
 pub fn hosts(log: &LogConfig) -> Vec<&str> {
     let prefixes = [&log.submission_prefix, &log.monitoring_prefix];
     let hosts = prefixes.into_iter().filter_map(|prefix| {

@@ -1,4 +1,4 @@
-//! Serving, and the ways in which it ends.
+//! Serving a site, and its shutdown.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::connection::Shared;
 use crate::listener::{Listener, accept};
 use crate::site::Site;
 
-/// A site that is being served. Connections go on if this is dropped.
+/// A site that is being served. Connections continue if this is dropped.
 pub struct Serving {
     shared: Arc<Shared>,
     accepting: JoinSet<()>,
@@ -31,29 +31,30 @@ impl Serving {
         Serving { shared, accepting }
     }
 
-    /// From now on, or no longer, each answer over HTTP/1 is the last one of its connection
-    /// (`Connection: close`): clients come back to whoever accepts them then.
+    /// Sets whether each response over HTTP/1 is the last one of its connection
+    /// (`Connection: close`). Clients then reconnect to the process that accepts connections at
+    /// that time.
     pub fn send_away(&self, leave: bool) {
         self.shared.leaving.store(leave, Ordering::Relaxed);
     }
 
-    /// Accepts nothing more, and asks connections to end: idle ones are closed, HTTP/2
-    /// gets GOAWAY. Requests in flight are answered. Returns once the sockets are not
-    /// accepted from any more.
+    /// Stops accepting and ends the connections: idle ones are closed, HTTP/2 gets GOAWAY. Requests
+    /// in flight get their response. Returns when this process no longer accepts connections from
+    /// the sockets.
     pub async fn close(&mut self) {
         self.shared.closing.raise();
         self.shared.site.closing.raise();
         while self.accepting.join_next().await.is_some() {}
     }
 
-    /// Waits, for up to `patience`, until no submission can come or is without an
-    /// answer. To be called after [`close`](Self::close). Returns false if some can.
+    /// Waits up to `patience` until every submission has a response and no further one can arrive.
+    /// Must be called after [`close`](Self::close). Returns `false` after the timeout.
     pub async fn submissions_end(&self, patience: Duration) -> bool {
         self.shared.submitting.ended(patience).await
     }
 
     /// Waits until all connections have ended, for up to
-    /// [`Limits::drain_timeout`](crate::Limits::drain_timeout), and cuts the others.
+    /// [`Limits::drain_timeout`](crate::Limits::drain_timeout), and then closes the others.
     pub async fn drain(&self) {
         let patience = self.shared.site.limits.drain_timeout;
         if !self.shared.open.drain(patience).await {
@@ -62,12 +63,11 @@ impl Serving {
     }
 }
 
-/// Serves the site on all listeners until `shutdown` is ready; then accepts
-/// nothing more, lets the requests in flight finish for up to
+/// Serves the site on all listeners until `shutdown` is ready. Then accepts no more connections,
+/// lets the requests in flight finish for up to
 /// [`Limits::drain_timeout`](crate::Limits::drain_timeout), and returns.
 ///
-/// Submissions in flight wait for a round: shut the logs down beside this, not
-/// before it.
+/// Submissions in flight wait for a round: shut the logs down concurrently, not before.
 pub async fn serve(listeners: Vec<Listener>, site: Arc<Site>, shutdown: impl Future<Output = ()>) {
     let mut serving = Serving::start(listeners, site);
     shutdown.await;

@@ -1,4 +1,4 @@
-//! Something that happens once, and that ten thousand connections wait for.
+//! An event that happens once, and for which ten thousand connections wait.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-/// A flag that is raised once. Waiting for it costs one load per poll, no lock:
-/// a connection is polled for every request, the flag is raised once.
+/// A flag that is raised once. Waiting costs one load per poll and no lock, because a connection is
+/// polled for every request.
 #[derive(Default)]
 pub(crate) struct Signal {
     raised: AtomicBool,
@@ -26,8 +26,8 @@ impl Signal {
         self.raised.load(Ordering::Acquire)
     }
 
-    /// Ready once the flag is up. To be polled by one task only: the waker is
-    /// registered at the first poll.
+    /// Returns a future that is ready when the flag is raised. Only one task may poll it, because
+    /// the waker is registered at the first poll.
     pub(crate) fn raised(&self) -> Raised<'_> {
         Raised {
             signal: self,
@@ -47,7 +47,7 @@ impl Future for Raised<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        // Registered before the flag is read: raising in between is not missed.
+        // Register before reading the flag, so that no wakeup is lost.
         if !self.registered {
             let _ = self.notified.as_mut().poll(cx);
             self.registered = true;
@@ -72,7 +72,7 @@ mod tests {
             let signal = signal.clone();
             tokio::spawn(async move { signal.raised().await })
         };
-        // Its first poll: all tasks of this test share one thread.
+        // Lets the waiter poll for the first time: all tasks of this test share one thread.
         tokio::task::yield_now().await;
         assert!(!waiter.is_finished());
         signal.raise();

@@ -1,4 +1,4 @@
-//! Everything that is served: the logs of the process, and what is about them.
+//! The site: the logs of the process, their pages and metrics.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -30,32 +30,31 @@ pub enum EndpointSet {
     /// The logs, their pages, `/metrics` and `/health`.
     #[default]
     Everything,
-    /// The logs and their pages: for a listener that strangers reach.
+    /// The logs and their pages, for a public listener.
     Logs,
-    /// `/metrics` and `/health` alone: for a listener that they do not.
+    /// `/metrics` and `/health` alone, for a private listener.
     Operations,
 }
 
-/// The logs of a process and everything that is served of them. Shared by all
-/// listeners.
+/// The logs of a process with everything that is served for them. All listeners share it.
 pub struct Site {
     logs: Vec<ServedLog>,
     routes: Routes,
-    /// With which listeners serve it.
+    /// TLS of the listeners, if any.
     pub(crate) tls: OnceLock<Arc<Tls>>,
     registry: Registry,
     pub(crate) metrics: Metrics,
     elsewhere: LogMetrics,
     pub(crate) limits: Limits,
     reads: ReadGate,
-    /// Raised when no more is served: who waits for a log to grow is answered.
+    /// Raised at shutdown: requests that wait for a log to grow get their response.
     pub(crate) closing: Arc<Signal>,
 }
 
-/// The methods of what takes a chain.
+/// The methods of endpoints that accept a chain.
 const SUBMIT: &str = "POST, OPTIONS";
 
-/// One log, and what is prepared for its requests.
+/// A log with the prepared state for its requests.
 pub(crate) struct ServedLog {
     number: usize,
     pub(crate) log: Arc<Log>,
@@ -65,10 +64,10 @@ pub(crate) struct ServedLog {
 }
 
 impl Site {
-    /// Lays out the site. `registry` has everybody's metrics and gets ours.
+    /// Creates the site. `registry` has the metrics of the process and gets those of the site.
     ///
     /// # Errors
-    /// If a prefix is not a URL, or two logs have the same.
+    /// If a prefix is not a URL, or two logs have the same prefix.
     pub fn new(
         logs: Vec<Arc<Log>>,
         mut registry: Registry,
@@ -98,18 +97,18 @@ impl Site {
         }))
     }
 
-    /// The logs, in the order of the configuration.
+    /// Returns the logs in the order of the configuration.
     pub fn logs(&self) -> impl Iterator<Item = &Log> {
         self.logs.iter().map(|served| &*served.log)
     }
 
-    /// All metrics of the process as text (OpenMetrics).
+    /// Returns all metrics of the process as text (OpenMetrics).
     pub fn render_metrics(&self) -> String {
         self.reads.count();
         metrics::render(&self.registry)
     }
 
-    /// Answers one request.
+    /// Responds to one request.
     pub(crate) async fn answer(
         &self,
         endpoints: EndpointSet,
@@ -157,16 +156,16 @@ impl Site {
         response
     }
 
-    /// The log of a request and what of it is asked for. `None` where a path
-    /// of the site's own is meant: those count where a log has nothing.
+    /// Returns the log and the resource of a request. `None` for a path of the site itself, which
+    /// applies if no log has the path.
     fn find(&self, parts: &Parts) -> Option<(&ServedLog, Resource)> {
         let path = parts.uri.path();
         let authority = parts.uri.authority().map(|authority| authority.as_str());
         let host = authority.or_else(|| parts.headers.get(HOST)?.to_str().ok());
         let found = self.routes.find(path, host)?;
         let resource = Resource::parse(found.rest, found.roles);
-        // A log at the root of its host leaves the site's paths alone; the list
-        // of logs is of no use where it is the only one.
+        // A log at the root of its host does not hide the site's own paths. The list of logs is
+        // useless if there is only one log.
         let own = match path {
             "/" => self.logs.len() > 1,
             "/metrics" | "/health" | "/robots.txt" | "/logs.v3.json" => true,
@@ -183,7 +182,7 @@ impl Site {
         Some((self.logs.get(found.log)?, resource))
     }
 
-    /// Answers what is not about one log.
+    /// Responds to requests that concern no single log.
     async fn operations(
         &self,
         endpoint: Endpoint,
@@ -207,7 +206,7 @@ impl Site {
         }
     }
 
-    /// 404, with what there is instead; 301 where only the slash is missing.
+    /// Returns 404 with the existing paths, or 301 if only the slash is missing.
     fn nothing(&self, parts: &Parts) -> Response {
         let path = parts.uri.path();
         let slashed = format!("{path}/");
@@ -217,7 +216,7 @@ impl Site {
         {
             return redirect(StatusCode::MOVED_PERMANENTLY, location);
         }
-        let mut words = String::from("there is nothing here; the logs of this server:\n");
+        let mut words = String::from("not found; the logs of this server:\n");
         for log in self.logs() {
             let config = log.config();
             words += &format!("{}: {}\n", config.shortname, config.monitoring_prefix);
@@ -244,7 +243,7 @@ fn routes(logs: &[Arc<Log>]) -> Result<Routes, PrefixError> {
 }
 
 impl ServedLog {
-    /// The thing that is read, as the limits of reading see it.
+    /// Returns the kind of read for the read limits.
     fn reading(&self, resource: Resource) -> Reading {
         let (names, tile) = match resource {
             Resource::Tile(tile) => (false, tile),
@@ -291,7 +290,7 @@ impl ServedLog {
             }
             Resource::Rfc6962(read) if method == Method::GET || method == Method::HEAD => {
                 let (log, query) = (&self.log, parts.uri.query());
-                // In a box, as above: it has room for what others do not need.
+                // Boxed, as below: the state of a connection should not grow for rare requests.
                 Box::pin(async {
                     log.follow().await;
                     rfc6962::answer(log, read, query, client).await
@@ -322,8 +321,8 @@ impl ServedLog {
         limits: &Limits,
     ) -> Response {
         match method {
-            // In a box of its own: a connection that only reads tiles should
-            // not have room for a submission.
+            // Boxed, so that the state of a connection that only reads tiles has no room for a
+            // submission.
             Method::POST => {
                 let add = submission::add(&self.log, kind, limits, client, headers, body);
                 Box::pin(add).await
@@ -333,8 +332,8 @@ impl ServedLog {
         }
     }
 
-    /// `checkpoint?after=SIZE`: the checkpoint, once it is of a larger tree. Any other query says
-    /// nothing.
+    /// `checkpoint?after=SIZE`: responds when the tree is larger than SIZE. Other queries are
+    /// ignored.
     async fn checkpoint_after(
         &self,
         query: Option<&str>,
@@ -347,7 +346,7 @@ impl ServedLog {
             Ok(Some(after)) => after,
             Ok(None) => return now(),
             Err(error) => {
-                let detail = format!("`after` is the number of entries of a tree: {error}");
+                let detail = format!("`after` must be the number of entries of a tree: {error}");
                 return ErrorResponse::read(StatusCode::BAD_REQUEST, "bad_query", detail)
                     .into_response();
             }
@@ -402,7 +401,7 @@ impl ServedLog {
 }
 
 fn nothing(error: PathError) -> Response {
-    not_yet(&format!("there is nothing here: {error}\n"))
+    not_yet(&format!("not found: {error}\n"))
 }
 
 fn redirect(status: StatusCode, location: HeaderValue) -> Response {
@@ -411,7 +410,7 @@ fn redirect(status: StatusCode, location: HeaderValue) -> Response {
     response
 }
 
-/// The endpoint of a path of the site's own.
+/// Returns the endpoint of one of the site's own paths.
 fn own_endpoint(endpoints: EndpointSet, path: &str) -> Endpoint {
     let operations = endpoints != EndpointSet::Logs;
     let pages = endpoints != EndpointSet::Operations;

@@ -1,4 +1,4 @@
-//! The submission API (RFC 6962, 4.1, 4.2 and 4.7): what submitters get.
+//! The submission API (RFC 6962, sections 4.1, 4.2 and 4.7).
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::error_response::ErrorResponse;
 use crate::limits::Limits;
 use crate::reply::{Response, value};
 
-/// `add-chain` and `add-pre-chain`: an SCT, or why there is none.
+/// `add-chain` and `add-pre-chain`: returns an SCT or an error.
 pub(crate) async fn add<B>(
     log: &Log,
     kind: EntryKind,
@@ -67,7 +67,7 @@ where
     let body = collect(headers, body, limits, client).await?;
     await_start(log, size(headers) + body.len(), limits, client).await?;
     let chain = decode(&body, limits)?;
-    // The chain has its own copy: do not hold the body for a whole round.
+    // The chain has its own copy, so that the body need not be kept for a whole round.
     drop(body);
     let sct = log.submit(kind, chain).await?;
     Ok(sct.to_json())
@@ -80,8 +80,9 @@ fn decode(body: &[u8], limits: &Limits) -> Result<Chain, ErrorResponse> {
     Ok(Chain::decode_json(body, &limits)?)
 }
 
-/// `check-chain`: whether the log would take a chain that it does not have, and where; or why not. Nothing is
-/// logged. A submission of what the log has already is no such test: its signatures are not verified again.
+/// `check-chain`: returns whether the log would accept a chain, or the reason why not. Nothing is
+/// logged. Submitting a chain that is already logged is not a sufficient test, because its
+/// signatures are not verified again.
 pub(crate) async fn check<B>(
     log: &Log,
     limits: &Limits,
@@ -108,8 +109,8 @@ where
     }
 }
 
-/// Lets a submission wait for a log that is just being opened: a restart, or a
-/// hand-over between two processes, is over sooner than a client would come back.
+/// Lets a submission wait for a log that is being opened. A restart or a handover between two
+/// processes ends sooner than a client would retry.
 async fn await_start(
     log: &Log,
     bytes: usize,
@@ -119,7 +120,7 @@ async fn await_start(
     if log.is_starting() {
         let mut held = Reservation::nothing(client);
         held.grow(bytes)?;
-        // If it is not open by then, it says so itself.
+        // If the log is not open by then, it refuses the submission.
         let _ = tokio::time::timeout(limits.start_timeout, log.started()).await;
     }
     Ok(())
@@ -134,8 +135,8 @@ fn answer(mut headers: HeaderMap, json: Vec<u8>) -> Response {
     response
 }
 
-/// A compressed body is refused unread: nothing in a chain compresses well
-/// enough to be worth a decompressor that strangers can feed.
+/// Refuses a compressed body without reading it: a chain hardly compresses, and a decompressor
+/// would only be an attack surface.
 fn refuse_encoded(headers: &HeaderMap) -> Result<(), ErrorResponse> {
     let plain = |coding: &HeaderValue| {
         coding.is_empty() || coding.as_bytes().eq_ignore_ascii_case(b"identity")
@@ -150,7 +151,7 @@ fn refuse_encoded(headers: &HeaderMap) -> Result<(), ErrorResponse> {
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "content_encoding",
             format!(
-                "the body has Content-Encoding {:?}; send the JSON as it is, without compression",
+                "the body has Content-Encoding {:?}; send the JSON without compression",
                 String::from_utf8_lossy(coding.as_bytes())
             ),
         )
@@ -158,8 +159,8 @@ fn refuse_encoded(headers: &HeaderMap) -> Result<(), ErrorResponse> {
     }
 }
 
-/// The whole body, as far as the limits and the client's budget go. A body that
-/// comes in one piece, as most do, is not copied.
+/// Returns the whole body, within the limits and the client's budget. A body that arrives in one
+/// piece, as most do, is not copied.
 async fn collect<B>(
     headers: &HeaderMap,
     mut body: B,
@@ -180,7 +181,7 @@ where
         let mut piece = match next(&mut body).now_or_never() {
             Some(first) => first?,
             None => {
-                // The request's head stays in memory for as long.
+                // The head of the request stays in memory, too.
                 held.grow(size(headers))?;
                 next(&mut body).await?
             }
@@ -200,13 +201,13 @@ where
                 whole.reserve(room - whole.len());
             }
             whole.extend_from_slice(&more);
-            // It may be all that keeps a larger buffer in memory.
+            // The piece may be the last reference to a larger buffer.
             drop(more);
             piece = next(&mut body).await?;
         }
         Ok(whole.freeze())
     };
-    // The timer is armed only if the body is not there already.
+    // The timer is only started if the body is not complete already.
     match tokio::time::timeout(limits.body_timeout, whole).await {
         Ok(outcome) => outcome,
         Err(_) => Err(ErrorResponse::new(
@@ -221,7 +222,7 @@ where
     }
 }
 
-/// Bytes of a request's head, about.
+/// Returns the approximate size of a request head in bytes.
 fn size(headers: &HeaderMap) -> usize {
     let sizes = headers.iter();
     sizes
@@ -229,7 +230,7 @@ fn size(headers: &HeaderMap) -> usize {
         .sum()
 }
 
-/// The next piece of a body that is data.
+/// Returns the next data frame of a body.
 async fn next<B>(body: &mut B) -> Result<Option<Bytes>, ErrorResponse>
 where
     B: http_body::Body<Data = Bytes> + Unpin,
@@ -244,7 +245,7 @@ where
                 }
             }
             Some(Err(error)) => {
-                let detail = format!("the body broke off: {error}");
+                let detail = format!("the body was cut off: {error}");
                 let status = StatusCode::BAD_REQUEST;
                 return Err(ErrorResponse::new(status, "incomplete_body", detail).and_close());
             }
@@ -252,7 +253,7 @@ where
     }
 }
 
-/// OPTIONS, so that a page from anywhere may submit and read (CORS).
+/// Responds to OPTIONS, so that pages of any origin may submit and read (CORS).
 pub(crate) fn options(allow: &'static str) -> Response {
     let mut response = Response::default();
     *response.status_mut() = StatusCode::NO_CONTENT;
@@ -281,8 +282,7 @@ mod tests {
 
     type Piece = Result<http_body::Frame<Bytes>, String>;
 
-    /// A body in pieces, of unknown length; pending for ever after the last
-    /// piece if `stuck`.
+    /// Returns a body in pieces, of unknown length, that never ends if `stuck`.
     fn pieces(
         pieces: Vec<Result<&'static [u8], String>>,
     ) -> impl http_body::Body<Data = Bytes, Error = String> + Unpin {
@@ -292,8 +292,7 @@ mod tests {
         StreamBody::new(futures_util::stream::iter(pieces))
     }
 
-    /// Collects a body of at most `limit` bytes from a client that may hold
-    /// twice as many.
+    /// Collects a body of at most `limit` bytes from a client with a budget of twice as many.
     async fn collected<B>(body: B, limit: usize) -> Result<Bytes, ErrorResponse>
     where
         B: http_body::Body<Data = Bytes> + Unpin,
@@ -348,7 +347,7 @@ mod tests {
         let response = refused.unwrap_err().into_response();
         assert_eq!(response.status(), 503);
         assert_eq!(response.headers()["retry-after"], "1");
-        // What is there need not be waited for.
+        // A complete body is not subject to the timeout.
         let there = Full::new(Bytes::from_static(b"ab"));
         assert!(collect(&headers, there, &limits, &client).await.is_ok());
     }

@@ -1,5 +1,5 @@
-//! TLS whose certificate can be replaced while connections go on, or is chosen
-//! by the name that a client asks for.
+//! TLS with a certificate that can be replaced while connections are open, or that is selected by
+//! the requested name.
 
 use std::fmt;
 use std::future::Future;
@@ -18,23 +18,23 @@ use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 use crate::served_certificate::ServedCertificate;
 
-/// The certificate of a listener, and the handle to replace it. Connections
-/// that are open keep the one they began with.
+/// The certificate of a listener, and the handle to replace it. Open connections keep their
+/// certificate.
 pub struct Tls(Certificates);
 
 enum Certificates {
-    /// One for all.
+    /// A certificate for all clients.
     Given(ArcSwap<Given>),
     ByName(Arc<ByName>),
 }
 
-/// One certificate for all clients.
+/// A certificate with its configuration.
 struct Given {
     config: Arc<ServerConfig>,
     certificate: ServedCertificate,
 }
 
-/// Finds what to serve a client that asked for this host.
+/// Finds the configuration for a client that requested this host.
 type ByName = dyn Fn(String) -> Pin<Box<dyn Future<Output = Resolved> + Send>> + Send + Sync;
 
 type Resolved = io::Result<Arc<ServerConfig>>;
@@ -42,16 +42,16 @@ type Resolved = io::Result<Arc<ServerConfig>>;
 /// The reasons why a certificate and a key cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// Not PEM, or no certificate in it.
+    /// The certificate file is not PEM, or has no certificate.
     #[error("the certificate file cannot be read as PEM certificates: {0}")]
     Certificate(PemError),
-    /// Not PEM, or no private key in it.
+    /// The key file is not PEM, or has no private key.
     #[error("the key file cannot be read as a PEM private key: {0}")]
     Key(PemError),
-    /// They do not go together, or the key cannot be used.
+    /// The certificate and the key do not match, or the key cannot be used.
     #[error("the certificate and the key cannot be served: {0}")]
     Pair(#[from] rustls::Error),
-    /// The certificate cannot be read.
+    /// The first certificate cannot be parsed.
     #[error("the first certificate of the file cannot be read: {0}")]
     Leaf(#[from] lucarne_ct::DerError),
 }
@@ -63,7 +63,7 @@ impl fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// TLS with this certificate chain (leaf first) and key, both PEM.
+    /// Creates TLS with this certificate chain (leaf first) and key, both PEM.
     ///
     /// # Errors
     /// See [`TlsError`].
@@ -72,9 +72,9 @@ impl Tls {
         Ok(Arc::new(Tls(Certificates::Given(given))))
     }
 
-    /// TLS with what `find` has for the host that the client asks for: the name
-    /// in its ClientHello (SNI), and without one the address that it connected
-    /// to. Where there is nothing the connection is closed.
+    /// Creates TLS with the configuration that `find` returns for the requested host: the name in
+    /// the ClientHello (SNI), or the local address of the connection without one. If `find` fails,
+    /// the connection is closed.
     pub fn by_name<F>(find: impl Fn(String) -> F + Send + Sync + 'static) -> Arc<Self>
     where
         F: Future<Output = Resolved> + Send + 'static,
@@ -84,8 +84,8 @@ impl Tls {
         }))))
     }
 
-    /// Replaces certificate and key, from the next connection on. If they are
-    /// no good the old ones stay. Nothing changes where they are chosen by name.
+    /// Replaces certificate and key for new connections. If they are invalid, the old ones stay.
+    /// Has no effect if certificates are selected by name.
     ///
     /// # Errors
     /// See [`TlsError`].
@@ -97,7 +97,7 @@ impl Tls {
         Ok(())
     }
 
-    /// The certificate that every client gets now; `None` if it is chosen by name.
+    /// Returns the current certificate of all clients; `None` if it is selected by name.
     pub fn certificate(&self) -> Option<ServedCertificate> {
         match &self.0 {
             Certificates::Given(given) => Some(given.load().certificate.clone()),
@@ -115,7 +115,7 @@ impl Tls {
     }
 }
 
-/// Shakes hands with one client.
+/// Performs the handshake with one client.
 pub(crate) enum Acceptor {
     Given(TlsAcceptor),
     ByName(Arc<ByName>),

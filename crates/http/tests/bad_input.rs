@@ -1,4 +1,5 @@
-//! What strangers send: each ends in a clear answer, and the log goes on.
+//! Tests of malformed and hostile input: each case ends with a clear response, and the log
+//! continues.
 #![allow(clippy::unwrap_used)]
 
 #[path = "it/support/mod.rs"]
@@ -16,8 +17,8 @@ use support::gate::Gate;
 use support::{Server, TestLog};
 use tokio::io::AsyncWriteExt;
 
-/// Limits that a test reaches. Each test shortens only the time that it is about: no client of
-/// another is late on a busy machine.
+/// Returns small limits. Each test shortens only the timeout under test, so that no other client is
+/// late on a busy machine.
 fn small() -> Limits {
     Limits {
         body_bytes: 20_000,
@@ -77,12 +78,13 @@ async fn a_head_that_takes_too_long() {
     .await;
     let mut client = server.connect().await;
     client.send(b"GET /demo/checkpoint HTTP/1.1\r\n").await;
-    // More bytes gain no time: if they did, there would never be a response.
+    // More bytes do not extend the timeout, so that the response always comes.
     let trickling = async {
         loop {
             tokio::select! {
                 ready = client.stream.readable() => break ready.unwrap(),
-                // The pace of the bytes. If the server is done before the next, it has passed.
+                // The interval between the bytes. If the server is done before the next byte, the
+                // timeout has passed.
                 () = tokio::time::sleep(SHORT / 10) => {
                     let _ = client.stream.try_write(b"x-slow: yes\r\n");
                 }
@@ -97,7 +99,7 @@ async fn a_head_that_takes_too_long() {
     );
     assert!(client.closed().await);
 
-    // The same on a connection that has been good before.
+    // The same on a connection that has had a complete request.
     let mut client = server.connect().await;
     assert_eq!(client.get("/demo/checkpoint").await.status, 200);
     client.send(b"GET /demo/che").await;
@@ -146,7 +148,7 @@ async fn a_client_that_says_nothing() {
     let mut done = loop {
         let mut client = server.connect().await;
         let _ = client.stream.write_all(request).await;
-        // There is none if the machine is so busy that this one was idle for too long already.
+        // On a busy machine this connection may have been idle for too long already.
         if let Some(answer) = client.answer().await {
             assert_eq!(answer.status, 200);
             break client;
@@ -154,7 +156,7 @@ async fn a_client_that_says_nothing() {
     };
     assert!(silent.closed().await);
     assert!(done.closed().await);
-    // A busy machine only makes it longer.
+    // A busy machine only increases the time.
     let took = start.elapsed();
     assert!(took > 2 * SHORT, "{took:?}");
 }
@@ -173,7 +175,7 @@ async fn a_client_that_does_not_read() {
     let many = request.repeat(500);
     let cut = "lucarne_http_connections_cut_total{reason=\"writing\"}";
     tokio::select! {
-        // The server stops reading once it cannot write: so may this.
+        // The server stops reading when it cannot write, so this write may block.
         _ = client.stream.write_all(many.as_bytes()) => server.counts(cut, 1).await,
         () = server.counts(cut, 1) => {}
     }
@@ -183,7 +185,7 @@ async fn a_client_that_does_not_read() {
 #[tokio::test]
 async fn a_body_that_is_too_large() {
     let (_test, server) = demo(small()).await;
-    // Declared: refused before it is read, and the answer still arrives.
+    // A declared length is refused before the body is read, and the response still arrives.
     let mut client = server.connect().await;
     let head = "POST /demo/ct/v1/add-chain HTTP/1.1\r\nhost: x\r\ncontent-length: 3000000\r\n\r\n";
     client.send(head.as_bytes()).await;
@@ -198,7 +200,7 @@ async fn a_body_that_is_too_large() {
     assert!(answer.text().contains("20000"), "{}", answer.text());
     assert!(client.closed().await);
 
-    // Not declared: refused once there is too much of it.
+    // Without a declared length the body is refused once it is too long.
     let mut client = server.connect().await;
     let head =
         "POST /demo/ct/v1/add-chain HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -210,7 +212,7 @@ async fn a_body_that_is_too_large() {
     }
     assert_eq!(client.answer().await.unwrap().status, 413);
 
-    // Expect: 100-continue spares the client the upload.
+    // `Expect: 100-continue` saves the client the upload.
     let mut client = server.connect().await;
     let head = "POST /demo/ct/v1/add-chain HTTP/1.1\r\nhost: x\r\ncontent-length: 3000000\r\nexpect: 100-continue\r\n\r\n";
     client.send(head.as_bytes()).await;
@@ -362,11 +364,11 @@ async fn what_is_not_http() {
     ] {
         let mut client = server.connect().await;
         let _ = client.stream.write_all(nonsense.as_bytes()).await;
-        // Whatever it is: an error or the end.
+        // Either an error or the end of the connection.
         let _ = in_time(nonsense, client.stream.shutdown()).await;
         assert!(drained(&mut client).await, "{nonsense:.40}");
     }
-    // On a busy machine, a connection may have been idle for too long before it asks.
+    // On a busy machine a connection may have been idle for too long before its request.
     let mut asked = false;
     while !asked {
         let mut client = server.connect().await;
@@ -379,7 +381,7 @@ async fn what_is_not_http() {
     }
 }
 
-/// Reads until the server closes; returns whether it never sent a 2xx or 5xx.
+/// Reads until the server closes; returns `true` if it never sent a 2xx or 5xx.
 async fn drained(client: &mut support::Client<tokio::net::TcpStream>) -> bool {
     let mut all = Vec::new();
     let read = tokio::io::AsyncReadExt::read_to_end(&mut client.stream, &mut all);
@@ -412,8 +414,8 @@ async fn more_connections_than_there_may_be() {
     .await;
 }
 
-/// Ten thousand connections that do nothing, half of them after a request, do
-/// not keep the log from answering; and what each of them costs.
+/// Ten thousand idle connections, half of them after a request, do not prevent responses. The test
+/// also prints the memory of each connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_idle_connections() {
     use rustix::process::{Resource, getrlimit, setrlimit};
@@ -445,20 +447,20 @@ async fn ten_thousand_idle_connections() {
         }
         idle.push(client);
     }
-    // Those that have asked for something are put away after five seconds.
+    // Connections that have had a request drop their state after five seconds.
     let each = || resident().saturating_sub(before) / count;
     until("a connection costs less than 16 KiB", || each() < 16 << 10).await;
     println!("{count} idle connections, {} bytes each, both ends", each());
     still_there(&server).await;
     assert_eq!(idle[0].get("/demo/checkpoint").await.status, 200);
     assert_eq!(idle[count - 1].get("/demo/checkpoint").await.status, 200);
-    // And they do not hold up the end.
+    // Idle connections do not delay the shutdown.
     in_time("the end of the server", server.stop())
         .await
         .unwrap();
 }
 
-/// A connection that is put away while it idles is as good as before.
+/// A connection that has dropped its state still accepts requests.
 #[tokio::test]
 async fn an_idle_connection_wakes_up() {
     const LONG: Duration = Duration::from_secs(600);
@@ -469,20 +471,20 @@ async fn an_idle_connection_wakes_up() {
     })
     .await;
     let mut client = server.connect().await;
-    // A test of time: a connection is put away after five idle seconds. One that is not yet put
-    // away on a busy machine answers all the same.
+    // This test depends on time: a connection drops its state after five idle seconds. If it has
+    // not done so on a busy machine, the responses are the same.
     let idle = || tokio::time::sleep(Duration::from_millis(5200));
     assert_eq!(client.get("/demo/checkpoint").await.status, 200);
     idle().await;
     assert_eq!(client.get("/demo/checkpoint").await.status, 200);
-    // The same within a head.
+    // The same in the middle of a request head.
     client.send(b"GET /demo/checkpoint HT").await;
     idle().await;
     client.send(b"TP/1.1\r\nhost: x\r\n\r\n").await;
     assert_eq!(client.answer().await.unwrap().status, 200);
 }
 
-/// Resident memory of this process in bytes.
+/// Returns the resident memory of this process in bytes.
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok());
@@ -543,8 +545,8 @@ async fn a_drain_has_an_end() {
     assert!(stuck.closed().await);
 }
 
-/// A hundred bodies on each of twenty HTTP/2 connections, of which half arrives:
-/// what they hold is bounded, others are served, and they go in the end.
+/// A hundred half-sent bodies on each of twenty HTTP/2 connections: their memory is bounded, other
+/// clients are served, and the requests end eventually.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn half_sent_bodies_hold_no_more_than_their_client_may() {
     const EACH: usize = 2 << 20;
@@ -583,12 +585,12 @@ async fn half_sent_bodies_hold_no_more_than_their_client_may() {
         client.send(&HALF[..1000]).await;
         halves.push(client);
     }
-    // Most are refused at once; the others wait, and hold what they may.
+    // Most requests are refused at once; the others wait and use their budget.
     let mut refused = 0;
     for _ in 0..1900 {
         match answers.join_next().await.unwrap().unwrap() {
             503 => refused += 1,
-            // The machine is so busy that the server's time for a body is over already.
+            // On a busy machine the timeout of the body may have passed already.
             status => assert_eq!(status, 408),
         }
     }
@@ -601,7 +603,7 @@ async fn half_sent_bodies_hold_no_more_than_their_client_may() {
         grown >> 10
     );
     assert!(grown < 64 << 20, "{grown} bytes");
-    // Another address submits as ever, also in pieces.
+    // Another address can submit as usual, also in pieces.
     let body = test.chain("honest.example").to_json();
     let mut honest = server.connect_from([127, 0, 0, 2]).await;
     let (first, rest) = body.as_bytes().split_at(body.len() / 2);
@@ -610,12 +612,12 @@ async fn half_sent_bodies_hold_no_more_than_their_client_may() {
         body.len()
     );
     honest.send(&[head.as_bytes(), first].concat()).await;
-    // So that the rest is another read of the server: if it is not, on a busy machine, the
-    // response is the same.
+    // The pause makes the server read twice. If it reads once on a busy machine, the response is
+    // the same.
     tokio::time::sleep(Duration::from_millis(20)).await;
     honest.send(rest).await;
     assert_eq!(honest.answer().await.unwrap().status, 200);
-    // Those that waited are given up, and nothing is held any more.
+    // The waiting requests end, and their memory is released.
     while let Some(answer) = answers.join_next().await {
         assert!([408, 503].contains(&answer.unwrap()));
     }
@@ -633,7 +635,7 @@ static HALF: [u8; 200_000] = [b'{'; 200_000];
 
 type Pieces = http_body_util::combinators::BoxBody<bytes::Bytes, std::convert::Infallible>;
 
-/// A request whose body never comes to its end.
+/// Returns a request whose body never ends.
 fn half_sent() -> hyper::Request<Pieces> {
     let half = http_body::Frame::data(bytes::Bytes::from_static(&HALF));
     let pieces = stream::once(async { Ok(half) }).chain(stream::pending());
@@ -643,7 +645,7 @@ fn half_sent() -> hyper::Request<Pieces> {
         .unwrap()
 }
 
-/// Bytes of bodies in flight, as the server says.
+/// Returns the bytes of bodies in flight according to the metrics.
 async fn in_flight(server: &Server) -> usize {
     let metrics = server.get("/metrics").await;
     let line = |line: &str| {

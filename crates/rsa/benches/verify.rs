@@ -1,4 +1,4 @@
-//! Verification by a known key, beside aws-lc-rs's by a parsed one.
+//! Measures verification by a prepared key, compared with aws-lc-rs and a parsed key.
 
 use std::hint::black_box;
 

@@ -1,4 +1,4 @@
-//! Processors that are not of the x86-64 kind: no key is ready for their vectors.
+//! The replacement for processors other than x86-64: no key can be prepared.
 
 use std::convert::Infallible;
 

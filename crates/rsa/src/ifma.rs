@@ -1,19 +1,19 @@
 //! Montgomery multiplication with AVX-512 IFMA.
 //!
-//! For a modulus n of L digits of 52 bits, and R = 2^(52·L), it gives a·b/R modulo n. Both
-//! factors and the product are below 2n, not n: as R is above 4n, (a·b + q·n)/R, where q is below
-//! R, is less than (4n² + R·n)/R < 2n, and no comparison is needed between multiplications.
+//! For a modulus n of L digits of 52 bits, and R = 2^(52·L), it computes a·b/R modulo n. Both
+//! factors and the product are below 2n, not n: because R is above 4n, (a·b + q·n)/R, where q is
+//! below R, is less than (4n² + R·n)/R < 2n, and multiplications need no comparisons in between.
 //!
-//! Digit by digit of b, the product with a is added to L columns, then the multiple q of n that
-//! makes the lowest column divisible by 2^52, and the columns move down by one. A vector holds
+//! For each digit of b, its product with a is added to L columns. Then the multiple q of n is added
+//! that makes the lowest column divisible by 2^52, and the columns move down by one. A vector holds
 //! eight columns of 64 bits. Each digit adds less than 4·2^52 to a column, and a column stays for
-//! at most L ≤ 80 of them, so that none overflows.
+//! at most L ≤ 80 digits, so that none overflows.
 //!
-//! The next q waits for the lowest column, and everything for the next q. So whatever the last q
-//! adds to the lowest column (which is one digit of n, and the upper half of another) is computed
-//! beside the vectors, in a register, and digits 0 and 1 of the vectors are zero in its place. The
-//! vectors' own part of that column is final a digit earlier: it is read (`next`) as soon as the
-//! lower halves of a's products are in it.
+//! The next q depends on the lowest column, and everything else depends on q. The contribution of
+//! the last q to the lowest column (one digit of n, and the upper half of another) is therefore
+//! computed in a register, outside the vectors, where digits 0 and 1 are zero instead. The vectors'
+//! own part of that column is final one digit earlier: it is read (`next`) as soon as it includes
+//! the lower halves of the products of a.
 
 #![allow(unsafe_code)]
 
@@ -24,19 +24,19 @@ use std::arch::x86_64::{
 
 use crate::number::{self, BITS, Lanes, MASK, Number};
 
-/// Proof that the processor has what this module needs.
+/// Proof that the processor has the required instructions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ifma(());
 
 impl Ifma {
-    /// Asks the processor.
+    /// Returns the proof if the processor has the instructions.
     pub(crate) fn detect() -> Option<Self> {
         let has_both =
             is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512ifma");
         has_both.then_some(Self(()))
     }
 
-    /// `a * b / R`, modulo `n` and below 2n, for `a` and `b` below 2n. `inverse` is -1/n modulo
+    /// Returns `a * b / R` modulo `n`, below 2n, for `a` and `b` below 2n. `inverse` is -1/n modulo
     /// 2^52.
     #[inline]
     pub(crate) fn multiply<const V: usize>(
@@ -46,7 +46,7 @@ impl Ifma {
         n: &Number<V>,
         inverse: u64,
     ) -> Number<V> {
-        // SAFETY: there is an `Ifma` only where the processor has both features.
+        // SAFETY: an `Ifma` exists only if the processor has both features.
         unsafe { multiply(a, b, n, inverse) }
     }
 }
@@ -64,7 +64,7 @@ fn multiply<const V: usize>(
     let n_high = without(1, n).map(vector);
 
     let mut columns = [_mm512_setzero_si512(); V];
-    // What is known of the lowest column: from the vectors, and from beside them.
+    // The lowest column: the part in the vectors, and the part outside them.
     let (mut lowest, mut beside) = (0, 0);
     for &digit in b.as_flattened() {
         let by = _mm512_set1_epi64(digit.cast_signed());
@@ -75,7 +75,8 @@ fn multiply<const V: usize>(
 
         let sum = lowest + low(a0, digit) + beside;
         let q = low(sum, inverse);
-        // The product of q and n0 clears the lower digit of the sum, and carries unless it was zero.
+        // The product of q and n0 clears the lower digit of the sum, and carries unless it was
+        // zero.
         let carried = (sum >> BITS) + u64::from(sum & MASK != 0);
         beside = carried + high(a0, digit) + (high(n0, q) + low(n1, q));
         lowest = next;
@@ -96,19 +97,19 @@ fn multiply<const V: usize>(
     product
 }
 
-/// The lower digit of a product.
+/// Returns the lower digit of a product.
 fn low(a: u64, b: u64) -> u64 {
     a.wrapping_mul(b) & MASK
 }
 
-/// The upper digit of a product of digits.
+/// Returns the upper digit of a product of digits.
 fn high(a: u64, b: u64) -> u64 {
-    // So that it is the upper half of the 128 bits that the processor gives.
+    // Shifted, so that the upper digit is the upper half of the 128-bit product.
     let a = u128::from(a << (u64::BITS - BITS));
     ((a * u128::from(b)) >> u64::BITS) as u64
 }
 
-/// The number, with zero in place of its first few digits.
+/// Returns the number with its first few digits set to zero.
 fn without<const V: usize>(few: usize, number: &Number<V>) -> Number<V> {
     let mut number = *number;
     number[0][..few].fill(0);
@@ -116,7 +117,7 @@ fn without<const V: usize>(few: usize, number: &Number<V>) -> Number<V> {
 }
 
 fn vector(lanes: Lanes) -> __m512i {
-    // SAFETY: both are 64 bytes of which every value is valid.
+    // SAFETY: both types are 64 bytes, and every value is valid.
     unsafe { std::mem::transmute(lanes) }
 }
 

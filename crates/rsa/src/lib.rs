@@ -1,12 +1,17 @@
-//! Verification of RSA signatures by a key that is met often: two and a half to four times cheaper
-//! than by a general verifier, on processors with AVX-512 IFMA (Intel's servers since Ice Lake,
+//! Verification of RSA signatures by frequently used keys, two and a half to four times cheaper
+//! than general verification, on processors with AVX-512 IFMA (Intel's servers since Ice Lake,
 //! AMD's since Zen 4).
 //!
-//! To verify is to raise a number to the power 65537, which is seventeen multiplications modulo
-//! the key, one after the other. What a general library has for that is written for the
-//! multiplier of 64 bits, one product at a time; the vector units have eight of 52 bits. They are
-//! no use to a single number unless its digits are 52 bits wide, and what belongs to the key (the
-//! constants of Montgomery's method) is there already: so it is made once for each key.
+//! | item | contents |
+//! |---|---|
+//! | [`KnownKey`] | a public key, prepared for the vector instructions |
+//! | [`KnownKey::accepts`] | verification of one signature (RSASSA-PKCS1-v1_5) |
+//! | [`Hash`] | the supported hash functions |
+//!
+//! A verification raises a number to the power 65537: seventeen consecutive multiplications modulo
+//! the key. General libraries use the 64-bit multiplier, one product at a time, but the vector
+//! units have eight multipliers of 52 bits. They need numbers in digits of 52 bits, and the
+//! constants of the Montgomery form for the key. This crate computes both once for each key.
 //!
 //! ```
 //! # use aws_lc_rs::{digest, rand, rsa::KeySize, signature::{RSA_PKCS1_SHA256, KeyPair, RsaKeyPair}};
@@ -16,23 +21,24 @@
 //! # let message = b"message";
 //! # let mut signature = vec![0; pair.public_modulus_len()];
 //! # pair.sign(&RSA_PKCS1_SHA256, &rand::SystemRandom::new(), message, &mut signature).unwrap();
-//! // None where the processor cannot do it, too.
+//! // `None` also if the processor lacks AVX-512 IFMA.
 //! if let Some(key) = KnownKey::new(rsa_public_key) {
 //!     let digest = digest::digest(&digest::SHA256, message);
 //!     assert!(key.accepts(Hash::Sha256, digest.as_ref(), &signature));
 //! }
 //! ```
 //!
-//! # What it does not do
+//! # Limitations
 //!
-//! It says yes, or nothing. Who needs a no asks a complete verifier, so that the two never differ
-//! in what they refuse. A mistake in the arithmetic here would lose good signatures, which then go
-//! to that verifier, rather than accept bad ones: a power that is wrong by accident is not, in all
-//! its bits, the one message (RFC 8017, section 9.2) that the digest calls for.
+//! A signature that [`KnownKey::accepts`] accepts is valid. Use a complete verifier to confirm that
+//! a signature is invalid. Both then always agree on invalid signatures. An error in the arithmetic
+//! here would not accept invalid signatures. It would only miss valid ones, which the complete
+//! verifier then accepts: a wrong power never equals, in all its bits, the only message (RFC 8017,
+//! section 9.2) for the digest by accident.
 //!
-//! It takes as long as its input makes it take: verification handles nothing secret. Never sign
-//! with it.
-// What other processors leave unused is tested there, too.
+//! The running time depends on the input, because verification has no secrets. Do not use this
+//! crate for signing.
+// Code that other processors do not use is still tested there.
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 
 mod message;
@@ -50,7 +56,7 @@ pub use message::Hash;
 
 use modulus::Modulus;
 
-/// A public key that is ready for the processor's vectors.
+/// A public key, prepared for the vector instructions of the processor.
 #[derive(Debug)]
 pub struct KnownKey(Size);
 
@@ -63,12 +69,12 @@ enum Size {
 }
 
 impl KnownKey {
-    /// The most memory that a key takes, in bytes.
+    /// Maximum memory of a key in bytes.
     pub const MAX_SIZE: usize = 2048;
 
-    /// A key from its RSAPublicKey in DER (RFC 8017, appendix A.1.1). None unless the modulus has
-    /// 2048, 3072 or 4096 bits and is odd, the exponent is 65537, and the processor has AVX-512
-    /// IFMA. Takes as long as one to four verifications by it.
+    /// Creates a key from its RSAPublicKey in DER (RFC 8017, appendix A.1.1). Returns `None` unless
+    /// the modulus has 2048, 3072 or 4096 bits and is odd, the exponent is 65537, and the processor
+    /// has AVX-512 IFMA. Takes as long as one to four verifications by the key.
     pub fn new(rsa_public_key: &[u8]) -> Option<Self> {
         let modulus = modulus(rsa_public_key)?;
         Some(Self(match modulus.len() {
@@ -79,11 +85,10 @@ impl KnownKey {
         }))
     }
 
-    /// Returns true if `signature` is this key's over a message with this digest
+    /// Returns `true` if `signature` is this key's signature over a message with this digest
     /// (RSASSA-PKCS1-v1_5, RFC 8017, section 8.2.2).
     ///
-    /// True means that it is. False does not mean that it is not: see the
-    /// [crate's documentation](crate).
+    /// `true` is certain, but `false` is not: see the [crate's documentation](crate).
     pub fn accepts(&self, hash: Hash, digest: &[u8], signature: &[u8]) -> bool {
         match &self.0 {
             Size::Bits2048(modulus) => modulus.accepts(hash, digest, signature),
@@ -93,7 +98,8 @@ impl KnownKey {
     }
 }
 
-/// The modulus of a key with the exponent 65537. Those of one length are all written alike.
+/// Returns the modulus of a key with the exponent 65537. All keys of one length have the same
+/// encoding around the modulus.
 fn modulus(rsa_public_key: &[u8]) -> Option<&[u8]> {
     [256, 384, 512].into_iter().find_map(|length: u16| {
         let [high, low] = (length + 1).to_be_bytes();

@@ -1,6 +1,6 @@
-//! The encoded message that a signature is of (EMSA-PKCS1-v1_5, RFC 8017, section 9.2).
+//! The encoded message of a signature (EMSA-PKCS1-v1_5, RFC 8017, section 9.2).
 
-/// The hash functions that signatures of today are made with.
+/// The hash functions of current signatures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hash {
     /// SHA-256.
@@ -12,8 +12,8 @@ pub enum Hash {
 }
 
 impl Hash {
-    /// The DER of a DigestInfo before the digest itself (section 9.2, note 1), and the length of
-    /// that.
+    /// Returns the DER of a DigestInfo before the digest (section 9.2, note 1), and the length of
+    /// the digest.
     fn prefix(self) -> ([u8; 19], usize) {
         let (last_arc, length) = match self {
             Self::Sha256 => (1, 32),
@@ -45,8 +45,8 @@ impl Hash {
     }
 }
 
-/// Writes the one encoded message, big-endian, that a digest has in keys of this length. False
-/// if the digest is not of this hash.
+/// Writes the only encoded message of a digest for keys of this length, big-endian. Returns `false`
+/// if the digest has the wrong length for this hash.
 pub(crate) fn encode(hash: Hash, digest: &[u8], encoded: &mut [u8]) -> bool {
     let (prefix, length) = hash.prefix();
     if digest.len() != length {

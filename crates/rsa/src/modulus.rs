@@ -1,4 +1,4 @@
-//! The parts of a key: its modulus, and the constants of Montgomery's method.
+//! The parts of a key: its modulus, and the constants of the Montgomery form.
 
 use crate::Hash;
 use crate::ifma::Ifma;
@@ -14,16 +14,17 @@ pub(crate) struct Modulus<const V: usize> {
     r_squared: Number<V>,
     /// -1/n modulo 2^52.
     inverse: u64,
-    /// The modulus as it came.
+    /// The modulus as it was given.
     big_endian: Box<[u8]>,
 }
 
-/// The longest modulus, in bytes.
+/// Maximum length of a modulus in bytes.
 const LONGEST: usize = 512;
 
 impl<const V: usize> Modulus<V> {
-    /// None if the number is even, if it has leading zeros ([`Self::r_squared`] begins with the bit
-    /// at its top), or if the processor cannot do it.
+    /// Prepares a modulus. Returns `None` if the number is even, if it has leading zeros
+    /// ([`Self::r_squared`] starts with its highest bit), or if the processor lacks the
+    /// instructions.
     pub(crate) fn new(big_endian: &[u8]) -> Option<Box<Self>> {
         let ifma = Ifma::detect()?;
         let n: Number<V> = number::read(big_endian);
@@ -48,7 +49,7 @@ impl<const V: usize> Modulus<V> {
     /// See [`KnownKey::accepts`](crate::KnownKey::accepts).
     pub(crate) fn accepts(&self, hash: Hash, digest: &[u8], signature: &[u8]) -> bool {
         let length = self.big_endian.len();
-        // What is not below the modulus is no signature (RFC 8017, section 5.2.2).
+        // A signature must be less than the modulus (RFC 8017, section 5.2.2).
         if signature.len() != length || *signature >= *self.big_endian {
             return false;
         }
@@ -58,9 +59,9 @@ impl<const V: usize> Modulus<V> {
             && self.raise(&number::read(signature)) == number::read(encoded)
     }
 
-    /// The number to the power 65537, modulo n.
+    /// Returns the number to the power 65537, modulo n.
     fn raise(&self, number: &Number<V>) -> Number<V> {
-        // From here on it is R times too large, until it is multiplied by what is not.
+        // From here on the value is R times too large, until the multiplication by a plain number.
         let mut power = self.multiply(number, &self.r_squared);
         for _ in 0..16 {
             power = self.multiply(&power, &power);
@@ -68,16 +69,17 @@ impl<const V: usize> Modulus<V> {
         self.reduced(self.multiply(&power, number))
     }
 
-    /// R² modulo n, which is R in Montgomery's form: 2 in that form, to the power of `R_BITS`.
+    /// Returns R² modulo n, which is R in Montgomery form: 2 in that form, to the power of
+    /// `R_BITS`.
     fn r_squared(&self) -> Number<V> {
-        // The highest power of two that is certainly below n, as its digit's bit.
+        // The highest power of two that is always below n, as the bit of its digit.
         let highest = 8 * self.big_endian.len() - 1;
         let mut power = [[0; 8]; V];
         power.as_flattened_mut()[highest / BITS as usize] = 1 << (highest % BITS as usize);
         for _ in highest..=Self::R_BITS {
             power = self.doubled(power);
         }
-        // Now it is 2R: the first bit of the exponent, and each that follows squares.
+        // The value is 2R now: the first bit of the exponent. Each further bit squares it.
         for bit in (0..Self::R_BITS.ilog2()).rev() {
             power = self.reduced(self.multiply(&power, &power));
             if Self::R_BITS >> bit & 1 == 1 {
@@ -91,7 +93,7 @@ impl<const V: usize> Modulus<V> {
         self.ifma.multiply(a, b, &self.n, self.inverse)
     }
 
-    /// Twice the number, which is below n and stays there.
+    /// Returns the doubled number modulo n, for a number below n.
     fn doubled(&self, mut number: Number<V>) -> Number<V> {
         let digits = number.as_flattened_mut();
         digits.iter_mut().for_each(|digit| *digit *= 2);
@@ -99,14 +101,14 @@ impl<const V: usize> Modulus<V> {
         self.reduced(number)
     }
 
-    /// The number modulo n, if it is below 2n.
+    /// Returns the number modulo n, for a number below 2n.
     fn reduced(&self, number: Number<V>) -> Number<V> {
         number::subtract(&number, &self.n).unwrap_or(number)
     }
 }
 
-/// By Newton's iteration: each step doubles the bits that are right, of which an odd number has
-/// three to begin with.
+/// Computes the inverse by Newton iteration: each step doubles the number of correct bits, which
+/// starts at three for an odd number.
 fn negative_inverse(odd: u64) -> u64 {
     let mut inverse = odd;
     for _ in 0..5 {
@@ -122,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    /// The product, bit by bit.
+    /// Returns the product, computed bit by bit.
     fn times<const V: usize>(modulus: &Modulus<V>, a: Number<V>, b: &Number<V>) -> Number<V> {
         let mut product = [[0; 8]; V];
         for digit in b.as_flattened().iter().rev() {
@@ -139,7 +141,7 @@ mod tests {
         product
     }
 
-    /// Multiplies in the vectors' way, and in the way of [`times`].
+    /// Multiplies with the vectors and with [`times`], and compares the results.
     fn agree<const V: usize>(modulus: &[u8], a: &[u8], b: &[u8]) {
         let Some(modulus) = Modulus::<V>::new(modulus) else {
             eprintln!("not tested: this processor has no AVX-512 IFMA");
@@ -152,8 +154,8 @@ mod tests {
         assert_eq!(modulus.reduced(ours), theirs);
     }
 
-    /// Bytes that are mostly at the ends of the range, and a number that is below twice every
-    /// modulus of as many bytes.
+    /// Generates bytes, mostly at the ends of the range: a number below twice every modulus of this
+    /// length.
     fn bytes(length: usize) -> impl Strategy<Value = Vec<u8>> {
         let byte = prop_oneof![Just(0), Just(0xff), any::<u8>()];
         proptest::collection::vec(byte, length)

@@ -1,4 +1,4 @@
-//! Numbers in digits of 52 bits, eight of them to a vector, least significant first.
+//! Numbers in digits of 52 bits, eight to a vector, least significant digit first.
 
 /// Eight digits.
 pub(crate) type Lanes = [u64; 8];
@@ -6,17 +6,17 @@ pub(crate) type Lanes = [u64; 8];
 /// A number of `8 * V` digits.
 pub(crate) type Number<const V: usize> = [Lanes; V];
 
-/// Bits of a digit: the products that AVX-512 IFMA makes are of so many.
+/// Number of bits in a digit, which is the operand size of AVX-512 IFMA.
 pub(crate) const BITS: u32 = 52;
 
-/// The greatest digit.
+/// Largest digit.
 pub(crate) const MASK: u64 = (1 << BITS) - 1;
 
-/// Reads big-endian bytes, of which there are not more than fit.
+/// Reads big-endian bytes that fit into the number.
 pub(crate) fn read<const V: usize>(bytes: &[u8]) -> Number<V> {
     let mut number = [[0; 8]; V];
     let mut digits = number.as_flattened_mut().iter_mut();
-    // What has been read and not written yet: less than a digit, and then eight bytes more.
+    // Bits that have been read but not written yet: less than a digit, plus eight bytes.
     let (mut pending, mut bits) = (0_u128, 0);
     for chunk in bytes.rchunks(8) {
         let value = chunk
@@ -38,7 +38,7 @@ pub(crate) fn read<const V: usize>(bytes: &[u8]) -> Number<V> {
     number
 }
 
-/// Moves what does not fit a digit to the next.
+/// Carries the excess of each digit to the next.
 pub(crate) fn carry<const V: usize>(number: &mut Number<V>) {
     let mut carry = 0;
     for digit in number.as_flattened_mut() {
@@ -48,7 +48,7 @@ pub(crate) fn carry<const V: usize>(number: &mut Number<V>) {
     }
 }
 
-/// `number - less`, unless that is negative.
+/// Returns `number - less`, or `None` if that is negative.
 pub(crate) fn subtract<const V: usize>(number: &Number<V>, less: &Number<V>) -> Option<Number<V>> {
     let mut difference = *number;
     let mut borrow = 0;

@@ -1,4 +1,4 @@
-//! Agreement with aws-lc-rs on good and bad signatures.
+//! Agreement with aws-lc-rs on valid and invalid signatures.
 
 #![allow(clippy::unwrap_used)]
 
@@ -76,7 +76,7 @@ static SCHEMES: [Scheme; 3] = [
     },
 ];
 
-/// One of every length.
+/// The keys of every length.
 static PAIRS: LazyLock<[Pair; 3]> = LazyLock::new(|| {
     let pairs = [KeySize::Rsa2048, KeySize::Rsa3072, KeySize::Rsa4096].map(Pair::new);
     if pairs[0].ours.is_none() {
@@ -115,7 +115,7 @@ fn what_is_of_another_key_hash_message_or_length_is_not() {
     }
 }
 
-/// The same number modulo n, which nothing but the comparison with n tells from it.
+/// The sum of a signature and n is the same number modulo n: only the comparison with n detects it.
 #[test]
 fn a_signature_that_is_not_below_the_modulus_is_not_accepted() {
     let [pair, ..] = &*PAIRS;
@@ -132,7 +132,7 @@ fn a_signature_that_is_not_below_the_modulus_is_not_accepted() {
         }
         (carry == 0).then_some((message, sum))
     });
-    // There is none if the modulus is close to the end of its range.
+    // There is no such signature if the modulus is close to the end of its range.
     let Some((message, sum)) = fits else { return };
     assert!(!pair.theirs(scheme, &message, &sum));
     assert_ne!(pair.ours(scheme, &message, &sum), Some(true));

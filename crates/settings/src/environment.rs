@@ -1,14 +1,14 @@
-//! `${NAME}` and `${NAME:-default}` in values.
+//! References to environment variables in values: `${NAME}` and `${NAME:-default}`.
 //!
-//! The value of a variable is text: it cannot add keys or change the structure
-//! of the file, and every value keeps its line. `$${` is a literal `${`. A default may
-//! have braces, and references: `${RATE:-${K6_RATE:-50}}`.
+//! The value of a variable is text: it cannot add keys or change the structure of the file, and
+//! every value keeps its line. `$${` is a literal `${`. A default may contain braces and
+//! references: `${RATE:-${K6_RATE:-50}}`.
 
 use crate::report::Report;
 use crate::tree::{Node, Value};
 
-/// Replaces every reference in `node` by what `lookup` knows of the name. A
-/// variable that is not set and has no default is reported, with its line.
+/// Replaces every reference in `node` with the result of `lookup` for its name. A variable that is
+/// not set and has no default is reported with its line.
 pub fn substitute(node: &mut Node, lookup: &impl Fn(&str) -> Option<String>, report: &mut Report) {
     match &mut node.value {
         Value::Nothing | Value::Unset => {}
@@ -34,7 +34,7 @@ pub fn substitute(node: &mut Node, lookup: &impl Fn(&str) -> Option<String>, rep
     }
 }
 
-/// The fault of a reference to a variable.
+/// The reasons why a reference to a variable is invalid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 enum ReferenceError {
     #[error("`{0}` has `${{` without its `}}`")]
@@ -69,7 +69,7 @@ fn expand(text: &str, lookup: &impl Fn(&str) -> Option<String>) -> Result<String
     Ok(expanded)
 }
 
-/// Finds the brace that closes what is open at the beginning of `text`.
+/// Finds the brace that closes the reference at the beginning of `text`.
 fn closing(text: &str) -> Option<usize> {
     let mut open = 1_usize;
     for (at, letter) in text.char_indices() {
@@ -85,7 +85,7 @@ fn closing(text: &str) -> Option<usize> {
     None
 }
 
-/// As in a shell, an empty variable takes the default too.
+/// Returns the value of a variable. As in a shell, the default also replaces an empty value.
 fn value_of(
     name: &str,
     default: Option<&str>,

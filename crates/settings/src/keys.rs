@@ -1,6 +1,7 @@
-//! The message about a key that does not exist.
+//! Messages about unknown keys.
 
-/// The message about a key that is not one of `known`: the nearest one, or all.
+/// Returns the message about a key that is not in `known`. It suggests the nearest known key, or
+/// lists all.
 pub fn unknown(key: &str, known: &[&str]) -> String {
     match nearest(key, known) {
         Some(near) => format!("no such key; did you mean `{near}`?"),
@@ -9,8 +10,8 @@ pub fn unknown(key: &str, known: &[&str]) -> String {
     }
 }
 
-/// The known word that `word` most looks like, if it looks like one. Capitals,
-/// `-` and `_` make no difference.
+/// Returns the known word that is most similar to `word`, if any is similar. Letter case, `-` and
+/// `_` are ignored.
 pub fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     let plain = |text: &str| text.to_lowercase().replace(['_', '-'], "");
     known

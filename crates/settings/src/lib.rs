@@ -1,10 +1,8 @@
-//! Strict YAML: every key known, every problem with its line, all of them at
-//! once.
+//! Strict YAML: every key must be known, and all problems are reported at once, each with its line.
 //!
-//! A file is read into a [`tree`] whose nodes know their lines. [`Section`]s
-//! and [`Reader`]s take it apart key by key and write what is wrong into a
-//! [`Report`] instead of stopping; [`typed`] does the same for a type that
-//! derives `Deserialize`.
+//! A file is parsed into a [`tree`] whose nodes have line numbers. [`Section`]s and [`Reader`]s
+//! read it key by key, and add problems to a [`Report`] instead of stopping. [`typed`] does the
+//! same for a type that derives `Deserialize`.
 
 pub mod environment;
 mod keys;

@@ -1,30 +1,30 @@
-//! Everything found wrong, and everything worth a warning, in file order.
+//! All problems and warnings, in file order.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// One problem or warning.
+/// A problem or warning.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
-    /// Line of the configuration file; none for command line flags, and for
-    /// what concerns the file as a whole.
+    /// Line of the configuration file; `None` for command line flags, and for problems of the file
+    /// as a whole.
     pub line: Option<usize>,
-    /// The key at fault, such as `logs[rome2026h1].period`; may be empty.
+    /// The affected key, such as `logs[rome2026h1].period`; may be empty.
     pub key: String,
-    /// The problem with it, and what to do.
+    /// The problem and the remedy.
     pub message: String,
 }
 
 /// The consequence of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// Nothing starts.
+    /// The server does not start.
     Problem,
-    /// One log does not start; the others do.
+    /// This log does not start; the others do.
     LogProblem,
-    /// Something starts once a store or a server responds.
+    /// A store or a server is unavailable; a part starts once it responds.
     Unavailable,
-    /// Everything starts.
+    /// No consequence at startup.
     Warning,
 }
 
@@ -39,7 +39,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// A report on a configuration file; `None` for command line flags.
+    /// Creates a report on a configuration file; `None` for command line flags.
     pub fn on(file: Option<&Path>) -> Self {
         Report {
             file: file.map(Path::to_path_buf),
@@ -47,7 +47,7 @@ impl Report {
         }
     }
 
-    /// Something that keeps the whole from starting.
+    /// Adds a problem that prevents the start.
     pub fn problem(
         &mut self,
         line: Option<usize>,
@@ -57,7 +57,7 @@ impl Report {
         self.add(Severity::Problem, line, key, message);
     }
 
-    /// Something that will bite later.
+    /// Adds a warning about a problem that may occur later.
     pub fn warning(
         &mut self,
         line: Option<usize>,
@@ -67,8 +67,8 @@ impl Report {
         self.add(Severity::Warning, line, key, message);
     }
 
-    /// Adds a finding with its consequence, in file order. Equal findings count once: a wrong
-    /// value in `defaults` is found once for each log.
+    /// Adds a finding with its consequence, in file order. Equal findings count once: a wrong value
+    /// in `defaults` is found again for each log.
     pub fn add(
         &mut self,
         severity: Severity,
@@ -89,7 +89,7 @@ impl Report {
         }
     }
 
-    /// The findings with this consequence, in file order.
+    /// Returns the findings with this consequence, in file order.
     pub fn findings(&self, severity: Severity) -> &[Finding] {
         match severity {
             Severity::Problem => &self.problems,
@@ -99,27 +99,27 @@ impl Report {
         }
     }
 
-    /// The problems, in file order.
+    /// Returns the problems in file order.
     pub fn problems(&self) -> &[Finding] {
         &self.problems
     }
 
-    /// The warnings, in file order.
+    /// Returns the warnings in file order.
     pub fn warnings(&self) -> &[Finding] {
         &self.warnings
     }
 
-    /// Every problem, one a line, as `file:line: key: message`.
+    /// Returns every problem as a line `file:line: key: message`.
     pub fn problem_lines(&self) -> Vec<String> {
         self.lines(Severity::Problem)
     }
 
-    /// Every warning, in the same form.
+    /// Returns every warning as a line of the same form.
     pub fn warning_lines(&self) -> Vec<String> {
         self.lines(Severity::Warning)
     }
 
-    /// The findings with this consequence, in the same form.
+    /// Returns the findings with this consequence as lines of the same form.
     pub fn lines(&self, severity: Severity) -> Vec<String> {
         let findings = self.findings(severity).iter();
         findings.map(|finding| self.line_of(finding)).collect()

@@ -1,5 +1,4 @@
-//! One map of the file being read: looks up keys, parses values, reports what
-//! is wrong and goes on.
+//! One map of a file: looks up keys, parses values, reports problems and continues.
 
 use std::convert::Infallible;
 use std::fmt::Display;
@@ -9,17 +8,17 @@ use crate::keys;
 use crate::report::Report;
 use crate::tree::{Entry, Node, Value};
 
-/// A value and the place it came from.
+/// A value with its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located<T> {
     /// The value.
     pub value: T,
-    /// Its line in the configuration file; none on the command line.
+    /// Line in the configuration file; `None` for the command line.
     pub line: Option<usize>,
 }
 
 impl<T> Located<T> {
-    /// `value` as it stands on `line`.
+    /// Creates a value on `line`.
     pub fn new(value: T, line: usize) -> Self {
         Located {
             value,
@@ -36,23 +35,23 @@ impl<T> Located<T> {
     }
 }
 
-/// A map, with the map to fall back on for keys it does not have.
+/// A map, with a fallback map for missing keys.
 #[derive(Clone, Copy)]
 pub struct Section<'t> {
     entries: &'t [Entry],
     fallback: &'t [Entry],
-    /// Line of the map itself, for keys that are missing.
+    /// Line of the map itself, for messages about missing keys.
     pub line: usize,
 }
 
 impl<'t> Section<'t> {
-    /// Takes `node` as a map. Unknown and repeated keys are reported.
+    /// Opens `node` as a map. Unknown and repeated keys are reported.
     pub fn open(node: &'t Node, path: &str, known: &[&str], report: &mut Report) -> Option<Self> {
         Section::open_advised(node, path, known, keys::unknown, report)
     }
 
-    /// The same, with words of its own for an unknown key: `advice` is given
-    /// the key and the known ones.
+    /// Opens `node` as a map with a custom message for unknown keys: `advice` gets the key and the
+    /// known ones.
     pub fn open_advised(
         node: &'t Node,
         path: &str,
@@ -85,7 +84,7 @@ impl<'t> Section<'t> {
         })
     }
 
-    /// The same section, falling back on `defaults`.
+    /// Returns the same section with `defaults` as the fallback.
     pub fn or(self, defaults: Option<Section<'t>>) -> Self {
         Section {
             fallback: defaults.map_or(&[], |section| section.entries),
@@ -93,7 +92,7 @@ impl<'t> Section<'t> {
         }
     }
 
-    /// The node under `key`, if one is written (`key:` with nothing is not).
+    /// Returns the node under `key`, if it has a value (`key:` alone has none).
     pub fn get(&self, key: &str) -> Option<&'t Node> {
         let find = |entries: &'t [Entry]| entries.iter().find(|entry| entry.key == key);
         find(self.entries)
@@ -112,7 +111,7 @@ pub struct Reader<'t, 'r> {
 }
 
 impl<'t, 'r> Reader<'t, 'r> {
-    /// `directory` is what relative paths are relative to.
+    /// Creates a reader. Relative paths are relative to `directory`.
     pub fn new(
         section: Section<'t>,
         path: impl Into<String>,
@@ -132,27 +131,27 @@ impl<'t, 'r> Reader<'t, 'r> {
         self.report
     }
 
-    /// Reports that `key` is wrong.
+    /// Reports a problem with `key`.
     pub fn problem(&mut self, line: Option<usize>, key: &str, message: impl Into<String>) {
         self.report.problem(line, self.path_of(key), message);
     }
 
-    /// Reports that `key` will bite later.
+    /// Reports a warning about `key`.
     pub fn warning(&mut self, line: Option<usize>, key: &str, message: impl Into<String>) {
         self.report.warning(line, self.path_of(key), message);
     }
 
-    /// The node under `key`, if one is written.
+    /// Returns the node under `key`, if it has a value.
     pub fn node(&self, key: &str) -> Option<&'t Node> {
         self.section.get(key)
     }
 
-    /// Returns the directory that relative paths are relative to.
+    /// Returns the directory of relative paths.
     pub fn directory(&self) -> &'r Path {
         self.directory
     }
 
-    /// Returns whether what is under `key` is the fallback's.
+    /// Returns `true` if the value of `key` comes from the fallback.
     pub fn inherited(&self, key: &str) -> bool {
         let has = |entries: &[Entry]| entries.iter().any(|entry| entry.key == key);
         !has(self.section.entries) && has(self.section.fallback)
@@ -170,7 +169,7 @@ impl<'t, 'r> Reader<'t, 'r> {
         )
     }
 
-    /// A key that must be there.
+    /// Parses a required key.
     pub fn required<T>(
         &mut self,
         key: &str,
@@ -188,12 +187,12 @@ impl<'t, 'r> Reader<'t, 'r> {
         value
     }
 
-    /// Returns whether anything is written under `key`.
+    /// Returns `true` if `key` has a value.
     pub fn has(&self, key: &str) -> bool {
         self.section.get(key).is_some()
     }
 
-    /// A single value as it is written.
+    /// Returns a single value as text.
     pub fn text(&mut self, key: &str) -> Option<Located<&'t str>> {
         let node = self.section.get(key)?;
         self.scalar(key, node)
@@ -211,7 +210,7 @@ impl<'t, 'r> Reader<'t, 'r> {
         }
     }
 
-    /// A single value, parsed; what the parser says is reported.
+    /// Parses a single value, and reports the error of the parser.
     pub fn parse<T, E: Display>(
         &mut self,
         key: &str,
@@ -221,7 +220,7 @@ impl<'t, 'r> Reader<'t, 'r> {
         self.parsed(key, text, parser)
     }
 
-    /// The same, where nothing depends on its line.
+    /// Parses a single value, without its line.
     pub fn value<T, E: Display>(
         &mut self,
         key: &str,
@@ -248,7 +247,7 @@ impl<'t, 'r> Reader<'t, 'r> {
         }
     }
 
-    /// A list of values, or a single one, each parsed.
+    /// Parses a list of values, or a single value.
     pub fn list<T, E: Display>(
         &mut self,
         key: &str,
@@ -270,7 +269,7 @@ impl<'t, 'r> Reader<'t, 'r> {
             .collect()
     }
 
-    /// The same, where nothing depends on their lines.
+    /// Parses a list of values, without their lines.
     pub fn values<T, E: Display>(
         &mut self,
         key: &str,
@@ -280,19 +279,19 @@ impl<'t, 'r> Reader<'t, 'r> {
         located.map(|located| located.value).collect()
     }
 
-    /// A path, made absolute against the configuration file's directory.
+    /// Returns a path, made absolute with the directory of the configuration file.
     pub fn path(&mut self, key: &str) -> Option<Located<PathBuf>> {
         let text = self.text(key)?;
         Some(text.map(|path| self.directory.join(path)))
     }
 
-    /// A list of such paths, or a single one.
+    /// Returns a list of paths like [`path`](Self::path), or a single one.
     pub fn paths(&mut self, key: &str) -> Vec<PathBuf> {
         let directory = self.directory;
         self.values(key, |path| Ok::<_, Infallible>(directory.join(path)))
     }
 
-    /// A URL as it is written, or a path as in [`path`](Self::path).
+    /// Returns a URL without changes, or a path like [`path`](Self::path).
     pub fn url_or_path(&mut self, key: &str) -> Option<Located<String>> {
         let text = self.text(key)?;
         Some(text.map(|text| match text.contains("://") {
@@ -302,7 +301,7 @@ impl<'t, 'r> Reader<'t, 'r> {
     }
 }
 
-/// `path.key`, or whichever of the two there is.
+/// Returns `path.key`, or the nonempty one of both.
 pub fn join(path: &str, key: &str) -> String {
     match (path, key) {
         ("", key) => key.to_owned(),

@@ -1,38 +1,37 @@
-//! A YAML document as a tree in which every node knows its line.
+//! A YAML document as a tree whose nodes have line numbers.
 //!
-//! Scalars stay text, as they are written: a log may be called `2026e1`
-//! without becoming the number 20260. Anchors, aliases and merge keys (`<<`)
-//! work, so that several logs can share settings.
+//! Scalars stay text: a log may be called `2026e1` without becoming the number 20260. Anchors,
+//! aliases and merge keys (`<<`) are supported, so that several logs can share settings.
 
 use std::collections::HashMap;
 
 use granit_parser::{Event, Parser, ScalarStyle, ScanError};
 
-/// A node and the line on which it stands (1 is the first).
+/// A node with its line (1 is the first).
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Its line.
+    /// Line number.
     pub line: usize,
-    /// Its kind and contents.
+    /// Kind and contents.
     pub value: Value,
 }
 
 /// The kind of a node, with its contents.
 #[derive(Clone, Debug)]
 pub enum Value {
-    /// Nothing was written, or `null`, or `~`.
+    /// No value, `null`, or `~`.
     Nothing,
-    /// Refers to an environment variable that is not set, which was reported.
+    /// A reference to an environment variable that is not set, which was reported.
     Unset,
-    /// A single value as it is written, without its quotes.
+    /// A single value as text, without quotes.
     Scalar(String),
     /// A list.
     List(Vec<Node>),
-    /// A map, in the order of the file; repeated keys are all there.
+    /// A map in the order of the file, including repeated keys.
     Map(Vec<Entry>),
 }
 
-/// One `key: value` of a map.
+/// A pair `key: value` of a map.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// The line of the key.
@@ -41,12 +40,12 @@ pub struct Entry {
     pub key: String,
     /// The node under it.
     pub value: Node,
-    /// Came in through `<<`: gives way to a key that is written out.
+    /// Whether the entry comes from `<<`: an explicit key overrides it.
     merged: bool,
 }
 
 impl Value {
-    /// In words, for messages.
+    /// Describes the kind for messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Value::Nothing => "nothing",
@@ -58,12 +57,12 @@ impl Value {
     }
 }
 
-/// The first place at which the file is not YAML.
+/// The first position at which the file is not valid YAML.
 #[derive(Debug)]
 pub struct SyntaxError {
-    /// The line at which reading stopped.
+    /// Line of the error.
     pub line: usize,
-    /// The problem there.
+    /// Description of the error.
     pub message: String,
 }
 
@@ -76,10 +75,10 @@ impl From<ScanError> for SyntaxError {
     }
 }
 
-/// Reads `yaml`, which is one document; an empty file is an empty map.
+/// Parses `yaml`, which must be one document; an empty file is an empty map.
 ///
 /// # Errors
-/// If it is not YAML, or there is a second document: its settings would be lost.
+/// If the text is not YAML, or has a second document, whose settings would be ignored.
 pub fn parse(yaml: &str) -> Result<Node, SyntaxError> {
     let mut builder = Builder {
         events: Parser::new_from_str(yaml),
@@ -111,7 +110,7 @@ struct Builder<'y, I: Iterator<Item = Spanned<'y>>> {
 type Spanned<'y> = Result<(Event<'y>, granit_parser::Span), ScanError>;
 
 impl<'y, I: Iterator<Item = Spanned<'y>>> Builder<'y, I> {
-    /// The next event that is not a comment, and its line.
+    /// Returns the next event that is not a comment, with its line.
     fn next(&mut self) -> Result<(Event<'y>, usize), SyntaxError> {
         loop {
             match self.events.next().transpose()? {
@@ -122,7 +121,7 @@ impl<'y, I: Iterator<Item = Spanned<'y>>> Builder<'y, I> {
         }
     }
 
-    /// The end of the only document.
+    /// Checks the end of the only document.
     fn end(&mut self) -> Result<(), SyntaxError> {
         loop {
             match self.next()? {
@@ -207,7 +206,7 @@ fn scalar(text: String, style: ScalarStyle) -> Value {
     }
 }
 
-/// Takes the entries of a merge key's map (or list of maps) in.
+/// Appends the entries of a merge key's map (or list of maps).
 fn merge(source: Node, entries: &mut Vec<Entry>) -> Result<(), SyntaxError> {
     match source.value {
         Value::Map(merged) => entries.extend(merged.into_iter().map(|entry| Entry {
@@ -229,8 +228,8 @@ fn merge(source: Node, entries: &mut Vec<Entry>) -> Result<(), SyntaxError> {
     Ok(())
 }
 
-/// Drops merged entries that a written one, or an earlier merge, overrides.
-/// Written duplicates stay: they are reported.
+/// Removes merged entries that an explicit entry, or an earlier merge, overrides. Explicit
+/// duplicates stay, because they are reported.
 fn settle(entries: Vec<Entry>) -> Vec<Entry> {
     let mut settled: Vec<Entry> = Vec::with_capacity(entries.len());
     let (merged, written): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.merged);

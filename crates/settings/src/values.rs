@@ -1,7 +1,7 @@
-//! The forms of single values: numbers, dates, durations.
+//! Parsers of single values: numbers, dates, durations.
 //!
-//! Each parser says what it wants in words that follow the value:
-//! "`soon` is not a whole number of milliseconds".
+//! The error of each parser is a phrase that follows the value: "`soon` is not a whole number of
+//! milliseconds".
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -12,59 +12,60 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-/// The fault of a text that is no such value, in words that follow the text.
+/// The reasons why a text is not a valid value, as phrases that follow the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
-    /// No [`boolean`].
+    /// The text is not a [`boolean`].
     #[error("is neither true nor false")]
     Boolean,
-    /// No [`number`] of these.
+    /// The text is not a [`number`] of this unit.
     #[error("is not a whole number of {0}")]
     Whole(String),
-    /// No [`decimal`].
+    /// The text is not a [`decimal`].
     #[error("is not a number")]
     Number,
-    /// Below the least value, which is this one.
+    /// The value is less than this minimum.
     #[error("is too small: at least {0}")]
     TooSmall(String),
-    /// Above the greatest value, which is this one.
+    /// The value is greater than this maximum.
     #[error("is too large: at most {0}")]
     TooLarge(String),
-    /// No [`date`].
+    /// The text is not a [`date`].
     #[error("is not a date such as 2026-01-31")]
     Date,
-    /// No [`time`].
+    /// The text is not a [`time`].
     #[error("is not a time such as 2026-01-01T00:00:00Z")]
     Time,
-    /// A [`time`] that has no Unix milliseconds.
+    /// The [`time`] is before 1970.
     #[error("is before 1970")]
     Before1970,
-    /// No [`duration`].
+    /// The text is not a [`duration`].
     #[error("is not a duration such as 60s, 5m, 1m30s or 500ms")]
     Duration,
-    /// A number where a [`duration`] should be, which is this one.
+    /// The [`duration`] is only this number, without a unit.
     #[error("has no unit: write {0}s or {0}ms")]
     NoUnit(String),
-    /// A [`duration`] in a unit that there is not.
-    #[error("has the unit `{0}`, which is none of h, m, s, ms, us and ns")]
+    /// The unit of the [`duration`] is unknown.
+    #[error("has the unit `{0}`; expected h, m, s, ms, us or ns")]
     Unit(String),
-    /// A [`duration`] of zero, where a [`length`] is due.
-    #[error("is no time at all")]
+    /// The [`duration`] is zero, but a [`length`] is required.
+    #[error("must be greater than zero")]
     NoTime,
-    /// A [`duration`] that is not within these.
+    /// The [`duration`] is out of this range.
     #[error("is not between {} and {}", show_duration(*.0.start()), show_duration(*.0.end()))]
     NotBetween(RangeInclusive<Duration>),
 }
 
-/// A value that says of itself why it is wrong, in words that follow the text.
+/// Parses any type with `FromStr`, whose errors are phrases that follow the text.
 ///
 /// # Errors
-/// What the value says.
+///
+/// The error of the type.
 pub fn parsed<T: FromStr<Err: Display>>(text: &str) -> Result<T, T::Err> {
     text.parse()
 }
 
-/// `true` or `false`.
+/// Parses `true` or `false`.
 pub fn boolean(text: &str) -> Result<bool, ValueError> {
     match text {
         "true" | "True" | "TRUE" => Ok(true),
@@ -73,7 +74,7 @@ pub fn boolean(text: &str) -> Result<bool, ValueError> {
     }
 }
 
-/// A whole number from `least` to `most`.
+/// Returns a parser of whole numbers from `least` to `most`.
 pub fn number(least: u64, most: u64, unit: &str) -> impl Fn(&str) -> Result<u64, ValueError> {
     move |text| {
         let value: u64 = text
@@ -89,7 +90,7 @@ pub fn number(least: u64, most: u64, unit: &str) -> impl Fn(&str) -> Result<u64,
     }
 }
 
-/// A number that may have a fraction, from `least` to `most`.
+/// Returns a parser of numbers from `least` to `most`, which may have a fraction.
 pub fn decimal(least: f64, most: f64) -> impl Fn(&str) -> Result<f64, ValueError> {
     move |text| match text.parse::<f64>() {
         Ok(value) if value < least => Err(ValueError::TooSmall(least.to_string())),
@@ -99,13 +100,13 @@ pub fn decimal(least: f64, most: f64) -> impl Fn(&str) -> Result<f64, ValueError
     }
 }
 
-/// Whole milliseconds, from `least` to `most`.
+/// Returns a parser of whole milliseconds from `least` to `most`.
 pub fn milliseconds(least: u64, most: u64) -> impl Fn(&str) -> Result<Duration, ValueError> {
     let number = number(least, most, "milliseconds");
     move |text| number(text).map(Duration::from_millis)
 }
 
-/// A date such as `2026-01-31`.
+/// Parses a date such as `2026-01-31`.
 pub fn date(text: &str) -> Result<Date, ValueError> {
     if text.len() == 10
         && let Ok(date) = text.parse()
@@ -115,8 +116,8 @@ pub fn date(text: &str) -> Result<Date, ValueError> {
     Err(ValueError::Date)
 }
 
-/// An RFC 3339 time such as `2026-01-01T00:00:00Z`, or a date, which is its
-/// midnight in UTC. In Unix milliseconds.
+/// Parses an RFC 3339 time such as `2026-01-01T00:00:00Z`, or a date, which means midnight UTC.
+/// Returns Unix milliseconds.
 pub fn time(text: &str) -> Result<u64, ValueError> {
     let timestamp = match date(text) {
         Ok(date) => date
@@ -128,7 +129,7 @@ pub fn time(text: &str) -> Result<u64, ValueError> {
     u64::try_from(timestamp.as_millisecond()).map_err(|_| ValueError::Before1970)
 }
 
-/// Unix milliseconds as RFC 3339.
+/// Formats Unix milliseconds as RFC 3339.
 pub fn rfc3339(ms: u64) -> String {
     i64::try_from(ms)
         .ok()
@@ -136,11 +137,11 @@ pub fn rfc3339(ms: u64) -> String {
         .map_or_else(|| format!("{ms} ms"), |timestamp| timestamp.to_string())
 }
 
-/// A length of time such as `60s`, `1m30s`, `500ms` or `0`; the units are `h`,
-/// `m`, `s`, `ms`, `us` (or `µs`) and `ns`, each may have a fraction (`1.5s`).
+/// Parses a duration such as `60s`, `1m30s`, `500ms` or `0`. The units are `h`, `m`, `s`, `ms`,
+/// `us` (or `µs`) and `ns`; each number may have a fraction (`1.5s`).
 ///
 /// # Errors
-/// If it is none.
+/// If the text is not a duration.
 pub fn duration(text: &str) -> Result<Duration, ValueError> {
     if text == "0" {
         return Ok(Duration::ZERO);
@@ -166,10 +167,10 @@ pub fn duration(text: &str) -> Result<Duration, ValueError> {
     }
 }
 
-/// A duration above nothing.
+/// Parses a duration greater than zero.
 ///
 /// # Errors
-/// If it is none.
+/// If the text is not a duration, or if it is zero.
 pub fn length(text: &str) -> Result<Duration, ValueError> {
     match duration(text)? {
         Duration::ZERO => Err(ValueError::NoTime),
@@ -177,7 +178,7 @@ pub fn length(text: &str) -> Result<Duration, ValueError> {
     }
 }
 
-/// A duration within these bounds.
+/// Returns a parser of durations in this range.
 pub fn duration_within(
     bounds: RangeInclusive<Duration>,
 ) -> impl Fn(&str) -> Result<Duration, ValueError> {
@@ -190,7 +191,7 @@ pub fn duration_within(
     }
 }
 
-/// The seconds of a unit of time, from hours down.
+/// Returns the seconds of a unit of time.
 pub fn unit_seconds(unit: &str) -> Option<f64> {
     Some(match unit {
         "h" => 3600.0,
@@ -203,7 +204,7 @@ pub fn unit_seconds(unit: &str) -> Option<f64> {
     })
 }
 
-/// A duration as [`duration`] reads it, as short as it goes: `1m30s`, `500ms`.
+/// Formats a duration for [`duration`] as shortly as possible: `1m30s`, `500ms`.
 pub fn show_duration(duration: Duration) -> String {
     let nanos = duration.as_nanos();
     let (whole, below) = (duration.as_secs(), duration.subsec_nanos());

@@ -1,5 +1,5 @@
-//! The CPU time that an SCT costs if a signer apart signs it, beside one that is signed in the
-//! process itself. The signer's threads are in this process, so that its clock has both sides.
+//! Measures the CPU time of an SCT that a separate signer signs, compared with one signed in the
+//! process. The signer's threads run in this process, so that its clock covers both sides.
 #![allow(clippy::unwrap_used)]
 
 use std::hint::black_box;
@@ -12,9 +12,9 @@ use rustix::time::{ClockId, clock_gettime};
 
 const ORIGIN: &str = "log.example/2026h2";
 const TIMESTAMP: u64 = 1_700_000_000_000;
-/// About that of a precertificate's TBSCertificate.
+/// Approximate size of the TBSCertificate of a precertificate.
 const CERTIFICATE: usize = 1300;
-/// SCTs of one measurement, and measurements of which the least counts.
+/// Number of SCTs of one measurement, and number of measurements, of which the fastest counts.
 const SCTS: usize = 4000;
 const TIMES: usize = 25;
 
@@ -28,7 +28,7 @@ fn leaf(index: u64, entry: &SignedEntry) -> Vec<u8> {
     leaf
 }
 
-/// Microseconds of this process's CPU time per SCT.
+/// Returns the CPU time of this process per SCT, in microseconds.
 fn measured(mut sign: impl FnMut()) -> f64 {
     let now = || {
         let time = clock_gettime(ClockId::ProcessCPUTime);

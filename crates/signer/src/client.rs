@@ -1,4 +1,4 @@
-//! The log's side of the socket.
+//! The client side of the socket, used by the log.
 
 mod line;
 mod singles;
@@ -16,32 +16,33 @@ use self::singles::{NoResponse, Singles};
 use crate::guard::{Head, Leaf};
 use crate::wire::{Request, Status, WireError, Wish, decode_response, decode_signatures};
 
-/// The longest wait for a response. The signer's disk may hang.
+/// Timeout of a response, long because the signer's disk may hang.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Connections for the SCTs of rounds.
+/// Number of connections for the SCTs of rounds.
 const ROUND_CONNECTIONS: usize = 2;
 
-/// The bytes of leaves that go into one request: the signatures of a large round come by and by.
+/// Maximum number of bytes of leaves in one request: the signatures of a large round arrive in
+/// parts.
 const PART: usize = 1 << 20;
 
 /// The reasons why there is no signature.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The signer is not there, or does not answer.
-    #[error("the signer at {path} is away: {problem}")]
+    /// The signer is unavailable.
+    #[error("the signer at {path} is unavailable: {problem}")]
     Away {
         /// The socket.
         path: PathBuf,
-        /// The problem.
+        /// The reason.
         problem: String,
     },
-    /// The signer will not sign that.
+    /// The signer refuses to sign the object.
     #[error("the signer at {path} refuses: {reason}")]
     Refused {
         /// The socket.
         path: PathBuf,
-        /// Its words.
+        /// The reason given by the signer.
         reason: String,
     },
     /// The signer cannot sign now.
@@ -49,30 +50,30 @@ pub enum ClientError {
     Failed {
         /// The socket.
         path: PathBuf,
-        /// Its words.
+        /// The reason given by the signer.
         problem: String,
     },
-    /// Too many SCTs of single entries are waited for already.
-    #[error("too many SCTs of old entries are waited for at the signer at {path}")]
+    /// Too many requests for SCTs of single entries are waiting.
+    #[error("too many requests for SCTs of old entries are waiting for the signer at {path}")]
     Busy {
         /// The socket.
         path: PathBuf,
     },
-    /// The signer does not remember a head of that size.
-    #[error("the signer remembers no such tree: {0}")]
+    /// The signer does not remember a tree head of that size.
+    #[error("the signer does not remember this tree: {0}")]
     UnknownTree(String),
-    /// What is there is no signer of this log, or of another version.
-    #[error("the signer at {path} does not understand: {problem}")]
+    /// The peer is not a signer of this log, or has another version.
+    #[error("protocol error with the signer at {path}: {problem}")]
     Protocol {
         /// The socket.
         path: PathBuf,
-        /// The problem.
+        /// The reason.
         problem: String,
     },
 }
 
 impl ClientError {
-    /// Returns whether the same request may succeed later.
+    /// Returns `true` if the same request may succeed later.
     pub fn is_passing(&self) -> bool {
         matches!(
             self,
@@ -81,11 +82,10 @@ impl ClientError {
     }
 }
 
-/// A signer, for one log. What it gives is not believed before it was verified with the public
-/// key, which is known here.
+/// A client of the signer of one log. Each response is verified with the known public key.
 ///
-/// Tree heads, the SCTs of rounds and the SCTs of single entries have connections of their own, each a few:
-/// however many clients submit known certificates again, no round waits for their SCTs.
+/// Tree heads, SCTs of rounds and SCTs of single entries use separate connections, a few of each.
+/// Clients that submit known certificates again therefore never delay a round.
 #[derive(Debug)]
 pub struct Client {
     path: PathBuf,
@@ -97,11 +97,11 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the signer at `path` that has the key with this SubjectPublicKeyInfo. Nothing is
-    /// asked yet.
+    /// Creates a client of the signer at `path` for the key with this SubjectPublicKeyInfo. Nothing
+    /// is sent yet.
     ///
     /// # Errors
-    /// If that is not the key of a log.
+    /// If the key is not a log's key.
     pub fn new(path: &Path, spki: Vec<u8>) -> Result<Self, KeyError> {
         Ok(Self {
             path: path.to_owned(),
@@ -113,22 +113,22 @@ impl Client {
         })
     }
 
-    /// The log's ID.
+    /// Returns the log ID.
     pub fn log_id(&self) -> LogId {
         self.log_id
     }
 
-    /// The public key as a SubjectPublicKeyInfo in DER.
+    /// Returns the public key as a SubjectPublicKeyInfo in DER.
     pub fn public_key_spki(&self) -> &[u8] {
         &self.spki
     }
 
-    /// The socket.
+    /// Returns the path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The last note that was signed, `None` if none was.
+    /// Returns the last signed note; `None` if nothing was signed.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -137,7 +137,8 @@ impl Client {
         Ok((!note.is_empty()).then_some(note))
     }
 
-    /// Has a tree head signed; `proof` is the consistency proof from the last one. Returns the note.
+    /// Requests a signed tree head and returns the note. `proof` is the consistency proof from the
+    /// last head.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -145,9 +146,9 @@ impl Client {
         self.ask(&self.heads, Wish::Head { head, proof }).await
     }
 
-    /// Has the SCTs of all leaves signed that follow `before` in a signed tree; `leaf` gives the one
-    /// whose hash has this place in `hashes`. Those of some come before those of others: `signed` is
-    /// called with the place of the first of them, and their signatures.
+    /// Requests the SCTs of all leaves that follow `before` in a signed tree. `leaf` returns the
+    /// leaf whose hash has the given position in `hashes`. Signatures arrive in parts: `signed` is
+    /// called with the position of the first leaf of each part, and the signatures of the part.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -176,7 +177,7 @@ impl Client {
         Ok(())
     }
 
-    /// Has the SCT of one leaf signed, which this proof shows to be in a signed tree.
+    /// Requests the SCT of one leaf. The proof shows that the leaf is in a signed tree.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -214,7 +215,8 @@ impl Client {
         }
     }
 
-    /// Sends a request on one of these connections, and returns what follows the status of the response.
+    /// Sends a request on one of these connections, and returns the rest of the response after its
+    /// status.
     async fn ask(&self, line: &Line, wish: Wish<'_>) -> Result<Vec<u8>, ClientError> {
         let frame = self.frame(wish);
         let turn = line.turn().await;
@@ -230,7 +232,7 @@ impl Client {
         Request { log_id, wish }.encode()
     }
 
-    /// Returns what follows the status of a response to a request that was granted.
+    /// Returns the rest of a successful response after its status.
     fn done(&self, response: &[u8]) -> Result<Vec<u8>, ClientError> {
         let (status, rest) = decode_response(response).map_err(|error| self.confused(error))?;
         let text = || String::from_utf8_lossy(rest).into_owned();
@@ -254,7 +256,7 @@ impl Client {
     }
 
     fn late(&self) -> ClientError {
-        self.away(format!("no answer in {} s", PATIENCE.as_secs()))
+        self.away(format!("no response in {} s", PATIENCE.as_secs()))
     }
 
     fn away(&self, problem: String) -> ClientError {
@@ -272,7 +274,7 @@ impl Client {
     }
 }
 
-/// The first of these leaves, as many as go into one request: at least one.
+/// Returns the first leaves that fit into one request, at least one.
 fn part(mut places: Range<usize>, leaf: impl Fn(usize) -> Vec<u8>) -> Vec<Vec<u8>> {
     let mut part = Vec::new();
     let mut bytes = 0;

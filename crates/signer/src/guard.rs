@@ -1,4 +1,4 @@
-//! What may be signed after what. Pure: it is told the time, and touches no disk.
+//! The rules for signatures. This module is pure: it uses no clock and no disk.
 
 use std::collections::VecDeque;
 
@@ -7,147 +7,148 @@ use lucarne_tlog::{
     EMPTY_ROOT, Frontier, Hash, ProofError, leaf_hash, verify_consistency, verify_inclusion,
 };
 
-/// The farthest that a timestamp may be ahead of the signer's own clock: a log whose server
-/// signed a day ahead could not sign until then.
+/// Maximum time that a timestamp may be ahead of the signer's clock. If a server signed a day
+/// ahead, the log could not sign for a day.
 const AHEAD_MS: u64 = 60_000;
 
-/// The heads whose leaves may still be promised, beside the last one: SCTs of a round are asked
-/// for while the next rounds are signed.
+/// Number of remembered tree heads whose leaves may still get SCTs, in addition to the last one:
+/// SCTs of a round are requested while the next rounds are signed.
 const RECENT: usize = 256;
 
-/// A tree head: what a log has signed.
+/// A tree head that a log signs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// The number of leaves.
+    /// Number of leaves.
     pub size: u64,
-    /// Their root.
+    /// Root hash of the leaves.
     pub root: Hash,
     /// Milliseconds since 1970.
     pub timestamp_ms: u64,
 }
 
-/// The reasons why something is not signed. Each is evidence: of a fault, of an old copy of the
-/// log, or of somebody who wants to fork it.
+/// The reasons for a refusal. Each is evidence of a fault, of an old copy of the log, or of an
+/// attempted fork.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// A smaller tree than the last.
+    /// The tree is smaller than the last one.
     #[error(
-        "asked for a tree of {} entries with the root {}, after one of {} entries with the root {} \
-         was signed: a log never shrinks", to.size, to.root, from.size, from.root
+        "requested a tree of {} entries with the root {}, after one of {} entries with the root \
+         {} was signed: a log never shrinks", to.size, to.root, from.size, from.root
     )]
     Shrunk {
-        /// The last head that was signed.
+        /// The last signed head.
         from: Head,
-        /// The head that was asked for.
+        /// The requested head.
         to: Head,
     },
-    /// The same size, and another root.
+    /// The tree has the same size and another root.
     #[error(
-        "asked for a tree of {} entries with the root {}, and one of that size was signed with the \
-         root {}: that would be a fork", to.size, to.root, from.root
+        "requested a tree of {} entries with the root {}, but one of that size was signed with \
+         the root {}: that would be a fork", to.size, to.root, from.root
     )]
     Forked {
-        /// The last head that was signed.
+        /// The last signed head.
         from: Head,
-        /// The head that was asked for.
+        /// The requested head.
         to: Head,
     },
-    /// A log that has signed nothing begins with its empty tree.
+    /// A log that has signed nothing must begin with its empty tree.
     #[error(
-        "asked for a tree of {} entries with the root {}, and nothing is known to have been signed: \
-         a new log begins with no entry. Of one that exists, the newest checkpoint is made known by \
-         `lucarne signer adopt`", to.size, to.root
+        "requested a tree of {} entries with the root {}, but no earlier signature is known: a \
+         new log begins without entries. For an existing log, run `lucarne signer adopt` with \
+         its newest checkpoint", to.size, to.root
     )]
     NotNew {
-        /// The head that was asked for.
+        /// The requested head.
         to: Head,
     },
-    /// The proof does not lead from one to the other.
+    /// The consistency proof is invalid.
     #[error(
-        "asked for a tree of {} entries with the root {}, which is not shown to begin with the {} \
-         entries with the root {} that were signed: {problem}", to.size, to.root, from.size, from.root
+        "requested a tree of {} entries with the root {}, without proof that it begins with the \
+         signed {} entries with the root {}: {problem}", to.size, to.root, from.size, from.root
     )]
     Inconsistent {
-        /// The last head that was signed.
+        /// The last signed head.
         from: Head,
-        /// The head that was asked for.
+        /// The requested head.
         to: Head,
-        /// The problem with the proof.
+        /// The error in the proof.
         problem: ProofError,
     },
-    /// A timestamp that is not after the last.
-    #[error("asked for the timestamp {to}, after {from} was signed: timestamps never go back")]
+    /// The timestamp is not later than the last one.
+    #[error("requested the timestamp {to}, after {from} was signed: timestamps never go back")]
     Earlier {
-        /// The last that was signed.
+        /// The last signed timestamp.
         from: u64,
-        /// The one that was asked for.
+        /// The requested timestamp.
         to: u64,
     },
-    /// A timestamp that lies in the future.
+    /// The timestamp is in the future.
     #[error(
-        "asked for the timestamp {to_ms}, which is {} s ahead of the signer's clock: one of the \
+        "requested the timestamp {to_ms}, which is {} s ahead of the signer's clock: one of the \
          clocks is wrong", (to_ms - now_ms) / 1000
     )]
     Ahead {
-        /// The one that was asked for.
+        /// The requested timestamp.
         to_ms: u64,
-        /// The signer's clock.
+        /// The time of the signer's clock.
         now_ms: u64,
     },
-    /// No leaf.
-    #[error("asked for the SCT of what is no leaf: {0}")]
+    /// The bytes are not a MerkleTreeLeaf.
+    #[error("requested an SCT, but the bytes are not a leaf: {0}")]
     Leaf(#[from] MerkleTreeLeafError),
-    /// A leaf whose place or time is another than where and when it is said to be.
-    #[error("asked for the SCT of a leaf with the index {found} in the place {index}")]
+    /// The index in the leaf differs from its proven position.
+    #[error("requested an SCT for index {index}, but the leaf has the index {found}")]
     Place {
-        /// The place that was shown.
+        /// The position according to the proof.
         index: u64,
         /// The index in the leaf.
         found: u64,
     },
-    /// A leaf that is not in the tree.
+    /// The leaf is not in the tree.
     #[error(
-        "asked for the SCT of entry {index}, which is not shown to be in the tree of {size} entries"
+        "requested the SCT of entry {index}, without proof that it is in the tree of {size} entries"
     )]
     NotIncluded {
-        /// Its index.
+        /// Index of the leaf.
         index: u64,
-        /// The size of the tree.
+        /// Size of the tree.
         size: u64,
     },
 }
 
-/// A leaf of a range: those whose SCT is asked for are there whole.
+/// A leaf of a range. Leaves whose SCT is requested are complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaf<'a> {
-    /// A MerkleTreeLeaf.
+    /// A complete MerkleTreeLeaf.
     Whole(&'a [u8]),
-    /// The hash of one.
+    /// The hash of a leaf.
     Hash(Hash),
 }
 
-/// The memory of one log, in memory.
+/// The signing history of one log, in memory.
 #[derive(Clone, Debug, Default)]
 pub struct Guard {
     last: Option<Head>,
-    /// Sizes and roots that were signed, the newest last.
+    /// Sizes and roots of signed heads, the newest last.
     recent: VecDeque<(u64, Hash)>,
 }
 
 impl Guard {
-    /// A guard who remembers that this was signed last; nothing yet, if it is `None`.
+    /// Creates a guard whose last signed head is `last`; `None` if nothing was signed.
     pub fn new(last: Option<Head>) -> Self {
         let mut guard = Self::default();
         last.into_iter().for_each(|head| guard.signed(head));
         guard
     }
 
-    /// The last head that was signed.
+    /// Returns the last signed head.
     pub fn last(&self) -> Option<Head> {
         self.last
     }
 
-    /// Decides of a tree head: `proof` is the consistency proof from the last one.
+    /// Checks whether a tree head may be signed. `proof` is the consistency proof from the last
+    /// one.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -179,7 +180,7 @@ impl Guard {
         }
     }
 
-    /// Notes a head that was signed.
+    /// Records a signed head.
     pub fn signed(&mut self, head: Head) {
         self.last = Some(head);
         let tree = (head.size, head.root);
@@ -191,15 +192,15 @@ impl Guard {
         }
     }
 
-    /// The root of the tree of this size, if it was signed and is remembered.
+    /// Returns the root of the tree of this size if it was signed and is remembered.
     pub fn root(&self, size: u64) -> Option<Hash> {
         let signed = self.recent.iter().rev().find(|(known, _)| *known == size);
         signed.map(|(_, root)| *root)
     }
 }
 
-/// Shows that the last leaves of a tree are these, all at once: with what precedes them they give
-/// its root. Returns those that are there whole.
+/// Verifies that the last leaves of a tree are `leaves`: together with the preceding leaves they
+/// must have its root. Returns the complete ones.
 ///
 /// # Errors
 /// See [`Refusal`].
@@ -229,7 +230,7 @@ pub(crate) fn included<'a>(
     }
 }
 
-/// Shows that a leaf is in a tree by its inclusion proof.
+/// Verifies by an inclusion proof that a leaf is in a tree.
 ///
 /// # Errors
 /// See [`Refusal`].

@@ -1,23 +1,23 @@
-//! The key of a log in a process of its own, which remembers what it has signed.
+//! A signer: the key of a log in a separate process, which remembers what it has signed.
 //!
-//! A server that is broken, or broken into, cannot be trusted to sign one history only. So the
-//! key is where it is not, behind a Unix socket, and whoever holds it looks for itself:
+//! A faulty or compromised server cannot be trusted to sign only one history. The key is therefore
+//! kept in another process, behind a Unix socket, and the signer checks each request itself:
 //!
-//! - a tree head is signed only if a consistency proof leads to it from the last one, which is
-//!   remembered on disk before the signature leaves ([`Guard`], [`SigningLog`]);
-//! - an SCT is signed only for a leaf that is shown to be in a tree whose head was signed, and
-//!   only over the very bytes whose hash was in the proof.
+//! - A tree head is signed only if a consistency proof leads to it from the last one, which is
+//!   stored on disk before the signature is sent ([`Guard`], [`SigningLog`]).
+//! - An SCT is signed only for a leaf that is proven to be in a tree with a signed head, and only
+//!   over the exact bytes whose hash was in the proof.
 //!
 //! | module | concept |
 //! |---|---|
-//! | `guard` | what may be signed after what: pure |
-//! | `memory` | the last head, durably |
+//! | `guard` | rules for signatures, without I/O |
+//! | `memory` | the last tree head on disk |
 //! | `signing` | one log: guard, memory and key together |
 //! | `token` | a key in hardware (feature `pkcs11`) |
 //! | `wire` | the bytes on the socket |
-//! | `server` | threads that answer; no async runtime, no network |
-//! | `client` | the log's side, on tokio |
-//! | `seldom` | log lines that others can cause |
+//! | `server` | threads that respond; no async runtime, no network |
+//! | `client` | the client in the log, on tokio |
+//! | `seldom` | rate limits of log lines |
 
 mod client;
 mod guard;

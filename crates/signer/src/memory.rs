@@ -1,8 +1,8 @@
-//! The last head that was signed, on disk.
+//! The last signed tree head, on disk.
 //!
-//! What is kept is the signed note itself: it says by its signature which log it is of, and that
-//! nobody has changed it. A file that is missing, or is anything else, is never taken for a log
-//! that has signed nothing: that one has a file, too, which says so.
+//! The file is the signed note itself. Its signature identifies the log and protects against
+//! changes. A missing or damaged file is never treated as a log that has signed nothing: such a log
+//! has a file that states so.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -13,29 +13,29 @@ use lucarne_ct::{CheckpointError, LogId, verify_checkpoint};
 
 use crate::guard::Head;
 
-/// The last line of the memory of a log that has signed nothing; the origin is before it.
+/// The last line of the file of a log that has signed nothing; the line before it is the origin.
 const NOTHING: &str = "nothing signed yet\n";
 
-/// The reasons why a memory cannot be had.
+/// The reasons why a memory is unavailable.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
-    /// The file system fails.
+    /// The file system failed.
     #[error("{path}: {source}")]
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// Its error.
+        /// The system's error.
         source: io::Error,
     },
-    /// Another signer has it.
-    #[error("{0} is another signer's, which runs")]
+    /// Another signer uses the directory.
+    #[error("{0} is in use by another signer")]
     Taken(PathBuf),
-    /// There is none.
+    /// The file is missing.
     #[error(
-        "{path}, which remembers what the key of {origin} signed last, is missing: nothing is signed \
-         without it. Put it back. If it is lost, make it from the newest checkpoint of the log that \
-         anybody has: `lucarne signer adopt`; of a log that never signed anything: `lucarne signer \
-         first-use`"
+        "{path}, the record of the last signature by the key of {origin}, is missing: nothing is \
+         signed without it. Restore the file. If it is lost, create it from the newest known \
+         checkpoint of the log with `lucarne signer adopt`. For a log that never signed \
+         anything, use `lucarne signer first-use`"
     )]
     Missing {
         /// The file.
@@ -43,28 +43,28 @@ pub enum MemoryError {
         /// The log's origin.
         origin: String,
     },
-    /// It is not what was written.
+    /// The file is damaged.
     #[error(
-        "{path}, which remembers what the key of {origin} signed last, is damaged: {problem}. \
-         Nothing is signed; put it right from the newest checkpoint of the log that anybody has"
+        "{path}, the record of the last signature by the key of {origin}, is damaged: {problem}. \
+         Nothing is signed; restore the file from the newest known checkpoint of the log"
     )]
     Damaged {
         /// The file.
         path: PathBuf,
         /// The log's origin.
         origin: String,
-        /// The problem with it.
+        /// The reason.
         problem: String,
     },
-    /// It is not to be made anew.
-    #[error("{0} exists: what a key has signed is never forgotten")]
+    /// The file exists and must not be created again.
+    #[error("{0} exists: the record of a key's signatures is never replaced")]
     Exists(PathBuf),
-    /// No checkpoint of this log.
-    #[error("this is no checkpoint that the key of {origin} signed: {source}")]
+    /// The note is not a checkpoint of this log.
+    #[error("not a checkpoint signed by the key of {origin}: {source}")]
     Checkpoint {
         /// The log's origin.
         origin: String,
-        /// The problem with it.
+        /// The reason.
         source: CheckpointError,
     },
 }
@@ -77,7 +77,7 @@ fn at(path: &Path) -> impl Fn(io::Error) -> MemoryError {
     }
 }
 
-/// The directory with the memories of all logs of a signer, which holds it alone.
+/// The directory with the memories of all logs of a signer, locked by this process.
 #[derive(Debug)]
 pub struct MemoryDirectory {
     path: PathBuf,
@@ -85,10 +85,10 @@ pub struct MemoryDirectory {
 }
 
 impl MemoryDirectory {
-    /// Opens the directory, and makes it first if it is not there.
+    /// Opens the directory, and creates it if it does not exist.
     ///
     /// # Errors
-    /// If another process has it, or the file system fails.
+    /// If another process uses the directory, or the file system fails.
     pub fn open(path: &Path) -> Result<Self, MemoryError> {
         let mut make = fs::DirBuilder::new();
         make.recursive(true)
@@ -113,7 +113,7 @@ impl MemoryDirectory {
         }
     }
 
-    /// The memory of a log, whether there is one or not.
+    /// Returns the memory of a log, whether or not its file exists.
     pub fn of(&self, origin: &str, log_id: LogId, spki: &[u8]) -> Memory {
         Memory {
             path: self.path.join(hex::encode(log_id.0)),
@@ -132,10 +132,10 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Reads the last note that was signed; `None` if nothing was.
+    /// Reads the last signed note; `None` if nothing was signed.
     ///
     /// # Errors
-    /// If there is no memory, or it is damaged.
+    /// If the memory is missing or damaged.
     pub fn read(&self) -> Result<Option<(Head, Vec<u8>)>, MemoryError> {
         let bytes = match fs::read(&self.path) {
             Ok(bytes) => bytes,
@@ -160,10 +160,10 @@ impl Memory {
         }
     }
 
-    /// Returns what a signed note of this log says.
+    /// Returns the tree head of a signed note of this log.
     ///
     /// # Errors
-    /// If it is none.
+    /// If the note is not a signed note of this log.
     pub fn head(&self, note: &[u8]) -> Result<Head, CheckpointError> {
         let (checkpoint, timestamp_ms) = verify_checkpoint(note, &self.origin, &self.spki)?;
         Ok(Head {
@@ -173,10 +173,10 @@ impl Memory {
         })
     }
 
-    /// Remembers a note that is about to leave. It is on disk when this returns.
+    /// Stores a note before it is sent. The note is on disk when this returns.
     ///
     /// # Errors
-    /// If that is not known. The note must not leave then.
+    /// If it is unknown whether the note is on disk. The note must not be sent then.
     pub fn write(&self, note: &[u8]) -> Result<(), MemoryError> {
         let beside = self.path.with_extension("part");
         let written = OpenOptions::new()
@@ -196,19 +196,19 @@ impl Memory {
         synced.map_err(at(directory))
     }
 
-    /// Makes the memory of a log that has never signed anything.
+    /// Creates the memory of a log that has never signed anything.
     ///
     /// # Errors
-    /// If there is one, or the file system fails.
+    /// If the memory exists, or the file system fails.
     pub fn first_use(&self) -> Result<(), MemoryError> {
         self.absent()?;
         self.write(self.nothing().as_bytes())
     }
 
-    /// Makes the memory of a log that has signed this last.
+    /// Creates the memory of a log from its last signed note.
     ///
     /// # Errors
-    /// If there is one, or this is no checkpoint of the log, or the file system fails.
+    /// If the memory exists, the note is not a checkpoint of the log, or the file system fails.
     pub fn adopt(&self, note: &[u8]) -> Result<Head, MemoryError> {
         self.absent()?;
         let head = self.head(note).map_err(|source| MemoryError::Checkpoint {

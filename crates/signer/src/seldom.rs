@@ -1,13 +1,13 @@
-//! Log lines that others can cause as often as they like.
+//! Rate limits of log lines that remote peers can cause.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// The distance between two lines.
+/// Minimum interval between two lines.
 const DISTANCE: Duration = Duration::from_secs(10);
 
-/// Limits log lines of one kind to one in 10 s, and counts those that are left out.
+/// Limits log lines of one kind to one in 10 s, and counts the omitted ones.
 #[derive(Debug, Default)]
 pub struct Seldom(Mutex<State>);
 
@@ -18,8 +18,8 @@ struct State {
 }
 
 impl Seldom {
-    /// Returns the number of lines left out since the last one if a line may be written now, and
-    /// counts this one as left out otherwise.
+    /// If a line may be logged now, returns the number of lines omitted since the last one;
+    /// otherwise counts this line as omitted.
     pub fn due(&self) -> Option<u64> {
         self.due_at(Instant::now())
     }

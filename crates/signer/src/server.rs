@@ -1,5 +1,5 @@
-//! The signer's side of the socket: a thread for each connection. It has no async runtime and no
-//! network, and decides nothing: that is the [`guard`](crate::guard)'s.
+//! The server side of the socket, with a thread for each connection. The signer has no async
+//! runtime and no network. The [`guard`](crate::guard) makes all decisions.
 
 use std::collections::HashMap;
 use std::fs;
@@ -19,20 +19,20 @@ use crate::seldom::Seldom;
 use crate::signing::{SignError, SigningLog};
 use crate::wire::{LONGEST_FRAME, Request, Status, Wish, encode_response, encode_signatures};
 
-/// Connections at a time for each log: they may have a frame each. A server has
-/// [a few](crate::Client) for each, and there are two servers while one takes over from another.
+/// Maximum number of connections for each log. Each may hold a frame in memory. A server has [a
+/// few](crate::Client) for each log, and there are two servers during a handover.
 const CONNECTIONS_PER_LOG: usize = 16;
 
-/// The time that a request may take to arrive once it has begun, and a response to leave.
+/// Time limit for receiving a request once it has begun, and for sending a response.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The time after which a connection that says nothing is closed.
+/// Time after which an idle connection is closed.
 const IDLE: Duration = Duration::from_secs(600);
 
 /// The reasons why there is no socket.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// The file system's answer.
+    /// The system failed to create the socket.
     #[error("socket {path}: {source}")]
     Socket {
         /// The socket.
@@ -42,7 +42,7 @@ pub enum ServerError {
     },
 }
 
-/// Anybody who reaches the socket can cause these log lines.
+/// Rate limits of log lines that any local user can cause.
 #[derive(Debug, Default)]
 struct Refusals {
     unaccepted: Seldom,
@@ -50,27 +50,28 @@ struct Refusals {
     too_many: Seldom,
 }
 
-/// A signer that listens.
+/// A listening signer.
 #[derive(Debug)]
 pub struct Server {
     listener: UnixListener,
     logs: Arc<HashMap<LogId, SigningLog>>,
-    /// Users who may ask.
+    /// Users who may send requests.
     users: Vec<u32>,
     connections: Arc<AtomicUsize>,
     most_connections: usize,
-    /// Log lines about connections that were not accepted.
+    /// Rate limits of log lines about refused connections.
     refusals: Refusals,
-    /// Held, so that no other signer has it.
+    /// Keeps the directory locked against other signers.
     _memory: MemoryDirectory,
 }
 
 impl Server {
-    /// Listens at `path`, for these users: others are not answered. A socket that another signer
-    /// left is replaced: that it does not run is known by the memory, which only one has.
+    /// Listens at `path` for these users; connections of other users are closed. A socket file of
+    /// an earlier signer is replaced: the lock on the memory shows that the earlier signer has
+    /// ended.
     ///
     /// # Errors
-    /// If there is no socket to be had there.
+    /// If the socket cannot be created there.
     pub fn bind(
         path: &Path,
         memory: MemoryDirectory,
@@ -82,7 +83,7 @@ impl Server {
                 fs::remove_file(path)?;
             }
             let listener = UnixListener::bind(path)?;
-            // Whoever reaches it is asked who they are.
+            // Any user may connect; the server then checks the user.
             fs::set_permissions(path, fs::Permissions::from_mode(0o666))?;
             Ok(listener)
         };
@@ -102,14 +103,14 @@ impl Server {
         })
     }
 
-    /// Answers, for as long as the process lives.
+    /// Accepts and serves connections forever.
     pub fn run(&self) {
         loop {
             match self.listener.accept() {
                 Ok((stream, _)) => self.begin(stream),
                 Err(error) => {
                     if let Some(left_out) = self.refusals.unaccepted.due() {
-                        tracing::error!(%error, left_out, "no connection can be accepted");
+                        tracing::error!(%error, left_out, "cannot accept connections");
                     }
                     std::thread::sleep(Duration::from_millis(100));
                 }
@@ -120,14 +121,14 @@ impl Server {
     fn begin(&self, stream: UnixStream) {
         let peer = match rustix::net::sockopt::socket_peercred(&stream) {
             Ok(peer) => peer.uid.as_raw(),
-            Err(error) => return tracing::error!(%error, "a peer does not say who it is"),
+            Err(error) => return tracing::error!(%error, "cannot read the user of a peer"),
         };
         if !self.users.contains(&peer) {
             if let Some(left_out) = self.refusals.strangers.due() {
                 tracing::error!(
                     uid = peer,
                     left_out,
-                    "refused: this user may not have anything signed"
+                    "refused a user without permission to sign"
                 );
             }
             return;
@@ -148,12 +149,12 @@ impl Server {
             drop(slot);
         });
         if let Err(error) = started {
-            tracing::error!(%error, "no thread for a connection");
+            tracing::error!(%error, "cannot start a thread for a connection");
         }
     }
 }
 
-/// A place among the connections; given back when it is dropped.
+/// A slot for a connection, released when this is dropped.
 struct Slot(Arc<AtomicUsize>);
 
 impl Slot {
@@ -169,7 +170,7 @@ impl Drop for Slot {
     }
 }
 
-/// Answers one peer until it is gone.
+/// Serves one peer until it disconnects.
 fn converse(mut stream: UnixStream, logs: &HashMap<LogId, SigningLog>) -> io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut frame = Vec::new();
@@ -179,7 +180,8 @@ fn converse(mut stream: UnixStream, logs: &HashMap<LogId, SigningLog>) -> io::Re
     Ok(())
 }
 
-/// Reads a frame into `frame`; false if the peer is gone, or has said nothing for long.
+/// Reads a frame into `frame`; returns `false` if the peer has disconnected or was idle for too
+/// long.
 fn read_frame(stream: &mut UnixStream, frame: &mut Vec<u8>) -> io::Result<bool> {
     let mut length = [0; 4];
     stream.set_read_timeout(Some(IDLE))?;
@@ -193,11 +195,14 @@ fn read_frame(stream: &mut UnixStream, frame: &mut Vec<u8>) -> io::Result<bool> 
     fill(stream, &mut length[1..], until)?;
     let length = u32::from_be_bytes(length) as usize;
     if length > LONGEST_FRAME {
-        let problem = format!("a frame of {length} bytes, of {LONGEST_FRAME} at most");
+        let problem = format!(
+            "frame too long: expected at most {LONGEST_FRAME} bytes, found \
+                               {length}"
+        );
         return Err(io::Error::new(ErrorKind::InvalidData, problem));
     }
     frame.clear();
-    // What is said to come has no memory before it comes.
+    // Memory is allocated as the bytes arrive, not by the announced length.
     while frame.len() < length {
         let from = frame.len();
         frame.resize(length.min(from + (256 << 10)), 0);

@@ -9,30 +9,30 @@ use parking_lot::Mutex;
 use crate::guard::{Guard, Head, Leaf, Refusal, included, included_alone};
 use crate::memory::{Memory, MemoryDirectory, MemoryError};
 
-/// The fewest signatures that are worth a thread: some 17 µs each.
+/// Minimum number of signatures that are worth a thread, at about 17 µs each.
 const WORTH_A_THREAD: usize = 256;
 
 /// The reasons why nothing was signed.
 #[derive(Debug, thiserror::Error)]
 pub enum SignError {
-    /// It must not be.
+    /// The guard refuses.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// No head of this size is remembered.
     #[error("no tree head of {0} entries is remembered")]
     UnknownTree(u64),
-    /// The disk fails.
+    /// The disk failed.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// The key fails.
+    /// The key failed.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The signature is wrong.
-    #[error("the signature that was made does not verify: {0}")]
+    /// The signature does not verify.
+    #[error("the created signature does not verify: {0}")]
     Unsound(#[from] lucarne_ct::CheckpointError),
 }
 
-/// One log.
+/// A log of the signer.
 #[derive(Debug)]
 pub struct SigningLog {
     origin: String,
@@ -44,15 +44,15 @@ pub struct SigningLog {
 #[derive(Debug)]
 struct State {
     guard: Guard,
-    /// The last note that was signed.
+    /// The last signed note.
     note: Option<Vec<u8>>,
 }
 
 impl SigningLog {
-    /// Opens a log with what is remembered of it.
+    /// Opens a log with its memory.
     ///
     /// # Errors
-    /// If its memory is missing or damaged.
+    /// If the memory is missing or damaged.
     pub fn open(
         origin: &str,
         key: Box<dyn KeyHolder>,
@@ -71,30 +71,30 @@ impl SigningLog {
         })
     }
 
-    /// The log's ID.
+    /// Returns the log ID.
     pub fn log_id(&self) -> LogId {
         self.key.log_id()
     }
 
-    /// The log's origin.
+    /// Returns the origin of the log.
     pub fn origin(&self) -> &str {
         &self.origin
     }
 
-    /// The last head that was signed.
+    /// Returns the last signed head.
     pub fn last(&self) -> Option<Head> {
         self.state.lock().guard.last()
     }
 
-    /// The last note that was signed.
+    /// Returns the last signed note.
     pub fn note(&self) -> Option<Vec<u8>> {
         self.state.lock().note.clone()
     }
 
-    /// Signs a tree head that grows from the last one. The same head again gets the same note.
+    /// Signs a tree head that extends the last one. The same head gets the same note again.
     ///
     /// # Errors
-    /// See [`SignError`]. Nothing has left then.
+    /// See [`SignError`]. No signature leaves the signer then.
     pub fn sign_head(&self, head: Head, proof: &[Hash], now_ms: u64) -> Result<Vec<u8>, SignError> {
         let mut state = self.state.lock();
         if state.guard.last() == Some(head)
@@ -112,7 +112,7 @@ impl SigningLog {
             .key
             .sign_checkpoint(&self.origin, size, &root, timestamp_ms)?
             .into_bytes();
-        // A note that does not verify would be a damaged memory.
+        // A note that does not verify would damage the memory.
         self.memory.head(&note)?;
         self.memory.write(&note)?;
         state.guard.signed(head);
@@ -120,11 +120,11 @@ impl SigningLog {
         Ok(note)
     }
 
-    /// Signs the SCTs of those leaves that are there whole, in their order. With what is `before`
-    /// them the leaves are all of a tree whose head was signed.
+    /// Signs the SCTs of the complete leaves in their order. `before` and the leaves together form
+    /// a tree with a signed head.
     ///
     /// # Errors
-    /// See [`SignError`]. None is signed then.
+    /// See [`SignError`]. Nothing is signed then.
     pub fn sign_range(
         &self,
         before: Frontier,
@@ -135,7 +135,7 @@ impl SigningLog {
         self.sign_all(&leaves)
     }
 
-    /// Signs the SCT of one leaf that is in a tree whose head was signed.
+    /// Signs the SCT of one leaf that is in a tree with a signed head.
     ///
     /// # Errors
     /// See [`SignError`].

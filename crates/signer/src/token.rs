@@ -1,4 +1,4 @@
-//! Keys in hardware, or whatever else speaks PKCS #11.
+//! Keys in hardware tokens with a PKCS #11 module.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,37 +13,37 @@ use cryptoki::types::AuthPin;
 use lucarne_ct::{KeyError, KeyHolder, LogId, p256_public_key, sha256};
 use parking_lot::Mutex;
 
-/// The reasons why a token gives no key.
+/// The reasons why a token provides no key.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// The module's, or the token's.
+    /// The module or the token failed.
     #[error("PKCS #11 module {module}: {source}")]
     Module {
-        /// Its file.
+        /// File of the module.
         module: PathBuf,
-        /// Its error.
+        /// Error of the module.
         source: Error,
     },
-    /// No token has that label.
+    /// There is no token with that label.
     #[error("PKCS #11 module {module} has no token {label:?}")]
     NoToken {
-        /// Its file.
+        /// File of the module.
         module: PathBuf,
-        /// The label.
+        /// The configured label.
         label: String,
     },
-    /// The token has no such object, or several.
+    /// The token has no such key, or several.
     #[error("the token has {found} {class} keys with the label {label:?}, instead of one")]
     NoKey {
-        /// The label.
+        /// The configured label.
         label: String,
         /// Public or private.
         class: &'static str,
-        /// How many there are.
+        /// Number of matching keys.
         found: usize,
     },
-    /// Another kind of key.
-    #[error("the key {0:?} is not an ECDSA P-256 key, which is what a log signs with")]
+    /// The key has another type.
+    #[error("the key {0:?} is not an ECDSA P-256 key, which a log requires")]
     NotP256(String),
 }
 
@@ -52,7 +52,7 @@ pub struct TokenKey {
     module: Pkcs11,
     slot: Slot,
     key: ObjectHandle,
-    /// For as long as one session is open, all are logged in.
+    /// Keeps the login: all sessions are logged in as long as one is open.
     _session: Mutex<Session>,
     idle: Mutex<Vec<Session>>,
     spki: Vec<u8>,
@@ -66,7 +66,7 @@ impl fmt::Debug for TokenKey {
 }
 
 impl TokenKey {
-    /// The key whose public and private objects have the label `object` in the token `token`.
+    /// Opens the key whose public and private objects have the label `object` in the token `token`.
     ///
     /// # Errors
     /// See [`TokenError`].
@@ -78,7 +78,7 @@ impl TokenKey {
         let context = Pkcs11::new(module).map_err(of_module)?;
         let arguments = CInitializeArgs::new(CInitializeFlags::OS_LOCKING_OK);
         match context.initialize(arguments) {
-            // By the key of another log.
+            // The key of another log has initialised the module already.
             Err(Error::Pkcs11(RvError::CryptokiAlreadyInitialized, _)) | Ok(()) => {}
             Err(error) => return Err(of_module(error)),
         }
@@ -161,14 +161,14 @@ impl KeyHolder for TokenKey {
             })?,
         };
         let signed = self.sign_with(&session, &sha256(&[message]));
-        // A session that has failed is not used again.
+        // A session that failed is not used again.
         let signed = signed.ok_or(KeyError::Signing)?;
         self.idle.lock().push(session);
         Ok(signed)
     }
 }
 
-/// ECDSA-Sig-Value (RFC 3279 section 2.2.3).
+/// Encodes an ECDSA-Sig-Value (RFC 3279, section 2.2.3).
 fn der_signature(r: &[u8], s: &[u8]) -> Vec<u8> {
     let mut body = Vec::with_capacity(70);
     for number in [r, s] {

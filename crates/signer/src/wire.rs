@@ -1,5 +1,5 @@
-//! The bytes on the socket: frames with a length of four bytes before them, each a request or the
-//! response to it. Integers are big-endian.
+//! The protocol on the socket: frames with a prefix of four bytes for the length. Each frame is a
+//! request or its response. Integers are big-endian.
 //!
 //! | request | after version, kind and log ID |
 //! |---|---|
@@ -8,19 +8,20 @@
 //! | 3 range | size of the tree before (8), the roots of its perfect subtrees, number of leaves (4), leaves |
 //! | 4 leaf | size of the tree (8), index (8), inclusion proof, leaf |
 //!
-//! Hashes are a list with its number (2) before it. A leaf is its length (4) and its bytes, or the
-//! length 0 and its hash. A response is the version, a status, and then, if that is 0, a note or a
-//! list of signatures, each with its length (2) before it; otherwise a text.
+//! A list of hashes has its number of elements (2) before it. A leaf is its length (4) and its
+//! bytes, or the length 0 and its hash. A response is the version and a status. If the status is 0,
+//! a note follows, or a list of signatures, each with its length (2) before it; otherwise a text
+//! follows.
 
 use lucarne_ct::LogId;
 use lucarne_tlog::{Frontier, Hash};
 
 use crate::guard::{Head, Leaf};
 
-/// The version of the protocol.
+/// Version of the protocol.
 const VERSION: u8 = 1;
 
-/// The longest frame. A client sends rounds in parts.
+/// Maximum length of a frame. A client sends rounds in parts.
 pub const LONGEST_FRAME: usize = 16 << 20;
 
 const LAST: u8 = 1;
@@ -28,80 +29,80 @@ const HEAD: u8 = 2;
 const RANGE: u8 = 3;
 const LEAF: u8 = 4;
 
-/// A wish to have something signed.
+/// A request for a signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// The log.
+    /// ID of the log.
     pub log_id: LogId,
-    /// The wish.
+    /// The requested object.
     pub wish: Wish<'a>,
 }
 
-/// The wishes.
+/// The kinds of requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wish<'a> {
-    /// The last note that was signed.
+    /// The last signed note.
     Last,
-    /// A tree head.
+    /// A signed tree head.
     Head {
-        /// The head.
+        /// The tree head.
         head: Head,
-        /// The consistency proof from the last one.
+        /// The consistency proof from the last head.
         proof: Vec<Hash>,
     },
-    /// The SCTs of the leaves that end a tree.
+    /// The SCTs of the last leaves of a tree.
     Range {
-        /// The tree before them.
+        /// The tree before these leaves.
         before: Frontier,
-        /// All leaves to the end of the tree.
+        /// All leaves up to the end of the tree.
         leaves: Vec<Leaf<'a>>,
     },
     /// The SCT of one leaf.
     Leaf {
-        /// The size of the tree.
+        /// Size of the tree.
         size: u64,
-        /// Its place.
+        /// Index of the leaf.
         index: u64,
-        /// Its inclusion proof.
+        /// Inclusion proof of the leaf.
         proof: Vec<Hash>,
         /// The leaf.
         leaf: &'a [u8],
     },
 }
 
-/// The status of an answer.
+/// The status of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Status {
-    /// What was asked for follows.
+    /// Success; the result follows.
     Done = 0,
-    /// It is not signed: a text says why.
+    /// The signer refuses to sign; a text with the reason follows.
     Refused = 1,
     /// The signer cannot sign now.
     Failed = 2,
-    /// No head of the size that the leaves are shown in is remembered.
+    /// The signer does not remember a tree head of the given size.
     UnknownTree = 3,
-    /// The request is none, or of another version, or of a log that the signer does not have.
+    /// The request is malformed, has another version, or is for an unknown log.
     BadRequest = 4,
 }
 
-/// The fault of bytes that are no frame of this protocol.
+/// The reasons why bytes are not a frame of this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
-    /// Too short, too long, or numbers that do not fit.
+    /// The frame is too short or too long, or its numbers are inconsistent.
     #[error("not a message of this protocol: {0}")]
     Malformed(&'static str),
-    /// Another version.
+    /// The version is unknown.
     #[error("version {0} of the protocol is unknown")]
     Version(u8),
 }
 
-/// Reads what was written, or not at all.
+/// A parser that reads exactly what the encoder writes.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
     fn take(&mut self, length: usize) -> Result<&'a [u8], WireError> {
-        let ends = WireError::Malformed("it ends too early");
+        let ends = WireError::Malformed("unexpected end");
         let (taken, rest) = self.0.split_at_checked(length).ok_or(ends)?;
         self.0 = rest;
         Ok(taken)
@@ -144,7 +145,7 @@ impl<'a> Reader<'a> {
     fn range(&mut self) -> Result<Wish<'a>, WireError> {
         let size = self.number()?;
         let before = Frontier::from_subtrees(size, self.hashes()?);
-        let before = before.ok_or(WireError::Malformed("no tree has such subtrees"))?;
+        let before = before.ok_or(WireError::Malformed("no tree has these subtrees"))?;
         let count = self.length()?;
         let leaves = (0..count).map(|_| self.leaf());
         Ok(Wish::Range {
@@ -181,16 +182,16 @@ impl<'a> Reader<'a> {
     fn end(&self) -> Result<(), WireError> {
         match self.0 {
             [] => Ok(()),
-            _ => Err(WireError::Malformed("it goes on after its end")),
+            _ => Err(WireError::Malformed("unexpected bytes after the end")),
         }
     }
 }
 
 impl<'a> Request<'a> {
-    /// Reads a frame.
+    /// Decodes a frame.
     ///
     /// # Errors
-    /// If it is no request.
+    /// If the frame is not a request.
     pub fn decode(frame: &'a [u8]) -> Result<Self, WireError> {
         let mut reader = Reader(frame);
         let [version, kind] = reader.array()?;
@@ -203,7 +204,7 @@ impl<'a> Request<'a> {
         Ok(Self { log_id, wish })
     }
 
-    /// Writes the frame, its length before it.
+    /// Encodes the frame, including its length.
     pub fn encode(&self) -> Vec<u8> {
         let kind = match self.wish {
             Wish::Last => LAST,
@@ -263,19 +264,19 @@ fn push_leaf(leaf: &Leaf<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes the length into the four bytes that were left for it.
+/// Writes the length into the four bytes reserved for it.
 fn framed(mut frame: Vec<u8>) -> Vec<u8> {
     let length = (frame.len() - 4) as u32;
     frame[..4].copy_from_slice(&length.to_be_bytes());
     frame
 }
 
-/// Writes a response with a note or a text, its length before it.
+/// Encodes a response with a note or a text, including its length.
 pub fn encode_response(status: Status, rest: &[u8]) -> Vec<u8> {
     framed([&[0, 0, 0, 0, VERSION, status as u8], rest].concat())
 }
 
-/// Writes the list of signatures that a response has.
+/// Encodes the list of signatures of a response.
 pub fn encode_signatures(signatures: &[Vec<u8>]) -> Vec<u8> {
     let mut out = Vec::with_capacity(signatures.len() * 80);
     for signature in signatures {
@@ -285,10 +286,10 @@ pub fn encode_signatures(signatures: &[Vec<u8>]) -> Vec<u8> {
     out
 }
 
-/// Reads a list of signatures.
+/// Decodes a list of signatures.
 ///
 /// # Errors
-/// If it is none.
+/// If the bytes are not such a list.
 pub fn decode_signatures(bytes: &[u8]) -> Result<Vec<Vec<u8>>, WireError> {
     let mut reader = Reader(bytes);
     let mut signatures = Vec::new();
@@ -299,10 +300,10 @@ pub fn decode_signatures(bytes: &[u8]) -> Result<Vec<Vec<u8>>, WireError> {
     Ok(signatures)
 }
 
-/// Reads a response: its status, and what follows.
+/// Decodes a response into its status and the rest.
 ///
 /// # Errors
-/// If it is none.
+/// If the frame is not a response.
 pub fn decode_response(frame: &[u8]) -> Result<(Status, &[u8]), WireError> {
     let mut reader = Reader(frame);
     let [version, status] = reader.array()?;
@@ -369,7 +370,7 @@ mod tests {
             round_trips(id, Wish::Range { before, leaves });
         }
 
-        /// Whatever comes over the socket, there is an answer and no panic.
+        /// Any bytes on the socket get a response and cause no panic.
         #[test]
         fn garbage(frame in prop::collection::vec(any::<u8>(), 0..300), kind in 0..6u8) {
             let _ = Request::decode(&frame);

@@ -1,9 +1,9 @@
-//! What a round costs in storage: CPU of the whole process and wall time for
-//! each of its parts, and of a commit by several logs at once.
+//! The storage cost of a round: CPU time of the process and wall time of each part, and of commits
+//! by several logs at the same time.
 //!
-//! `cargo bench -p lucarne-storage [-- DIRECTORY [PART]]`: the directory decides
-//! which disk is measured (default: the target directory's); a part alone is
-//! what to count system calls of: `strace -fc`.
+//! Run `cargo bench -p lucarne-storage [-- DIRECTORY [PART]]`. The directory selects the measured
+//! disk (default: that of the target directory). Select a single part to count its system calls
+//! with `strace -fc`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -57,7 +57,7 @@ async fn stage(assets: &PosixAssets, length: usize) {
     assets.settle(u64::from(ROUNDS)).await.unwrap();
 }
 
-/// Eight tiles, as a round at a few hundred entries a second, and a checkpoint.
+/// Publishes eight tiles, as in a round at a few hundred entries per second, and a checkpoint.
 async fn publish(assets: &PosixAssets) {
     let meter = Meter::start();
     for round in 0..ROUNDS {
@@ -143,7 +143,7 @@ impl Meter {
     }
 }
 
-/// User and system time of all threads. (The clock that `getrusage` reads.)
+/// Returns the user and system time of all threads, as reported by `getrusage`.
 fn cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

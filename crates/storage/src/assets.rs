@@ -7,57 +7,57 @@ use crate::{AssetError, OpenFile, Repairs, Stats};
 
 /// The public files of one log, and the journal that makes its rounds durable.
 ///
-/// A round calls, in this order: [`stage`](Self::stage) (the durability point),
-/// then the commit in the [`Lock`](crate::Lock), then
-/// [`publish`](Self::publish) for tiles and issuers, then `publish` for the
-/// checkpoint. Now and then, beside the rounds, [`settle`](Self::settle) cuts
-/// the journal.
+/// Each round calls these methods in this order:
+/// 1. [`stage`](Self::stage), the durability point;
+/// 2. the commit in the [`Lock`](crate::Lock);
+/// 3. [`publish`](Self::publish) for tiles and issuers;
+/// 4. `publish` for the checkpoint.
+///
+/// From time to time, concurrently with the rounds, [`settle`](Self::settle) truncates the journal.
 ///
 /// # Recovery
 ///
-/// Starts with [`staged`](Self::staged). Its records may contain rounds that
-/// never happened: staged, then the commit failed or the process died. A later
-/// round may then have staged another record of the same or of a smaller size.
-/// The one that happened is found backwards: sizes only grow from commit to
-/// commit, so the *last* record with `new_size` equal to the size in the lock
-/// is the committed one; the one before it is the last record, before that
-/// place, whose `new_size` is where this one begins; and so on. Everything on
-/// that path is published again before the next `settle`, even where a file
-/// seems to be there already: after a power failure only the journal is known
-/// to be whole.
+/// Recovery starts with [`staged`](Self::staged). Its records may contain rounds that never
+/// happened: the record was staged, then the commit failed or the process died. A later round may
+/// then have staged another record of the same or of a smaller size.
+///
+/// The committed rounds are found backwards. Sizes only grow from commit to commit, so the *last*
+/// record with `new_size` equal to the size in the lock is committed. Its predecessor is the last
+/// earlier record whose `new_size` is the size at which this record begins, and so on. Recovery
+/// publishes every record on that path again before the next `settle`, even if a file seems to
+/// exist already: after a power failure only the journal is known to be complete.
 #[async_trait]
 pub trait Assets: Repairs + 'static {
-    /// Appends a round to the journal. When this returns, the record is on
-    /// stable storage (POSIX: one append, one `fdatasync`; object stores: one
-    /// object).
+    /// Appends a round to the journal. When this returns, the record is on stable storage. A POSIX
+    /// back end does one append and one `fdatasync`; an object store writes one object.
     ///
     /// `new_size` is the size of the tree, in entries, after the round.
     ///
     /// # Errors
     ///
-    /// After any error it is unknown whether the record is durable. Nothing
-    /// more can be staged ([`AssetError::Poisoned`]) until [`staged`](Self::staged)
-    /// has been called again, that is, until the log has been reopened.
+    /// After any error it is unknown whether the record is durable. Further calls return
+    /// [`AssetError::Poisoned`] until [`staged`](Self::staged) has been called again, that is,
+    /// until the log has been reopened.
     async fn stage(&self, new_size: u64, record: Bytes) -> Result<(), AssetError>;
 
-    /// All whole records that are not settled yet, oldest first, and possibly
-    /// some that are. Opens the journal anew: the first call of a recovery.
+    /// Returns all complete records that are not settled yet, oldest first, and possibly some
+    /// settled ones. Reopens the journal: this is the first call of a recovery.
     ///
-    /// A torn tail is dropped: it was never acknowledged.
+    /// A torn tail is dropped, because it was never acknowledged.
     ///
     /// # Errors
     ///
     /// [`AssetError::Damaged`] for damage anywhere else, with file and offset.
     async fn staged(&self) -> Result<Vec<Bytes>, AssetError>;
 
-    /// As [`staged`](Self::staged), if that finds damage and the caller has verified a
-    /// published checkpoint of `size` entries. Where all that is published [is
-    /// durable](Self::publishes_durably), damaged records that it covers are left out:
-    /// no recovery needs them.
+    /// Returns the staged records like [`staged`](Self::staged), but tolerates damage below a
+    /// published checkpoint of `size` entries, which the caller has verified. If published files
+    /// [are durable](Self::publishes_durably), damaged records that the checkpoint covers are
+    /// skipped: no recovery needs them.
     ///
     /// # Errors
     ///
-    /// As [`staged`](Self::staged).
+    /// The errors of [`staged`](Self::staged).
     async fn staged_beyond(&self, size: u64) -> Result<Vec<Bytes>, AssetError> {
         let _ = size;
         self.staged().await
@@ -79,115 +79,112 @@ pub trait Assets: Repairs + 'static {
     ///
     /// # Errors
     ///
-    /// Some of the files may then have been published. Publishing them again
-    /// is allowed. [`AssetError::Overtaken`] if the published checkpoint is not the
-    /// one that was read, since [`staged`](Self::staged) was called, or
-    /// published last: then it stays.
+    /// After an error, some of the files may have been published. Publishing them again is allowed.
+    /// [`AssetError::Overtaken`] if the published checkpoint is not the last one that this process
+    /// published or, since [`staged`](Self::staged), read: the existing checkpoint then stays.
     async fn publish(&self, assets: Vec<Asset>) -> Result<(), AssetError>;
 
-    /// Confirms, before a round is committed, that the published checkpoint is the one that was read, since
-    /// [`staged`](Self::staged) was called, or published last. Where a [`publish`](Self::publish) that
-    /// replaces another one fails in one step, it is enough to notice it then.
+    /// Confirms, before a round is committed, that the published checkpoint is still the last one
+    /// that this process published or, since [`staged`](Self::staged), read. A back end whose
+    /// [`publish`](Self::publish) compares and replaces in one step can leave the check to
+    /// `publish`.
     ///
     /// # Errors
-    /// [`AssetError::Overtaken`] if another one is there: another process publishes this log, too.
+    /// [`AssetError::Overtaken`] if the checkpoint differs: another process publishes this log,
+    /// too.
     async fn confirm_published(&self) -> Result<(), AssetError> {
         Ok(())
     }
 
-    /// Names another process of this machine that has files of the log open, in words, if one is known.
+    /// Describes another process of this machine that has files of the log open, if one is known.
     fn others(&self) -> Option<String> {
         None
     }
 
-    /// Makes everything durable that was published before the call, then drops
-    /// staged records with `new_size <= size` (in whole segments, so some may
-    /// stay until the next call). `size` is that of a published checkpoint.
+    /// Makes everything durable that was published before the call, then drops staged records with
+    /// `new_size <= size`. Records are dropped in whole segments, so some may stay until the next
+    /// call. `size` is the size of a published checkpoint.
     ///
-    /// Runs beside [`stage`](Self::stage) and [`publish`](Self::publish)
-    /// without blocking them.
+    /// Runs concurrently with [`stage`](Self::stage) and [`publish`](Self::publish) without
+    /// blocking them.
     ///
     /// # Errors
     ///
-    /// Files published since the last successful call may be lost although
-    /// readers see them now. No later call can succeed until the log has been
-    /// reopened with [`staged`](Self::staged) and has published them again.
-    /// (Where all that is published [is durable](Self::publishes_durably), an
-    /// error only means that staged records stay.)
+    /// After an error, files published since the last successful call may be lost, although readers
+    /// see them now. No later call can succeed until the log has been reopened with
+    /// [`staged`](Self::staged) and has published them again. If published files [are
+    /// durable](Self::publishes_durably), an error only means that staged records stay.
     async fn settle(&self, size: u64) -> Result<(), AssetError>;
 
-    /// Returns whether what [`publish`](Self::publish) has returned for is durable: in
-    /// object stores, but not on a disk. Then [`settle`](Self::settle) costs
-    /// little and is worth calling every few rounds, and a recovery need not
-    /// publish what a published checkpoint covers.
+    /// Returns `true` if files are durable when [`publish`](Self::publish) returns. This holds for
+    /// object stores, but not for a disk. [`settle`](Self::settle) is then cheap and worth calling
+    /// every few rounds, and a recovery need not publish files that a published checkpoint covers.
     fn publishes_durably(&self) -> bool {
         false
     }
 
-    /// The bytes of a file exactly as stored, or `None` if there is none.
+    /// Returns the bytes of a file exactly as stored, or `None` if it does not exist.
     async fn get(&self, path: &str) -> Result<Option<Bytes>, AssetError>;
 
-    /// As [`get`](Self::get), for a reader who asked for what a published
-    /// checkpoint covers: what never changes may come from a cache. It is for
-    /// the caller to see that it is what the log wrote.
+    /// Returns a file for a reader whose request a published checkpoint covers. Immutable files may
+    /// come from a cache. The caller must verify that the bytes are what the log wrote.
     async fn get_for_reader(&self, path: &str) -> Result<Option<ForReader>, AssetError> {
         Ok(self.get(path).await?.map(ForReader::from))
     }
 
-    /// Tells a cache that this is what [`get_for_reader`](Self::get_for_reader)
-    /// returned, and that it is what the log wrote: it may be kept.
+    /// Allows a cache to keep these bytes. The caller got them from
+    /// [`get_for_reader`](Self::get_for_reader) and has verified that the log wrote them.
     fn keep_for_readers(&self, path: &str, bytes: &Bytes) {
         let _ = (path, bytes);
     }
 
-    /// Tells a cache that what it has is not what the log wrote.
+    /// Removes a file from a cache because its bytes are not what the log wrote.
     async fn forget_for_readers(&self, path: &str) {
         let _ = path;
     }
 
-    /// Removes every file under `<tile>.p/` for each of these full tile paths
-    /// (`tile/0/x001/234`). Only to be called once the full tiles are settled.
-    /// After an error it may be called again for the same tiles.
+    /// Removes every file under `<tile>.p/` for each of these full tile paths (`tile/0/x001/234`).
+    /// The full tiles must be settled first. After an error, the caller may retry with the same
+    /// tiles.
     async fn remove_partials(&self, tiles: &[String]) -> Result<(), AssetError>;
 
-    /// The widths that are present under `<tile_path>.p/`, ascending.
+    /// Returns the widths that exist under `<tile_path>.p/`, ascending.
     async fn partials(&self, tile_path: &str) -> Result<Vec<u16>, AssetError>;
 
-    /// The names of what is in the directory of this tile, files and directories, in any order;
-    /// `None` if there is no cheap way to list them.
+    /// Returns the names of all files and directories in the directory of this tile, in any order,
+    /// or `None` if the back end cannot list them cheaply.
     async fn beside(&self, tile_path: &str) -> Result<Option<Vec<String>>, AssetError> {
         let _ = tile_path;
         Ok(None)
     }
 
-    /// Bytes that can still be written; `None` where that has no meaning. An
-    /// object store is asked for its checkpoint, to see whether it answers.
+    /// Returns the number of bytes that can still be written, or `None` if there is no such limit.
+    /// An object store reads its checkpoint to verify that the store responds.
     async fn headroom(&self) -> Result<Option<u64>, AssetError>;
 
-    /// Lets go of what no other process may have meanwhile: a directory can be opened
-    /// by another one then, and nothing more can be written here. Reading goes on.
+    /// Releases the exclusive resources of this process: afterwards another process can open the
+    /// directory, and this one can no longer write. Reading still works.
     ///
     /// # Errors
     ///
-    /// If something that was begun has not ended: then nothing is let go of.
+    /// An error if an operation has not ended. Nothing is released then.
     async fn close(&self) -> Result<(), AssetError> {
         Ok(())
     }
 
-    /// Returns what has been written so far, for metrics.
+    /// Returns the counters of everything written so far, for metrics.
     fn stats(&self) -> &Stats;
 
-    /// For messages: where the files are (a directory, a bucket).
+    /// Returns the location of the files, a directory or a bucket, for messages.
     fn location(&self) -> String;
 }
 
-/// A file as a reader gets it.
+/// A file for a reader.
 #[derive(Debug)]
 pub struct ForReader {
     /// The bytes exactly as stored.
     pub bytes: Bytes,
-    /// The file that they were read from, where assets are files and it is
-    /// worth having the kernel send it.
+    /// The open file that the bytes were read from, if the kernel can send it more cheaply.
     pub file: Option<OpenFile>,
 }
 
@@ -197,20 +194,20 @@ impl From<Bytes> for ForReader {
     }
 }
 
-/// One public file.
+/// A public file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asset {
-    /// As in the static CT API, relative to the monitoring prefix:
-    /// `checkpoint`, `tile/0/x001/234.p/5`, `issuer/<fingerprint>`.
+    /// Path in the static CT API, relative to the monitoring prefix: `checkpoint`,
+    /// `tile/0/x001/234.p/5`, `issuer/<fingerprint>`.
     pub path: String,
     /// The content, already encoded.
     pub bytes: Bytes,
-    /// Its kind, from which follow the headers it is served with.
+    /// Kind of file, which decides the HTTP headers.
     pub kind: AssetKind,
 }
 
 impl Asset {
-    /// An asset of `kind` at `path`.
+    /// Creates an asset of `kind` at `path`.
     pub fn new(path: impl Into<String>, bytes: impl Into<Bytes>, kind: AssetKind) -> Self {
         Self {
             path: path.into(),
@@ -234,23 +231,23 @@ pub enum AssetKind {
     },
     /// The names of the entries of a data tile, gzipped JSON lines (the names tiles extension).
     NamesTile,
-    /// A DER certificate of some chain, named after its SHA-256.
+    /// A DER certificate of a chain, named after its SHA-256.
     Issuer,
     /// `log.v3.json`: the log's metadata.
     LogJson,
 }
 
-/// The encodings in which bytes are stored, in the terms of `Content-Encoding`.
+/// The encodings of stored bytes, named as in `Content-Encoding`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Encoding {
-    /// As they are.
+    /// No encoding.
     Identity,
-    /// RFC 1952.
+    /// Gzip (RFC 1952).
     Gzip,
 }
 
 impl AssetKind {
-    /// `Content-Type` of the file.
+    /// Returns the `Content-Type` of the file.
     pub fn content_type(self) -> &'static str {
         match self {
             Self::Checkpoint => "text/plain; charset=utf-8",
@@ -261,8 +258,8 @@ impl AssetKind {
         }
     }
 
-    /// `Cache-Control` of the file. A tile, partial ones included, and an
-    /// issuer never change; a checkpoint is superseded within a round.
+    /// Returns the `Cache-Control` of the file. Tiles (full and partial) and issuers never change;
+    /// a checkpoint is replaced in every round.
     pub fn cache_control(self) -> &'static str {
         match self {
             Self::Checkpoint => "public, max-age=2",
@@ -273,7 +270,7 @@ impl AssetKind {
         }
     }
 
-    /// `Content-Encoding` of the stored bytes, if any.
+    /// Returns the `Content-Encoding` of the stored bytes, if any.
     pub fn content_encoding(self) -> Option<&'static str> {
         match self {
             Self::DataTile {

@@ -1,8 +1,8 @@
 //! Threads for work that may hang.
 //!
-//! A disk that does not answer keeps every thread that asks it. So each kind of
-//! work on each directory has a bounded number of them, and no log can take
-//! what the others need. Who waits gives up after a while; the thread cannot.
+//! A hung disk blocks every thread that accesses it. Each kind of work on each directory therefore
+//! has a bounded number of threads, so that no log can take threads that other logs need. Callers
+//! give up after a timeout; the blocked thread cannot.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -11,25 +11,25 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, spawn_blocking};
 
-/// One kind of work on one directory.
+/// A kind of work on one directory.
 pub(crate) struct BlockingPool {
     free: Arc<Semaphore>,
     patience: Duration,
-    /// Somebody gave up, and no work was finished since.
+    /// A caller gave up, and no work has finished since.
     stuck: Arc<AtomicBool>,
 }
 
 /// The reasons why there is no result.
 #[derive(Debug)]
 pub(crate) enum NoResult {
-    /// The disk has not answered for as long as one waits.
+    /// The disk did not respond within the timeout.
     Silent,
     /// The work panicked.
     Panicked(JoinError),
 }
 
 impl BlockingPool {
-    /// At most `width` threads; who waits gives up after `patience`.
+    /// Creates a pool of at most `width` threads. Callers give up after `patience`.
     pub(crate) fn new(width: usize, patience: Duration) -> Self {
         Self {
             free: Arc::new(Semaphore::new(width)),
@@ -38,8 +38,8 @@ impl BlockingPool {
         }
     }
 
-    /// Does `work` on one of the threads, once one is free. With a width of one,
-    /// it begins only when all before it has ended, even what was given up.
+    /// Runs `work` on a thread as soon as one is free. With a width of one, work starts only after
+    /// all earlier work has ended, including work whose caller gave up.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -62,7 +62,7 @@ impl BlockingPool {
         let free = self.free.clone();
         match free.clone().try_acquire_owned() {
             Ok(permit) => Ok(permit),
-            // All of them hang: one more would only wait, too.
+            // All threads hang: one more caller would only wait, too.
             Err(_) if self.stuck.load(Relaxed) => Err(NoResult::Silent),
             Err(_) => match tokio::time::timeout(self.patience, free.acquire_owned()).await {
                 Ok(Ok(permit)) => Ok(permit),
@@ -95,12 +95,12 @@ mod tests {
             hung.push(pool.run(move || receiver.recv().is_ok()).await);
         }
         assert!(hung.iter().all(|end| matches!(end, Err(NoResult::Silent))));
-        // The next ones are told at once, and take no thread.
+        // Later calls fail at once and take no thread.
         for _ in 0..1000 {
             assert!(matches!(pool.run(|| ()).await, Err(NoResult::Silent)));
         }
         assert_eq!(pool.free.available_permits(), 0);
-        // Once it answers, all is as before.
+        // Once the disk responds, the pool works as before.
         wake.into_iter().for_each(|sender| sender.send(()).unwrap());
         while pool.run(|| ()).await.is_err() {
             tokio::task::yield_now().await;
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(pool.run(|| 7).await.unwrap(), 7);
     }
 
-    /// Work that was given up is not overtaken: it would undo what comes later.
+    /// Later work never overtakes abandoned work, which would undo it.
     #[tokio::test]
     async fn one_at_a_time_means_also_after_giving_up() {
         let pool = BlockingPool::new(1, SHORT);

@@ -2,41 +2,41 @@
 
 use std::io;
 
-/// The reasons why assets could not be written or read. Each says what
-/// happened, to which file, and what to do.
+/// The reasons why assets could not be written or read. Each text states the failure, the file and
+/// the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum AssetError {
-    /// No space, inodes or quota left.
+    /// The disk has no space, inodes or quota left.
     #[error(
-        "cannot {action} {path}: the disk is full ({source}). \
-         Nothing acknowledged is lost; free space or enlarge the disk, and the log goes on"
+        "cannot {action} {path}: the disk is full ({source}). Nothing acknowledged is lost; free \
+         space or enlarge the disk, and the log continues"
     )]
     Full {
-        /// The operation that was tried.
+        /// The failed operation.
         action: &'static str,
         /// The file.
         path: String,
         /// The system's error.
         source: io::Error,
     },
-    /// The file system or directory does not let us write.
+    /// The file system or the directory does not allow writing.
     #[error(
         "cannot {action} {path}: {source}. The log must be able to write there: \
          check owner, mode and mount options"
     )]
     ReadOnly {
-        /// The operation that was tried.
+        /// The failed operation.
         action: &'static str,
         /// The file.
         path: String,
         /// The system's error.
         source: io::Error,
     },
-    /// A file that must not be changed is not what it should be.
+    /// An immutable file has unexpected bytes.
     #[error(
-        "cannot publish {path}: it is there with other bytes, and must not be changed \
-         (`chattr +i`). Keep a copy and find out where it came from; once `chattr -i` has freed \
-         it, the log writes it anew"
+        "cannot publish {path}: the file exists with other bytes and is immutable (`chattr +i`). \
+         Keep a copy and find out where it came from; after `chattr -i`, the log writes the file \
+         again"
     )]
     Immutable {
         /// The file.
@@ -50,25 +50,25 @@ pub enum AssetError {
     InUse {
         /// The directory.
         directory: String,
-        /// The process that holds it, as far as known.
+        /// The process that has the directory open, if known.
         pid: Option<u32>,
-        /// The name of its machine, if it is another than this one: the file system is shared.
+        /// The name of its machine, if that is another machine that shares the file system.
         machine: Option<String>,
     },
-    /// The directory is not the one that was opened any more.
+    /// The path no longer leads to the directory that was opened.
     #[error(
         "{directory}, or `.lucarne/lock` in it, was moved, removed, unmounted or replaced while \
-         in use. Put back the one that was there: it is the log. If it is another disk now, with \
-         the newest files, restart"
+         in use. Restore the original directory: it is the log. If this is a new disk with the \
+         newest files, restart"
     )]
     Moved {
         /// The directory.
         directory: String,
     },
-    /// The disk does not answer.
+    /// The disk does not respond.
     #[error(
-        "the disk of {directory} does not answer. Nothing acknowledged is lost; the log goes on \
-         once it does"
+        "the disk of {directory} does not respond. Nothing acknowledged is lost; the log \
+         continues when the disk responds"
     )]
     Silent {
         /// The directory.
@@ -76,14 +76,14 @@ pub enum AssetError {
     },
     /// The directory of a log does not exist.
     #[error(
-        "there is no directory {directory}. If the path is right and the log is new, \
-         `lucarne init` makes it; otherwise mount or restore it"
+        "directory {directory} does not exist. If the path is correct and the log is new, run \
+         `lucarne init`; otherwise mount or restore the directory"
     )]
     Missing {
         /// The directory.
         directory: String,
     },
-    /// A file that was durable once is not what was written.
+    /// A file that was durable does not have the bytes that were written.
     #[error(
         "{file} is damaged at byte {offset}: {detail}. \
          Keep the file, check the disk, and see docs/reference/storage.md before removing anything"
@@ -96,21 +96,21 @@ pub enum AssetError {
         /// The finding.
         detail: String,
     },
-    /// A write or sync failed before, so that nothing may be built on it.
+    /// An earlier write or sync failed, so that no later one can be trusted.
     #[error("{location}: {reason}; the log must be reopened, which recovers from the journal")]
     Poisoned {
-        /// The place of the files.
+        /// The location of the files.
         location: String,
-        /// The failure that came first.
+        /// The first failure.
         reason: String,
     },
-    /// The path is none that a log publishes.
+    /// The path is not one that a log publishes.
     #[error("{path:?} is not a path of the static CT API")]
     BadPath {
-        /// The path, shortened.
+        /// The path, truncated.
         path: String,
     },
-    /// A directory that must be on the file system of the root is not.
+    /// A directory is not on the file system of the root.
     #[error(
         "{path} is on another file system than {directory}. One sync must cover the whole \
          log: mount the file system at the log's directory itself"
@@ -121,107 +121,107 @@ pub enum AssetError {
         /// The log's directory.
         directory: String,
     },
-    /// The configuration cannot be that of an object store.
-    #[error("the object store is not configured rightly: {problem}")]
+    /// The configuration of the object store is invalid.
+    #[error("invalid configuration of the object store: {problem}")]
     Configuration {
-        /// The problem with it.
+        /// The reason.
         problem: String,
     },
-    /// The configured store is no part of this build.
+    /// This build does not include the configured store.
     #[error(transparent)]
     NotBuilt(#[from] NotBuilt),
-    /// There is no bucket or container of this name.
+    /// The bucket or container does not exist.
     #[error(
-        "cannot {action} {place}: there is no such bucket ({detail}). If name, region and \
-         endpoint are right and the log is new, make it; otherwise restore it"
+        "cannot {action} {place}: no such bucket ({detail}). If name, region and endpoint are \
+         correct and the log is new, create the bucket; otherwise restore it"
     )]
     NoBucket {
-        /// The operation that was tried.
+        /// The failed operation.
         action: &'static str,
         /// The object and the bucket.
         place: String,
-        /// The store's answer.
+        /// The store's response.
         detail: String,
     },
-    /// The store does not know our credentials, or does not let them do this.
+    /// The store rejects the credentials, or they do not permit the operation.
     #[error(
-        "cannot {action} {place}: the store refuses ({detail}). Check the credentials, and \
-         that they may list, read, write and delete objects there"
+        "cannot {action} {place}: the store refuses the request ({detail}). Check the \
+         credentials and their permissions to list, read, write and delete objects there"
     )]
     Refused {
-        /// The operation that was tried.
+        /// The failed operation.
         action: &'static str,
         /// The object and the bucket.
         place: String,
-        /// The store's answer.
+        /// The store's response.
         detail: String,
     },
-    /// The checkpoint in the bucket is not the one that this log put there.
+    /// The checkpoint in the bucket is not the one that this process published.
     #[error(
-        "{place} is not what this log published last: somebody else publishes there{}, or an older \
-         one was put back. Two processes must never run one log, and never with two locks: find \
-         the other one before anything else", perhaps(.by)
+        "{place} is not the checkpoint that this log published last: another process publishes \
+         there{}, or an older checkpoint was restored. Two processes must never run one log, and \
+         never with two locks: find the other process first", perhaps(.by)
     )]
     Overtaken {
         /// The checkpoint and the bucket.
         place: String,
-        /// The process that has files of the log open, if one is known.
+        /// The process that has files of the log open, if known.
         by: Option<String>,
     },
-    /// The store shows a certificate that this machine does not trust.
+    /// This machine does not trust the store's certificate.
     #[error(
         "cannot {action} {place}: the store's certificate is not trusted ({detail}). If the \
-         endpoint is right, its authority goes into the system's certificates, or into a file \
-         that SSL_CERT_FILE names"
+         endpoint is correct, add its certificate authority to the system's certificates, or \
+         name its file in SSL_CERT_FILE"
     )]
     Untrusted {
-        /// The operation that was tried.
+        /// The failed operation.
         action: &'static str,
         /// The object and the bucket.
         place: String,
-        /// The problem with the certificate.
+        /// The reason.
         detail: String,
     },
-    /// The store takes requests only from machines whose clock is right.
+    /// The store rejects requests because this machine's clock is wrong.
     #[error(
         "cannot {action} {place}: this machine's clock and the store's are too far apart \
-         ({detail}). Set the clock; a log needs one that is kept right (NTP) anyway"
+         ({detail}). Set the clock; a log requires a synchronized clock (NTP)"
     )]
     ClockSkew {
-        /// The operation that was tried.
+        /// The failed operation.
         action: &'static str,
         /// The object and the bucket.
         place: String,
-        /// The store's answer.
+        /// The store's response.
         detail: String,
     },
-    /// The store did not answer in time, or said that it cannot now.
+    /// The store did not respond in time, or reported that it is unavailable.
     #[error(
-        "cannot {action} {place}: the store does not serve us now ({detail}). \
-         Nothing acknowledged is lost; the log goes on once it does"
+        "cannot {action} {place}: the store is unavailable ({detail}). Nothing acknowledged is \
+         lost; the log continues when the store is available"
     )]
     Unavailable {
-        /// The operation that was tried.
+        /// The failed operation.
         action: &'static str,
         /// The object and the bucket.
         place: String,
-        /// The store's answer.
+        /// The store's response.
         detail: String,
     },
-    /// Any other answer of an object store.
-    #[error("cannot {action} {place}: the store answers {detail}")]
+    /// Any other response of an object store.
+    #[error("cannot {action} {place}: the store responds {detail}")]
     Store {
-        /// The operation that was tried.
+        /// The failed operation.
         action: &'static str,
         /// The object and the bucket.
         place: String,
-        /// The store's answer.
+        /// The store's response.
         detail: String,
     },
-    /// Anything else.
+    /// Any other system error.
     #[error("cannot {action} {path}: {source}")]
     Io {
-        /// The operation that was tried.
+        /// The failed operation.
         action: &'static str,
         /// The file.
         path: String,
@@ -230,19 +230,18 @@ pub enum AssetError {
     },
 }
 
-/// The error of what this build cannot do, because a cargo feature was left out of it.
+/// The error for an operation that this build lacks, because a cargo feature was disabled.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("this build has no support for {what}: it was built without the feature `{feature}`")]
 pub struct NotBuilt {
-    /// The thing that it cannot do, for people.
+    /// The missing support, for messages.
     pub what: &'static str,
-    /// The feature.
+    /// The cargo feature.
     pub feature: &'static str,
 }
 
 impl AssetError {
-    /// Sorts an error of the operating system: `action` as in "cannot `action`
-    /// `path`".
+    /// Converts an error of the operating system. The message reads "cannot `action` `path`".
     pub(crate) fn io(action: &'static str, path: impl Into<String>, source: io::Error) -> Self {
         let path = path.into();
         use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
@@ -265,13 +264,13 @@ impl AssetError {
         }
     }
 
-    /// True if there is no such directory or bucket: what that means depends on
-    /// whether the log is new.
+    /// Returns `true` if the directory or bucket does not exist. The meaning depends on whether the
+    /// log is new.
     pub fn is_absence(&self) -> bool {
         matches!(self, Self::Missing { .. } | Self::NoBucket { .. })
     }
 
-    /// True if space is what is missing: the log can go on once there is some.
+    /// Returns `true` if the disk is full: the log continues when there is space.
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Full { .. })
     }

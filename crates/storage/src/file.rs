@@ -1,7 +1,7 @@
-//! Reading a file of a log, whatever is in its place.
+//! Reading a file of a log safely, even if a FIFO, a device or a huge file has taken its place.
 //!
-//! Everything that a log writes is bounded. A longer file is not read at all, and a FIFO or a
-//! device is not waited for.
+//! Everything that a log writes is bounded. A longer file is not read at all, and reading a FIFO or
+//! a device does not block.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,10 +12,10 @@ use bytes::Bytes;
 use rustix::fs::OFlags;
 
 /// A data tile of 256 precertificates, each as long as the longest body (2 MiB) in base64 allows.
-/// Every one of them is in the tile twice.
+/// Every precertificate is in the tile twice.
 const DATA_TILE_BYTES: u64 = 768 << 20;
 
-/// More than the 8192 bytes of a hash tile, so that its reader reports the length.
+/// More than the 8192 bytes of a hash tile, so that the caller can report the wrong length.
 const HASH_TILE_BYTES: u64 = 64 << 10;
 
 /// The longest certificate that the length in a data tile can express.
@@ -27,7 +27,7 @@ const NOTE_BYTES: u64 = 1 << 20;
 /// Everything else that a log keeps, and a round of its journal.
 pub(crate) const OTHER_BYTES: u64 = 1 << 30;
 
-/// Returns the most bytes that the file at this path of a log has.
+/// Returns the maximum length in bytes of the file at this path of a log.
 pub fn max_file_bytes(path: &str) -> u64 {
     match path.split_once('/') {
         Some(("tile", rest)) if rest.starts_with("data/") || rest.starts_with("names/") => {
@@ -42,11 +42,11 @@ pub fn max_file_bytes(path: &str) -> u64 {
     }
 }
 
-/// Reads the file at `path` below a directory; `None` if there is none. For programs beside the
-/// log's process.
+/// Reads the file at `path` below a directory; `None` if it does not exist. Meant for programs
+/// other than the log's own process.
 ///
 /// # Errors
-/// If it is not a file, is too long, or cannot be read.
+/// An error if it is not a regular file, is too long, or cannot be read.
 pub fn read_file(directory: &Path, path: &str) -> io::Result<Option<Bytes>> {
     match open(&directory.join(path)) {
         Ok(mut file) => read(&mut file, path).map(Some),
@@ -67,7 +67,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
 /// Reads an open file that is at this path of a log. It must have been opened without blocking.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidData`] for anything that no log has written there.
+/// [`io::ErrorKind::InvalidData`] for anything that a log cannot have written there.
 pub(crate) fn read(file: &mut File, path: &str) -> io::Result<Bytes> {
     read_bounded(file, max_file_bytes(path))
 }
@@ -98,7 +98,7 @@ pub(crate) fn read_bounded(file: &mut File, max: u64) -> io::Result<Bytes> {
 /// Checks the length of a file before it is read.
 ///
 /// # Errors
-/// In words, if no file of a log there is as long.
+/// A fragment of a message, if the file is longer than any file of a log at its path.
 pub(crate) fn check_length(length: u64, max: u64) -> Result<(), String> {
     match length <= max {
         true => Ok(()),

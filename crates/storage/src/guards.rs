@@ -1,37 +1,36 @@
-//! The guards that stand between a fault and a lost promise, by name.
+//! The named guards that keep every promise of the log when something fails.
 //!
-//! A test proves something only if it fails without what it tests. So each
-//! guard can be taken away, in a build that exists for nothing else: with
-//! `--cfg lucarne_guards`, the guard that the environment variable
-//! `LUCARNE_WITHOUT` names does not stand. `cargo xtask guards` makes that build
-//! and runs the tests of all guards without each of them. In any other build
-//! [`Guard::stands`] is the constant `true`, and nothing of this is left.
+//! A test proves something only if it fails without the code under test. So each guard can be
+//! disabled in a special build: with `--cfg lucarne_guards`, the environment variable
+//! `LUCARNE_WITHOUT` names the guard to disable. `cargo xtask guards` creates that build and runs
+//! the tests of all guards without each of them. In any other build [`Guard::stands`] is the
+//! constant `true`, and the switch does not exist.
 
 /// A rule of the protocol that keeps promises when something fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guard {
-    /// A round counts as staged once the disk has it, and not before.
+    /// A round counts as staged only after it is durable.
     Sync,
-    /// Nothing of a round is published before its commit.
+    /// No file of a round is published before its commit.
     CommitFirst,
-    /// Nobody is answered before the checkpoint is published.
+    /// Submitters get a response only after the checkpoint is published.
     AnswerLast,
-    /// An instance that loses the swap in the lock stops.
+    /// An instance stops if its swap in the lock fails.
     Swap,
-    /// A round is in the dedup index only once it is published.
+    /// The dedup index gets a round only after it is published.
     IndexLast,
-    /// A round is read back and computed by another path before it is signed.
+    /// A round is read back and its root computed in a second way before it is signed.
     Verify,
-    /// The published checkpoint is replaced only by who knows which one it is.
+    /// The published checkpoint is replaced only by a process that knows its current value.
     Condition,
-    /// The dedup index is rebuilt only from entries that the tree vouches for.
+    /// The dedup index is rebuilt only from entries that the tree covers.
     VouchedRebuild,
-    /// What may be among the entries that the dedup index does not know is refused.
+    /// A submission is refused if it may be among entries that the dedup index does not know.
     UnknownRefused,
 }
 
 impl Guard {
-    /// All of them.
+    /// All guards.
     pub const ALL: [Guard; 9] = [
         Guard::Sync,
         Guard::CommitFirst,
@@ -44,7 +43,7 @@ impl Guard {
         Guard::UnknownRefused,
     ];
 
-    /// The name by which `LUCARNE_WITHOUT` has it.
+    /// Returns the name that `LUCARNE_WITHOUT` uses.
     pub const fn name(self) -> &'static str {
         match self {
             Guard::Sync => "sync",
@@ -59,17 +58,17 @@ impl Guard {
         }
     }
 
-    /// Returns true: every guard stands.
+    /// Returns `true`: every guard is enabled.
     #[cfg(not(lucarne_guards))]
     #[inline(always)]
     pub const fn stands(self) -> bool {
         true
     }
 
-    /// Returns false of the guard that `LUCARNE_WITHOUT` names.
+    /// Returns `false` for the guard that `LUCARNE_WITHOUT` names.
     ///
     /// # Panics
-    /// If it names none: a test that then fails would prove nothing.
+    /// If `LUCARNE_WITHOUT` has an unknown name: a failing test would then prove nothing.
     #[cfg(lucarne_guards)]
     pub fn stands(self) -> bool {
         static WITHOUT: std::sync::OnceLock<Option<Guard>> = std::sync::OnceLock::new();
@@ -83,7 +82,7 @@ impl Guard {
     }
 }
 
-// What is shipped has no switch.
+// Release builds have no switch.
 #[cfg(not(lucarne_guards))]
 const _: () = {
     let mut at = 0;

@@ -1,19 +1,18 @@
-//! A journal as it lies in storage: for whoever looks into it beside the log.
+//! The content of a journal, for programs that inspect it while the log runs.
 
 use bytes::Bytes;
 
 use crate::AssetError;
 
-/// The records of a journal, and where each lies.
+/// The records of a journal with their positions.
 #[derive(Debug, Default)]
 pub struct JournalContents {
-    /// All whole records, oldest first.
+    /// All complete records, oldest first.
     pub records: Vec<StagedRecord>,
-    /// The ends that were never finished, which a recovery drops. Beside a
-    /// process that appends, the last one may just be being written.
+    /// The unfinished ends, which a recovery drops. The last one may be an append in progress.
     pub torn: Vec<TornTail>,
-    /// The damage that no crash explains ([`AssetError::Damaged`]). Records behind it in
-    /// the same file are not among `records`.
+    /// Damage that no crash explains ([`AssetError::Damaged`]). Records after the damage in the
+    /// same file are missing from `records`.
     pub damage: Vec<AssetError>,
 }
 
@@ -30,23 +29,23 @@ impl JournalContents {
 /// One record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StagedRecord {
-    /// A path, or the name of an object.
+    /// Path of the segment, or name of the object.
     pub file: String,
-    /// The place in the file where it begins, with what frames it.
+    /// Offset in the file, at the start of the record's header.
     pub offset: u64,
-    /// Its length there, with what frames it.
+    /// Length in the file, including the header.
     pub bytes: u64,
-    /// The record itself.
+    /// Content of the record.
     pub record: Bytes,
 }
 
 /// An append that was never finished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TornTail {
-    /// The path of the segment.
+    /// Path of the segment.
     pub file: String,
-    /// The place where the unfinished record begins.
+    /// Offset at which the unfinished record begins.
     pub offset: u64,
-    /// The bytes that are there of it.
+    /// Number of its bytes in the file.
     pub bytes: u64,
 }

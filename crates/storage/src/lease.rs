@@ -1,53 +1,54 @@
-//! [`Lease`]: which of several instances of a log should sequence it.
+//! [`Lease`]: decides which of several instances of a log should sequence it.
 //!
-//! It is a second value in the log's [`Lock`], under an identifier of its own, and
-//! so it is there with whatever lock there is: no other table, no other rights.
-//! Nothing that is safe rests on it. Who holds it tries, who does not, does not;
-//! what becomes of those who try is decided by the swap of the checkpoint, as ever.
+//! The lease is a second value in the log's [`Lock`], under a separate identifier. It works with
+//! every kind of lock and needs no other table and no other permissions. Safety does not depend on
+//! the lease: its holder sequences, the others wait. If two instances sequence nevertheless, the
+//! swap of the checkpoint stops one of them.
 //!
 //! ```text
 //! lucarne lease 1
-//! holder 8d0c…                 who leads: a random number of the process; or `nobody`
-//! address 10.0.0.1:6963        where the others reach it
-//! epoch 7                      grows with each who leads
-//! renewal 12                   grows as long as one leads and has nothing to sign
+//! holder 8d0c…                 random number of the leading process, or `nobody`
+//! address 10.0.0.1:6963        address of the leading process
+//! epoch 7                      grows with each new holder
+//! renewal 12                   grows while the holder leads and has nothing to sign
 //! ```
 
 use std::fmt::Write;
 
 use crate::{Lock, LockError, LogId};
 
-/// A value that tells one process from all others.
+/// A random number that identifies one process.
 pub type HolderId = [u8; 16];
 
 const TITLE: &str = "lucarne lease 1";
 const NOBODY: &str = "nobody";
-/// Bytes of the longest address: a host name and a port.
+/// Maximum length of an address in bytes: a host name and a port.
 const MOST_ADDRESS: usize = 253 + 6;
 
-/// The record of who leads.
+/// The record of the process that leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// The process that leads; `None` if the last one has handed it over.
+    /// The process that leads; `None` if the last one has handed the lease over.
     pub holder: Option<HolderId>,
-    /// The place where the others reach that process, as `host:port`.
+    /// The address at which other instances reach that process, as `host:port`.
     pub address: String,
-    /// Grows with each holder, by one.
+    /// Number of the holder, which grows by one with each new holder.
     pub epoch: u64,
-    /// Grows with each renewal by the same holder.
+    /// Number of renewals by this holder.
     pub renewal: u64,
 }
 
 /// The reasons why a lease cannot be read or taken.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
-    /// Another process has changed it since it was read.
+    /// Another process has changed the lease since it was read.
     #[error("another instance has the lease")]
     Lost,
-    /// It is not one that this version reads.
+    /// This version cannot read the stored lease.
     #[error(
-        "{location} holds a lease of this log that this version does not read: another version of \
-         Lucarne leads. Bring all instances to one version; this one follows, and does not lead"
+        "{location} holds a lease of this log that this version cannot read: another version of \
+         Lucarne leads. Run the same version on all instances; this instance follows and does \
+         not lead"
     )]
     Unreadable {
         /// The place of the lock.
@@ -85,15 +86,15 @@ impl Lease {
     /// Stores the first lease of a log.
     ///
     /// # Errors
-    /// [`LeaseError::Lost`] if it has one, [`LeaseError::Lock`].
+    /// [`LeaseError::Lost`] if the log has a lease already, [`LeaseError::Lock`].
     pub async fn create(&self, lock: &dyn Lock, log: &LogId) -> Result<(), LeaseError> {
         Ok(lock.create(&id(log), self.encode().as_bytes()).await?)
     }
 
-    /// Replaces this lease by `new`, if it is still the one that is stored.
+    /// Replaces this lease with `new` if this lease is still stored.
     ///
     /// # Errors
-    /// [`LeaseError::Lost`] if it is not, [`LeaseError::Lock`].
+    /// [`LeaseError::Lost`] if another lease is stored, [`LeaseError::Lock`].
     pub async fn replace(
         &self,
         new: &Lease,
@@ -106,7 +107,7 @@ impl Lease {
             .await?)
     }
 
-    /// Reads the text of a record. There is one text for each.
+    /// Parses the text of a record. Each record has exactly one text.
     pub fn parse(bytes: &[u8]) -> Option<Lease> {
         let text = std::str::from_utf8(bytes).ok()?;
         let mut lines = text.lines();
@@ -135,7 +136,7 @@ impl Lease {
         } = self;
         let holder = holder.map_or_else(|| NOBODY.to_owned(), hex::encode);
         let mut text = String::new();
-        // Writing to a string does not fail.
+        // Writing to a string never fails.
         let _ = write!(
             text,
             "{TITLE}\nholder {holder}\naddress {address}\nepoch {epoch}\nrenewal {renewal}\n"
@@ -144,8 +145,8 @@ impl Lease {
     }
 }
 
-/// The identifier of a log's lease in its lock: the log's own, all bits inverted. Both are as
-/// good as random, and no log has the other by chance.
+/// Returns the identifier of a log's lease in its lock: the identifier of the log with all bits
+/// inverted. Identifiers are hashes, so that no other log has this value by chance.
 fn id(log: &LogId) -> LogId {
     log.map(|byte| !byte)
 }

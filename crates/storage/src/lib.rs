@@ -1,18 +1,48 @@
-//! The places where a log keeps what it publishes, and what it signed last.
+//! Storage of a log: its published files, its journal, and its last signed checkpoint.
 //!
-//! Two traits, deliberately apart:
+//! | item | contents |
+//! |---|---|
+//! | [`Assets`] | public files and the journal: [`PosixAssets`], [`ObjectAssets`], [`MemoryAssets`] |
+//! | [`Lock`] | last signed checkpoint of each log: [`SqlLock`], [`ObjectLock`], [`MemoryLock`] |
+//! | [`Lease`] | the instance of a log that should sequence it |
+//! | [`CachedAssets`] | disk cache of immutable files of an object store |
+//! | [`Repairs`] | replacement of damaged files while the log runs |
+//! | [`object`], [`secrets`] | configuration of buckets, keys in secret managers |
+//! | [`guards`] | rules that tests disable one by one |
 //!
-//! - [`Assets`] are the public, immutable files of the static CT API, and the
-//!   journal that makes a round durable before anything of it is seen.
-//! - [`Lock`] holds the last signed checkpoint of each log, *outside* the
-//!   assets. Its compare-and-swap is the point of no return of a round, and
-//!   what stops a log that was restored from a backup from signing a fork.
+//! The two main traits are separate on purpose:
 //!
-//! [`PosixAssets`], [`ObjectAssets`], [`SqlLock`] and [`ObjectLock`] are the ones to run; [`memory`]
-//! has both for tests. Whoever adds another back end runs `conformance` (a feature) on it.
+//! - [`Assets`] are the public, immutable files of the static CT API, and the journal that makes a
+//!   round durable before any of its files is visible.
+//! - [`Lock`] holds the last signed checkpoint of each log *outside* the assets. Its
+//!   compare-and-swap is the point of no return of a round. It prevents a log that was restored
+//!   from a backup from signing a fork.
 //!
-//! Databases and object stores are cargo features (`sqlite`, `mysql`, `postgres`,
-//! `object-stores`). A place that a build leaves out is refused with [`NotBuilt`].
+//! A round stages its record, commits its checkpoint in the lock, and then publishes its files:
+//!
+//! ```
+//! use lucarne_storage::{Asset, AssetKind, Assets, Lock, MemoryAssets, MemoryLock};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let (assets, lock, log) = (MemoryAssets::new(), MemoryLock::new(), [7; 32]);
+//! lock.create(&log, b"checkpoint 0").await?;
+//!
+//! assets.stage(1, "record of the round".into()).await?;
+//! lock.replace(&log, b"checkpoint 0", b"checkpoint 1").await?;
+//! let checkpoint = Asset::new("checkpoint", "checkpoint 1", AssetKind::Checkpoint);
+//! assets.publish(vec![checkpoint]).await?;
+//!
+//! // A process with an old checkpoint cannot commit.
+//! assert!(lock.replace(&log, b"checkpoint 0", b"a fork").await.is_err());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! New back ends must pass the tests of the module `conformance` (a cargo feature).
+//!
+//! Databases and object stores are cargo features (`sqlite`, `mysql`, `postgres`, `object-stores`).
+//! Opening a location that a build does not support fails with [`NotBuilt`].
 
 mod assets;
 mod blocking_pool;
@@ -35,7 +65,7 @@ mod path;
 mod posix;
 mod repairs;
 pub mod secrets;
-// Without any database, what is said of all of them is for nobody.
+// Without a database feature, the code that all databases share is unused.
 #[cfg_attr(
     not(any(feature = "sqlite", feature = "mysql", feature = "postgres")),
     expect(dead_code)

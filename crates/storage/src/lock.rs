@@ -2,24 +2,22 @@
 
 use async_trait::async_trait;
 
-/// SHA-256 of a log's public key (RFC 6962, section 3.2), the key of its row.
+/// SHA-256 of a log's public key (RFC 6962, section 3.2); the key of its row.
 pub type LogId = [u8; 32];
 
 /// Holds the last signed checkpoint of each log, outside its assets.
 ///
-/// Whoever holds the newest checkpoint and replaces it sequences the log:
-/// nothing else decides it. Two instances of one log that both try are safe,
-/// for one of them loses each swap and stops. What tells several instances
-/// which of them *should* try is a [`Lease`](crate::Lease), and a matter of
-/// availability alone; this trait is all that safety rests on.
+/// The process that knows the newest checkpoint and replaces it sequences the log; nothing else
+/// decides it. Two instances of one log that both try are safe, because one of them loses each swap
+/// and stops. A [`Lease`](crate::Lease) tells several instances which of them *should* try. The
+/// lease only affects availability; safety depends on this trait alone.
 ///
-/// One lock serves many logs; calls for different logs do not wait for each
-/// other longer than the store itself makes them. When a method that changes
-/// something returns `Ok`, the change is durable.
+/// One lock serves many logs. Calls for different logs wait for each other only as long as the
+/// store requires. When a method that changes something returns `Ok`, the change is durable.
 #[async_trait]
 pub trait Lock: Send + Sync + 'static {
-    /// The checkpoint of this log, exactly as it was stored, or `None` if the
-    /// log was never created here.
+    /// Returns the checkpoint of this log exactly as it was stored, or `None` if the log was never
+    /// created in this lock.
     async fn load(&self, log: &LogId) -> Result<Option<Vec<u8>>, LockError>;
 
     /// Stores the first checkpoint of a log.
@@ -29,54 +27,53 @@ pub trait Lock: Send + Sync + 'static {
     /// [`LockError::Exists`] if the log has one already; it is unchanged.
     async fn create(&self, log: &LogId, body: &[u8]) -> Result<(), LockError>;
 
-    /// Replaces the checkpoint, if it is still `old` byte for byte: the commit
-    /// of a round.
+    /// Replaces the checkpoint if it is still `old`, byte for byte. This is the commit of a round.
     ///
     /// # Errors
     ///
-    /// [`LockError::Conflict`] if it is not: nothing was changed, and someone
-    /// else signs for this log. After [`LockError::Failed`] it is unknown
-    /// whether the change was made: [`load`](Self::load) tells.
+    /// [`LockError::Conflict`] if the stored checkpoint is not `old`: nothing was changed, and
+    /// another process signs for this log. After [`LockError::Failed`] it is unknown whether the
+    /// change was made: call [`load`](Self::load).
     async fn replace(&self, log: &LogId, old: &[u8], new: &[u8]) -> Result<(), LockError>;
 
-    /// Shows that a checkpoint could be stored now, without changing any.
+    /// Verifies that a checkpoint could be stored now, without changing any.
     async fn check(&self) -> Result<(), LockError>;
 
-    /// Lets go of it, leaving nothing to be done at its next opening. It is of
-    /// no use afterwards. Losing it without loses nothing either.
+    /// Closes the lock cleanly, so that the next process need not recover it. The lock must not be
+    /// used afterwards. Dropping a lock without closing it loses nothing.
     async fn close(&self) {}
 
-    /// For messages: where the lock is (a file, a URL without its password).
+    /// Returns the location of the lock for messages: a file, or a URL without its password.
     fn location(&self) -> String;
 }
 
-/// The reasons why a lock refused.
+/// The reasons why a lock failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// The stored checkpoint is not the one that was to be replaced.
+    /// The stored checkpoint is not the one to be replaced.
     #[error("{location}: {}", conflict(.found))]
     Conflict {
         /// The place of the lock.
         location: String,
-        /// The checkpoint that is stored instead; `None` if the log has no checkpoint there.
+        /// The stored checkpoint, or `None` if the log has no checkpoint there.
         found: Option<Vec<u8>>,
     },
     /// [`Lock::create`] found a checkpoint.
     #[error(
-        "{location}: this log exists there already; it is never created twice. \
-         Start it as it is, or give the new log its own key"
+        "{location}: this log exists there already and is never created twice. Start the \
+         existing log, or give the new log its own key"
     )]
     Exists {
         /// The place of the lock.
         location: String,
     },
-    /// The lock cannot be opened: absent, not a lock, not permitted. (One that
-    /// only does not answer has [`Failed`](Self::Failed).)
+    /// The lock cannot be opened: it is absent, not a lock, or not permitted. A lock that does not
+    /// respond returns [`Failed`](Self::Failed).
     #[error("{location}: {reason}")]
     Unusable {
-        /// The place where the lock is, or should be.
+        /// The expected place of the lock.
         location: String,
-        /// The problem with it and what to do.
+        /// The reason and the remedy.
         reason: String,
     },
     /// The database or store failed.
@@ -84,9 +81,9 @@ pub enum LockError {
     Failed {
         /// The place of the lock.
         location: String,
-        /// The operation that was tried.
+        /// The failed operation.
         action: &'static str,
-        /// The store's answer.
+        /// The response of the database or store.
         reason: String,
     },
 }
@@ -94,12 +91,13 @@ pub enum LockError {
 fn conflict(found: &Option<Vec<u8>>) -> &'static str {
     match found {
         Some(_) => {
-            "holds another checkpoint than this log signed last. Another process signs for \
-             this log, or the lock was changed by hand; this one goes on only once that one has ended"
+            "holds a different checkpoint than this log signed last. Another process signs for \
+             this log, or the lock was changed by hand; this process continues only after the \
+             other one has ended"
         }
         None => {
-            "holds no checkpoint of this log any more. The lock was replaced or emptied; \
-             restore the newest one, and never create the log again"
+            "holds no checkpoint of this log. The lock was replaced or emptied; restore \
+             the newest lock, and never create the log again"
         }
     }
 }

@@ -1,5 +1,5 @@
-//! [`MemoryAssets`] and [`MemoryLock`]: for tests. They keep every promise of
-//! the traits except, of course, surviving the process.
+//! [`MemoryAssets`] and [`MemoryLock`] for tests. They fulfil the contracts of the traits, but do
+//! not outlive the process.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -28,8 +28,8 @@ pub enum Operation {
 
 type Fault = dyn Fn(Operation) -> Option<AssetError> + Send + Sync;
 
-/// Assets in memory. Clones share their content, so that a clone stands for
-/// the same directory opened again.
+/// Assets in memory. Clones share their content, so that a clone represents the same directory
+/// opened again.
 #[derive(Clone, Default)]
 pub struct MemoryAssets {
     inner: Arc<Inner>,
@@ -50,29 +50,28 @@ struct Journal {
 }
 
 impl MemoryAssets {
-    /// Nothing stored, nothing staged.
+    /// Creates empty assets.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes calls fail from now on: `fault` is asked before each and returns
-    /// the error to fail with. A failed `stage` or `settle` poisons as it does
-    /// on disk.
+    /// Injects faults: each call first calls `fault` and returns the error that `fault` returns. A
+    /// failed `stage` or `settle` poisons the assets, as on a disk.
     pub fn inject(&self, fault: impl Fn(Operation) -> Option<AssetError> + Send + Sync + 'static) {
         *self.inner.fault.lock() = Some(Arc::new(fault));
     }
 
-    /// Undoes [`inject`](Self::inject).
+    /// Stops the fault injection of [`inject`](Self::inject).
     pub fn heal(&self) {
         *self.inner.fault.lock() = None;
     }
 
-    /// All paths that are published, in order.
+    /// Returns all published paths, sorted.
     pub fn paths(&self) -> Vec<String> {
         self.inner.files.lock().keys().cloned().collect()
     }
 
-    /// Puts or (with `None`) takes away a file behind the log's back.
+    /// Writes or (with `None`) removes a file without the log's knowledge.
     pub fn tamper(&self, path: &str, bytes: Option<Bytes>) {
         let mut files = self.inner.files.lock();
         match bytes {
@@ -81,7 +80,7 @@ impl MemoryAssets {
         };
     }
 
-    /// A copy that shares nothing: a backup.
+    /// Returns an independent copy, like a backup.
     pub fn snapshot(&self) -> Self {
         let copy = Self::new();
         *copy.inner.files.lock() = self.inner.files.lock().clone();
@@ -232,17 +231,17 @@ struct LockInner {
 }
 
 impl MemoryLock {
-    /// A lock without any log.
+    /// Creates a lock without any log.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes every call fail with this reason (`None`: work again).
+    /// Makes every call fail with this reason; `None` restores normal operation.
     pub fn fail(&self, reason: Option<&str>) {
         *self.inner.fault.lock() = reason.map(Into::into);
     }
 
-    /// Puts or (with `None`) takes away a checkpoint behind the log's back.
+    /// Writes or (with `None`) removes a checkpoint without the log's knowledge.
     pub fn tamper(&self, log: &LogId, body: Option<Vec<u8>>) {
         let mut rows = self.inner.rows.lock();
         match body {

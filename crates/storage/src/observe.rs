@@ -1,24 +1,24 @@
-//! The observation of requests to an object store, for whoever counts it.
+//! Observation of requests to an object store, for metrics.
 
 use std::time::Duration;
 
-/// Is told of every request to an object store, and of what a cache spared it.
-/// `()` does not care.
+/// Receives every request to an object store, and every hit or miss of the cache. `()` ignores all
+/// events.
 pub trait Observer: Send + Sync + 'static {
-    /// A request was sent, and this came of it.
+    /// Called after a request, with its outcome and duration.
     fn request(&self, _operation: Operation, _outcome: Outcome, _took: Duration) {}
 
-    /// A request was sent a second time, beside the first, which was slow.
+    /// Called if a request is sent a second time because the first is slow.
     fn hedge(&self) {}
 
-    /// A put or a read was repeated, because it had failed. (The repetitions of
-    /// listings and deletions are only among the requests.)
+    /// Called if a failed put or read is retried. Retries of listings and deletions only count as
+    /// requests.
     fn retry(&self) {}
 
-    /// The cache on disk had what a reader asked for, or had it not.
+    /// Called if the disk cache has the requested file (`true`) or not (`false`).
     fn cache(&self, _hit: bool) {}
 
-    /// The cache on disk now holds so many bytes.
+    /// Called with the current size of the disk cache in bytes.
     fn cache_holds(&self, _bytes: u64) {}
 }
 
@@ -35,15 +35,15 @@ pub enum Operation {
     List,
     /// Objects were deleted, one or a batch.
     Delete,
-    /// Something else, such as a token.
+    /// Another request, such as one for a token.
     Other,
 }
 
 impl Operation {
-    /// All of them.
+    /// All operations.
     pub const ALL: [Self; 5] = [Self::Get, Self::Put, Self::List, Self::Delete, Self::Other];
 
-    /// Its name in metrics.
+    /// Returns the name in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -58,22 +58,22 @@ impl Operation {
 /// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// It was done.
+    /// The request succeeded.
     Done,
-    /// There is no such object, or no such bucket.
+    /// The object or the bucket does not exist.
     Absent,
-    /// The object was not as the condition of the request says.
+    /// The condition of the request was not met.
     Conflict,
-    /// The store does not let us, or does not understand.
+    /// The store refuses or does not support the request.
     Refused,
-    /// The store cannot now: 429 or 5xx.
+    /// The store is unavailable: 429 or 5xx.
     Unavailable,
-    /// There was no answer, or not the whole of it.
+    /// There was no response, or an incomplete one.
     Lost,
 }
 
 impl Outcome {
-    /// All of them.
+    /// All outcomes.
     pub const ALL: [Self; 6] = [
         Self::Done,
         Self::Absent,
@@ -83,7 +83,7 @@ impl Outcome {
         Self::Lost,
     ];
 
-    /// Its name in metrics.
+    /// Returns the name in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Done => "done",

@@ -1,4 +1,4 @@
-//! Files that are kept open to be sent.
+//! Files that stay open for sending.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,23 +9,23 @@ use std::time::Instant;
 use rustix::fs::fstat;
 use rustix::process::{Resource, getrlimit};
 
-/// A file that never changes, kept open for those who read it.
+/// A file that never changes, kept open for readers.
 ///
-/// It knows what it was when its bytes were read: a file that has been written
-/// to since can be told. What a disk makes of it by itself cannot.
+/// It records size and timestamps from before its bytes were read, so that later writes to the file
+/// are detected. Silent corruption by the disk is not.
 ///
-/// All of them together are at most a quarter of the files that this process may have open:
-/// whatever is read, descriptors are left for connections, and for what the rounds write.
+/// All open files together use at most a quarter of this process's file descriptors. The rest is
+/// left for connections and for the rounds' own files.
 #[derive(Debug)]
 pub struct OpenFile {
     file: File,
     stamp: Stamp,
-    /// The time when it was last looked at, in milliseconds since the first of all files.
+    /// Time of the last check, in milliseconds since the first file was opened.
     looked: AtomicU64,
 }
 
-/// The time that nobody looks at a file again: who sends it ten thousand times a
-/// second need not ask for its state as often.
+/// Time for which a check stays valid: a file that is sent ten thousand times a second need not be
+/// checked each time.
 const FRESH_MS: u64 = 10;
 
 static FIRST: LazyLock<Instant> = LazyLock::new(Instant::now);
@@ -34,7 +34,7 @@ fn now_ms() -> u64 {
     FIRST.elapsed().as_millis() as u64 + FRESH_MS
 }
 
-/// The properties of a file that a change of it changes.
+/// The properties of a file that change with its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     size: i64,
@@ -43,7 +43,7 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
-    /// Returns what the file is now.
+    /// Returns the current properties of the file.
     #[allow(clippy::unnecessary_cast, reason = "not the same types everywhere")]
     pub(crate) fn of(file: &File) -> Option<Self> {
         let now = fstat(file).ok()?;
@@ -63,13 +63,13 @@ static MOST: LazyLock<usize> = LazyLock::new(|| {
 });
 
 impl OpenFile {
-    /// Keeps the file as it is now, unless there are too many.
+    /// Keeps the file in its current state, unless too many files are open.
     pub fn keep(file: File) -> Option<Self> {
         let stamp = Stamp::of(&file)?;
         Self::keep_as(file, stamp)
     }
 
-    /// Keeps the file, of which `stamp` was taken before its bytes were read.
+    /// Keeps the file, whose `stamp` was taken before its bytes were read.
     pub(crate) fn keep_as(file: File, stamp: Stamp) -> Option<Self> {
         let counted = OPEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| {
             (open < *MOST).then_some(open + 1)
@@ -81,8 +81,8 @@ impl OpenFile {
         })
     }
 
-    /// Returns whether nobody has written to the file since its bytes were read, as of
-    /// some milliseconds ago.
+    /// Returns `true` if nothing has written to the file since its bytes were read. The result may
+    /// be up to 10 ms old.
     pub fn is_unchanged(&self) -> bool {
         let (now, looked) = (now_ms(), self.looked.load(Ordering::Relaxed));
         if now < looked.saturating_add(FRESH_MS) {
@@ -116,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    /// They count what is open.
+    /// The tests count open files, so they must not run concurrently.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
     #[test]
@@ -140,7 +140,7 @@ mod tests {
         file.write_all(b"as it was read").unwrap();
         let kept = OpenFile::keep(file.try_clone().unwrap()).unwrap();
         assert!(kept.is_unchanged());
-        // The clock of files is a coarse one.
+        // Timestamps of files have a coarse resolution.
         while kept.is_unchanged() {
             file.rewind().unwrap();
             file.write_all(b"AS").unwrap();

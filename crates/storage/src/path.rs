@@ -2,9 +2,9 @@
 
 use crate::AssetError;
 
-/// Checks that `path` names a file below the public root: components of
-/// letters, digits, `-`, `_` and `.`, none of them empty or starting with a
-/// dot. That excludes absolute paths, `..`, and our own `.lucarne/`.
+/// Checks that `path` names a file below the public root. Components consist of letters, digits,
+/// `-`, `_` and `.`; none is empty or starts with a dot. This excludes absolute paths, `..`, and
+/// the private directory `.lucarne/`.
 pub(crate) fn check(path: &str) -> Result<&str, AssetError> {
     if !path.is_empty() && path.len() <= 512 && path.split('/').all(component) {
         return Ok(path);
@@ -19,14 +19,14 @@ fn component(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && name.len() <= 255 && name.bytes().all(allowed)
 }
 
-/// The directory of a tile, with the slash at its end.
+/// Returns the directory of a tile, with the slash at its end.
 pub(crate) fn directory(tile_path: &str) -> Result<&str, AssetError> {
     let path = check(tile_path)?;
     Ok(&path[..path.rfind('/').map_or(0, |slash| slash + 1)])
 }
 
-/// The width that the name of a partial tile's file says: 1 to 255, in decimal
-/// without leading zeros (static-ct-api, "Partial tiles").
+/// Parses the width in the name of a partial tile's file: 1 to 255, in decimal without leading
+/// zeros (static-ct-api, "Partial tiles").
 pub(crate) fn width(name: &str) -> Option<u16> {
     let width = name.parse().ok().filter(|w| (1..=255).contains(w))?;
     (u16::to_string(&width) == name).then_some(width)

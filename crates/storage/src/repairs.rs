@@ -1,22 +1,22 @@
-//! The trait [`Repairs`]: right files in place of damaged ones.
+//! The trait [`Repairs`]: replacement of damaged files.
 
 use async_trait::async_trait;
 
 use crate::{Asset, AssetError};
 
-/// The place below a log's own files where damaged ones are kept.
+/// Directory for damaged files, in the log's private directory.
 pub(crate) const KEPT: &str = ".lucarne/damaged";
 
-/// Puts files of a log right that are not what the log wrote, beside whatever
-/// process serves them. What was there is evidence, and never lost.
+/// Replaces files that are not what the log wrote, while another process serves them. The old files
+/// are evidence and are never lost.
 #[async_trait]
 pub trait Repairs: Send + Sync {
-    /// Puts `asset` in place of what is at its path, at once and durably. Returns
-    /// where that is kept, or `None` if nothing was there.
+    /// Replaces the file at the path of `asset` atomically and durably. Returns the location of the
+    /// old file, or `None` if there was none.
     ///
     /// # Errors
     ///
-    /// What was there is then still at its path, or kept.
+    /// After an error, the old file is still at its path, or kept.
     async fn replace(&self, asset: Asset) -> Result<Option<String>, AssetError>;
 
     /// Returns the damaged rounds that
@@ -35,7 +35,7 @@ pub trait Repairs: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Some of them may then have been removed.
+    /// After an error, some of the rounds may have been removed.
     async fn remove_damaged_rounds(&self, size: u64) -> Result<Vec<Removed>, AssetError> {
         let _ = size;
         Ok(Vec::new())
@@ -45,8 +45,8 @@ pub trait Repairs: Send + Sync {
 /// A damaged file that was removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removed {
-    /// The place where it was.
+    /// Former location of the file.
     pub file: String,
-    /// The place where it is kept.
+    /// Location of the kept copy.
     pub kept: String,
 }

@@ -6,7 +6,7 @@ mod requests;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The counters of what a back end has done since it was opened. Only ever grows.
+/// Counters of a back end since it was opened. They only grow.
 #[derive(Default)]
 pub struct Stats {
     syncs: AtomicU64,
@@ -32,17 +32,17 @@ impl fmt::Debug for Stats {
 }
 
 impl Stats {
-    /// Sync operations: `fdatasync`, `fsync` and `syncfs` calls.
+    /// Number of sync operations: `fdatasync`, `fsync` and `syncfs` calls.
     pub fn syncs(&self) -> u64 {
         self.syncs.load(Relaxed)
     }
 
-    /// Bytes appended to the journal, headers included.
+    /// Number of bytes appended to the journal, including headers.
     pub fn journal_bytes(&self) -> u64 {
         self.journal_bytes.load(Relaxed)
     }
 
-    /// Bytes of public files.
+    /// Number of bytes of published files.
     pub fn published_bytes(&self) -> u64 {
         self.published_bytes.load(Relaxed)
     }
@@ -57,13 +57,13 @@ impl Stats {
         self.removed_files.load(Relaxed)
     }
 
-    /// HTTP requests sent to an object store, repeated and hedged ones
-    /// included. Per 1,000 entries, they are what a cloud charges for.
+    /// Number of HTTP requests sent to an object store, including retries and hedged requests. A
+    /// cloud charges for them.
     pub fn requests(&self) -> u64 {
         self.requests.load(Relaxed)
     }
 
-    /// Number of those that were sent beside one that was slow to be answered.
+    /// Number of requests that were sent a second time because the first was slow.
     pub fn hedges(&self) -> u64 {
         self.hedges.load(Relaxed)
     }

@@ -16,14 +16,14 @@ use crate::{
     temp_dir,
 };
 
-/// Azurite on loopback, in memory, with the account that everybody knows.
+/// Azurite on loopback, in memory, with its public default account.
 #[derive(Debug)]
 pub struct AzureServer {
     /// `http://127.0.0.1:port/<account>`.
     pub endpoint: String,
     /// The storage account.
     pub account: &'static str,
-    /// Its key.
+    /// Key of the account.
     pub key: &'static str,
     base: String,
     next: AtomicU64,
@@ -31,16 +31,16 @@ pub struct AzureServer {
     _directory: TempDir,
 }
 
-/// As in Azurite's documentation: they are no secrets.
+/// The account of Azurite's documentation, which is not secret.
 const ACCOUNT: &str = "devstoreaccount1";
 const KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
 impl AzureServer {
-    /// Starts it.
+    /// Starts the server.
     ///
     /// # Errors
-    /// It is not installed, or does not start: the message says what to do.
+    /// If the server is not installed or does not start: the message has the remedy.
     pub fn start() -> Result<Self> {
         let directory = temp_dir();
         let address = loopback();
@@ -62,19 +62,19 @@ impl AzureServer {
         })
     }
 
-    /// One that the tests of a process share as long as any of them uses it.
+    /// Returns a server that the tests of a process share while any of them uses it.
     ///
     /// # Errors
-    /// As [`start`](Self::start).
+    /// The errors of [`start`](Self::start).
     pub fn shared() -> Result<Arc<Self>> {
         static SHARED: Shared<AzureServer> = Shared::new();
         SHARED.get(Self::start)
     }
 
-    /// Makes an empty container; its name.
+    /// Creates an empty container and returns its name.
     ///
     /// # Errors
-    /// What the server said.
+    /// The error of the server.
     pub async fn new_container(&self) -> Result<String> {
         let name = format!("container-{}", self.next.fetch_add(1, Relaxed));
         let date = rfc2822::DateTimePrinter::new()
@@ -94,8 +94,8 @@ impl AzureServer {
     }
 }
 
-/// Of a request without a body ("Authorize with Shared Key" of Azure Storage).
-/// The account is in the resource twice: once for itself, once in the path.
+/// Returns the signature of a request without a body ("Authorize with Shared Key" of Azure
+/// Storage). The account occurs twice in the resource: once by itself, once in the path.
 fn signature(method: &str, headers: &[(&str, &str)], path: &str, query: &str) -> String {
     let no_standard_headers = "\n".repeat(12);
     let headers: String = headers

@@ -1,5 +1,5 @@
-//! A disk that loses a write, fails, or does not answer, and a clock that is set:
-//! for one process, which calls the C library through a few functions of ours (`bad_disk.c`).
+//! Simulates a disk that loses a write, fails or hangs, and a clock that is set, for one process.
+//! The process calls the C library through a few functions in `bad_disk.c`.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -10,14 +10,14 @@ use tempfile::TempDir;
 
 use crate::Launch;
 
-/// Faults that can be turned on while a process runs.
+/// Faults that can be enabled while a process runs.
 pub struct BadDisk(TempDir);
 
 impl BadDisk {
-    /// A disk without faults yet.
+    /// Creates a disk without faults.
     ///
     /// # Panics
-    /// Without a C compiler (`cc`).
+    /// If there is no C compiler (`cc`).
     pub fn new() -> Self {
         let place = crate::temp_dir();
         let source = place.path().join("bad_disk.c");
@@ -33,123 +33,122 @@ impl BadDisk {
         Self(place)
     }
 
-    /// The process will be on this disk.
+    /// Runs the process on this disk.
     pub fn under(&self, launch: Launch) -> Launch {
         launch
             .env("LD_PRELOAD", self.file("bad_disk.so"))
             .env("LUCARNE_BAD_DISK", self.0.path())
     }
 
-    /// Loses the next write to a file whose path has this part: it is in the
-    /// kernel's memory, one sync fails, and the disk never has it.
+    /// Loses the next write to a file whose path contains `path`: the bytes stay in the kernel's
+    /// memory, one sync fails, and the disk never gets them.
     ///
     /// # Panics
-    /// If that cannot be noted.
+    /// If the fault cannot be recorded.
     pub fn lose_next_write(&self, path: &str) {
         self.set("lose", path);
     }
 
-    /// Returns whether a write was lost since.
+    /// Returns `true` if the write was lost.
     pub fn has_lost(&self) -> bool {
         !self.file("lose").exists()
     }
 
-    /// Loses the next write to a file whose path has this part, though its sync reports
-    /// success. Direct reads show what the disk has.
+    /// Loses the next write to a file whose path contains `path`, although its sync succeeds.
+    /// Direct reads return the content of the disk.
     ///
     /// # Panics
-    /// If that cannot be noted.
+    /// If the fault cannot be recorded.
     pub fn lie_about_next_write(&self, path: &str) {
         self.set("lie", path);
     }
 
-    /// Returns whether a write was lost and its sync reported success since.
+    /// Returns `true` if a write was lost and its sync succeeded.
     pub fn has_lied(&self) -> bool {
         !self.file("lie").exists()
     }
 
-    /// Files whose path has this part have no direct reads.
+    /// Disables direct reads for files whose path contains `path`.
     ///
     /// # Panics
-    /// If that cannot be noted.
+    /// If the fault cannot be recorded.
     pub fn refuse_direct_reads(&self, path: &str) {
         self.set("cached", path);
     }
 
-    /// Files and directories whose path has this part are on a read-only file system,
-    /// until [`make_writable`](Self::make_writable).
+    /// Makes files and directories whose path contains `path` read-only, until
+    /// [`make_writable`](Self::make_writable).
     ///
     /// # Panics
-    /// If that cannot be noted.
+    /// If the fault cannot be recorded.
     pub fn make_read_only(&self, path: &str) {
         self.set("readonly", path);
     }
 
-    /// They can be written again.
+    /// Makes them writable again.
     pub fn make_writable(&self) {
         let _ = fs::remove_file(self.file("readonly"));
     }
 
-    /// Nothing is added to files whose path has this part, and none is made: the quota is
-    /// exceeded, until [`lift_quota`](Self::lift_quota).
+    /// Exceeds the quota of files whose path contains `path`, until
+    /// [`lift_quota`](Self::lift_quota): they can neither grow nor be created.
     ///
     /// # Panics
-    /// If that cannot be noted.
+    /// If the fault cannot be recorded.
     pub fn exceed_quota(&self, path: &str) {
         self.set("quota", path);
     }
 
-    /// There is space again.
+    /// Ends the exceeded quota.
     pub fn lift_quota(&self) {
         let _ = fs::remove_file(self.file("quota"));
     }
 
-    /// Files whose path has this part do not answer, until [`wake`](Self::wake).
+    /// Makes files whose path contains `path` hang, until [`wake`](Self::wake).
     ///
     /// # Panics
-    /// If that cannot be noted.
+    /// If the fault cannot be recorded.
     pub fn hang(&self, path: &str) {
         self.set("hang", path);
     }
 
-    /// They answer again.
+    /// Ends the hang.
     pub fn wake(&self) {
         let _ = fs::remove_file(self.file("hang"));
     }
 
-    /// Whatever is done to files and directories whose path has this part is an
-    /// I/O error, until [`heal`](Self::heal).
+    /// Makes every operation on files and directories whose path contains `path` fail with an I/O
+    /// error, until [`heal`](Self::heal).
     ///
     /// # Panics
-    /// If that cannot be noted.
+    /// If the fault cannot be recorded.
     pub fn fail(&self, path: &str) {
         self.set("fail", path);
     }
 
-    /// They can be used again.
+    /// Ends the errors.
     pub fn heal(&self) {
         let _ = fs::remove_file(self.file("fail"));
     }
 
-    /// Sets the wall clock ahead of the real one, or behind it, by milliseconds.
+    /// Sets the wall clock ahead of the real one (or behind it, if negative), in milliseconds.
     ///
     /// # Panics
-    /// If that cannot be noted.
+    /// If the fault cannot be recorded.
     pub fn step_clock(&self, ms: i64) {
         self.set("clock", &ms.to_string());
     }
 
-    /// Notes writes to files whose path has this part, and syncs of them that
-    /// fail, from now on.
+    /// Records writes to files whose path contains `path`, and their failed syncs, from now on.
     ///
     /// # Panics
-    /// If that cannot be noted.
+    /// If the fault cannot be recorded.
     pub fn watch(&self, path: &str) {
         self.set("watch", path);
     }
 
-    /// The inodes of watched files that were written after a sync of any of them
-    /// had failed; `None` if none has.
+    /// Returns the inodes of watched files that were written after a failed sync of any of them;
+    /// `None` if no sync has failed.
     pub fn written_after_failure(&self) -> Option<Vec<u64>> {
         let seen = fs::read_to_string(self.file("seen")).unwrap_or_default();
         let mut lines = seen.lines().skip_while(|line| !line.starts_with("failed"));
@@ -158,17 +157,17 @@ impl BadDisk {
         Some(written.filter_map(|inode| inode.parse().ok()).collect())
     }
 
-    /// The process is killed right before its `n`th call (from 1) that changes a
-    /// file or directory.
+    /// Kills the process immediately before its `n`th call (from 1) that changes a file or
+    /// directory.
     pub fn killing_at(&self, n: u32, launch: Launch) -> Launch {
         self.under(launch).env("LUCARNE_KILL_AT", n.to_string())
     }
 
-    /// Makes of this file what a power cut, or unmounting, leaves: what was lost is
-    /// not there. (All else that was written is.) Nobody may have it open.
+    /// Removes lost writes from this file, like a power failure or unmounting. Other writes stay.
+    /// No process may have the file open.
     ///
     /// # Panics
-    /// If it cannot be written.
+    /// If the file cannot be written.
     pub fn forget_memory(&self, path: &Path) {
         let Ok(file) = fs::OpenOptions::new().write(true).open(path) else {
             return;
@@ -190,7 +189,7 @@ impl BadDisk {
         }
     }
 
-    /// At once for a reader: no half of a path is ever meant.
+    /// Replaces the file atomically, because a reader must never see half of a path.
     fn set(&self, fault: &str, path: &str) {
         let beside = self.file("next");
         fs::write(&beside, path).expect("a fault is noted");

@@ -7,12 +7,11 @@ use rusty_s3::{Credentials, S3Action, UrlStyle};
 
 use crate::{ObjectStore, raw_exchange, stores::Shared, wait::POLL};
 
-/// The time that a store may take to make a bucket, and a signature is good.
+/// Timeout for creating a bucket, and validity of a signature.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// An empty bucket of its own, in a store that it shares with those that are
-/// alive at the same time: starting one for each test would take longer than
-/// the tests.
+/// A separate empty bucket in a store that is shared with other live buckets: starting a store for
+/// each test would take longer than the tests.
 #[derive(Clone, Debug)]
 pub struct Bucket {
     /// The store.
@@ -22,28 +21,28 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// In versitygw.
+    /// Creates a bucket in versitygw.
     ///
     /// # Errors
-    /// Those of [`ObjectStore::versitygw`], or the store's.
+    /// The errors of [`ObjectStore::versitygw`], or of the store.
     pub async fn versitygw() -> Result<Self> {
         static SHARED: Shared<ObjectStore> = Shared::new();
         Self::new(SHARED.get(ObjectStore::versitygw)?).await
     }
 
-    /// In MinIO.
+    /// Creates a bucket in MinIO.
     ///
     /// # Errors
-    /// Those of [`ObjectStore::minio`], or the store's.
+    /// The errors of [`ObjectStore::minio`], or of the store.
     pub async fn minio() -> Result<Self> {
         static SHARED: Shared<ObjectStore> = Shared::new();
         Self::new(SHARED.get(ObjectStore::minio)?).await
     }
 
-    /// In this store.
+    /// Creates a bucket in this store.
     ///
     /// # Errors
-    /// The store's.
+    /// The error of the store.
     pub async fn new(store: Arc<ObjectStore>) -> Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let name = format!("bucket-{}", NEXT.fetch_add(1, Relaxed));
@@ -58,32 +57,32 @@ impl Bucket {
             if answer.starts_with("HTTP/1.1 200") {
                 break;
             }
-            // MinIO says so for a while after it has said that it is ready.
+            // MinIO returns 503 for a while after it has reported that it is ready.
             ensure!(
                 answer.starts_with("HTTP/1.1 503") && start.elapsed() < PATIENCE,
                 "{} does not make a bucket: {answer}",
                 bucket.store.endpoint
             );
-            // Polled: a store does not tell when it is ready.
+            // Polled, because a store does not report when it is ready.
             tokio::time::sleep(POLL).await;
         }
         Ok(bucket)
     }
 
-    /// Path and query of a signed `GET` of this object, good for half a minute.
+    /// Returns path and query of a signed `GET` of this object, valid for half a minute.
     ///
     /// # Errors
-    /// An endpoint or name that makes no URL.
+    /// If endpoint or name result in an invalid URL.
     pub fn signed_get(&self, key: &str) -> Result<String> {
         let (signer, keys) = (self.signer()?, self.keys());
         let url = signer.get_object(Some(&keys), key).sign(PATIENCE);
         Ok(below(&url))
     }
 
-    /// Deletes an object, as who has its keys can.
+    /// Deletes an object with the keys of the bucket.
     ///
     /// # Errors
-    /// The store's.
+    /// The error of the store.
     pub async fn delete(&self, key: &str) -> Result<()> {
         let (signer, keys) = (self.signer()?, self.keys());
         let url = signer.delete_object(Some(&keys), key).sign(PATIENCE);
@@ -92,10 +91,10 @@ impl Bucket {
         Ok(())
     }
 
-    /// Puts an object, as who has its keys can.
+    /// Puts an object with the keys of the bucket.
     ///
     /// # Errors
-    /// The store's.
+    /// The error of the store.
     pub async fn put(&self, key: &str, bytes: &[u8]) -> Result<()> {
         let (signer, keys) = (self.signer()?, self.keys());
         let url = signer.put_object(Some(&keys), key).sign(PATIENCE);
@@ -105,10 +104,10 @@ impl Bucket {
         Ok(())
     }
 
-    /// The bytes of an object, without their headers.
+    /// Returns the bytes of an object, without headers.
     ///
     /// # Errors
-    /// The store's.
+    /// The error of the store.
     pub async fn get(&self, key: &str) -> Result<Vec<u8>> {
         let (signer, keys) = (self.signer()?, self.keys());
         let url = signer.get_object(Some(&keys), key).sign(PATIENCE);
@@ -119,7 +118,7 @@ impl Bucket {
         Ok(answer[head.with_context(words)? + 4..].to_vec())
     }
 
-    /// The answer to a request without a body.
+    /// Returns the response to a request without a body.
     async fn ask(&self, method: &str, url: &url::Url) -> Result<String> {
         let answer = self.ask_with(method, url, &[]).await?;
         Ok(String::from_utf8_lossy(&answer).into_owned())

@@ -7,9 +7,9 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use lucarne_mint::{Chain, pem};
 
-/// The corpus of real certificates, if this machine has it: `$LUCARNE_CORPUS`,
-/// or `../shared/corpus` beside the workspace. Where there is none, a test says
-/// so (this function prints one line per process) and passes.
+/// Returns the corpus of real certificates if this machine has it: `$LUCARNE_CORPUS`, or
+/// `../shared/corpus` next to the workspace. Without a corpus, this function prints one line per
+/// process, and tests pass.
 pub fn corpus() -> Option<Corpus> {
     static SAID: Once = Once::new();
     let root = std::env::var_os("LUCARNE_CORPUS").map_or_else(beside_workspace, PathBuf::from);
@@ -27,57 +27,57 @@ fn beside_workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus")
 }
 
-/// Public certificates and chains with the verdict that each deserves.
+/// Public certificates and chains with their expected verdicts.
 #[derive(Clone, Debug)]
 pub struct Corpus {
     root: PathBuf,
 }
 
-/// One line of `index.tsv`.
+/// A line of `index.tsv`.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// PEM file, relative to the corpus.
     pub file: String,
     /// `add-chain` or `add-pre-chain`.
     pub endpoint: String,
-    /// The file under `roots/` (without `.pem`) with the log's only roots.
+    /// The file under `roots/` (without `.pem`) with the only roots of the log.
     pub roots: String,
-    /// `true` if a log that demands nothing more than RFC 6962 accepts it.
+    /// Whether a log with no rules beyond RFC 6962 accepts the chain.
     pub accept: bool,
-    /// `true` if the leaf has the serverAuth usage (or none at all): if not, a
-    /// log that demands it may refuse.
+    /// Whether the leaf has the serverAuth usage (or no usages): otherwise a log that requires it
+    /// may refuse the chain.
     pub server_auth: bool,
-    /// The reason.
+    /// Reason for the verdict.
     pub why: String,
 }
 
 impl Corpus {
-    /// Its directory.
+    /// Returns the directory of the corpus.
     pub fn path(&self) -> &Path {
         &self.root
     }
 
-    /// All cases.
+    /// Returns all cases.
     ///
     /// # Errors
-    /// An index that is not as described.
+    /// If the index is malformed.
     pub fn cases(&self) -> Result<Vec<Case>> {
         let text = self.text("index.tsv")?;
         text.lines().skip(1).map(case).collect()
     }
 
-    /// A root set, as PEM.
+    /// Returns a set of roots as PEM.
     ///
     /// # Errors
-    /// No such file.
+    /// If the file does not exist.
     pub fn roots_pem(&self, name: &str) -> Result<String> {
         self.text(&format!("roots/{name}.pem"))
     }
 
-    /// A case's chain, in submission order.
+    /// Returns the chain of a case in submission order.
     ///
     /// # Errors
-    /// No such file, or not PEM.
+    /// If the file does not exist or is not PEM.
     pub fn chain(&self, case: &Case) -> Result<Chain> {
         let blocks = pem::decode(&self.text(&case.file)?).context(case.file.clone())?;
         Ok(Chain::new(blocks.into_iter().map(|(_, der)| der).collect()))

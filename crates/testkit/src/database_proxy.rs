@@ -12,29 +12,29 @@ use std::{
 
 use anyhow::Result;
 
-/// The fate of what a client has written to a database: a statement, mostly, or a step of
-/// its login.
+/// The treatment of data that a client sends to a database: usually a statement, or a step of its
+/// login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatementFate {
-    /// It is answered.
+    /// The proxy forwards the statement.
     Pass,
-    /// It is answered, this much later.
+    /// The proxy forwards the statement after this delay.
     Delay(Duration),
-    /// The connection is cut, and the database never sees it.
+    /// The proxy closes the connection without forwarding the statement.
     Lose,
-    /// The database does as asked, and its answer is lost with the connection.
+    /// The database executes the statement, and the proxy closes the connection without forwarding
+    /// the response.
     LoseAnswer,
-    /// The connection is cut in the middle of the answer.
+    /// The proxy closes the connection in the middle of the response.
     HalveAnswer,
-    /// One bit of the answer is another: that of this number, counted on from its beginning
-    /// again where it has fewer.
+    /// The proxy flips the bit with this number in the response, modulo the length of the response.
     FlipAnswer(usize),
 }
 
 type Judge = dyn Fn() -> StatementFate + Send + Sync;
 
-/// A proxy in front of a database server, without TLS, which does to statements what
-/// networks do. It takes nobody more once the value is gone.
+/// A proxy in front of a database server, without TLS, that simulates network faults. It accepts no
+/// connections after the value is dropped.
 pub struct DatabaseProxy {
     address: SocketAddr,
     state: Arc<State>,
@@ -53,10 +53,10 @@ impl fmt::Debug for DatabaseProxy {
 }
 
 impl DatabaseProxy {
-    /// In front of the database at this address; all statements pass at first.
+    /// Starts a proxy in front of the database at this address. Initially all statements pass.
     ///
     /// # Errors
-    /// There is no free port.
+    /// If there is no free port.
     pub fn start(database: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
@@ -70,17 +70,17 @@ impl DatabaseProxy {
         Ok(Self { address, state })
     }
 
-    /// Whom to connect to in place of the database.
+    /// Returns the address to connect to in place of the database.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// From now on, statements have the fate that this says of each.
+    /// Sets the function that selects the treatment of each statement.
     pub fn judge(&self, judge: impl Fn() -> StatementFate + Send + Sync + 'static) {
         *lock(&self.state.judge) = Arc::new(judge);
     }
 
-    /// The number of statements that did not pass.
+    /// Returns the number of statements that did not pass.
     pub fn struck(&self) -> u64 {
         self.state.struck.load(SeqCst)
     }
@@ -88,7 +88,7 @@ impl DatabaseProxy {
 
 impl Drop for DatabaseProxy {
     fn drop(&mut self) {
-        // Wakes whoever accepts, who then finds nobody.
+        // Wakes the accepting thread, which then ends.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -104,11 +104,11 @@ fn accept(listener: &TcpListener, state: &Weak<State>) {
     }
 }
 
-/// One client's connection, and the one to the database in its name.
+/// The connection of one client, and the corresponding one to the database.
 struct Connection {
     client: TcpStream,
     database: TcpStream,
-    /// The fate of the answer that comes next.
+    /// The treatment of the next response.
     answer: Mutex<StatementFate>,
 }
 
@@ -134,7 +134,7 @@ impl Connection {
         Ok(())
     }
 
-    /// From the client to the database.
+    /// Forwards data from the client to the database.
     fn ask(&self, state: &State) -> std::io::Result<()> {
         let mut bytes = vec![0; 1 << 16];
         loop {
@@ -148,7 +148,7 @@ impl Connection {
             }
             match fate {
                 StatementFate::Pass => {}
-                // What the test asked for: at least this long.
+                // The test requested a delay of at least this time.
                 StatementFate::Delay(time) => thread::sleep(time),
                 StatementFate::Lose => return Ok(()),
                 after => *lock(&self.answer) = after,
@@ -157,7 +157,7 @@ impl Connection {
         }
     }
 
-    /// From the database to the client.
+    /// Forwards data from the database to the client.
     fn answer(&self) -> std::io::Result<()> {
         let mut bytes = vec![0; 1 << 16];
         loop {

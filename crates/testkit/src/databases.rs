@@ -17,15 +17,15 @@ use rustix::process::{Pid, Signal, getuid, kill_process};
 
 use crate::{Launch, Server, TempDir, free_port, temp_dir, wait::pause};
 
-/// The time that a server may take to make its files, begin or end.
+/// Timeout for creating the files of a server, starting it or stopping it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The user that logs are: it may do anything in the databases made for it.
+/// The user of the logs, with all privileges in their databases.
 const USER: &str = "lucarne";
-/// Its password, as it is and in a URL.
+/// The password of the user, plain and percent-encoded.
 const PASSWORD: (&str, &str) = ("p@ss/w:rd", "p%40ss%2Fw%3Ard");
 
-/// The server.
+/// The kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatabaseKind {
     /// Debian's `mariadb-server`.
@@ -34,34 +34,34 @@ pub enum DatabaseKind {
     Postgres,
 }
 
-/// A real database server on loopback (or another address of this machine) and on a socket, with the settings that
-/// it is shipped with. It and what it stored go away with the value.
+/// A real database server on loopback (or another address of this machine) and on a socket, with
+/// its default settings. The server and its data are removed with the value.
 ///
-/// Neither server runs as root: started by root, they run as the users that
-/// their packages make.
+/// Neither server runs as root: if started by root, they run as the users that their packages
+/// create.
 #[derive(Debug)]
 pub struct DatabaseServer {
     kind: DatabaseKind,
     address: SocketAddr,
     directory: TempDir,
-    /// `None` while it is down.
+    /// `None` while the server is down.
     server: Option<Server>,
     databases: AtomicU32,
 }
 
 impl DatabaseServer {
-    /// A new server of its own.
+    /// Starts a separate server.
     ///
     /// # Errors
-    /// It is not installed, or does not start: the message says what to do.
+    /// If the server is not installed or does not start: the message has the remedy.
     pub fn start(kind: DatabaseKind) -> Result<Self> {
         Self::start_at(Ipv4Addr::LOCALHOST, kind)
     }
 
-    /// The same on another address of this machine.
+    /// Starts a server on another address of this machine.
     ///
     /// # Errors
-    /// As [`start`](Self::start).
+    /// The errors of [`start`](Self::start).
     pub fn start_at(address: Ipv4Addr, kind: DatabaseKind) -> Result<Self> {
         let directory = temp_dir();
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755))?;
@@ -78,26 +78,25 @@ impl DatabaseServer {
         Ok(server)
     }
 
-    /// A new server behind TLS, with this certificate and key (PEM): whoever
-    /// comes by TCP has to use it.
+    /// Starts a server that requires TLS for TCP connections, with this certificate and key (PEM).
     ///
     /// # Errors
-    /// As [`start`](Self::start).
+    /// The errors of [`start`](Self::start).
     pub fn start_tls(kind: DatabaseKind, certificate: &str, key: &str) -> Result<Self> {
         let mut server = Self::start(kind)?;
         server.restart_tls(certificate, key)?;
         Ok(server)
     }
 
-    /// Ends it in order, and starts it again behind TLS with these.
+    /// Restarts the server with TLS and this certificate and key.
     ///
     /// # Errors
-    /// As [`restart`](Self::restart).
+    /// The errors of [`restart`](Self::restart).
     pub fn restart_tls(&mut self, certificate: &str, key: &str) -> Result<()> {
         let (crt, pem) = (self.data().join("tls.crt"), self.data().join("tls.key"));
         fs::write(&crt, certificate)?;
         fs::write(&pem, key)?;
-        // PostgreSQL refuses a key that others can read.
+        // PostgreSQL refuses a key that other users can read.
         fs::set_permissions(&pem, fs::Permissions::from_mode(0o600))?;
         if getuid().is_root() {
             let (uid, gid) = ids(self.user())?;
@@ -124,10 +123,10 @@ impl DatabaseServer {
         self.restart(&settings.each_ref().map(String::as_str))
     }
 
-    /// One that the tests of a process share as long as any of them uses it.
+    /// Returns a server that the tests of a process share while any of them uses it.
     ///
     /// # Errors
-    /// As [`start`](Self::start).
+    /// The errors of [`start`](Self::start).
     pub fn shared(kind: DatabaseKind) -> Result<Arc<Self>> {
         static SHARED: [Mutex<Weak<DatabaseServer>>; 2] = [const { Mutex::new(Weak::new()) }; 2];
         let mut shared = SHARED[kind as usize]
@@ -141,10 +140,10 @@ impl DatabaseServer {
         Ok(server)
     }
 
-    /// Makes an empty database; its name.
+    /// Creates an empty database and returns its name.
     ///
     /// # Errors
-    /// The server is down.
+    /// If the server is down.
     pub fn new_database(&self) -> Result<String> {
         let number = self.databases.fetch_add(1, Ordering::Relaxed);
         let name = format!("lucarne{number}");
@@ -162,13 +161,13 @@ impl DatabaseServer {
         Ok(name)
     }
 
-    /// Its URL over TCP.
+    /// Returns the URL of a database over TCP.
     pub fn url(&self, database: &str) -> String {
         let (scheme, address) = (self.scheme(), self.address);
         format!("{scheme}://{USER}:{}@{address}/{database}", PASSWORD.1)
     }
 
-    /// Its URL by the socket.
+    /// Returns the URL of a database over the socket.
     pub fn socket_url(&self, database: &str) -> String {
         let (socket, password) = (self.socket(), PASSWORD.1);
         let (socket, port) = (socket.display(), self.address.port());
@@ -182,20 +181,20 @@ impl DatabaseServer {
         }
     }
 
-    /// The password that is in the URLs, as they have it.
+    /// Returns the password as it appears in the URLs.
     pub fn password(&self) -> &'static str {
         PASSWORD.1
     }
 
-    /// The address at which it listens.
+    /// Returns the address at which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The server's own client as the administrator, as a shell would start it.
+    /// Returns the shell command that runs the server's own client as the administrator.
     ///
     /// # Errors
-    /// It is not installed.
+    /// If the client is not installed.
     pub fn administrator(&self) -> Result<String> {
         let (socket, port) = (self.socket(), self.address.port());
         let socket = socket.display();
@@ -209,11 +208,11 @@ impl DatabaseServer {
         })
     }
 
-    /// Runs statements as the administrator, in a database (none: `""`), with
-    /// the server's own client; what it printed.
+    /// Runs statements as the administrator in a database (`""` for none), with the server's own
+    /// client. Returns its output.
     ///
     /// # Errors
-    /// What the server said.
+    /// The error of the server.
     pub fn admin(&self, database: &str, statements: &str) -> Result<String> {
         let launch = match self.kind {
             DatabaseKind::MariaDb => Launch::new("mariadb")
@@ -246,20 +245,20 @@ impl DatabaseServer {
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
-    /// Ends it in order, and starts it again with more settings
-    /// (`name=value`), which it keeps until the next time.
+    /// Restarts the server with additional settings (`name=value`), which apply until the next
+    /// restart.
     ///
     /// # Errors
-    /// It does not end, or not start.
+    /// If the server does not stop or does not start.
     pub fn restart(&mut self, settings: &[&str]) -> Result<()> {
         self.stop()?;
         self.begin(settings)
     }
 
-    /// Ends it in order, cutting its connections.
+    /// Stops the server cleanly and closes its connections.
     ///
     /// # Errors
-    /// It does not end.
+    /// If the server does not stop.
     pub fn stop(&mut self) -> Result<()> {
         if let Some(mut server) = self.server.take() {
             // PostgreSQL waits for its clients after SIGTERM.
@@ -272,13 +271,13 @@ impl DatabaseServer {
         Ok(())
     }
 
-    /// SIGKILL to all of its processes.
+    /// Sends SIGKILL to all of its processes.
     ///
     /// # Errors
     /// Only if the system refuses.
     pub fn kill(&mut self) -> Result<()> {
-        // Its children keep its output open: reading that to the end, as
-        // `Server::kill` does, is for when all have gone.
+        // Its children keep its output open: reading the output to the end, as `Server::kill` does,
+        // is only possible after all have ended.
         let _ = self.signal_all(Signal::KILL);
         if let Some(mut server) = self.server.take() {
             server.kill()?;
@@ -286,10 +285,10 @@ impl DatabaseServer {
         Ok(())
     }
 
-    /// Starts it after [`stop`](Self::stop) or [`kill`](Self::kill).
+    /// Starts the server after [`stop`](Self::stop) or [`kill`](Self::kill).
     ///
     /// # Errors
-    /// It does not start.
+    /// If the server does not start.
     pub fn begin(&mut self, settings: &[&str]) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -298,28 +297,26 @@ impl DatabaseServer {
                     self.server = Some(server);
                     break;
                 }
-                // Processes of the one before may take a moment to go.
+                // Processes of the former server may take a moment to end.
                 Err(error) if Instant::now() > deadline => return Err(error),
                 Err(_) => pause(),
             }
         }
         while let Err(error) = self.admin("", "SELECT 1") {
             ensure!(Instant::now() < deadline, "not ready: {error}");
-            // Polled: a server listens before it answers.
+            // Polled, because a server listens before it responds.
             pause();
         }
         Ok(())
     }
 
-    /// Stops all of its processes where they are (SIGSTOP): connections stay,
-    /// answers do not come.
+    /// Suspends all of its processes (SIGSTOP): connections stay open, but there are no responses.
     ///
     /// # Errors
-    /// It is down, or goes on.
+    /// If the server is down, or cannot be suspended.
     pub fn freeze(&mut self) -> Result<()> {
         self.signal_all(Signal::STOP)?;
-        // A thread that runs on another processor goes on for a moment, and may
-        // well answer in it.
+        // A thread on another processor continues for a moment, and may still respond.
         let deadline = Instant::now() + PATIENCE;
         while !self.is_frozen() {
             ensure!(Instant::now() < deadline, "the server does not stop");
@@ -337,10 +334,10 @@ impl DatabaseServer {
         server.into_iter().chain(children).all(is_stopped)
     }
 
-    /// Lets it go on.
+    /// Resumes the server.
     ///
     /// # Errors
-    /// It is down.
+    /// If the server is down.
     pub fn thaw(&mut self) -> Result<()> {
         self.signal_all(Signal::CONT)
     }
@@ -357,7 +354,7 @@ impl DatabaseServer {
         Ok(())
     }
 
-    /// PostgreSQL has a process for each connection, and some more.
+    /// Returns the child processes: PostgreSQL has one for each connection, and some others.
     fn children(&self) -> Vec<Pid> {
         let pid = self.server.as_ref().map_or(0, Server::pid);
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
@@ -379,7 +376,7 @@ impl DatabaseServer {
         self.directory.path().join("data")
     }
 
-    /// MariaDB's file, or PostgreSQL's directory.
+    /// Returns MariaDB's socket file, or PostgreSQL's socket directory.
     fn socket(&self) -> PathBuf {
         match self.kind {
             DatabaseKind::MariaDb => self.data().join("socket"),
@@ -387,7 +384,7 @@ impl DatabaseServer {
         }
     }
 
-    /// Makes the files of an empty server.
+    /// Creates the files of an empty server.
     fn initialise(&self) -> Result<()> {
         fs::create_dir(self.data())?;
         let launch = match self.kind {
@@ -395,7 +392,7 @@ impl DatabaseServer {
                 .as_its_user("mariadb-install-db".into())?
                 .args(["--no-defaults", "--skip-test-db", "--skip-name-resolve"])
                 .arg("--auth-root-authentication-method=normal")
-                // Nothing of the system tables needs to survive a power cut.
+                // The system tables need not survive a power failure.
                 .args([
                     "--innodb-flush-log-at-trx-commit=0",
                     "--innodb-log-file-size=8M",
@@ -407,12 +404,12 @@ impl DatabaseServer {
                 .args(["--username=postgres", "--encoding=UTF8", "--no-locale"])
                 .arg(self.data()),
         };
-        // MariaDB has failed here once when several began on a busy machine,
-        // without a reason: one more try.
+        // MariaDB has failed here once without a reason, when several servers started on a busy
+        // machine. It is tried once more.
         let mut output = launch.run()?;
         if !output.status.success() {
-            // What made it fail is unknown; a busy machine was part of it. No verdict depends on
-            // this pause: the second try decides.
+            // The cause is unknown, but a busy machine was part of it. The pause does not affect
+            // the result, because the second attempt decides.
             thread::sleep(Duration::from_secs(1));
             fs::remove_dir_all(self.data())?;
             fs::create_dir(self.data())?;
@@ -425,7 +422,7 @@ impl DatabaseServer {
             bail!("{:?} cannot make its files:\n{said}", self.kind);
         }
         if self.kind == DatabaseKind::Postgres {
-            // By TCP, nobody comes in without a password.
+            // TCP connections require a password.
             let access = "local all all trust\nhost all all samenet scram-sha-256\n";
             fs::write(self.data().join("pg_hba.conf"), access)?;
         }
@@ -456,7 +453,7 @@ impl DatabaseServer {
         Ok(launch.patience(PATIENCE))
     }
 
-    /// Whom its package makes.
+    /// Returns the user that the package creates.
     fn user(&self) -> &'static str {
         match self.kind {
             DatabaseKind::MariaDb => "mysql",
@@ -464,7 +461,7 @@ impl DatabaseServer {
         }
     }
 
-    /// Gives the data directory to that user, if we are root.
+    /// Changes the owner of the data directory to that user, if we are root.
     fn own_data(&self) -> Result<()> {
         if getuid().is_root() {
             let (uid, gid) = ids(self.user())?;
@@ -484,8 +481,7 @@ impl DatabaseServer {
         }
     }
 
-    /// Runs a program as the user whose package it comes from, who also gets
-    /// the data directory.
+    /// Runs a program as the user of its package, who also gets the data directory.
     fn as_its_user(&self, program: PathBuf) -> Result<Launch> {
         let directory = self.directory.path();
         if !getuid().is_root() {
@@ -493,8 +489,8 @@ impl DatabaseServer {
         }
         let user = self.user();
         self.own_data()?;
-        // It replaces itself by the program: the pid is the server's. It may
-        // not write where we put our temporary files.
+        // `setpriv` replaces itself with the program, so that the pid is the server's. The server
+        // must not write to our directory of temporary files.
         let launch = Launch::new("setpriv")
             .env("TMPDIR", self.data())
             .args(["--reuid", user, "--regid", user, "--init-groups"])
@@ -509,7 +505,7 @@ impl Drop for DatabaseServer {
     }
 }
 
-/// A program of the newest PostgreSQL: Debian has them outside the path.
+/// Returns a program of the newest PostgreSQL: Debian installs them outside the path.
 fn postgres_program(name: &str) -> Result<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
     let version = |path: &Path| -> Option<u32> { path.file_name()?.to_str()?.parse().ok() };
@@ -531,7 +527,7 @@ fn missing(what: &str) -> String {
     format!("{what} is not there. Run scripts/install-test-tools (cargo xtask test does)")
 }
 
-/// User and group of a name, from `/etc/passwd`.
+/// Returns user and group of a name from `/etc/passwd`.
 fn ids(user: &str) -> Result<(u32, u32)> {
     let users = fs::read_to_string("/etc/passwd")?;
     let fields = users
@@ -542,14 +538,15 @@ fn ids(user: &str) -> Result<(u32, u32)> {
     Ok((fields[2].parse()?, fields[3].parse()?))
 }
 
-/// The process has no thread that runs. A process that is gone has none.
+/// Returns `true` if no thread of the process runs. This includes a process that has ended.
 fn is_stopped(pid: u32) -> bool {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return true;
     };
     threads.flatten().all(|thread| {
         let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-        // The state follows the name, which may hold anything but ends there.
+        // The state follows the name, which may contain any characters but ends at the last
+        // parenthesis.
         let state = stat.rsplit(')').next().unwrap_or_default();
         state.trim_start().starts_with(['T', 't', 'Z', 'X']) || stat.is_empty()
     })

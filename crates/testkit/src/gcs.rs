@@ -17,25 +17,24 @@ use crate::{
     stores::{FAKE_GCS, PATIENCE, Shared, loopback, tool},
 };
 
-/// fake-gcs-server on loopback, in memory, behind a double of what it lacks.
+/// fake-gcs-server on loopback, in memory, behind a double for its missing features.
 ///
-/// The server knows Google's JSON API, and of the XML API, which `object_store`
-/// speaks, only reading and deleting. The double in front of it words the rest
-/// anew, as the documentation of the XML API has it:
+/// The server supports Google's JSON API. Of the XML API, which `object_store` uses, it only
+/// supports reading and deleting. The double translates the other requests by the documentation of
+/// the XML API:
 ///
-/// - uploads, with `x-goog-if-generation-match`, which is answered by 412 where
-///   the generation is another one. The server itself compares, under the lock
-///   that it writes under (`ifGenerationMatch` of the JSON API);
-/// - listings in pages, with `start-after`;
-/// - buckets that do not exist: 404 instead of 500.
+/// - Uploads with `x-goog-if-generation-match`, which get 412 if the generation differs. The server
+///   itself compares generations under its write lock (`ifGenerationMatch` of the JSON API).
+/// - Listings in pages, with `start-after`.
+/// - Buckets that do not exist: 404 instead of 500.
 ///
-/// Not to be asked here, of neither: credentials (the server takes all),
-/// and the limit of one write per second and object.
+/// Neither of them supports credentials (the server accepts all) and the limit of one write per
+/// second for each object.
 #[derive(Debug)]
 pub struct GcsServer {
-    /// `http://127.0.0.1:port`, of the double.
+    /// URL of the double: `http://127.0.0.1:port`.
     pub endpoint: String,
-    /// The server alone.
+    /// URL of the server alone.
     pub bare_endpoint: String,
     next: AtomicU64,
     _double: Service,
@@ -46,7 +45,7 @@ impl GcsServer {
     /// Starts both.
     ///
     /// # Errors
-    /// It is not installed, or does not start: the message says what to do.
+    /// If the server is not installed or does not start: the message has the remedy.
     pub fn start() -> Result<Self> {
         let address = loopback();
         let launch = Launch::new(tool(FAKE_GCS)?)
@@ -68,29 +67,29 @@ impl GcsServer {
         })
     }
 
-    /// One that the tests of a process share as long as any of them uses it.
+    /// Returns a server that the tests of a process share while any of them uses it.
     ///
     /// # Errors
-    /// As [`start`](Self::start).
+    /// The errors of [`start`](Self::start).
     pub fn shared() -> Result<Arc<Self>> {
         static SHARED: Shared<GcsServer> = Shared::new();
         SHARED.get(Self::start)
     }
 
-    /// Makes an empty bucket; its name.
+    /// Creates an empty bucket and returns its name.
     ///
     /// # Errors
-    /// What the server said.
+    /// The error of the server.
     pub async fn new_bucket(&self) -> Result<String> {
         let name = format!("bucket-{}", self.next.fetch_add(1, Relaxed));
         self.make_bucket(&name).await?;
         Ok(name)
     }
 
-    /// Makes an empty bucket of this name.
+    /// Creates an empty bucket with this name.
     ///
     /// # Errors
-    /// What the server said.
+    /// The error of the server.
     pub async fn make_bucket(&self, name: &str) -> Result<()> {
         let client = Client::new(self.bare_endpoint.clone());
         let body = json!({ "name": name }).to_string();
@@ -100,7 +99,7 @@ impl GcsServer {
     }
 }
 
-/// Names in a page of a listing.
+/// Number of names in a page of a listing.
 const PAGE: usize = 1000;
 
 #[derive(Clone)]
@@ -130,7 +129,7 @@ impl Double {
         }
     }
 
-    /// An upload of the XML API as one of the JSON API.
+    /// Translates an upload of the XML API to one of the JSON API.
     async fn upload(
         &self,
         bucket: &str,
@@ -162,7 +161,7 @@ impl Double {
         answer.context("no answer")
     }
 
-    /// A page of a listing, of all that the server lists.
+    /// Returns a page of a listing, selected from the full listing of the server.
     async fn list(&self, bucket: &str, request: &Request<Bytes>) -> Option<Response<Bytes>> {
         let query = request.uri().query().unwrap_or_default().as_bytes();
         let query = |name: &str| {
@@ -186,7 +185,7 @@ impl Double {
     }
 }
 
-/// The entries after a name, and where the next page begins.
+/// Returns the entries after a name, and the start of the next page.
 fn page(listed: &str, after: Option<&str>, most: usize) -> String {
     let mut entries: Vec<(&str, &str)> = listed
         .split("<Contents>")
@@ -211,7 +210,7 @@ fn page(listed: &str, after: Option<&str>, most: usize) -> String {
     page + "</ListBucketResult>"
 }
 
-/// Metadata, then the object.
+/// Returns a multipart body: metadata, then the object.
 fn multipart(boundary: &str, object: &str, request: &Request<Bytes>) -> Bytes {
     let headers = request.headers();
     let content_type = text(headers, "content-type").unwrap_or("application/octet-stream");
@@ -239,7 +238,7 @@ fn multipart(boundary: &str, object: &str, request: &Request<Bytes>) -> Bytes {
     body.into()
 }
 
-/// The XML API's answer about an upload.
+/// Returns the response of the XML API to an upload.
 fn stored(object: &Value) -> Result<Response<Bytes>> {
     let field = |name: &str| object[name].as_str().map(str::to_owned);
     let generation = field("generation").context("no generation")?;
@@ -255,7 +254,7 @@ fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// Without percent-encoding. Unlike in a query, `+` is itself.
+/// Decodes percent-encoding. Unlike in a query, `+` stays itself.
 fn decoded(path: &str) -> String {
     let path = path.replace('+', "%2B");
     let pairs = url::form_urlencoded::parse(path.as_bytes());

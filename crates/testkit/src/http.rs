@@ -14,11 +14,11 @@ use tokio::{
     time::{error::Elapsed, timeout},
 };
 
-/// The longest time that a client waits for a whole response. No server of a test needs it.
+/// Timeout of a whole response. No server of a test needs longer.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Returns whether this is the error of a request to which no whole response came in time,
-/// although the connection was there.
+/// Returns `true` if a request had no complete response in time, although the connection was
+/// established.
 pub fn is_silence(error: &anyhow::Error) -> bool {
     error.downcast_ref::<Elapsed>().is_some()
 }
@@ -31,42 +31,42 @@ pub struct Client {
     limit: Duration,
 }
 
-/// A whole response.
+/// A complete response.
 #[derive(Clone, Debug)]
 pub struct Response {
     /// Status.
     pub status: StatusCode,
     /// Headers.
     pub headers: HeaderMap,
-    /// Body, as sent: content encodings are left alone.
+    /// Body as sent, without decoding.
     pub body: Bytes,
 }
 
 impl Response {
-    /// A header as text, empty if absent.
+    /// Returns a header as text; empty if absent.
     pub fn header(&self, name: &str) -> &str {
         let value = self.headers.get(name).and_then(|value| value.to_str().ok());
         value.unwrap_or_default()
     }
 
-    /// The body as text.
+    /// Returns the body as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The body as JSON.
+    /// Parses the body as JSON.
     ///
     /// # Errors
-    /// A body that is not; it is in the message.
+    /// If the body is not JSON; the message has the body.
     pub fn json(&self) -> Result<serde_json::Value> {
         serde_json::from_slice(&self.body)
             .with_context(|| format!("{}: not JSON: {}", self.status, self.text()))
     }
 
-    /// The body of a 200.
+    /// Returns the body of a 200.
     ///
     /// # Errors
-    /// Any other status; status and body are in the message.
+    /// If the status is not 200; the message has status and body.
     pub fn ok(self) -> Result<Bytes> {
         ensure!(
             self.status == StatusCode::OK,
@@ -79,7 +79,7 @@ impl Response {
 }
 
 impl Client {
-    /// For URLs that begin with `base` (`http://127.0.0.1:6962/`).
+    /// Creates a client for URLs that begin with `base` (`http://127.0.0.1:6962/`).
     pub fn new(base: impl Into<String>) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
@@ -90,35 +90,36 @@ impl Client {
         }
     }
 
-    /// GET `base/path`.
+    /// Sends GET `base/path`.
     ///
     /// # Errors
-    /// No whole response.
+    /// If there is no complete response.
     pub async fn get(&self, path: &str) -> Result<Response> {
         self.request(Method::GET, path, &[], Bytes::new()).await
     }
 
-    /// GET with headers.
+    /// Sends GET with headers.
     ///
     /// # Errors
-    /// No whole response.
+    /// If there is no complete response.
     pub async fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> Result<Response> {
         self.request(Method::GET, path, headers, Bytes::new()).await
     }
 
-    /// POST of a JSON body.
+    /// Sends POST with a JSON body.
     ///
     /// # Errors
-    /// No whole response.
+    /// If there is no complete response.
     pub async fn post(&self, path: &str, body: impl Into<Bytes>) -> Result<Response> {
         let json = [(header::CONTENT_TYPE.as_str(), "application/json")];
         self.request(Method::POST, path, &json, body.into()).await
     }
 
-    /// Any request.
+    /// Sends any request.
     ///
     /// # Errors
-    /// No whole response, or none within 30 s ([`is_silence`]): method and URL are in the message.
+    /// If there is no complete response, or none within 30 s ([`is_silence`]). The message has
+    /// method and URL.
     pub async fn request(
         &self,
         method: Method,
@@ -149,12 +150,11 @@ impl Client {
     }
 }
 
-/// Sends `bytes` as they are on a connection of their own, and returns what
-/// comes back until the server closes or is silent for `patience`: for
-/// requests that no client would send.
+/// Sends `bytes` on a separate connection, and returns the received bytes until the server closes
+/// or is silent for `patience`. Used for requests that no client would send.
 ///
 /// # Errors
-/// No connection. A server that closes early is not an error.
+/// If the connection fails. A server that closes early is not an error.
 pub async fn raw_exchange(
     address: SocketAddr,
     bytes: &[u8],
@@ -165,8 +165,8 @@ pub async fn raw_exchange(
         .with_context(|| format!("cannot connect to {address}"))?;
     let (mut reader, mut writer) = stream.split();
     let mut answer = Vec::new();
-    // The server may answer and close before it has read everything: writing
-    // and reading go on side by side, and a broken pipe is its right.
+    // The server may respond and close before it has read everything. Writing and reading are
+    // therefore concurrent, and a broken pipe is no error.
     let write = async {
         let _ = timeout(patience, writer.write_all(bytes)).await;
     };

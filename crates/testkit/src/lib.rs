@@ -1,8 +1,8 @@
-//! The tools of black-box tests and benchmarks of the `lucarne` binary: a real
-//! process that never outlives its test, a plain HTTP client, the corpus of
-//! real certificates, and an auditor that checks a log from outside.
+//! Tools for black-box tests and benchmarks of the `lucarne` binary: real processes that never
+//! outlive their test, a plain HTTP client, the corpus of real certificates, and an auditor that
+//! checks a log from outside.
 //!
-//! Not published, used by nothing that ships.
+//! Not published, and not used by any released program.
 
 mod audit;
 mod azure;
@@ -60,10 +60,10 @@ pub use tls::{tls_client, tls_server};
 pub use tracer::{Change, Plan, Recorded, Strike, Traced, tracing_is_permitted};
 pub use wait::{PATIENCE, block_until, eventually, in_time, until};
 
-/// Creates a directory that is removed with the value, or with the others of the run.
+/// Creates a directory that is removed with the value, or at the end of the test run.
 ///
 /// # Panics
-/// If it cannot be created.
+/// If the system cannot create it.
 pub fn temp_dir() -> TempDir {
     let run = std::env::var_os(lucarne_mint::testing::RUN);
     let parent = run.map_or_else(std::env::temp_dir, std::path::PathBuf::from);

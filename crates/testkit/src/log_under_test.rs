@@ -12,9 +12,9 @@ use tempfile::TempDir;
 
 use crate::{Audit, Client, Launch, Place, Server, free_port, temp_dir, wait::POLL};
 
-/// A directory with everything one log needs, made with `lucarne init`, and
-/// what a test must know to talk to it. Several runs of the server on the same
-/// directory are several calls of [`start`](Self::start).
+/// A directory with all files of one log, created with `lucarne init`, and the data that a test
+/// needs to use the log. Call [`start`](Self::start) several times to restart the server on the
+/// same directory.
 #[derive(Debug)]
 pub struct LogUnderTest {
     binary: PathBuf,
@@ -27,19 +27,19 @@ pub struct LogUnderTest {
 }
 
 impl LogUnderTest {
-    /// A log that accepts these roots (PEM). `settings` are more lines of the
-    /// log's section of the configuration (`period: 50`), unindented.
+    /// Creates a log that accepts these roots (PEM). `settings` are additional lines of the log's
+    /// section of the configuration (`period: 50`), unindented.
     ///
     /// # Errors
-    /// `lucarne init` failed: with all that it printed.
+    /// If `lucarne init` fails: with its whole output.
     pub fn create(binary: impl Into<PathBuf>, roots: &str, settings: &str) -> Result<Self> {
         Self::create_at(Place::directory(), binary, roots, settings)
     }
 
-    /// The same with its data and lock elsewhere.
+    /// Creates a log with its data and lock in another place.
     ///
     /// # Errors
-    /// As [`create`](Self::create).
+    /// The errors of [`create`](Self::create).
     pub fn create_at(
         place: Place,
         binary: impl Into<PathBuf>,
@@ -58,10 +58,10 @@ impl LogUnderTest {
         Ok(log)
     }
 
-    /// The same without `lucarne init`: files only.
+    /// Creates the files without running `lucarne init`.
     ///
     /// # Errors
-    /// Only if the disk refuses.
+    /// Only if the files cannot be written.
     pub fn prepare(binary: impl Into<PathBuf>, roots: &str, settings: &str) -> Result<Self> {
         Self::prepare_at(Place::directory(), binary, roots, settings)
     }
@@ -109,13 +109,13 @@ impl LogUnderTest {
         self
     }
 
-    /// `lucarne <subcommand> -c lucarne.yaml`, not started.
+    /// Returns the command `lucarne <subcommand> -c lucarne.yaml`.
     pub fn launch(&self, subcommand: &str) -> Launch {
         let command = self.command().args([subcommand, "-c"]);
         command.arg(self.configuration())
     }
 
-    /// `lucarne` where the log is, without arguments.
+    /// Returns the command `lucarne` in the log's directory, without arguments.
     pub fn command(&self) -> Launch {
         let launch = Launch::new(&self.binary);
         let environment = self.place.environment.iter();
@@ -125,58 +125,58 @@ impl LogUnderTest {
             .pin(self.core)
     }
 
-    /// `lucarne serve`, until it answers.
+    /// Starts `lucarne serve` and waits until it accepts connections.
     ///
     /// # Errors
-    /// It did not.
+    /// If it does not.
     pub fn start(&self) -> Result<Server> {
         self.launch("serve").start(self.address())
     }
 
-    /// The directory of everything.
+    /// Returns the directory of all files.
     pub fn path(&self) -> &Path {
         self.directory.path()
     }
 
-    /// The configuration file.
+    /// Returns the path of the configuration file.
     pub fn configuration(&self) -> PathBuf {
         self.path().join("lucarne.yaml")
     }
 
-    /// The log's directory, with its public files.
+    /// Returns the log's directory with its public files.
     pub fn data(&self) -> PathBuf {
         self.path().join("data")
     }
 
-    /// The address at which the server listens.
+    /// Returns the address at which the server listens.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.port))
     }
 
-    /// The log's URL: submission and monitoring prefix, no trailing slash.
+    /// Returns the log's URL, which is both prefixes without a trailing slash.
     pub fn url(&self) -> String {
         format!("http://{}", self.origin())
     }
 
-    /// The log's origin.
+    /// Returns the origin of the log.
     pub fn origin(&self) -> String {
         format!("127.0.0.1:{}/test", self.port)
     }
 
-    /// The log's public key (SPKI, DER).
+    /// Returns the log's public key (SPKI, DER).
     pub fn public_key(&self) -> &[u8] {
         &self.key
     }
 
-    /// A client of the log.
+    /// Returns a client of the log.
     pub fn client(&self) -> Client {
         Client::new(self.url())
     }
 
-    /// An auditor of the log.
+    /// Returns an auditor of the log.
     ///
     /// # Errors
-    /// Never for a log made here.
+    /// Never for a log created here.
     pub fn audit(&self) -> Result<Audit> {
         Audit::new(
             &self.url(),
@@ -186,11 +186,11 @@ impl LogUnderTest {
         )
     }
 
-    /// Waits until the server says that it is well (`/health`): only then are
-    /// submissions taken.
+    /// Waits until the server reports that it is healthy (`/health`): only then does it accept
+    /// submissions.
     ///
     /// # Errors
-    /// Not within `patience`: with what it said instead.
+    /// If it is not healthy within `patience`: with its last report.
     pub async fn ready(&self, patience: Duration) -> Result<()> {
         let client = Client::new(format!("http://{}", self.address()));
         let deadline = Instant::now() + patience;

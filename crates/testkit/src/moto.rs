@@ -9,29 +9,29 @@ use crate::{
     stores::{MOTO, PATIENCE, loopback, tool},
 };
 
-/// moto's server on loopback: Amazon's APIs as far as it knows them, in memory.
-/// It takes all credentials until [`enforce`](Self::enforce).
+/// The moto server on loopback: the APIs of Amazon as far as moto supports them, in memory. It
+/// accepts all credentials until [`enforce`](Self::enforce).
 #[derive(Debug)]
 pub struct Moto {
-    /// `http://127.0.0.1:port`, whatever the service and the region: it goes by
-    /// what the credentials are for.
+    /// `http://127.0.0.1:port` for all services and regions: moto selects them by the credentials.
     pub endpoint: String,
     client: Client,
     _server: Server,
 }
 
-/// Nobody's, and long enough to be taken for a key.
+/// An unassigned key of valid length.
 const ACCESS_KEY: &str = "AKIAIOSFODNN7EXAMPLE";
 
 impl Moto {
-    /// Starts it.
+    /// Starts the server.
     ///
     /// # Errors
-    /// It is not installed, or does not start: the message says what to do.
+    /// If the server is not installed or does not start: the message has the remedy.
     pub fn start() -> Result<Self> {
         let address = loopback();
         let launch = Launch::new(tool(MOTO)?)
-            // The program beside it has the path of where it was installed.
+            // The installed script has the path of its original installation, so the module is run
+            // instead.
             .args(["-m", "moto.server", "--host", "127.0.0.1"])
             .args(["--port", &address.port().to_string()]);
         let endpoint = format!("http://{address}");
@@ -42,11 +42,11 @@ impl Moto {
         })
     }
 
-    /// Makes a secret in Secrets Manager; its ARN. `value` is `SecretString`
-    /// and a text, or `SecretBinary` and base64.
+    /// Creates a secret in Secrets Manager and returns its ARN. `value` is `SecretString` and a
+    /// text, or `SecretBinary` and base64.
     ///
     /// # Errors
-    /// What the server said.
+    /// The error of the server.
     pub async fn new_secret(&self, region: &str, name: &str, value: [&str; 2]) -> Result<String> {
         let [kind, value] = value;
         let secret = json!({ "Name": name, kind: value });
@@ -60,11 +60,11 @@ impl Moto {
         Ok(made["ARN"].as_str().context("no ARN")?.to_owned())
     }
 
-    /// Makes a user who may do this one thing (`service:Action`); its access
-    /// key and secret key.
+    /// Creates a user with one permission (`service:Action`); returns its access key and secret
+    /// key.
     ///
     /// # Errors
-    /// What the server said.
+    /// The error of the server.
     pub async fn new_user(&self, name: &str, action: &str) -> Result<[String; 2]> {
         let statement = json!({ "Effect": "Allow", "Action": action, "Resource": "*" });
         let policy = json!({ "Version": "2012-10-17", "Statement": [statement] }).to_string();
@@ -80,18 +80,17 @@ impl Moto {
         keys().context("no access key")
     }
 
-    /// From now on, only users are served who sign with their keys, and only
-    /// what they may do.
+    /// Enforces credentials and permissions of users from now on.
     ///
     /// # Errors
-    /// What the server said.
+    /// The error of the server.
     pub async fn enforce(&self) -> Result<()> {
         let text = [("content-type", "text/plain")];
         self.post("moto-api/reset-auth", &text, "0".into()).await?;
         Ok(())
     }
 
-    /// An action of IAM on this user.
+    /// Sends an action of IAM for this user.
     async fn identity(&self, action: &str, user: &str, more: &[(&str, &str)]) -> Result<String> {
         let form = Serializer::new(String::new())
             .extend_pairs([("Action", action), ("Version", "2010-05-08")])
@@ -114,7 +113,7 @@ impl Moto {
     }
 }
 
-/// The head of a signature that nobody made: it names service and region.
+/// Returns the header of an invalid signature, which names service and region.
 fn nobody(region: &str, service: &str) -> String {
     format!(
         "AWS4-HMAC-SHA256 Credential={ACCESS_KEY}/20260101/{region}/{service}/aws4_request, \

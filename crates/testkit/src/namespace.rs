@@ -1,23 +1,22 @@
-//! A test's own view of the file systems: what it mounts there, nobody else
-//! sees, and it is gone with the test.
+//! A private view of the file systems for one test: its mounts are invisible to other processes,
+//! and end with the test.
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
 const INSIDE: &str = "LUCARNE_TEST_NAMESPACE";
-/// Beside the directory: the test has run inside.
+/// Name of the file next to the directory that shows that the test has run inside.
 const ENTERED: &str = "entered";
 
-/// Runs the test program again inside a new mount namespace (and, for users
-/// other than root, a user namespace), and whatever `more` of `unshare` says, for
-/// the test named `test` alone. Returns
-/// an empty directory inside; outside, `None` once the test has passed, or if the
-/// system permits no namespaces: then the test is skipped. No other test's name may
-/// contain `test`, because names select by their parts.
+/// Runs the test program again inside a new mount namespace (and, for users other than root, a user
+/// namespace), with `more` options of `unshare`, for the test named `test` alone. Returns an empty
+/// directory inside. Outside, returns `None` after the test has passed, or if the system permits no
+/// namespaces: then the test is skipped. No other test's name may contain `test`, because names are
+/// selected by substring.
 ///
 /// # Panics
-/// If it was not run or has not passed.
+/// If the test was not run or has not passed.
 pub(crate) fn enter(test: &str, more: &[&str]) -> Option<PathBuf> {
     if let Ok(place) = std::env::var(INSIDE) {
         let place = PathBuf::from(place);
@@ -46,7 +45,7 @@ pub(crate) fn enter(test: &str, more: &[&str]) -> Option<PathBuf> {
     None
 }
 
-/// `unshare` with new namespaces, for the program that its next argument names.
+/// Returns the command `unshare` with new namespaces, for the program in its next argument.
 fn unshare(more: &[&str]) -> Command {
     let mut command = Command::new("unshare");
     command.arg("--mount").args(more);
@@ -56,7 +55,7 @@ fn unshare(more: &[&str]) -> Command {
     command
 }
 
-/// Fails with the words of `unshare` if the system permits no such namespaces.
+/// Returns the error of `unshare` if the system does not permit these namespaces.
 fn permitted(more: &[&str]) -> Result<(), String> {
     let output = unshare(more).arg("true").output();
     let output = output.expect("`unshare` (package util-linux) is needed for this test");
@@ -67,11 +66,11 @@ fn permitted(more: &[&str]) -> Result<(), String> {
     Err(error.trim().to_owned())
 }
 
-/// Runs `test` where these names, and no others, lead to loopback. False
-/// outside, once it has passed inside or is skipped.
+/// Runs `test` with these host names resolved to loopback, and no others. Returns `false` outside,
+/// after the test has passed inside or is skipped.
 ///
 /// # Panics
-/// If it has not passed.
+/// If the test has not passed.
 pub fn with_host_names(test: &str, names: &[&str]) -> bool {
     let Some(place) = enter(test, &[]) else {
         return false;

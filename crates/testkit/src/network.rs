@@ -1,6 +1,6 @@
-//! Machines of a test: network namespaces inside one of the test's own, on bridges of its own.
-//! What is pulled out of a machine is out, for whatever talks over it; nobody outside notices,
-//! and all of it is gone with the processes of the test, however they end.
+//! Simulated machines for a test: network namespaces inside the test's own namespace, on separate
+//! bridges. A disconnected cable affects all traffic over it, but nothing outside the test.
+//! Everything is removed when the processes of the test end for any reason.
 
 use std::net::Ipv4Addr;
 use std::process::Command;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 
 use crate::{Launch, namespace};
 
-/// Bridges, on each of which the test itself has the first address.
+/// The bridges, on each of which the test has the first address.
 #[derive(Debug)]
 pub struct Network {
     bridges: &'static [&'static str],
@@ -16,20 +16,20 @@ pub struct Network {
 }
 
 impl Network {
-    /// Runs the test program again for the test named `test` alone, in a network that has these
-    /// bridges (short names) and loopback. Returns `None` outside, once it has passed inside or
-    /// if the system permits no namespaces: then the test is skipped. No other test's name may
-    /// contain `test`.
+    /// Runs the test program again for the test named `test` alone, in a network with these bridges
+    /// (short names) and loopback. Returns `None` outside, after the test has passed inside, or if
+    /// the system permits no namespaces: then the test is skipped. No other test's name may contain
+    /// `test`.
     ///
     /// # Panics
-    /// If it has not passed or was not run.
+    /// If the test has not passed or was not run.
     pub fn enter(test: &str, bridges: &'static [&'static str]) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             println!("skipped: servers in network namespaces change their user: run as root");
             return None;
         }
         namespace::enter(test, &["--net"])?;
-        // Namespaces have their names there: a /run of our own.
+        // Names of namespaces are in /run, so the test gets a private one.
         namespace::mount(&["-t", "tmpfs", "machines", "/run"]);
         ip("link set lo up");
         for (number, bridge) in bridges.iter().enumerate() {
@@ -47,12 +47,12 @@ impl Network {
     /// Returns the test's address on a bridge.
     ///
     /// # Panics
-    /// If there is none of this name.
+    /// If there is no bridge with this name.
     pub fn address(&self, bridge: &str) -> Ipv4Addr {
         address(self.number(bridge), 1)
     }
 
-    /// Makes a machine that is on all bridges.
+    /// Creates a machine that is connected to all bridges.
     ///
     /// # Panics
     /// If the system refuses.
@@ -93,21 +93,21 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Returns its address on a bridge.
+    /// Returns the machine's address on a bridge.
     ///
     /// # Panics
-    /// If there is none of this name.
+    /// If there is no bridge with this name.
     pub fn address(&self, bridge: &str) -> Ipv4Addr {
         address(number(self.bridges, bridge), 10 + self.number)
     }
 
-    /// The same process, there: with no other network than that of this machine.
+    /// Returns the same command, run on this machine with no other network.
     pub fn launch(&self, launch: Launch) -> Launch {
         let place = format!("--net=/run/netns/{}", self.name);
         launch.through("nsenter", [place.as_str(), "--"])
     }
 
-    /// Pulls the cable to a bridge: what is sent over it is lost, without a word.
+    /// Disconnects the cable to a bridge: packets over it are lost silently.
     ///
     /// # Panics
     /// If the system refuses.
@@ -115,7 +115,7 @@ impl Machine {
         ip(&format!("link set {} down", self.plug(bridge)));
     }
 
-    /// Puts it in again.
+    /// Connects the cable again.
     ///
     /// # Panics
     /// If the system refuses.
@@ -123,7 +123,7 @@ impl Machine {
         ip(&format!("link set {} up", self.plug(bridge)));
     }
 
-    /// The bridge's end of the cable. Names of interfaces have 15 characters at most.
+    /// Returns the bridge's end of the cable. Names of interfaces have at most 15 characters.
     fn plug(&self, bridge: &str) -> String {
         format!("{bridge}-{}", self.number)
     }
@@ -138,10 +138,10 @@ fn address(bridge: usize, host: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, bridge as u8, host)
 }
 
-/// Runs `ip` with these words.
+/// Runs `ip` with these arguments.
 ///
 /// # Panics
-/// If it fails.
+/// If the command fails.
 fn ip(words: &str) {
     let status = Command::new("ip").args(words.split(' ')).status();
     let status = status.expect("`ip` (package iproute2) is needed for this test");
@@ -158,7 +158,7 @@ mod tests {
 
     const BRIDGES: [&str; 2] = ["one", "two"];
 
-    /// What a machine gets from the test's own server on a bridge.
+    /// Returns `true` if a machine gets data from the test's own server on a bridge.
     fn reaches(machine: &Machine, server: SocketAddr) -> bool {
         let (host, port) = (server.ip(), server.port());
         let script = format!("exec 3<>/dev/tcp/{host}/{port} && head -c 2 <&3");
@@ -192,9 +192,9 @@ mod tests {
         assert!(!reaches(&machine, one));
         assert!(reaches(&machine, two) && reaches(&other, one));
         machine.mend("one");
-        // The system takes notice of a carrier in its own time.
+        // The kernel notices a carrier with a delay.
         assert!((0..10).any(|_| reaches(&machine, one)));
-        // And nothing else: loopback is its own.
+        // Nothing else is reachable: the machine has its own loopback.
         let own = serve(Ipv4Addr::LOCALHOST);
         assert!(!reaches(&machine, own));
     }

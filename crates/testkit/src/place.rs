@@ -4,13 +4,13 @@ use anyhow::Result;
 
 use crate::{AzureServer, Bucket, DatabaseKind, DatabaseProxy, DatabaseServer, GcsServer};
 
-/// The place where logs under test keep their data and their lock, as their
-/// configuration says it. Servers live as long as this.
+/// The location of the data and the lock of logs under test, as in their configuration. The servers
+/// have the same lifetime.
 #[derive(Clone)]
 pub struct Place {
     /// The value of `checkpoints`.
     pub checkpoints: String,
-    /// Credentials, as the environment has them.
+    /// Environment variables with credentials.
     pub environment: Vec<(&'static str, String)>,
     data: Data,
     servers: Vec<Arc<dyn Any + Send + Sync>>,
@@ -22,9 +22,9 @@ enum Data {
     Bucket {
         kind: &'static str,
         endpoint: String,
-        /// Its settings, each on a line.
+        /// Settings, one per line.
         settings: String,
-        /// The beginning of every log's prefix.
+        /// Prefix of all logs.
         prefix: String,
     },
 }
@@ -39,7 +39,7 @@ impl fmt::Debug for Place {
 }
 
 impl Place {
-    /// Directories, and an SQLite database beside them.
+    /// Returns directories with an SQLite database next to them.
     pub fn directory() -> Self {
         Self {
             checkpoints: "lock.sqlite".into(),
@@ -49,7 +49,8 @@ impl Place {
         }
     }
 
-    /// A bucket for both. `endpoint`: instead of the store's, as of a proxy.
+    /// Returns a bucket for both. `endpoint` replaces the store's, for example with that of a
+    /// proxy.
     pub fn bucket(bucket: &Bucket, endpoint: Option<&str>) -> Self {
         let store = &bucket.store;
         let endpoint = endpoint.unwrap_or(&store.endpoint);
@@ -71,10 +72,10 @@ impl Place {
         }
     }
 
-    /// A bucket of fake-gcs-server for both.
+    /// Returns a bucket of fake-gcs-server for both.
     ///
     /// # Errors
-    /// The server does not start, or makes no bucket: the message says what to do.
+    /// If the server does not start or creates no bucket: the message has the remedy.
     pub async fn gcs() -> Result<Self> {
         let server = GcsServer::shared()?;
         let (name, endpoint) = (server.new_bucket().await?, server.endpoint.clone());
@@ -93,10 +94,10 @@ impl Place {
         })
     }
 
-    /// A container of Azurite for both.
+    /// Returns a container of Azurite for both.
     ///
     /// # Errors
-    /// The server does not start, or makes no container: the message says what to do.
+    /// If the server does not start or creates no container: the message has the remedy.
     pub async fn azure() -> Result<Self> {
         let server = AzureServer::shared()?;
         let (name, endpoint) = (server.new_container().await?, server.endpoint.clone());
@@ -116,7 +117,7 @@ impl Place {
         })
     }
 
-    /// The bucket's name goes before the server's instead of into the path.
+    /// Puts the bucket into the host name instead of the path.
     pub fn virtual_hosted(mut self) -> Self {
         if let Data::Bucket { settings, .. } = &mut self.data {
             *settings = settings.replace("s3style: path", "s3style: virtual");
@@ -125,7 +126,7 @@ impl Place {
         self
     }
 
-    /// For logs that have nothing to do with those before: another prefix.
+    /// Returns a place for independent logs, with another prefix.
     pub fn anew(&self) -> Self {
         let mut place = self.clone();
         if let Data::Bucket { prefix, .. } = &mut place.data {
@@ -134,20 +135,20 @@ impl Place {
         place
     }
 
-    /// The same data, and a new database of this server for the lock.
+    /// Returns the same data with a new database of this server for the lock.
     ///
     /// # Errors
-    /// What the server said.
+    /// The error of the server.
     pub fn with_lock(mut self, server: &DatabaseServer) -> Result<Self> {
         self.checkpoints = server.url(&server.new_database()?);
         Ok(self)
     }
 
-    /// The same data, and a new database of this server for the lock, which is reached through the
-    /// proxy in front of it.
+    /// Returns the same data with a new database of this server for the lock, which is accessed
+    /// through this proxy.
     ///
     /// # Errors
-    /// What the server said.
+    /// The error of the server.
     pub fn with_lock_behind(self, proxy: &DatabaseProxy, server: &DatabaseServer) -> Result<Self> {
         let mut place = self.with_lock(server)?;
         let (there, instead) = (server.address().to_string(), proxy.address().to_string());
@@ -155,10 +156,10 @@ impl Place {
         Ok(place)
     }
 
-    /// A bucket of MinIO, and MariaDB for the lock.
+    /// Returns a bucket of MinIO, and MariaDB for the lock.
     ///
     /// # Errors
-    /// A server does not start: the message says what to do.
+    /// If a server does not start: the message has the remedy.
     pub async fn s3_and_mariadb() -> Result<Self> {
         let server = DatabaseServer::shared(DatabaseKind::MariaDb)?;
         let mut place = Self::bucket(&Bucket::minio().await?, None).with_lock(&server)?;
@@ -166,15 +167,15 @@ impl Place {
         Ok(place)
     }
 
-    /// A bucket of versitygw for both.
+    /// Returns a bucket of versitygw for both.
     ///
     /// # Errors
-    /// The server does not start: the message says what to do.
+    /// If the server does not start: the message has the remedy.
     pub async fn s3_alone() -> Result<Self> {
         Ok(Self::bucket(&Bucket::versitygw().await?, None))
     }
 
-    /// The settings of a log that say where its data is, each on a line.
+    /// Returns the settings for the data of a log, one per line.
     pub fn data(&self, log: &str) -> String {
         match &self.data {
             Data::Directory => format!("localdirectory: {log}\n"),

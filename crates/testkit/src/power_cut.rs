@@ -1,12 +1,11 @@
-//! The disk after a power cut: what a recorded run leaves of its files, made anew
-//! for any moment and any luck.
+//! The disk after a power failure: restores the files of a recorded run as they would be after a
+//! failure at any moment.
 //!
-//! The rules are those of POSIX and no file system's kindnesses. Bytes of a file,
-//! and its length, are durable once a sync of the file has begun behind them; a
-//! name, once a sync of its directory has; all of it, once a `syncfs` has. Whatever
-//! is not durable is there or not, each change by itself, except that names of one
-//! run change in their order where they depend on each other: a journal of
-//! metadata keeps that.
+//! The rules are those of POSIX, without the stronger guarantees of real file systems. Bytes of a
+//! file and its length are durable after a later sync of the file, a name after a sync of its
+//! directory, and everything after a `syncfs`. Changes that are not durable survive or not,
+//! independently of each other. Only names that depend on each other change in order, because a
+//! metadata journal guarantees that.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -18,23 +17,23 @@ use rand::Rng;
 
 use crate::{Change, Recorded};
 
-/// What of a disk's changes that nothing made durable is there after a cut.
+/// The changes without a sync that survive the power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Luck {
-    /// All: the process died, the machine did not.
+    /// All: the process died, but not the machine.
     All,
-    /// Nothing.
+    /// No changes.
     None,
-    /// Any of them.
+    /// A random selection of them.
     Some,
-    /// Any sectors of any of them.
+    /// A random selection of their sectors.
     Torn,
 }
 
-/// A disk writes whole sectors, in bytes.
+/// Size of a sector in bytes: a disk writes whole sectors.
 const SECTOR: usize = 512;
 
-/// The files before a run, and all changes since.
+/// The files before a run, and all later changes.
 #[derive(Debug)]
 pub struct Disk {
     root: PathBuf,
@@ -51,14 +50,14 @@ struct Base {
     mode: u32,
 }
 
-/// A file's number in a replay: an inode may be used again.
+/// The number of a file in a replay, because inodes may be reused.
 type File = usize;
 
 impl Disk {
-    /// All files below this directory, as they are before a run.
+    /// Reads all files below this directory before a run.
     ///
     /// # Errors
-    /// One cannot be read.
+    /// If a file cannot be read.
     pub fn before(root: &Path) -> io::Result<Self> {
         let mut disk = Self {
             root: root.to_owned(),
@@ -89,7 +88,7 @@ impl Disk {
         Ok(())
     }
 
-    /// The changes of the run.
+    /// Sets the changes of the run.
     pub fn ran(&mut self, changes: Vec<Recorded>) {
         self.changes = changes;
     }
@@ -99,11 +98,11 @@ impl Disk {
         &self.changes
     }
 
-    /// Makes of the directory what a power cut after the first `made` changes
-    /// leaves. Nobody may have a file of it open.
+    /// Restores the directory to its state after a power failure that follows the first `made`
+    /// changes. No process may have a file of it open.
     ///
     /// # Errors
-    /// The directory cannot be written.
+    /// If the directory cannot be written.
     pub fn cut(&self, made: usize, luck: Luck, random: &mut impl Rng) -> io::Result<()> {
         let state = Replay::new(self, made, luck, random).run();
         for entry in fs::read_dir(&self.root)? {
@@ -128,7 +127,7 @@ impl Disk {
     }
 }
 
-/// The changes made once more, as far as they survive.
+/// A replay of the surviving changes.
 struct Replay<'d, R> {
     disk: &'d Disk,
     made: usize,
@@ -137,7 +136,7 @@ struct Replay<'d, R> {
     directories: BTreeSet<PathBuf>,
     names: BTreeMap<PathBuf, File>,
     files: Vec<Base>,
-    /// The file that an inode is now.
+    /// The current file of an inode.
     inodes: HashMap<u64, File>,
 }
 
@@ -167,7 +166,7 @@ impl<'d, R: Rng> Replay<'d, R> {
         for (number, recorded) in changes.iter().enumerate() {
             match &recorded.change {
                 Change::Create { inode, .. } => {
-                    // It is a file even while no name of it survives.
+                    // The file exists even if none of its names survives.
                     self.inodes.insert(*inode, self.files.len());
                     self.files.push(Base {
                         bytes: Vec::new(),
@@ -200,7 +199,7 @@ impl<'d, R: Rng> Replay<'d, R> {
         self
     }
 
-    /// Changes names as a change does, as far as what it names is there.
+    /// Applies a change of names, if its files exist.
     fn name(&mut self, change: &Change) {
         match change {
             Change::Create { path, inode } => {
@@ -260,7 +259,7 @@ impl<'d, R: Rng> Replay<'d, R> {
         }
         let end = offset + bytes.len();
         if self.files[file].bytes.len() < end {
-            // A length may be there without the bytes.
+            // The length may survive without the bytes.
             self.files[file].bytes.resize(end, 0);
         }
         let mut from = offset;
@@ -283,9 +282,9 @@ impl<'d, R: Rng> Replay<'d, R> {
             }
     }
 
-    /// A sync that began behind the change, and returned before the cut, holds for
-    /// it; unless one failed before: the kernel has let go of the bytes then, shows
-    /// them all the same, and says of later syncs that they succeed.
+    /// A change is durable after a sync that began after it and returned before the power failure.
+    /// If an earlier sync failed, the kernel has dropped the bytes, still shows them, and lets
+    /// later syncs succeed.
     fn is_durable(&self, number: usize) -> bool {
         let changes = &self.disk.changes;
         let change = &changes[number].change;
@@ -300,7 +299,7 @@ impl<'d, R: Rng> Replay<'d, R> {
         let is_data = matches!(change, Change::Write { .. } | Change::Resize { .. });
         match is_data {
             true => syncs.next().is_some_and(|first| !first.failed),
-            // Names are the file system's own: it would stop altogether.
+            // Names belong to the file system itself, which would stop completely.
             false => syncs.any(|sync| !sync.failed),
         }
     }
@@ -315,7 +314,7 @@ impl Change {
             | Change::Remove { path }
             | Change::MakeDirectory { path }
             | Change::RemoveDirectory { path } => within(path),
-            // A rename is one change of two directories.
+            // A rename changes two directories at once.
             Change::Rename { from, to } => within(from) || within(to),
             Change::Link { to, .. } => within(to),
             Change::Sync { .. } | Change::SyncAll => false,

@@ -5,21 +5,20 @@ use anyhow::{Context, Result};
 /// The resources that a process has used so far, from Linux's `/proc`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
-    /// CPU time of all its threads, user and system, in microseconds (the
-    /// kernel counts in ticks of 10,000).
+    /// CPU time of all threads, user and system, in microseconds (counted in ticks of 10,000).
     pub cpu_us: u64,
     /// Memory in use (VmRSS), in bytes.
     pub rss: u64,
-    /// The most it ever was (VmHWM), in bytes.
+    /// Maximum memory so far (VmHWM), in bytes.
     pub peak_rss: u64,
-    /// Bytes that it caused to be written to storage (`write_bytes`).
+    /// Number of bytes written to storage (`write_bytes`).
     pub written: u64,
 }
 
-/// Reads what the process `pid` has used so far.
+/// Returns the resources that the process `pid` has used so far.
 ///
 /// # Errors
-/// No such process, or one of another user.
+/// If the process does not exist or belongs to another user.
 pub fn usage(pid: u32) -> Result<Usage> {
     let read = |file: &str| {
         let path = format!("/proc/{pid}/{file}");
@@ -39,8 +38,8 @@ pub fn usage(pid: u32) -> Result<Usage> {
     })
 }
 
-/// utime + stime. The second field is the command, in parentheses, and may
-/// itself hold spaces and parentheses: fields are counted from its end.
+/// Returns utime + stime. The second field is the command in parentheses, and may contain spaces
+/// and parentheses: fields are counted from its end.
 fn ticks(stat: &str) -> Option<u64> {
     let after_command = &stat[stat.rfind(')')? + 1..];
     let mut times = after_command.split_whitespace().skip(11);
@@ -58,7 +57,7 @@ mod tests {
         let before = cpu();
         let start = std::time::Instant::now();
         while cpu() < before + 30_000 {
-            // On a busy machine it may take a while to get that much.
+            // On a busy machine it may take a while to use that much CPU time.
             assert!(start.elapsed().as_secs() < 60, "no CPU time is counted");
         }
         let usage = usage(std::process::id()).unwrap();

@@ -17,17 +17,15 @@ use serde_json::{Value, json};
 
 use crate::service::Service;
 
-/// A double of GCP Secret Manager (`versions.access` of its REST API, v1), and
-/// of the metadata server that instances get their tokens from, as Google's
-/// documentation has both.
+/// A double of GCP Secret Manager (`versions.access` of its REST API, v1), and of the metadata
+/// server that issues tokens to instances, by Google's documentation.
 ///
-/// It serves who shows that token, or a token that [its service
-/// account](Self::service_account) signed for itself.
+/// It accepts that token, or a token that [its service account](Self::service_account) has signed.
 #[derive(Debug)]
 pub struct SecretManager {
     /// `http://127.0.0.1:port`.
     pub endpoint: String,
-    /// The same for `GCE_METADATA_HOST`: `127.0.0.1:port`.
+    /// The same address for `GCE_METADATA_HOST`: `127.0.0.1:port`.
     pub host: String,
     versions: Arc<Mutex<BTreeMap<String, Version>>>,
     service_account: String,
@@ -45,10 +43,10 @@ const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 const TOKEN: &str = "token-of-the-instance";
 
 impl SecretManager {
-    /// Starts it, with no secret.
+    /// Starts the server without secrets.
     ///
     /// # Errors
-    /// No port, or no key.
+    /// If there is no port or no key.
     pub fn start() -> Result<Self> {
         let key = KeyPair::generate(KeySize::Rsa2048).context("a key")?;
         let public = key.public_key().as_ref().to_vec();
@@ -77,19 +75,18 @@ impl SecretManager {
         })
     }
 
-    /// The credentials of its service account, as the file has them that Google
-    /// gives away.
+    /// Returns the credentials file of its service account, in Google's format.
     pub fn service_account(&self) -> &str {
         &self.service_account
     }
 
-    /// A version of a secret (`projects/…/versions/…`) with this payload: its
-    /// `data` and perhaps its `dataCrc32c`.
+    /// Adds a version of a secret (`projects/…/versions/…`) with this payload: its `data` and
+    /// optionally its `dataCrc32c`.
     pub fn add(&self, version: &str, payload: Value) {
         self.set(version, Version::Payload(payload));
     }
 
-    /// A version that nobody may access.
+    /// Adds a version without access.
     pub fn deny(&self, version: &str) {
         self.set(version, Version::Denied);
     }
@@ -143,7 +140,7 @@ impl Double {
         }
     }
 
-    /// A self-signed JSON web token for all of the cloud that has not expired.
+    /// Verifies a self-signed JSON web token for the whole cloud that has not expired.
     fn signed(&self, token: &str) -> Option<()> {
         let (message, signature) = token.rsplit_once('.')?;
         let signature = URL_SAFE_NO_PAD.decode_to_vec(signature).ok()?;

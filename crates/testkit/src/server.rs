@@ -18,18 +18,18 @@ use rustix::process::Signal;
 
 use crate::wait::pause;
 
-/// Ports that one test program hands out, of those below the ones that a system
-/// takes for itself (32768 and more on Linux).
+/// Number of ports for one test program, below the range that the system assigns (32768 and above
+/// on Linux).
 const PORTS: u16 = 500;
 const FIRST_PORT: u16 = 20_000;
 const PROGRAMS: u16 = 24;
 
-/// A port of 127.0.0.1 that nobody listens on, nor is given to another test of this
-/// machine: programs run side by side, and a port that the system gave and that was
-/// let go for a server to take may be given to somebody else meanwhile.
+/// Returns a port of 127.0.0.1 without a listener, which no other test of this machine gets.
+/// Programs run concurrently, so a port that the system assigned, and that was released for a
+/// server, could be assigned to another program in between.
 ///
 /// # Panics
-/// If there is none.
+/// If there is no free port.
 pub fn free_port() -> u16 {
     static MINE: OnceLock<Option<(File, u16)>> = OnceLock::new();
     static NEXT: AtomicU16 = AtomicU16::new(0);
@@ -38,7 +38,7 @@ pub fn free_port() -> u16 {
     let ports = mine
         .iter()
         .flat_map(|(_, first)| (0..PORTS).map(move |_| first + NEXT.fetch_add(1, Relaxed) % PORTS));
-    // The system's, where so many programs run that all are taken.
+    // Uses ports of the system if so many programs run that all ranges are in use.
     let mut ports = ports.chain([0]);
     match ports.find_map(|port| free(port).ok()) {
         Some(address) => address.port(),
@@ -46,7 +46,7 @@ pub fn free_port() -> u16 {
     }
 }
 
-/// Locks a range of ports for as long as this process lives.
+/// Locks a range of ports for the lifetime of this process.
 fn claim_ports() -> Option<(File, u16)> {
     let directory = std::env::temp_dir().join("lucarne-test-ports");
     std::fs::create_dir_all(&directory).ok()?;
@@ -58,7 +58,7 @@ fn claim_ports() -> Option<(File, u16)> {
     })
 }
 
-/// The way to start a server.
+/// A command that starts a server.
 #[derive(Clone, Debug)]
 pub struct Launch {
     binary: PathBuf,
@@ -70,7 +70,8 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// This binary, without arguments. Tests give `env!("CARGO_BIN_EXE_lucarne")`.
+    /// Creates a command for this binary, without arguments. Tests pass
+    /// `env!("CARGO_BIN_EXE_lucarne")`.
     pub fn new(binary: impl Into<PathBuf>) -> Self {
         Self {
             binary: binary.into(),
@@ -82,43 +83,44 @@ impl Launch {
         }
     }
 
-    /// One more argument.
+    /// Adds an argument.
     pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
         self.args.push(arg.into());
         self
     }
 
-    /// More arguments.
+    /// Adds arguments.
     pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.args.extend(args.into_iter().map(Into::into));
         self
     }
 
-    /// An environment variable.
+    /// Sets an environment variable.
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.env.push((name.into(), value.into()));
         self
     }
 
-    /// The directory to run in.
+    /// Sets the working directory.
     pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.directory = Some(directory.into());
         self
     }
 
-    /// Run on this core only (`taskset`).
+    /// Runs the process on this core only (`taskset`).
     pub fn pin(mut self, core: Option<usize>) -> Self {
         self.core = core;
         self
     }
 
-    /// Sets how long [`start`](Self::start) waits for an answer (30 s).
+    /// Sets the timeout of [`start`](Self::start) (default: 30 s).
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// The same, started by another program, which has these arguments and replaces itself.
+    /// Returns the same command, started by another program with these arguments, which replaces
+    /// itself.
     pub(crate) fn through<'a>(
         mut self,
         program: &str,
@@ -135,7 +137,7 @@ impl Launch {
         let mut command = match self.core {
             None => Command::new(&self.binary),
             Some(core) => {
-                // taskset replaces itself by the binary: the pid is the server's.
+                // taskset replaces itself with the binary, so that the pid is the server's.
                 let mut command = Command::new("taskset");
                 command.args(["-c", &core.to_string()]).arg(&self.binary);
                 command
@@ -148,7 +150,7 @@ impl Launch {
         command
     }
 
-    /// The same, which stops itself (SIGSTOP) before it begins.
+    /// Returns the same command, which stops itself (SIGSTOP) before it starts.
     pub(crate) fn stopped_at_first(&self) -> Command {
         let plain = self.command();
         let mut command = Command::new("/bin/sh");
@@ -161,10 +163,10 @@ impl Launch {
         command
     }
 
-    /// Runs it to its end, for subcommands that end by themselves.
+    /// Runs a command that ends by itself.
     ///
     /// # Errors
-    /// A binary that cannot be started.
+    /// If the binary cannot be started.
     pub fn run(&self) -> Result<std::process::Output> {
         let mut command = self.command();
         command.stdin(Stdio::null());
@@ -173,10 +175,10 @@ impl Launch {
             .with_context(|| format!("cannot run {command:?}"))
     }
 
-    /// Starts it without waiting for anything.
+    /// Starts the process without waiting.
     ///
     /// # Errors
-    /// A binary that cannot be started.
+    /// If the binary cannot be started.
     pub fn spawn(&self) -> Result<Server> {
         let mut command = self.command();
         command
@@ -198,10 +200,10 @@ impl Launch {
         })
     }
 
-    /// Starts it and waits until something accepts connections at `address`.
+    /// Starts the process, and waits until it accepts connections at `address`.
     ///
     /// # Errors
-    /// It ended first, or did not answer in time: with all that it printed.
+    /// If the process ends first, or does not accept connections in time: with its whole output.
     pub fn start(&self, address: SocketAddr) -> Result<Server> {
         let mut server = self.spawn()?;
         let deadline = Instant::now() + self.patience;
@@ -234,13 +236,13 @@ pub struct Server {
 }
 
 impl Server {
-    /// Its process id.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// All that it has printed so far, standard output and standard error in
-    /// the order in which they were read.
+    /// Returns the output so far, standard output and standard error in the order in which they
+    /// were read.
     pub fn output(&self) -> String {
         self.output.text()
     }
@@ -248,7 +250,7 @@ impl Server {
     /// Sends a signal.
     ///
     /// # Errors
-    /// It has ended.
+    /// If the process has ended.
     pub fn signal(&mut self, signal: Signal) -> Result<()> {
         if let Some(status) = self.try_wait()? {
             bail!(
@@ -260,16 +262,17 @@ impl Server {
             .context("cannot send a signal")
     }
 
-    /// SIGTERM, and its exit status; killed if it takes longer than `patience`.
+    /// Sends SIGTERM and returns the exit status. Kills the process if it takes longer than
+    /// `patience`.
     ///
     /// # Errors
-    /// It did not end in time.
+    /// If the process did not end in time.
     pub fn stop(&mut self, patience: Duration) -> Result<ExitStatus> {
         self.signal(Signal::TERM)?;
         self.wait(patience)
     }
 
-    /// SIGKILL: what a power cut looks like to everything but the disk.
+    /// Sends SIGKILL, which has the effect of a power failure on everything but the disk.
     ///
     /// # Errors
     /// Only if the system refuses.
@@ -280,7 +283,7 @@ impl Server {
         Ok(status)
     }
 
-    /// Its exit status, if it has ended.
+    /// Returns the exit status if the process has ended.
     ///
     /// # Errors
     /// Only if the system refuses.
@@ -292,10 +295,10 @@ impl Server {
         Ok(status)
     }
 
-    /// Waits until it ends.
+    /// Waits until the process ends.
     ///
     /// # Errors
-    /// It did not end in time, and was killed: with all that it printed.
+    /// If the process did not end in time, and was killed: with its whole output.
     pub fn wait(&mut self, patience: Duration) -> Result<ExitStatus> {
         let deadline = Instant::now() + patience;
         loop {
@@ -313,10 +316,10 @@ impl Server {
         }
     }
 
-    /// Waits until it has printed a line with `text`, and returns that line.
+    /// Waits until the process has printed a line with `text`, and returns that line.
     ///
     /// # Errors
-    /// It ended without, or took longer than `patience`.
+    /// If the process ends first, or after `patience`.
     pub fn wait_for_output(&mut self, text: &str, patience: Duration) -> Result<String> {
         let deadline = Instant::now() + patience;
         loop {
@@ -351,7 +354,7 @@ impl Drop for Server {
 pub(crate) struct Output(Arc<Mutex<String>>);
 
 impl Output {
-    /// A test may run for hours: what it keeps of a chatty server is bounded.
+    /// Maximum length of the stored output in bytes, because a test may run for hours.
     const MOST: usize = 4 << 20;
 
     pub(crate) fn collect(&self, pipe: impl Read + Send + 'static) -> JoinHandle<()> {
@@ -378,9 +381,8 @@ impl Output {
     }
 }
 
-/// Returns whether something accepts connections there. A socket that is connected to
-/// itself does not count: the kernel may choose, as the port to connect from,
-/// the very one that nobody listens at yet.
+/// Returns `true` if a server accepts connections at this address. A socket that is connected to
+/// itself does not count: the kernel may choose the port without a listener as the local port.
 fn answers(address: SocketAddr) -> bool {
     TcpStream::connect_timeout(&address, Duration::from_secs(1))
         .is_ok_and(|stream| stream.local_addr().ok() != Some(address))

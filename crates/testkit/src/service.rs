@@ -15,8 +15,8 @@ use hyper_util::{
 };
 use tokio::{net::TcpListener, runtime, sync::oneshot, task::JoinSet};
 
-/// An HTTP/1.1 server on loopback, in a thread of its own: it outlives the
-/// runtime of the test that started it, and ends with the value.
+/// An HTTP/1.1 server on loopback, in a separate thread. It outlives the runtime of the test that
+/// started it, and ends with the value.
 pub(crate) struct Service {
     pub(crate) address: SocketAddr,
     end: Option<oneshot::Sender<()>>,
@@ -30,7 +30,8 @@ impl fmt::Debug for Service {
 }
 
 impl Service {
-    /// Answers whole requests; no answer cuts the connection.
+    /// Starts a server that responds to complete requests. If `answer` returns `None`, the
+    /// connection is closed.
     pub(crate) fn start<S, A>(answer: S) -> Result<Self>
     where
         S: Fn(Request<Bytes>) -> A + Clone + Send + 'static,
@@ -113,7 +114,7 @@ impl fmt::Display for Cut {
 
 impl std::error::Error for Cut {}
 
-/// Passes requests on to a server.
+/// Forwards requests to a server.
 #[derive(Clone)]
 pub(crate) struct Upstream {
     address: SocketAddr,
@@ -130,7 +131,7 @@ impl Upstream {
         }
     }
 
-    /// As it came, its `Host` included: that is signed.
+    /// Forwards the request unchanged, including its `Host`, which is signed.
     pub(crate) async fn pass(&self, request: Request<Bytes>) -> Option<Response<Bytes>> {
         let (mut parts, body) = request.into_parts();
         let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
@@ -142,7 +143,7 @@ impl Upstream {
     }
 }
 
-/// An error as S3, and the XML API of Google's store, word it.
+/// Returns an error in the format of S3 and of the XML API of Google's store.
 pub(crate) fn xml_error(status: u16, code: &str, message: &str) -> Option<Response<Bytes>> {
     let body = format!(
         "<?xml version='1.0' encoding='UTF-8'?>\

@@ -1,5 +1,4 @@
-//! A disk that a test can fill or make read-only: a tmpfs in a mount namespace
-//! of the test's own, gone with it.
+//! A disk that a test can fill or make read-only: a tmpfs in a private mount namespace of the test.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -8,17 +7,16 @@ use std::process::Command;
 
 use crate::namespace::{self, mount};
 
-/// A small file system, at this place for this process and its children.
+/// A small file system, visible to this process and its children.
 pub struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// Runs `test` of this file again inside a new mount namespace (and, for
-    /// other users than root, a user namespace) and gives it a disk of so many
-    /// MiB there; `None` outside, once the test has passed inside.
+    /// Runs `test` of this file again inside a new mount namespace (and, for users other than root,
+    /// a user namespace), and returns a disk of this number of MiB there. Returns `None` outside,
+    /// after the test has passed inside.
     ///
     /// # Panics
-    /// If it has not passed, or the system permits no namespaces: the message
-    /// says how to allow them.
+    /// If the test has not passed, or the system permits no namespaces: the message has the remedy.
     pub fn inside(test: &str, mebibytes: u32) -> Option<Self> {
         let place = namespace::enter(test, &[])?;
         let size = format!("size={mebibytes}m");
@@ -33,11 +31,11 @@ impl SmallDisk {
         Some(SmallDisk(place))
     }
 
-    /// As [`inside`](Self::inside), but an ext4 that becomes read-only after an error. `None`,
-    /// and a word, without the rights to mount one.
+    /// Like [`inside`](Self::inside), with an ext4 that becomes read-only after an error. Returns
+    /// `None` and prints a message without permission to mount one.
     ///
     /// # Panics
-    /// As [`inside`](Self::inside).
+    /// The panics of [`inside`](Self::inside).
     pub fn ext4_inside(test: &str, mebibytes: u32) -> Option<Self> {
         if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
             eprintln!("skipped: only root can mount an ext4 from a file");
@@ -54,10 +52,10 @@ impl SmallDisk {
         Some(SmallDisk(place))
     }
 
-    /// Lets the ext4 meet an error: no more writes reach it.
+    /// Triggers an error in the ext4: it accepts no more writes.
     ///
     /// # Panics
-    /// If the disk is not one.
+    /// If the disk is not an ext4.
     pub fn meet_error(&self) {
         let mounts = fs::read_to_string("/proc/self/mounts").expect("mounts");
         let at = self.0.to_string_lossy();
@@ -68,15 +66,15 @@ impl SmallDisk {
         fs::write(trigger, "a test").expect("an error");
     }
 
-    /// Returns its path.
+    /// Returns the path of the disk.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Takes all the space that is left.
+    /// Uses all free space.
     ///
     /// # Panics
-    /// If anything but the end of the space ends it.
+    /// If writing fails for any other reason than a full disk.
     pub fn fill(&self) {
         let mut filler = fs::File::create(self.0.join("filler")).expect("a filler");
         for piece in [1 << 20, 1 << 12] {
@@ -89,7 +87,7 @@ impl SmallDisk {
         }
     }
 
-    /// Gives it back.
+    /// Frees the space again.
     ///
     /// # Panics
     /// If the disk was not filled.
@@ -97,17 +95,17 @@ impl SmallDisk {
         fs::remove_file(self.0.join("filler")).expect("the filler");
     }
 
-    /// Nothing can be written any more.
+    /// Makes the disk read-only.
     pub fn make_read_only(&self) {
         mount(&["-o", "remount,ro", &self.0.to_string_lossy()]);
     }
 
-    /// It can again.
+    /// Makes the disk writable again.
     pub fn make_writable(&self) {
         mount(&["-o", "remount,rw", &self.0.to_string_lossy()]);
     }
 
-    /// Mounts another file system at this place.
+    /// Mounts another file system at this path.
     pub fn mount_another(&self, place: &Path) {
         mount(&["-t", "tmpfs", "tmpfs", &place.to_string_lossy()]);
     }

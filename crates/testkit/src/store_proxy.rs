@@ -14,42 +14,42 @@ use http::{Request, Response};
 
 use crate::service::{Service, Upstream, xml_error};
 
-/// The fate of a request on its way to a store.
+/// The treatment of a request to a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is answered by the store.
+    /// The proxy forwards the request.
     Pass,
-    /// It is answered by the store, this much later.
+    /// The proxy forwards the request after this delay.
     Delay(Duration),
-    /// The store never sees it; the answer is this status, and says to slow down.
+    /// The proxy responds with this status and asks the client to slow down. The store never gets
+    /// the request.
     Status(u16),
-    /// The store never sees it; the answer is 403 with this code of S3.
+    /// The proxy responds with 403 and this code of S3. The store never gets the request.
     Refuse(&'static str),
-    /// The store never sees it, and it is never answered.
+    /// The proxy never responds, and the store never gets the request.
     Hang,
-    /// It is never answered, and the store sees it when
-    /// [`StoreProxy::release`] says so.
+    /// The proxy never responds, and forwards the request when [`StoreProxy::release`] is called.
     Withhold,
-    /// It passes without this header, as if the store did not know it.
+    /// The proxy removes this header, as if the store did not support it.
     Unconditional(&'static str),
-    /// The store does as asked, and its answer is lost with the connection.
+    /// The store processes the request, and the proxy closes the connection without forwarding the
+    /// response.
     LoseAnswer,
-    /// The store does as asked, and its answer is held back.
+    /// The store processes the request, and the proxy never forwards the response.
     HoldAnswer,
-    /// The answer has half of its body, and says that this is all.
+    /// The proxy forwards half of the body as a complete response.
     HalveAnswer,
-    /// One bit of the answer's body is another: that of this number, counted on
-    /// from its beginning again where the body has fewer.
+    /// The proxy flips the bit with this number in the body, modulo the length of the body.
     FlipAnswer(usize),
 }
 
 type Judge = dyn Fn(&Request<Bytes>) -> Fate + Send + Sync;
 
-/// A proxy in front of an object store, which does to requests what networks
-/// and overloaded servers do. It ends with the value.
+/// A proxy in front of an object store that simulates faults of networks and overloaded servers. It
+/// ends with the value.
 #[derive(Debug)]
 pub struct StoreProxy {
-    /// `http://127.0.0.1:port`, to be used in place of the store's.
+    /// `http://127.0.0.1:port`, to be used in place of the store's endpoint.
     pub endpoint: String,
     state: Arc<State>,
     _service: Service,
@@ -70,10 +70,10 @@ impl fmt::Debug for State {
 }
 
 impl StoreProxy {
-    /// In front of the store at this address; all requests pass at first.
+    /// Starts a proxy in front of the store at this address. Initially all requests pass.
     ///
     /// # Errors
-    /// Only if the system refuses a socket.
+    /// Only if the system provides no socket.
     pub fn start(store: SocketAddr) -> Result<Self> {
         let state = Arc::new(State {
             store: Upstream::new(store),
@@ -95,14 +95,13 @@ impl StoreProxy {
         })
     }
 
-    /// Judges each request from now on.
+    /// Sets the function that selects the treatment of each request.
     pub fn judge(&self, judge: impl Fn(&Request<Bytes>) -> Fate + Send + Sync + 'static) {
         let judging = self.state.judge.lock();
         *judging.unwrap_or_else(PoisonError::into_inner) = Arc::new(judge);
     }
 
-    /// Judges the first `count` requests of this method from now on, and lets
-    /// all others pass.
+    /// Treats the next `count` requests of this method as `fate`, and forwards all others.
     pub fn strike(&self, method: &'static str, count: u64, fate: Fate) {
         let left = AtomicU64::new(count);
         self.judge(move |request| {
@@ -115,24 +114,24 @@ impl StoreProxy {
         });
     }
 
-    /// Lets all requests that were withheld arrive, one after the other: how many.
+    /// Forwards all withheld requests one by one, and returns their number.
     pub async fn release(&self) -> usize {
         let withheld = self.state.withheld.lock();
         let withheld = std::mem::take(&mut *withheld.unwrap_or_else(PoisonError::into_inner));
         let count = withheld.len();
         for request in withheld {
-            // Whoever sent it has long gone.
+            // The client no longer waits for the response.
             let _ = self.state.store.pass(request).await;
         }
         count
     }
 
-    /// Returns the number of requests that came so far.
+    /// Returns the number of requests so far.
     pub fn seen(&self) -> u64 {
         self.state.seen.load(SeqCst)
     }
 
-    /// Returns the number of those that did not just pass.
+    /// Returns the number of requests that were not simply forwarded.
     pub fn struck(&self) -> u64 {
         self.state.struck.load(SeqCst)
     }
@@ -154,7 +153,7 @@ impl State {
         match fate {
             Fate::Pass => self.store.pass(request).await,
             Fate::Delay(by) => {
-                // What the test asked for: a store that is far away, by at least this time.
+                // The test requested a distant store, by at least this delay.
                 tokio::time::sleep(by).await;
                 self.store.pass(request).await
             }
@@ -198,7 +197,7 @@ impl State {
     }
 }
 
-/// The answer with another body, of which its header knows.
+/// Returns the response with another body and a matching header.
 fn altered(answer: Response<Bytes>, alter: impl FnOnce(&mut Vec<u8>)) -> Response<Bytes> {
     let (mut head, body) = answer.into_parts();
     let mut body = body.to_vec();

@@ -26,14 +26,14 @@ pub(crate) const MOTO: Tool = Tool {
     program: "bin/python3",
 };
 
-/// The time that a store may take to begin (large programs on a busy machine).
+/// Timeout for the start of a store, which is a large program on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A real object store on loopback or another address of this machine, with one user and no bucket. It and what
-/// it stored go away with the value.
+/// A real object store on loopback or another address of this machine, with one user and no bucket.
+/// The store and its data are removed with the value.
 #[derive(Debug)]
 pub struct ObjectStore {
-    /// `http://` and its address, without a slash at the end.
+    /// URL of the store, without a trailing slash.
     pub endpoint: String,
     /// The address at which it listens.
     pub address: SocketAddr,
@@ -41,32 +41,34 @@ pub struct ObjectStore {
     pub access_key: &'static str,
     /// The user's secret key.
     pub secret_key: &'static str,
-    /// The region it says it is in.
+    /// Region of the store.
     pub region: &'static str,
-    /// Besides `endpoint/bucket/` it takes `bucket.` in front of this name.
+    /// Domain of host names: besides `endpoint/bucket/`, the store accepts `bucket.` before this
+    /// name.
     pub domain: &'static str,
     /// The process.
     pub server: Server,
-    /// The directory of what it stored.
+    /// Directory of the stored data.
     pub directory: TempDir,
 }
 
 impl ObjectStore {
-    /// Besides `endpoint/bucket/` it takes `bucket.` in front of this name.
+    /// Domain of host names: besides `endpoint/bucket/`, the store accepts `bucket.` before this
+    /// name.
     pub const DOMAIN: &str = DOMAIN;
 
-    /// versitygw over a directory.
+    /// Starts versitygw on a directory.
     ///
     /// # Errors
-    /// It is not installed, or does not start: the message says what to do.
+    /// If the store is not installed or does not start: the message has the remedy.
     pub fn versitygw() -> Result<Self> {
         Self::versitygw_at(Ipv4Addr::LOCALHOST)
     }
 
-    /// The same on another address of this machine.
+    /// Starts versitygw on another address of this machine.
     ///
     /// # Errors
-    /// As [`versitygw`](Self::versitygw).
+    /// The errors of [`versitygw`](Self::versitygw).
     pub fn versitygw_at(address: Ipv4Addr) -> Result<Self> {
         let directory = temp_dir();
         let (data, attributes) = (
@@ -82,25 +84,25 @@ impl ObjectStore {
             .args(["--virtual-domain", &format!("{DOMAIN}:{}", address.port())])
             .env("ROOT_ACCESS_KEY_ID", ACCESS_KEY)
             .env("ROOT_SECRET_ACCESS_KEY", SECRET_KEY)
-            // Not every temporary directory has extended attributes.
+            // Not every temporary directory supports extended attributes.
             .args(["posix", "--sidecar"])
             .arg(attributes)
             .arg(data);
         Self::start(launch, address, directory)
     }
 
-    /// MinIO on one directory.
+    /// Starts MinIO on one directory.
     ///
     /// # Errors
-    /// It is not installed, or does not start: the message says what to do.
+    /// If the store is not installed or does not start: the message has the remedy.
     pub fn minio() -> Result<Self> {
         Self::minio_at(Ipv4Addr::LOCALHOST)
     }
 
-    /// The same on another address of this machine.
+    /// Starts MinIO on another address of this machine.
     ///
     /// # Errors
-    /// As [`minio`](Self::minio).
+    /// The errors of [`minio`](Self::minio).
     pub fn minio_at(address: Ipv4Addr) -> Result<Self> {
         let directory = temp_dir();
         let address = SocketAddr::from((address, free_port()));
@@ -110,11 +112,11 @@ impl ObjectStore {
         Ok(store)
     }
 
-    /// MinIO behind TLS, with this certificate and key (PEM), and this bucket.
-    /// Whether it is ready already is for those to find out who speak TLS.
+    /// Starts MinIO with TLS, with this certificate and key (PEM), and this bucket. Does not wait
+    /// until it is ready, which requires a TLS client.
     ///
     /// # Errors
-    /// It is not installed, or does not start: the message says what to do.
+    /// If the store is not installed or does not start: the message has the remedy.
     pub fn minio_tls(certificate: &str, key: &str, bucket: &str) -> Result<Self> {
         let directory = temp_dir();
         let address = loopback();
@@ -122,7 +124,7 @@ impl ObjectStore {
         std::fs::create_dir(&certificates)?;
         std::fs::write(certificates.join("public.crt"), certificate)?;
         std::fs::write(certificates.join("private.key"), key)?;
-        // A directory of its data is a bucket.
+        // MinIO treats a directory in its data as a bucket.
         std::fs::create_dir_all(directory.path().join("data").join(bucket))?;
         let launch = minio(address, &directory)?.arg("--certs-dir");
         let mut store = Self::start(launch.arg(certificates), address, directory)?;
@@ -143,7 +145,7 @@ impl ObjectStore {
         })
     }
 
-    /// MinIO accepts connections before it takes requests.
+    /// Waits until the store is ready: MinIO accepts connections before it accepts requests.
     fn wait_until_ready(&self, path: &str) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         while !self.is_ready(path).unwrap_or(false) {
@@ -153,7 +155,7 @@ impl ObjectStore {
                 self.endpoint,
                 self.server.output()
             );
-            // Polled: a store does not tell when it is ready.
+            // Polled, because a store does not report when it is ready.
             pause();
         }
         Ok(())
@@ -187,7 +189,7 @@ fn minio(address: SocketAddr, directory: &TempDir) -> Result<Launch> {
         .env("MINIO_DOMAIN", DOMAIN)
         .env("MINIO_BROWSER", "off")
         .env("MINIO_UPDATE", "off")
-        // It would write its certificates and settings there.
+        // MinIO would write its certificates and settings there.
         .env("HOME", directory.path()))
 }
 
@@ -200,7 +202,7 @@ pub(crate) fn loopback() -> SocketAddr {
 pub(crate) struct Tool {
     name: &'static str,
     version: &'static str,
-    /// Within the folder of name and version.
+    /// Path within the folder of name and version.
     program: &'static str,
 }
 
@@ -214,10 +216,10 @@ impl Tool {
     }
 }
 
-/// Finds where `scripts/install-test-tools` has put a program that Go builds.
+/// Finds a program built with Go that `scripts/install-test-tools` has installed.
 ///
 /// # Errors
-/// It is not there: the message says what to do.
+/// If the program is missing: the message has the remedy.
 pub fn go_program(name: &'static str, version: &'static str) -> Result<PathBuf> {
     tool(Tool::go(name, version))
 }
@@ -240,8 +242,8 @@ pub(crate) fn tool(tool: Tool) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// A server for all who hold it at the moment. (A `static` would never be
-/// dropped, and the server would outlive the tests.)
+/// A server that exists while any test holds it. A `static` server would never be dropped and would
+/// outlive the tests.
 pub(crate) struct Shared<S>(Mutex<Weak<S>>);
 
 impl<S> Shared<S> {

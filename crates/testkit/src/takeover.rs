@@ -8,10 +8,9 @@ use lucarne_mint::testing::once_per_run;
 
 use crate::{TempDir, temp_dir};
 
-/// A directory that another log left behind, unpacked from
-/// `$LUCARNE_TAKEOVER/<name>.tar.gz`, or from `../shared/takeover` beside the
-/// workspace. Where there is none, a test says so (this function prints one line
-/// per process) and passes.
+/// Unpacks the directory of another log from `$LUCARNE_TAKEOVER/<name>.tar.gz`, or from
+/// `../shared/takeover` next to the workspace. Without the archives, this function prints one line
+/// per process, and tests pass.
 ///
 /// # Panics
 /// If the archive cannot be unpacked.
@@ -40,7 +39,7 @@ fn unpack(archive: &Path, to: &Path) {
     let mut tar = Command::new("tar");
     tar.arg("-xzf")
         .arg(archive)
-        // TesseraCT's index of duplicates, which has gigabytes of room. It is not read.
+        // TesseraCT's deduplication index takes gigabytes, and no other program reads it.
         .args(["--exclude=*/antispam/*", "--strip-components=1", "-C"])
         .arg(to);
     succeed(&mut tar);

@@ -6,11 +6,11 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
-/// A TLS server that shows these certificates, its own first, and speaks these
-/// protocols, the best first.
+/// Returns a TLS server with this certificate chain, leaf first, and these protocols, preferred
+/// first.
 ///
 /// # Errors
-/// A key that is not that of its certificate.
+/// If the key does not match its certificate.
 pub fn tls_server(chain: &[Vec<u8>], key: &KeyPair, alpn: &[&str]) -> Result<Arc<ServerConfig>> {
     let chain = chain.iter().cloned().map(Into::into);
     let key = PrivatePkcs8KeyDer::from(key.to_pkcs8()?);
@@ -22,11 +22,11 @@ pub fn tls_server(chain: &[Vec<u8>], key: &KeyPair, alpn: &[&str]) -> Result<Arc
     Ok(Arc::new(config))
 }
 
-/// A TLS client that trusts these certificates, and speaks these protocols, the
-/// best first.
+/// Returns a TLS client that trusts these certificates and supports these protocols, preferred
+/// first.
 ///
 /// # Errors
-/// A certificate that cannot be read.
+/// If a certificate cannot be parsed.
 pub fn tls_client(
     roots: impl IntoIterator<Item = Vec<u8>>,
     alpn: &[&str],

@@ -1,4 +1,4 @@
-//! Waiting for an event, with a limit that only a hang exceeds.
+//! Waiting for events, with a timeout that only a hang exceeds.
 
 use std::{
     thread,
@@ -7,23 +7,22 @@ use std::{
 
 use tokio::time::timeout;
 
-/// The longest time that a test waits for one event. It guards against hangs, so it is longer
-/// than anything takes on a busy machine.
+/// Timeout for one event. It guards against hangs, so it is longer than any event on a busy
+/// machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The pause between two polls. No verdict depends on it: a poll that comes late only ends
-/// the wait later.
+/// The pause between two polls. It does not affect results: a late poll only ends the wait later.
 pub(crate) const POLL: Duration = Duration::from_millis(5);
 
-/// Pauses between two polls of a wait with a limit of its own.
+/// Pauses between two polls of a wait with a separate limit.
 pub(crate) fn pause() {
     thread::sleep(POLL);
 }
 
-/// Polls `holds` until it returns true.
+/// Polls `holds` until it returns `true`.
 ///
 /// # Panics
-/// If it has not returned true within [`PATIENCE`]: with `what`.
+/// If it does not return `true` within [`PATIENCE`]: with `what`.
 pub async fn eventually(what: &str, holds: impl AsyncFnMut() -> bool) {
     in_time(what, poll(holds)).await;
 }
@@ -34,10 +33,10 @@ async fn poll(mut holds: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// Polls `holds`, which does not block, until it returns true.
+/// Polls `holds`, which does not block, until it returns `true`.
 ///
 /// # Panics
-/// If it has not returned true within [`PATIENCE`]: with `what`.
+/// If it does not return `true` within [`PATIENCE`]: with `what`.
 pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let polling = async {
         while !holds() {
@@ -47,10 +46,10 @@ pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     in_time(what, polling).await;
 }
 
-/// Polls `holds` until it returns true, and blocks this thread meanwhile.
+/// Polls `holds` until it returns `true`, and blocks this thread during the wait.
 ///
 /// # Panics
-/// If it has not returned true within [`PATIENCE`]: with `what`.
+/// If it does not return `true` within [`PATIENCE`]: with `what`.
 #[track_caller]
 pub fn block_until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;

@@ -1,5 +1,4 @@
-//! The auditor is audited: it passes an honest log, and finds each of the
-//! faults that a log can have.
+//! Tests of the auditor: it accepts a correct log, and finds each kind of fault.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::{
@@ -26,7 +25,7 @@ const ORIGIN: &str = "log.example.test/audited";
 const SIZE: u64 = 300;
 const NOW: u64 = 1_790_000_000_000;
 
-/// A log that is nothing but files, so that each can be spoiled.
+/// A log that consists of files only, so that each file can be damaged.
 struct Fake {
     key: LogKey,
     audit: Audit,
@@ -37,8 +36,8 @@ struct Fake {
 }
 
 impl Fake {
-    /// Submits `SIZE` chains, a third of them precertificates. `twice`: the
-    /// last entry repeats the first.
+    /// Submits `SIZE` chains, a third of them precertificates. `twice`: the last entry repeats the
+    /// first.
     async fn new(twice: bool) -> Self {
         let pki = Pki::shared();
         let key = LogKey::from_seed(&[7; 32]).unwrap();
@@ -126,7 +125,7 @@ impl Fake {
         self.audit.run().await.unwrap()
     }
 
-    /// The one fault that was put in is what is found, and nothing else.
+    /// Asserts that the auditor finds exactly the injected fault.
     async fn finds(&self, what: &str) {
         let report = self.report().await;
         assert!(!report.findings.is_empty(), "{what}: not found");

@@ -1,4 +1,4 @@
-//! What a round costs in the tree: appending its leaves and computing the root.
+//! Measures the cost of a round in the tree: appending its leaves and computing the root.
 
 #![allow(missing_docs)]
 
@@ -7,7 +7,7 @@ use std::hint::black_box;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use lucarne_tlog::{Frontier, Hash, RightEdge, leaf_hash, node_hash};
 
-/// A tree of some millions of leaves, all equal, with a ragged right edge.
+/// Returns a tree of some millions of equal leaves, with partial tiles on all levels.
 fn ragged_edge() -> RightEdge {
     let mut level_hash = leaf_hash(b"leaf");
     let by_level: Vec<Hash> = (0..6)

@@ -1,28 +1,28 @@
-//! Checkpoints (C2SP tlog-checkpoint): the tree head as three lines of text,
-//! the text of a signed note.
+//! Checkpoints (C2SP tlog-checkpoint): a tree head as three lines of text, which are the text of a
+//! signed note.
 
 use std::fmt;
 
 use crate::hash::Hash;
 
-/// A tree head: which log, how many leaves, which root.
+/// A tree head: the origin of the log, the number of leaves, and the root.
 ///
-/// `Display` writes the three lines, each with its newline: what is signed.
+/// `Display` writes the signed text: three lines, each with its newline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// The log's name: the submission prefix without scheme and trailing slash
-    /// (C2SP static-ct-api, "Checkpoints").
+    /// Name of the log: the submission prefix without scheme and trailing slash (C2SP
+    /// static-ct-api, "Checkpoints").
     pub origin: String,
     /// The number of leaves.
     pub size: u64,
-    /// The Merkle tree hash over them.
+    /// The Merkle tree hash of the leaves.
     pub root: Hash,
 }
 
 /// The reasons why a text is not a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CheckpointError {
-    /// Fewer than three lines, or the last without its newline.
+    /// There are fewer than three lines, or the last one has no newline.
     #[error("the checkpoint is not three whole lines (origin, size, root)")]
     Lines,
     /// The first line is empty or has a control character.
@@ -34,7 +34,7 @@ pub enum CheckpointError {
     /// The third line is not a hash in base64.
     #[error("the checkpoint's root is not 32 bytes of standard base64")]
     Root,
-    /// A fourth line: a static CT log has none.
+    /// There is a fourth line, which a static CT log never has.
     #[error("the checkpoint has extension lines, which a static CT log must not have")]
     Extension,
 }
@@ -48,8 +48,8 @@ impl Checkpoint {
         }
     }
 
-    /// Parses the checkpoint of any transparency log, and tells its extension
-    /// lines (C2SP tlog-checkpoint), none of them empty.
+    /// Parses the checkpoint of any transparency log. Returns it with its extension lines (C2SP
+    /// tlog-checkpoint), none of which is empty.
     pub fn parse_extended(text: &str) -> Result<(Self, Vec<&str>), CheckpointError> {
         let text = text.strip_suffix('\n').ok_or(CheckpointError::Lines)?;
         let mut lines = text.split('\n');
@@ -85,7 +85,7 @@ fn parse_origin(text: &str) -> Option<&str> {
 }
 
 fn parse_size(text: &str) -> Option<u64> {
-    // `u64::from_str` would also take a plus sign.
+    // `u64::from_str` would also accept a plus sign.
     let plain = text.bytes().all(|byte| byte.is_ascii_digit());
     let canonical = plain && (text == "0" || !text.starts_with('0'));
     canonical.then(|| text.parse().ok())?

@@ -1,6 +1,5 @@
-//! The right edge of the tree: the partial hash tile at the end of each level
-//! (C2SP tlog-tiles, "Partial Tiles"). It is all that a publisher needs to
-//! carry from one round to the next.
+//! The right edge of the tree: the partial hash tile at the end of each level (C2SP tlog-tiles,
+//! "Partial Tiles"). It is all the state that a publisher needs between rounds.
 
 use crate::hash::{EMPTY_ROOT, Hash, node_hash};
 use crate::tile::{Level, MAX_LEVEL, MAX_TREE_SIZE, TILE_WIDTH, Tile};
@@ -9,9 +8,8 @@ const LEVELS: usize = MAX_LEVEL as usize + 1;
 
 /// The rightmost partial hash tile of each level.
 ///
-/// The root is computed anew from these tiles, the very hashes that are
-/// published, each time it is asked for; nothing between them and the root is
-/// remembered that could disagree with them.
+/// Each call of [`root`](Self::root) computes the root from these tiles, which are the published
+/// hashes. There is no other state that could disagree with them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RightEdge {
     size: u64,
@@ -22,20 +20,20 @@ pub struct RightEdge {
 /// The reasons why a hash tile could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TileError<E> {
-    /// The reader's own error.
+    /// The reader returned an error.
     #[error("reading {}: {error}", tile.path())]
     Read {
-        /// The tile that was asked for.
+        /// The requested tile.
         tile: Tile,
-        /// The reader's error.
+        /// Error of the reader.
         error: E,
     },
-    /// The tile has another length than its width demands.
+    /// The length of the tile does not match its width.
     #[error("{} has {length} bytes instead of {}", tile.path(), usize::from(tile.width()) * Hash::LENGTH)]
     Length {
-        /// The tile that was asked for.
+        /// The requested tile.
         tile: Tile,
-        /// The number of bytes that it has.
+        /// Length in bytes.
         length: usize,
     },
 }
@@ -46,13 +44,13 @@ pub enum LoadError<E> {
     /// A tile could not be read.
     #[error(transparent)]
     Tile(#[from] TileError<E>),
-    /// No static CT log is this large.
+    /// The tree is larger than any static CT log.
     #[error("a tree of {0} leaves is larger than the 2^40 of static-ct-api")]
     Size(u64),
 }
 
 impl RightEdge {
-    /// The edge of the empty tree.
+    /// Creates the edge of the empty tree.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -61,11 +59,10 @@ impl RightEdge {
         }
     }
 
-    /// Reads the edge of a tree of `size` leaves from its tiles: `read` is
-    /// called for each rightmost partial hash tile.
+    /// Reads the edge of a tree of `size` leaves from its tiles: `read` is called for each
+    /// rightmost partial hash tile.
     ///
-    /// That the tiles belong to the tree is not known before
-    /// [`root`](Self::root) has been compared with a signed one.
+    /// Compare [`root`](Self::root) with a signed root to verify that the tiles belong to the tree.
     pub fn load<E>(
         size: u64,
         mut read: impl FnMut(Tile) -> Result<Vec<u8>, E>,
@@ -86,19 +83,19 @@ impl RightEdge {
         Ok(edge)
     }
 
-    /// The tiles that [`load`](Self::load) asks for, to fetch them beforehand.
+    /// Returns the tiles that [`load`](Self::load) reads, to fetch them in advance.
     pub fn tiles(size: u64) -> impl Iterator<Item = Tile> {
         (0..=MAX_LEVEL).filter_map(move |level| Tile::rightmost_partial(Level::Hashes(level), size))
     }
 
-    /// The number of leaves.
+    /// Returns the number of leaves.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// The hashes of the partial tile at the end of `level`; empty where the
-    /// last tile is full, and above level 5.
+    /// Returns the hashes of the partial tile at the end of `level`; empty if the last tile is
+    /// full, and above level 5.
     #[must_use]
     pub fn partial(&self, level: u8) -> &[Hash] {
         self.levels
@@ -106,12 +103,12 @@ impl RightEdge {
             .map_or(&[], Vec::as_slice)
     }
 
-    /// The Merkle tree hash (RFC 6962 section 2.1).
+    /// Returns the Merkle tree hash (RFC 6962, section 2.1).
     ///
-    /// What lies to the right of a level's last tile is one incomplete subtree:
-    /// its root joins the tile as one more hash, and the row is halved, a lone
-    /// last hash moving up as it is, until one is left. That takes as many
-    /// hashes as the edge holds, at most 1,275 and usually a tenth of it.
+    /// The part to the right of a level's last tile is one incomplete subtree, whose root is
+    /// appended to the tile as another hash. Then the row is halved until one hash is left; a
+    /// single last hash moves up unchanged. This takes as many hash operations as the edge has
+    /// hashes, at most 1,275 and usually a tenth of that.
     #[must_use]
     pub fn root(&self) -> Hash {
         let mut right = None;
@@ -123,13 +120,13 @@ impl RightEdge {
         right.unwrap_or(EMPTY_ROOT)
     }
 
-    /// Appends leaves by their hashes and returns the tiles to write, in the
-    /// order of [`tiles_between`](crate::tile::tiles_between): per level, those
-    /// that became full and then the partial one, if it changed.
+    /// Appends leaves by their hashes, and returns the tiles to write in the order of
+    /// [`tiles_between`](crate::tile::tiles_between): for each level the tiles that became full,
+    /// then the partial one if it changed.
     ///
     /// # Panics
     ///
-    /// If the tree grew beyond [`MAX_TREE_SIZE`].
+    /// If the tree would grow beyond [`MAX_TREE_SIZE`].
     pub fn append(&mut self, leaves: &[Hash]) -> Vec<(Tile, Vec<u8>)> {
         let old_size = self.size;
         self.size += leaves.len() as u64;
@@ -157,8 +154,8 @@ impl Default for RightEdge {
     }
 }
 
-/// Appends `entries` to the partial tile number `index` of `level`, adds the
-/// tiles to write to `tiles`, and returns the entries of the level above.
+/// Appends `entries` to the partial tile number `index` of `level`, adds the tiles to write to
+/// `tiles`, and returns the entries of the level above.
 fn append_to_level(
     partial: &mut Vec<Hash>,
     mut entries: &[Hash],
@@ -172,7 +169,7 @@ fn append_to_level(
         let (now, later) = entries.split_at(room.min(entries.len()));
         partial.extend_from_slice(now);
         entries = later;
-        // Widths and indices are in range as long as the size is.
+        // Widths and indices are in range because the size is.
         tiles.extend(
             Tile::new(level, index, partial.len() as u16).map(|tile| (tile, write_hashes(partial))),
         );
@@ -185,16 +182,16 @@ fn append_to_level(
     above
 }
 
-/// The root over the hashes of a full tile, which is one entry of the tile
-/// above (C2SP tlog-tiles); `None` unless there are 256 × 32 bytes.
+/// Returns the root of the hashes of a full tile, which is one entry of the tile above (C2SP
+/// tlog-tiles); `None` unless there are 256 × 32 bytes.
 #[must_use]
 pub fn tile_root(full_tile_bytes: &[u8]) -> Option<Hash> {
     let mut row = read_hashes(full_tile_bytes)?;
     (row.len() as u64 == TILE_WIDTH).then(|| halve_to_root(&mut row))?
 }
 
-/// The root over a row of hashes (RFC 6962 section 2.1), row by row from the
-/// bottom; `None` if it is empty. Leaves the root alone in the row.
+/// Returns the root of a row of hashes (RFC 6962, section 2.1), computed row by row from the
+/// bottom; `None` if it is empty. Afterwards the row has only the root.
 pub(crate) fn halve_to_root(row: &mut Vec<Hash>) -> Option<Hash> {
     while row.len() > 1 {
         let pairs = row.len() / 2;
@@ -209,7 +206,7 @@ pub(crate) fn halve_to_root(row: &mut Vec<Hash>) -> Option<Hash> {
     row.first().copied()
 }
 
-/// The hashes of a tile that was read.
+/// Returns the hashes of a tile that was read.
 pub(crate) fn hashes_of<E>(
     tile: Tile,
     read: Result<Vec<u8>, E>,
@@ -223,14 +220,14 @@ pub(crate) fn hashes_of<E>(
         })
 }
 
-/// The hashes in the bytes of a tile; `None` if they are not whole.
+/// Parses the hashes in the bytes of a tile; `None` if the last one is incomplete.
 fn read_hashes(bytes: &[u8]) -> Option<Vec<Hash>> {
     let (hashes, rest) = bytes.as_chunks::<{ Hash::LENGTH }>();
     rest.is_empty()
         .then(|| hashes.iter().copied().map(Hash).collect())
 }
 
-/// The bytes of a tile with these hashes (C2SP tlog-tiles): one after the other.
+/// Returns the bytes of a tile with these hashes (C2SP tlog-tiles).
 fn write_hashes(hashes: &[Hash]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(hashes.len() * Hash::LENGTH);
     hashes

@@ -1,4 +1,4 @@
-//! Leaf and node hashes (RFC 6962 section 2.1).
+//! Leaf and node hashes (RFC 6962, section 2.1).
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use base64_simd::STANDARD;
 
 /// A SHA-256 hash of the Merkle tree.
 ///
-/// Displayed as standard base64, as in a checkpoint; debugged as hexadecimal.
+/// `Display` writes standard base64, as in a checkpoint; `Debug` writes hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Hash(pub [u8; Hash::LENGTH]);
 
-/// The root of the tree without leaves: SHA-256 of nothing (RFC 6962 section 2.1).
+/// The root of the empty tree: SHA-256 of the empty string (RFC 6962, section 2.1).
 pub const EMPTY_ROOT: Hash = Hash([
     0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9, 0x24,
     0x27, 0xae, 0x41, 0xe4, 0x64, 0x9b, 0x93, 0x4c, 0xa4, 0x95, 0x99, 0x1b, 0x78, 0x52, 0xb8, 0x55,
@@ -20,7 +20,7 @@ pub const EMPTY_ROOT: Hash = Hash([
 const LEAF_PREFIX: u8 = 0;
 const NODE_PREFIX: u8 = 1;
 
-/// The hash of a leaf: SHA-256(`00` ‖ leaf) (RFC 6962 section 2.1).
+/// Returns the hash of a leaf: SHA-256(`00` ‖ leaf) (RFC 6962, section 2.1).
 #[must_use]
 pub fn leaf_hash(leaf: &[u8]) -> Hash {
     let mut context = digest::Context::new(&SHA256);
@@ -29,7 +29,7 @@ pub fn leaf_hash(leaf: &[u8]) -> Hash {
     Hash::of_digest(&context.finish())
 }
 
-/// The hash of an inner node: SHA-256(`01` ‖ left ‖ right) (RFC 6962 section 2.1).
+/// Returns the hash of an inner node: SHA-256(`01` ‖ left ‖ right) (RFC 6962, section 2.1).
 #[must_use]
 pub fn node_hash(left: &Hash, right: &Hash) -> Hash {
     let mut node = [NODE_PREFIX; 1 + 2 * Hash::LENGTH];
@@ -39,17 +39,17 @@ pub fn node_hash(left: &Hash, right: &Hash) -> Hash {
 }
 
 impl Hash {
-    /// The bytes of one hash.
+    /// Length of a hash in bytes.
     pub const LENGTH: usize = 32;
 
-    /// The hash in these bytes; `None` unless there are exactly 32.
+    /// Returns the hash with these bytes; `None` unless there are exactly 32.
     #[must_use]
     pub fn from_slice(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
     }
 
-    /// Reads standard base64 with padding, the form that `Display` writes.
-    /// Any other spelling of the same bytes is refused.
+    /// Parses standard base64 with padding, as written by `Display`. Other encodings of the same
+    /// bytes are refused.
     #[must_use]
     pub fn from_base64(text: &str) -> Option<Self> {
         Self::from_slice(&STANDARD.decode_to_vec(text).ok()?)
@@ -95,8 +95,8 @@ mod tests {
         assert_eq!(EMPTY_ROOT, Hash::of_digest(&digest::digest(&SHA256, b"")));
     }
 
-    /// The vectors that every RFC 6962 implementation shares: the empty leaf
-    /// and the node over it and the leaf `00`.
+    /// The test vectors of all RFC 6962 implementations: the empty leaf, and the node of it and the
+    /// leaf `00`.
     #[test]
     fn known_vectors() {
         let empty = leaf_hash(b"");
@@ -115,7 +115,7 @@ mod tests {
         let hash = leaf_hash(b"x");
         let text = hash.to_string();
         assert_eq!(Hash::from_base64(&text), Some(hash));
-        // 32 bytes leave two unused bits in the last symbol: they must be zero.
+        // 32 bytes leave two unused bits in the last symbol, which must be zero.
         let stretched = Hash([0; 32]).to_string().replace("A=", "B=");
         assert_eq!(Hash::from_base64(&stretched), None);
         for wrong in [

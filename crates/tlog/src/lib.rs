@@ -1,20 +1,19 @@
-//! The append-only Merkle tree of a transparency log, and what is published of it.
+//! The append-only Merkle tree of a transparency log, and its published form.
 //!
 //! | module | concept | specification |
 //! |---|---|---|
-//! | [`hash`] | leaf and node hashes | RFC 6962 2.1 |
+//! | [`hash`] | leaf and node hashes | RFC 6962, section 2.1 |
 //! | [`tile`] | tiles, their paths and extents | C2SP tlog-tiles, static-ct-api |
-//! | [`edge`] | the rightmost tiles: growing the tree, tile by tile | C2SP tlog-tiles |
-//! | [`frontier`] | the same root by another way, to check the first | RFC 6962 2.1 |
-//! | [`proof`] | inclusion and consistency: made from tiles, verified | RFC 6962 2.1.1, 2.1.2 |
-//! | [`note`] | a text and its signature lines | C2SP signed-note |
-//! | [`checkpoint`] | the tree head that a note carries | C2SP tlog-checkpoint |
+//! | [`edge`] | the rightmost tiles: grows the tree tile by tile | C2SP tlog-tiles |
+//! | [`frontier`] | a second computation of the root, as a check | RFC 6962, section 2.1 |
+//! | [`proof`] | creation and verification of inclusion and consistency proofs | RFC 6962, sections 2.1.1, 2.1.2 |
+//! | [`note`] | a text with signature lines | C2SP signed-note |
+//! | [`checkpoint`] | the tree head in a note | C2SP tlog-checkpoint |
 //!
-//! Everything here is a pure function of its arguments: no I/O, no clock, no
-//! randomness, no thread.
+//! Every function is pure: there is no I/O, no clock, no randomness and no thread.
 //!
-//! A publisher appends leaves and writes the tiles it is given; anybody can
-//! then prove from these tiles what is in the tree:
+//! A publisher appends leaves and writes the returned tiles. Any reader of these tiles can then
+//! prove that a leaf is in the tree:
 //!
 //! ```
 //! use std::collections::HashMap;

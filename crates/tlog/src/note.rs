@@ -1,7 +1,6 @@
 //! Signed notes (C2SP signed-note): a text, an empty line, signature lines.
 //!
-//! Parsing tells what is there; whether a signature holds is for whoever knows
-//! the keys.
+//! Parsing does not verify signatures: that requires the keys.
 
 use std::fmt;
 
@@ -11,36 +10,36 @@ use base64_simd::STANDARD;
 /// A text with its signatures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedNote {
-    /// The signed text, with the newline that ends its last line.
+    /// The signed text, including the newline of its last line.
     pub text: String,
-    /// The signature lines, in order; at least one when parsed.
+    /// The signature lines in order; a parsed note has at least one.
     pub signatures: Vec<NoteSignature>,
 }
 
-/// One signature line.
+/// A signature line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoteSignature {
-    /// The key's name, see [`is_key_name`].
+    /// Name of the key, see [`is_key_name`].
     pub name: String,
-    /// The key's identifier, see [`key_id`].
+    /// Identifier of the key, see [`key_id`].
     pub key_id: [u8; 4],
-    /// Holds what follows the identifier, in the form that the key's algorithm has.
+    /// The bytes after the identifier, in the format of the key's algorithm.
     pub signature: Vec<u8>,
 }
 
 /// The reasons why bytes are not a signed note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoteError {
-    /// Not UTF-8.
+    /// The bytes are not UTF-8.
     #[error("the note is not UTF-8")]
     Encoding,
-    /// An ASCII control character other than a newline.
+    /// The note has an ASCII control character other than a newline.
     #[error("the note has a control character")]
     ControlCharacter,
-    /// No empty line with a text before it.
+    /// There is no empty line after a text.
     #[error("the note has no empty line between a text and its signatures")]
     NoSignatures,
-    /// A signature line that is not `— <name> <base64>` with its newline.
+    /// A signature line does not have the form `— <name> <base64>` with a newline.
     #[error("line {0} after the text is not a signature line (— <name> <base64>)")]
     SignatureLine(usize),
 }
@@ -54,7 +53,7 @@ impl SignedNote {
         if note.bytes().any(|byte| byte < b' ' && byte != b'\n') {
             return Err(NoteError::ControlCharacter);
         }
-        // The text may itself contain empty lines: the last one counts.
+        // The text itself may contain empty lines: the last one counts.
         let end = note.rfind("\n\n").ok_or(NoteError::NoSignatures)? + 1;
         let (text, signatures) = (&note[..end], &note[end + 1..]);
         if signatures.is_empty() {
@@ -71,13 +70,13 @@ impl SignedNote {
         })
     }
 
-    /// The note as it is published; the inverse of [`parse`](Self::parse).
+    /// Returns the published form of the note; the inverse of [`parse`](Self::parse).
     #[must_use]
     pub fn encode(&self) -> String {
         self.to_string()
     }
 
-    /// The signatures of one key.
+    /// Returns the signatures of one key.
     pub fn signatures_by<'n>(
         &'n self,
         name: &'n str,
@@ -124,17 +123,17 @@ fn parse_line(line: &str) -> Option<NoteSignature> {
     })
 }
 
-/// Returns whether this can be the name of a key: "non-empty, and not containing
-/// Unicode spaces or plus (U+002B)" (C2SP signed-note), nor control characters,
-/// which no note may have.
+/// Returns `true` if this is a valid name of a key: "non-empty, and not containing Unicode spaces
+/// or plus (U+002B)" (C2SP signed-note), and without control characters, which are not allowed in
+/// notes.
 #[must_use]
 pub fn is_key_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(|c: char| c.is_whitespace() || c.is_control() || c == '+')
 }
 
-/// The identifier of a key: the first four bytes of SHA-256(name ‖ `0A` ‖
-/// algorithm ‖ public key) (C2SP signed-note). An RFC 6962 log key has the
-/// algorithm `05` and stands for itself by its log ID (C2SP static-ct-api).
+/// Returns the identifier of a key: the first four bytes of SHA-256(name ‖ `0A` ‖ algorithm ‖
+/// public key) (C2SP signed-note). The key of an RFC 6962 log has the algorithm `05`, and its log
+/// ID takes the place of the public key (C2SP static-ct-api).
 #[must_use]
 pub fn key_id(name: &str, algorithm: u8, public_key: &[u8]) -> [u8; 4] {
     let mut context = Context::new(&SHA256);
@@ -235,8 +234,8 @@ mod tests {
             prop_assert_eq!(SignedNote::parse(note.encode().as_bytes()), Ok(note));
         }
 
-        /// A note with a byte changed, lost or added is refused, or is written
-        /// back as it was read: there is never a second spelling.
+        /// A note with a byte changed, removed or added is refused, or is written exactly as it was
+        /// read: there is only one encoding.
         #[test]
         fn mutations_have_one_spelling(
             note in any_note(), at: prop::sample::Index, byte: u8, how in 0..3,

@@ -1,5 +1,5 @@
-//! Inclusion and consistency proofs (RFC 6962 sections 2.1.1 and 2.1.2),
-//! verified from hashes alone and made from tiles.
+//! Inclusion and consistency proofs (RFC 6962, sections 2.1.1 and 2.1.2), created from tiles and
+//! verified from hashes alone.
 
 mod make;
 mod verify;

@@ -1,19 +1,19 @@
-//! Tiles: the tree cut into rows of up to 256 hashes (C2SP tlog-tiles), with
-//! the levels that a static CT log has (C2SP static-ct-api, "Merkle Tree").
+//! Tiles: the tree in rows of up to 256 hashes (C2SP tlog-tiles), with the levels of a static CT
+//! log (C2SP static-ct-api, "Merkle Tree").
 
 use std::fmt;
 
-/// The number of hashes or entries that a full tile holds.
+/// The number of hashes or entries in a full tile.
 pub const TILE_WIDTH: u64 = 256;
 
-/// The most leaves a static CT log can have: `leaf_index` has 40 bits
-/// (C2SP static-ct-api, "SCT extension").
+/// Maximum number of leaves of a static CT log: `leaf_index` has 40 bits (C2SP static-ct-api, "SCT
+/// extension").
 pub const MAX_TREE_SIZE: u64 = 1 << 40;
 
 /// The highest level of hash tiles (C2SP static-ct-api: "between 0 and 5").
 pub const MAX_LEVEL: u8 = 5;
 
-/// The beginning of the path of a names tile.
+/// Prefix of the path of a names tile.
 const NAMES: &str = "tile/names/";
 
 /// The content of a tile.
@@ -26,7 +26,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// The leaves under one entry of a tile of this level: 256^level.
+    /// Returns the number of leaves under one entry of a tile of this level: 256^level.
     #[must_use]
     pub fn entry_leaves(self) -> u64 {
         match self {
@@ -36,10 +36,10 @@ impl Level {
     }
 }
 
-/// One tile, full or partial: its level, index and width.
+/// A tile, full or partial: its level, index and width.
 ///
-/// It always starts within [`MAX_TREE_SIZE`] leaves, so nothing computed from
-/// one overflows.
+/// A tile always starts within [`MAX_TREE_SIZE`] leaves, so that computations with it never
+/// overflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Tile {
     level: Level,
@@ -50,26 +50,24 @@ pub struct Tile {
 /// The reasons why a text is not the path of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TilePathError {
-    /// It does not start with `tile/`, a level and an index.
+    /// The path does not have the form `tile/`, a level and an index.
     #[error("not a tile path: expected tile/<level>/<index> or tile/<level>/<index>.p/<width>")]
     Shape,
     /// The level is neither `data` nor one digit from 0 to 5.
     #[error("wrong tile level: expected data or a digit from 0 to 5")]
     Level,
-    /// The index is not in groups of three digits as in `x001/x234/067`, or is
-    /// beyond the largest tree.
+    /// The index does not consist of groups of three digits as in `x001/x234/067`, or is beyond the
+    /// largest tree.
     #[error("wrong tile index: expected groups of three digits such as x001/x234/067")]
     Index,
-    /// The width of a partial tile is not a number from 1 to 255 without
-    /// leading zeros.
+    /// The width of a partial tile is not a number from 1 to 255 without leading zeros.
     #[error("wrong tile width: expected a number from 1 to 255 without leading zeros")]
     Width,
 }
 
 impl Tile {
-    /// The tile of `width` entries at `index` of `level`; `None` unless the
-    /// level is at most 5, the width from 1 to 256, and the tile starts within
-    /// [`MAX_TREE_SIZE`].
+    /// Creates the tile of `width` entries at `index` of `level`; `None` unless the level is at
+    /// most 5, the width is from 1 to 256, and the tile starts within [`MAX_TREE_SIZE`].
     #[must_use]
     pub fn new(level: Level, index: u64, width: u16) -> Option<Self> {
         if matches!(level, Level::Hashes(above) if above > MAX_LEVEL) {
@@ -84,8 +82,8 @@ impl Tile {
         })
     }
 
-    /// The widest tile at `index` of `level` in a tree of `size` leaves; `None`
-    /// where that tree has none.
+    /// Returns the widest tile at `index` of `level` in a tree of `size` leaves; `None` if that
+    /// tree has none.
     #[must_use]
     pub fn widest(level: Level, index: u64, size: u64) -> Option<Self> {
         let entries = size / Self::new(level, index, 1)?.level.entry_leaves();
@@ -93,8 +91,8 @@ impl Tile {
         Self::new(level, index, u16::try_from(width).ok()?)
     }
 
-    /// The partial tile at the right end of `level` in a tree of `size` leaves;
-    /// `None` where the last tile is full or the level is empty.
+    /// Returns the partial tile at the right end of `level` in a tree of `size` leaves; `None` if
+    /// the last tile is full or the level is empty.
     #[must_use]
     pub fn rightmost_partial(level: Level, size: u64) -> Option<Self> {
         let entries = size / level.entry_leaves();
@@ -102,32 +100,32 @@ impl Tile {
         Self::new(level, entries / TILE_WIDTH, width)
     }
 
-    /// Returns what the tile holds.
+    /// Returns the level of the tile, which determines its content.
     #[must_use]
     pub fn level(&self) -> Level {
         self.level
     }
 
-    /// The number of tiles of this level to the left.
+    /// Returns the number of tiles of this level to the left.
     #[must_use]
     pub fn index(&self) -> u64 {
         self.index
     }
 
-    /// Returns how many hashes or entries it holds, from 1 to 256.
+    /// Returns the number of hashes or entries, from 1 to 256.
     #[must_use]
     pub fn width(&self) -> u16 {
         self.width
     }
 
-    /// Returns whether it holds 256 entries and never changes again.
+    /// Returns `true` if the tile has 256 entries and never changes again.
     #[must_use]
     pub fn is_full(&self) -> bool {
         u64::from(self.width) == TILE_WIDTH
     }
 
-    /// The path of the names tile of the entries of this data tile (the names tiles extension of static
-    /// CT logs): `tile/names/x001/234.p/5`. `None` of a hash tile.
+    /// Returns the path of the names tile for this data tile (the names tiles extension of static
+    /// CT logs): `tile/names/x001/234.p/5`. Returns `None` for a hash tile.
     #[must_use]
     pub fn names_path(&self) -> Option<String> {
         let path = self.path();
@@ -135,16 +133,16 @@ impl Tile {
         Some(format!("{NAMES}{place}"))
     }
 
-    /// The data tile whose names tile has this path.
+    /// Returns the data tile whose names tile has this path.
     ///
     /// # Errors
-    /// If it is none.
+    /// If the path is not that of a names tile.
     pub fn parse_names(path: &str) -> Result<Self, TilePathError> {
         let place = path.strip_prefix(NAMES).ok_or(TilePathError::Shape)?;
         Self::parse(&format!("tile/data/{place}"))
     }
 
-    /// The full tile that this one is, or will grow into.
+    /// Returns the full tile at this position.
     #[must_use]
     pub fn full(&self) -> Self {
         Self {
@@ -153,33 +151,33 @@ impl Tile {
         }
     }
 
-    /// The first leaf under the tile.
+    /// Returns the index of the first leaf under the tile.
     #[must_use]
     pub fn start_leaf(&self) -> u64 {
         self.index * TILE_WIDTH * self.level.entry_leaves()
     }
 
-    /// The leaf after the last one under the tile, at this width: the smallest
-    /// size of a tree that has it.
+    /// Returns the index after the last leaf under the tile at this width, which is the smallest
+    /// size of a tree with this tile.
     #[must_use]
     pub fn end_leaf(&self) -> u64 {
         (self.index * TILE_WIDTH + u64::from(self.width)) * self.level.entry_leaves()
     }
 
-    /// Returns whether a tree of this size has all entries of the tile.
+    /// Returns `true` if a tree of this size has all entries of the tile.
     #[must_use]
     pub fn covered_by(&self, tree_size: u64) -> bool {
         self.end_leaf() <= tree_size
     }
 
-    /// The path under the monitoring prefix, such as `tile/0/x001/234.p/5` or
+    /// Returns the path under the monitoring prefix, such as `tile/0/x001/234.p/5` or
     /// `tile/data/000`.
     #[must_use]
     pub fn path(&self) -> String {
         self.to_string()
     }
 
-    /// Reads a path as [`path`](Self::path) writes it, and in no other spelling.
+    /// Parses a path exactly as [`path`](Self::path) writes it.
     pub fn parse(path: &str) -> Result<Self, TilePathError> {
         let rest = path.strip_prefix("tile/").ok_or(TilePathError::Shape)?;
         let (level, rest) = rest.split_once('/').ok_or(TilePathError::Shape)?;
@@ -209,7 +207,7 @@ impl fmt::Display for Tile {
     }
 }
 
-/// Writes all groups of an index but the last: three digits each, after an `x`.
+/// Writes all groups of an index except the last: three digits each, after an `x`.
 fn write_index(f: &mut fmt::Formatter<'_>, groups: u64) -> fmt::Result {
     if groups == 0 {
         return Ok(());
@@ -226,8 +224,8 @@ fn parse_level(text: &str) -> Option<Level> {
     }
 }
 
-/// The index in `x001/x234/067`: only the last group goes without its `x`, and
-/// the first of several is not `x000`.
+/// Parses the index in `x001/x234/067`: only the last group has no `x`, and the first of several is
+/// not `x000`.
 fn parse_index(text: &str) -> Option<u64> {
     let (leading, last) = match text.rsplit_once('/') {
         Some((leading, last)) => (Some(leading), last),
@@ -255,15 +253,14 @@ fn parse_width(text: &str) -> Option<u16> {
     Some(width.into())
 }
 
-/// The hash tiles that a publisher writes when its tree grows from `old_size`
-/// to `new_size`: per level, lowest first, those that became full and the
-/// rightmost partial one, if it changed.
+/// Returns the hash tiles that a publisher writes when its tree grows from `old_size` to
+/// `new_size`: for each level, lowest first, the tiles that became full, then the rightmost partial
+/// one if it changed.
 pub fn tiles_between(old_size: u64, new_size: u64) -> impl Iterator<Item = Tile> {
     (0..=MAX_LEVEL).flat_map(move |level| changed(Level::Hashes(level), old_size, new_size))
 }
 
-/// The data tiles that go with [`tiles_between`]: as many, and as wide, as
-/// those of level 0.
+/// Returns the data tiles for [`tiles_between`]: as many and as wide as those of level 0.
 pub fn data_tiles_between(old_size: u64, new_size: u64) -> impl Iterator<Item = Tile> {
     changed(Level::Data, old_size, new_size)
 }
@@ -391,7 +388,7 @@ mod tests {
             prop_assert_eq!(Tile::parse(&tile.path()), Ok(tile));
         }
 
-        /// Whatever parses is written back as it was read.
+        /// Every parsed path is written exactly as it was read.
         #[test]
         fn parsing_accepts_one_spelling(path in "tile/(data|[0-6]{1,2})/(x[0-9]{3}/){0,3}[0-9]{2,4}(\\.p/[0-9]{0,4})?") {
             if let Ok(tile) = Tile::parse(&path) {
@@ -418,8 +415,8 @@ mod tests {
             }
         }
 
-        /// `tiles_between` is what the definition says: the tiles of the new
-        /// tree that the old one did not have.
+        /// `tiles_between` agrees with its definition: the tiles of the new tree that the old one
+        /// did not have.
         #[test]
         fn tiles_between_is_the_difference(a in 0..200_000u64, b in 0..200_000u64) {
             let (old, new) = (a.min(b), a.max(b));

@@ -1,16 +1,16 @@
-//! The fingerprints of certificates.
+//! Fingerprints of certificates.
 
 use std::fmt;
 use std::str::FromStr;
 
 use aws_lc_rs::digest;
 
-/// SHA-256 of a certificate's DER: the name of an issuer in the static CT API.
+/// SHA-256 of a certificate's DER, which is the name of an issuer in the static CT API.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint(pub [u8; 32]);
 
 impl Fingerprint {
-    /// The fingerprint of a certificate.
+    /// Returns the fingerprint of a certificate.
     pub fn of(der: &[u8]) -> Self {
         let mut hash = [0; 32];
         hash.copy_from_slice(digest::digest(&digest::SHA256, der).as_ref());
@@ -18,12 +18,12 @@ impl Fingerprint {
     }
 }
 
-/// A string that is not the SHA-256 of a certificate.
+/// The error for a string that is not a SHA-256 fingerprint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a SHA-256 fingerprint: 64 hexadecimal digits, with or without colons")]
 pub struct FingerprintError;
 
-/// Hex, in any case, with or without a colon between bytes.
+/// Parses hexadecimal digits in any case, with or without colons between bytes.
 impl FromStr for Fingerprint {
     type Err = FingerprintError;
 
@@ -39,7 +39,7 @@ impl FromStr for Fingerprint {
     }
 }
 
-/// Lower-case hex, as in `issuer/<fingerprint>`.
+/// Formats lower-case hexadecimal digits, as in `issuer/<fingerprint>`.
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&hex::encode(self.0))

@@ -1,9 +1,8 @@
-//! The parts of certificates, for those who read them (`ct`) and those who make them
-//! (`mint`): [`der`], object identifiers ([`oid`]), times ([`time`]), PEM ([`pem`])
-//! and [`Fingerprint`]s.
+//! Common code to read (`ct`) and create (`mint`) certificates: [`der`], object identifiers
+//! ([`oid`]), times ([`time`]), PEM ([`pem`]) and [`Fingerprint`]s.
 //!
-//! Nothing here does I/O or knows a certificate from any other structure. The clock is read by
-//! [`now_ms`] and [`Time::now`] only.
+//! Nothing here does I/O, or depends on the structure of certificates. Only [`now_ms`] and
+//! [`Time::now`] read the clock.
 
 mod algorithm;
 pub mod der;

@@ -1,25 +1,25 @@
-//! Object identifiers, kept as their DER content octets.
+//! Object identifiers, stored as their DER content octets.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-/// An object identifier, as the content octets of its DER: `"1.3.6.1.5.5.7.1.24".parse()`.
+/// An object identifier, stored as the content octets of its DER: `"1.3.6.1.5.5.7.1.24".parse()`.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Oid(Cow<'static, [u8]>);
 
-/// A string that is not an object identifier in dotted notation.
+/// The error for a string that is not an object identifier in dotted notation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not an object identifier such as 1.3.6.1.5.5.7.1.24")]
 pub struct OidError(String);
 
 impl Oid {
-    /// The identifier whose DER content octets (without tag and length) are `content`.
+    /// Creates the identifier with these DER content octets (without tag and length).
     pub const fn from_static(content: &'static [u8]) -> Self {
         Self(Cow::Borrowed(content))
     }
 
-    /// The DER content octets, without tag and length.
+    /// Returns the DER content octets, without tag and length.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -71,8 +71,8 @@ impl fmt::Debug for Oid {
     }
 }
 
-/// Writes the DER content octets of an identifier in dotted notation; arcs over 64 bits,
-/// and octets that end in the middle of an arc, show as `?`.
+/// Writes the DER content octets of an identifier in dotted notation. Arcs over 64 bits, and octets
+/// that end in the middle of an arc, become `?`.
 fn fmt_content(content: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut first = true;
     for group in content.split_inclusive(|byte| byte & 0x80 == 0) {
@@ -90,7 +90,7 @@ fn fmt_content(content: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// The content octets of an identifier from outside, in dotted notation.
+/// Formats the content octets of an unchecked identifier in dotted notation.
 pub fn display(content: &[u8]) -> String {
     Oid(Cow::Owned(content.to_vec())).to_string()
 }
@@ -100,7 +100,7 @@ macro_rules! oids {
         $($(#[$doc])* #[doc = concat!("\n\n`", $dotted, "`")]
         pub const $name: Oid = Oid::from_static(content::$name);)*
 
-        /// The content octets of the same identifiers: for comparing, and as patterns.
+        /// The content octets of the same identifiers, for comparisons and patterns.
         pub mod content {
             $($(#[$doc])* #[doc = concat!("\n\n`", $dotted, "`")]
             pub const $name: &[u8] = &[$($byte),+];)*
@@ -197,7 +197,7 @@ oids! {
     ANY_EXTENDED_KEY_USAGE = "2.5.29.37.0": 0x55 0x1d 37 0;
     /// authorityInfoAccess.
     AUTHORITY_INFO_ACCESS = "1.3.6.1.5.5.7.1.1": 0x2b 6 1 5 5 7 1 1;
-    /// acmeIdentifier, which answers a challenge (RFC 8737 6.1).
+    /// acmeIdentifier, in the response to a challenge (RFC 8737, section 6.1).
     ACME_IDENTIFIER = "1.3.6.1.5.5.7.1.31": 0x2b 6 1 5 5 7 1 31;
     /// OCSPSigning extended key usage.
     OCSP_SIGNING = "1.3.6.1.5.5.7.3.9": 0x2b 6 1 5 5 7 3 9;

@@ -1,43 +1,43 @@
-//! PEM (RFC 7468), read by OpenSSL's rules. This is the only reader of the product, so that every
-//! file is read alike. Text around the blocks is passed over; a block that cannot be used is
-//! reported with its line, never dropped in silence.
+//! PEM (RFC 7468), parsed by OpenSSL's rules. This is the only PEM parser of Lucarne, so that all
+//! files are treated alike. Text around the blocks is ignored. An unusable block is reported with
+//! its line, and never dropped silently.
 
-/// One block, and the line where it begins (counted from 1).
+/// A block with its first line.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Block {
-    /// The line of its BEGIN.
+    /// Number of the BEGIN line, starting at 1.
     pub line: usize,
     /// The words after BEGIN: `CERTIFICATE`.
     pub label: String,
-    /// The decoded contents, or the problem with them.
+    /// The decoded contents, or the reason why they are invalid.
     pub contents: Result<Vec<u8>, &'static str>,
 }
 
-/// Why a PEM file cannot be used.
+/// The reasons why a PEM file cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PemError {
-    /// A block that cannot be read.
+    /// A block is damaged.
     #[error("line {line}: PEM block {label}: {why}")]
     Damaged {
-        /// The line where it begins.
+        /// Number of the first line of the block.
         line: usize,
-        /// The words after BEGIN, as far as they can be read.
+        /// The words after BEGIN, as far as they are readable.
         label: String,
-        /// The problem.
+        /// The reason.
         why: &'static str,
     },
-    /// A block that does not belong into a file of certificates.
+    /// The block does not belong in a file of certificates.
     #[error("line {line}: PEM block {label}: expected a CERTIFICATE")]
     NotCertificate {
-        /// The line where it begins.
+        /// Number of the first line of the block.
         line: usize,
         /// The words after BEGIN.
         label: String,
     },
-    /// A file without certificates.
+    /// The file has no certificate.
     #[error("there is no PEM certificate in it")]
     NoCertificate,
-    /// A file without a private key.
+    /// The file has no private key.
     #[error("there is no PRIVATE KEY in it")]
     NoKey,
 }
@@ -52,7 +52,7 @@ const CUT: &str = "the file ends before the block does";
 const OTHER_LABEL: &str = "it ends under another name than it begins";
 const HEADERS: &str = "no empty line follows its headers";
 
-/// One PEM block of `der`, lines of 64 characters.
+/// Encodes `der` as one PEM block with lines of 64 characters.
 pub fn encode(label: &str, der: &[u8]) -> String {
     let text = base64_simd::STANDARD.encode_to_string(der);
     let mut out = format!("-----BEGIN {label}-----\n");
@@ -64,10 +64,10 @@ pub fn encode(label: &str, der: &[u8]) -> String {
     out
 }
 
-/// All blocks of `text`, in order: label and content.
+/// Returns label and content of all blocks of `text`, in order.
 ///
 /// # Errors
-/// The first block that cannot be read.
+/// The first block that cannot be parsed.
 pub fn decode(text: &str) -> Result<Vec<(String, Vec<u8>)>, PemError> {
     let blocks = blocks(text.as_bytes()).into_iter();
     blocks
@@ -75,11 +75,11 @@ pub fn decode(text: &str) -> Result<Vec<(String, Vec<u8>)>, PemError> {
         .collect()
 }
 
-/// The certificates of a file, in order: at least one. Keys, parameters and revocation lists
-/// beside them are passed over.
+/// Returns the certificates of a file in order, at least one. Keys, parameters and revocation lists
+/// are ignored.
 ///
 /// # Errors
-/// The first block that is neither, or that cannot be read; or that there is no certificate.
+/// The first block of another kind, or that cannot be parsed; or the absence of a certificate.
 pub fn certificates(text: &[u8]) -> Result<Vec<Vec<u8>>, PemError> {
     let mut found = Vec::new();
     for block in blocks(text) {
@@ -97,10 +97,10 @@ pub fn certificates(text: &[u8]) -> Result<Vec<Vec<u8>>, PemError> {
     }
 }
 
-/// The first private key of a file, in whatever form its label names.
+/// Returns the first private key of a file, in the format that its label names.
 ///
 /// # Errors
-/// If there is none, or it cannot be read or is encrypted.
+/// If there is no private key, or it cannot be parsed or is encrypted.
 pub fn private_key(text: &[u8]) -> Result<Vec<u8>, PemError> {
     let mut blocks = blocks(text).into_iter();
     let key = blocks.find(|block| block.label.ends_with("PRIVATE KEY"));
@@ -111,8 +111,8 @@ pub fn private_key(text: &[u8]) -> Result<Vec<u8>, PemError> {
     key.sound()
 }
 
-/// The blocks of a file, in order. The text need not be UTF-8, and may begin with a byte order
-/// mark.
+/// Returns the blocks of a file in order. The text need not be UTF-8, and may begin with a byte
+/// order mark.
 pub fn blocks(text: &[u8]) -> Vec<Block> {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let mut reader = Reader::default();
@@ -124,7 +124,7 @@ pub fn blocks(text: &[u8]) -> Vec<Block> {
 }
 
 impl Block {
-    /// Returns true if its label is that of a certificate.
+    /// Returns `true` if the label is that of a certificate.
     pub fn is_certificate(&self) -> bool {
         matches!(&*self.label, "CERTIFICATE" | "X509 CERTIFICATE")
     }
@@ -145,7 +145,7 @@ impl Block {
 enum Armour {
     Begin(String),
     End(String),
-    /// It contains BEGIN or END, and is not the line that it should be.
+    /// A line that contains BEGIN or END, but is malformed.
     Damaged {
         ends: bool,
         begins: Option<String>,
@@ -172,7 +172,7 @@ fn exact(line: &[u8], prefix: &[u8]) -> Option<String> {
     one.then(|| String::from_utf8_lossy(label).into_owned())
 }
 
-/// The label behind the last `word` that follows a dash (also a typographic one).
+/// Returns the label after the last `word` that follows a dash (also a typographic one).
 fn after(line: &[u8], word: &[u8]) -> Option<String> {
     let at = line.windows(word.len()).rposition(|found| found == word)?;
     let dashes: [&[u8]; 3] = [b"-", "–".as_bytes(), "—".as_bytes()];
@@ -241,7 +241,7 @@ impl Open {
         }
     }
 
-    /// Takes a line of headers (RFC 1421) or contents.
+    /// Adds a line of headers (RFC 1421) or contents.
     fn take(&mut self, line: &[u8]) {
         if self.base64.is_empty() && line.contains(&b':') {
             self.in_headers = true;
@@ -289,7 +289,7 @@ impl Open {
 mod tests {
     use super::*;
 
-    /// Line, label, and contents or the problem, of each block.
+    /// Line, label, and contents or the error, of each block.
     type Found = Vec<(usize, String, Result<Vec<u8>, &'static str>)>;
 
     fn found(text: &[u8]) -> Found {
@@ -377,7 +377,7 @@ mod tests {
         let text = format!("{a}{}", b.replace("-----BEGIN B-----", "-----BEGI"));
         let expected = [block(1, "A", Ok(b"a")), block(6, "B", Err(NO_BEGIN))];
         assert_eq!(found(text.as_bytes()), expected);
-        // Line ends of another age: all of it is one line.
+        // Old line endings (CR only): the file is a single line.
         let text = encode("A", b"a").replace('\n', "\r");
         assert_eq!(found(text.as_bytes()).len(), 1);
         assert!(blocks(text.as_bytes())[0].contents.is_err());

@@ -1,5 +1,5 @@
-//! UTCTime and GeneralizedTime (RFC 5280 section 4.1.2.5), read as laxly as certificates have
-//! them or as strictly as they should, written, and shown. The calendar is jiff's.
+//! UTCTime and GeneralizedTime (RFC 5280, section 4.1.2.5): a tolerant and a strict parser, a
+//! writer, and formatting. The calendar is jiff's.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,34 +10,34 @@ use crate::der::{Der, Tlv, tag};
 
 const EPOCH: DateTime = date(1970, 1, 1).at(0, 0, 0, 0);
 const DAY: i64 = 86_400;
-/// Seconds in the 400 years after which the calendar repeats itself.
+/// Number of seconds in 400 years, after which the calendar repeats itself.
 const ERA: i64 = 146_097 * DAY;
 
-/// The forms in which a time is written.
+/// The forms of a written time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TimeForm {
-    /// As RFC 5280 4.1.2.5 demands: UTCTime until 2049, then GeneralizedTime.
+    /// The form that RFC 5280, section 4.1.2.5 requires: UTCTime until 2049, then GeneralizedTime.
     #[default]
     Proper,
-    /// Always GeneralizedTime, also before 2050.
+    /// Always GeneralizedTime, even before 2050.
     Generalized,
 }
 
-/// A moment in a certificate's validity: whole seconds, UTC.
+/// A time in a certificate's validity: whole seconds, UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Time {
     seconds: i64,
     form: TimeForm,
 }
 
-/// The system's clock, in Unix milliseconds; zero before 1970.
+/// Returns the system time in Unix milliseconds; zero before 1970.
 pub fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_millis() as u64)
 }
 
 impl Time {
-    /// Seconds since 1970-01-01T00:00:00Z. Years 0 to 9999 can be written.
+    /// Creates a time from seconds since 1970-01-01T00:00:00Z. Years 0 to 9999 can be written.
     pub const fn from_unix(seconds: i64) -> Self {
         Time {
             seconds,
@@ -45,22 +45,22 @@ impl Time {
         }
     }
 
-    /// The present, to the second.
+    /// Returns the current time in whole seconds.
     pub fn now() -> Self {
         SystemTime::now().into()
     }
 
-    /// The same moment in another form.
+    /// Returns the same time in another form.
     pub const fn with_form(self, form: TimeForm) -> Self {
         Time { form, ..self }
     }
 
-    /// Seconds since 1970-01-01T00:00:00Z.
+    /// Returns the seconds since 1970-01-01T00:00:00Z.
     pub const fn unix(self) -> i64 {
         self.seconds
     }
 
-    /// This moment so many days later (or earlier).
+    /// Returns the time `days` later (or earlier, if negative).
     pub const fn plus_days(self, days: i64) -> Self {
         Time {
             seconds: self.seconds + days * DAY,
@@ -68,20 +68,20 @@ impl Time {
         }
     }
 
-    /// Reads UTCTime and GeneralizedTime as RFC 5280 4.1.2.5 has them: whole
-    /// seconds, UTC. `None` for anything else.
+    /// Parses UTCTime and GeneralizedTime strictly by RFC 5280, section 4.1.2.5: whole seconds,
+    /// UTC. Returns `None` for other forms.
     pub fn read(element: Tlv<'_>) -> Option<Self> {
         let time = Time::from_unix(seconds(element.tag, element.value)?);
         let form = match element.tag {
             tag::GENERALIZED_TIME => TimeForm::Generalized,
             _ => TimeForm::Proper,
         };
-        // What is read laxly and should not be is written otherwise.
+        // A form that only the tolerant parser accepts is written differently.
         let (tag, text) = time.with_form(form).written();
         (tag == element.tag && text.as_bytes() == element.value).then_some(time)
     }
 
-    /// Writes it in its form.
+    /// Writes the time in its form.
     pub fn write(self, der: &mut Der) {
         let (tag, text) = self.written();
         der.put(tag, text.as_bytes());
@@ -108,8 +108,8 @@ impl From<SystemTime> for Time {
     }
 }
 
-/// The time in milliseconds since 1970: `YYMMDDHHMM[SS]` or `YYYYMMDDHHMM[SS]` with `Z` or an
-/// offset `±HHMM`, as X.509 allows and old certificates have it.
+/// Returns the time in milliseconds since 1970: `YYMMDDHHMM[SS]` or `YYYYMMDDHHMM[SS]` with `Z` or
+/// an offset `±HHMM`, as X.509 permits and old certificates use.
 pub fn milliseconds(time: Tlv<'_>) -> Option<i64> {
     seconds(time.tag, time.value).map(|seconds| seconds * 1000)
 }
@@ -129,15 +129,16 @@ fn seconds(tag: u8, text: &[u8]) -> Option<i64> {
     let second = text.number(2).unwrap_or(0);
     let valid = (1..=31).contains(&day) && hour < 24 && minute < 60 && second < 61;
     let offset = text.offset_minutes()?;
-    // A day that the month does not have is one of the next.
+    // An invalid day of a month counts as a day of the next month.
     let month = Date::new(year.try_into().ok()?, month.try_into().ok()?, 1).ok()?;
     let month = month.duration_since(EPOCH.date()).as_secs();
     let minutes = hour * 60 + minute - offset;
     valid.then_some(month + (day - 1) * DAY + minutes * 60 + second)
 }
 
-/// An RFC 3339 time in UTC, as log lists have it (`2026-07-01T00:00:00Z`, with or without a
-/// fraction), in milliseconds since 1970. `None`: not such a time, or before 1970.
+/// Parses an RFC 3339 time in UTC, as in log lists (`2026-07-01T00:00:00Z`, with or without a
+/// fraction). Returns milliseconds since 1970, or `None` if the text is invalid or the time is
+/// before 1970.
 pub fn rfc3339(text: &str) -> Option<u64> {
     let (date, fraction) = match text.strip_suffix('Z')?.split_once('.') {
         Some((date, fraction)) => (date, fraction),
@@ -176,7 +177,7 @@ impl Digits<'_> {
         Some(number)
     }
 
-    /// Returns what follows the digits: `Z` or `±HHMM`.
+    /// Parses the offset after the digits: `Z` or `±HHMM`.
     fn offset_minutes(&mut self) -> Option<i64> {
         let (sign, rest) = self.0.split_first()?;
         self.0 = rest;
@@ -190,15 +191,15 @@ impl Digits<'_> {
     }
 }
 
-/// Year and moment of a second since 1970. The moment is that of the first 400 years after it,
-/// as the calendar repeats itself then: no second is out of jiff's range.
+/// Returns the year and the calendar time of a second since 1970. The calendar time is the one in
+/// the first 400 years, because the calendar repeats itself: every second is in jiff's range.
 fn civil(seconds: i64) -> (i64, DateTime) {
     let moment = EPOCH + SignedDuration::from_secs(seconds.rem_euclid(ERA));
     let year = i64::from(moment.year()) + 400 * seconds.div_euclid(ERA);
     (year, moment)
 }
 
-/// `2026-07-01T00:00:00Z`, for messages.
+/// Formats a time as `2026-07-01T00:00:00Z`, for messages.
 pub fn display(milliseconds: i64) -> String {
     let (year, moment) = civil(milliseconds.div_euclid(1000));
     format!("{year:04}{}", moment.strftime("-%m-%dT%H:%M:%SZ"))

@@ -31,7 +31,7 @@ impl Signer {
     }
 }
 
-/// Room for two tables.
+/// Returns a set with room for two tables.
 fn two() -> KnownKeys {
     KnownKeys::new(2 * Kind::P256.bytes() + 1000)
 }
@@ -57,7 +57,7 @@ fn a_busier_key_takes_the_place_of_the_one_used_least() {
     busy.is_used(&keys, 1000);
     idle.is_used(&keys, 40);
     assert!(busy.is_known(&keys) && idle.is_known(&keys));
-    // As busy as the one that it would replace: it does not.
+    // A key that is as busy as the existing one does not replace it.
     newcomer.is_used(&keys, 40);
     assert!(!newcomer.is_known(&keys));
     newcomer.is_used(&keys, 100);
@@ -66,7 +66,7 @@ fn a_busier_key_takes_the_place_of_the_one_used_least() {
     assert!(busy.is_known(&keys));
 }
 
-/// A place that is not used any more is lost, however much it was used once.
+/// A key that is no longer used loses its place, regardless of its former use.
 #[test]
 fn what_is_used_no_more_leaves() {
     let keys = two();
@@ -74,7 +74,7 @@ fn what_is_used_no_more_leaves() {
     former.is_used(&keys, 10_000);
     other.is_used(&keys, 10_000);
     for _ in 0..10 {
-        // The others' keys never come to have a table: they are of no kind that is known.
+        // The keys of others are never prepared: they are of an unsupported kind.
         let strangers = KeyName::new(Kind::P384, b"");
         (0..PERIOD).for_each(|_| keys.used(&strangers, || None));
     }
@@ -82,8 +82,7 @@ fn what_is_used_no_more_leaves() {
     assert!(newcomer.is_known(&keys));
 }
 
-/// Whoever has many keys below an accepted root and uses each a little does not have the busy
-/// ones forgotten, nor more memory used.
+/// Many rarely used keys below an accepted root neither replace busy keys nor use more memory.
 #[test]
 fn many_keys_displace_none_that_is_busy() {
     let keys = two();
@@ -98,20 +97,21 @@ fn many_keys_displace_none_that_is_busy() {
     assert!(first.is_known(&keys) && second.is_known(&keys));
 }
 
-/// RSA keys are small, a table is large: several have to leave for one.
+/// RSA keys are small and tables are large: several RSA keys make room for one table.
 #[test]
 fn a_table_takes_the_places_of_several_small_keys() {
     let keys = KnownKeys::new(Kind::P256.bytes());
     let constants = |number: u32| KeyName::new(Kind::Rsa, &number.to_be_bytes());
     let fit = Kind::P256.bytes() / Kind::Rsa.bytes();
     for number in 0..fit as u32 {
-        // What is kept under a name does not matter here.
+        // The content of the prepared key is irrelevant here.
         let any = || Signer::new().prepare();
         (0..Kind::Rsa.often()).for_each(|_| keys.used(&constants(number), any));
     }
     assert_eq!(keys.size().0, fit);
     let signer = Signer::new();
-    // All of them together have verified more than half as much, until it has done enough.
+    // Together they have verified more than half as many signatures, until the new key has verified
+    // enough.
     signer.is_used(&keys, 2 * Kind::P256.often());
     assert!(!signer.is_known(&keys));
     signer.is_used(&keys, 64 * Kind::P256.often());
@@ -129,7 +129,7 @@ fn counts_are_bounded() {
     }
 }
 
-/// The same point, written otherwise, is another name, and is never known.
+/// Another encoding of the same point has another name and is never prepared.
 #[test]
 fn only_one_way_to_write_a_key_is_known() {
     let signer = Signer::new();
@@ -138,7 +138,7 @@ fn only_one_way_to_write_a_key_is_known() {
     let compressed = [&[2 + (y[31] & 1)], x].concat();
     let hybrid = [&[6 + (y[31] & 1)], x, y].concat();
     let longer = [point, &[0]].concat();
-    // aws-lc-rs takes a whole SubjectPublicKeyInfo for a key, too.
+    // aws-lc-rs also accepts a whole SubjectPublicKeyInfo as a key.
     let nested = [
         b"\x30\x59\x30\x13\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\x06\x08\x2a\x86\x48\xce\x3d\x03",
         &b"\x01\x07\x03\x42\x00"[..],

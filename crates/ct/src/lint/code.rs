@@ -1,18 +1,18 @@
-//! The codes of what a lint finds: stable, for pipelines.
+//! The stable codes of lint findings, for pipelines.
 
 use std::fmt;
 
-/// The weight of a finding.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Weight {
-    /// It is wrong.
+    /// The certificate is wrong.
     Wrong,
-    /// It could not be verified: it may be right.
+    /// The property could not be verified and may be right.
     Unverified,
 }
 
 impl Weight {
-    /// A word for JSON.
+    /// Returns the name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Weight::Wrong => "wrong",
@@ -30,17 +30,17 @@ macro_rules! codes {
         }
 
         impl LintCode {
-            /// All of them.
+            /// All codes.
             pub const ALL: &[LintCode] = &[$(LintCode::$name),+];
 
-            /// The code, as JSON has it.
+            /// Returns the code as it appears in JSON.
             pub fn name(self) -> &'static str {
                 match self {
                     $(LintCode::$name => $code,)+
                 }
             }
 
-            /// The weight of a finding with this code.
+            /// Returns the weight of findings with this code.
             pub fn weight(self) -> Weight {
                 match self {
                     $(LintCode::$name => Weight::$weight,)+
@@ -51,35 +51,35 @@ macro_rules! codes {
 }
 
 codes! {
-    /// The certificate is not one.
+    /// The file is not a certificate.
     NotACertificate = "not-a-certificate" Wrong;
-    /// An SCT, or the list of them, cannot be read.
+    /// An SCT, or the list of SCTs, cannot be parsed.
     SctUnreadable = "sct-unreadable" Wrong;
-    /// An SCT is in another form than binary: base64 or JSON.
+    /// An SCT is encoded as text: base64 or JSON.
     SctIsText = "sct-is-text" Wrong;
-    /// The signature of an SCT is not over this certificate, for a reason that is not known.
+    /// The signature of an SCT is not over this certificate, for an unknown reason.
     SctSignature = "sct-signature" Wrong;
     /// An SCT has lost its extensions.
     SctExtensionsDropped = "sct-extensions-dropped" Wrong;
     /// The extensions of an SCT are base64.
     SctExtensionsBase64 = "sct-extensions-base64" Wrong;
-    /// The leaf index of an SCT is not the one that was signed, or is none.
+    /// The leaf index of an SCT is missing or differs from the signed one.
     SctLeafIndex = "sct-leaf-index" Wrong;
-    /// An SCT itself was changed, or is of another certificate: others verify.
+    /// An SCT was altered, or belongs to another certificate: other SCTs verify.
     SctAltered = "sct-altered" Wrong;
-    /// An SCT was signed for another issuer's key.
+    /// An SCT was signed for the key of another issuer.
     SctIssuerKeyHash = "sct-issuer-key-hash" Wrong;
     /// An embedded SCT was signed for a final certificate.
     SctEntryType = "sct-entry-type" Wrong;
-    /// An SCT was signed for the precertificate, of which the certificate differs.
+    /// An SCT was signed for the precertificate, which differs from the certificate.
     SctForPrecertificate = "sct-for-precertificate" Wrong;
-    /// The time of an SCT has not come yet.
+    /// The timestamp of an SCT is in the future.
     SctFromTheFuture = "sct-from-the-future" Wrong;
-    /// The SCTs are not enough for Chrome.
+    /// The SCTs are not sufficient for Chrome.
     ChromePolicy = "chrome-policy" Wrong;
-    /// The SCTs are not enough for Apple.
+    /// The SCTs are not sufficient for Apple.
     ApplePolicy = "apple-policy" Wrong;
-    /// The poison of a precertificate is not as RFC 6962 section 3.1 has it.
+    /// The poison of a precertificate violates RFC 6962, section 3.1.
     Poison = "poison" Wrong;
     /// A precertificate has SCTs.
     PrecertificateScts = "precertificate-scts" Wrong;
@@ -93,29 +93,29 @@ codes! {
     ExtensionAdded = "extension-added" Wrong;
     /// An extension differs between precertificate and certificate.
     ExtensionDiffers = "extension-differs" Wrong;
-    /// The extensions are the same, in another order.
+    /// The extensions are the same in another order.
     ExtensionOrder = "extension-order" Wrong;
-    /// Precertificate and certificate differ in their encoding alone.
+    /// Precertificate and certificate differ only in their encoding.
     EncodingDiffers = "encoding-differs" Wrong;
     /// A log with the given roots would refuse the chain.
     ChainRefused = "chain-refused" Wrong;
-    /// No SCT is embedded.
+    /// There is no embedded SCT.
     NoSct = "no-sct" Unverified;
-    /// There is no log list.
+    /// No log list is available.
     NoLogList = "no-log-list" Unverified;
     /// The log list is too old for a verdict.
     OldLogList = "old-log-list" Unverified;
     /// The log of an SCT is not in the list.
     UnknownLog = "unknown-log" Unverified;
-    /// The issuer is not known.
+    /// The issuer is unknown.
     NoIssuer = "no-issuer" Unverified;
-    /// Of the issuer only certificates with another key are known.
+    /// Only certificates with another key are known for the issuer.
     OtherIssuer = "other-issuer" Unverified;
-    /// There are more SCTs than are looked at.
+    /// There are more SCTs than the lint checks.
     TooManyScts = "too-many-scts" Unverified;
-    /// The policy of Chrome cannot be judged.
+    /// The policy of Chrome cannot be evaluated.
     ChromeUnverified = "chrome-unverified" Unverified;
-    /// The policy of Apple cannot be judged.
+    /// The policy of Apple cannot be evaluated.
     AppleUnverified = "apple-unverified" Unverified;
 }
 

@@ -1,5 +1,5 @@
-//! The diagnosis of an SCT that does not verify: what was done to it on its way from the log into the
-//! certificate. A cause is said to be proven where the signature verifies without it.
+//! The diagnosis of an SCT that does not verify: the error that was made between the log and the
+//! certificate. A cause is proven if the signature verifies after reversing the error.
 
 use base64_simd::STANDARD;
 use bytes::Bytes;
@@ -14,29 +14,30 @@ use crate::sct::Sct;
 use crate::sct_list::{delivered_entry, embedded_entry};
 use crate::signature::key_bits;
 
-/// Leaf indexes this far from the one that is there are tried.
+/// Maximum distance of the leaf indexes that are tried.
 const NEAR: u64 = 256;
-/// Leaf indexes have five bytes.
+/// Number of leaf indexes, which have five bytes.
 const INDEXES: u64 = 1 << 40;
 
-/// An embedded SCT whose signature does not verify, with what is known beside it.
+/// An embedded SCT whose signature does not verify, with its context.
 pub(super) struct Patient<'a> {
     pub(super) sct: &'a Sct,
     pub(super) log: &'a ListedLog,
     pub(super) leaf: &'a Certificate<'a>,
     pub(super) issuer: &'a Certificate<'a>,
-    /// Other certificates that were given.
+    /// Other available certificates.
     pub(super) issuers: &'a [Certificate<'a>],
-    /// The entry of the precertificate, if that was given.
+    /// The entry of the precertificate, if available.
     pub(super) precertificate: Option<&'a SignedEntry>,
     /// All SCTs of the certificate.
     pub(super) scts: &'a [Sct],
-    /// True if another SCT verifies, so that the logs have signed this TBSCertificate and key.
+    /// Whether another SCT verifies, which proves that logs have signed this TBSCertificate and
+    /// key.
     pub(super) entry_is_right: bool,
 }
 
 impl Patient<'_> {
-    /// The cause, as well as it can be told, in a sentence.
+    /// Returns the most likely cause, and a sentence about it.
     pub(super) fn diagnose(&self) -> (LintCode, String) {
         let entry = embedded_entry(self.leaf, self.issuer);
         self.extensions(&entry)
@@ -54,25 +55,25 @@ impl Patient<'_> {
         sct.verify(&self.log.key, entry).is_ok()
     }
 
-    /// What became of the extensions.
+    /// Checks for damaged extensions.
     fn extensions(&self, entry: &SignedEntry) -> Option<(LintCode, String)> {
         let is_static = matches!(self.log.api, LogApi::Static { .. });
         let there = &self.sct.extensions[..];
         if let Some(decoded) = decoded(there) {
             let proof = match self.verifies(&decoded, entry) {
-                true => "decoded, the SCT verifies",
-                false => "and decoded, the SCT does not verify either",
+                true => "the SCT verifies with the decoded bytes",
+                false => "the SCT does not verify with the decoded bytes either",
             };
             let text = String::from_utf8_lossy(there);
             let detail = format!(
-                "its extensions are the base64 text `{text}` of the log's answer; they must be \
-                 embedded as bytes: {proof}"
+                "its extensions are the base64 text `{text}` of the log's response, but must be \
+                 its decoded bytes; {proof}"
             );
             return Some((LintCode::SctExtensionsBase64, detail));
         }
         if is_static && there.is_empty() {
-            let detail = "it has no extensions, and those of a static CT log have a leaf index: \
-                          the field `extensions` of the log's answer was dropped, and its \
+            let detail = "it has no extensions, but a static CT log always sends a leaf index there: \
+                          the field `extensions` of the log's response was dropped, and the \
                           signature covers it";
             return Some((LintCode::SctExtensionsDropped, detail.to_owned()));
         }
@@ -83,7 +84,7 @@ impl Patient<'_> {
         }
         if is_static && self.sct.index().is_none() {
             let detail = format!(
-                "its extensions are {}, without the leaf index that those of a static CT log have",
+                "its extensions are {}, without the leaf index that every static CT log sends",
                 hex::encode(there)
             );
             return Some((LintCode::SctLeafIndex, detail));
@@ -91,7 +92,7 @@ impl Patient<'_> {
         None
     }
 
-    /// The extensions that the log has signed, if they are near or those of another SCT.
+    /// Returns the signed extensions if their index is near or is that of another SCT.
     fn right_index(&self, entry: &SignedEntry) -> Option<String> {
         let others = self.scts.iter().filter(|other| *other != self.sct);
         for other in others {
@@ -112,7 +113,7 @@ impl Patient<'_> {
             .map(|index| index.to_string())
     }
 
-    /// Another hash of the issuer's key.
+    /// Checks for another hash of the issuer's key.
     fn key_hash(&self, entry: &SignedEntry) -> Option<(LintCode, String)> {
         let SignedEntry::Precert { tbs, .. } = entry else {
             return None;
@@ -130,7 +131,7 @@ impl Patient<'_> {
                 sha256(&[self.leaf.spki()]),
                 "of the certificate's own key".to_owned(),
             ),
-            ([0; 32], "of nothing, 32 zero bytes".to_owned()),
+            ([0; 32], "of no key (32 zero bytes)".to_owned()),
         ];
         for other in self.issuers {
             let name = format!("of the key of {}", display_name(other.subject()));
@@ -145,13 +146,13 @@ impl Patient<'_> {
         });
         let (_, name) = wrong.next()?;
         let detail = format!(
-            "the log has signed it with another issuer key hash: that {name}; it must be that of \
+            "the log signed it with a wrong issuer key hash, that {name}; expected the hash of \
              the key that signed the certificate"
         );
         Some((LintCode::SctIssuerKeyHash, detail))
     }
 
-    /// Signed for a certificate, not for a precertificate.
+    /// Checks whether the SCT was signed for a certificate instead of a precertificate.
     fn entry_type(&self) -> Option<(LintCode, String)> {
         let SignedEntry::Precert { tbs, .. } = embedded_entry(self.leaf, self.issuer) else {
             return None;
@@ -164,17 +165,18 @@ impl Patient<'_> {
         types
             .any(|entry| self.verifies(&self.sct.extensions, entry))
             .then(|| {
-                let detail = "the log has signed it for a final certificate (add-chain); embedded \
-                              ones are those of a precertificate (add-pre-chain)";
+                let detail = "the log signed it for a final certificate (add-chain); an embedded SCT \
+                              must be for a precertificate (add-pre-chain)";
                 (LintCode::SctEntryType, detail.to_owned())
             })
     }
 
-    /// Signed for the precertificate that was given.
+    /// Checks whether the SCT was signed for the available precertificate.
     fn other_tbs(&self) -> Option<(LintCode, String)> {
         let entry = self.precertificate?;
         self.verifies(&self.sct.extensions, entry).then(|| {
-            let detail = "it verifies for the precertificate, of which the certificate differs";
+            let detail =
+                "it verifies for the precertificate, but the certificate differs from that";
             (LintCode::SctForPrecertificate, detail.to_owned())
         })
     }
@@ -186,20 +188,22 @@ impl Patient<'_> {
                 None => String::new(),
             };
             let detail = format!(
-                "the signature is not the log's over this certificate, and other SCTs verify: its \
-                 timestamp, {index}or its signature were changed, or it is another certificate's"
+                "the log's signature does not verify for this certificate, but other SCTs do: its \
+                 timestamp, {index}or its signature was changed, or it belongs to another \
+                 certificate"
             );
             return (LintCode::SctAltered, detail);
         }
-        let detail = "the signature is not the log's over this certificate: the TBSCertificate is \
-                      not the precertificate's, or the SCT was changed, or is another certificate's";
+        let detail = "the log's signature does not verify for this certificate: the TBSCertificate \
+                      differs from that of the precertificate, or the SCT was changed, or belongs \
+                      to another certificate";
         (LintCode::SctSignature, detail.to_owned())
     }
 }
 
-/// The bytes, if these are base64 text of some.
+/// Decodes the bytes if they are base64 text.
 fn decoded(extensions: &[u8]) -> Option<Vec<u8>> {
-    // A leaf index begins with a zero byte, which no text has.
+    // A leaf index begins with a zero byte, which never occurs in text.
     let text = !extensions.is_empty() && extensions.is_ascii() && extensions[0] != 0;
     text.then(|| STANDARD.decode_to_vec(extensions).ok())?
 }

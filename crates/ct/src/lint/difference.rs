@@ -1,5 +1,5 @@
-//! The difference between a precertificate and its final certificate: what each would have the
-//! logs sign (RFC 6962 section 3.2), field by field.
+//! The difference between a precertificate and its final certificate: their signed entries (RFC
+//! 6962, section 3.2), field by field.
 
 use lucarne_x509::der::{DerError, Reader, tag};
 use lucarne_x509::oid;
@@ -7,15 +7,15 @@ use lucarne_x509::oid;
 use super::{LintCode, LintFinding};
 use crate::certificate::TbsFields;
 
-/// The differences of two TBSCertificates, of the precertificate without its poison and of the
-/// certificate without its SCTs. None if they are equal to the byte.
+/// Returns the differences of two TBSCertificates: that of the precertificate without its poison,
+/// and that of the certificate without its SCTs. Empty if they are equal byte for byte.
 pub(super) fn differences(precertificate: &[u8], certificate: &[u8]) -> Vec<LintFinding> {
     if precertificate == certificate {
         return Vec::new();
     }
     let mut found = match (fields(precertificate), fields(certificate)) {
         (Ok(before), Ok(after)) => compare(&before, &after),
-        // Both were cut out of certificates that could be read.
+        // Both come from certificates that were parsed before.
         (Err(error), _) | (_, Err(error)) => {
             vec![LintFinding::new(
                 LintCode::EncodingDiffers,
@@ -24,8 +24,8 @@ pub(super) fn differences(precertificate: &[u8], certificate: &[u8]) -> Vec<Lint
         }
     };
     if found.is_empty() {
-        let detail = "every field is equal, and the bytes are not: they are encoded in another way, \
-                      or a field differs that is not looked at";
+        let detail = "every compared field is equal, but the bytes differ: in their encoding, or in a \
+                      field that is not compared";
         found.push(LintFinding::new(LintCode::EncodingDiffers, detail));
     }
     found
@@ -96,7 +96,7 @@ fn compare_extensions(before: &TbsFields<'_>, after: &TbsFields<'_>) -> Vec<Lint
             names.join(", ")
         };
         let detail = format!(
-            "the extensions are in another order, or repeated: {} in the precertificate, {} in the \
+            "the extensions are in a different order, or repeated: {} in the precertificate, {} in the \
              certificate",
             names(&before),
             names(&after)
@@ -106,7 +106,7 @@ fn compare_extensions(before: &TbsFields<'_>, after: &TbsFields<'_>) -> Vec<Lint
     found
 }
 
-/// Hexadecimal digits, the end left out where they are many.
+/// Returns hexadecimal digits, truncated if there are many.
 fn shown(bytes: &[u8]) -> String {
     const MOST: usize = 40;
     match bytes.get(..MOST) {

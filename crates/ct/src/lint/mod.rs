@@ -1,8 +1,8 @@
-//! The lint: what is wrong with the SCTs of a certificate, and with a certificate beside its
-//! precertificate, before browsers and monitors say so.
+//! The lint: finds errors in the SCTs of a certificate, and differences between a certificate and
+//! its precertificate, before browsers and monitors do.
 //!
-//! It never says that something is good which it has not verified: what it cannot look at is a
-//! finding of its own ([`Weight::Unverified`]).
+//! The lint never approves what it has not verified: everything that it cannot check is a separate
+//! finding ([`Weight::Unverified`]).
 
 mod code;
 mod diagnosis;
@@ -28,17 +28,17 @@ use crate::verified_issuer::key_hash;
 pub use self::code::{LintCode, Weight};
 pub use self::policies::PolicyFinding;
 
-/// Chrome goes by a list of at most 70 days.
+/// Maximum age of a log list, as in Chrome: 70 days.
 const LIST_MAX_AGE_MS: u64 = 70 * 86_400_000;
 
-/// Something that was found.
+/// A finding of the lint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LintFinding {
     /// The code.
     pub code: LintCode,
-    /// A sentence for people.
+    /// Description for people, as a sentence.
     pub detail: String,
-    /// The SCT that it is about, its place in the list.
+    /// Index of the SCT concerned, if any.
     pub sct: Option<usize>,
 }
 
@@ -55,46 +55,46 @@ impl LintFinding {
 /// An SCT of a certificate, with the state of its log.
 #[derive(Debug, Clone)]
 pub struct LintedSct {
-    /// The SCT, and whether it verifies.
+    /// The SCT and the result of its verification.
     pub seen: SeenSct,
-    /// The state of the log at the date of the lint; `None` if the list does not tell it.
+    /// State of the log at the date of the lint; `None` if the list does not have it.
     pub state: Option<LogState>,
 }
 
 /// The result of a lint.
 #[derive(Debug, Clone)]
 pub struct Linted {
-    /// The kind of certificate.
+    /// Kind of certificate.
     pub kind: EntryKind,
-    /// Its embedded SCTs, in order.
+    /// The embedded SCTs in order.
     pub scts: Vec<LintedSct>,
-    /// The finding of each policy; none for precertificates.
+    /// The finding for each policy; empty for precertificates.
     pub policies: Vec<PolicyFinding>,
-    /// Everything that was found; empty: it is good.
+    /// All findings; empty if the certificate is good.
     pub findings: Vec<LintFinding>,
 }
 
 impl Linted {
-    /// Returns whether something of this weight was found.
+    /// Returns `true` if there is a finding of this weight.
     pub fn has(&self, weight: Weight) -> bool {
         self.findings.iter().any(|f| f.code.weight() == weight)
     }
 }
 
-/// A lint, with what it holds certificates against.
+/// A lint with its reference data.
 #[derive(Debug, Clone, Copy)]
 pub struct Lint<'a> {
-    /// The log list; without one SCTs cannot be verified.
+    /// The log list; without a list SCTs cannot be verified.
     pub list: Option<&'a LogList>,
-    /// Certificates that may be issuers, in any order.
+    /// Certificates of possible issuers, in any order.
     pub issuers: &'a [Certificate<'a>],
-    /// The date, in milliseconds since 1970: logs and SCTs are looked at as of then.
+    /// The date in milliseconds since 1970, at which logs and SCTs are judged.
     pub at_ms: u64,
 }
 
 impl<'a> Lint<'a> {
-    /// Looks at a certificate or precertificate; `precertificate` is what the certificate was issued for, if
-    /// it is at hand: its bytes are compared with it.
+    /// Checks a certificate or precertificate. `precertificate` is the one for which the
+    /// certificate was issued, if available: the certificate is compared with it.
     pub fn look_at(
         &self,
         leaf: &Certificate<'_>,
@@ -112,7 +112,7 @@ impl<'a> Lint<'a> {
             findings.push(LintFinding::new(LintCode::Poison, rejection.detail));
         }
         if leaf.extension(oid::content::SCT_LIST).is_some() {
-            let detail = "it has embedded SCTs: they are what a precertificate is submitted for";
+            let detail = "a precertificate must not have embedded SCTs";
             findings.push(LintFinding::new(LintCode::PrecertificateScts, detail));
         }
         if let Err(why) = self.issuer_of(leaf) {
@@ -142,7 +142,7 @@ impl<'a> Lint<'a> {
         findings.extend(self.list_findings());
         let scts = self.scts(leaf, precertificate, issuer, &mut findings);
         if scts.is_empty() {
-            let detail = "no SCT is embedded: those that come by OCSP or TLS are not in a \
+            let detail = "no SCT is embedded, and SCTs by OCSP or TLS cannot be seen in a \
                           certificate";
             findings.push(LintFinding::new(LintCode::NoSct, detail));
         }
@@ -156,7 +156,7 @@ impl<'a> Lint<'a> {
         }
     }
 
-    /// The embedded SCTs, each looked at; what is found goes to `findings`.
+    /// Checks each embedded SCT and adds the findings to `findings`.
     fn scts(
         &self,
         leaf: &Certificate<'_>,
@@ -203,7 +203,7 @@ impl<'a> Lint<'a> {
                     let detail = format!("the log {} is not in the log list", sct.log_id);
                     (LintCode::UnknownLog, detail)
                 }
-                // Unreadable, and what is said once for all: no list, no issuer.
+                // Unreadable SCTs, a missing list and a missing issuer are reported once elsewhere.
                 _ => continue,
             };
             findings.push(LintFinding {
@@ -219,7 +219,7 @@ impl<'a> Lint<'a> {
         linted.collect()
     }
 
-    /// What is missing of the log list.
+    /// Returns the finding about a missing or old log list.
     fn list_findings(&self) -> Option<LintFinding> {
         let Some(list) = self.list else {
             let detail = "no log list: neither SCTs nor policies can be verified";
@@ -230,14 +230,14 @@ impl<'a> Lint<'a> {
         old.then(|| {
             let made = time::display(i64::try_from(made_ms).unwrap_or(i64::MAX));
             let detail = format!(
-                "the log list was made at {made}, more than 70 days before the date of this lint: \
-                 states may have changed since, and Chrome itself goes by no older one"
+                "the log list was created at {made}, more than 70 days before the date of this \
+                 lint: states may have changed since, and Chrome itself uses no older list"
             );
             LintFinding::new(LintCode::OldLogList, detail)
         })
     }
 
-    /// The certificate whose key has signed `certificate`.
+    /// Returns the certificate whose key has signed `certificate`.
     fn issuer_of(&self, certificate: &Certificate<'_>) -> Result<&'a Certificate<'a>, SctFinding> {
         let named = |issuer: &&Certificate<'_>| names_match(certificate.issuer(), issuer.subject());
         let mut namesakes = self.issuers.iter().filter(named).peekable();
@@ -250,7 +250,7 @@ impl<'a> Lint<'a> {
             .ok_or(none)
     }
 
-    /// The entry that logs have signed for a precertificate, if its issuers are known.
+    /// Returns the entry that logs have signed for a precertificate, if its issuers are known.
     fn logged(&self, precertificate: &Certificate<'_>) -> Option<SignedEntry> {
         let issuer = self.issuer_of(precertificate).ok()?;
         let (tbs, issuer) = match signs_precertificates(issuer) {
@@ -266,7 +266,7 @@ impl<'a> Lint<'a> {
         })
     }
 
-    /// Compares a certificate with its precertificate: what logs sign for either must be equal.
+    /// Compares a certificate with its precertificate: their signed entries must be equal.
     fn compare(
         &self,
         precertificate: &Certificate<'_>,
@@ -281,16 +281,15 @@ impl<'a> Lint<'a> {
                 let mut found = difference::differences(&tbs, &without_scts);
                 let issuer = self.issuer_of(certificate);
                 if issuer.is_ok_and(|issuer| key_hash(issuer) != issuer_key_hash) {
-                    let detail = "the key that issued the precertificate is not the one that \
-                                  issued the certificate";
+                    let detail = "different keys issued the precertificate and the certificate";
                     found.push(LintFinding::new(LintCode::IssuerDiffers, detail));
                 }
                 found
             }
-            // Without its issuer it cannot be told what a Precertificate Signing Certificate rewrites.
+            // Without the issuer, the changes by a Precertificate Signing Certificate are unknown.
             _ if !names_match(precertificate.issuer(), certificate.issuer()) => {
-                let detail = "the issuer of the precertificate is not known, and is not that of \
-                              the certificate: they cannot be compared";
+                let detail = "the issuer of the precertificate is unknown and differs from that \
+                              of the certificate: they cannot be compared";
                 vec![LintFinding::new(LintCode::NoIssuer, detail)]
             }
             _ => difference::differences(&tbs_without_poison(precertificate), &without_scts),
@@ -307,23 +306,23 @@ fn unknown_issuer(why: &SctFinding) -> LintFinding {
     match why {
         SctFinding::OtherIssuer => LintFinding::new(
             LintCode::OtherIssuer,
-            "of the issuer only certificates are known whose key has not signed it, or in a way that \
-             is not verified any more",
+            "no known certificate of the issuer has the key that signed it, or the signature has an \
+             algorithm that is no longer verified",
         ),
         _ => LintFinding::new(
             LintCode::NoIssuer,
-            "the issuer is not known: logs sign its key, too, so that no SCT can be verified",
+            "the issuer is unknown: logs sign its key, too, so that no SCT can be verified",
         ),
     }
 }
 
 fn unreadable(why: &UnreadSct, place: usize) -> LintFinding {
     let finding = match why {
-        // `A` begins the base64 of an SCT of version 1, `{` the answer of a log.
+        // `A` begins the base64 of an SCT of version 1, `{` the response of a log.
         UnreadSct::Sct(SctError::Version(b'A' | b'{')) => LintFinding::new(
             LintCode::SctIsText,
-            "it is text, the base64 of an SCT or the JSON of a log's answer; embedded is the \
-             structure of RFC 6962 section 3.2",
+            "it is the base64 of an SCT or the JSON of a log's response; expected the binary \
+             structure of RFC 6962, section 3.2",
         ),
         why => LintFinding::new(LintCode::SctUnreadable, why.to_string()),
     };
@@ -333,12 +332,12 @@ fn unreadable(why: &UnreadSct, place: usize) -> LintFinding {
     }
 }
 
-/// SCTs beyond those that are looked at.
+/// Returns the finding about SCTs beyond the limit.
 fn more_scts(list: &Result<Option<&[u8]>, DerError>) -> Option<LintFinding> {
     let list = SctList::parse((*list.as_ref().ok()?)?).ok()?;
     let count = list.iter().count();
     (count > MOST_SCTS).then(|| {
-        let detail = format!("{count} SCTs, of which the first {MOST_SCTS} are looked at");
+        let detail = format!("{count} SCTs, of which only the first {MOST_SCTS} are checked");
         LintFinding::new(LintCode::TooManyScts, detail)
     })
 }

@@ -6,20 +6,20 @@ use crate::compliance::{CtPolicy, ValidSct, Verdict};
 use crate::loglist::{LogState, LogStatus};
 use crate::sct_finding::SctFinding;
 
-/// The finding of a policy.
+/// The result of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyFinding {
     /// The policy's name.
     pub policy: &'static str,
-    /// The verdict by what could be verified.
+    /// The verdict based on the verified SCTs.
     pub verdict: Verdict,
-    /// The reason why it is not certain; `None`: it is.
+    /// The reason why the verdict is uncertain; `None` if it is certain.
     pub uncertain: Option<&'static str>,
     codes: (LintCode, LintCode),
 }
 
 impl PolicyFinding {
-    /// The finding for the list of them; `None` if the policy is met.
+    /// Returns the finding for the list of findings; `None` if the policy is met.
     pub(super) fn finding(&self) -> Option<LintFinding> {
         let (wrong, unverified) = self.codes;
         match (&self.verdict, self.uncertain) {
@@ -29,7 +29,7 @@ impl PolicyFinding {
                 Some(LintFinding::new(wrong, detail))
             }
             (_, Some(why)) => {
-                let detail = format!("the policy of {} cannot be judged: {why}", self.policy);
+                let detail = format!("the policy of {} cannot be evaluated: {why}", self.policy);
                 Some(LintFinding::new(unverified, detail))
             }
         }
@@ -37,13 +37,13 @@ impl PolicyFinding {
 }
 
 const NO_LIST: &str = "there is no log list";
-const NO_SCT: &str = "no SCT is embedded, and others cannot be seen";
-const UNKNOWN_LOG: &str = "the SCTs of logs in the list are not enough, and one is of another log";
+const NO_SCT: &str = "no SCT is embedded, and SCTs by TLS or OCSP are not available";
+const UNKNOWN_LOG: &str =
+    "the SCTs of listed logs are not enough, and one SCT is of an unlisted log";
 const UNKNOWN_ISSUER: &str = "the SCTs cannot be verified without the issuer";
-const UNKNOWN_STATE: &str =
-    "the list does not tell the state of a log at that date, on which it depends";
-const OLD_RULES: &str = "the SCTs are not enough by the present rules, and the certificate was issued \
-                         under older ones";
+const UNKNOWN_STATE: &str = "the list does not have the required state of a log at that date";
+const OLD_RULES: &str = "the SCTs are not enough by the current rules, and the certificate was issued \
+                         under older rules";
 
 /// Judges the embedded SCTs of a certificate by each policy.
 pub(super) fn judge(
@@ -105,7 +105,7 @@ fn judge_one(
     (verdict, uncertain)
 }
 
-/// A valid SCT, its log in the state that the list tells of the date.
+/// Returns a valid SCT with the state of its log at the date.
 fn verified(sct: &LintedSct) -> Option<ValidSct<'_>> {
     let valid = sct.seen.valid()?;
     Some(ValidSct {
@@ -114,7 +114,8 @@ fn verified(sct: &LintedSct) -> Option<ValidSct<'_>> {
     })
 }
 
-/// An SCT as it may be at best: verified, and its log usable where the list does not tell.
+/// Returns an SCT under the best assumption: verified, and with a usable log if the list does not
+/// have the state.
 fn at_best(sct: &LintedSct) -> Option<ValidSct<'_>> {
     if sct.seen.finding.is_false() {
         return None;
@@ -126,7 +127,7 @@ fn at_best(sct: &LintedSct) -> Option<ValidSct<'_>> {
     };
     Some(ValidSct {
         log,
-        // A log without any state is a test log: nobody counts it.
+        // A log without any state is a test log, which no policy counts.
         state: sct.state.or(log.state.map(|_| usable)),
         timestamp_ms: sct.seen.sct.as_ref()?.timestamp,
         delivery: sct.seen.delivery,

@@ -58,7 +58,7 @@ fn a_chain_is_judged_by_its_leafs_kind_and_with_all_signatures() {
     ] {
         let der = ca.issue(&leaf).unwrap();
         let good = chain(below(ca, der.clone()));
-        // That its tail has verified changes nothing.
+        // The result is the same after the tail was cached.
         for _ in 0..2 {
             assert_eq!(validator.judge(&good, 0).unwrap(), kind);
             let forged = chain(below(ca, flipped(der.clone())));
@@ -77,8 +77,8 @@ fn a_chain_is_judged_by_its_leafs_kind_and_with_all_signatures() {
     }
 }
 
-/// They are in the signed part, and in no field of it: the logs that take them sign a TBSCertificate without
-/// them, which is not the one of the final certificate.
+/// These bytes are in the signed part, but in no field of it. Logs that accept them sign a
+/// TBSCertificate without them, which differs from that of the final certificate.
 #[test]
 fn bytes_behind_the_list_of_extensions_are_refused() {
     let ca = &Pki::shared().p256;
@@ -88,7 +88,7 @@ fn bytes_behind_the_list_of_extensions_are_refused() {
     assert!(said.contains("extensions"), "{said}");
 }
 
-/// The certificate with a NULL behind the list in `[3]`.
+/// Returns the certificate with a NULL after the list in `[3]`.
 fn with_more(der: &[u8]) -> Vec<u8> {
     let certificate = Certificate::parse(der).unwrap();
     let tlv = |tag, value: &[u8]| {

@@ -35,7 +35,7 @@ impl Signer {
         }
     }
 
-    /// A key that is known, and has been asked once.
+    /// Returns a prepared key that has been used once.
     fn met_often(verification: &Verification) -> Self {
         let signer = Self::new();
         let (digest, signature) = signer.sign(b"message");
@@ -48,7 +48,7 @@ impl Signer {
             assert!(verification.verify(&signer.key(), &digest, &signature, complete));
             assert!(asked < 100);
         }
-        // The first signature of a known key is verified twice.
+        // The first signature of a prepared key is verified twice.
         assert_eq!(verification.stats().rechecked, 1);
         signer
     }
@@ -98,7 +98,7 @@ fn the_sample_is_one_in_a_thousand() {
     assert!((0..200_000).filter(|number| foreseen(*number)).count() < 20);
 }
 
-/// A fault of our arithmetic: another key's signature is accepted.
+/// Simulates a fault of our own arithmetic: the signature of another key is accepted.
 #[test]
 fn a_disagreement_refuses_raises_the_alarm_and_ends_our_arithmetic() {
     let heard = Arc::new(Mutex::new(Vec::new()));
@@ -127,7 +127,7 @@ fn a_disagreement_refuses_raises_the_alarm_and_ends_our_arithmetic() {
     assert_eq!(verification.disagreement(), Some(&expected));
     assert_eq!(*heard.lock(), [expected]);
 
-    // From now on aws-lc-rs verifies all.
+    // From now on aws-lc-rs verifies all signatures.
     for verdict in [false, true, false] {
         let mut asked = false;
         let complete = || {
@@ -173,7 +173,7 @@ fn submit(validator: &Validator, chain: Vec<&[u8]>) -> Result<(), Rejection> {
     validator.verify(examined).map(drop)
 }
 
-/// One key, in certificates of its own and in two logs, has one table.
+/// A key has one table, even in several certificates and two logs.
 #[test]
 fn a_key_is_one_in_all_certificates_and_logs() {
     let pki = Pki::shared();
@@ -200,13 +200,14 @@ fn a_key_is_one_in_all_certificates_and_logs() {
     assert_eq!(verification.stats().accepted, 2);
 }
 
-/// A key in a certificate that nobody accepted signed is never known, though it signs well.
+/// A key in a certificate without a valid signature is never prepared, although its own signatures
+/// are valid.
 #[test]
 fn a_key_below_a_forged_certificate_is_not_counted() {
     let pki = Pki::shared();
     let verification = Arc::new(Verification::by_own_arithmetic());
     let log = validator(&verification);
-    // Of the name of a real CA, with another key.
+    // A CA with the name of a real CA and another key.
     let name = CaOptions::named("Lucarne Test Forged", KeyType::EcdsaP256);
     let genuine = pki.root.intermediate(&name).unwrap();
     let forger = Authority::root(&name).unwrap();
@@ -230,13 +231,13 @@ fn a_key_below_a_forged_certificate_is_not_counted() {
         assert_eq!(rejection.code, Code::InvalidSignature);
         assert_eq!(rejection.certificate_index, Some(2));
     }
-    // Only the root's key, which did sign the genuine one, may be known by now.
+    // Only the root's key, which did sign the genuine certificate, may be prepared by now.
     assert!(verification.stats().keys <= 1);
     let name = KeyName::new(Kind::P256, &forged.key().spki()[26..]);
     assert!(verification.keys.find(&name).is_none());
 }
 
-/// A fault of our arithmetic in lanes, too: what is accepted there is sampled like all else.
+/// Simulates a fault of our own arithmetic in batches: accepted signatures are sampled, too.
 #[test]
 fn what_is_accepted_together_is_not_believed_either() {
     let verification = Verification::by_own_arithmetic();
@@ -255,7 +256,7 @@ fn what_is_accepted_together_is_not_believed_either() {
     assert!(known.accepting().is_some());
     assert!(!verification.verify_known(&signer.key(), &known, || false));
     assert_eq!(verification.stats().disagreements, 1);
-    // What was accepted before counts for nothing now, and nothing more is tried.
+    // Earlier results no longer count, and no signature is tried any more.
     assert!(!verification.verify_known(&signer.key(), &known, || false));
     assert_eq!(verification.stats().accepted, 1);
     assert!(
@@ -265,7 +266,7 @@ fn what_is_accepted_together_is_not_believed_either() {
     );
 }
 
-/// Our arithmetic says yes, or nothing: aws-lc-rs decides then.
+/// aws-lc-rs decides on every signature that our own arithmetic does not accept.
 #[test]
 fn what_is_not_accepted_together_aws_lc_decides() {
     let verification = Verification::by_own_arithmetic();
@@ -297,8 +298,7 @@ fn what_is_not_accepted_together_aws_lc_decides() {
     assert!(known.is_none());
 }
 
-/// A submission is accepted or refused as without batches, whether somebody tried its signature or
-/// nobody did.
+/// A submission gets the same verdict with and without a batch.
 #[test]
 fn a_submission_whose_signature_was_tried_beside_others() {
     let pki = Pki::shared();

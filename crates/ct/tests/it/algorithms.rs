@@ -1,4 +1,4 @@
-//! Every signature algorithm that certificates have had, with every size of key.
+//! Every signature algorithm that certificates have used, with every size of key.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use lucarne_ct::{Chain, EntryKind, Policy, Roots, Validator};
 
 const CHAINS: &str = include_str!("data/algorithms.pem");
 
-/// What a log says to a chain of one leaf below its only root.
+/// Returns the verdict on a chain of one leaf below the only root.
 fn verdict(pem: &str, accept_sha1: bool) -> Result<(), &'static str> {
     let (certificates, skipped) = Roots::from_pem(pem.as_bytes());
     assert!(skipped.is_empty());

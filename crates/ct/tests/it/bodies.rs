@@ -1,4 +1,4 @@
-//! Bodies of add-chain: what is decoded, and what is refused for which reason.
+//! Bodies of add-chain: decoded ones, and refused ones with their codes.
 
 use lucarne_ct::{Chain, ChainLimits, Code, Rejection};
 
@@ -80,7 +80,7 @@ fn limited() {
     assert_eq!(Chain::from_ders(none).unwrap_err().code, Code::EmptyChain);
 }
 
-/// Nested a million times: not read by recursion.
+/// A million nested arrays: they are not parsed recursively.
 #[test]
 fn deep() {
     let deep = "[".repeat(1_000_000);

@@ -1,5 +1,5 @@
-//! The cases about chains that the suites of other logs ask, minted anew at each run, so that
-//! they are tested where there is no corpus.
+//! The chain tests of other logs' suites. The certificates are generated at each run, so that no
+//! corpus is needed.
 
 use crate::minting::*;
 use lucarne_ct::{Chain, Code, EntryKind, Fingerprint, Policy, Require, SignedEntry};
@@ -59,7 +59,7 @@ fn broken_chains() {
         ),
         (vec![&leaf, ca_der, ca_der], Code::DuplicateCertificate, 2),
         (vec![&leaf, &leaf, ca_der], Code::DuplicateCertificate, 1),
-        // Not only beside each other.
+        // Also if they are not adjacent.
         (
             vec![&leaf, ca_der, root, ca_der],
             Code::DuplicateCertificate,
@@ -108,7 +108,7 @@ fn signatures_that_do_not_verify() {
         *der.last_mut().unwrap() ^= 1;
         der
     };
-    // The tail is remembered by now: the leaf is verified all the same.
+    // The tail is cached by now, but the leaf is still verified.
     let found = refused(submit(
         &log,
         EntryKind::X509,
@@ -128,7 +128,7 @@ fn signatures_that_do_not_verify() {
         [&good[..], ca.cert_der(), &flipped(root)],
     ));
     assert_eq!(found, (Code::InvalidSignature, Some(2)));
-    // Signed by another CA than the one it names.
+    // Signed by another CA than the named issuer.
     let signed_by_other = pki().p256.sign(&Template {
         issuer: ca.name().clone(),
         ..pki()
@@ -153,7 +153,7 @@ fn algorithms_refused() {
         (2, 2, Code::WeakAlgorithm),
         (4, 4, Code::WeakAlgorithm),
         (99, 99, Code::UnsupportedAlgorithm),
-        // Named as SHA-512, signed with SHA-256.
+        // Declared as SHA-512, signed with SHA-256.
         (13, 13, Code::InvalidSignature),
     ] {
         let odd = |template: &mut Template| {
@@ -185,7 +185,7 @@ fn intermediates_that_are_no_authorities() {
         let submission = [&leaf(&ca)[..], ca.cert_der()];
         let found = refused(submit(&log, EntryKind::X509, submission));
         assert_eq!(found, (Code::NotACertificateAuthority, Some(1)));
-        // As an accepted root it needs no right to be one.
+        // An accepted root need not be a CA certificate.
         let roots = [pki().root.cert_der(), ca.cert_der()];
         submit(
             &crate::minting::log(&roots, Policy::default()),
@@ -307,7 +307,8 @@ fn cross_signatures_that_go_in_a_circle() {
     let root = pki().root.cert_der();
     let circle = chain(&[&leaf, &a_by_b, b.cert_der(), a.cert_der(), root]);
     assert_eq!(add_chain(&circle).unwrap().issuers.len(), 4);
-    // Another accepted root crosses the one: both ends are fine, an unaccepted end is not.
+    // Another accepted root has cross-signed this root: both chain ends are accepted, an unaccepted
+    // end is not.
     let stranger = Authority::root(&CaOptions::named("Stranger", KeyType::EcdsaP256)).unwrap();
     let root_by_stranger = cross(&stranger, &pki().root);
     let past = chain(&[&leaf, a.cert_der(), &root_by_stranger, stranger.cert_der()]);
@@ -352,7 +353,7 @@ fn roots_that_share_a_name() {
         let precert = root
             .issue(&pki().leaf("example.test").precertificate())
             .unwrap();
-        // Without the root, the issuer is not known before the signature.
+        // If the root is omitted, the issuer is unknown before the signature is verified.
         let short = Chain::from_ders([&precert]).unwrap();
         let examined = log.examine(&short, EntryKind::Precert, 0).unwrap();
         assert_eq!(examined.identity(), None);
@@ -471,8 +472,8 @@ fn extensions_refused_by_configuration() {
     submit(&log, EntryKind::X509, [&usual[..], pki().p256.cert_der()]).unwrap();
 }
 
-/// After so many signatures a key is verified with by other means: it must go on telling good
-/// from bad, byte by byte.
+/// After a number of signatures a key is verified by another implementation, which must still
+/// detect every wrong byte.
 #[test]
 fn a_key_that_is_met_often() {
     for ca in [&pki().rsa, &pki().p256, &pki().p384] {

@@ -1,5 +1,6 @@
-//! Real certificates: every row of the corpus gets its verdict, and the entries of a public
-//! log parse, re-encode and hash as they should. Says so in one line where there is none.
+//! Tests with real certificates: every row of the corpus gets its verdict, and the entries of a
+//! public log are parsed, encoded again and hashed correctly. Without a corpus, each test prints
+//! one line.
 
 use std::collections::HashMap;
 use std::fs;
@@ -14,7 +15,7 @@ use lucarne_ct::{
     tbs_without_poison,
 };
 
-/// `$LUCARNE_CORPUS`, or `shared/corpus` beside the workspace.
+/// Returns `$LUCARNE_CORPUS`, or `shared/corpus` next to the workspace.
 fn corpus() -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
     let corpus = std::env::var_os("LUCARNE_CORPUS").map_or(beside, PathBuf::from);
@@ -28,7 +29,7 @@ fn corpus() -> Option<PathBuf> {
     None
 }
 
-/// One line of index.tsv.
+/// A line of index.tsv.
 struct Row<'a> {
     file: &'a str,
     kind: EntryKind,
@@ -118,7 +119,7 @@ fn every_chain_gets_its_verdict() {
             .entry(row.roots)
             .or_insert_with(|| Validators::load(&corpus, row.roots));
         let chain = row.chain(&corpus);
-        // Twice: the second time the tail is remembered.
+        // Twice: the second time the tail is cached.
         for _ in 0..2 {
             let any = submit(&validators.any, &chain, row.kind);
             let server_auth = submit(&validators.server_auth, &chain, row.kind);
@@ -158,8 +159,8 @@ fn every_chain_gets_its_verdict() {
     println!("{rows} chains, each with its verdict in both settings");
 }
 
-/// No real chain needs an exception from the one form that is accepted around what was signed,
-/// and none can be had in another, wherever in the chain.
+/// No real chain needs an exception from the only accepted form around the signed part, and no
+/// chain is accepted in another form, at any index.
 #[test]
 fn no_chain_is_taken_in_another_wrapping() {
     let Some(corpus) = corpus() else { return };
@@ -190,7 +191,7 @@ fn no_chain_is_taken_in_another_wrapping() {
     println!("{refused} other wrappings of real certificates");
 }
 
-/// What each refused chain is refused for: the codes are part of the interface.
+/// The code of each refused chain: codes are part of the interface.
 #[test]
 fn refusals_say_why() {
     let Some(corpus) = corpus() else { return };
@@ -309,7 +310,7 @@ fn entries_of_a_public_log() {
     println!("{precerts} precertificates and {x509} certificates");
 }
 
-/// Data tiles are compressed in some directories and not in others.
+/// Decompresses data tiles, which are compressed only in some directories.
 fn decompressed(tile: Vec<u8>) -> Vec<u8> {
     if !tile.starts_with(&[0x1f, 0x8b]) {
         return tile;
@@ -330,8 +331,8 @@ const LOG_KEYS: [&str; 4] = [
     "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE7Lw0OeKajbeZepHxBXJS2pOJXToHi5ntgKUW2nMhIOuGlofFxtkXum65TBNY1dGD+HrfHge8Fc3ASs0qMXEHVQ==",
 ];
 
-/// Real certificates with SCTs: every list reads and writes itself again, and those of logs
-/// whose keys are known verify, except the one that was made not to.
+/// Real certificates with SCTs: every list is parsed and encoded again, and the SCTs of logs with
+/// known keys verify, except the one that was made invalid.
 #[test]
 fn embedded_scts() {
     let Some(corpus) = corpus() else { return };
@@ -374,7 +375,8 @@ fn embedded_scts() {
     );
 }
 
-/// No certificate that was issued and used is called wrong: what is not known of it is said to be that.
+/// No certificate that was issued and used is reported as wrong; unknown properties are reported as
+/// unverified.
 #[test]
 fn a_lint_raises_no_false_alarm() {
     let Some(corpus) = corpus() else { return };
@@ -383,7 +385,7 @@ fn a_lint_raises_no_false_alarm() {
     let (roots, _) = Roots::from_pem(&roots);
     let (mut linted, mut verified) = (0, 0);
     for row in index.lines().skip(1).map(Row::parse) {
-        // Two were made to be wrong: an SCT that was changed, and a poison that is none.
+        // Two certificates are wrong on purpose: an altered SCT, and an invalid poison.
         if !row.accept || row.file.contains("invalid-sct") {
             continue;
         }
@@ -448,7 +450,7 @@ fn lint(leaf: &Certificate<'_>, issuers: &[Certificate<'_>], list: Option<&LogLi
     lint.look_at(leaf, None)
 }
 
-/// A list of the logs whose keys are known here.
+/// Returns a list of the logs with known keys.
 fn known_logs() -> LogList {
     let logs = LOG_KEYS.map(|key| {
         let spki = base64_simd::STANDARD.decode_to_vec(key).unwrap();

@@ -1,4 +1,4 @@
-//! SCTs that come with a certificate: cut out, signed, embedded, found and verified again.
+//! SCTs of certificates: removed, signed, embedded, found and verified again.
 
 use crate::minting::{now_ms, pki};
 use lucarne_ct::{
@@ -12,7 +12,8 @@ fn sct_extension(scts: &[Sct]) -> Extension {
     Extension::new(oid::SCT_LIST, false, |der| der.octet_string(&list))
 }
 
-/// A certificate with the SCTs of these logs, its list at `place` among the extensions.
+/// Returns a certificate with the SCTs of these logs. Its list has the index `place` among the
+/// extensions.
 fn with_scts(ca: &Authority, mut template: Template, logs: &[&LogKey], place: usize) -> Vec<u8> {
     let bare = ca.sign(&template).unwrap();
     let entry = embedded_entry(
@@ -53,7 +54,7 @@ fn what_a_log_signed_for_the_precertificate_verifies_for_the_certificate() {
             let entry = embedded_entry(&certificate, &issuer);
             for (sct, log) in scts_of(&certificate).iter().zip(&logs) {
                 sct.verify(&log.public_key().unwrap(), &entry).unwrap();
-                // Not for another issuer, nor as if it had come beside the certificate.
+                // Not valid for another issuer, nor as an SCT by TLS.
                 let root = Certificate::parse(pki().root.cert_der()).unwrap();
                 for other in [
                     embedded_entry(&certificate, &root),
@@ -109,7 +110,7 @@ fn certificates_without_a_list_and_with_a_broken_one() {
     assert_eq!(error.field, "SignedCertificateTimestampList");
 }
 
-/// RFC 6962 section 2.1.4 lets logs sign by RSA; some did.
+/// RFC 6962, section 2.1.4 permits logs with RSA keys; some existed.
 #[test]
 fn logs_with_rsa_keys() {
     let log = KeyPair::generate(KeyType::Rsa(2048)).unwrap();

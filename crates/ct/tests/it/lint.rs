@@ -1,5 +1,5 @@
-//! The lint: each kind of broken SCT, minted and named; states and policies at a date; precertificates
-//! beside certificates.
+//! The lint: each kind of broken SCT is created and diagnosed; states and policies at a date;
+//! precertificates compared with certificates.
 
 use lucarne_ct::lint::{Lint, LintCode, Linted, Weight};
 use lucarne_ct::{
@@ -15,7 +15,7 @@ fn log_key(n: u8) -> LogKey {
     LogKey::from_seed(&[n; 32]).unwrap()
 }
 
-/// A list: number, operator, state and its since; even numbers are static CT logs.
+/// Returns a list of logs: number, operator, state and its start. Even numbers are static CT logs.
 fn list_of(logs: &[(u8, &str, &str, &str)]) -> LogList {
     let operators = logs.iter().map(|(n, operator, state, since)| {
         let key = log_key(*n);
@@ -66,7 +66,7 @@ fn embed(mut template: Template, list: &[u8]) -> Vec<u8> {
     ca().sign(&template).unwrap()
 }
 
-/// A certificate with good SCTs of logs 1 and 2, the second changed.
+/// Returns a certificate with valid SCTs of logs 1 and 2, the second of which is changed.
 fn with(change: impl FnOnce(&mut Sct, &Template)) -> Vec<u8> {
     let template = template();
     let entry = bare(&template);
@@ -136,7 +136,7 @@ fn a_good_certificate_has_no_finding() {
 
 type Change = fn(&mut Sct, &Template);
 
-/// What each does to an SCT, and the code that it is found by.
+/// Each change of an SCT, and the expected code.
 const BROKEN: &[(&str, Change)] = &[
     ("sct-extensions-dropped", |sct, _| sct.extensions.clear()),
     ("sct-extensions-base64", |sct, _| {
@@ -144,13 +144,13 @@ const BROKEN: &[(&str, Change)] = &[
             .encode_to_string(&sct.extensions)
             .into_bytes();
     }),
-    // One too many.
+    // The index is off by one.
     ("sct-leaf-index", |sct, _| sct.extensions[7] += 1),
-    // In the order of another machine.
+    // The bytes are in little-endian order.
     ("sct-leaf-index", |sct, _| sct.extensions[3..].reverse()),
-    // Without its type and length.
+    // Type and length are missing.
     ("sct-leaf-index", |sct, _| drop(sct.extensions.drain(..3))),
-    // Too far to be found: others verify, so the entry is right.
+    // The index is too far away to be found. Other SCTs verify, so the entry is right.
     ("sct-altered", |sct, _| sct.extensions[5] += 9),
     ("sct-altered", |sct, _| sct.timestamp -= 1000),
     ("sct-issuer-key-hash", |sct, template| {
@@ -175,7 +175,7 @@ const BROKEN: &[(&str, Change)] = &[
     }),
 ];
 
-/// Has log 2 sign for another issuer key hash.
+/// Lets log 2 sign for another issuer key hash.
 fn resign(sct: &mut Sct, issuer_key_hash: [u8; 32], template: &Template) {
     let SignedEntry::Precert { tbs, .. } = bare(template) else {
         unreachable!("an embedded entry");
@@ -197,7 +197,7 @@ fn each_broken_sct_is_named() {
         };
         assert_eq!(finding.code.name(), *code, "{}", finding.detail);
         assert_eq!(finding.code.weight(), Weight::Wrong);
-        // One good SCT is enough for nobody.
+        // One valid SCT is not sufficient for any policy.
         for policy in ["chrome-policy", "apple-policy"] {
             assert!(
                 codes(&found).contains(&policy),
@@ -286,7 +286,7 @@ fn what_cannot_be_verified_is_never_good() {
 /// 1 January 2026.
 const NEW_YEAR_MS: u64 = 1_767_225_600_000;
 
-/// A certificate of 90 days from a time on, with SCTs of that time.
+/// Returns a certificate of 90 days that starts at a time, with SCTs of that time.
 fn issued_at(at_ms: u64) -> Vec<u8> {
     let mut template = template();
     let at = (at_ms / 1000) as i64;
@@ -312,14 +312,14 @@ fn states_are_those_of_the_date() {
         (codes(&found), state)
     };
     let new_year = "2026-01-01T00:00:00Z";
-    // Retired after it signed: it counts, beside a current one.
+    // Retired after it signed: the log counts together with a current one.
     let retired = logs("retired", new_year);
     assert_eq!(at(&retired, NEW_YEAR_MS + 1), (vec![], Some("retired")));
-    // Before that, the list does not say what it was.
+    // The list does not have the state before that.
     let (found, state) = at(&retired, NEW_YEAR_MS - 1);
     assert_eq!(found, ["chrome-unverified", "apple-unverified"]);
     assert_eq!(state, None);
-    // Retired before it signed, or rejected: it does not count.
+    // Retired before it signed, or rejected: the log does not count.
     for list in [
         logs("retired", "2025-01-01T00:00:00Z"),
         logs("rejected", new_year),
@@ -356,7 +356,7 @@ fn old_lists_and_old_rules_are_no_verdict() {
     assert_eq!(found(70), [""; 0]);
     assert_eq!(found(71), ["old-log-list"]);
 
-    // A year under the rules of 2020: two logs were enough for it.
+    // A certificate of a year under the rules of 2020, which required two logs.
     let mut template = template();
     template.not_before = lucarne_mint::Time::from_unix(1_577_836_800);
     template.not_after = lucarne_mint::Time::from_unix(1_609_459_200);
@@ -391,7 +391,7 @@ fn precertificates_by_themselves() {
     assert_eq!(codes(&lint(&good, None, asked)), ["no-issuer"]);
 }
 
-/// The certificate for a precertificate of `template`, changed after the logs have signed.
+/// Returns the certificate for a precertificate of `template`, changed after the logs have signed.
 fn pair(change: impl FnOnce(&mut Template)) -> (Vec<u8>, Vec<u8>) {
     let mut template = template();
     let precertificate = ca().sign(&poisoned(template.clone())).unwrap();
@@ -410,7 +410,7 @@ fn compared(pair: &(Vec<u8>, Vec<u8>)) -> Vec<&'static str> {
     codes(&lint(&pair.1, Some(&pair.0), asked))
 }
 
-/// The code that is expected, and what is done to the certificate.
+/// The expected code, and the change of the certificate.
 type Differing = (&'static str, fn(&mut Template));
 
 #[test]
@@ -478,7 +478,7 @@ fn a_precertificate_signing_certificate_is_seen_through() {
         codes(&lint(&leaf, Some(&precertificate), asked))
     };
     assert_eq!(with(vec![ca().cert_der(), preissuer.cert_der()]), [""; 0]);
-    // Without it there is nothing to compare by.
+    // Without the issuer, nothing can be compared.
     assert_eq!(with(vec![ca().cert_der()]), ["no-issuer"]);
 }
 
@@ -490,7 +490,7 @@ fn a_final_certificates_entry_is_no_embedded_one() {
     let mut scts = vec![sct(1, &bare(&template))];
     scts.push(sct(2, &delivered_entry(&certificate)));
     let found = linted(&embed(template, &encode_sct_list(&scts).unwrap()));
-    // The certificate that was logged had no SCTs: that cannot be told from here.
+    // The logged certificate had no SCTs, which the lint cannot know.
     assert_eq!(codes(&found)[0], "sct-altered");
     let verdicts = found.policies.iter();
     for policy in verdicts {

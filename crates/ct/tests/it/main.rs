@@ -1,4 +1,4 @@
-//! Certificates and chains, taken as a log must take them.
+//! Tests of certificates and chains by the rules of a log.
 #![allow(clippy::unwrap_used)]
 
 mod algorithms;

@@ -1,4 +1,4 @@
-//! The cases about precertificates that the suites of other logs ask, minted anew at each run.
+//! The precertificate tests of other logs' suites, with certificates generated at each run.
 
 use crate::minting::*;
 use lucarne_ct::{
@@ -36,7 +36,7 @@ fn poisons_wherever_they_stand() {
     }
 }
 
-/// The TBSCertificate that an authority would sign if it left the poison out.
+/// Returns the TBSCertificate that an authority would sign without the poison.
 fn without_poison(template: &Template) -> Vec<u8> {
     let mut template = template.clone();
     template.remove_extension(&oid::POISON);
@@ -58,7 +58,7 @@ fn the_tbs_is_the_one_without_poison() {
                     .extensions
                     .retain(|extension| extension.oid == oid::POISON);
             }
-            // A GeneralizedTime before 2050 stays one.
+            // A GeneralizedTime before 2050 is not converted.
             template.not_before = template.not_before.with_form(TimeForm::Generalized);
             let der = pki().rsa.sign(&template).unwrap();
             let certificate = Certificate::parse(&der).unwrap();
@@ -75,7 +75,7 @@ fn the_tbs_is_the_one_without_poison() {
     }
 }
 
-/// The hash of the issuer's key, and the TBSCertificate.
+/// Returns the hash of the issuer's key, and the TBSCertificate.
 fn precertificate(signed: &SignedEntry) -> (&[u8; 32], &[u8]) {
     match signed {
         SignedEntry::Precert {
@@ -86,7 +86,7 @@ fn precertificate(signed: &SignedEntry) -> (&[u8; 32], &[u8]) {
     }
 }
 
-/// A CA, a Precertificate Signing Certificate below it, and what the latter signed.
+/// A CA, a Precertificate Signing Certificate below it, and a template of the latter's leaf.
 struct Presigned {
     ca: Authority,
     preissuer: Authority,
@@ -94,7 +94,8 @@ struct Presigned {
 }
 
 impl Presigned {
-    /// With or without authorityKeyIdentifier in the signing certificate and in the leaf.
+    /// Creates them with or without authorityKeyIdentifier in the signing certificate and in the
+    /// leaf.
     fn new(below_root: bool, in_preissuer: bool, in_leaf: bool) -> Self {
         let ca = match below_root {
             true => pki().root.clone(),
@@ -123,7 +124,8 @@ impl Presigned {
         self.preissuer.sign(&self.template).unwrap()
     }
 
-    /// What the CA itself would sign: its name, its key identifier, no poison.
+    /// Returns the TBSCertificate that the CA itself would sign: its name, its key identifier, no
+    /// poison.
     fn expected(&self, in_preissuer: bool) -> Vec<u8> {
         let mut template = self.template.clone();
         template.issuer = self.ca.name().clone();
@@ -158,7 +160,7 @@ fn precertificate_signing_certificates() {
                 Fingerprint::of(presigned.ca.key().spki()).0
             );
             assert_eq!(entry.issuers.len(), with.len() - 1);
-            // The second time each tail is remembered.
+            // The second time each tail is cached.
             for chain in [&without, &with, &without] {
                 let again = submit(&log, EntryKind::Precert, chain).unwrap();
                 assert_eq!(again.signed, entry.signed);
@@ -174,7 +176,7 @@ fn precertificate_signing_certificates() {
 #[test]
 fn what_is_no_precertificate_signing_certificate() {
     let purpose = |purposes: &[Oid]| extension::extended_key_usage(purposes);
-    // Without the purpose it is an intermediate like others: the entry carries its own key.
+    // Without the purpose, the certificate is an ordinary intermediate, and the entry has its key.
     for extensions in [vec![], vec![purpose(&[oid::SERVER_AUTH])]] {
         let ca = odd_ca(&pki().root, "Plain", |template| {
             template.extensions.extend(extensions)
@@ -199,7 +201,7 @@ fn what_is_no_precertificate_signing_certificate() {
         .unwrap();
     let found = refused(add_pre_chain([&leaf[..], no_ca.cert_der()]));
     assert_eq!(found, (Code::NotACertificateAuthority, Some(1)));
-    // As a root, nobody knows who will issue the final certificate.
+    // If it is a root, the issuer of the final certificate is unknown.
     let presigned = Presigned::new(true, true, true);
     let log = log(&[presigned.preissuer.cert_der()], Policy::default());
     let found = refused(submit(&log, EntryKind::Precert, [&presigned.leaf()]));

@@ -1,4 +1,4 @@
-//! Properties: nothing that is sent in panics, what is written reads back, the poison leaves
+//! Properties: no input causes a panic, encoded data can be parsed, and removing the poison leaves
 //! no trace.
 
 use std::sync::{Arc, LazyLock};
@@ -41,7 +41,7 @@ fn verdict(chain: &[Vec<u8>], kind: EntryKind) -> bool {
     entry.is_ok()
 }
 
-/// One way to damage bytes.
+/// A modification of bytes.
 #[derive(Debug, Clone)]
 enum Damage {
     Set(usize, u8),
@@ -109,8 +109,8 @@ fn the_fixtures_are_accepted() {
     assert!(verdict(&FIXTURE.precert_chain, EntryKind::Precert));
 }
 
-/// There is no bit in a chain that nobody signed and that can be changed: not in a length, not in
-/// an algorithm, not in a signature, and not in a root that need not be there.
+/// No unsigned bit in a chain can be changed: not in a length, an algorithm, a signature, or an
+/// optional root.
 #[test]
 fn every_bit_that_nobody_signed_matters() {
     for (chain, kind) in [
@@ -134,7 +134,7 @@ fn every_bit_that_nobody_signed_matters() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Of all wrappings of a signed part, the authority's own is accepted and no other.
+    /// Of all encodings around a signed part, only the authority's own is accepted.
     #[test]
     fn a_signed_part_has_one_wrapping(wrapping in wrapping(), place in 0..3usize, precert: bool) {
         let (mut chain, kind) = match precert {
@@ -147,8 +147,8 @@ proptest! {
         prop_assert_eq!(verdict(&chain, kind), same);
     }
 
-    /// Damage anywhere in a chain is refused, without a panic: every byte of it is signed, or
-    /// can be no other.
+    /// A chain with any damage is refused without a panic: every byte is signed or has only one
+    /// valid value.
     #[test]
     fn damaged_chains(damages in damages(), place in 0..3usize, precert: bool) {
         let (chain, kind) = match precert {
@@ -226,7 +226,7 @@ proptest! {
         while TileLeafRef::read(&mut rest).is_ok() {}
     }
 
-    /// Whatever the extensions are and wherever the poison stands among them.
+    /// Any extensions, with the poison at any position.
     #[test]
     fn the_poison_leaves_no_trace(extensions in prop::collection::vec(extension(), 0..8), place: prop::sample::Index) {
         let pki = Pki::shared();
@@ -241,7 +241,7 @@ proptest! {
     }
 }
 
-/// Mostly nothing out of the way, so that each choice is also met alone.
+/// Mostly no deviations, so that each choice is also tested alone.
 fn wrapping() -> impl Strategy<Value = Wrapping> {
     let octets = prop::array::uniform4(prop_oneof![6 => Just(0), 1 => 1..5usize]);
     let after = prop_oneof![6 => Just(vec![]), 1 => prop::collection::vec(any::<u8>(), 1..8)];

@@ -1,4 +1,4 @@
-//! Roots files: bundles with garbage, reports of the CCADB, and `get-roots`.
+//! Tests of roots files: bundles with garbage, CCADB reports, and `get-roots`.
 
 use lucarne_ct::{CcadbError, CcadbProgramme, Certificate, Fingerprint, Roots};
 use lucarne_mint::{Authority, CaOptions, KeyType};

@@ -1,4 +1,4 @@
-//! Eight points of a curve, and sums of them.
+//! Eight points of a curve, and their sums.
 
 use std::arch::x86_64::{__m512i, _mm512_set_epi64, _mm512_setzero_si512};
 use std::array::from_fn;
@@ -10,16 +10,16 @@ use crate::digits::Digits;
 use crate::point::{Affine, XCoordinate};
 use crate::residue::Residue;
 
-/// The eight coordinates of one kind.
+/// The eight x or y coordinates.
 type Coordinates<C, const N: usize, const L: usize> = Residues<<C as Curve<N>>::Field, N, L>;
 
-/// Points by their coordinates.
+/// Points in affine coordinates.
 struct Affines<C: Curve<N>, const N: usize, const L: usize> {
     x: Coordinates<C, N, L>,
     y: Coordinates<C, N, L>,
 }
 
-/// Points as [`Xyzz`](crate::point::Xyzz) has them.
+/// Points in the coordinates of [`Xyzz`](crate::point::Xyzz).
 struct Xyzzs<C: Curve<N>, const N: usize, const L: usize> {
     x: Coordinates<C, N, L>,
     y: Coordinates<C, N, L>,
@@ -59,7 +59,7 @@ where
     C: Curve<N>,
     C::Field: Digits<N, L>,
 {
-    /// The term in this place of each lane, whatever where a lane has none.
+    /// Loads the term at this position of each lane; any value if a lane has none.
     #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
     #[inline]
     fn load(terms: &[Vec<Affine<C, N>>; LANES], place: usize) -> Self {
@@ -91,11 +91,11 @@ where
         }
     }
 
-    /// The sums, as [`Xyzz::add`](crate::point::Xyzz::add) makes them. Where x is the same, P and
-    /// with it ZZ becomes zero, and stays so whatever is added: it is enough to look in the end.
+    /// Adds points like [`Xyzz::add`](crate::point::Xyzz::add). If x is equal, P and therefore ZZ
+    /// become zero, and stay zero in further additions: one check at the end is enough.
     ///
-    /// What is loaded is only multiplied; all that is kept is below 2·p, so that no product is more
-    /// than 3·p, and nothing that is reduced further than 10·p from zero.
+    /// Loaded values are only multiplied. All stored values are below 2·p, so that no product
+    /// exceeds 3·p, and no value to be reduced is further than 10·p from zero.
     #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
     #[inline]
     fn add(&self, other: &Affines<C, N, L>) -> Self {
@@ -120,7 +120,7 @@ where
         }
     }
 
-    /// These where the mask has a bit, others elsewhere.
+    /// Selects these values for set bits of the mask, and others for clear bits.
     #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
     #[inline]
     fn or(self, others: &Self, mask: u8) -> Self {

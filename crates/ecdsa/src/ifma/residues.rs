@@ -1,8 +1,8 @@
-//! Eight integers modulo a prime, in Montgomery's form with R = 2^(52·L).
+//! Eight integers modulo a prime, in Montgomery form with R = 2^(52·L).
 //!
-//! Forms take turns. [`Residues`] have digits of 52 bits: only those can be multiplied. A [`Product`],
-//! what its reduction leaves, and what is taken away from it, are [`Columns`] of 64 bits with a sign,
-//! each less than 2^59 from zero, and become digits once, at the end.
+//! There are several forms. [`Residues`] have digits of 52 bits; only these can be multiplied. A
+//! [`Product`], the result of its reduction, and differences with it are [`Columns`] of 64 bits
+//! with a sign, each less than 2^59 from zero. They become digits once, at the end.
 
 use std::arch::x86_64::{
     __m512i, _mm_cvtsi64_si128, _mm256_extract_epi64, _mm512_add_epi64, _mm512_and_si512,
@@ -18,16 +18,16 @@ use crate::residue::Residue;
 
 /// Integers below R whose digits are below 2^52.
 ///
-/// They are not below the prime, but each has a bound. As p is below R/16, their product is below
-/// (a·b/R + 1)·p: that of two numbers below 4·p is below 2·p, and that of any number and one below
-/// 2·p is below 3·p.
+/// They may exceed the prime, but each has a bound. Because p is below R/16, their product is below
+/// (a·b/R + 1)·p: the product of two numbers below 4·p is below 2·p, and the product of any number
+/// and one below 2·p is below 3·p.
 #[derive(Clone, Copy)]
 pub(super) struct Residues<M, const N: usize, const L: usize> {
     digits: [__m512i; L],
     modulus: PhantomData<M>,
 }
 
-/// The product of two of them, or the difference of two products, in twice as many columns.
+/// The product of two residues, or the difference of two products, in twice as many columns.
 #[derive(Clone, Copy)]
 pub(super) struct Product<M, const N: usize, const L: usize> {
     low: [__m512i; L],
@@ -48,15 +48,15 @@ impl<M: Digits<N, L>, const N: usize, const L: usize> Residues<M, N, L> {
         Self { digits, modulus }
     }
 
-    /// The residues whose Montgomery's form has these limbs: below 2^[`SPARE`](Digits::SPARE) times
-    /// the prime.
+    /// Loads the residues with this Montgomery form in limbs: below 2^[`SPARE`](Digits::SPARE)
+    /// times the prime.
     #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
     #[inline]
     pub(super) fn load(limbs: &[__m512i; N]) -> Self {
         let mut digits = [_mm512_setzero_si512(); L];
         for (i, digit) in digits.iter_mut().enumerate() {
             for (j, limb) in limbs.iter().enumerate() {
-                // The bit of the digit at which the limb begins.
+                // Bit position of the limb in the digit.
                 let at = (64 * j + M::SPARE) as i64 - (BITS * i) as i64;
                 let part = match at {
                     0..52 => _mm512_sllv_epi64(*limb, _mm512_set1_epi64(at)),
@@ -70,10 +70,10 @@ impl<M: Digits<N, L>, const N: usize, const L: usize> Residues<M, N, L> {
         Self::new(digits)
     }
 
-    /// The residues one by one.
+    /// Returns the residues of all lanes.
     #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
     pub(super) fn store(&self) -> [Residue<M, N>; LANES] {
-        // The product with 2^(64·N), over R, is in the form of the limbs, and below 2·p.
+        // The product with 2^(64·N), divided by R, is in the form of the limbs and below 2·p.
         let mut power = [_mm512_setzero_si512(); L];
         power[L - 1] = splat(1 << M::TOP);
         let digits = self.times(&Self::new(power)).carry().digits;
@@ -89,15 +89,15 @@ impl<M: Digits<N, L>, const N: usize, const L: usize> Residues<M, N, L> {
         })
     }
 
-    /// Montgomery's product.
+    /// Returns the Montgomery product.
     #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
     #[inline]
     pub(super) fn times(&self, other: &Self) -> Columns<M, N, L> {
         self.product(other).montgomery()
     }
 
-    /// The product with themselves, not yet over R: of two digits that differ, the product is made
-    /// once and doubled.
+    /// Returns the square, not divided by R. The product of two different digits is computed once
+    /// and doubled.
     #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
     #[inline]
     pub(super) fn square(&self) -> Product<M, N, L> {
@@ -117,7 +117,7 @@ impl<M: Digits<N, L>, const N: usize, const L: usize> Residues<M, N, L> {
         product
     }
 
-    /// The product, not yet over R.
+    /// Returns the product, not divided by R.
     #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
     #[inline]
     pub(super) fn product(&self, other: &Self) -> Product<M, N, L> {
@@ -130,14 +130,14 @@ impl<M: Digits<N, L>, const N: usize, const L: usize> Residues<M, N, L> {
         product
     }
 
-    /// The difference, column by column.
+    /// Returns the difference, column by column.
     #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
     #[inline]
     pub(super) fn minus(&self, other: &Self) -> Columns<M, N, L> {
         Columns::new(self.digits).minus(other)
     }
 
-    /// These where the mask has a bit, others elsewhere.
+    /// Selects these values for set bits of the mask, and others for clear bits.
     #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
     #[inline]
     pub(super) fn or(mut self, others: &Self, mask: u8) -> Self {
@@ -169,7 +169,7 @@ impl<M: Digits<N, L>, const N: usize, const L: usize> Product<M, N, L> {
         }
     }
 
-    /// Adds the product of two digits to this column and the next.
+    /// Adds the product of two digits to this column and the next one.
     #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
     #[inline]
     fn add(&mut self, a: __m512i, b: __m512i, at: usize) {
@@ -186,7 +186,7 @@ impl<M: Digits<N, L>, const N: usize, const L: usize> Product<M, N, L> {
         *column = _mm512_sub_epi64(*column, less);
     }
 
-    /// The difference, column by column.
+    /// Returns the difference, column by column.
     #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
     #[inline]
     pub(super) fn minus(mut self, other: &Self) -> Self {
@@ -197,8 +197,8 @@ impl<M: Digits<N, L>, const N: usize, const L: usize> Product<M, N, L> {
         self
     }
 
-    /// The product over R modulo the prime (Montgomery's reduction): column by column, the multiple
-    /// of the prime is added that makes its lowest 52 bits zero, and what is above them is carried.
+    /// Returns the product divided by R modulo the prime (Montgomery reduction). Column by column,
+    /// the multiple of the prime is added that clears the lowest 52 bits, and the rest is carried.
     #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
     #[inline]
     pub(super) fn montgomery(mut self) -> Columns<M, N, L> {
@@ -234,7 +234,7 @@ impl<M: Digits<N, L>, const N: usize, const L: usize> Columns<M, N, L> {
         Self { columns, modulus }
     }
 
-    /// The difference, column by column.
+    /// Returns the difference, column by column.
     #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
     #[inline]
     pub(super) fn minus(mut self, other: &Residues<M, N, L>) -> Self {
@@ -244,7 +244,7 @@ impl<M: Digits<N, L>, const N: usize, const L: usize> Columns<M, N, L> {
         self
     }
 
-    /// The digits of integers that are from 0 to R.
+    /// Returns the digits of integers from 0 to R.
     #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
     #[inline]
     pub(super) fn carry(self) -> Residues<M, N, L> {
@@ -257,14 +257,14 @@ impl<M: Digits<N, L>, const N: usize, const L: usize> Columns<M, N, L> {
         Residues::new(digits)
     }
 
-    /// The same modulo the prime: positive, and hardly above it (less than 2^(64·N) and a
-    /// thousandth).
+    /// Reduces modulo the prime to a positive number that hardly exceeds it (less than 2^(64·N) and
+    /// a thousandth).
     ///
-    /// The top column, but for its lowest bits, is the multiple k of 2^(64·N) nearest below, and
-    /// k·p is taken away. What that leaves could be negative: by less than 2^8 in the top column for
-    /// what is in the others, and, where k is negative (k > -64), by less than 64·(2^(64·N) - p),
-    /// which for P-256 is 2^22 there and for P-384 nothing. So k is found as if there were less
-    /// in the top column, by half of the bits that are in question (2^24 and 2^10).
+    /// The top column, without its lowest bits, is the nearest lower multiple k of 2^(64·N), and
+    /// k·p is subtracted. The rest could be negative for two reasons: by less than 2^8 in the top
+    /// column because of the other columns, and, if k is negative (k > -64), by less than
+    /// 64·(2^(64·N) - p), which is 2^22 in the top column for P-256 and zero for P-384. So k is
+    /// computed from a smaller top column, reduced by half of the bits in question (2^24 and 2^10).
     #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
     #[inline]
     pub(super) fn reduce(mut self) -> Residues<M, N, L> {
@@ -286,7 +286,7 @@ fn splat(number: u64) -> __m512i {
     _mm512_set1_epi64(number.cast_signed())
 }
 
-/// The numbers in a vector.
+/// Returns the numbers in a vector.
 #[target_feature(enable = "avx512f,avx512dq")]
 fn lanes(vector: __m512i) -> [u64; LANES] {
     let low = _mm512_extracti64x4_epi64::<0>(vector);

@@ -1,4 +1,4 @@
-//! Good signatures of extreme numbers, which nobody meets by signing: the key is made to fit.
+//! Valid signatures with extreme numbers, which signing never produces: the key is computed to fit.
 
 use aws_lc_rs::digest::{Digest, SHA256, SHA384};
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1, ECDSA_P384_SHA384_ASN1, UnparsedPublicKey};
@@ -8,7 +8,8 @@ use crate::integer::{add, bits, shift_right, sub};
 use crate::point::normalise;
 use crate::table::{FEW, MANY, Table};
 
-/// A root of y² = x³ - 3x + b, by the exponent (p + 1)/4 as both primes are 3 modulo 4.
+/// Computes a root of y² = x³ - 3x + b with the exponent (p + 1)/4, because both primes are 3
+/// modulo 4.
 fn lift<C: Curve<N>, const N: usize>(x: [u64; N]) -> Option<Affine<C, N>> {
     let (x, one): (Residue<C::Field, N>, [u64; N]) = (Residue::new(x), small(1));
     let three_x = x.double().add(&x);
@@ -48,8 +49,8 @@ fn der<const N: usize>(numbers: [[u64; N]; 2]) -> Vec<u8> {
     [vec![0x30, body.len() as u8], body].concat()
 }
 
-/// The key by which (r, s) is a signature of the digest `e`, if R has x: (s·R - e·G)/r. None
-/// where no point has that x.
+/// Returns the key for which (r, s) is a signature of the digest `e`, if R has x: (s·R - e·G)/r.
+/// Returns `None` if no point has that x.
 fn key<C: Tabulated<N>, const N: usize>(
     x: [u64; N],
     s: [u64; N],
@@ -68,7 +69,7 @@ fn extremes<C: Vectorised<N>, const N: usize>(theirs: impl Fn(&[u8], &[u8], &[u8
     let n = C::Order::PRIME;
     let less = |by: u64| sub(&n, &small(by)).0;
     let half = shift_right(&n, 0, 1);
-    // An x that is not below the order: r is what exceeds it.
+    // An x that is not below the order: r is the excess.
     let beyond = (1..).map(|more| add(&n, &small(more)).0);
     let xs = (1..).map(small).filter(|x| lift::<C, N>(*x).is_some());
     let beyond = beyond.filter(|x| lift::<C, N>(*x).is_some());
@@ -94,7 +95,7 @@ fn extremes<C: Vectorised<N>, const N: usize>(theirs: impl Fn(&[u8], &[u8], &[u8
                 let (point, digest, signature) = (point.concat(), to_bytes(&e), der([r, s]));
                 let table = Table::<C, N, MANY>::new(Affine::parse(&point).unwrap());
                 assert!(theirs(&point, &digest, &signature), "{x:x?} {s:x?} {e:x?}");
-                // Not s + 1, which may be -s, as good as s.
+                // Not s + 1, which may be -s and therefore valid.
                 let other = der([r, add(&s, &small(3)).0]);
                 let both = [&signature, &other];
                 let both = both.map(|signature| Question::read(&table, &digest, signature));
@@ -102,7 +103,7 @@ fn extremes<C: Vectorised<N>, const N: usize>(theirs: impl Fn(&[u8], &[u8], &[u8
                     .each_ref()
                     .map(|it| it.as_ref().is_some_and(Question::is_yes));
                 assert_eq!(alone, [true, false], "{x:x?} {s:x?} {e:x?}");
-                // In each lane once the one, once the other; s + 3 is not always in range.
+                // Both signatures alternate in the lanes; s + 3 is not always in range.
                 let (questions, expected): (Vec<_>, Vec<_>) = (0..2 * LANES + 1)
                     .filter_map(|lane| Some((both[lane % 2].clone()?, lane % 2 == 0)))
                     .unzip();
@@ -133,7 +134,7 @@ fn extreme_numbers_of_p384() {
     });
 }
 
-/// Terms whose sums are ordinary, and terms that lead into every exception, in every lane.
+/// Terms with ordinary sums, and terms that lead to every exception, in every lane.
 fn exceptions<C: Vectorised<N>, const N: usize>() {
     let Some(ifma) = Ifma::detect() else {
         eprintln!("not tested: this processor has no AVX-512 IFMA");
@@ -156,13 +157,13 @@ fn exceptions<C: Vectorised<N>, const N: usize>() {
         vec![],
         of(&[3]),
         points.clone(),
-        // The double, and what is beyond it.
+        // The double, and sums beyond it.
         of(&[3, 3]),
         of(&[3, 3, 7, 9, 11]),
         // The point at infinity.
         vec![points[3], minus(3)],
         [of(&[3]), vec![minus(3)], of(&[4, 5, 6])].concat(),
-        // 1 + 2 = 3: late, and by a sum.
+        // 1 + 2 = 3: an exception late in the sum.
         of(&[20, 0, 1, 30]),
         of(&[0, 1, 2]),
         [of(&[0, 1]), vec![minus(2)], points[5..].to_vec()].concat(),

@@ -1,4 +1,4 @@
-//! The vectors of Project Wycheproof: our arithmetic accepts what it calls valid, and nothing else.
+//! The test vectors of Project Wycheproof: our arithmetic accepts exactly the valid ones.
 
 use std::rc::Rc;
 
@@ -9,26 +9,26 @@ use aws_lc_rs::digest::{self, SHA256, SHA384, SHA512};
 use aws_lc_rs::signature as aws;
 use lucarne_ecdsa::{Claim, KnownKey, accept_all};
 
-/// A file of vectors, the digest that it signs, and who else verifies them.
+/// A file of vectors, its digest, and the verifier of aws-lc-rs.
 type File = (
     TestName,
     &'static digest::Algorithm,
     &'static dyn aws::VerificationAlgorithm,
 );
 
-/// How many there were.
+/// The number of vectors.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Count {
     vectors: usize,
     valid: usize,
-    /// Valid ones that our arithmetic accepted.
+    /// Valid vectors that our arithmetic accepted.
     accepted: usize,
 }
 
-/// Verifies all vectors of `files` by keys that `known` reads: each by itself, and all together.
+/// Verifies all vectors of `files` with keys that `known` reads: each alone, and all in batches.
 fn verify(known: fn(&[u8]) -> Option<KnownKey>, files: &[File]) -> Count {
     let mut count = Count::default();
-    // Of all vectors: key, digest, signature, and what was said of it alone.
+    // Key, digest, signature, and the single result of all vectors.
     let mut all = Vec::new();
     for (name, hash, theirs) in files {
         for group in TestSet::load(*name).unwrap().test_groups {
@@ -40,7 +40,7 @@ fn verify(known: fn(&[u8]) -> Option<KnownKey>, files: &[File]) -> Count {
                 let accepted = ours.accepts(digest.as_ref(), &test.sig);
                 let good = theirs.verify(&test.msg, &test.sig).is_ok();
                 let which = format!("{name:?} {}: {}", test.tc_id, test.comment);
-                // ECDSA's vectors are valid or not: there is nothing between.
+                // Vectors for ECDSA are either valid or invalid.
                 let valid = test.result == TestResult::Valid;
                 assert_eq!(good, valid, "aws-lc-rs, {which}");
                 assert!(valid || !accepted, "accepted, {which}");

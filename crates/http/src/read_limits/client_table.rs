@@ -1,54 +1,54 @@
-//! The memory of clients: one time for each, in a table whose size never changes.
+//! The state of clients: one timestamp for each, in a table of fixed size.
 //!
-//! The table is made of small sets, each with a lock of its own, of which a client has one: two cores meet at a
-//! lock only where two clients meet in a set. Nothing is allocated after the start, nothing is swept: a slot
-//! whose time has come says nothing any more, and is the next one's.
+//! The table consists of small sets, each with its own lock. Every client belongs to one set, so
+//! that two cores compete for a lock only if their clients share a set. There is no allocation
+//! after the start and no cleanup: a slot whose time has passed is free.
 
 use std::hash::{BuildHasher, Hash, RandomState};
 
 use parking_lot::Mutex;
 
-/// A table of times, in nanoseconds of the clock that is passed in.
+/// A table of timestamps, in nanoseconds of the caller's clock.
 pub(super) struct ClientTable {
     sets: Box<[Mutex<Set>]>,
-    /// Seeded at random: nobody can choose whom to meet.
+    /// Seeded at random, so that a client cannot choose its set.
     hasher: RandomState,
 }
 
-/// The slots among which a key is looked for.
+/// Number of slots in a set.
 const WAYS: usize = 16;
 
 #[derive(Clone, Copy, Default)]
 struct Set {
     slots: [Slot; WAYS],
-    /// The time that those share for whom there is no slot.
+    /// The timestamp that keys without a slot share.
     shared: u64,
 }
 
-/// A key and its time. 0 is nobody's key.
+/// A key and its timestamp. Key 0 is unused.
 #[derive(Clone, Copy, Default)]
 struct Slot {
     key: u64,
     time: u64,
 }
 
-/// The lot of a key for which there is no slot.
+/// The treatment of a key for which there is no free slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WhenFull {
-    /// A time that it shares with the others of its set that have none.
+    /// The key uses the timestamp that all keys without a slot share in its set.
     Share,
-    /// The slot whose time comes next.
+    /// The key replaces the slot that expires first.
     Replace,
 }
 
-/// The place of a key: its set, and itself.
+/// The location of a key: its set and its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     set: usize,
     key: u64,
 }
 
-/// The time that was found: the key's own, or the one that is shared.
+/// The kind of timestamp that was found: the key's own, or the shared one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Own,
@@ -56,7 +56,7 @@ pub(super) enum Found {
 }
 
 impl ClientTable {
-    /// Makes room for so many, rounded up to whole sets.
+    /// Creates a table for this number of keys, rounded up to whole sets.
     pub(super) fn new(clients: usize) -> Self {
         let sets = clients.div_ceil(WAYS).max(1);
         ClientTable {
@@ -65,7 +65,7 @@ impl ClientTable {
         }
     }
 
-    /// The place of a client.
+    /// Returns the place of a client.
     pub(super) fn place(&self, client: u64) -> Place {
         let hash = self.hasher.hash_one(client);
         let set = (u128::from(hash) * self.sets.len() as u128) >> 64;
@@ -75,8 +75,8 @@ impl ClientTable {
         }
     }
 
-    /// The place of something that a client does, in the client's set: what it does a lot of takes no room
-    /// from others. Told apart by a hash of 64 bits.
+    /// Returns the place of an activity of a client, in the client's set, so that a busy client
+    /// takes no room from others. Activities are distinguished by a hash of 64 bits.
     pub(super) fn place_of_deed(&self, client: u64, deed: impl Hash) -> Place {
         let key = self.hasher.hash_one((client, deed)).max(1);
         Place {
@@ -85,7 +85,7 @@ impl ClientTable {
         }
     }
 
-    /// Looks at the time of a key, and changes it.
+    /// Calls a function with the timestamp of a key, which it may change.
     pub(super) fn with<T>(
         &self,
         place: Place,
@@ -98,7 +98,7 @@ impl ClientTable {
         let found = match slots.iter().position(|slot| slot.key == place.key) {
             Some(found) => found,
             None => {
-                // The first whose time has come, else the one whose time comes next.
+                // Chooses the first expired slot, else the one that expires first.
                 let next = |slot: &(usize, &Slot)| slot.1.time.max(now);
                 let next = slots.iter().enumerate().min_by_key(next);
                 let (index, slot) = next.unwrap_or((0, &slots[0]));
@@ -115,7 +115,7 @@ impl ClientTable {
         (Found::Own, change(&mut slots[found].time))
     }
 
-    /// Returns how many times are still to come: the clients that have something to make good.
+    /// Returns the number of timestamps in the future: clients whose bucket is not full.
     pub(super) fn len(&self, now: u64) -> usize {
         let sets = self.sets.iter();
         let active = |set: &Mutex<Set>| {
@@ -157,14 +157,14 @@ mod tests {
         }
         assert_eq!(table.sets.len() * WAYS, 4096);
         assert_eq!((table.len(7), shared), (4096, 100_000 - 4096));
-        // Those who share a time wait for each other.
+        // Keys with a shared timestamp wait for each other.
         let late = (100_001..).map(|client| table.place(client));
         let late = late.take(10).map(|it| add(&table, it, 7, WhenFull::Share));
         assert!(
             late.into_iter()
                 .all(|it| it.0 == Found::Shared && it.1 > 17)
         );
-        // Once all that is over, the room is there again.
+        // When all timestamps have passed, the slots are free again.
         let all =
             (1..=1000).map(|client| add(&table, table.place(client), 9_999_999, WhenFull::Share));
         assert!(all.filter(|it| it.0 == Found::Own).count() > 900);

@@ -1,27 +1,27 @@
-//! The clock of the buckets.
+//! The clock of the token buckets.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A source of nanoseconds that never goes back. Tests hand in one that they turn themselves.
+/// A source of nanoseconds that never goes back. Tests use one that they control.
 #[derive(Clone)]
 pub struct MonotonicClock(Arc<dyn Fn() -> u64 + Send + Sync>);
 
 impl MonotonicClock {
-    /// The system's monotonic clock, from now on.
+    /// Uses the system's monotonic clock, starting at 0 now.
     pub fn system() -> Self {
         let start = Instant::now();
         // 2^64 nanoseconds are 584 years.
         MonotonicClock::new(move || start.elapsed().as_nanos() as u64)
     }
 
-    /// Any other source.
+    /// Uses another source.
     pub fn new(now: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         MonotonicClock(Arc::new(now))
     }
 
-    /// Returns nanoseconds since some moment before.
+    /// Returns the nanoseconds since an arbitrary start.
     pub fn now(&self) -> u64 {
         (self.0)()
     }

@@ -1,6 +1,6 @@
-//! The contact in a `User-Agent`: how to reach whoever runs the client (RFC 9110, 10.1.5).
+//! The contact address in a `User-Agent` (RFC 9110, section 10.1.5).
 
-/// Returns whether there is an e-mail address or the URL of a page in it.
+/// Returns `true` if the text has an e-mail address or the URL of a page.
 pub(super) fn has_contact(user_agent: &[u8]) -> bool {
     let mut marks = user_agent.iter().enumerate();
     marks.any(|(at, byte)| match byte {
@@ -24,7 +24,8 @@ fn is_url(before: &[u8], after: &[u8]) -> bool {
     (is_web(b"http") || is_web(b"https")) && host.is_some_and(begins_with_host)
 }
 
-/// Returns whether it begins with a name of two labels or more, the second no number.
+/// Returns `true` if the text begins with a name of two or more labels, the second of which is not
+/// a number.
 fn begins_with_host(text: &[u8]) -> bool {
     let is_letter = |byte: &u8| byte.is_ascii_alphabetic() || *byte >= 0x80;
     let in_label = |byte: &u8| is_letter(byte) || byte.is_ascii_digit() || *byte == b'-';

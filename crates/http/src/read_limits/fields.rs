@@ -1,5 +1,5 @@
-//! `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers): a client reads from them what it may
-//! ask for, and when.
+//! `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers): they tell a client
+//! how much it may request, and when.
 
 use http::HeaderValue;
 use http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, HeaderMap, HeaderName};
@@ -9,8 +9,9 @@ use super::policy::{Policy, ReadLimits};
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-/// Says of the buckets of a client what they hold when they are whole (`q`) and in which time they are again
-/// (`w`), and of the one that has least, what it holds (`r`) and when there is more (`t`, in seconds).
+/// Adds the fields. For each bucket of a client they state its size (`q`) and the time in which an
+/// empty one fills (`w`). For the emptiest bucket they state its content (`r`) and the time until
+/// there is more (`t`, in seconds).
 pub(super) fn say(
     headers: &mut HeaderMap,
     limits: &ReadLimits,
@@ -25,7 +26,7 @@ pub(super) fn say(
     let policies = policies.collect::<Vec<_>>().join(", ");
     let limit = format!("\"{}\";r={remaining};t={seconds}", policy.name());
     for (name, value) in [(RATELIMIT_POLICY, policies), (RATELIMIT, limit)] {
-        // Digits and names of ours: nothing that a header could not have.
+        // The value has only digits and known names, so that it is a valid header value.
         if let Ok(value) = HeaderValue::try_from(value) {
             headers.insert(name, value);
         }

@@ -1,4 +1,4 @@
-//! The gate that every request passes before it is answered.
+//! Application of the read limits to every request.
 
 use std::net::IpAddr;
 use std::sync::Once;
@@ -17,18 +17,18 @@ use super::policy::{FORGOTTEN_SECONDS, Policy, ReadLimits, UNIT_BYTES};
 use crate::error_response::ErrorResponse;
 use crate::reply::Response;
 
-/// The limiter, if there is one, and what is counted of it.
+/// The limiter, if configured, and its metrics.
 pub(crate) struct ReadGate {
     limiter: Option<ReadLimiter>,
     metrics: ReadMetrics,
-    /// Says once that there is a proxy.
+    /// Logs once that requests come through an unknown proxy.
     unnamed: Once,
 }
 
-/// A request that is not answered but with its refusal.
+/// A request that gets a refusal as its response.
 pub(crate) struct Refused<'g>(&'g ReadLimits, Refusal);
 
-/// A request that is answered.
+/// A request that is admitted.
 #[derive(Clone, Copy)]
 pub(crate) struct Passage<'g>(Option<(&'g ReadLimiter, Admission)>);
 
@@ -41,7 +41,7 @@ impl ReadGate {
         }
     }
 
-    /// Lets a request pass, or does not. `None` is no reading, and passes.
+    /// Admits or refuses a request. `None` is not a read and is always admitted.
     pub(crate) fn admit(
         &self,
         reading: Option<Reading>,
@@ -73,7 +73,7 @@ impl ReadGate {
         }
     }
 
-    /// Counts the clients, for whoever asks for the metrics.
+    /// Updates the number of clients in the metrics.
     pub(crate) fn count(&self) {
         if let Some(limiter) = &self.limiter {
             self.metrics.clients.set(limiter.clients() as i64);
@@ -82,12 +82,13 @@ impl ReadGate {
 }
 
 impl<'g> Passage<'g> {
-    /// The limits that the request has passed; `None` where none are in force.
+    /// Returns the limits that apply to the request, if any.
     pub(crate) fn limits(&self) -> Option<&'g ReadLimits> {
         self.0.map(|(limiter, _)| limiter.limits())
     }
 
-    /// Pays for the answer, and says so in it if there is not much left.
+    /// Charges the request for its response, and adds the fields to the response if the bucket is
+    /// nearly empty.
     pub(crate) fn pay(self, response: &mut Response) {
         let Some((limiter, admission)) = self.0 else {
             return;
@@ -103,7 +104,8 @@ impl<'g> Passage<'g> {
 }
 
 impl Refusal {
-    /// Returns the seconds until the request would be answered, if no other of the same bucket comes between.
+    /// Returns the seconds until the request would be admitted, if no other request uses the same
+    /// bucket.
     pub fn retry_after(&self) -> u64 {
         seconds(self.wait).max(1)
     }
@@ -116,17 +118,18 @@ impl Refused<'_> {
             Policy::Client => ("this client (an IPv4 address, an IPv6 /56)", ""),
             Policy::Network => ("this network (an IPv6 /48)", ""),
             Policy::NoContact => (
-                "all who read tiles and leave no contact",
-                "; a User-Agent with an e-mail address or a URL is not one of them",
+                "all clients that read tiles without a contact",
+                ", or use a User-Agent with an e-mail address or a URL",
             ),
         };
         let rate = limits.rate(refusal.policy);
         let (burst, window) = (rate.burst(), rate.window_seconds());
         let (left, seconds) = (refusal.remaining, refusal.retry_after());
         let detail = format!(
-            "{whose} may read {burst} units in {window} s, and has {left} left for now: a request is one, as is each \
-             whole {UNIT_BYTES} bytes of its answer, and the same partial tile again within {FORGOTTEN_SECONDS} s \
-             costs twice as much each time; come back in {seconds} s{advice}"
+            "{whose} may read {burst} units in {window} s, with {left} left now: a request costs \
+             one unit, and one more for each complete {UNIT_BYTES} bytes of its response; a \
+             repeated request for a partial tile within {FORGOTTEN_SECONDS} s costs twice as \
+             much as the one before; retry in {seconds} s{advice}"
         );
         let status = StatusCode::TOO_MANY_REQUESTS;
         let mut response = ErrorResponse::read(status, "too_many_reads", detail).into_response();
@@ -147,7 +150,7 @@ struct PolicyLabels {
     policy: &'static str,
 }
 
-/// The metrics of the limits of reading.
+/// The metrics of the read limits.
 #[derive(Clone, Default)]
 pub(crate) struct ReadMetrics {
     refused: Family<PolicyLabels, Counter>,
@@ -164,22 +167,23 @@ impl ReadMetrics {
         }
         registry.register(
             "reads_limited",
-            "Requests that read and were answered 429, by whose limit it was",
+            "Read requests refused with 429, by limit",
             self.refused.clone(),
         );
         registry.register(
             "reads_clients",
-            "Clients that have read of late and whose limit is not whole again",
+            "Clients whose limit is not full",
             self.clients.clone(),
         );
         registry.register(
             "reads_shared",
-            "Requests whose client shared its limit, because more clients came than are remembered",
+            "Requests of clients that shared a limit, because there were more clients than the \
+             table holds",
             self.shared.clone(),
         );
         registry.register(
             "reads_unlimited",
-            "Requests that were not limited because they came through a proxy that is not named",
+            "Requests without limit because they came through an unknown proxy",
             self.unlimited.clone(),
         );
     }

@@ -1,4 +1,4 @@
-//! The decision about each request.
+//! The decision on each request.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -13,99 +13,101 @@ use super::policy::{FORGOTTEN_NS, MOST_DOUBLINGS, Policy, ReadLimits, UNIT_BYTES
 use super::rate::Rate;
 use crate::forwarded::Proxies;
 
-/// The thing that is read, as far as the buckets depend on it.
+/// The kind of resource that is read, as far as the buckets depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// A part of a tree, perhaps a partial tile: the work of monitors, who leave a contact.
+    /// A part of a tree, possibly a partial tile. Monitors read these and should leave a contact.
     Tree(Option<PartialTile>),
-    /// A page, a list, accepted roots: browsers and CAs leave none, and do not share their fate.
+    /// A page, a list, or accepted roots. Browsers and CAs leave no contact and are not restricted
+    /// with monitors.
     Other,
 }
 
 /// A partial tile of one of the logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PartialTile {
-    /// The number of the log.
+    /// Number of the log.
     pub log: usize,
-    /// True for the names tile of the data tile.
+    /// Whether it is the names tile of the data tile.
     pub names: bool,
     /// The tile.
     pub tile: Tile,
 }
 
-/// Decides which requests are answered.
+/// Decides which requests are admitted.
 pub struct ReadLimiter {
     limits: ReadLimits,
     rates: [Rate; 3],
     proxies: Proxies,
     buckets: ClientTable,
-    /// For each client and partial tile, the time at which its requests for it are forgotten.
+    /// For each client and partial tile, the time at which its repeated requests are forgotten.
     repeats: ClientTable,
     no_contact: Apart,
 }
 
-/// A number that many cores change, away from what they only read.
+/// A number that many cores change, on its own cache line.
 #[derive(Default)]
 #[repr(align(128))]
 struct Apart(AtomicU64);
 
-/// The fate of a request.
+/// The decision on a request.
 #[derive(Clone, Copy, Debug)]
 pub enum Decision {
-    /// It came through a proxy that nobody has named: whose it is cannot be told, and nothing is counted.
+    /// The request came through an unknown proxy, so that its client is unknown. Nothing is
+    /// counted.
     Unlimited,
-    /// It is answered.
+    /// The request gets a response.
     Admitted(Admission),
-    /// It is not.
+    /// The request is refused.
     Refused(Refusal),
 }
 
-/// A request that is answered, and whose buckets pay for the answer.
+/// An admitted request, with the buckets that pay for the response.
 #[derive(Clone, Copy, Debug)]
 pub struct Admission {
     levels: Levels,
-    /// True if there was no room to remember its client.
+    /// Whether there was no slot for its client.
     pub(super) shared: bool,
 }
 
-/// A request that is refused.
+/// A refused request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The bucket that lacks most.
+    /// The bucket with the longest wait.
     pub policy: Policy,
-    /// Nanoseconds until it would be answered.
+    /// Nanoseconds until the request would be admitted.
     pub wait: u64,
-    /// Units that there are in that bucket.
+    /// Number of units in that bucket.
     pub remaining: u64,
-    /// The buckets that the request takes from.
+    /// The buckets of the request.
     pub(super) policies: [Option<Policy>; 3],
 }
 
 /// The buckets of a request.
 type Buckets = [Option<Bucket>; 3];
-/// The same with the time at which each is whole again.
+/// The buckets, each with the time at which it is full again.
 type Levels = [Option<(Bucket, u64)>; 3];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bucket {
     policy: Policy,
-    /// In the table; none for the one that is shared.
+    /// Position in the table; `None` for the bucket that all clients without contact share.
     place: Option<Place>,
 }
 
-/// The content of a bucket that has less than half.
+/// The content of a bucket that is less than half full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remainder {
-    /// Whose bucket it is.
+    /// The kind of bucket.
     pub policy: Policy,
-    /// The units that there are.
+    /// Number of units in the bucket.
     pub units: u64,
-    /// Nanoseconds until it is whole.
+    /// Nanoseconds until the bucket is full.
     pub whole_in: u64,
 }
 
 impl Admission {
-    /// Returns whose buckets pay.
+    /// Returns the kinds of the buckets that pay.
     pub(super) fn policies(&self) -> impl Iterator<Item = Policy> + use<> {
         let levels = self.levels.into_iter().flatten();
         levels.map(|(bucket, _)| bucket.policy)
@@ -113,7 +115,7 @@ impl Admission {
 }
 
 impl ReadLimiter {
-    /// `proxies` are those that forward requests; `None` if the operator does not say.
+    /// Creates a limiter. `proxies` are trusted proxies; `None` if they are not configured.
     pub fn new(limits: ReadLimits, proxies: Option<Vec<Network>>) -> Self {
         ReadLimiter {
             proxies: Proxies::new(proxies),
@@ -125,17 +127,17 @@ impl ReadLimiter {
         }
     }
 
-    /// Returns the limits.
+    /// Returns the configured limits.
     pub fn limits(&self) -> &ReadLimits {
         &self.limits
     }
 
-    /// Returns how many clients have a bucket that is not whole.
+    /// Returns the number of clients whose bucket is not full.
     pub(crate) fn clients(&self) -> usize {
         self.buckets.len(self.limits.clock.now())
     }
 
-    /// Decides about a request that came from `peer`, at `now` of the clock.
+    /// Decides on a request from `peer` at the time `now`.
     pub fn decide(
         &self,
         peer: IpAddr,
@@ -167,8 +169,8 @@ impl ReadLimiter {
         }
     }
 
-    /// Has a request pay for the bytes of its answer. Returns what is left in the bucket that has least, if that
-    /// is less than half of it: time to tell the client.
+    /// Charges a request for the bytes of its response. Returns the content of the emptiest bucket
+    /// if it is less than half full: the client should be told.
     pub fn settle(&self, admission: &Admission, bytes: usize, now: u64) -> Option<Remainder> {
         let cost = (bytes / UNIT_BYTES) as u64;
         let mut least: Option<Remainder> = None;
@@ -208,7 +210,7 @@ impl ReadLimiter {
         ]
     }
 
-    /// Takes from all of the buckets or, if one of them has not as much, from none.
+    /// Takes units from all of the buckets or, if one of them has too few, from none.
     fn take(&self, buckets: Buckets, cost: u64, now: u64) -> Option<Admission> {
         let mut levels = [None; 3];
         let mut shared = false;
@@ -231,8 +233,8 @@ impl ReadLimiter {
         Some(Admission { levels, shared })
     }
 
-    /// Finds the first moment at which a request would be answered, if no other came between: when there is enough
-    /// for its price, which falls as repeats are forgotten.
+    /// Computes the earliest time at which the request would be admitted if no other request came
+    /// before. The price falls as repetitions are forgotten.
     fn refusal(&self, buckets: Buckets, until: u64, now: u64) -> Refusal {
         let levels = buckets.into_iter().flatten().map(|bucket| {
             let (_, level) = self.at(bucket, now, |_, level| *level);
@@ -264,14 +266,14 @@ impl ReadLimiter {
         }
     }
 
-    /// Looks at when a bucket is whole, and changes it.
+    /// Calls a function with the time at which a bucket is full, which it may change.
     fn at<T>(&self, bucket: Bucket, now: u64, change: impl Fn(Rate, &mut u64) -> T) -> (Found, T) {
         let rate = self.rates[bucket.policy as usize];
         if let Some(place) = bucket.place {
             let change = |level: &mut u64| change(rate, level);
             return self.buckets.with(place, now, WhenFull::Share, change);
         }
-        // One number for all: no core waits for another here.
+        // One atomic number for all cores, without a lock.
         let mut level = self.no_contact.0.load(Relaxed);
         loop {
             let mut changed = level;
@@ -300,7 +302,8 @@ fn has_contact(headers: &HeaderMap) -> bool {
     agent.is_some_and(|agent| contact::has_contact(agent.as_bytes()))
 }
 
-/// The key of a client, and that of its network: a prefix in the upper bytes, its length in the lowest.
+/// Returns the keys of a client and of its network: the prefix in the upper bytes, its length in
+/// the lowest.
 fn keys(client: IpAddr) -> (u64, Option<u64>) {
     match client.to_canonical() {
         IpAddr::V4(address) => (u64::from(address.to_bits()) << 8 | 32, None),
@@ -313,12 +316,12 @@ fn keys(client: IpAddr) -> (u64, Option<u64>) {
     }
 }
 
-/// The doublings that are not forgotten at `now`, if all are at `until`.
+/// Returns the number of doublings that are not forgotten at `now` if all are forgotten at `until`.
 fn doublings(until: u64, now: u64) -> u64 {
     until.saturating_sub(now).div_ceil(FORGOTTEN_NS)
 }
 
-/// The time at which all is forgotten, after one more request.
+/// Returns the time at which all doublings are forgotten after one more request.
 fn once_more(until: u64, now: u64) -> u64 {
     let once_more = until.max(now) + FORGOTTEN_NS;
     once_more.min(now + MOST_DOUBLINGS * FORGOTTEN_NS)

@@ -1,13 +1,13 @@
-//! The limits of reading: how much one client may ask for, so that nobody's fault is everybody's.
+//! Read limits: the requests that one client may send, so that no client affects the others.
 //!
-//! Each client has a token bucket ([`Rate`]). A request takes a unit from it, and one more for each whole
-//! [`UNIT_BYTES`] of its answer. An IPv6 client takes from its network's bucket, too. For what is of a
-//! tree, one whose `User-Agent` does not say whom to ask also takes from a bucket that all such clients share. It takes
-//! from all of its buckets or from none. Whoever asks for the same partial tile again and again pays twice as much
-//! each time.
+//! Each client has a token bucket ([`Rate`]). A request takes one unit, and another for each
+//! complete [`UNIT_BYTES`] of its response. An IPv6 client also takes from the bucket of its
+//! network. A client without a contact in its `User-Agent` that reads parts of a tree also takes
+//! from a bucket that all such clients share. A request takes from all of its buckets or from none.
+//! Each repeated request for the same partial tile costs twice as much as the one before.
 //!
-//! The checkpoint costs nothing: by it, clients learn that there is something to read. Nor do submissions, or who
-//! waits for the log to grow, which have bounds of their own.
+//! A checkpoint is free, because it tells clients that there is something to read. Submissions and
+//! requests that wait for the log to grow are free, too, because they have separate limits.
 
 mod client_table;
 mod clock;

@@ -1,27 +1,28 @@
-//! The limits of reading as they are set, and the buckets that follow from them.
+//! The configured read limits, and the buckets that result from them.
 
 use super::clock::MonotonicClock;
 use super::rate::Rate;
 
-/// The bytes of an answer that cost as much as a request.
+/// Number of response bytes that cost as much as a request.
 pub const UNIT_BYTES: usize = 16 << 10;
-/// The bucket of an IPv6 /48 is so many times that of one client.
+/// Size of the bucket of an IPv6 /48, as a multiple of one client's.
 const NETWORK_TIMES: u64 = 4;
-/// The most doublings of the price of a partial tile.
+/// Maximum number of doublings of the price of a partial tile.
 pub(super) const MOST_DOUBLINGS: u64 = 10;
-/// The time after which one doubling is forgotten, in seconds.
+/// Time after which one doubling is forgotten, in seconds.
 pub(super) const FORGOTTEN_SECONDS: u64 = 10;
 pub(super) const FORGOTTEN_NS: u64 = FORGOTTEN_SECONDS * 1_000_000_000;
 
-/// The limits of reading, for all logs of the process together.
+/// The read limits, for all logs of the process together.
 #[derive(Clone, Debug)]
 pub struct ReadLimits {
-    /// The bucket of one client: an IPv4 address, or an IPv6 /56. An IPv6 /48 has four times as much.
+    /// The bucket of one client: an IPv4 address, or an IPv6 /56. The bucket of an IPv6 /48 is four
+    /// times as large.
     pub client: Rate,
-    /// The bucket for tiles and issuers that all clients share whose `User-Agent` has neither an e-mail
-    /// address nor a URL.
+    /// The bucket for tiles and issuers that all clients share whose `User-Agent` has neither an
+    /// e-mail address nor a URL.
     pub no_contact: Rate,
-    /// The clients that are remembered at a time, with 16 bytes each, and as many partial tiles.
+    /// Maximum number of remembered clients, with 16 bytes each, and of remembered partial tiles.
     pub clients: usize,
     /// The clock of all buckets.
     pub clock: MonotonicClock,
@@ -39,7 +40,7 @@ impl Default for ReadLimits {
 }
 
 impl ReadLimits {
-    /// Returns the bucket that each kind of clients has.
+    /// Returns the bucket of each kind of client.
     pub(crate) fn rate(&self, policy: Policy) -> Rate {
         match policy {
             Policy::Client => self.client,
@@ -48,7 +49,7 @@ impl ReadLimits {
         }
     }
 
-    /// Returns the most that one request for a partial tile costs before its answer is known.
+    /// Returns the maximum price of a request for a partial tile before its response is known.
     pub(crate) fn most_of_repeats(&self) -> u64 {
         self.client
             .burst()
@@ -56,27 +57,27 @@ impl ReadLimits {
             .min(1 << MOST_DOUBLINGS)
     }
 
-    /// Returns the price of a partial tile that has been asked for so often of late.
+    /// Returns the price of a partial tile after this number of repetitions.
     pub(super) fn price(&self, doublings: u64) -> u64 {
         (1 << doublings).min(self.most_of_repeats())
     }
 }
 
-/// The buckets by whose they are.
+/// The kinds of buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// One client's.
+    /// The bucket of one client.
     Client,
-    /// That of an IPv6 /48.
+    /// The bucket of an IPv6 /48.
     Network,
-    /// That of all who leave no contact.
+    /// The bucket of all clients without contact.
     NoContact,
 }
 
 impl Policy {
     pub(crate) const ALL: [Policy; 3] = [Policy::Client, Policy::Network, Policy::NoContact];
 
-    /// Returns the name that header fields, `log.v3.json` and metrics have for it.
+    /// Returns the name in header fields, `log.v3.json` and metrics.
     pub fn name(self) -> &'static str {
         match self {
             Policy::Client => "client",

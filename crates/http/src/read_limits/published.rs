@@ -1,13 +1,13 @@
-//! The limits as they are published: for programs and for people.
+//! The published form of the limits, for programs and for people.
 
 use serde::Serialize;
 
 use super::policy::{FORGOTTEN_SECONDS, Policy, ReadLimits, UNIT_BYTES};
 
-/// `read_limits` of `log.v3.json`.
+/// The field `read_limits` of `log.v3.json`.
 #[derive(Serialize)]
 pub(crate) struct PublishedLimits {
-    /// A request is one unit, and each whole so many bytes of its answer are another.
+    /// Number of response bytes that cost one unit, in addition to the unit of the request.
     bytes_per_unit: usize,
     policies: Vec<PublishedPolicy>,
     partial_tile_again: Again,
@@ -16,14 +16,14 @@ pub(crate) struct PublishedLimits {
 
 #[derive(Serialize)]
 struct PublishedPolicy {
-    /// As in the `RateLimit` fields.
+    /// Name as in the `RateLimit` fields.
     name: &'static str,
     scope: &'static str,
     units: u64,
     window_seconds: u64,
 }
 
-/// The price of the same partial tile for the same client.
+/// The price of repeated requests for the same partial tile.
 #[derive(Serialize)]
 struct Again {
     factor: u64,
@@ -62,7 +62,7 @@ impl PublishedLimits {
 }
 
 impl ReadLimits {
-    /// The limits in sentences.
+    /// Returns the limits as sentences.
     pub(crate) fn in_words(&self) -> Vec<String> {
         let PublishedLimits {
             policies,
@@ -70,8 +70,8 @@ impl ReadLimits {
             ..
         } = PublishedLimits::of(self);
         let mut words = vec![format!(
-            "A request costs a unit, and another for each whole {UNIT_BYTES} bytes of its answer. The checkpoint \
-             costs nothing."
+            "A request costs one unit, and one more for each complete {UNIT_BYTES} bytes of its \
+             response. The checkpoint is free."
         )];
         words.extend(policies.iter().map(|policy| {
             let (units, seconds) = (policy.units, policy.window_seconds);
@@ -83,8 +83,9 @@ impl ReadLimits {
             ..
         } = partial_tile_again;
         words.push(format!(
-            "The same partial tile costs the same client twice as much each time, up to {most_units} units; each \
-             {forgotten_seconds} s without it halve that."
+            "Each repeated request for the same partial tile costs a client twice as much as the \
+             one before, up to {most_units} units; every {forgotten_seconds} s without a request \
+             halve the price."
         ));
         words.push(
             "Beyond that: 429, with Retry-After and the fields RateLimit and RateLimit-Policy."

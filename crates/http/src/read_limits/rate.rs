@@ -1,25 +1,27 @@
-//! The arithmetic of a token bucket: the generic cell rate algorithm (GCRA, ITU-T I.371), in whole nanoseconds.
+//! The arithmetic of a token bucket: the generic cell rate algorithm (GCRA, ITU-T I.371), in whole
+//! nanoseconds.
 //!
-//! All that a bucket needs to remember is when it will be whole again, which one number is. One that
-//! is whole already, now or long ago, need not be remembered at all.
+//! The state of a bucket is one number, the time at which the bucket is full again. A full bucket
+//! needs no state.
 
 use std::time::Duration;
 
-/// The size of a bucket, and how fast it fills up again.
+/// The size of a bucket and its refill rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     burst: u64,
     interval: u64,
 }
 
-/// The longest that a bucket takes to be whole, some 30 years: no sum overflows.
+/// Maximum time until a bucket is full, about 30 years, so that sums never overflow.
 const MOST_NS: u64 = 1_000_000_000_000_000_000;
-/// The longest that a unit takes to come back: eleven days.
+/// Maximum time until a unit is refilled: eleven days.
 const MOST_INTERVAL_NS: u64 = MOST_NS / 1_000_000;
 
 impl Rate {
-    /// Returns a bucket of `burst` units, each of which takes `interval` to come back. Both are at least 1
-    /// (unit, nanosecond), and cut down where a unit would take more than eleven days or all of them 30 years.
+    /// Creates a bucket of `burst` units, each of which takes `interval` to be refilled. Both are
+    /// at least 1 (unit, nanosecond). They are reduced if a unit would take more than eleven days,
+    /// or all units more than 30 years.
     pub const fn new(burst: u64, interval: Duration) -> Self {
         let interval = match interval.as_nanos() {
             0 => 1,
@@ -35,8 +37,8 @@ impl Rate {
         Rate { burst, interval }
     }
 
-    /// Returns a bucket of `burst` units, of which `rate` come back each second, or, where a second has no
-    /// such part in nanoseconds, not quite as many.
+    /// Creates a bucket of `burst` units that is refilled at `rate` units per second, or slightly
+    /// fewer if the interval is not a whole number of nanoseconds.
     pub const fn per_second(burst: u64, rate: u64) -> Self {
         let rate = if rate == 0 { 1 } else { rate };
         Rate::new(
@@ -45,7 +47,7 @@ impl Rate {
         )
     }
 
-    /// Returns a bucket `times` as large, which is whole again in the same time.
+    /// Returns a bucket `times` as large that fills in the same time.
     pub const fn times(self, times: u64) -> Self {
         let interval = self.interval.div_ceil(times);
         Rate::new(
@@ -54,17 +56,17 @@ impl Rate {
         )
     }
 
-    /// The most units at once.
+    /// Returns the maximum number of units.
     pub const fn burst(self) -> u64 {
         self.burst
     }
 
-    /// The time in which one unit comes back.
+    /// Returns the time in which one unit is refilled.
     pub const fn interval(self) -> Duration {
         Duration::from_nanos(self.interval)
     }
 
-    /// The time in which an empty bucket is whole again, in whole seconds, rounded up.
+    /// Returns the time in which an empty bucket fills, in whole seconds, rounded up.
     pub const fn window_seconds(self) -> u64 {
         self.window().div_ceil(1_000_000_000)
     }
@@ -73,13 +75,14 @@ impl Rate {
         self.burst * self.interval
     }
 
-    /// The time at which a bucket that is whole at `whole_at` would be, after `cost` units more.
+    /// Returns the time at which a bucket that is full at `whole_at` would be full after taking
+    /// `cost` more units.
     fn after(self, whole_at: u64, now: u64, cost: u64) -> u64 {
         let cost = cost.saturating_mul(self.interval);
         whole_at.max(now).saturating_add(cost)
     }
 
-    /// Takes `cost` units at `now`, if there are as many.
+    /// Takes `cost` units at `now` if the bucket has them.
     pub(super) fn take(self, whole_at: &mut u64, now: u64, cost: u64) -> bool {
         let after = self.after(*whole_at, now, cost);
         let is_there = after - now <= self.window();
@@ -89,23 +92,23 @@ impl Rate {
         is_there
     }
 
-    /// Takes `cost` units at `now`, on credit where there are not as many.
+    /// Takes `cost` units at `now`, and goes into debt if the bucket has too few.
     pub(super) fn charge(self, whole_at: &mut u64, now: u64, cost: u64) {
         *whole_at = self.after(*whole_at, now, cost);
     }
 
-    /// Gives back what was taken.
+    /// Returns units to the bucket.
     pub(super) fn give_back(self, whole_at: &mut u64, cost: u64) {
         *whole_at = whole_at.saturating_sub(cost.saturating_mul(self.interval));
     }
 
-    /// The nanoseconds from `now` until `cost` units are there; 0 if they are.
+    /// Returns the nanoseconds from `now` until the bucket has `cost` units; 0 if it has them.
     pub(super) fn wait(self, whole_at: u64, now: u64, cost: u64) -> u64 {
         let room = now.saturating_add(self.window());
         self.after(whole_at, now, cost).saturating_sub(room)
     }
 
-    /// The units that are there at `now`.
+    /// Returns the number of units at `now`.
     pub(super) fn remaining(self, whole_at: u64, now: u64) -> u64 {
         let missing = whole_at.saturating_sub(now);
         self.window().saturating_sub(missing) / self.interval
@@ -119,10 +122,10 @@ mod tests {
 
     use super::*;
 
-    /// A bucket as one would write it down: units and parts of them, which come back as time goes by.
+    /// A straightforward model of a bucket with fractional units.
     struct Model {
         rate: Rate,
-        /// In units times `interval`, so that nothing is rounded.
+        /// Content in units times `interval`, so that nothing is rounded.
         level: u64,
         at: u64,
     }
@@ -151,7 +154,7 @@ mod tests {
             .prop_map(|(burst, interval)| Rate::new(burst, Duration::from_nanos(interval)))
     }
 
-    /// Times between requests, and what each costs.
+    /// Generates intervals between requests, and the cost of each.
     fn requests() -> impl Strategy<Value = Vec<(u64, u64)>> {
         vec((0..3000_u64, 1..20_u64), 1..200)
     }
@@ -189,7 +192,8 @@ mod tests {
 
         #[test]
         fn who_keeps_to_it_is_never_refused(rate in rates(), requests in requests()) {
-            // Whoever does waits for as long as each request costs, once what was saved is used up.
+            // A client that exceeds the rate waits for the price of each request after its savings
+            // are used.
             let (mut whole_at, mut now, mut saved) = (0, 0, rate.burst * rate.interval);
             for (later, cost) in requests {
                 let price = cost.min(rate.burst) * rate.interval;
@@ -215,7 +219,7 @@ mod tests {
                     prop_assert!(!passes(now + wait - 1));
                 }
                 prop_assert!(passes(now + wait));
-                // The next are in debt sooner or later.
+                // The bucket goes into debt sooner or later.
                 rate.charge(&mut whole_at, now, cost);
             }
         }

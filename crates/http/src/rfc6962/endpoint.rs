@@ -1,6 +1,6 @@
-//! The endpoints that read (RFC 6962 4.3 to 4.6, 4.8).
+//! The read endpoints of RFC 6962 (sections 4.3 to 4.6, 4.8).
 
-/// One of them.
+/// A read endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rfc6962Read {
     Sth,
@@ -11,7 +11,7 @@ pub(crate) enum Rfc6962Read {
 }
 
 impl Rfc6962Read {
-    /// The one with this path below a log's prefix.
+    /// Returns the endpoint with this path below a log's prefix.
     pub(crate) fn parse(path: &str) -> Option<Self> {
         match path.strip_prefix("ct/v1/")? {
             "get-sth" => Some(Rfc6962Read::Sth),

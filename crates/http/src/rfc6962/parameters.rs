@@ -1,4 +1,5 @@
-//! The parameters of a request: each once, in one spelling. Others are passed over (RFC 6962 section 4).
+//! The parameters of a request. Each may occur once, in one spelling; unknown ones are ignored (RFC
+//! 6962, section 4).
 
 use std::borrow::Cow;
 
@@ -8,7 +9,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::error_response::ErrorResponse;
 
-/// Most characters of a wrong value that are shown to who sent it.
+/// Maximum number of characters of a wrong value that an error shows.
 const SHOWN: usize = 60;
 
 /// The parameters in a query.
@@ -19,7 +20,7 @@ impl<'q> Parameters<'q> {
         Parameters(query.unwrap_or_default())
     }
 
-    /// A size or an index: decimal digits, without a sign or leading zeros.
+    /// Parses a size or an index: decimal digits, without a sign or leading zeros.
     pub(super) fn number(&self, name: &'static str) -> Result<u64, ErrorResponse> {
         let text = self.text(name)?;
         let is_plain = text == "0" || !text.starts_with('0');
@@ -30,15 +31,15 @@ impl<'q> Parameters<'q> {
         number.ok_or_else(|| wrong(name, &text, expected))
     }
 
-    /// A SHA-256 hash in base64, with padding. Where `+`, `/` and `=` are escaped, as most clients do, they are
-    /// taken as they are meant.
+    /// Parses a SHA-256 hash in base64, with padding. Most clients escape `+`, `/` and `=`; the
+    /// escapes are decoded.
     pub(super) fn hash(&self, name: &'static str) -> Result<Hash, ErrorResponse> {
         let text = self.text(name)?;
         let expected = "the base64 of 32 bytes, with padding (in a URL, + is %2B)";
         Hash::from_base64(&text).ok_or_else(|| wrong(name, &text, expected))
     }
 
-    /// The value of a parameter that must be there, once.
+    /// Returns the value of a required parameter, which must occur once.
     fn text(&self, name: &'static str) -> Result<Cow<'q, str>, ErrorResponse> {
         let pairs = self.0.split('&');
         let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));

@@ -1,5 +1,5 @@
-//! The monitoring API of a log in a bucket, on a real server: the cases of
-//! `conformance/monitoring.rs`, and what a read costs there.
+//! The monitoring API of a log in a bucket on a real server: the cases of
+//! `conformance/monitoring.rs`, and the number of requests of a read.
 
 // The same cases again, with the `demo` of this file.
 #[allow(clippy::duplicate_mod)]
@@ -21,7 +21,7 @@ use lucarne_storage::{
 use lucarne_testkit::{in_time, until};
 use tokio::sync::watch;
 
-/// A bucket, a cache for it, and how many objects were read from it.
+/// A bucket with its cache, and the number of objects read from it.
 struct Place {
     config: ObjectStoreConfig,
     cache: tempfile::TempDir,
@@ -40,7 +40,7 @@ impl Observer for Reads {
     }
 }
 
-/// Becomes true when the files of an earlier process have been found in a cache.
+/// Becomes `true` when the files of an earlier process have been found in a cache.
 struct Scanned(watch::Sender<bool>);
 
 impl Observer for Scanned {
@@ -60,7 +60,7 @@ impl Place {
             &bucket.name,
             "log/",
         );
-        // A slow moment of the machine must not count as another read.
+        // A hedged request on a slow machine must not count as another read.
         config.policy.hedge = None;
         Place {
             config,
@@ -89,10 +89,10 @@ impl Place {
     }
 }
 
-/// A log of so many entries whose readers start with nothing in memory.
+/// Returns a log of this number of entries whose readers have nothing in memory.
 async fn in_bucket(place: &Place, entries: usize) -> (TestLog, Server) {
     let test = TestLog::start("demo").await;
-    // What is in the lock is the empty tree: nothing has to be moved.
+    // The lock has the empty tree, so that nothing must be moved.
     let test = test.moved(place.open(place.cache.path()).await).await;
     test.fill(entries).await;
     let test = test.moved(place.open(place.cache.path()).await).await;
@@ -100,7 +100,7 @@ async fn in_bucket(place: &Place, entries: usize) -> (TestLog, Server) {
     (test, server)
 }
 
-/// For the shared cases.
+/// The log for the shared cases.
 async fn demo(entries: usize) -> (TestLog, Server) {
     let place = Place::new().await;
     let (mut test, server) = in_bucket(&place, entries).await;
@@ -124,7 +124,7 @@ async fn many_readers_of_a_tile_are_one_request_and_later_ones_none() {
         );
         assert_eq!(place.reads() - before, 1, "{tile}");
     }
-    // A partial width of a full tile is cut from it.
+    // A partial tile is cut from the full tile in memory.
     let before = place.reads();
     assert_eq!(
         server.get("/demo/tile/0/000.p/17").await.body.len(),
@@ -132,7 +132,7 @@ async fn many_readers_of_a_tile_are_one_request_and_later_ones_none() {
     );
     assert_eq!(place.reads(), before);
 
-    // In another process, the disk has it.
+    // Another process reads the tiles from the disk cache.
     let kept = || entries(place.cache.path());
     until("the tiles are on the disk", || kept() == TILES.len()).await;
     let test = test.moved(place.open(place.cache.path()).await).await;
@@ -143,7 +143,7 @@ async fn many_readers_of_a_tile_are_one_request_and_later_ones_none() {
     }
     assert_eq!(place.reads(), before);
 
-    // A file that is not what was written is not served.
+    // A file with other bytes than were written is not served.
     for file in files(place.cache.path()) {
         let mut bytes = std::fs::read(&file).unwrap();
         let last = bytes.len() - 1;
@@ -166,7 +166,7 @@ fn files(directory: &Path) -> Vec<std::path::PathBuf> {
         .collect()
 }
 
-/// Files that are whole.
+/// Returns the number of complete files.
 fn entries(directory: &Path) -> usize {
     let whole = |file: &&std::path::PathBuf| !file.to_string_lossy().contains("unfinished-");
     files(directory).iter().filter(whole).count()

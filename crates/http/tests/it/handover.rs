@@ -1,4 +1,4 @@
-//! A site whose logs another process still runs, and one whose logs another process gets.
+//! A site whose logs another process still runs, and one whose logs are handed to another process.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ async fn submissions_wait_for_a_log_that_is_being_opened_and_reads_do_not() {
     let checkpoint = server.get("/demo/checkpoint").await;
     assert_eq!(checkpoint.status, 200);
     assert_eq!(checkpoint.header("log-state"), Some("starting"));
-    // A response that comes later than this, on a busy machine, is not noticed.
+    // On a busy machine, a response after this timeout is not detected.
     let early = tokio::time::timeout(Duration::from_millis(100), waiting.answer()).await;
     assert!(early.is_err(), "{early:?}");
     give.give();
@@ -62,7 +62,7 @@ async fn the_wait_for_a_log_is_bounded_in_bytes() {
     let body = test.chain("www.example").to_json();
     let limits = Limits {
         start_timeout: PATIENCE,
-        // Two of them, and what else a request is.
+        // Room for two bodies and the heads of the requests.
         client_inflight_bytes: 5 * body.len() / 2,
         ..Limits::default()
     };
@@ -76,7 +76,7 @@ async fn the_wait_for_a_log_is_bounded_in_bytes() {
     let both = 2 * body.len() as u64;
     let held = || server.metric("lucarne_http_inflight_bytes ");
     until("both bodies are held", || held() >= both).await;
-    // The third is too much for one client, and not for another.
+    // The third body exceeds the limit of one client, but not of another one.
     let refused = server.post("/demo/ct/v1/add-chain", body.as_bytes()).await;
     assert_eq!(
         (refused.status, &refused.json()["code"]),
@@ -92,8 +92,8 @@ async fn the_wait_for_a_log_is_bounded_in_bytes() {
     }
 }
 
-/// Clients are sent away with their answers; who comes at the last moment gets one, and
-/// what arrives after that waits in the socket for whoever has it next.
+/// Clients are sent away with their last responses. A request at the last moment gets a response,
+/// and later connections wait in the socket for the next process.
 #[tokio::test]
 async fn serving_ends_without_a_request_that_is_not_answered() {
     let test = TestLog::start("demo").await;
@@ -123,7 +123,7 @@ async fn serving_ends_without_a_request_that_is_not_answered() {
         (200, Some("close"))
     );
     assert!(busy.closed().await);
-    // It was not so after all.
+    // The handover was cancelled.
     serving.send_away(false);
     assert_eq!(
         idle.get("/demo/checkpoint").await.header("connection"),
@@ -132,19 +132,19 @@ async fn serving_ends_without_a_request_that_is_not_answered() {
 
     serving.send_away(true);
     let mut fresh = connect().await;
-    // Accepted, for the one behind it has been answered.
+    // The connection was accepted, because the one after it got a response.
     assert_eq!(connect().await.get("/demo/checkpoint").await.status, 200);
     let mut submitting = connect().await;
     let body = test.chain("www.example").to_json();
     submitting
         .post("/demo/ct/v1/add-chain", body.as_bytes())
         .await;
-    // Accepted as well: what is not waits for whoever has the socket next.
+    // This one was accepted, too. Other connections wait for the next process with the socket.
     assert_eq!(connect().await.get("/demo/checkpoint").await.status, 200);
     let closing = Instant::now();
     serving.close().await;
-    // A connection on which nothing was asked yet has a second for that. If the machine is so
-    // busy that the second has passed, the connection may be closed.
+    // A connection without a request has a second to send one. On a busy machine the second may
+    // have passed, and the connection may be closed.
     let is_late = || closing.elapsed() >= Duration::from_secs(1);
     let none_can_come = serving.submissions_end(Duration::ZERO).await;
     assert!(!none_can_come || is_late());

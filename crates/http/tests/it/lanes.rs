@@ -1,7 +1,7 @@
-//! The two lanes of submissions: new certificates come before old ones, however many old ones
-//! wait.
+//! The two lanes of submissions: new certificates are logged before old ones, regardless of the
+//! number of old ones.
 //!
-//! The time that submissions take is measured by `cargo bench -p lucarne-http --bench lanes`.
+//! `cargo bench -p lucarne-http --bench lanes` measures the latencies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::support::gate::Gate;
 use crate::support::{Answer, Server, TestLog};
 
 const POOL: usize = 400;
-/// More than the old lane has room for: a quarter of the pool.
+/// More than the old lane can hold: a quarter of the pool.
 const OLD: usize = 150;
 const FRESH: usize = 50;
 

@@ -1,4 +1,4 @@
-//! The server as clients see it, byte by byte.
+//! Tests of the server from the view of clients, byte by byte.
 #![allow(clippy::unwrap_used)]
 
 mod bucket;

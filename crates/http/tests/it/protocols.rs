@@ -1,4 +1,4 @@
-//! HTTP/2, TLS, and the page's own check of a signature.
+//! Tests of HTTP/2, of TLS, and of the signature check on the page.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// A certificate for localhost, its key, both PEM, and the root to trust.
+/// Returns a certificate for localhost and its key, both PEM, and the root to trust.
 fn certificate(name: &str) -> (String, String, Vec<u8>) {
     let ca = Authority::root(&CaOptions::named(name, KeyType::EcdsaP256)).unwrap();
     let key = Arc::new(KeyPair::generate(KeyType::EcdsaP256).unwrap());
@@ -41,7 +41,7 @@ async fn dial(
     TlsConnector::from(config).connect(name, tcp).await
 }
 
-/// Submits and reads over HTTP/2, several requests at once.
+/// Submits and reads over HTTP/2 with concurrent requests.
 async fn talk_http2<S>(stream: S, test: &TestLog)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -94,10 +94,10 @@ async fn http2_without_tls() {
     test.fill(256).await;
     let server = Server::start(vec![test.log.clone()], Limits::default()).await;
     talk_http2(TcpStream::connect(server.address).await.unwrap(), &test).await;
-    // A client whose first byte could be the beginning of either.
+    // The first byte of the client fits both protocols.
     let mut client = server.connect().await;
     client.send(b"P").await;
-    // So that the server sees the byte alone: if it does not, the response is the same.
+    // The pause makes the server see the byte alone. If it does not, the response is the same.
     tokio::time::sleep(Duration::from_millis(30)).await;
     client
         .send(b"UT /demo/checkpoint HTTP/1.1\r\nhost: x\r\n\r\n")
@@ -121,7 +121,7 @@ async fn tls_with_either_protocol_and_a_new_certificate() {
     let mut before = Client::new(dial(&server, &old_root, &["http/1.1"]).await.unwrap());
     assert_eq!(before.get("/demo/checkpoint").await.status, 200);
 
-    // Nonsense is refused, and what was there stays.
+    // Invalid input is refused, and the old certificate stays.
     assert!(tls.replace(b"", old_key.as_bytes()).is_err());
     assert!(tls.replace(new.as_bytes(), old_key.as_bytes()).is_err());
     assert!(tls.replace(new.as_bytes(), b"no key").is_err());
@@ -142,7 +142,7 @@ async fn tls_with_either_protocol_and_a_new_certificate() {
     stopped.await.unwrap();
 }
 
-/// Reads over HTTP/2: the statuses, and what the last answer says of when to come back.
+/// Reads over HTTP/2; returns the statuses and the last `Retry-After`.
 async fn read_http2<S>(stream: S, times: usize) -> (Vec<u16>, Option<String>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -221,7 +221,7 @@ async fn a_tls_handshake_that_does_not_come() {
     assert!(!alert.starts_with(b"HTTP"), "{alert:?}");
 }
 
-/// The page's script, run by node where there is one.
+/// Runs the page's script with node, if available.
 #[tokio::test]
 async fn the_page_checks_the_signature() {
     let test = TestLog::start("demo").await;

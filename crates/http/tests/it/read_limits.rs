@@ -1,4 +1,4 @@
-//! The limits of reading, as clients meet them. The clock of the limits is the test's.
+//! The read limits from the view of clients. The test controls the clock of the limits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -7,12 +7,13 @@ use std::time::Duration;
 use crate::support::{Answer, Server, TestLog};
 use lucarne_http::{Limits, MonotonicClock, Rate, ReadLimits};
 
-/// A client that says whom to ask.
+/// The header of a client with a contact.
 pub(crate) const CONTACT: (&str, &str) = ("user-agent", "monitor/1.0 (ops@example.com)");
-/// Something small to read.
+/// A small resource.
 pub(crate) const SMALL: &str = "/demo/log.v3.json";
 
-/// Limits of `burst` units, one back each second, and the clock that they follow. Of proxies, `proxies` is said.
+/// Returns limits of `burst` units, refilled at one per second, with their clock. `proxies` are the
+/// trusted proxies.
 pub(crate) fn limits(burst: u64, proxies: Option<&[&str]>) -> (Limits, Arc<AtomicU64>) {
     let now = Arc::new(AtomicU64::new(0));
     let clock = now.clone();
@@ -45,7 +46,7 @@ async fn ask(server: &Server, path: &str) -> Answer {
     server.ask("GET", path, &[CONTACT]).await
 }
 
-/// The statuses of so many requests with these header fields.
+/// Returns the statuses of repeated requests with these header fields.
 async fn statuses(server: &Server, times: usize, path: &str, fields: &[(&str, &str)]) -> Vec<u16> {
     let fields = [&[CONTACT][..], fields].concat();
     let mut statuses = Vec::new();
@@ -62,7 +63,7 @@ async fn a_client_beyond_its_limit_is_told_when_to_come_back() {
     let first = ask(&server, SMALL).await;
     assert_eq!((first.status, first.header("ratelimit")), (200, None));
     assert_eq!(ask(&server, SMALL).await.status, 200);
-    // Less than half is left.
+    // Less than half of the units is left.
     let third = ask(&server, SMALL).await;
     assert_eq!(
         (third.status, third.header("ratelimit")),
@@ -89,7 +90,7 @@ async fn a_client_beyond_its_limit_is_told_when_to_come_back() {
     let head = server.ask("HEAD", SMALL, &[CONTACT]).await;
     assert_eq!((head.status, head.header("retry-after")), (429, Some("1")));
 
-    // What tells that there is something to read, and what is no reading, goes on.
+    // Checkpoints and requests that are not reads are not limited.
     for path in ["/demo/checkpoint", "/demo/checkpoint?x=1", "/health"] {
         assert_eq!(ask(&server, path).await.status, 200, "{path}");
     }
@@ -142,7 +143,7 @@ async fn another_client_does_not_notice() {
         other.send(request.as_bytes()).await;
         assert_eq!(other.answer().await.unwrap().status, 200);
     }
-    // All that read tiles without contact share six.
+    // All clients that read tiles without contact share six units.
     let nameless = |last, path: &'static str| {
         let server = &server;
         async move {
@@ -174,7 +175,7 @@ async fn another_client_does_not_notice() {
         refused.header("ratelimit-policy"),
         Some("\"client\";q=3;w=3, \"no-contact\";q=6;w=6")
     );
-    // Who reads pages and roots is no monitor.
+    // A client that reads pages and roots is not a monitor.
     for path in ["/demo/", "/demo/ct/v1/get-roots", SMALL] {
         assert_eq!(nameless(5, path).await.status, 200, "{path}");
     }
@@ -227,7 +228,7 @@ async fn behind_a_named_proxy_the_forwarded_address_decides() {
         by("forwarded", "for=\"[2001:db8:0:ff::2]\"").await,
         exhausted
     );
-    // What cannot be understood is the proxy's own, all of it together, and never without limit.
+    // Invalid fields count for the proxy itself, all together, and never without a limit.
     assert_eq!(by("x-forwarded-for", "203.0.113.3, nobody").await, served);
     assert_eq!(by("x-forwarded-for", "").await, exhausted);
     assert_eq!(by("forwarded", "for=_hidden").await, exhausted);
@@ -291,7 +292,7 @@ async fn a_partial_tile_gets_dearer_and_a_full_one_does_not() {
         statuses(&server, 30, full, &[by("203.0.113.1")]).await,
         [200; 30]
     );
-    // 1 + 2 + 4 + 8 + 16 + 32 of the 70 that are left.
+    // 1 + 2 + 4 + 8 + 16 + 32 of the remaining 70.
     let repeated = statuses(&server, 8, partial, &[by("203.0.113.1")]).await;
     assert_eq!(repeated, [200, 200, 200, 200, 200, 200, 429, 429]);
     for path in [newer, full] {
@@ -301,7 +302,7 @@ async fn a_partial_tile_gets_dearer_and_a_full_one_does_not() {
             "{path}"
         );
     }
-    // HEAD, and to be told that it is still the same, are the same.
+    // HEAD and a 304 response cost the same.
     let tag = ask(&server, partial)
         .await
         .header("etag")
@@ -316,7 +317,7 @@ async fn a_partial_tile_gets_dearer_and_a_full_one_does_not() {
     }
     assert_eq!(seen[..6], [304; 6]);
     assert_eq!(seen[6..], [429; 8]);
-    // A client that comes back every ten seconds pays no more for it.
+    // A client that returns every ten seconds pays no more for it.
     for _ in 0..20 {
         assert_eq!(
             statuses(&server, 1, partial, &[by("203.0.113.3")]).await,
@@ -383,7 +384,7 @@ async fn what_is_remembered_is_bounded() {
         line.unwrap().trim().parse().unwrap()
     };
     assert!(value("lucarne_http_reads_clients ") <= 256);
-    // Sixteen sets, in each of which those without a place share four units.
+    // Sixteen sets, in each of which clients without a slot share four units.
     assert_eq!(value("lucarne_http_reads_shared_total "), 16 * 4);
 }
 

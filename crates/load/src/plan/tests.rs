@@ -239,8 +239,8 @@ thresholds:
             "p:7: scenarios.write.duraton: no such key; did you mean `duration`?",
             "p:11: scenarios.again.rate: `fast` is not a number",
             "p:12: scenarios.again.duration: `60` has no unit: write 60s or 60ms",
-            "p:13: scenarios.again.gracefulStop: `5sec` has the unit `sec`, which is none of h, m, \
-             s, ms, us and ns",
+            "p:13: scenarios.again.gracefulStop: `5sec` has the unit `sec`; expected h, m, s, ms, \
+             us or ns",
             "p:15: scenarios.again.options.logURL: no such key; did you mean `logUrl`?",
             "p:16: scenarios.again.options.dupChance: `often` is not a number",
         ],

@@ -128,7 +128,7 @@ async fn of_two_locks_on_one_bucket_one_stops() {
     let is_refused = |log: &Log| match log.state() {
         // Which of the two depends on whether the log has started again meanwhile.
         State::Stopped { reason, .. } => {
-            reason.contains("is not what this log published last")
+            reason.contains("is not the checkpoint that this log published last")
                 || reason.contains("would sign a fork")
         }
         _ => false,
@@ -176,7 +176,7 @@ async fn a_store_that_hangs_stops_the_log_and_loses_nothing() {
     let State::Stopped { reason, .. } = log.state() else {
         panic!("the log is {:?} although its store hangs", log.state());
     };
-    assert!(reason.contains("does not serve us now"), "{reason}");
+    assert!(reason.contains("the store is unavailable"), "{reason}");
     place_of.signal("-CONT");
     reached(&log, |state| *state == State::Running).await;
     // Meanwhile they were told to come back, and did.

@@ -68,7 +68,7 @@ fn bodies_that_break_off_and_bodies_that_never_end() {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         assert_has(&answer, "400 Bad Request");
-        assert_has(&answer, "the body broke off");
+        assert_has(&answer, "the body was cut off");
         // It stays, and says nothing more.
         let answer = exchange(&log, request.as_bytes());
         assert_has(&answer, "408 Request Timeout");
@@ -182,7 +182,7 @@ fn bodies_that_are_too_large_or_will_be() {
     assert_has(&answer, "413 Payload Too Large");
     assert_has(
         &answer,
-        "the body has more than 100000 bytes, the most this log takes",
+        "the body is too long: expected at most 100000 bytes",
     );
     // Sent in pieces, without a length.
     let mut chunked = b"POST /test/ct/v1/add-chain HTTP/1.1\r\nHost: x\r\n\
@@ -272,7 +272,7 @@ fn a_roots_file_with_garbage_between_good_certificates() {
         }
     });
     for (number, why) in [
-        (2, "258 bytes announced, 2 left"),
+        (2, "expected 258 bytes, found 2"),
         (3, "its contents are not base64"),
         (
             4,

@@ -62,7 +62,7 @@ fn keys_come_from_profiles() {
     assert_has(&said, "✓ 'rate==1'");
     let (code, said) = load(&store, here.path(), &["--profile=other"]);
     assert_eq!(code, 104, "{said}");
-    assert_has(&said, "there is no profile `other`");
+    assert_has(&said, "profile `other` not found");
 }
 
 #[test]

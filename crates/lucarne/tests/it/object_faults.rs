@@ -152,15 +152,12 @@ fn outage_by(fate: Fate, words: &[&str]) {
 
 #[test]
 fn a_store_that_is_overloaded() {
-    outage_by(
-        Fate::Status(503),
-        &["the store does not serve us now", "SlowDown"],
-    );
+    outage_by(Fate::Status(503), &["the store is unavailable", "SlowDown"]);
 }
 
 #[test]
 fn a_store_that_never_answers() {
-    outage_by(Fate::Hang, &["no answer in time"]);
+    outage_by(Fate::Hang, &["no response in time"]);
 }
 
 /// A double of what stores answer to clocks: the clock of a test cannot be set.
@@ -437,7 +434,7 @@ fn is_deletion<B>(request: &http::Request<B>) -> bool {
 fn of_an_authority_that_nobody_named(kind: DatabaseKind) {
     const WORDS: [&str; 2] = [
         "issued by a CA that is not trusted",
-        "names the authorities whose certificates are trusted",
+        "selects the trusted certificate authorities",
     ];
     let other = Authority::root(&CaOptions::named("Other", KeyType::EcdsaP256)).unwrap();
     let [certificate, foreign] = [&pki().root, &other].map(|authority| {

@@ -163,7 +163,11 @@ fn what_aws_has_may_not_be_the_key() {
     let no_name = "a name that no secret has";
     let moved = Moved::new(&ANY);
     for (region, name, parts) in [
-        ("eu-west-1", "ct", ["AWS secret `ct` is not at", unknown]),
+        (
+            "eu-west-1",
+            "ct",
+            ["AWS secret `ct` does not exist at", unknown],
+        ),
         ("eu-west-2", "short", ["in eu-west-2 ", unknown]),
         (
             "eu-west-1",
@@ -215,18 +219,20 @@ fn without_aws_there_is_no_key() {
     let nobody = format!("http://127.0.0.1:{}", free_port());
     let place = format!("awssecret://ct?region=eu-west-1&endpoint={nobody}");
     let moved = Moved::new(&ANY);
-    let absent = format!("AWS secret `ct` cannot be fetched: {nobody} in eu-west-1 does not serve");
+    let absent = format!("AWS secret `ct` cannot be fetched: {nobody} in eu-west-1 is unavailable");
     moved.key_at(&place).refuses(&[&absent, "refused"]);
     let wrong = "awssecret://ct?region=eu-west-1&endpoint=127.0.0.1";
     moved
         .key_at(wrong)
-        .refuses(&["`ct` cannot be asked for", "the endpoint is no URL"]);
+        .refuses(&["`ct` cannot be requested", "the endpoint is not a URL"]);
     let wrong = "awssecret://ct?region=eu/west";
-    moved.key_at(wrong).refuses(&["\"eu/west\" is no region"]);
+    moved
+        .key_at(wrong)
+        .refuses(&["\"eu/west\" is not a valid region"]);
     let unknown = Moved::new(&[]);
     unknown
         .key_at(&place)
-        .refuses(&["AWS secret `ct` cannot be asked for without credentials"]);
+        .refuses(&["AWS secret `ct` cannot be requested without credentials"]);
 }
 
 const SECRET: &str = "projects/p/secrets/ct";
@@ -300,7 +306,7 @@ fn without_gcp_there_is_no_key() {
     ];
     moved.key_at(&place("denied")).refuses(&denied);
     let absent = [
-        "`projects/p/secrets/none/versions/latest` is not at",
+        "`projects/p/secrets/none/versions/latest` does not exist at",
         "(NOT_FOUND: Secret",
     ];
     moved.key_at(&place("none")).refuses(&absent);
@@ -323,14 +329,14 @@ fn without_gcp_there_is_no_key() {
     let unknown = Moved::new(&[]);
     unknown
         .key_at(&place("short"))
-        .refuses(&["cannot be asked for without credentials"]);
+        .refuses(&["cannot be requested without credentials"]);
     let missing = format!("{}&credentials=none.json", place("short"));
     unknown
         .key_at(&missing)
-        .refuses(&["cannot be asked for: ", "none.json"]);
+        .refuses(&["cannot be requested: ", "none.json"]);
     let nobody = format!("http://127.0.0.1:{}", free_port());
     let place = format!("gcpsecret://{SECRET}?endpoint={nobody}");
     moved
         .key_at(&place)
-        .refuses(&[&format!("{nobody} does not serve us now"), "refused"]);
+        .refuses(&[&format!("{nobody} is unavailable"), "refused"]);
 }

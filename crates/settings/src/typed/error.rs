@@ -7,16 +7,16 @@ use serde::de;
 use crate::keys;
 use crate::section::join;
 
-/// The error of a node that is not what a type wants.
+/// The error of a node that does not fit its type.
 #[derive(Debug)]
 pub struct SettingsError {
-    /// The line of the innermost value at fault.
+    /// Line of the innermost invalid value.
     pub line: Option<usize>,
-    /// Its key, below the node that was read.
+    /// Key of that value, relative to the node that was read.
     pub key: String,
-    /// In words that follow the key.
+    /// Message that follows the key.
     pub message: String,
-    /// The key is not wrong but not there.
+    /// Whether the key is missing instead of invalid.
     pub missing: bool,
 }
 
@@ -30,7 +30,7 @@ impl SettingsError {
         }
     }
 
-    /// The same error, seen from the map or list above.
+    /// Returns the same error, relative to the enclosing map or list.
     pub(super) fn under(mut self, key: &str, line: usize) -> Self {
         self.line.get_or_insert(line);
         self.key = match self.key.starts_with('[') {
@@ -69,7 +69,7 @@ impl de::Error for SettingsError {
     }
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
-        SettingsError::new(format!("`{variant}` is none of {}", expected.join(", ")))
+        SettingsError::new(format!("`{variant}` is not one of {}", expected.join(", ")))
     }
 
     fn invalid_type(_: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {

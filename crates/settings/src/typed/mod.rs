@@ -1,9 +1,8 @@
-//! A map of the file as a type that derives `Deserialize`.
+//! Reading a map of a file into a type that derives `Deserialize`.
 //!
-//! Serde stops at the first thing that is wrong. Here every key is tried, so
-//! that a report has all of them, each with its line; an unknown key is told
-//! the nearest known one. That takes a type whose fields have defaults, or
-//! are looked at once all others are right.
+//! Serde stops at the first error. Here every key is tried, so that a report has all errors with
+//! their lines; for an unknown key it suggests the nearest known one. The fields of the type must
+//! have defaults, or are checked after all others are valid.
 
 mod error;
 mod node;
@@ -21,8 +20,8 @@ use crate::values;
 
 pub use error::SettingsError;
 
-/// Reads `node` into a `T`, whose keys are `known`. `path` is where it stands,
-/// for messages. `None` if anything was reported.
+/// Reads `node` into a `T` with the keys `known`. `path` is the position of the node, for messages.
+/// Returns `None` if a problem was reported.
 pub fn read<T: DeserializeOwned>(
     node: &Node,
     path: &str,
@@ -48,7 +47,7 @@ pub fn read<T: DeserializeOwned>(
         .filter_map(|entry| T::deserialize(&map(node.line, vec![entry])).err())
         .filter(|fault| !fault.missing)
         .collect::<Vec<_>>();
-    // Where each key is right by itself, it is the whole that is wrong.
+    // Each key is valid by itself, so that the error concerns the whole.
     let faults = if faults.is_empty() {
         vec![error]
     } else {
@@ -68,30 +67,29 @@ fn map(line: usize, entries: Vec<Entry>) -> Node {
     }
 }
 
-/// For `#[serde(deserialize_with = …)]`: a duration as [`values::duration`]
-/// reads it.
+/// Parses a duration with [`values::duration`], for `#[serde(deserialize_with = …)]`.
 ///
 /// # Errors
-/// If it is not one.
+/// If the value is not a duration.
 pub fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     text_with(deserializer, values::duration)
 }
 
-/// The same for an optional one; the field needs `#[serde(default)]`.
+/// Parses an optional duration; the field needs `#[serde(default)]`.
 ///
 /// # Errors
-/// If it is not one.
+/// If the value is not a duration.
 pub fn optional_duration<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Duration>, D::Error> {
     duration(deserializer).map(Some)
 }
 
-/// For `#[serde(deserialize_with = …)]`: anything that parses from text, which
-/// is then what a flag takes, too.
+/// Parses any type with `FromStr`, for `#[serde(deserialize_with = …)]`. Command line flags accept
+/// the same texts.
 ///
 /// # Errors
-/// What the parser says, after the text.
+/// The error of the parser, after the text.
 pub fn parsed<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -100,10 +98,10 @@ where
     text_with(deserializer, values::parsed)
 }
 
-/// The same for an optional one; the field needs `#[serde(default)]`.
+/// Parses an optional value; the field needs `#[serde(default)]`.
 ///
 /// # Errors
-/// What the parser says, after the text.
+/// The error of the parser, after the text.
 pub fn optional<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -112,10 +110,10 @@ where
     parsed(deserializer).map(Some)
 }
 
-/// The same for a list of them.
+/// Parses a list of values.
 ///
 /// # Errors
-/// What the parser says, after the text.
+/// The error of the parser, after the text.
 pub fn list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -210,7 +208,7 @@ mod tests {
                 "p:2: options.maxDelay: `soon` is not a duration such as 60s, 5m, 1m30s or 500ms",
                 "p:3: options.dupChance: `often` is not a number",
                 "p:4: options.http2: `perhaps` is neither true nor false",
-                "p:5: options.issuer: `web` is none of rsa, webpki",
+                "p:5: options.issuer: `web` is not one of rsa, webpki",
                 "p:8: options.sizes[1]: `two` is not a whole number",
                 "p:9: options.colour: no such key; there are logUrl, maxDelay, dupChance, http2, \
                  issuer, sizes, addresses",

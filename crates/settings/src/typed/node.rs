@@ -1,4 +1,4 @@
-//! A node of the tree, as serde reads one.
+//! A node of the tree as a serde deserializer.
 
 use serde::Deserializer;
 use serde::de::value::StrDeserializer;
@@ -27,7 +27,7 @@ fn parse<T: std::str::FromStr>(node: &Node, what: &str) -> Result<T, SettingsErr
     text.parse().map_err(wrong)
 }
 
-/// Numbers are parsed as the type wants them: a text may look like a number.
+/// Numbers are parsed only if the type requires one: a text may look like a number.
 macro_rules! numbers {
     ($($method:ident $visit:ident $what:literal)*) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SettingsError> {
@@ -52,8 +52,8 @@ impl<'de> Deserializer<'de> for &'de Node {
         deserialize_f64 visit_f64 "a number"
     }
 
-    /// For types that look at the value first: a scalar is guessed, as
-    /// programs do that read YAML without knowing what they want.
+    /// For types that inspect the value first: the type of a scalar is guessed, as in other YAML
+    /// parsers.
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SettingsError> {
         match &self.value {
             Value::Nothing | Value::Unset => visitor.visit_none(),
@@ -126,7 +126,7 @@ impl<'de> Deserializer<'de> for &'de Node {
         visitor.visit_newtype_struct(self)
     }
 
-    /// A single value is a list of one.
+    /// A single value is accepted as a list of one.
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SettingsError> {
         visitor.visit_seq(Items {
             rest: match &self.value {
@@ -244,7 +244,7 @@ struct Entries<'de> {
 impl<'de> MapAccess<'de> for Entries<'de> {
     type Error = SettingsError;
 
-    /// A key with nothing under it is as good as not written.
+    /// A key without a value counts as missing.
     fn next_key_seed<K: DeserializeSeed<'de>>(
         &mut self,
         seed: K,

@@ -1,4 +1,4 @@
-//! A few connections to the signer, for one kind of request.
+//! A few connections to the signer for one kind of request.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::wire::LONGEST_FRAME;
 
-/// Connections of which each is used by one caller at a time, and kept for the next.
+/// Connections that one caller at a time uses and that are kept for the next one.
 #[derive(Debug)]
 pub(super) struct Line {
     path: PathBuf,
@@ -18,14 +18,14 @@ pub(super) struct Line {
     idle: Mutex<Vec<UnixStream>>,
 }
 
-/// The use of one connection.
+/// The permission to use one connection.
 pub(super) struct LineTurn<'l> {
     line: &'l Line,
     _permit: Option<SemaphorePermit<'l>>,
 }
 
 impl Line {
-    /// At most `connections` at a time to the socket at `path`.
+    /// Creates at most `connections` concurrent connections to the socket at `path`.
     pub(super) fn new(path: &Path, connections: usize) -> Self {
         Self {
             path: path.to_owned(),
@@ -34,7 +34,7 @@ impl Line {
         }
     }
 
-    /// Waits until a connection may be used.
+    /// Waits until a connection is free.
     pub(super) async fn turn(&self) -> LineTurn<'_> {
         LineTurn {
             line: self,
@@ -45,8 +45,9 @@ impl Line {
 }
 
 impl LineTurn<'_> {
-    /// Sends frames and reads the response to each. All requests may be made twice: if the connection
-    /// was kept from before, and the signer has ended since, they are sent again on a new one.
+    /// Sends frames and reads the response to each. All requests may be repeated: if an idle
+    /// connection turns out to be closed, because the signer has restarted, the frames are sent
+    /// again on a new connection.
     pub(super) async fn exchange(&self, frames: &[Vec<u8>]) -> io::Result<Vec<Vec<u8>>> {
         let kept = self.line.idle.lock().pop();
         if let Some(kept) = kept
@@ -59,8 +60,8 @@ impl LineTurn<'_> {
         self.exchange_on(stream, frames).await
     }
 
-    /// The signer reads on while it responds: its responses to what a caller sends at once are short
-    /// enough to wait in the socket.
+    /// Writes all frames before reading. The signer keeps reading while it responds, because its
+    /// responses fit into the socket buffer.
     async fn exchange_on(
         &self,
         mut stream: UnixStream,
@@ -81,7 +82,7 @@ impl LineTurn<'_> {
 async fn read_frame(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
     let length = stream.read_u32().await? as usize;
     if length > LONGEST_FRAME {
-        let problem = "it answers with more than a frame";
+        let problem = "its response is longer than a frame";
         return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
     }
     let mut frame = vec![0; length];

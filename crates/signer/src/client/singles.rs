@@ -1,5 +1,6 @@
-//! The SCTs of single entries: requests that clients cause, as often as they like, by submitting a known
-//! certificate again. They share two connections, on which several are sent at once, and a bounded queue.
+//! SCTs of single entries. Clients cause these requests at any rate by submitting known
+//! certificates again. The requests share two connections, on which several are sent at once, and a
+//! bounded queue.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -12,21 +13,21 @@ use tokio::time::timeout;
 use super::PATIENCE;
 use super::line::Line;
 
-/// Connections for them.
+/// Number of connections.
 pub(super) const CONNECTIONS: usize = 2;
 
-/// Requests that are sent at once: few enough for a token that signs slowly.
+/// Maximum number of requests sent at once: few enough for a slow token.
 const TOGETHER: usize = 16;
 
-/// Requests that may wait; more are refused.
+/// Maximum number of waiting requests; more are refused.
 pub(super) const MOST_WAITING: usize = 256;
 
 /// The reasons why there is no response.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NoResponse {
-    /// Too many wait already.
+    /// Too many requests are waiting.
     Busy,
-    /// None came in time.
+    /// There was no response in time.
     Late,
     /// The connection failed.
     Failed(String),
@@ -42,7 +43,7 @@ struct Waiting {
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Waiting>,
-    /// Tasks that send what waits.
+    /// Number of tasks that send requests.
     sending: usize,
 }
 
@@ -65,7 +66,7 @@ impl Singles {
         }
     }
 
-    /// Sends a frame, together with others, and returns the response.
+    /// Sends a frame together with others, and returns its response.
     pub(super) async fn ask(self: &Arc<Self>, frame: Vec<u8>) -> Response {
         let (response, told) = oneshot::channel();
         {
@@ -76,7 +77,7 @@ impl Singles {
             queue.waiting.push_back(Waiting { frame, response });
             if queue.sending < CONNECTIONS {
                 queue.sending += 1;
-                // A task of its own: the callers whose requests it sends may leave.
+                // A separate task, because the callers may give up.
                 tokio::spawn(self.clone().send_all());
             }
         }
@@ -92,10 +93,10 @@ impl Singles {
         }
     }
 
-    /// Takes the requests that have waited longest; `None`, and the task ends, if there are none.
+    /// Takes the requests that have waited longest; `None` ends the task if there are none.
     fn next_batch(&self) -> Option<Vec<Waiting>> {
         let mut queue = self.queue.lock();
-        // The callers of some have given up.
+        // Drop requests whose callers have given up.
         queue.waiting.retain(|it| !it.response.is_closed());
         let together = queue.waiting.len().min(TOGETHER);
         let batch: Vec<Waiting> = queue.waiting.drain(..together).collect();

@@ -7,7 +7,7 @@ use super::singles::{CONNECTIONS, MOST_WAITING};
 use super::*;
 use crate::wire::{encode_response, encode_signatures};
 
-/// A signer that never signs single leaves, and anything else at once.
+/// A signer that never signs single leaves, and signs everything else at once.
 struct Stuck {
     place: tempfile::TempDir,
     connections: Arc<AtomicUsize>,
@@ -59,13 +59,13 @@ fn head() -> Head {
     }
 }
 
-/// As many clients as like submit known certificates again: heads and the SCTs of rounds do not wait for
-/// theirs, and too many are refused.
+/// Any number of clients submit known certificates again: tree heads and SCTs of rounds do not wait
+/// for them, and excess requests are refused.
 #[tokio::test]
 async fn single_leaves_keep_nothing_from_rounds() {
     let stuck = Stuck::start();
     let client = Arc::new(stuck.client());
-    // What is being sent leaves the queue, and the queue fills again.
+    // Requests that are being sent leave the queue, which fills again.
     let most = MOST_WAITING + 1000;
     let mut single: tokio::task::JoinSet<_> = (0..most)
         .map(|_| {

@@ -6,7 +6,7 @@ use super::*;
 
 const NOW: u64 = 1_800_000_000_000;
 
-/// A tree that grows, with its tiles.
+/// A growing tree with its tiles.
 #[derive(Clone, Default)]
 struct Grown {
     edge: RightEdge,
@@ -80,7 +80,7 @@ fn shrinking_and_forking_are_refused() {
     assert!(matches!(refused(&short, &[]), Err(Refusal::Shrunk { .. })));
     assert!(matches!(refused(&fork, &[]), Err(Refusal::Forked { .. })));
     refused(&long, &[]).unwrap();
-    // A longer one whose first seven are others, by each proof there is.
+    // A longer tree whose first seven leaves differ, with each available proof.
     short.grow(10, 3);
     for proof in [short.proof(5), short.proof(7), Vec::new()] {
         let refused = refused(&short, &proof);
@@ -133,7 +133,7 @@ fn only_leaves_of_the_tree_are_promised() {
         .collect();
     let promised = included(&root, before.frontier.clone(), &leaves).unwrap();
     assert_eq!(promised.len(), 4);
-    // Some of them by their hashes only.
+    // Some leaves are given by their hashes only.
     leaves[1] = Leaf::Hash(leaf_hash(&tree.leaves[6]));
     let promised = included(&root, before.frontier.clone(), &leaves).unwrap();
     assert_eq!(
@@ -141,7 +141,7 @@ fn only_leaves_of_the_tree_are_promised() {
         [5, 7, 8]
     );
 
-    // Another entry in a place, and an entry in another place.
+    // Another entry at a position, and an entry at another position.
     let other = grown(9, 3);
     leaves[2] = Leaf::Whole(&other.leaves[7]);
     let refused = included(&root, before.frontier.clone(), &leaves);
@@ -149,14 +149,14 @@ fn only_leaves_of_the_tree_are_promised() {
     leaves[2] = Leaf::Whole(&tree.leaves[6]);
     let refused = included(&root, before.frontier.clone(), &leaves);
     assert!(matches!(refused, Err(Refusal::Place { .. })));
-    // A tree head that passes for a leaf.
+    // A tree head in place of a leaf.
     leaves[2] = Leaf::Whole(&[0, 1, 0, 0]);
     let refused = included(&root, before.frontier.clone(), &leaves);
     assert!(matches!(refused, Err(Refusal::Leaf(_))));
 }
 
 proptest! {
-    /// However a tree grows, it is signed; and every other tree of the same sizes is refused.
+    /// Every extension of the tree is signed, and every other tree of the same sizes is refused.
     #[test]
     fn only_one_history_is_signed(steps in prop::collection::vec(0..40u64, 1..20), fork in 0..20usize) {
         let mut tree = Grown::default();

@@ -14,7 +14,7 @@ struct Signer {
 }
 
 impl Signer {
-    /// A signer of a new log, for these users.
+    /// Starts a signer of a new log for these users.
     fn start(users: Vec<u32>) -> Self {
         let place = tempfile::tempdir().unwrap();
         let directory = MemoryDirectory::open(&place.path().join("memory")).unwrap();
@@ -90,7 +90,7 @@ fn heads_and_scts_over_the_socket() {
     for (wish, expected) in [
         (head(0, EMPTY_ROOT, 0), Status::Done),
         (head(1, lucarne_tlog::leaf_hash(&leaf), 1), Status::Done),
-        // Again, as after a lost answer.
+        // The same request again, as after a lost response.
         (head(1, lucarne_tlog::leaf_hash(&leaf), 1), Status::Done),
         (head(0, EMPTY_ROOT, 2), Status::Refused),
         (head(1, EMPTY_ROOT, 2), Status::Refused),
@@ -125,7 +125,7 @@ fn garbage_is_answered_or_cut_off() {
         other[damage] ^= 0x40;
         assert_eq!(asked(&mut stream, &other).0, Status::BadRequest);
     }
-    // The connection is as good as before.
+    // The connection still works.
     assert_eq!(asked(&mut stream, &whole).0, Status::Done);
     stream.write_all(&[0xff; 4]).unwrap();
     assert!(response(&mut stream).is_err(), "a frame of 4 GiB");
@@ -144,12 +144,12 @@ fn slow_and_many_peers_do_not_keep_it_from_others() {
     }
     let mut other = signer.connect();
     assert_eq!(asked(&mut other, &whole).0, Status::Done);
-    // One too many is not answered.
+    // One connection too many gets no response.
     let mut last = signer.connect();
     let _ = last.write_all(&whole);
-    // Unless the machine is so busy that a slow one has been cut off already.
+    // On a busy machine one of the slow connections may have been closed already.
     assert!(response(&mut last).is_err() || started.elapsed() >= PATIENCE);
-    // Who does not come to the end of a request is cut off.
+    // A client that does not complete its request is disconnected.
     let guard = Some(Duration::from_secs(60));
     slow[0].set_read_timeout(guard).unwrap();
     let cut = response(&mut slow[0]).unwrap_err().kind();

@@ -1,11 +1,11 @@
-//! The files.
+//! The files of the cache.
 //!
 //! ```text
 //! <directory>/<two digits>/<path, with + for />     sum, then the bytes
 //! ```
 //!
-//! Nothing is synced: what a power cut leaves torn does not fit its sum, and is
-//! fetched again. Whatever fails here only means that nothing is kept.
+//! Files are not synced: a file that a power failure leaves torn does not match its sum and is
+//! fetched again. An error here only means that a file is not cached.
 
 use std::fs;
 use std::io::Write;
@@ -23,19 +23,20 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 use super::lru::Lru;
 use crate::blocking_pool::BlockingPool;
 
-/// Bytes of the sum.
+/// Length of the sum in bytes.
 const HEADER: usize = 16;
 
-/// Files written at once. While so many are, what else was fetched is not kept:
-/// it will be asked for again if it is worth it.
+/// Maximum number of concurrent writes. Further files are not cached while all writers are busy:
+/// they will be requested again if they are popular.
 const WRITERS: usize = 4;
 
-/// Files read or removed at once, and how long that is waited for. What cannot be
-/// had by then is not kept here: a disk that hangs costs readers a cache, not the log.
+/// Maximum number of concurrent reads and removals, and their timeout. A file that cannot be read
+/// in time is not served from the cache: a hung disk costs readers the cache, but never stops the
+/// log.
 const READERS: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Holds what a file is called until it is whole.
+/// Prefix of a file's name until the file is complete.
 const UNFINISHED: &str = "unfinished-";
 
 pub(super) struct Disk {
@@ -63,7 +64,7 @@ impl Disk {
         self.lru.lock().bytes()
     }
 
-    /// Finds what is there from before, the newest last.
+    /// Registers the files of an earlier process, the newest last.
     pub(super) fn scan(&self) {
         let mut found: Vec<(SystemTime, String, u64)> = Vec::new();
         for folder in entries(&self.directory) {
@@ -73,7 +74,8 @@ impl Disk {
                     continue;
                 };
                 if name.starts_with(UNFINISHED) || !data.is_file() {
-                    // Of a process that is gone. What cannot be removed is not ours.
+                    // The file belongs to a process that has ended. A failed removal means that
+                    // another user owns it.
                     let _ = fs::remove_file(&file);
                     continue;
                 }
@@ -88,7 +90,7 @@ impl Disk {
         }
     }
 
-    /// Returns what is kept under this path, if it is and is whole.
+    /// Returns the cached bytes of this path if they are complete.
     pub(super) async fn read(self: &Arc<Self>, path: &str) -> Option<Bytes> {
         if !self.lru.lock().touch(path) {
             return None;
@@ -102,15 +104,17 @@ impl Disk {
         whole
     }
 
-    /// Removes what is kept under this path.
+    /// Removes this path from the cache.
     pub(super) async fn discard(self: Arc<Self>, path: String) {
         self.lru.lock().remove(&path);
-        // What is not removed is found again at the next start, and held against the tree.
+        // A file that cannot be removed is found again at the next start and compared with the
+        // tree.
         let disk = self.clone();
         let _ = self.reading.run(move || disk.forget(&path)).await;
     }
 
-    /// Keeps it, in the background, unless it is there; then says how much is held.
+    /// Caches the bytes in the background unless they are cached already, then reports the size of
+    /// the cache.
     pub(super) fn keep(
         self: Arc<Self>,
         path: String,
@@ -137,7 +141,7 @@ impl Disk {
                 }
                 Err(error) if !self.warned.swap(true, Relaxed) => tracing::warn!(
                     directory = %self.directory.display(), %error,
-                    "tiles that readers ask for cannot be kept here"
+                    "cannot cache the tiles that readers request"
                 ),
                 Err(_) => {}
             }
@@ -157,13 +161,13 @@ impl Disk {
         };
         let written = write().and_then(|()| fs::rename(&unfinished, &file));
         if written.is_err() {
-            // There is nothing to say of it beside the error itself.
+            // Only the error of the write is reported.
             let _ = fs::remove_file(&unfinished);
         }
         written
     }
 
-    /// Removes a file that is no longer wanted; one that is gone is gone.
+    /// Removes a file that is no longer needed; a missing file is no error.
     fn forget(&self, path: &str) {
         let _ = fs::remove_file(self.file(path));
     }
@@ -174,7 +178,7 @@ impl Disk {
     }
 }
 
-/// The bytes after the sum, if it is theirs.
+/// Returns the bytes after the sum if the sum matches.
 fn whole(file: Vec<u8>) -> Option<Bytes> {
     let sum: [u8; HEADER] = file.get(..HEADER)?.try_into().ok()?;
     let bytes = Bytes::from(file).slice(HEADER..);

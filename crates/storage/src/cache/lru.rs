@@ -1,14 +1,14 @@
-//! The files there are, how large, and which was asked for last.
+//! The cached files with their sizes, in the order of their last use.
 
 use std::collections::{BTreeMap, HashMap};
 
-/// The names of at most so many bytes.
+/// A set of names that is bounded by the total size of the files.
 pub(super) struct Lru {
     most: u64,
     bytes: u64,
     tick: u64,
     entries: HashMap<String, Entry>,
-    /// From the one that nobody asked for for the longest time.
+    /// Names in the order of their last use, least recent first.
     order: BTreeMap<u64, String>,
 }
 
@@ -33,17 +33,17 @@ impl Lru {
         self.bytes
     }
 
-    /// Returns whether it would fit at all.
+    /// Returns `true` if a file of this size fits at all.
     pub(super) fn takes(&self, size: u64) -> bool {
         size <= self.most
     }
 
-    /// Returns whether it is there.
+    /// Returns `true` if the name is in the set.
     pub(super) fn has(&self, name: &str) -> bool {
         self.entries.contains_key(name)
     }
 
-    /// Returns whether it is there; if so, it is the newest now.
+    /// Returns `true` if the name is in the set, and marks it as the most recent.
     pub(super) fn touch(&mut self, name: &str) -> bool {
         self.tick += 1;
         let Some(entry) = self.entries.get_mut(name) else {
@@ -55,7 +55,7 @@ impl Lru {
         true
     }
 
-    /// Adds one; those that have to make room for it.
+    /// Adds a name and returns the names that must be removed to make room.
     pub(super) fn insert(&mut self, name: &str, size: u64) -> Vec<String> {
         self.remove(name);
         self.tick += 1;
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(lru.insert("c", 4), ["b"]);
         assert!(lru.touch("a") && !lru.touch("b"));
         assert_eq!(lru.bytes(), 8);
-        // The same one again is counted once.
+        // Inserting the same name again counts it once.
         assert!(lru.insert("c", 6).is_empty());
         assert_eq!(lru.bytes(), 10);
         lru.remove("c");

@@ -1,11 +1,10 @@
-//! [`CachedAssets`]: what readers asked an object store for, kept on disk.
+//! [`CachedAssets`]: files of an object store that readers requested, cached on disk.
 //!
-//! Only what never changes is kept: full tiles and issuers, each under its
-//! path, with a sum that tells a file that a crash left torn. And only what the
-//! log has held against its tree: what a store returned wrongly once would
-//! otherwise outlive the store's mending. The log itself
-//! ([`Assets::get`]) always asks the store, so that a store that was emptied is
-//! noticed, however much of it readers still could see.
+//! Only immutable files are cached: full tiles and issuers, each under its path, with a sum that
+//! detects a file that a crash left torn. Only bytes that the log has compared with its tree are
+//! cached: otherwise a single wrong response would outlive the repair of the store. The log itself
+//! ([`Assets::get`]) always reads the store, so that it notices an emptied store although readers
+//! could still get some of the files.
 
 mod disk;
 mod lru;
@@ -19,8 +18,8 @@ use bytes::Bytes;
 use self::disk::Disk;
 use crate::{Asset, AssetError, Assets, ForReader, Observer, Repairs, Stats};
 
-/// Assets of which readers get what never changes from a directory, bounded in
-/// bytes, as soon as somebody has asked for it once.
+/// Assets whose immutable files are cached in a directory, bounded in bytes, from the first request
+/// on.
 pub struct CachedAssets {
     assets: Arc<dyn Assets>,
     disk: Arc<Disk>,
@@ -28,12 +27,12 @@ pub struct CachedAssets {
 }
 
 impl CachedAssets {
-    /// Keeps at most `bytes` in `directory`, which is made, and which no other
-    /// log may use: what lies there is served as this log's. What an earlier
-    /// process left there is found again, in the background.
+    /// Caches at most `bytes` in `directory`, which is created if necessary. No other log may use
+    /// the directory, because its files are served as this log's. Files of an earlier process are
+    /// registered in the background.
     ///
-    /// Must be called within a tokio runtime. A directory that cannot be
-    /// written is a warning: nothing is kept then.
+    /// Must be called within a tokio runtime. If the directory cannot be written, the cache logs a
+    /// warning and stores nothing.
     pub fn new(
         assets: Arc<dyn Assets>,
         directory: &Path,
@@ -54,7 +53,7 @@ impl CachedAssets {
     }
 }
 
-/// Returns whether what has this path never changes, and will be asked for again.
+/// Returns `true` if the file at this path never changes and is likely to be requested again.
 fn is_immutable(path: &str) -> bool {
     let tile = path.starts_with("tile/") && !path.contains(".p/");
     tile || path.starts_with("issuer/")

@@ -1,4 +1,4 @@
-//! The cases for [`Assets`](crate::Assets).
+//! The test cases for [`Assets`](crate::Assets).
 
 use bytes::Bytes;
 
@@ -34,7 +34,7 @@ fn rounds(sizes: impl IntoIterator<Item = u64>) -> Vec<String> {
     sizes.into_iter().map(text).collect()
 }
 
-/// `stage`, then `staged` in the same process.
+/// `staged` returns the records of `stage` in the same process, in order.
 pub async fn staged_records_read_back_in_order(backend: Backend<'_>) {
     let assets = backend.open().await;
     stage(&*assets, [3, 7, 400]).await;
@@ -64,8 +64,8 @@ pub async fn nothing_is_staged_at_first(backend: Backend<'_>) {
     }
 }
 
-/// The journal outlives its process, also when it is reopened without a round
-/// in between, and when nobody asks for it.
+/// The journal outlives its process, even if a process opens it without staging a round, or without
+/// reading it.
 pub async fn staged_records_survive_reopening(backend: Backend<'_>) {
     stage(&*backend.open().await, [1, 2]).await;
     stage(&*backend.open().await, [3]).await;
@@ -79,7 +79,7 @@ pub async fn staged_records_survive_reopening(backend: Backend<'_>) {
     assert_eq!(staged(&*backend.open().await).await, rounds([1, 2, 3, 4]));
 }
 
-/// From no bytes to many megabytes.
+/// Records may have any length, from zero bytes to several megabytes.
 pub async fn records_of_any_length_read_back(backend: Backend<'_>) {
     let lengths = [0, 1, 4095, 4096, 4097, 5_000_000];
     let record = |length: usize| -> Bytes { (0..length).map(|i| (i % 251) as u8).collect() };
@@ -105,7 +105,7 @@ pub async fn a_record_may_be_staged_again_with_a_smaller_size(backend: Backend<'
     assert_eq!(staged(&*assets).await, rounds([10, 20, 15, 20]));
 }
 
-/// No record beyond the size may go; all others have to, in the end.
+/// No record beyond the size may be dropped; all others must be dropped eventually.
 pub async fn settling_drops_what_is_settled_and_nothing_else(backend: Backend<'_>) {
     let assets = backend.open().await;
     stage(&*assets, [10, 20, 30]).await;
@@ -126,7 +126,7 @@ pub async fn settling_drops_what_is_settled_and_nothing_else(backend: Backend<'_
     assert_eq!(staged(&*backend.open().await).await, rounds([50]));
 }
 
-/// `settle` with nothing published, nothing staged, or both long ago.
+/// `settle` is harmless if nothing is published, nothing is staged, or both happened long ago.
 pub async fn settling_an_idle_log_is_harmless(backend: Backend<'_>) {
     let assets = backend.open().await;
     for _ in 0..3 {
@@ -139,7 +139,7 @@ pub async fn settling_an_idle_log_is_harmless(backend: Backend<'_>) {
     assert_eq!(staged(&*assets).await, rounds([5]));
 }
 
-/// Rounds go on while the journal is cut again and again.
+/// Rounds continue while the journal is truncated repeatedly.
 pub async fn settling_runs_beside_rounds(backend: Backend<'_>) {
     let assets = backend.open().await;
     let rounds_done = std::sync::atomic::AtomicU64::new(0);
@@ -166,7 +166,7 @@ pub async fn settling_runs_beside_rounds(backend: Backend<'_>) {
     assert!(left.ends_with(&rounds([201, 202])), "{left:?}");
 }
 
-/// Published in one process, read in it and in the next, settled or not.
+/// Published files are readable in the same process and in the next one, settled or not.
 pub async fn published_files_read_back(backend: Backend<'_>) {
     let paths = [
         "checkpoint",
@@ -192,7 +192,7 @@ pub async fn published_files_read_back(backend: Backend<'_>) {
     assert_eq!(get(&*assets, "tile/1/000.p/1").await.unwrap(), "later");
 }
 
-/// A checkpoint is replaced at every round, by a shorter one too.
+/// A checkpoint is replaced in every round, also by a shorter one.
 pub async fn publishing_replaces(backend: Backend<'_>) {
     let assets = backend.open().await;
     for body in ["a long first checkpoint", "short", ""] {
@@ -202,7 +202,7 @@ pub async fn publishing_replaces(backend: Backend<'_>) {
     }
 }
 
-/// Files that are not there, and directories where those exist.
+/// Reading an absent file or a directory returns `None`.
 pub async fn an_absent_file_is_none(backend: Backend<'_>) {
     let assets = backend.open().await;
     publish(&*assets, "tile/0/000.p/1", b"x").await;
@@ -211,7 +211,7 @@ pub async fn an_absent_file_is_none(backend: Backend<'_>) {
     }
 }
 
-/// Compressed bytes are not touched on the way in or out.
+/// Compressed bytes are neither decoded nor encoded.
 pub async fn bytes_are_stored_as_given(backend: Backend<'_>) {
     let gzip = b"\x1f\x8b\x08\x00 whatever";
     let kind = AssetKind::DataTile {
@@ -223,7 +223,7 @@ pub async fn bytes_are_stored_as_given(backend: Backend<'_>) {
     assert_eq!(get(&*assets, "tile/data/000").await.unwrap(), &gzip[..]);
 }
 
-/// Nothing outside the log's place can be written or read.
+/// Paths outside the log's location can be neither written nor read.
 pub async fn paths_outside_are_refused(backend: Backend<'_>) {
     let assets = backend.open().await;
     for path in [
@@ -253,7 +253,7 @@ pub async fn paths_outside_are_refused(backend: Backend<'_>) {
     }
 }
 
-/// Paths are looked at before anything is written.
+/// All paths are checked before anything is written.
 pub async fn one_bad_path_publishes_nothing(backend: Backend<'_>) {
     let assets = backend.open().await;
     let batch = ["tile/0/000", "../x"].map(|p| Asset::new(p, "x", AssetKind::HashTile));
@@ -261,7 +261,7 @@ pub async fn one_bad_path_publishes_nothing(backend: Backend<'_>) {
     assert_eq!(get(&*assets, "tile/0/000").await, None);
 }
 
-/// Widths are numbers, not names.
+/// Widths are sorted as numbers and must be valid numbers.
 pub async fn partials_are_listed_in_order(backend: Backend<'_>) {
     let assets = backend.open().await;
     assert!(assets.partials("tile/0/000").await.unwrap().is_empty());
@@ -273,7 +273,7 @@ pub async fn partials_are_listed_in_order(backend: Backend<'_>) {
     assert_eq!(widths, [9, 20, 100, 255]);
 }
 
-/// Files and directories of one directory, and nothing of others.
+/// The list has the files and directories of one directory, and nothing of other directories.
 pub async fn a_directory_of_tiles_is_listed(backend: Backend<'_>) {
     let assets = backend.open().await;
     for path in [
@@ -295,7 +295,7 @@ pub async fn a_directory_of_tiles_is_listed(backend: Backend<'_>) {
     assert!(list("tile/1/000").await.is_empty());
 }
 
-/// Only those of the tiles named, and never the full tile.
+/// Only partial tiles of the named tiles are removed, never the full tile.
 pub async fn partials_of_full_tiles_are_removed(backend: Backend<'_>) {
     let assets = backend.open().await;
     for path in [
@@ -321,7 +321,7 @@ pub async fn partials_of_full_tiles_are_removed(backend: Backend<'_>) {
     assets.settle(1).await.unwrap();
 }
 
-/// A recovery publishes a partial tile that was already removed.
+/// A recovery may publish a partial tile again after its removal.
 pub async fn a_removed_partial_can_be_published_again(backend: Backend<'_>) {
     let assets = backend.open().await;
     for _ in 0..3 {
@@ -332,7 +332,7 @@ pub async fn a_removed_partial_can_be_published_again(backend: Backend<'_>) {
     }
 }
 
-/// A batch far larger than any round's, with new directories throughout.
+/// A batch can be far larger than any round's and create many directories.
 pub async fn many_files_at_once(backend: Backend<'_>) {
     let path = |i: u32| format!("tile/0/x{:03}/{:03}", i / 10, i % 10);
     let asset = |i| Asset::new(path(i), i.to_string(), AssetKind::HashTile);
@@ -343,7 +343,7 @@ pub async fn many_files_at_once(backend: Backend<'_>) {
     }
 }
 
-/// The figures that metrics show.
+/// The counters that metrics show grow with each operation.
 pub async fn statistics_count(backend: Backend<'_>) {
     let assets = backend.open().await;
     stage(&*assets, [1]).await;

@@ -1,4 +1,4 @@
-//! The cases for [`Lock`](crate::Lock).
+//! The test cases for [`Lock`](crate::Lock).
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ async fn load(lock: &dyn Lock, log: &LogId) -> Option<Vec<u8>> {
     lock.load(log).await.unwrap()
 }
 
-/// Returns what a conflict says is stored.
+/// Returns the stored checkpoint that a conflict reports.
 fn found(result: Result<(), LockError>) -> Option<Vec<u8>> {
     match result {
         Err(LockError::Conflict { found, .. }) => found,
@@ -22,14 +22,14 @@ fn found(result: Result<(), LockError>) -> Option<Vec<u8>> {
     }
 }
 
-/// Nothing is known of a log that was never created.
+/// Loading a log that was never created returns `None`.
 pub async fn an_unknown_log_is_none(backend: Backend<'_>) {
     let lock = backend.open().await;
     assert_eq!(load(&*lock, &LOG).await, None);
     assert!(!lock.location().is_empty());
 }
 
-/// Byte for byte, in the next process too.
+/// A stored checkpoint is loaded byte for byte, also in the next process.
 pub async fn a_created_log_is_loaded_as_it_was(backend: Backend<'_>) {
     let body = "log.example/2026h1\n0\n47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=\n\n— é\n";
     backend
@@ -65,7 +65,7 @@ pub async fn logs_do_not_mix(backend: Backend<'_>) {
     assert_eq!(load(&*lock, &OTHER).await.unwrap(), b"a");
 }
 
-/// The whole old checkpoint: not a prefix, not the same in other case.
+/// A replacement must name the complete old checkpoint: a prefix or other letter case conflicts.
 pub async fn replacing_needs_the_old_checkpoint(backend: Backend<'_>) {
     let lock = backend.open().await;
     lock.create(&LOG, b"checkpoint\n").await.unwrap();
@@ -84,7 +84,7 @@ pub async fn replacing_needs_the_old_checkpoint(backend: Backend<'_>) {
     assert_eq!(load(&*lock, &LOG).await.unwrap(), b"new");
 }
 
-/// A commit never creates.
+/// `replace` never creates a log.
 pub async fn replacing_an_unknown_log_conflicts(backend: Backend<'_>) {
     let lock = backend.open().await;
     assert_eq!(found(lock.replace(&LOG, b"a", b"b").await), None);
@@ -92,7 +92,7 @@ pub async fn replacing_an_unknown_log_conflicts(backend: Backend<'_>) {
     assert_eq!(load(&*lock, &LOG).await, None);
 }
 
-/// The loser is told what the winner wrote.
+/// The loser of a conflict gets the winner's checkpoint.
 pub async fn a_conflict_changes_nothing(backend: Backend<'_>) {
     let (one, two) = (backend.open().await, backend.open().await);
     one.create(&LOG, b"0").await.unwrap();
@@ -101,7 +101,7 @@ pub async fn a_conflict_changes_nothing(backend: Backend<'_>) {
     assert_eq!(load(&*one, &LOG).await.unwrap(), b"1");
 }
 
-/// Signatures of other algorithms than ours make long checkpoints.
+/// A checkpoint may have any bytes and be long: signatures of other algorithms are large.
 pub async fn any_bytes_are_kept(backend: Backend<'_>) {
     let lock = backend.open().await;
     lock.create(&LOG, b"start").await.unwrap();
@@ -117,7 +117,7 @@ pub async fn any_bytes_are_kept(backend: Backend<'_>) {
     }
 }
 
-/// Through a connection that was open, and had read, before.
+/// A connection that was open and had read before sees a replacement.
 pub async fn a_replacement_is_seen_by_others(backend: Backend<'_>) {
     let (one, two) = (backend.open().await, backend.open().await);
     one.create(&LOG, b"0").await.unwrap();
@@ -131,8 +131,8 @@ pub async fn a_replacement_is_seen_by_others(backend: Backend<'_>) {
     assert_eq!(load(&*two, &LOG).await.unwrap(), b"20");
 }
 
-/// Fifty tasks on five handles try each step at once: one wins, the others
-/// conflict and are shown the winner's checkpoint.
+/// Fifty tasks on five handles try each step at the same time. One wins; the others conflict and
+/// get the winner's checkpoint.
 pub async fn one_of_fifty_wins_each_step(backend: Backend<'_>) {
     let mut locks: Vec<Arc<dyn Lock>> = Vec::new();
     for _ in 0..5 {
@@ -185,7 +185,7 @@ pub async fn many_logs_share_a_lock(backend: Backend<'_>) {
     tasks.join_all().await;
 }
 
-/// `check` may be called at any time by anyone.
+/// `check` may be called at any time by any process and changes nothing.
 pub async fn checking_changes_nothing(backend: Backend<'_>) {
     let (one, two) = (backend.open().await, backend.open().await);
     one.check().await.unwrap();
@@ -198,7 +198,8 @@ pub async fn checking_changes_nothing(backend: Backend<'_>) {
     two.replace(&LOG, b"0", b"1").await.unwrap();
 }
 
-/// The lease is a value of its own: of those who saw the same, one takes it.
+/// The lease is a separate value: of several processes that read the same lease, only one can take
+/// it.
 pub async fn a_lease_is_taken_once(backend: Backend<'_>) {
     let mut locks: Vec<Arc<dyn Lock>> = Vec::new();
     for _ in 0..3 {
@@ -214,7 +215,8 @@ pub async fn a_lease_is_taken_once(backend: Backend<'_>) {
     let first = lease(0, 1);
     first.create(&*locks[0], &LOG).await.unwrap();
     let mut seen = Vec::new();
-    // All look before any of them takes it: who looks later may take it from who has it then.
+    // All processes read before any of them takes the lease: a later reader may take it from its
+    // new holder.
     for lock in &locks {
         seen.push(Lease::load(&**lock, &LOG).await.unwrap().unwrap());
     }

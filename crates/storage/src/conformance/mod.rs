@@ -1,15 +1,14 @@
-//! The conformance suite: what every back end must do, as tests that its crate runs, and the means
-//! to take from a directory what a power failure would take.
+//! The conformance suite: tests that every back end must pass, and a simulation of a power failure
+//! for directories.
 //!
-//! A back end implements [`AssetsBackend`] or [`LockBackend`] in its tests and
-//! names it once:
+//! A back end implements [`AssetsBackend`] or [`LockBackend`] in its tests and calls one macro:
 //!
 //! ```ignore
 //! lucarne_storage::assets_conformance!(Posix::new());
 //! lucarne_storage::lock_conformance!(Sqlite::new().await);
 //! ```
 //!
-//! Each case becomes a `#[tokio::test]` and gets a back end of its own.
+//! Each case becomes a `#[tokio::test]` with a back end of its own.
 
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
 
@@ -23,8 +22,7 @@ use crate::{Assets, Lock};
 
 pub use power::{Fate, PowerLoss};
 
-/// The configuration of an S3 store without TLS, of which an endpoint, a region and an access key
-/// with its secret are known: a test's own server.
+/// Returns the configuration of a test server that speaks S3 without TLS.
 #[cfg(feature = "object-stores")]
 pub fn s3_config(
     endpoint: &str,
@@ -48,22 +46,22 @@ pub fn s3_config(
     ObjectStoreConfig::new(Bucket::S3(s3), prefix)
 }
 
-/// One empty place for assets.
+/// An empty location for assets.
 #[async_trait]
 pub trait AssetsBackend: Send + Sync {
-    /// Opens the place. Called again after everything opened before has been
-    /// dropped, as a process does that starts anew: what was stored is there.
+    /// Opens the location. A second call, after everything opened before has been dropped, stands
+    /// for a restarted process: the stored files are still there.
     async fn open(&self) -> Box<dyn Assets>;
 }
 
-/// One empty lock.
+/// An empty lock.
 #[async_trait]
 pub trait LockBackend: Send + Sync {
     /// Opens the lock. Several may be open at once, as in several processes.
     async fn open(&self) -> Box<dyn Lock>;
 }
 
-/// Makes one test of each case for assets; the expression gives an empty
+/// Generates one test for each case for assets. The expression evaluates to an empty
 /// [`AssetsBackend`] and may await.
 #[macro_export]
 macro_rules! assets_conformance {
@@ -94,8 +92,8 @@ macro_rules! assets_conformance {
     };
 }
 
-/// Makes one test of each case for locks; the expression gives an empty
-/// [`LockBackend`] and may await.
+/// Generates one test for each case for locks. The expression evaluates to an empty [`LockBackend`]
+/// and may await.
 #[macro_export]
 macro_rules! lock_conformance {
     ($backend:expr) => {

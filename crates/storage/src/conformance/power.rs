@@ -1,4 +1,4 @@
-//! The effect of a power failure on a directory.
+//! Simulation of a power failure on a directory.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,25 +9,23 @@ use parking_lot::Mutex;
 
 use crate::{Asset, AssetError, Assets, PosixAssets, Repairs, Stats};
 
-/// The fate of a file that was written but not settled when the power fails. All of
-/// these happen on real file systems; which one, nobody knows.
+/// The fate of a file that was written but not settled when the power fails. Real file systems show
+/// all of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It had reached the disk.
+    /// The new content reached the disk.
     Kept,
-    /// As it was when it was last settled: its former content, or absent. A
-    /// removed file is back.
+    /// The file is as it was when it was last settled: its former content, or absent. A removed
+    /// file exists again.
     Undone,
-    /// Its name and its first so many bytes had; `Truncated(0)` is the
-    /// commonest of all.
+    /// The name and the first `n` bytes reached the disk; `Truncated(0)` is the most common case.
     Truncated(usize),
-    /// Its name and length had, its bytes are zero.
+    /// The name and the length reached the disk; the bytes are zero.
     Zeroed,
 }
 
-/// [`PosixAssets`] that note what is not settled, so that a test can fail the
-/// power: use them as the log's assets, drop the log, then decide the fate of
-/// each file.
+/// [`PosixAssets`] that record all unsettled files, so that a test can simulate a power failure.
+/// Run the log on these assets, drop the log, then decide the fate of each file.
 ///
 /// ```ignore
 /// let assets = Arc::new(PowerLoss::new(PosixAssets::open(&directory)?));
@@ -37,8 +35,8 @@ pub enum Fate {
 /// … the log is opened again on `directory`: nothing acknowledged is lost …
 /// ```
 ///
-/// Journal segments are not touched beyond their end: what was staged was
-/// synced. [`tear_journal`](Self::tear_journal) adds the unfinished append.
+/// Journal segments keep their content, because staged records were synced.
+/// [`tear_journal`](Self::tear_journal) adds an unfinished append.
 pub struct PowerLoss {
     inner: PosixAssets,
     /// Path and settled content of each file changed since the last settle.
@@ -46,8 +44,8 @@ pub struct PowerLoss {
 }
 
 impl PowerLoss {
-    /// Watches `assets` from now on. What was published before and not
-    /// settled is taken for durable.
+    /// Records changes to `assets` from now on. Files that were published before are treated as
+    /// durable, even if they were not settled.
     pub fn new(assets: PosixAssets) -> Self {
         Self {
             inner: assets,
@@ -55,13 +53,13 @@ impl PowerLoss {
         }
     }
 
-    /// The files that a power failure could take or bring back now.
+    /// Returns the files that a power failure could remove or restore now.
     pub fn unsettled(&self) -> Vec<String> {
         self.before.lock().keys().cloned().collect()
     }
 
-    /// Fails the power: `fate` decides for each unsettled file, in the order of
-    /// [`unsettled`](Self::unsettled). Nothing may use the assets any more.
+    /// Simulates a power failure. `fate` decides for each unsettled file, in the order of
+    /// [`unsettled`](Self::unsettled). The assets must not be used afterwards.
     pub fn fail_power(&self, mut fate: impl FnMut(&str) -> Fate) {
         for (path, before) in std::mem::take(&mut *self.before.lock()) {
             let fate = fate(&path);
@@ -81,14 +79,14 @@ impl PowerLoss {
         }
     }
 
-    /// Appends `bytes` to the newest journal segment, as an append does that
-    /// the power failed in.
+    /// Appends `bytes` to the newest journal segment, like an append that a power failure
+    /// interrupted.
     pub fn tear_journal(&self, bytes: &[u8]) {
         let segment = newest_segment(self.inner.directory());
         change(&segment.unwrap(), |b| b.extend_from_slice(bytes));
     }
 
-    /// Notes what is at each path now, unless it has changed before.
+    /// Records the current content of each path, unless the path has changed before.
     async fn note(&self, paths: Vec<String>) -> Result<Noted, AssetError> {
         let mut noted = Vec::new();
         for path in paths {
@@ -110,7 +108,7 @@ impl PowerLoss {
 type Noted = Vec<(String, Option<Bytes>)>;
 
 fn change(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
-    // A file that was removed meanwhile stays so.
+    // A file that was removed since then stays removed.
     if let Ok(mut bytes) = std::fs::read(path) {
         change(&mut bytes);
         std::fs::write(path, bytes).unwrap();
@@ -147,13 +145,13 @@ impl Assets for PowerLoss {
         let noted = self.note(assets.iter().map(|a| a.path.clone()).collect());
         let noted = noted.await?;
         let result = self.inner.publish(assets).await;
-        // Again: a `settle` that ran meanwhile may have missed the files.
+        // Repeated because a concurrent `settle` may have missed the files.
         self.keep(noted);
         result
     }
 
     async fn settle(&self, size: u64) -> Result<(), AssetError> {
-        // What is published while this runs stays unsettled.
+        // Files that are published during the settle stay unsettled.
         let before = std::mem::take(&mut *self.before.lock());
         let result = self.inner.settle(size).await;
         if result.is_err() {

@@ -1,11 +1,11 @@
-//! The stand-in for buckets in a build without the feature `object-stores`.
+//! The replacement for buckets in a build without the feature `object-stores`.
 
 use std::sync::Arc;
 
 use super::{Bucket, ObjectStoreConfig};
 use crate::{AssetError, Assets, JournalContents, Lock, LockError, NotBuilt, Observer, Repairs};
 
-/// Opens nothing.
+/// Fails, because this build has no object stores.
 ///
 /// # Errors
 ///
@@ -17,7 +17,7 @@ pub async fn open(
     Err(left_out(config).into())
 }
 
-/// Opens nothing.
+/// Fails, because this build has no object stores.
 ///
 /// # Errors
 ///
@@ -32,7 +32,7 @@ pub async fn lock(
     })
 }
 
-/// Opens nothing.
+/// Fails, because this build has no object stores.
 ///
 /// # Errors
 ///
@@ -44,7 +44,7 @@ pub fn look_into_lock(config: &ObjectStoreConfig) -> Result<Arc<dyn Lock>, LockE
     })
 }
 
-/// Opens nothing.
+/// Fails, because this build has no object stores.
 ///
 /// # Errors
 ///
@@ -53,7 +53,7 @@ pub async fn journal(config: &ObjectStoreConfig) -> Result<JournalContents, Asse
     Err(left_out(config).into())
 }
 
-/// Opens nothing.
+/// Fails, because this build has no object stores.
 ///
 /// # Errors
 ///
@@ -62,7 +62,7 @@ pub async fn repairs(config: &ObjectStoreConfig) -> Result<Arc<dyn Repairs>, Ass
     Err(left_out(config).into())
 }
 
-/// Opens nothing.
+/// Fails, because this build has no object stores.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! [`ObjectAssets`]: the objects, and the requests for them.
+//! [`ObjectAssets`]: the files of a log as objects in a bucket.
 
 mod checkpoint;
 mod repairs;
@@ -27,11 +27,11 @@ use crate::{
     Asset, AssetError, AssetKind, Assets, JournalContents, Observer, StagedRecord, Stats, path,
 };
 
-/// Assets in a bucket of S3, Google Cloud Storage or Azure. See the
-/// [module](super) on what happens if two processes open the same one.
+/// Assets in a bucket of S3, Google Cloud Storage or Azure. The [module](super) describes two
+/// processes that open the same bucket.
 pub struct ObjectAssets {
     store: Arc<dyn ObjectStore>,
-    /// The same, for who wants to know now whether it answers.
+    /// The same store with short timeouts, for checks that must end soon.
     hasty: Arc<dyn ObjectStore>,
     key_prefix: String,
     parallel: usize,
@@ -42,23 +42,24 @@ pub struct ObjectAssets {
 }
 
 impl ObjectAssets {
-    /// Reaches the bucket, which must exist, and finds out whether it may be
-    /// listed: one request.
+    /// Connects to the bucket, which must exist, and verifies with one request that the log may
+    /// list it.
     ///
     /// # Errors
     ///
     /// [`AssetError::Configuration`], [`AssetError::NoBucket`], [`AssetError::Refused`],
-    /// [`AssetError::ClockSkew`] or [`AssetError::Unavailable`]. A prefix without any
-    /// object is none: whether that is right, the lock knows.
+    /// [`AssetError::Configuration`], [`AssetError::NoBucket`], [`AssetError::Refused`],
+    /// [`AssetError::ClockSkew`] or [`AssetError::Unavailable`]. A prefix without any object is not
+    /// an error here: the lock knows whether the log is new.
     pub async fn open(config: &ObjectStoreConfig) -> Result<Self, AssetError> {
         Self::open_observed(config, Arc::new(())).await
     }
 
-    /// The same; `observer` is told of every request.
+    /// Connects like [`open`](Self::open) and reports every request to `observer`.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     pub async fn open_observed(
         config: &ObjectStoreConfig,
         observer: Arc<dyn Observer>,
@@ -92,7 +93,7 @@ impl ObjectAssets {
         key.map_err(|_| AssetError::BadPath { path: path.into() })
     }
 
-    /// The path within the log.
+    /// Returns the path of a key within the log.
     fn path<'k>(&self, key: &'k Path) -> Option<&'k str> {
         key.as_ref().strip_prefix(&self.key_prefix)
     }
@@ -127,8 +128,8 @@ impl ObjectAssets {
         Ok(())
     }
 
-    /// Puts an object, as often as the store stumbles over itself
-    /// ([`failure::is_passing`]). What the store says is within.
+    /// Puts an object, and retries transient errors of the store ([`failure::is_passing`]). The
+    /// inner result is the store's response.
     async fn try_write(
         &self,
         path: &str,
@@ -150,13 +151,12 @@ impl ObjectAssets {
                 return Ok(answer);
             }
             tries_left -= 1;
-            // What it does beside this put is over in milliseconds, and cannot be
-            // waited for.
+            // The concurrent work of the store ends within milliseconds and cannot be awaited.
             tokio::time::sleep(STUMBLE).await;
         }
     }
 
-    /// The bytes of an object as they are stored.
+    /// Returns the stored bytes of an object.
     async fn read(&self, path: &str) -> Result<Option<Bytes>, AssetError> {
         self.read_from(&self.store, path).await
     }
@@ -188,7 +188,8 @@ impl ObjectAssets {
         }
     }
 
-    /// Returns what is staged, oldest first. A paged listing: 1,000 names a request.
+    /// Returns the names of the staged rounds, oldest first. The listing is paged: 1,000 names per
+    /// request.
     async fn list_journal(&self) -> Result<Vec<Name>, AssetError> {
         let mut objects = self.store.list(Some(&self.key(JOURNAL)?));
         let mut names = Vec::new();
@@ -198,7 +199,7 @@ impl ObjectAssets {
                 Some(name) => names.push(name),
                 None => tracing::warn!(
                     key = %object.location,
-                    "not an object of the journal of {}; it is left alone", self.location
+                    "ignored: not an object of the journal of {}", self.location
                 ),
             }
         }
@@ -206,7 +207,7 @@ impl ObjectAssets {
         Ok(names)
     }
 
-    /// The record, unless it has been removed since it was listed.
+    /// Returns the record, unless it has been removed since it was listed.
     async fn read_staged(&self, name: Name) -> Result<Option<Bytes>, AssetError> {
         let path = staged_path(name);
         let Some(object) = self.read(&path).await? else {
@@ -221,8 +222,8 @@ impl ObjectAssets {
             })
     }
 
-    /// The staged rounds, oldest first, without damaged ones of at most `size` entries. Those
-    /// are evidence, and no settle removes them.
+    /// Returns the staged rounds, oldest first, without damaged rounds of at most `size` entries.
+    /// Damaged rounds are evidence, and `settle` never removes them.
     async fn read_journal(&self, size: u64) -> Result<(Vec<Name>, Vec<Bytes>), AssetError> {
         let mut read = stream::iter(self.list_journal().await?)
             .map(async |name| (name, self.read_staged(name).await))
@@ -233,7 +234,8 @@ impl ObjectAssets {
                 Err(error @ AssetError::Damaged { .. }) if name.new_size <= size => {
                     tracing::warn!(
                         %error,
-                        "a damaged round is left out, because it is published: `lucarne repair` removes it"
+                        "skipped a damaged round, because it is published: run `lucarne repair` \
+                         to remove it"
                     );
                 }
                 record => {
@@ -245,12 +247,12 @@ impl ObjectAssets {
         Ok((names, records))
     }
 
-    /// Returns what the journal has, and where: reads only, whatever process stages
-    /// and removes rounds meanwhile.
+    /// Returns the content of the journal with the position of each record. Only reads, and
+    /// tolerates processes that stage and remove rounds at the same time.
     ///
     /// # Errors
     ///
-    /// If the store does not answer, or refuses. (Damage is among the contents.)
+    /// If the store does not respond or refuses. Damage is part of the result.
     pub async fn journal(&self) -> Result<JournalContents, AssetError> {
         let names = self.list_journal().await?;
         let mut read = stream::iter(names)
@@ -265,7 +267,7 @@ impl ObjectAssets {
                     bytes: journal::length(&record),
                     record,
                 }),
-                // Removed since it was listed.
+                // The round was removed after it was listed.
                 Ok(None) => {}
                 Err(damage @ AssetError::Damaged { .. }) => contents.damage.push(damage),
                 Err(error) => return Err(error),
@@ -284,8 +286,8 @@ impl ObjectAssets {
         }
     }
 
-    /// Deletes in batches as large as the store takes (S3: 1,000), and says of
-    /// each object that it is gone.
+    /// Deletes objects in batches as large as the store allows (S3: 1,000), and calls `gone` for
+    /// each deleted object.
     async fn delete(&self, keys: Vec<Path>, mut gone: impl FnMut(&Path)) -> Result<(), AssetError> {
         let keys: BoxStream<'static, _> = stream::iter(keys.into_iter().map(Ok)).boxed();
         let mut results = self.store.delete_stream(keys);
@@ -300,8 +302,8 @@ impl ObjectAssets {
         failure.map_or(Ok(()), Err)
     }
 
-    /// The objects under `<tile>.p/` for tiles of one directory. One listing
-    /// of a thousand objects says it of a hundred tiles.
+    /// Returns the objects under `<tile>.p/` for tiles of one directory. One listing of a thousand
+    /// objects covers a hundred tiles.
     async fn partials_of(
         &self,
         directory: &str,
@@ -310,7 +312,7 @@ impl ObjectAssets {
         let (Some(first), Some(last)) = (tiles.first(), tiles.last()) else {
             return Ok(Vec::new());
         };
-        // In the order of bytes, `0` follows `/`.
+        // In byte order, `0` follows `/`.
         let end = self.key(&format!("{last}.p0"))?;
         let directory_key = self.key(directory)?;
         let offset = self.key(first)?;
@@ -332,7 +334,7 @@ impl ObjectAssets {
     }
 }
 
-/// The time to wait before a put that the store stumbled over is repeated.
+/// Time to wait before a put is retried after a transient error.
 const STUMBLE: Duration = Duration::from_millis(20);
 
 const JOURNAL: &str = ".lucarne/journal";
@@ -347,7 +349,7 @@ fn immutable() -> Extensions {
     extensions
 }
 
-/// With these, a public bucket or a CDN serves the log as we would.
+/// Headers with which a public bucket or a CDN serves the log like the log's own server.
 fn headers(kind: AssetKind) -> Attributes {
     let mut headers = Attributes::from_iter([
         (Attribute::ContentType, kind.content_type()),
@@ -417,7 +419,7 @@ impl Assets for ObjectAssets {
             .await
     }
 
-    /// Only staged objects are to be deleted.
+    /// Only staged objects must be deleted: published objects are durable already.
     async fn settle(&self, size: u64) -> Result<(), AssetError> {
         self.usable()?;
         let settled = self.journal.settled(size);
@@ -479,7 +481,7 @@ impl Assets for ObjectAssets {
         let listed = self.store.list_with_delimiter(Some(&key)).await;
         let listed = listed.map_err(|e| self.failed("list", directory, &e))?;
         let objects = listed.objects.iter().map(|object| &object.location);
-        // A store that ignores the delimiter lists what is further below as well.
+        // A store that ignores the delimiter also lists objects of subdirectories.
         let first =
             |location: &Path| Some(location.prefix_match(&key)?.next()?.as_ref().to_owned());
         let names = objects.chain(&listed.common_prefixes).filter_map(first);

@@ -1,4 +1,4 @@
-//! The store, and how patient to be with it.
+//! The configuration of an object store, and its timeouts.
 
 mod bucket_url;
 #[cfg(feature = "object-stores")]
@@ -11,23 +11,22 @@ use std::time::Duration;
 use super::opening;
 use crate::{AssetError, path};
 
-/// The place of the objects of one log.
+/// The location of the objects of one log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectStoreConfig {
     /// The bucket.
     pub bucket: Bucket,
-    /// Holds what every key begins with, character for character, as Sunlight's
-    /// `s3keyprefix`: `2026h1/`, with its slash. Empty: the whole bucket is the
-    /// log's.
+    /// Prefix of every key, character for character, like Sunlight's `s3keyprefix`: `2026h1/`,
+    /// including the slash. Empty if the log owns the whole bucket.
     pub key_prefix: String,
-    /// The time that requests may take.
+    /// Timeouts and retries of requests.
     pub policy: RequestPolicy,
-    /// Most requests of one call that are under way at once.
+    /// Maximum number of concurrent requests of one call.
     pub parallel: usize,
 }
 
 impl ObjectStoreConfig {
-    /// With the usual timeouts, and 32 requests at once.
+    /// Creates a configuration with the default timeouts and 32 concurrent requests.
     pub fn new(bucket: Bucket, key_prefix: impl Into<String>) -> Self {
         Self {
             bucket,
@@ -38,7 +37,7 @@ impl ObjectStoreConfig {
     }
 }
 
-/// A bucket of one of the clouds, or of a server that speaks their protocol.
+/// A bucket of a cloud provider, or of a server with the same protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bucket {
     /// Amazon S3, MinIO, versitygw, Ceph, …
@@ -51,35 +50,34 @@ pub enum Bucket {
 
 /// A bucket in S3.
 ///
-/// Without [`keys`](Self::keys), credentials come from where AWS tools find
-/// them: `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY` (`AWS_SESSION_TOKEN`),
-/// a web identity token, a profile of `~/.aws/credentials`, a container's role,
-/// the instance's role.
+/// Without [`keys`](Self::keys), credentials come from the sources of the AWS tools:
+/// `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY` (`AWS_SESSION_TOKEN`), a web identity token, a
+/// profile of `~/.aws/credentials`, a container's role, the instance's role.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct S3 {
-    /// The region; if `None`, that of `AWS_REGION`, else `us-east-1`.
+    /// The region; `None` uses `AWS_REGION`, or `us-east-1` if that is unset.
     pub region: Option<String>,
     /// The name of the bucket.
     pub bucket: String,
-    /// The server, if it is not Amazon's: `https://minio.example:9000`.
+    /// URL of the server if it is not Amazon's: `https://minio.example:9000`.
     pub endpoint: Option<String>,
-    /// With an `endpoint`: the bucket is in the host's name instead of the path.
+    /// Put the bucket into the host name of the `endpoint` instead of the path.
     pub virtual_hosted: bool,
-    /// Accept an `http://` endpoint, which anyone on the way can read and alter.
+    /// Allow an `http://` endpoint. Anyone on the network path can read and alter its traffic.
     pub allow_http: bool,
-    /// A profile of `~/.aws/credentials` and `~/.aws/config`; if `None`, that of
-    /// `AWS_PROFILE`, or `default` where the environment has no other keys.
+    /// A profile of `~/.aws/credentials` and `~/.aws/config`; `None` uses `AWS_PROFILE`, or
+    /// `default` if the environment has no other keys.
     pub profile: Option<String>,
-    /// Keys, where they are not to come from the environment.
+    /// Explicit keys; `None` uses the environment.
     pub keys: Option<S3Keys>,
 }
 
 /// An access key of S3.
 #[derive(Clone, PartialEq, Eq)]
 pub struct S3Keys {
-    /// The key's name; no secret.
+    /// Name of the key, which is not secret.
     pub access_key: String,
-    /// The secret.
+    /// The secret key.
     pub secret_key: String,
 }
 
@@ -91,37 +89,37 @@ impl fmt::Debug for S3Keys {
 
 /// A bucket in Google Cloud Storage.
 ///
-/// Without `credentials`, they come from `GOOGLE_APPLICATION_CREDENTIALS`, from
-/// `gcloud`'s own file, or from the instance's service account.
+/// Without `credentials`, they come from `GOOGLE_APPLICATION_CREDENTIALS`, from the file of
+/// `gcloud`, or from the instance's service account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gcs {
     /// The name of the bucket.
     pub bucket: String,
-    /// The server, if it is not Google's: an emulator.
+    /// URL of the server if it is not Google's, such as an emulator.
     pub endpoint: Option<String>,
-    /// Accept an `http://` endpoint.
+    /// Allow an `http://` endpoint.
     pub allow_http: bool,
-    /// Send no credentials: for emulators.
+    /// Send no credentials, for emulators.
     pub anonymous: bool,
-    /// A file of application credentials.
+    /// Path of a file with application credentials.
     pub credentials: Option<PathBuf>,
 }
 
 /// A container of an Azure storage account.
 ///
-/// Without `key`, credentials come from `AZURE_STORAGE_ACCOUNT_KEY` and its
-/// kin, from a workload identity, or from the managed identity.
+/// Without `key`, credentials come from `AZURE_STORAGE_ACCOUNT_KEY` and related variables, from a
+/// workload identity, or from the managed identity.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Azure {
-    /// The storage account; if `None`, that of `AZURE_STORAGE_ACCOUNT_NAME`.
+    /// The storage account; `None` uses `AZURE_STORAGE_ACCOUNT_NAME`.
     pub account: Option<String>,
     /// The name of the container.
     pub container: String,
-    /// The server, if it is not Microsoft's.
+    /// URL of the server if it is not Microsoft's.
     pub endpoint: Option<String>,
-    /// Accept an `http://` endpoint.
+    /// Allow an `http://` endpoint.
     pub allow_http: bool,
-    /// The account's key.
+    /// Key of the account.
     pub key: Option<String>,
 }
 
@@ -131,21 +129,20 @@ impl fmt::Debug for Azure {
     }
 }
 
-/// The time that requests may take. The defaults fit a round: it fails within some
-/// fifteen seconds of a store that does not answer, and the log, which then
-/// answers 503, tries anew.
+/// Timeouts and retries of requests. The defaults fit a round: if the store does not respond, the
+/// round fails within about fifteen seconds. The log then responds with 503 and tries again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestPolicy {
-    /// For one request and its answer; a second more for each MiB moved.
+    /// Timeout of one request with its response, plus one second for each MiB transferred.
     pub request: Duration,
-    /// Without an answer for so long, what may be sent twice is sent again,
-    /// beside the first (`None`: never). At most one request in ten.
+    /// Delay after which a repeatable request without a response is sent a second time,
+    /// concurrently with the first; `None` disables this. At most one request in ten is sent twice.
     pub hedge: Option<Duration>,
-    /// The number of times that a request that failed is repeated.
+    /// Maximum number of retries of a failed request.
     pub retries: usize,
-    /// No repetition begins later than this.
+    /// No retry starts later than this.
     pub retrying: Duration,
-    /// For a call of a lock that is kept in a bucket, its repetitions included.
+    /// Timeout of a call of a lock in a bucket, including its retries.
     pub lock_call: Duration,
 }
 
@@ -162,7 +159,7 @@ impl Default for RequestPolicy {
 }
 
 impl ObjectStoreConfig {
-    /// Checks whether it could be one, as far as that can be told without asking it.
+    /// Checks the configuration as far as possible without a request.
     ///
     /// # Errors
     ///
@@ -172,8 +169,8 @@ impl ObjectStoreConfig {
         opening::check(self)
     }
 
-    /// Checks that what is listed is what was put: no key that the store's client
-    /// would rewrite.
+    /// Checks that keys are listed exactly as they were put: the store's client must not rewrite
+    /// them.
     pub(super) fn check_prefix(&self) -> Result<(), AssetError> {
         let prefix = &self.key_prefix;
         let plain =
@@ -182,13 +179,13 @@ impl ObjectStoreConfig {
             return Ok(());
         }
         Err(configuration(format!(
-            "the key prefix {prefix:?} is not made of letters, digits, `-`, `_` and `.`, in \
-             parts that `/` separates and that do not begin with a dot"
+            "invalid key prefix {prefix:?}: expected parts of letters, digits, `-`, `_` and `.`, \
+             separated by `/`, that do not begin with a dot"
         )))
     }
 
-    /// For people: the bucket, the prefix, the server if it is not the usual
-    /// one. No secret is in any of them.
+    /// Returns the location for messages: the bucket, the prefix, and the server unless it is the
+    /// default. The text has no secrets.
     pub fn location(&self) -> String {
         let prefix = &self.key_prefix;
         let (place, endpoint) = match &self.bucket {

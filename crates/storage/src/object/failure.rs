@@ -1,10 +1,10 @@
-//! The answers of a store that does not do as asked, in words for people.
+//! Classification of a store's errors, with texts for people.
 
 use std::error::Error as StdError;
 
 use crate::AssetError;
 
-/// Sorts an error: `action` as in "cannot `action` `place`".
+/// Classifies an error. The message reads "cannot `action` `place`".
 pub(crate) fn sort(action: &'static str, place: String, error: &object_store::Error) -> AssetError {
     let Reason {
         status,
@@ -35,7 +35,7 @@ pub(crate) fn sort(action: &'static str, place: String, error: &object_store::Er
             detail: reason.trim_start_matches([':', ' ']).to_owned(),
         };
     }
-    // versitygw says of an unknown access key that it is not found (404).
+    // versitygw responds with 404 to an unknown access key.
     let refused = is(&[
         "InvalidAccessKeyId",
         "XAdminUserNotFound",
@@ -65,26 +65,26 @@ pub(crate) fn sort(action: &'static str, place: String, error: &object_store::Er
     }
 }
 
-/// The store's answer, or what kept it from saying anything: one line.
+/// Returns the store's response, or the reason why there is none, as one line.
 pub(crate) fn detail(error: &object_store::Error) -> String {
     Reason::of(error).detail
 }
 
-/// True if there is a bucket, and no such object in it. Other things may not be
-/// found, too, such as who asks.
+/// Returns `true` if the bucket exists and the object does not. Other things can be absent, too,
+/// such as the access key.
 pub(crate) fn is_absent(error: &object_store::Error) -> bool {
     let code = Reason::of(error).code;
     let object = ["", "NoSuchKey", "BlobNotFound", "ResourceNotFound"];
     matches!(error, object_store::Error::NotFound { .. }) && object.contains(&code.as_str())
 }
 
-/// True of what a store may say of an unconditional put only because of
-/// something else that it does at the moment.
+/// Returns `true` for an error of an unconditional put that may come from concurrent work of the
+/// store.
 ///
-/// A conflict is another write of the key, of which one wins. Stores over a
-/// file system also remove directories that deletions empty, and a put that
-/// needs such a directory just then is told that it is absent or, by `MinIO`,
-/// that access is denied. A store that means it says so again.
+/// A conflict is another write of the key, of which one wins. Stores on a file system also remove
+/// directories that become empty by deletions. A put that needs such a directory at that moment
+/// fails because the directory is absent or, with `MinIO`, because access is denied. A permanent
+/// error will be returned again.
 pub(super) fn is_passing(error: &object_store::Error) -> bool {
     use object_store::Error::{AlreadyExists, NotFound};
     match sort("", String::new(), error) {
@@ -94,7 +94,7 @@ pub(super) fn is_passing(error: &object_store::Error) -> bool {
     }
 }
 
-/// True if a put was not made because of its condition.
+/// Returns `true` if a put was rejected because of its condition.
 pub(crate) fn is_lost(error: &object_store::Error) -> bool {
     use object_store::Error::{AlreadyExists, NotModified, Precondition};
     matches!(
@@ -103,8 +103,7 @@ pub(crate) fn is_lost(error: &object_store::Error) -> bool {
     )
 }
 
-/// True if the store does not know what it was asked for: not at this time, but
-/// ever.
+/// Returns `true` if the store does not support the request at all.
 pub(super) fn is_unknown(error: &object_store::Error) -> bool {
     let Reason { status, code, .. } = Reason::of(error);
     let client = matches!(error, object_store::Error::NotImplemented { .. });
@@ -112,17 +111,18 @@ pub(super) fn is_unknown(error: &object_store::Error) -> bool {
 }
 
 struct Reason {
-    /// Of the answer; 0 if there was none.
+    /// HTTP status of the response; 0 without a response.
     status: u16,
-    /// The store's (`NoSuchBucket`), if it gave one.
+    /// Error code of the store (`NoSuchBucket`), if any.
     code: String,
-    /// One line.
+    /// Description, as one line.
     detail: String,
 }
 
 impl Reason {
-    /// The error's type is private to `object_store`; its text ends in what
-    /// matters: status and body, or what went wrong on the way.
+    /// Extracts the reason from the text of the error, because its type is private to
+    /// `object_store`. The text ends with the status and body, or with the cause of the failed
+    /// connection.
     fn of(error: &object_store::Error) -> Self {
         let mut innermost: &dyn StdError = error;
         while let Some(source) = innermost.source() {
@@ -133,8 +133,7 @@ impl Reason {
             return Self {
                 status: 401,
                 code: String::new(),
-                detail: "the environment has no credentials, and no service of this machine \
-                         gives any"
+                detail: "no credentials in the environment or from a service of this machine"
                     .into(),
             };
         }
@@ -161,7 +160,7 @@ fn between<'t>(text: &'t str, start: &str, end: &str) -> Option<&'t str> {
     Some(&rest[..rest.find(end)?])
 }
 
-/// Returns what came from the store, fit for a log file.
+/// Returns text from the store in a form that is safe for a log line.
 pub(crate) fn line(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ").chars().take(300).collect()

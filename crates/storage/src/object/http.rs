@@ -1,8 +1,8 @@
-//! The HTTP beneath `object_store`: hyper, counted, bounded in time, hedged.
+//! The HTTP client of `object_store`: hyper with counters, timeouts and hedged requests.
 //!
-//! `object_store` signs, words and repeats the requests. What a round needs
-//! besides is here: that none of them hangs, that a single slow answer does not
-//! hold a round up, and that every request sent is counted.
+//! `object_store` signs, formats and retries the requests. This module adds the other requirements
+//! of a round: no request hangs, one slow response does not delay the round, and every request is
+//! counted.
 
 use std::fmt;
 use std::pin::pin;
@@ -33,31 +33,31 @@ use crate::{Outcome, Stats};
 
 const AGENT: &str = concat!("lucarne/", env!("CARGO_PKG_VERSION"));
 
-/// The time to wait for a TCP connection.
+/// Timeout of a TCP connection attempt.
 const CONNECT: Duration = Duration::from_secs(2);
 
-/// An unused connection is closed before the store closes it (S3: 20 s).
+/// Time after which an unused connection is closed, before the store closes it (S3: 20 s).
 const IDLE: Duration = Duration::from_secs(15);
 
-/// Marks a put whose bytes never change: it may be sent twice at once.
+/// Marks a put whose bytes never change: it may be sent twice concurrently.
 #[derive(Clone, Copy)]
 pub(super) struct Immutable;
 
-/// Marks a put that the store only takes if it knows what it replaces: it may be
-/// sent again, but not twice at once.
+/// Marks a put with a condition on the replaced object: it may be sent again, but not twice
+/// concurrently.
 #[derive(Clone, Copy)]
 pub(super) struct Conditional;
 
-/// Marks what belongs together: a request, and its repetitions.
+/// Links a request with its retries.
 #[derive(Clone, Default)]
 pub(super) struct Tries(Arc<AtomicBool>);
 
-/// Makes the transports of one store.
+/// Creates the transports of one store.
 #[derive(Clone)]
 pub(crate) struct Connector {
     pub(crate) policy: RequestPolicy,
     pub(crate) stats: Arc<Stats>,
-    /// Ask for gzip as it is stored. Without it, GCS decompresses on the way.
+    /// Request stored gzip bytes as they are. Otherwise GCS decompresses them.
     pub(crate) accept_gzip: bool,
 }
 
@@ -68,7 +68,7 @@ impl fmt::Debug for Connector {
 }
 
 impl HttpConnector for Connector {
-    /// Of the options, none is used: the policy says what they would.
+    /// Ignores the options: the policy has all timeouts.
     fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
         Ok(HttpClient::new(Transport::new(self.clone())))
     }
@@ -108,7 +108,7 @@ impl Transport {
         }
     }
 
-    /// One request on the wire, counted.
+    /// Sends one request and counts it.
     async fn attempt(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let operation = requests::operation(&request);
         let start = Instant::now();
@@ -122,7 +122,7 @@ impl Transport {
         answer
     }
 
-    /// One request, and the whole of its answer.
+    /// Sends one request and reads the complete response.
     async fn exchange(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         self.options.stats.requested();
         let harmless = repeatable(&request);
@@ -145,8 +145,8 @@ impl Transport {
         Ok(HttpResponse::from_parts(parts, Bytes::from(whole).into()))
     }
 
-    /// Sends the request again, beside the first, if that is not answered
-    /// within `after`. The first good answer wins.
+    /// Sends the request a second time, concurrently with the first, if there is no response within
+    /// `after`. The first good response wins.
     async fn hedged(
         &self,
         request: HttpRequest,
@@ -194,7 +194,7 @@ impl HttpService for Transport {
     }
 }
 
-/// Reading is, and so is writing what never changes.
+/// Returns `true` for reads, and for writes of immutable objects.
 fn hedgeable<B>(request: &Request<B>) -> bool {
     match *request.method() {
         Method::GET | Method::HEAD => true,
@@ -203,9 +203,8 @@ fn hedgeable<B>(request: &Request<B>) -> bool {
     }
 }
 
-/// Deleting a batch is a `POST` that may be repeated, and so is a put that its
-/// condition makes harmless: `object_store` does not say so of them, as it does
-/// of other puts.
+/// Returns `true` for a batch deletion, which is a `POST`, and for a put whose condition makes
+/// repetition harmless. `object_store` only knows that other puts are repeatable.
 fn repeatable<B>(request: &Request<B>) -> bool {
     if request.extensions().get::<Conditional>().is_some() {
         return true;
@@ -218,24 +217,25 @@ fn good(answer: &Result<HttpResponse, HttpError>) -> bool {
     matches!(answer, Ok(response) if !response.status().is_server_error())
 }
 
-/// A second for each MiB: a request that moves is not stuck.
+/// Adds one second for each MiB: a request that transfers data is not stuck.
 fn per_mib(bytes: usize) -> Duration {
     Duration::from_secs((bytes >> 20) as u64)
 }
 
-/// The beginning of an error's text if the certificate of the store is not trusted. The error
-/// itself does not come through `object_store`.
+/// Prefix of the error text for an untrusted certificate. `object_store` does not pass on the error
+/// itself.
 pub(super) const UNTRUSTED: &str = "untrusted certificate";
 
 #[derive(Debug, thiserror::Error)]
-#[error("no answer in time")]
+#[error("no response in time")]
 struct Late;
 
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Fault(String);
 
-/// `Request` means to `object_store` that a request may be sent again.
+/// Returns the kind of the error. `Request` tells `object_store` that the request may be sent
+/// again.
 fn kind(harmless: bool, kind: HttpErrorKind) -> HttpErrorKind {
     match harmless {
         true => HttpErrorKind::Request,
@@ -243,7 +243,8 @@ fn kind(harmless: bool, kind: HttpErrorKind) -> HttpErrorKind {
     }
 }
 
-/// Sorts an error of hyper, and words it: the innermost cause says most.
+/// Classifies an error of hyper and describes it by its innermost cause, which is the most
+/// specific.
 fn fault(harmless: bool, error: &(dyn std::error::Error + 'static)) -> HttpError {
     type Legacy = hyper_util::client::legacy::Error;
     let connecting = error
@@ -268,8 +269,8 @@ fn fault(harmless: bool, error: &(dyn std::error::Error + 'static)) -> HttpError
     HttpError::new(sort, Fault(words))
 }
 
-/// Hedging is for the odd slow answer, not for a slow store: in the long run,
-/// at most one request in ten is sent twice.
+/// Limits hedging to rare slow responses: in the long run at most one request in ten is sent twice,
+/// even if the whole store is slow.
 struct Budget(AtomicI64);
 
 impl Budget {

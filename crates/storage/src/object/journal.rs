@@ -1,17 +1,15 @@
-//! Staged rounds: one object each, under a private prefix.
+//! Staged rounds: one object for each, under a private prefix.
 //!
 //! ```text
 //! <prefix>.lucarne/journal/<opening>-<number>-<new size>-<tag>
 //! ```
 //!
-//! An object is there as a whole or not at all, so that nothing can be torn.
-//! What can happen instead is that a put arrives late: given up as lost, it
-//! takes effect when the log has long been opened anew. So no two puts of
-//! different bytes ever have the same key (the tag is random), and keys sort
-//! in the order of staging: `opening` grows from each [`Assets::staged`] to the
-//! next, in this process and, as it is a time, in the process after it. What
-//! arrives late sorts before what was staged since, where a recovery passes it
-//! over, and a later settle removes it.
+//! An object exists completely or not at all, so that it cannot be torn. But a put that was given
+//! up can arrive late, long after the log has been reopened. No two puts of different bytes
+//! therefore have the same key (the tag is random), and keys sort in the order of staging.
+//! `opening` grows with each [`Assets::staged`], within a process and, because it is a timestamp,
+//! from one process to the next. An object that arrives late sorts before everything staged since.
+//! A recovery skips it, and a later settle removes it.
 //!
 //! [`Assets::staged`]: crate::Assets::staged
 
@@ -25,11 +23,11 @@ use xxhash_rust::xxh3::xxh3_128;
 
 const MAGIC: &[u8; 8] = b"LUCOBJR1";
 
-/// Bytes before the record: the magic number, and the XXH3-128 of the record.
-/// (See `posix/segment.rs` on why a sum that resists nobody is enough.)
+/// Length in bytes of the header: the magic number, and the XXH3-128 of the record.
+/// `posix/segment.rs` explains why the sum need not be cryptographic.
 const HEADER: usize = 24;
 
-/// The name of a staged round. They sort in the order of staging.
+/// The name of a staged round. Names sort in the order of staging.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Name {
     opening: u64,
@@ -39,7 +37,7 @@ pub(super) struct Name {
 }
 
 impl Name {
-    /// The last component of the key.
+    /// Returns the last component of the key.
     pub(super) fn file(&self) -> String {
         let Self {
             opening,
@@ -64,7 +62,7 @@ impl Name {
     }
 }
 
-/// The content of the journal, as far as it is known.
+/// The known content of the journal.
 #[derive(Default)]
 pub(super) struct Journal {
     state: Mutex<State>,
@@ -73,29 +71,31 @@ pub(super) struct Journal {
 #[derive(Default)]
 struct State {
     condition: Condition,
-    /// Of the last opening; 0 before the first.
+    /// Timestamp of the last opening; 0 before the first.
     opening: u64,
     number: u64,
-    /// All that may be there.
+    /// All objects that may exist.
     staged: BTreeSet<Name>,
 }
 
 #[derive(Default)]
 enum Condition {
-    /// Not listed yet.
+    /// The journal was not listed yet.
     #[default]
     Closed,
     Open,
-    /// A put failed: whether it takes effect, now or later, is unknown.
+    /// A put failed: it is unknown whether it takes effect, now or later.
     Poisoned(String),
 }
 
 impl Journal {
-    /// Starts an opening after all those listed, and clears the poison.
+    /// Starts an opening that sorts after all listed ones, and clears the poison.
     pub(super) fn open(&self, listed: impl IntoIterator<Item = Name>) {
         let mut state = self.state.lock();
         state.staged = listed.into_iter().collect();
         let listed = state.staged.last().map_or(0, |name| name.opening);
+        // The time is greater than that of any earlier process, if the clocks are right. The listed
+        // names compensate for a wrong clock.
         state.opening = now_ms().max(listed + 1).max(state.opening + 1);
         state.number = 0;
         state.condition = Condition::Open;
@@ -105,7 +105,7 @@ impl Journal {
         matches!(self.state.lock().condition, Condition::Closed)
     }
 
-    /// Returns the reason why nothing can be staged, if nothing can.
+    /// Returns the reason why nothing can be staged, if any.
     pub(super) fn poison_found(&self) -> Option<String> {
         match &self.state.lock().condition {
             Condition::Poisoned(reason) => Some(reason.clone()),
@@ -117,7 +117,7 @@ impl Journal {
         self.state.lock().condition = Condition::Poisoned(reason);
     }
 
-    /// The name of the next round. From here on its object may exist.
+    /// Returns the name of the next round. Its object may exist from now on.
     pub(super) fn begin(&self, new_size: u64) -> Name {
         let mut state = self.state.lock();
         state.number += 1;
@@ -131,22 +131,20 @@ impl Journal {
         name
     }
 
-    /// Returns what `size` settles.
+    /// Returns the names of all rounds that `size` settles.
     pub(super) fn settled(&self, size: u64) -> Vec<Name> {
         let state = self.state.lock();
         let settled = state.staged.iter().filter(|name| name.new_size <= size);
         settled.copied().collect()
     }
 
-    /// The object is gone.
+    /// Removes the name after its object was deleted.
     pub(super) fn removed(&self, name: &Name) {
         self.state.lock().staged.remove(name);
     }
 }
 
-/// Greater than that of any process before, as far as clocks are right. The
-/// names that are listed make up for one that is not.
-/// Returns what is put before the record.
+/// Returns the header of the record.
 pub(super) fn header(record: &[u8]) -> Bytes {
     let mut header = Vec::with_capacity(HEADER);
     header.extend_from_slice(MAGIC);
@@ -154,12 +152,12 @@ pub(super) fn header(record: &[u8]) -> Bytes {
     header.into()
 }
 
-/// Returns the length of the object that has the record.
+/// Returns the length in bytes of the object of a record.
 pub(super) fn length(record: &[u8]) -> u64 {
     (HEADER + record.len()) as u64
 }
 
-/// The record in an object, or where it is damaged, and how.
+/// Returns the record in an object, or the offset and the description of its damage.
 pub(super) fn record(object: Bytes) -> Result<Bytes, (u64, &'static str)> {
     let sum = match object.first_chunk::<HEADER>() {
         Some(header) if header.starts_with(MAGIC) => &header[8..],
@@ -205,7 +203,7 @@ mod tests {
         journal.open([ahead]);
         let next = journal.begin(5);
         assert!(next > ahead);
-        // Nothing listed: that object was settled, but another may be on its way.
+        // The list is empty: that object was settled, but a late put may still arrive.
         journal.open([]);
         assert!(journal.begin(5) > next);
     }

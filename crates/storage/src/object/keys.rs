@@ -1,4 +1,4 @@
-//! Keys of S3, found where the tools of AWS find them.
+//! Keys of S3, found in the sources of the AWS tools.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use super::config::{RequestPolicy, S3, configuration};
 use super::http::Connector;
 use crate::AssetError;
 
-/// Keys that sign requests to S3. The secret parts are never shown.
+/// Keys that sign requests to S3. `Debug` output hides the secret parts.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AwsKeys {
     /// The access key.
     pub access_key: String,
     /// The secret key.
     pub secret_key: String,
-    /// The token of temporary keys.
+    /// Token of temporary keys.
     pub session_token: Option<String>,
 }
 
@@ -24,11 +24,11 @@ impl fmt::Debug for AwsKeys {
     }
 }
 
-/// Finds keys as the stores of a log do: in `profile`, in the environment, in the default
-/// profile, or from the service that gives this machine its role.
+/// Finds keys in the same places as the stores of a log: `profile`, the environment, the default
+/// profile, or the service that gives this machine its role.
 ///
 /// # Errors
-/// There are none, or the profile is not there.
+/// An error if no keys are found, or if the profile does not exist.
 pub async fn aws_keys(profile: Option<&str>) -> Result<AwsKeys, AssetError> {
     let place = S3 {
         bucket: "none".into(),

@@ -7,21 +7,20 @@
 //!   journal/…            rounds that are durable, perhaps not yet as files
 //! ```
 //!
-//! A put that was answered is durable and seen by every reader: that is what
-//! these stores promise, and all that is asked of one, listings included.
-//! (Eventually consistent stores, of which few are left, are not fit.)
+//! A successful put is durable and visible to every reader, including listings. Lucarne requires no
+//! other guarantee from a store. Eventually consistent stores are not supported.
 //!
 //! # One process per log
 //!
-//! A bucket cannot be locked as a directory can: two processes may open the
-//! same prefix. The fence is the [`Lock`](crate::Lock): its compare-and-swap
-//! lets only one of them commit, and the other stops. Neither publishes
-//! anything that is not committed, rounds have names of their own, and what is
-//! committed has but one form; so whatever both write, they write alike. The
-//! checkpoint, which changes, is only replaced by who knows it (`checkpoint.rs`):
-//! the slower of two processes cannot put back what the faster has replaced,
-//! nor can a put that was given up and arrives late; and two processes that do
-//! not even share a lock stop each other at the first checkpoint.
+//! A bucket cannot be locked like a directory: two processes may open the same prefix. The
+//! [`Lock`](crate::Lock) protects the log: its compare-and-swap lets only one of them commit, and
+//! the other stops. Neither publishes uncommitted data, staged rounds have unique names, and
+//! committed data has only one form; so both processes write the same bytes.
+//!
+//! The checkpoint changes, and is only replaced by a process that knows its current version
+//! (`checkpoint.rs`). The slower of two processes, or a put that arrives late, cannot restore an
+//! old checkpoint. Two processes that do not even share a lock stop each other at the first
+//! checkpoint.
 
 #[cfg(not(feature = "object-stores"))]
 mod absent;

@@ -1,4 +1,4 @@
-//! Buckets, as whoever reads a configuration opens them.
+//! Functions that open the buckets of a configuration.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use crate::{AssetError, Assets, JournalContents, Lock, LockError, ObjectLock, Ob
 ///
 /// # Errors
 ///
-/// As [`ObjectAssets::open_observed`]; [`AssetError::NotBuilt`] in a build without
-/// the feature `object-stores`.
+/// The errors of [`ObjectAssets::open_observed`]; [`AssetError::NotBuilt`] in a build without the
+/// feature `object-stores`.
 pub async fn open(
     config: &ObjectStoreConfig,
     observer: Arc<dyn Observer>,
@@ -19,12 +19,12 @@ pub async fn open(
     Ok(Arc::new(assets))
 }
 
-/// Opens a lock.
+/// Opens the lock of a log.
 ///
 /// # Errors
 ///
-/// As [`ObjectLock::connect_observed`]; [`LockError::Unusable`] in a build
-/// without the feature `object-stores`.
+/// The errors of [`ObjectLock::connect_observed`]; [`LockError::Unusable`] in a build without the
+/// feature `object-stores`.
 pub async fn lock(
     config: &ObjectStoreConfig,
     observer: Arc<dyn Observer>,
@@ -33,48 +33,47 @@ pub async fn lock(
     Ok(Arc::new(lock))
 }
 
-/// Opens a lock to look into it: nothing is put there, and so nothing is found
-/// out about the store.
+/// Opens a lock for reading. Nothing is written, so the abilities of the store are not tested.
 ///
 /// # Errors
 ///
-/// As [`ObjectLock::look`]; [`LockError::Unusable`] in a build without the
-/// feature `object-stores`.
+/// The errors of [`ObjectLock::look`]; [`LockError::Unusable`] in a build without the feature
+/// `object-stores`.
 pub fn look_into_lock(config: &ObjectStoreConfig) -> Result<Arc<dyn Lock>, LockError> {
     Ok(Arc::new(ObjectLock::look(config)?))
 }
 
-/// Returns what the journal of a log has, and where.
+/// Returns the content of a log's journal with the position of each record.
 ///
 /// # Errors
 ///
-/// As [`ObjectAssets::journal`]; [`AssetError::NotBuilt`] in a build without the
-/// feature `object-stores`.
+/// The errors of [`ObjectAssets::journal`]; [`AssetError::NotBuilt`] in a build without the feature
+/// `object-stores`.
 pub async fn journal(config: &ObjectStoreConfig) -> Result<JournalContents, AssetError> {
     ObjectAssets::open(config).await?.journal().await
 }
 
-/// Opens the data of a log to put damaged objects right.
+/// Opens the data of a log to repair damaged objects.
 ///
 /// # Errors
 ///
-/// As [`ObjectAssets::open`]; [`AssetError::NotBuilt`] in a build without the
-/// feature `object-stores`.
+/// The errors of [`ObjectAssets::open`]; [`AssetError::NotBuilt`] in a build without the feature
+/// `object-stores`.
 pub async fn repairs(config: &ObjectStoreConfig) -> Result<Arc<dyn Repairs>, AssetError> {
     Ok(Arc::new(ObjectAssets::open(config).await?))
 }
 
-/// Asks whether the bucket may be written and holds puts to conditions, by one that
-/// must fail. Where it is not held to that, an empty object is there for a moment.
+/// Tests with one put that must fail whether the bucket is writable and supports conditional puts.
+/// If the store ignores the condition, an empty object exists for a moment.
 ///
 /// # Errors
 ///
-/// As [`ObjectAssets::open`], and if it may not be written.
+/// The errors of [`ObjectAssets::open`], and an error if the bucket is not writable.
 pub async fn has_conditions(config: &ObjectStoreConfig) -> Result<bool, AssetError> {
     ObjectAssets::open(config).await?.has_conditions().await
 }
 
-/// Checks whether it could be a bucket, as far as that can be told without asking it.
+/// Checks the configuration of a bucket as far as possible without a request.
 pub(super) fn check(config: &ObjectStoreConfig) -> Result<(), AssetError> {
     config.connect(Arc::default()).map(drop)
 }

@@ -1,8 +1,8 @@
 //! Profiles of the AWS tools: `~/.aws/credentials` and `~/.aws/config`.
 //!
-//! Keys that lie there as they are, and the region. What has to be asked for
-//! (single sign-on, roles to assume, processes) is the business of those tools:
-//! `aws configure export-credentials` gives the environment what they got.
+//! This module reads stored keys and the region. Credentials that must be requested (single
+//! sign-on, roles to assume, processes) are left to the AWS tools:
+//! `aws configure export-credentials` puts them into the environment.
 
 use std::collections::HashMap;
 use std::env;
@@ -15,7 +15,7 @@ pub(super) struct Profile {
     pub(super) keys: Option<ProfileKeys>,
 }
 
-/// Its keys. Never shown.
+/// The keys of a profile. `Debug` output hides them.
 #[derive(PartialEq, Eq)]
 pub(super) struct ProfileKeys {
     pub(super) access_key: String,
@@ -29,7 +29,7 @@ impl std::fmt::Debug for ProfileKeys {
     }
 }
 
-/// With one of these, the environment decides, unless a profile is named.
+/// If one of these variables is set, the environment decides, unless a profile is named.
 const FIRST: [&str; 4] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
@@ -37,27 +37,27 @@ const FIRST: [&str; 4] = [
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 ];
 
-/// The reasons why a profile gives no keys.
+/// The reasons why a profile provides no keys.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ProfileError {
     #[error(
-        "there is no profile `{asked}` in {} that can be read, nor in the file `config` beside it",
+        "profile `{asked}` not found in {}, or in the file `config` next to it",
         file.display()
     )]
     Absent { asked: String, file: PathBuf },
     #[error(
-        "the profile `{0}` has no aws_access_key_id and aws_secret_access_key. What is to be \
-         asked for elsewhere (single sign-on, a role) is given to Lucarne by the environment: \
+        "the profile `{0}` has no aws_access_key_id and aws_secret_access_key. For \
+         credentials from elsewhere (single sign-on, a role) set the environment variables of: \
          `aws configure export-credentials --profile {0} --format env`"
     )]
     NoKeys(String),
 }
 
 impl Profile {
-    /// The profile of this name, or else the one the environment leads to.
+    /// Returns the profile of this name, or the default one of the environment.
     ///
     /// # Errors
-    /// If a profile that is asked for is not there, or has no keys.
+    /// If a requested profile does not exist or has no keys.
     pub(super) fn find(name: Option<&str>) -> Result<Option<Self>, ProfileError> {
         let named = |variable: &str| env::var(variable).ok().filter(|value| !value.is_empty());
         if name.is_none() && FIRST.iter().any(|variable| named(variable).is_some()) {
@@ -90,7 +90,7 @@ impl Profile {
     }
 
     fn parse(credentials: &str, config: &str, name: &str) -> Option<Self> {
-        // In `config`, all but the default are called `profile NAME`.
+        // In `config`, all profiles except the default are called `profile NAME`.
         let long = format!("profile {name}");
         let mut settings = section(config, &long).or_else(|| section(config, name));
         let keys = section(credentials, name);
@@ -111,7 +111,7 @@ impl Profile {
     }
 }
 
-/// The settings under `[name]`.
+/// Returns the settings under `[name]`.
 fn section<'t>(text: &'t str, name: &str) -> Option<HashMap<&'t str, &'t str>> {
     let mut found: Option<HashMap<_, _>> = None;
     let mut inside = false;

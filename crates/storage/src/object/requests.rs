@@ -1,10 +1,10 @@
-//! Requests and answers, as an [`Observer`](crate::Observer) is told of them.
+//! Classification of requests and responses for an [`Observer`](crate::Observer).
 
 use http::{Method, Request, StatusCode};
 
 use crate::{Operation, Outcome};
 
-/// The operation that a request is, as S3, Google's XML API and Azure say it.
+/// Returns the operation of a request of S3, Google's XML API or Azure.
 pub(super) fn operation<B>(request: &Request<B>) -> Operation {
     let query = request.uri().query().unwrap_or_default();
     let listing = query.contains("list-type=") || query.contains("comp=list");
@@ -20,7 +20,7 @@ pub(super) fn operation<B>(request: &Request<B>) -> Operation {
     }
 }
 
-/// The outcome that an answer's status is.
+/// Returns the outcome for the status of a response.
 pub(super) fn outcome(status: StatusCode) -> Outcome {
     match status.as_u16() {
         ..300 => Outcome::Done,

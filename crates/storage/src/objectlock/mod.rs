@@ -1,10 +1,9 @@
-//! [`ObjectLock`]: checkpoints in an object store, by conditional puts.
+//! [`ObjectLock`]: checkpoints in an object store, replaced by conditional puts.
 //!
-//! `<prefix>/<Log ID in hex>` holds the checkpoint of a log, as it is. It is
-//! replaced by a put that the store takes only if the object is still the one
-//! that was read (its e-tag; on GCS its generation). Each put carries a random
-//! mark, `writer`, in the object's metadata: a put whose answer was lost is
-//! recognised by reading back, whoever repeated it on the way.
+//! `<prefix>/<Log ID in hex>` holds the checkpoint of a log. A put replaces it only if the object
+//! is still the one that was read (compared by e-tag; on GCS by generation). Each put stores a
+//! random mark, `writer`, in the object's metadata. A put whose response was lost is recognised by
+//! this mark, no matter which layer repeated the put.
 
 mod race;
 
@@ -28,25 +27,25 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::object::{RequestPolicy, failure};
 use crate::{Lock, LockError, LogId, ObjectStoreConfig, Observer, Stats};
 
-/// Holds what any attempt has at least. A store that answers does it within this time, so
-/// that what is told of a failure is what the store said, and not that it was cut off.
+/// Minimum time of an attempt. A working store responds within this time, so that the error has the
+/// store's response and not a timeout.
 const LEAST: Duration = Duration::from_secs(1);
 
-/// The time that [`Lock::check`] may take: who asks wants to know now.
+/// Timeout of [`Lock::check`], short because the caller waits for the result.
 const CHECK: Duration = Duration::from_secs(3);
 
-/// Between two attempts.
+/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The name of the mark in an object's metadata.
+/// Name of the mark in an object's metadata.
 const WRITER: Attribute = Attribute::Metadata(std::borrow::Cow::Borrowed("writer"));
 
-/// The times for which a store is waited for.
+/// The timeouts of a lock.
 #[derive(Clone, Copy)]
 struct Limits {
-    /// For a call in all.
+    /// Time for a whole call.
     call: Duration,
-    /// For the answer to one request: a call has time for a second one.
+    /// Time for one response: a call has time for a second request.
     answer: Duration,
 }
 
@@ -61,39 +60,39 @@ impl Limits {
 
 /// A lock in an object store, shared by all logs of a process.
 ///
-/// A commit is one request as long as this process commits alone; whoever was
-/// overtaken reads once more to say by what.
+/// A commit is one request as long as no other process commits. After a conflict, one more read
+/// finds the new checkpoint.
 pub struct ObjectLock {
     store: Arc<dyn ObjectStore>,
     prefix: Path,
     location: String,
-    /// True if the store's e-tags are the MD5 of what it stores, as the race has
-    /// seen. Some stores (versitygw) keep them beside the object, and may return
-    /// an object with the e-tag of the next: a reader who trusted it would
-    /// replace what it has not seen. Where it can be told, it is.
+    /// Whether the store's e-tags are the MD5 of the content, as observed during the race. Some
+    /// stores (versitygw) keep the e-tag separately from the object, and may return an object with
+    /// the e-tag of the next one. A process that trusted this e-tag would replace an object that it
+    /// has not seen. With MD5 e-tags, the mismatch is detected.
     md5: AtomicBool,
     limits: Limits,
-    /// Holds what this process put or read last, so that it need not read again.
+    /// The values that this process put or read last, which saves a read.
     newest: Mutex<HashMap<LogId, (Vec<u8>, UpdateVersion)>>,
 }
 
 impl ObjectLock {
-    /// Opens the lock that a configuration names: its requests are like those
-    /// of [`ObjectAssets`](crate::ObjectAssets).
+    /// Opens the configured lock. Its requests are like those of
+    /// [`ObjectAssets`](crate::ObjectAssets).
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open); [`LockError::Unusable`] also for a
-    /// configuration that cannot be one.
+    /// The errors of [`open`](Self::open); [`LockError::Unusable`] also for an invalid
+    /// configuration.
     pub async fn connect(config: &ObjectStoreConfig) -> Result<Self, LockError> {
         Self::connect_observed(config, Arc::new(())).await
     }
 
-    /// The same; `observer` is told of every request.
+    /// Opens the lock like [`connect`](Self::connect) and reports every request to `observer`.
     ///
     /// # Errors
     ///
-    /// As [`connect`](Self::connect).
+    /// The errors of [`connect`](Self::connect).
     pub async fn connect_observed(
         config: &ObjectStoreConfig,
         observer: Arc<dyn Observer>,
@@ -103,20 +102,20 @@ impl ObjectLock {
         Ok(lock)
     }
 
-    /// Reaches the lock to look into it. Nothing is put there: whether the store
-    /// could hold a lock is not found out.
+    /// Opens the lock for reading. Nothing is written, so it is not tested whether the store can
+    /// hold a lock.
     ///
     /// # Errors
     ///
-    /// [`LockError::Unusable`] for a configuration that cannot be one.
+    /// [`LockError::Unusable`] for an invalid configuration.
     pub fn look(config: &ObjectStoreConfig) -> Result<Self, LockError> {
         Self::reach(config, Arc::new(()))
     }
 
     fn reach(config: &ObjectStoreConfig, observer: Arc<dyn Observer>) -> Result<Self, LockError> {
         let location = config.location();
-        // The client repeats for half the time that its answer is waited for: what
-        // the store said arrives here, where a repetition cut off would be silence.
+        // The client retries for half of the response timeout. The store's error then arrives here,
+        // whereas an interrupted retry would look like silence.
         let limits = Limits::of(&config.policy);
         let policy = RequestPolicy {
             request: limits.answer,
@@ -137,17 +136,15 @@ impl ObjectLock {
         Ok(Self::at(limits, store, &config.key_prefix, location))
     }
 
-    /// Opens the lock under a prefix of a bucket, which must not be in the
-    /// data of a log, and races itself there: several creators, then several
-    /// updaters of one key, of which exactly one may win each time. `location`
-    /// is for messages, without secrets.
+    /// Opens the lock under a prefix of a bucket, outside the data of any log. To test the store,
+    /// it runs a race: several creators, then several updaters of one key, of which exactly one may
+    /// win each time. `location` is for messages and has no secrets.
     ///
     /// # Errors
     ///
-    /// [`LockError::Unusable`] if the store refuses, or its conditional puts
-    /// are not atomic, as in several clones of S3: on such a store two
-    /// processes could sign for one log. [`LockError::Failed`] if it does not
-    /// answer.
+    /// [`LockError::Unusable`] if the store refuses, or if its conditional puts are not atomic, as
+    /// in several clones of S3: on such a store two processes could sign for one log.
+    /// [`LockError::Failed`] if the store does not respond.
     pub async fn open(
         store: Arc<dyn ObjectStore>,
         prefix: &str,
@@ -170,7 +167,7 @@ impl ObjectLock {
         }
     }
 
-    /// The end of a call that begins now.
+    /// Returns the deadline of a call that begins now.
     fn deadline(&self) -> Instant {
         Instant::now() + self.limits.call
     }
@@ -179,7 +176,7 @@ impl ObjectLock {
         self.prefix.clone().join(hex::encode(log))
     }
 
-    /// One put, and the version that it made.
+    /// Puts an object once and returns the new version.
     async fn put(&self, put: &Put<'_>, mode: PutMode) -> Result<UpdateVersion, Failure> {
         let options = PutOptions {
             mode,
@@ -221,7 +218,7 @@ impl ObjectLock {
         timeout_at(limit, read).await?
     }
 
-    /// Waits before the next attempt, or gives up.
+    /// Waits before the next attempt, or returns an error after the deadline.
     async fn again(
         &self,
         action: &'static str,
@@ -235,12 +232,12 @@ impl ObjectLock {
                 reason: failure.message(),
             });
         }
-        // A store that is away or overloaded is not asked at once again.
+        // The pause avoids immediate retries against an unavailable or overloaded store.
         sleep(PAUSE).await;
         Ok(())
     }
 
-    /// Reads until there is an answer, or no more patience.
+    /// Reads until the store responds or the deadline passes.
     async fn reread(
         &self,
         action: &'static str,
@@ -259,7 +256,7 @@ impl ObjectLock {
         self.newest.lock().insert(*log, (body.to_vec(), version));
     }
 
-    /// The version of `old`, if it is what this process knows as the newest.
+    /// Returns the version of `old` if it is the newest that this process knows.
     fn known(&self, log: &LogId, old: &[u8]) -> Option<UpdateVersion> {
         let newest = self.newest.lock().remove(log)?;
         (newest.0 == old).then_some(newest.1)
@@ -333,14 +330,14 @@ impl Lock for ObjectLock {
                     self.remember(log, new, version);
                     return Ok(());
                 }
-                // It is read again at once: that tells by whom.
+                // The next loop reads the object at once, to find the new checkpoint.
                 Err(Failure::Lost) if Instant::now() < put.deadline => {}
                 Err(failure) => self.again(ACTION, put.deadline, &failure).await?,
             }
         }
     }
 
-    /// Puts an object of its own.
+    /// Puts a separate test object.
     async fn check(&self) -> Result<(), LockError> {
         let deadline = Instant::now() + CHECK;
         let put = Put::new(self.prefix.clone().join("check"), b"", deadline);
@@ -357,7 +354,7 @@ impl Lock for ObjectLock {
     }
 }
 
-/// A value to be stored, however many requests it takes.
+/// A value to store, with any number of requests.
 struct Put<'p> {
     key: Path,
     body: &'p [u8],
@@ -380,7 +377,7 @@ impl<'p> Put<'p> {
     }
 }
 
-/// The content of the store.
+/// A stored object.
 struct Stored {
     body: Vec<u8>,
     version: UpdateVersion,
@@ -389,18 +386,18 @@ struct Stored {
 
 impl Stored {
     fn is_by(&self, put: &Put<'_>) -> bool {
-        // The mark alone may have been stored ahead of its object.
+        // The store may have saved the mark before the object, so compare both.
         self.writer.as_deref() == Some(&put.writer) && self.body == put.body
     }
 
-    /// Returns whether the e-tag is the MD5 of the object.
+    /// Returns `true` if the e-tag is the MD5 of the object.
     fn has_md5(&self) -> bool {
         let tag = self.version.e_tag.as_deref().unwrap_or_default();
         tag.trim_matches('"') == hex::encode(Md5::digest(&self.body))
     }
 }
 
-/// A value that no other put has. It need not be hard to guess.
+/// Returns a unique value for a put. It need not be hard to guess.
 fn mark() -> String {
     let half = || RandomState::new().hash_one(std::process::id());
     format!("{:016x}{:016x}", half(), half())
@@ -409,9 +406,9 @@ fn mark() -> String {
 /// The reasons why a request failed.
 #[derive(Debug)]
 enum Failure {
-    /// The object is not the one that was to be replaced.
+    /// The stored object is not the expected one.
     Lost,
-    /// The parts that were read are of two objects.
+    /// The content and the e-tag belong to two different objects.
     Torn,
     Silence,
     Store(Error),
@@ -433,7 +430,7 @@ impl From<tokio::time::error::Elapsed> for Failure {
 }
 
 impl Failure {
-    /// Returns whether the next attempt would fail alike.
+    /// Returns `true` if the next attempt would fail in the same way.
     fn is_final(&self) -> bool {
         use crate::AssetError::{NoBucket, Refused, Untrusted};
         let Self::Store(error) = self else {
@@ -452,25 +449,25 @@ impl Failure {
         ) || matches!(sorted, NoBucket { .. } | Refused { .. } | Untrusted { .. })
     }
 
-    /// Returns whether the store does not serve anybody now.
+    /// Returns `true` if the store is unavailable.
     fn is_absence(&self) -> bool {
         matches!(self, Self::Silence | Self::Store(Error::Generic { .. }))
     }
 
-    /// The failure, and what to do about the usual cases.
+    /// Describes the failure and the remedy for the usual cases.
     fn message(&self) -> String {
         let (said, advice) = match self {
             Self::Lost => (
-                "others put the same object again and again",
+                "other processes overwrite the same object repeatedly",
                 "find out who writes to this prefix",
             ),
             Self::Torn => (
-                "an object and its e-tag do not belong together",
+                "an object does not match its e-tag",
                 "find out who writes to this prefix",
             ),
             Self::Silence => (
-                "no answer in time",
-                "the store hangs, or something on the way drops packets",
+                "no response in time",
+                "the store hangs, or the network drops packets",
             ),
             Self::Store(error) => return said(error),
         };
@@ -478,29 +475,30 @@ impl Failure {
     }
 }
 
-/// The store's answer, and what to do.
+/// Returns the store's response and the remedy.
 fn said(error: &Error) -> String {
     let detail = failure::detail(error);
     use crate::AssetError::{NoBucket, Store, Unavailable};
     match (error, failure::sort("", String::new(), error)) {
-        // For a put, absence is that of the bucket.
+        // For a put, "not found" means that the bucket is absent.
         (_, NoBucket { .. }) | (Error::NotFound { .. }, Store { .. } | Unavailable { .. }) => {
-            format!("{detail}; there is no such bucket: check its name, region and endpoint")
+            format!("{detail}; no such bucket: check its name, region and endpoint")
         }
         (_, crate::AssetError::ClockSkew { .. }) => format!(
             "this machine's clock and the store's are too far apart ({detail}); set the clock"
         ),
         (Error::PermissionDenied { .. } | Error::Unauthenticated { .. }, _)
         | (_, crate::AssetError::Refused { .. }) => format!(
-            "the store refuses ({detail}). Check the credentials, and that they may get, put and \
-             delete objects under this prefix"
+            "the store refuses the request ({detail}). Check the credentials and their \
+             permissions to get, put and delete objects under this prefix"
         ),
         (_, crate::AssetError::Untrusted { .. }) => format!(
-            "the store's certificate is not trusted ({detail}). If the endpoint is right, its \
-             authority goes into the system's certificates, or into a file that SSL_CERT_FILE names"
+            "the store's certificate is not trusted ({detail}). If the endpoint is correct, add \
+             its certificate authority to the system's certificates, or name its file in \
+             SSL_CERT_FILE"
         ),
         (_, Unavailable { .. }) => {
-            format!("the store does not serve us now ({detail})")
+            format!("the store is unavailable ({detail})")
         }
         _ => detail,
     }

@@ -1,8 +1,8 @@
-//! The race that shows whether a store's conditional puts are atomic.
+//! The race that tests whether a store's conditional puts are atomic.
 //!
-//! A store that ignores conditions fails it always; one that looks first and
-//! writes later, as several clones of S3 do, fails it as soon as two requests
-//! meet in between. No test can prove that they never will.
+//! A store that ignores conditions always fails. A store that checks first and writes later, like
+//! several clones of S3, fails when two requests meet in between. No test can prove that this never
+//! happens.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -13,24 +13,24 @@ use tokio::time::{Instant, timeout};
 use super::{Failure, ObjectLock, Put, Stored, mark};
 use crate::LockError;
 
-/// Races that must have a winner, each on a key of its own: some stores (GCS)
-/// take only one write to a key per second.
+/// Number of races that must have a winner. Each uses a separate key, because some stores (GCS)
+/// accept only one write to a key per second.
 const RACES: usize = 3;
 
-/// The number of races that are tried for that.
+/// Maximum number of races to get enough winners.
 const ATTEMPTS: usize = 10;
 
-/// The number of those who try at once.
+/// Number of concurrent puts in a race.
 const CONTESTANTS: usize = 8;
 
-/// All races may take as long as so many calls.
+/// Time limit of all races, as a multiple of a call's limit.
 const LIMIT: u32 = 6;
 
-/// The finding of a race, if it was not won by exactly one.
+/// The result of a race without exactly one winner.
 enum Verdict {
-    /// Two processes could sign for one log: how it was seen.
+    /// Two processes could sign for one log; the text is the evidence.
     Unsafe(String),
-    /// Nothing: nobody won, or an answer is missing.
+    /// The race proves nothing: there was no winner, or a response is missing.
     Open(Failure),
 }
 
@@ -79,7 +79,7 @@ pub(super) async fn run(lock: &ObjectLock) -> Result<(), LockError> {
     )))
 }
 
-/// Creators, then updaters, then those who come too late.
+/// Runs the creators, then the updaters, then puts that come too late.
 async fn race(lock: &ObjectLock, key: &object_store::path::Path) -> Result<(), Verdict> {
     let bodies = |what: &str| -> Vec<_> {
         let body = |i| format!("{what} {i}").into_bytes();
@@ -100,8 +100,7 @@ async fn race(lock: &ObjectLock, key: &object_store::path::Path) -> Result<(), V
     never(lock, &late, update(), "one that had changed").await
 }
 
-/// All try at once; exactly one may be told that it has won, and what it put
-/// must be there.
+/// Starts all puts concurrently. Exactly one may succeed, and its object must be stored.
 async fn one_wins(
     lock: &ObjectLock,
     key: &object_store::path::Path,
@@ -119,26 +118,26 @@ async fn one_wins(
     };
     let read = || async { lock.read(key, lock.deadline()).await.map_err(Verdict::Open) };
     let mut stored = read().await?;
-    // One response may have been corrupted on its way: that says nothing of the store.
+    // One corrupted response does not prove that the store is unsafe, so read again.
     if stored.as_ref().is_some_and(|stored| !is_whole(stored)) {
         stored = read().await?;
     }
     let Some(stored) = stored else {
         return Err(match results.into_iter().find_map(Result::err) {
             Some(failure) => Verdict::Open(failure),
-            None => Verdict::Unsafe("what was put was not there".into()),
+            None => Verdict::Unsafe("a put object was not stored".into()),
         });
     };
     if stored.has_md5() {
         lock.md5.store(true, Relaxed);
     }
-    // An answer may have been lost on its way: the mark tells, as ever.
+    // The response of a successful put may have been lost: the mark identifies its object.
     let won = |(put, result): &(&Put<'_>, &Result<_, _>)| result.is_ok() || stored.is_by(put);
     let winners: Vec<_> = puts.iter().zip(&results).filter(won).collect();
     match &winners[..] {
         [] => {}
         [(winner, _)] if stored.is_by(winner) && stored.body == winner.body => {}
-        [_] => return Err(Verdict::Unsafe("the winner's object was not there".into())),
+        [_] => return Err(Verdict::Unsafe("the winner's object was not stored".into())),
         winners => {
             let of = format!("{} of {CONTESTANTS} won a race", winners.len());
             return Err(Verdict::Unsafe(of));
@@ -159,7 +158,7 @@ async fn one_wins(
     }
 }
 
-/// One who must not win.
+/// Sends a put that must not succeed.
 async fn never(lock: &ObjectLock, put: &Put<'_>, mode: PutMode, what: &str) -> Result<(), Verdict> {
     match lock.put(put, mode).await {
         Err(Failure::Lost) => Ok(()),
@@ -170,7 +169,7 @@ async fn never(lock: &ObjectLock, put: &Put<'_>, mode: PutMode, what: &str) -> R
     }
 }
 
-/// Leaves nothing behind. If the store does not let us, that harms nobody.
+/// Deletes the test object. A failure is harmless.
 async fn clean(lock: &ObjectLock, key: &object_store::path::Path) {
     let deleted = timeout(lock.limits.answer, lock.store.delete(key)).await;
     if let Ok(Err(error)) = deleted

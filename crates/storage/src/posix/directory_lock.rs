@@ -1,4 +1,4 @@
-//! One process per directory.
+//! The lock that allows one process per directory.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -10,11 +10,11 @@ use rustix::fs::{FlockOperation, flock};
 use super::processes::hold_tesseract;
 use crate::AssetError;
 
-/// Holds the directory for this process. The kernel lets go of it when the
-/// process ends, however it ends; the file stays and means nothing by itself.
+/// Holds the directory for this process. The kernel releases the lock when the process ends for any
+/// reason; the file stays and has no meaning by itself.
 pub(super) struct DirectoryLock {
     file: File,
-    /// What keeps a TesseraCT that ran the log before from starting.
+    /// Prevents a TesseraCT that ran the log before from starting.
     tesseract: Option<File>,
 }
 
@@ -30,7 +30,7 @@ impl DirectoryLock {
         options.read(true).write(true).create(true).truncate(false);
         let mut file = options.mode(0o600).open(&path).map_err(failed("open"))?;
         hold(&mut file, directory, &path)?;
-        // For people and for the message above; the lock does not depend on it.
+        // The note is for people and for the error message; the lock does not depend on it.
         let noted = file
             .set_len(0)
             .and_then(|()| writeln!(file, "{} {}", std::process::id(), machine()));
@@ -41,7 +41,7 @@ impl DirectoryLock {
         Ok(Self { file, tesseract })
     }
 
-    /// Lets go of the directory, for another process to take it.
+    /// Releases the directory for another process.
     pub(super) fn release(&self) -> io::Result<()> {
         if let Some(tesseract) = &self.tesseract {
             flock(tesseract, FlockOperation::Unlock)?;
@@ -49,12 +49,12 @@ impl DirectoryLock {
         Ok(flock(&self.file, FlockOperation::Unlock)?)
     }
 
-    /// The file that holds it.
+    /// Returns the locked file.
     pub(super) fn file(&self) -> &File {
         &self.file
     }
 
-    /// The same without writing anything; `None` where no process ever took it.
+    /// Takes the lock without writing; `None` if no process ever took it.
     pub(super) fn look(directory: &Path) -> Result<Option<Self>, AssetError> {
         let path = directory.join(super::LOCK);
         match File::open(&path) {
@@ -69,7 +69,7 @@ impl DirectoryLock {
     }
 }
 
-/// The name of this machine, without spaces.
+/// Returns the name of this machine, without spaces.
 fn machine() -> String {
     let name = rustix::system::uname();
     name.nodename()
@@ -77,7 +77,7 @@ fn machine() -> String {
         .replace(char::is_whitespace, "-")
 }
 
-/// Locks the file, or says who has.
+/// Locks the file, or returns an error that names the holder.
 fn hold(file: &mut File, directory: &Path, path: &Path) -> Result<(), AssetError> {
     match flock(&*file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(()),

@@ -1,13 +1,13 @@
-//! The journal: rounds that are durable but perhaps not yet published durably.
+//! The journal: rounds that are durable, but whose files may not be durable yet.
 //!
-//! It is a directory of segments (see [`segment`](super::segment)), numbered
-//! without end. Only the newest is ever appended to; [`Journal::open`] and
-//! [`Journal::rotate`] begin a new one, never continue an old one, so that no
-//! byte is ever written behind one of doubtful state.
+//! The journal is a directory of segments (see [`segment`](super::segment)) with increasing
+//! numbers. Records are only appended to the newest segment. [`Journal::open`] and
+//! [`Journal::rotate`] start a new segment and never continue an old one, so that no byte is
+//! written after bytes of unknown state.
 //!
-//! A segment is zeroed and synced before its first record, and grows so: a record changes
-//! nothing but bytes of blocks that the disk has already. Why, see
-//! [`second_look`](super::second_look).
+//! A segment is filled with zeros and synced before its first record, and whenever it grows. A
+//! record only overwrites blocks that are on the disk already. [`second_look`](super::second_look)
+//! explains why.
 
 mod contents;
 
@@ -27,11 +27,11 @@ use super::segment::{self, SEGMENT_HEADER, Salt, Segment, record_header, segment
 use crate::guards::Guard;
 use crate::{AssetError, Stats};
 
-/// A segment has at least this many bytes, zeroed and durable before a record overwrites them.
+/// Minimum length of a segment in bytes, zeroed and durable before a record overwrites it.
 const FIRST_ROOM: u64 = 128 << 10;
 
-/// The most zeros by which a segment grows at once, unless one record is longer. Until then
-/// its length doubles, so that few rounds wait for a second sync.
+/// Maximum number of zeros by which a segment grows, unless one record is longer. Below it the
+/// length doubles, so that few rounds wait for a second sync.
 const MOST_ROOM: u64 = 2 << 20;
 
 pub(super) struct Journal {
@@ -41,46 +41,43 @@ pub(super) struct Journal {
 }
 
 enum State {
-    /// Not read yet.
+    /// The journal was not read yet.
     Closed,
     Open(Open),
-    /// A write or sync failed, for this reason. The kernel may have dropped
-    /// the bytes it could not write and call them clean: a second sync would
-    /// then report success for what is not on the disk. So there is none; the
-    /// way on is [`Journal::open`], which trusts nothing that was not
-    /// acknowledged.
+    /// A write or sync failed, for this reason. The kernel may have dropped the unwritten bytes and
+    /// marked them clean. A second sync would then succeed although the bytes are not on the disk,
+    /// so there is none. [`Journal::open`] recovers and trusts only acknowledged records.
     Poisoned(String),
 }
 
 struct Open {
     active: Active,
-    /// Segments before the active one, oldest first: file and the greatest
-    /// `new_size` in it.
+    /// Segments before the active one, oldest first: path and greatest `new_size`.
     older: Vec<SegmentSize>,
 }
 
-/// The segment that is appended to.
+/// The segment that receives new records.
 struct Active {
     number: u64,
     path: PathBuf,
-    /// At `used`.
+    /// The file, positioned at `used`.
     file: File,
-    /// The same file, as the disk has it; `None` if that cannot be seen.
+    /// The same file, read past the page cache; `None` if direct reads are not supported.
     past_cache: Option<PastCache>,
     salt: Salt,
-    /// The place of the next record.
+    /// Offset of the next record.
     used: u64,
-    /// The length of the file: zeros from `used` on.
+    /// Length of the file, which has zeros from `used` on.
     room: u64,
-    /// Greatest `new_size` in it, `None` while it has no record.
+    /// Greatest `new_size` in the segment; `None` while it has no record.
     newest: Option<u64>,
 }
 
-/// A segment that exists but is not appended to yet.
+/// A prepared segment without records.
 pub(super) struct Next(Active);
 
 impl Next {
-    /// The file, for who syncs file by file.
+    /// Returns the file, for a sync file by file.
     pub(super) fn file(&self) -> &File {
         &self.0.file
     }
@@ -99,8 +96,8 @@ impl Journal {
         &self.directory
     }
 
-    /// Reads all segments and begins a new one. Clears the poison: descriptors
-    /// are new, and so is the file that is written from now on.
+    /// Reads all segments and starts a new one. Clears the poison, because all descriptors and the
+    /// written file are new.
     pub(super) fn open(&self) -> Result<Vec<Bytes>, AssetError> {
         let mut state = self.state.lock();
         match self.read() {
@@ -115,8 +112,8 @@ impl Journal {
         }
     }
 
-    /// One write, one sync, and a second look at the disk. When it returns, the record is
-    /// durable.
+    /// Appends a record: one write, one sync, and a second look at the disk. When it returns, the
+    /// record is durable.
     pub(super) fn append(&self, new_size: u64, record: &[u8]) -> Result<(), AssetError> {
         let mut state = self.state.lock();
         if let State::Closed = *state {
@@ -136,29 +133,27 @@ impl Journal {
         Err(error)
     }
 
-    /// Makes the segment that is to follow the active one, without syncing
-    /// anything; `None` if the active one has no record yet.
+    /// Creates the segment after the active one without syncing; `None` if the active one has no
+    /// record yet.
     pub(super) fn prepare(&self) -> Result<Option<Next>, AssetError> {
         let number = match &*self.state.lock() {
             State::Open(open) if open.active.newest.is_some() => open.active.number + 1,
             State::Poisoned(reason) => return Err(self.poisoned(reason)),
             _ => return Ok(None),
         };
-        // `sealed`: `rotate` takes this segment into use only if all appends
-        // to the one before have succeeded. Should it never be taken into use,
-        // `read` removes it, and its word with it.
+        // `sealed`: `rotate` uses this segment only if all appends to the one before have
+        // succeeded. If `rotate` never uses it, `read` removes it with its claim.
         let next = Active::create(&self.directory, number, true)?;
         Ok(Some(Next(next)))
     }
 
-    /// Appends to `next` from now on. Its header and its directory entry must
-    /// be durable.
+    /// Makes `next` the active segment. Its header and its directory entry must be durable.
     pub(super) fn rotate(&self, next: Next) -> Result<(), AssetError> {
         let mut state = self.state.lock();
         let open = self.opened(&mut state)?;
         let full = std::mem::replace(&mut open.active, next.0);
-        // Versions that know no room for records take zeros here for a tear. That it was cut off
-        // need not be durable.
+        // Older versions, which do not reserve room for records, treat zeros here as a tear. The
+        // truncation need not be durable.
         let _ = full.file.set_len(full.used);
         if let Some(newest) = full.newest {
             open.older.push((full.path, newest));
@@ -166,10 +161,9 @@ impl Journal {
         Ok(())
     }
 
-    /// Removes the oldest segments, as far as they hold nothing beyond `size`.
-    /// None is taken out of the middle: one that a recovery began says that
-    /// the one before it may be torn. That they are gone need not be durable:
-    /// records that come back are settled ones, which
+    /// Removes the oldest segments without records beyond `size`. No segment is removed from the
+    /// middle, because a segment that a recovery started states that the one before it may be torn.
+    /// The removals need not be durable: reappearing records are settled ones, which
     /// [`Assets::staged`](crate::Assets::staged) may return.
     pub(super) fn drop_settled(&self, size: u64) -> Result<(), AssetError> {
         let mut state = self.state.lock();
@@ -186,7 +180,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Fails if the file system takes no writes any more, whatever its last sync reported.
+    /// Fails if the file system no longer accepts writes, even if its last sync succeeded.
     pub(super) fn still_writable(&self) -> Result<(), AssetError> {
         match &*self.state.lock() {
             State::Open(Open { active, .. }) => still_writable(&active.file)
@@ -207,7 +201,7 @@ impl Journal {
         match state {
             State::Open(open) => Ok(open),
             State::Poisoned(reason) => Err(self.poisoned(reason)),
-            State::Closed => Err(self.poisoned("the journal was not read yet")),
+            State::Closed => Err(self.poisoned("the journal has not been read yet")),
         }
     }
 
@@ -225,15 +219,15 @@ impl Journal {
         }
         let number = files.last().map_or(1, |file| file.number + 1);
         let (older, records) = whole(&files)?;
-        // Not `sealed`: the last record of the segment before may be whole in
-        // the page cache only, after a sync that failed.
+        // Not `sealed`: after a failed sync, the last record of the previous segment may be
+        // complete only in the page cache.
         let active = Active::create(&self.directory, number, false)?;
         self.sync("sync", &active.path, &active.file)?;
         self.sync("sync", &self.directory, &open_directory(&self.directory)?)?;
         Ok((Open { active, older }, records))
     }
 
-    /// Returns what [`open`](Self::open) would return, without touching a file.
+    /// Returns the records of [`open`](Self::open) without changing a file.
     pub(super) fn look(&self) -> Result<Vec<Bytes>, AssetError> {
         if !self.directory.exists() {
             return Ok(Vec::new());
@@ -245,7 +239,7 @@ impl Journal {
         })
     }
 
-    /// All segments, oldest first.
+    /// Returns all segments, oldest first.
     pub(super) fn segments(&self) -> Result<Vec<SegmentFile>, AssetError> {
         let failed = |e| AssetError::io("list", self.directory.display().to_string(), e);
         let mut files = Vec::new();
@@ -276,17 +270,17 @@ impl Journal {
     }
 }
 
-/// A segment as it lies on the disk.
+/// A segment as it is on the disk.
 pub(super) struct SegmentFile {
     number: u64,
     pub(super) path: PathBuf,
     pub(super) bytes: Bytes,
 }
 
-/// A segment, and the greatest `new_size` in it.
+/// Path of a segment, and the greatest `new_size` in it.
 type SegmentSize = (PathBuf, u64);
 
-/// Each segment with its size, and all whole records.
+/// Returns the size of each segment, and all complete records.
 fn whole(files: &[SegmentFile]) -> Result<(Vec<SegmentSize>, Vec<Bytes>), AssetError> {
     let mut sizes = Vec::new();
     let mut records = Vec::new();
@@ -303,7 +297,8 @@ fn whole(files: &[SegmentFile]) -> Result<(Vec<SegmentSize>, Vec<Bytes>), AssetE
 }
 
 impl SegmentFile {
-    /// Returns whether no record was ever appended to it. (`&mut`, as `pop_if` has it.)
+    /// Returns `true` if no record was ever appended to the segment. `&mut`, because `pop_if`
+    /// requires it.
     pub(super) fn never_used(&mut self) -> bool {
         Segment::never_used(&self.bytes)
     }
@@ -312,8 +307,8 @@ impl SegmentFile {
         Segment::parse(&self.bytes).map_err(|damage| self.damaged(damage.offset, damage.detail))
     }
 
-    /// A tear is what a crash left if this was the last segment then, that is,
-    /// if there is none after it or the one after it was begun by a recovery.
+    /// Accepts a tear that a crash can explain: if this was the last segment at that time, there is
+    /// none after it, or a recovery started the one after it.
     fn allow_tear(
         &self,
         torn: &Range<usize>,
@@ -333,14 +328,14 @@ impl SegmentFile {
         Ok(())
     }
 
-    /// Returns whether the segment after it says that it was whole.
+    /// Returns `true` if the next segment states that this one was complete.
     pub(super) fn must_be_whole(&self, next: Option<&SegmentFile>) -> bool {
         let next = next.and_then(|next| next.parse().ok());
         next.is_some_and(|next| next.sealed)
     }
 
     pub(super) fn torn(&self, offset: usize) -> AssetError {
-        self.damaged(offset, "a record that was whole is not any more")
+        self.damaged(offset, "a complete record was damaged later")
     }
 
     pub(super) fn damaged(&self, offset: usize, detail: &str) -> AssetError {
@@ -353,7 +348,7 @@ impl SegmentFile {
 }
 
 impl Active {
-    /// A new segment, synced by the caller.
+    /// Creates a new segment. The caller syncs it.
     fn create(directory: &Path, number: u64, sealed: bool) -> Result<Self, AssetError> {
         let path = directory.join(format!("{number:016}"));
         let salt = Salt::random();
@@ -368,7 +363,7 @@ impl Active {
             .and_then(|()| write_zeros(&mut file, FIRST_ROOM - used))
             .and_then(|()| file.seek(SeekFrom::Start(used)));
         if let Err(e) = begun {
-            // Nothing is in it: on a full disk its zeros are better gone.
+            // The segment is empty: on a full disk its zeros only waste space.
             let _ = remove(&path);
             return Err(AssetError::io("begin", path.display().to_string(), e));
         }
@@ -384,7 +379,7 @@ impl Active {
         })
     }
 
-    /// Returns the number of bytes written, or what failed.
+    /// Appends a record and returns the number of bytes written, or the failed operation.
     fn append(
         &mut self,
         new_size: u64,
@@ -409,7 +404,7 @@ impl Active {
         Ok(length)
     }
 
-    /// Makes durable room for `length` bytes more.
+    /// Makes the file at least `length` bytes longer, durably.
     fn grow(&mut self, length: u64) -> io::Result<()> {
         let more = self
             .room
@@ -417,7 +412,7 @@ impl Active {
             .max(length.next_multiple_of(FIRST_ROOM));
         self.file.seek(SeekFrom::Start(self.room))?;
         if let Err(e) = write_zeros(&mut self.file, more) {
-            // A full disk has better use for them.
+            // Free the space of the zeros on a full disk.
             let _ = self.file.set_len(self.room);
             return Err(e);
         }
@@ -427,8 +422,8 @@ impl Active {
         Ok(())
     }
 
-    /// Fails if the disk does not have what a sync has reported as durable, as far as that can
-    /// be seen. Nothing may be signed then.
+    /// Fails if the disk lacks bytes that a sync reported as durable, as far as this can be
+    /// observed. Nothing may be signed then.
     fn look_again(&mut self, written: [&[u8]; 2]) -> io::Result<()> {
         still_writable(&self.file)?;
         let Some(past_cache) = &mut self.past_cache else {
@@ -437,7 +432,7 @@ impl Active {
         match past_cache.has(self.used, written)? {
             Some(true) => Ok(()),
             Some(false) => Err(io::Error::other(
-                "the sync reported success, but the disk does not have what was written. Nothing \
+                "the sync reported success, but the disk does not have the written bytes. Nothing \
                  was signed; check the disk",
             )),
             None => {
@@ -448,8 +443,8 @@ impl Active {
     }
 }
 
-/// One `writev` in all normal cases. The system may write less, most likely
-/// because the disk is full; the rest then says why.
+/// Normally one `writev`. The system may write less, most likely because the disk is full; writing
+/// the rest then returns the reason.
 fn write_both(file: &mut File, header: &[u8], record: &[u8]) -> io::Result<()> {
     let written = loop {
         match file.write_vectored(&[IoSlice::new(header), IoSlice::new(record)]) {

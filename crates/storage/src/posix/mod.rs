@@ -41,66 +41,65 @@ use self::settle::Durability;
 use crate::blocking_pool::{BlockingPool, NoResult};
 use crate::{Asset, AssetError, Assets, ForReader, JournalContents, Repairs, Stats};
 
-/// Assets in a directory of a POSIX file system. While it lives, no other
-/// process can open the directory.
+/// Assets in a directory of a POSIX file system. Another process cannot open the directory during
+/// the lifetime of this value.
 pub struct PosixAssets {
     directory: Arc<Directory>,
-    /// Holds what the rounds do, one thing after the other.
+    /// Thread for the rounds, which run one operation at a time.
     rounds: BlockingPool,
-    /// Holds what makes it durable, beside them.
+    /// Thread for settling, concurrent with the rounds.
     settling: BlockingPool,
     reading: BlockingPool,
     probing: BlockingPool,
 }
 
-/// The time that a round waits for the disk: a controller that resets itself takes
-/// as long.
+/// Timeout of a round's disk operations: a resetting disk controller takes that long.
 const ROUND_PATIENCE: Duration = Duration::from_secs(30);
-/// The time for a settle: what was published may be much, and other programs' writes come with it.
+/// Timeout of a settle, which may write much data, including that of other programs.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(600);
-/// The time that a reader waits.
+/// Timeout of a reader.
 const READ_PATIENCE: Duration = Duration::from_secs(10);
-/// Threads that read at the same time.
+/// Maximum number of concurrent reads.
 const READERS: usize = 16;
 
 struct Directory {
     path: PathBuf,
-    /// As it was given: what `path` was when it was opened.
+    /// The path as given to `open`; `path` is its resolved form at that time.
     given: PathBuf,
     publisher: Publisher,
     journal: Journal,
     durability: Durability,
-    /// Held by `settle` and by whoever reopens the journal: the segment that
-    /// `settle` prepares must not be swept away as unused.
+    /// Held by `settle` and by a call that reopens the journal, which would otherwise remove the
+    /// unused segment that `settle` prepares.
     settling: Mutex<()>,
     stats: Arc<Stats>,
-    /// Nothing is written.
+    /// Whether all writes are refused.
     read_only: bool,
-    /// Another process may have it.
+    /// Whether the directory was released to other processes.
     closed: AtomicBool,
-    /// Last, so that the directory is let go of after all else.
+    /// The last field, so that the directory is released after everything else is dropped.
     lock: Option<DirectoryLock>,
 }
 
 impl PosixAssets {
-    /// Opens the directory of an existing log: one of ours, Sunlight's
-    /// `localdirectory` or TesseraCT's `--storage_dir`.
+    /// Opens the directory of an existing log: a Lucarne log, Sunlight's `localdirectory` or
+    /// TesseraCT's `--storage_dir`.
     ///
     /// # Errors
     ///
-    /// [`AssetError::Missing`] if there is none (it is never made here, so that a
-    /// disk that was not mounted does not look like a new log),
-    /// [`AssetError::InUse`] if a process has it open.
+    /// [`AssetError::Missing`] if the directory does not exist. It is never created here, so that
+    /// an unmounted disk does not look like a new log. [`AssetError::InUse`] if another process has
+    /// it open.
     pub fn open(directory: impl AsRef<Path>) -> Result<Self, AssetError> {
         Self::open_with(directory.as_ref(), None)
     }
 
-    /// Opens the directory of an existing log for reading only: nothing in it is
-    /// made, swept or written, and all that would fails.
+    /// Opens the directory of an existing log for reading only. Nothing in it is created, removed
+    /// or written; methods that write return an error.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     pub fn examine(directory: impl AsRef<Path>) -> Result<Self, AssetError> {
         let given = directory.as_ref().to_owned();
         let path = existing(&given)?;
@@ -108,13 +107,12 @@ impl PosixAssets {
         Self::read_only((path, given), lock)
     }
 
-    /// Opens the directory of an existing log to be read beside whatever process
-    /// has it open: nothing in it is made, held or written, and all that would
-    /// fails.
+    /// Opens the directory of an existing log for reading while another process has it open.
+    /// Nothing in it is created, locked or written; methods that write return an error.
     ///
     /// # Errors
     ///
-    /// [`AssetError::Missing`] if there is none.
+    /// [`AssetError::Missing`] if the directory does not exist.
     pub fn watch(directory: impl AsRef<Path>) -> Result<Self, AssetError> {
         let given = directory.as_ref().to_owned();
         let path = existing(&given)?;
@@ -130,12 +128,12 @@ impl PosixAssets {
         Ok(Self::of(paths, publisher, durability, lock, true))
     }
 
-    /// Returns what the journal has, and where. Touches no file, whatever process
-    /// appends to it or cuts it meanwhile.
+    /// Returns the content of the journal with the position of each record. Changes no file, and
+    /// tolerates a process that appends or truncates at the same time.
     ///
     /// # Errors
     ///
-    /// If its files cannot be read. (Damage is among the contents.)
+    /// If the files cannot be read. Damage is part of the result.
     pub async fn journal(&self) -> Result<JournalContents, AssetError> {
         self.blocking(&self.rounds, |d| d.journal.contents()).await
     }
@@ -170,13 +168,13 @@ impl PosixAssets {
         }
     }
 
-    /// Makes the directory where it does not exist, and opens it.
+    /// Creates the directory if it does not exist, and opens it.
     pub fn create(directory: impl AsRef<Path>) -> Result<Self, AssetError> {
         make_durably(directory.as_ref(), 0o755)?;
         Self::open(directory)
     }
 
-    /// `durability`: the one that fits the file system, unless a test wants one.
+    /// Opens a directory. Without `durability`, the kind that fits the file system is used.
     fn open_with(path: &Path, durability: Option<Durability>) -> Result<Self, AssetError> {
         let given = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let path = existing(path)?;
@@ -192,12 +190,12 @@ impl PosixAssets {
         Ok(Self::of(paths, publisher, durability, Some(lock), false))
     }
 
-    /// The directory, as an absolute path.
+    /// Returns the absolute path of the directory.
     pub fn directory(&self) -> &Path {
         &self.directory.path
     }
 
-    /// Runs file operations where they may block.
+    /// Runs file operations on a thread that may block.
     async fn blocking<T: Send + 'static>(
         &self,
         pool: &BlockingPool,
@@ -220,7 +218,7 @@ impl Directory {
     fn writable(&self) -> Result<&Self, AssetError> {
         let error = match self.read_only {
             false if !self.closed.load(Ordering::SeqCst) => return Ok(self),
-            false => io::Error::other("it was let go of, for another process"),
+            false => io::Error::other("the directory was released to another process"),
             true => io::ErrorKind::ReadOnlyFilesystem.into(),
         };
         let path = self.path.display().to_string();
@@ -229,7 +227,7 @@ impl Directory {
 
     fn let_go(&self) -> Result<(), AssetError> {
         let released = self.lock.as_ref().map_or(Ok(()), DirectoryLock::release);
-        released.map_err(|e| AssetError::io("let go of", self.path.display().to_string(), e))
+        released.map_err(|e| AssetError::io("release", self.path.display().to_string(), e))
     }
 }
 
@@ -334,7 +332,7 @@ impl Assets for PosixAssets {
     }
 
     async fn close(&self) -> Result<(), AssetError> {
-        // In the lanes of what writes: behind all that was begun, even what was given up.
+        // These jobs run in the pools that write, after all earlier jobs, including abandoned ones.
         let closed = |d: &Directory| {
             d.closed.store(true, Ordering::SeqCst);
             Ok(())
@@ -364,9 +362,9 @@ impl Repairs for PosixAssets {
 }
 
 impl Directory {
-    /// Refuses if the path leads to another directory than the one that is open,
-    /// or its lock to another file: rounds would go where nobody finds them
-    /// again, and another process could begin one log a second time.
+    /// Fails if the path leads to a different directory than the open one, or its lock to a
+    /// different file. Rounds would be written to a directory that no process finds again, and
+    /// another process could start the same log a second time.
     fn still_there(&self) -> Result<(), AssetError> {
         let held = |lock: &DirectoryLock| is_same(&self.path.join(LOCK), lock.file());
         let same = is_same(&self.given, self.publisher.root())
@@ -385,35 +383,35 @@ impl Directory {
     }
 }
 
-/// Names another process that has files of the log open.
+/// Describes another process that has files of the log open.
 fn first_holder(directory: &Path) -> Option<String> {
     let holders = holders(directory, &[]);
     holders.found.first().map(Holder::to_string)
 }
 
-/// Returns whether the path leads to the file that is open.
+/// Returns `true` if the path leads to the open file.
 fn is_same(path: &Path, file: &File) -> io::Result<bool> {
     let (there, open) = (path.metadata()?, file.metadata()?);
     Ok((there.dev(), there.ino()) == (open.dev(), open.ino()))
 }
 
-/// The file that one process at a time holds.
+/// The file that one process at a time locks.
 const LOCK: &str = ".lucarne/lock";
-/// The directory of what is not published.
+/// The directory for private files.
 const OWN: &str = ".lucarne";
 
-/// Takes from others what an older version, or a umask, let them do.
+/// Removes permissions of other users that an older version or a umask left.
 fn keep_private(own: &Path) {
     let open = |mode: u32| mode & 0o077 != 0;
     if !own.metadata().is_ok_and(|metadata| open(metadata.mode())) {
         return;
     }
     if let Err(error) = set_permissions(own, Permissions::from_mode(0o700)) {
-        tracing::warn!(%error, "{}: others may enter, and its mode cannot be changed", own.display());
+        tracing::warn!(%error, "{}: other users may enter, and the mode cannot be changed", own.display());
     }
 }
 
-/// The directory as an absolute path without links; it must be there.
+/// Returns the directory as an absolute path without links. It must exist.
 fn existing(path: &Path) -> Result<PathBuf, AssetError> {
     let failed = |e: io::Error| match e.kind() {
         io::ErrorKind::NotFound => AssetError::Missing {
@@ -429,17 +427,17 @@ fn existing(path: &Path) -> Result<PathBuf, AssetError> {
     Ok(real)
 }
 
-/// Makes a directory that only this user may enter, and its parents, which others may, unless they
-/// are in `.lucarne`.
+/// Creates a directory that only this user may enter. Missing parents are created, too; other users
+/// may enter them unless they are in `.lucarne`.
 ///
 /// # Errors
-/// If the disk refuses.
+/// If the directory cannot be created or synced.
 pub fn make_private_directory(path: &Path) -> Result<(), AssetError> {
     make_durably(path, 0o700)
 }
 
-/// `mkdir -p`, each new entry synced into its parent, and with this mode whatever the umask. In
-/// `.lucarne`, everything is private.
+/// Creates a directory like `mkdir -p`, syncs each new entry into its parent, and sets this mode
+/// regardless of the umask. Everything in `.lucarne` is private.
 pub(crate) fn make_durably(path: &Path, mode: u32) -> Result<(), AssetError> {
     if path.is_dir() {
         return Ok(());
@@ -453,7 +451,7 @@ pub(crate) fn make_durably(path: &Path, mode: u32) -> Result<(), AssetError> {
         _ => Path::new("."),
     };
     make_durably(parent, 0o755)?;
-    let failed = |e| AssetError::io("make the directory", path.display().to_string(), e);
+    let failed = |e| AssetError::io("create the directory", path.display().to_string(), e);
     match DirBuilder::new().mode(mode).create(path) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
             if !path.is_dir() {

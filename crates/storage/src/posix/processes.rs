@@ -1,5 +1,5 @@
-//! Other processes that have files of a log open: the software that ran the log before, if it was not
-//! stopped, or only paused (SIGSTOP).
+//! Detection of other processes that have files of a log open, such as the former log software if
+//! it was not stopped, or only paused (SIGSTOP).
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -9,22 +9,22 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::AssetError;
 
-/// The directory of TesseraCT's index of duplicates. Its database (Badger) holds an flock on it for as long
-/// as the process lives, and does not start while another process does.
+/// The directory of TesseraCT's deduplication index. Its database (Badger) holds an flock on the
+/// directory during the lifetime of the process, and does not start if the lock is taken.
 const TESSERACT: &str = ".state/antispam";
-/// The file in it that names the process.
+/// The file in it with the process id.
 const TESSERACT_PID: &str = "LOCK";
-/// Where only the software that runs a log has files open; elsewhere, readers have.
+/// Directories in which only log software opens files; readers open files elsewhere.
 const PRIVATE: [&str; 3] = [".state", "staging", ".lucarne"];
 
-/// A process.
+/// A process that has a file of the log open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// Its number.
+    /// Process id.
     pub pid: u32,
-    /// The name of its program.
+    /// Name of the program.
     pub name: String,
-    /// One of the files.
+    /// Path of an open file of the log.
     pub file: PathBuf,
 }
 
@@ -39,17 +39,18 @@ impl std::fmt::Display for Holder {
     }
 }
 
-/// The processes that were found.
+/// The result of a search for processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holders {
-    /// Other processes than this one.
+    /// The processes found, without this one.
     pub found: Vec<Holder>,
-    /// Processes whose files this user may not see.
+    /// Number of processes whose files this user may not see.
     pub unseen: usize,
 }
 
-/// Looks in `/proc` for other processes that have a file of the log in `directory` open to write it, or one
-/// that only the software that runs it opens, or one of `files`. Finds nothing on systems without `/proc`.
+/// Searches `/proc` for other processes that have one of these files open: any file of the log in
+/// `directory` for writing, a private file of the log software, or one of `files`. Finds nothing on
+/// systems without `/proc`.
 pub fn holders(directory: &Path, files: &[PathBuf]) -> Holders {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let directory = real(directory);
@@ -68,7 +69,7 @@ pub fn holders(directory: &Path, files: &[PathBuf]) -> Holders {
                 file,
             }),
             Err(error) if error.kind() == ErrorKind::PermissionDenied => holders.unseen += 1,
-            // It has ended.
+            // The process has ended.
             Err(_) => {}
         }
     }
@@ -86,12 +87,12 @@ fn name(pid: u32) -> String {
     name.trim_end().to_owned()
 }
 
-/// Returns the first open file of the process of which this is true.
+/// Returns the first open file of the process for which `is_held` is true.
 fn open_file(pid: u32, is_held: impl Fn(&Path, bool) -> bool) -> io::Result<Option<PathBuf>> {
     for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
         let entry = entry?;
         let Ok(path) = fs::read_link(entry.path()) else {
-            // It was closed meanwhile.
+            // The file was closed in the meantime.
             continue;
         };
         let number = entry.file_name();
@@ -103,7 +104,7 @@ fn open_file(pid: u32, is_held: impl Fn(&Path, bool) -> bool) -> io::Result<Opti
     Ok(None)
 }
 
-/// Reads the access mode, the last two bits of the flags, in octal.
+/// Reads the access mode: the last two bits of the flags, in octal.
 fn is_open_to_write(pid: u32, number: &str) -> bool {
     let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{number}")).unwrap_or_default();
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
@@ -111,10 +112,11 @@ fn is_open_to_write(pid: u32, number: &str) -> bool {
     flags.is_some_and(|flags| flags & 0o3 != 0)
 }
 
-/// Holds TesseraCT's part of the directory, so that none starts beside this process; `None` if it has none.
+/// Locks TesseraCT's part of the directory, so that TesseraCT cannot start; `None` if there is no
+/// such part.
 ///
 /// # Errors
-/// [`AssetError::InUse`] if one runs, or is paused.
+/// [`AssetError::InUse`] if TesseraCT runs or is paused.
 pub(super) fn hold_tesseract(directory: &Path) -> Result<Option<File>, AssetError> {
     let path = directory.join(TESSERACT);
     let failed = |error| AssetError::io("open", path.display().to_string(), error);
@@ -132,9 +134,9 @@ pub(super) fn hold_tesseract(directory: &Path) -> Result<Option<File>, AssetErro
                 machine: None,
             })
         }
-        // A file system without such locks has none of TesseraCT's.
+        // On a file system without these locks, TesseraCT has none either.
         Err(error) => {
-            tracing::debug!(path = %path.display(), %error, "cannot be held");
+            tracing::debug!(path = %path.display(), %error, "cannot be locked");
             Ok(None)
         }
     }
@@ -146,7 +148,7 @@ mod tests {
 
     use super::*;
 
-    /// A process that has this file open, once it says so.
+    /// Starts a process that has this file open, and waits until it reports that.
     fn opening(how: &str, file: &Path) -> std::process::Child {
         let script = format!("exec 3{how}'{}'; echo open; exec sleep 600", file.display());
         let mut child = Command::new("sh")

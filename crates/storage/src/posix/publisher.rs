@@ -1,4 +1,4 @@
-//! Files become visible: written beside, then renamed into place.
+//! Publication of files: written under a temporary name, then renamed.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -15,16 +15,16 @@ use rustix::io::Errno;
 use crate::openfile::{OpenFile, Stamp};
 use crate::{Asset, AssetError, AssetKind, ForReader, Stats, file, path};
 
-/// The directory where files are written before they are renamed: our own, so
-/// that readers never see one, and one sweep at start clears what a crash left.
-/// It is on the file system of the root, as a rename needs.
+/// The directory in which files are written before they are renamed. It is private, so that readers
+/// never see an incomplete file, and one sweep at startup removes the rest of a crash. It is on the
+/// file system of the root, because a rename requires that.
 pub(super) const TEMPORARY: &str = ".lucarne/tmp";
 
-/// The only file whose name stays when its content changes.
+/// The only file whose content changes under the same name.
 const CHECKPOINT: &str = "checkpoint";
 
-/// Smaller files, which is all but data tiles, are not kept open: to copy them
-/// costs no more than another call into the kernel.
+/// Minimum size of a file that stays open. Only data tiles are larger; copying a smaller file costs
+/// no more than another system call.
 const WORTH_SENDING: usize = 32 << 10;
 
 const FILE_MODE: Mode = Mode::from_raw_mode(0o644);
@@ -34,22 +34,23 @@ pub(super) struct Publisher {
     root: File,
     path: PathBuf,
     device: u64,
-    /// The process has a umask that would hide public files.
+    /// Whether the process has a umask that would hide public files.
     umask: bool,
     counter: AtomicU64,
-    /// Directories known to exist.
+    /// Directories that are known to exist.
     directories: Mutex<HashSet<String>>,
-    /// Holds what no sync has covered yet.
+    /// Files that no sync has covered yet.
     unsettled: Mutex<HashSet<String>>,
-    /// The published checkpoint, as it was read or written last; `None` until it is read.
+    /// The published checkpoint that was read or written last; the outer `None` means that it must
+    /// be read.
     checkpoint: Mutex<Option<Option<Bytes>>>,
-    /// True while a recovery publishes: see [`Publisher::recovering`].
+    /// Whether a recovery publishes: see [`Publisher::recovering`].
     recovering: AtomicBool,
     stats: Arc<Stats>,
 }
 
 impl Publisher {
-    /// For the public root `path`, in which [`TEMPORARY`] exists.
+    /// Opens the public root `path`, in which [`TEMPORARY`] exists.
     pub(super) fn new(path: &Path, stats: Arc<Stats>) -> Result<Self, AssetError> {
         let mut publisher = Self::look(path, stats)?;
         publisher.sweep()?;
@@ -57,7 +58,7 @@ impl Publisher {
         Ok(publisher)
     }
 
-    /// One that only reads.
+    /// Opens a publisher that only reads.
     pub(super) fn look(path: &Path, stats: Arc<Stats>) -> Result<Self, AssetError> {
         let failed = |e| AssetError::io("open", path.display().to_string(), e);
         let root = File::open(path).map_err(failed)?;
@@ -76,8 +77,8 @@ impl Publisher {
         })
     }
 
-    /// The descriptor that has been open since before the first write: only
-    /// one that has is told of every write that fails later.
+    /// Returns the descriptor that has been open since before the first write. The kernel reports
+    /// failures of later writes only to such a descriptor.
     pub(super) fn root(&self) -> &File {
         &self.root
     }
@@ -100,23 +101,23 @@ impl Publisher {
         Ok(())
     }
 
-    /// Sets whether files are published that were published before. Such a file
-    /// may look whole and be none: after a sync that failed, the kernel calls
-    /// bytes clean that are in its memory only. So it is written again, into
-    /// blocks of its own, whatever is there.
+    /// Sets whether files are published again during a recovery. After a failed sync the kernel may
+    /// treat bytes as clean that are only in its memory, so an existing file may look complete
+    /// without being on the disk. In a recovery every file is written again, into new blocks.
     ///
-    /// Otherwise a tile or issuer that is there with the same bytes stays. It
-    /// is durable, or in a record of the journal that is not settled.
+    /// Otherwise an existing tile or issuer with the same bytes stays. It is durable, or in a
+    /// record of the journal that is not settled.
     pub(super) fn recovering(&self, recovering: bool) {
         self.recovering.store(recovering, Relaxed);
     }
 
-    /// A recovery begins: the checkpoint that it reads next is the one that it goes on from.
+    /// Starts a recovery: the next checkpoint that is read becomes the current one.
     pub(super) fn forget_checkpoint(&self) {
         *self.checkpoint.lock() = None;
     }
 
-    /// Refuses if another process has replaced the checkpoint. That it is missing is for a recovery to judge.
+    /// Fails if another process has replaced the checkpoint. A missing checkpoint is left to a
+    /// recovery.
     pub(super) fn confirm_checkpoint(&self) -> Result<(), AssetError> {
         let Some(last) = self.checkpoint.lock().clone() else {
             return Ok(());
@@ -145,7 +146,7 @@ impl Publisher {
         let temporary = self.write_temporary(&asset.bytes)?;
         let mut renamed = self.rename(&temporary, &asset.path);
         if renamed.is_err_and(|e| e == Errno::NOENT) {
-            // `remove_partials` or a person removed the directory.
+            // `remove_partials` or a person has removed the directory.
             self.forget(directory);
             self.ensure(directory)?;
             renamed = self.rename(&temporary, &asset.path);
@@ -165,8 +166,8 @@ impl Publisher {
         Ok(())
     }
 
-    /// A file that nobody may replace (`chattr +i`, as Sunlight sets it) is as
-    /// good as one just written if the disk, and not only memory, has its bytes.
+    /// Accepts a file that cannot be replaced (`chattr +i`, as Sunlight sets it) if its bytes are
+    /// correct on the disk, not only in memory.
     fn accept_immutable(&self, asset: &Asset) -> Result<(), AssetError> {
         if !self.is_there(asset, true) {
             return Err(AssetError::Immutable {
@@ -177,8 +178,8 @@ impl Publisher {
         Ok(())
     }
 
-    /// Returns whether the file has exactly these bytes; `on_disk` asks the kernel to
-    /// look there again first.
+    /// Returns `true` if the file has exactly these bytes. `on_disk` drops the cached pages first,
+    /// so that the kernel reads the disk.
     fn is_there(&self, asset: &Asset, on_disk: bool) -> bool {
         let same = || -> io::Result<bool> {
             let mut file = self.open(&asset.path)?;
@@ -192,7 +193,7 @@ impl Publisher {
             file.read_to_end(&mut bytes)?;
             Ok(bytes == asset.bytes)
         };
-        // What cannot be read is written again.
+        // An unreadable file is written again.
         same().unwrap_or(false)
     }
 
@@ -200,7 +201,7 @@ impl Publisher {
         renameat(&self.root, temporary, &self.root, path)
     }
 
-    /// No sync: what a power failure takes of it, the journal brings back.
+    /// No sync is needed: the journal restores files that a power failure destroys.
     fn write_temporary(&self, bytes: &[u8]) -> Result<String, AssetError> {
         let name = format!("{TEMPORARY}/{}", self.counter.fetch_add(1, Relaxed));
         let write = || -> io::Result<()> {
@@ -223,7 +224,7 @@ impl Publisher {
         Ok(file)
     }
 
-    /// Makes `directory` and those above it, unless known to exist.
+    /// Creates `directory` and its parents, unless they are known to exist.
     fn ensure(&self, directory: &str) -> Result<(), AssetError> {
         if directory.is_empty() || self.directories.lock().contains(directory) {
             return Ok(());
@@ -232,7 +233,7 @@ impl Publisher {
             self.ensure(parent)?;
         }
         self.make(directory)
-            .map_err(|e| self.failed("make the directory", directory)(e.into()))?;
+            .map_err(|e| self.failed("create the directory", directory)(e.into()))?;
         let status = statat(&self.root, directory, AtFlags::empty())
             .map_err(|e| self.failed("examine", directory)(e.into()))?;
         if status.st_dev != self.device {
@@ -263,7 +264,7 @@ impl Publisher {
         Ok(found)
     }
 
-    /// As [`read`](Self::read); a large file stays open to be sent.
+    /// Reads a file like [`read`](Self::read) and keeps a large file open for sending.
     pub(super) fn read_for_reader(&self, path: &str) -> Result<Option<ForReader>, AssetError> {
         let Some((bytes, file, stamp)) = self.read_with_file(path)? else {
             return Ok(None);
@@ -275,7 +276,7 @@ impl Publisher {
         Ok(Some(ForReader { bytes, file }))
     }
 
-    /// The bytes of a file, and what the file was before they were read.
+    /// Returns the bytes of a file, and its properties from before the read.
     fn read_with_file(
         &self,
         path: &str,
@@ -296,12 +297,12 @@ impl Publisher {
     }
 
     fn open(&self, path: &str) -> io::Result<File> {
-        // A FIFO would be waited for.
+        // `NONBLOCK`, because opening a FIFO would block.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         Ok(File::from(openat(&self.root, path, flags, Mode::empty())?))
     }
 
-    /// Removes `<tile>.p` and what is in it.
+    /// Removes `<tile>.p` and its files.
     pub(super) fn remove_partials(&self, tile: &str) -> Result<(), AssetError> {
         path::check(tile)?;
         let directory = format!("{tile}.p");
@@ -309,7 +310,7 @@ impl Publisher {
             let path = format!("{directory}/{name}");
             match unlinkat(&self.root, &path, AtFlags::empty()) {
                 Ok(()) => self.stats.removed(),
-                // One that must not be removed (`chattr +i`) is in nobody's way.
+                // A file that cannot be removed (`chattr +i`) does no harm.
                 Err(Errno::NOENT | Errno::PERM) => {}
                 Err(e) => return Err(self.failed("remove", &path)(e.into())),
             }
@@ -334,7 +335,7 @@ impl Publisher {
         self.list(path::directory(tile)?.trim_end_matches('/'))
     }
 
-    /// The paths that a power failure could take, and forgets them.
+    /// Returns and clears the set of paths that a power failure could destroy.
     pub(super) fn take_unsettled(&self) -> HashSet<String> {
         std::mem::take(&mut self.unsettled.lock())
     }
@@ -353,12 +354,12 @@ impl Publisher {
         names.map_err(failed)
     }
 
-    /// The directory may not exist any more.
+    /// Forgets a directory that may no longer exist.
     fn forget(&self, directory: &str) {
         self.directories.lock().remove(directory);
     }
 
-    /// Clears what a crash left.
+    /// Removes temporary files of a crashed process.
     fn sweep(&self) -> Result<(), AssetError> {
         for name in self.list(TEMPORARY)? {
             let path = format!("{TEMPORARY}/{name}");
@@ -368,7 +369,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Shows that files can be made, and whether a umask takes from their mode.
+    /// Verifies that files can be created; returns `true` if a umask reduces their mode.
     fn probe(&self) -> Result<bool, AssetError> {
         let name = format!("{TEMPORARY}/probe");
         let probe = || -> io::Result<bool> {
@@ -385,8 +386,8 @@ impl Publisher {
     }
 }
 
-/// Lets go of the pages that the kernel calls clean: what is read next comes
-/// from the disk, as far as the file system can tell.
+/// Drops clean pages from the page cache, so that the next read comes from the disk, if the file
+/// system supports this.
 fn forget_pages(file: &File) {
     #[cfg(target_os = "linux")]
     let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);

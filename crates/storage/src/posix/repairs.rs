@@ -1,4 +1,4 @@
-//! Files of a directory put right beside the process that has it open.
+//! Repair of files in a directory that another process has open.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
@@ -12,24 +12,24 @@ use super::{existing, make_durably};
 use crate::repairs::KEPT;
 use crate::{Asset, AssetError, Repairs, path};
 
-/// The directory of a log whose files are put right. Whoever reads one meanwhile
-/// gets the old bytes or the new ones.
+/// Replaces damaged files in the directory of a log. A concurrent reader gets either the old or the
+/// new bytes.
 pub struct PosixRepairs {
     directory: PathBuf,
 }
 
 impl PosixRepairs {
-    /// The open directory of a log.
+    /// Uses a directory that is already open.
     pub(super) fn of(directory: &Path) -> Self {
         let directory = directory.to_owned();
         PosixRepairs { directory }
     }
 
-    /// The directory of a log, which must be there.
+    /// Opens the directory of a log, which must exist.
     ///
     /// # Errors
     ///
-    /// [`AssetError::Missing`] if there is none.
+    /// [`AssetError::Missing`] if the directory does not exist.
     pub fn open(directory: impl AsRef<Path>) -> Result<Self, AssetError> {
         let directory = existing(directory.as_ref())?;
         Ok(PosixRepairs { directory })
@@ -42,7 +42,7 @@ impl PosixRepairs {
         for folder in [&place, &kept].into_iter().filter_map(|file| file.parent()) {
             make_durably(folder, 0o755)?;
         }
-        // Not in `.lucarne/tmp`, which the log's process sweeps.
+        // Not in `.lucarne/tmp`, because the log's process sweeps that directory.
         let new = kept.with_extension("new");
         write(&new, &asset.bytes).map_err(failed("write", &new))?;
         let kept = keep(&place, &kept).map_err(failed("keep", &place))?;
@@ -69,16 +69,16 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Gives what is at `place` a second name, the first of `kept-1`, `kept-2` and so on
-/// that is free, and returns it.
+/// Gives the file at `place` a second name, the first free one of `kept-1`, `kept-2` and so on, and
+/// returns that name.
 fn keep(place: &Path, kept: &Path) -> io::Result<Option<PathBuf>> {
     for number in 1.. {
         let name = PathBuf::from(format!("{}-{number}", kept.display()));
         if name.symlink_metadata().is_ok() {
             continue;
         }
-        // What is no file, or where there are no links, is moved: readers find nothing
-        // there for a moment.
+        // A directory, or a file on a file system without hard links, is moved instead. Readers
+        // find nothing there for a moment.
         let linked = fs::hard_link(place, &name).or_else(|_| fs::rename(place, &name));
         return match linked {
             Ok(()) => {
@@ -98,7 +98,7 @@ fn sync_parent(path: &Path) -> Result<(), AssetError> {
     synced.map_err(failed("sync", parent))
 }
 
-/// `EPERM` of a file that the process may write is `chattr +i`.
+/// Converts an error. `EPERM` for a writable file means `chattr +i`.
 fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> AssetError {
     let path = path.display().to_string();
     move |error| match error.raw_os_error() {
@@ -130,7 +130,7 @@ mod tests {
             assert_eq!(fs::read(kept).unwrap(), before);
             assert_eq!(fs::read(root.join("tile/0/000")).unwrap(), bytes);
         }
-        // A folder in the place of a file, too.
+        // A directory in place of a file is kept, too.
         fs::remove_file(root.join("tile/0/000")).unwrap();
         fs::create_dir_all(root.join("tile/0/000/x")).unwrap();
         let kept = put(b"right").unwrap();

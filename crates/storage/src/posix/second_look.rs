@@ -1,9 +1,9 @@
-//! A second look at what a sync reported as durable.
+//! Verification of data that a sync reported as durable.
 //!
 //! ext4 converts freshly written blocks after the sync that the program waits for, in its own
-//! journal. If that journal is aborted at this moment, the sync succeeds, and the file has
-//! zeros after the next mount. So the journal of rounds only overwrites blocks that were
-//! written and synced before, and each round is read back from the disk before it is signed.
+//! journal. If that journal is aborted at this moment, the sync succeeds, but the file has zeros
+//! after the next mount. The journal of rounds therefore only overwrites blocks that were written
+//! and synced before. Each round is also read back from the disk before it is signed.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -12,18 +12,18 @@ use std::path::Path;
 
 use rustix::fs::{StatVfsMountFlags, fstatvfs};
 
-/// Offset, length and address of a direct read are multiples of this. No file system that
-/// Linux mounts from a disk requires more.
+/// Offset, length and address of a direct read must be multiples of this. No Linux file system on a
+/// disk requires more.
 const ALIGNMENT: usize = 4096;
 
-/// Bytes that one call reads.
+/// Number of bytes that one call reads.
 const PIECE: usize = 128 << 10;
 
-/// Fails if the file system takes no writes any more.
+/// Fails if the file system no longer accepts writes.
 ///
-/// A kernel makes a file system read-only after an error of its own. From Linux 6.15 on, ext4
-/// no longer shows that in the flags of the mount, but refuses every write: an empty write,
-/// which changes nothing, too.
+/// A kernel makes a file system read-only after an internal error. From Linux 6.15 on, ext4 no
+/// longer shows this in the flags of the mount, but refuses every write, including an empty write,
+/// which changes nothing.
 pub(super) fn still_writable(file: &File) -> io::Result<()> {
     let flags = fstatvfs(file)?.f_flag;
     if flags.contains(StatVfsMountFlags::RDONLY) {
@@ -40,7 +40,7 @@ pub(super) struct PastCache {
 }
 
 impl PastCache {
-    /// Opens the file; `None` if its file system has no direct reads.
+    /// Opens the file; `None` if its file system does not support direct reads.
     pub(super) fn open(path: &Path) -> Option<Self> {
         Some(Self {
             file: open_directly(path)?,
@@ -48,8 +48,8 @@ impl PastCache {
         })
     }
 
-    /// Returns whether the disk has these parts, one after the other, from `offset` on; `None`
-    /// if the file system has no direct reads.
+    /// Returns `true` if the disk has these consecutive parts from `offset` on; `None` if the file
+    /// system does not support direct reads.
     pub(super) fn has(&mut self, offset: u64, parts: [&[u8]; 2]) -> io::Result<Option<bool>> {
         let second = offset + parts[0].len() as u64;
         let end = second + parts[1].len() as u64;
@@ -86,8 +86,8 @@ fn open_directly(_path: &Path) -> Option<File> {
     None
 }
 
-/// Returns whether bytes that were `read` at `at` agree with a part that begins at `start`, as
-/// far as both cover the same bytes.
+/// Returns `true` if the bytes `read` at `at` agree with a part that begins at `start` where both
+/// overlap.
 fn agrees(read: &[u8], at: u64, part: &[u8], start: u64) -> bool {
     let from = at.max(start);
     let to = (at + read.len() as u64).min(start + part.len() as u64);
@@ -101,7 +101,7 @@ mod tests {
 
     use super::*;
 
-    /// Linux shows it in the mount's flags only before 6.15.
+    /// Linux shows the error in the mount's flags only before 6.15.
     #[test]
     fn an_ext4_that_has_met_an_error_is_not_writable() {
         let test = "an_ext4_that_has_met_an_error_is_not_writable";

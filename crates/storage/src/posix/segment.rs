@@ -1,7 +1,6 @@
-//! The format of a journal segment, and how one is read after a crash.
+//! The format of a journal segment, and its recovery after a crash.
 //!
-//! A segment is a header and then records, each in a frame of its own. All
-//! numbers are little-endian.
+//! A segment is a header followed by records, each in a frame. All numbers are little-endian.
 //!
 //! ```text
 //! segment   magic 8 | salt 16 | sealed 1 | zero 7 | XXH3-64 of these 32 | records | zeros
@@ -9,19 +8,17 @@
 //!           XXH3-64 of these 48 | the record
 //! ```
 //!
-//! Why zeros: a record overwrites blocks that the file system has on the disk already. Its sync
-//! then depends on no change to the file system's own structures (`second_look.rs`).
+//! Why zeros: a record overwrites blocks that the file system already has on the disk. Its sync
+//! then depends on no change to the structures of the file system (`second_look.rs`).
 //!
-//! Why XXH3: the sums have to tell a tear or a flipped bit from what was
-//! written, on megabytes per second beside the work of a round. They do not
-//! have to resist anyone: who can write the journal can write the whole log,
-//! and a record is believed only once the tree it leads to has the root that
-//! the lock says was signed.
+//! Why XXH3: the sums must detect a tear or a flipped bit, on megabytes per second during a round.
+//! They need not resist an attacker: a process that can write the journal can write the whole log,
+//! and a record is accepted only if the resulting tree has the root that was signed according to
+//! the lock.
 //!
-//! Why a salt: some of the bytes in a record are chosen by whoever submits
-//! certificates. After damage, [`Segment::parse`] searches for a later record;
-//! as the salt is random and never leaves the journal, nobody can submit what
-//! looks like one.
+//! Why a salt: submitters choose some of the bytes in a record. After damage, [`Segment::parse`]
+//! searches for a later record. The salt is random and never leaves the journal, so that a
+//! submitter cannot forge a record.
 
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
@@ -47,8 +44,8 @@ const MOST_AFTER: u64 = 2 * file::OTHER_BYTES;
 pub(super) struct Salt([u8; 16]);
 
 impl Salt {
-    /// The standard library's hash keys come from the system's random
-    /// generator: enough for what a submitter must not guess.
+    /// Creates a salt from the standard library's hash keys, which come from the system's random
+    /// generator. That is unpredictable enough for submitters.
     pub(super) fn random() -> Self {
         let half = || RandomState::new().hash_one(0).to_le_bytes();
         let mut salt = [0; 16];
@@ -58,8 +55,8 @@ impl Salt {
     }
 }
 
-/// The first bytes of a segment. `sealed` says that every append to the
-/// segment before this one had succeeded, so that it must be whole.
+/// Returns the header of a segment. `sealed` states that every append to the previous segment had
+/// succeeded, so that the previous segment must be complete.
 pub(super) fn segment_header(salt: Salt, sealed: bool) -> [u8; SEGMENT_HEADER] {
     let mut header = [0; SEGMENT_HEADER];
     header[..8].copy_from_slice(MAGIC);
@@ -70,7 +67,7 @@ pub(super) fn segment_header(salt: Salt, sealed: bool) -> [u8; SEGMENT_HEADER] {
     header
 }
 
-/// Returns what precedes `record` in a segment.
+/// Returns the header of `record` in a segment.
 pub(super) fn record_header(salt: Salt, new_size: u64, record: &[u8]) -> [u8; RECORD_HEADER] {
     let mut header = [0; RECORD_HEADER];
     header[..16].copy_from_slice(&salt.0);
@@ -82,18 +79,18 @@ pub(super) fn record_header(salt: Salt, new_size: u64, record: &[u8]) -> [u8; RE
     header
 }
 
-/// A segment as read.
+/// A parsed segment.
 #[derive(Debug)]
 pub(super) struct Segment {
-    /// `new_size` and bytes of each whole record, in order.
+    /// `new_size` and bytes of each complete record, in order.
     pub(super) records: Vec<(u64, Bytes)>,
-    /// The bytes of a record that was never finished, if there is one.
+    /// The byte range of an unfinished record, if any.
     pub(super) torn: Option<Range<usize>>,
     /// See [`segment_header`].
     pub(super) sealed: bool,
 }
 
-/// Bytes that no crash explains.
+/// Damage that no crash explains.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Damage {
     pub(super) offset: usize,
@@ -101,12 +98,12 @@ pub(super) struct Damage {
 }
 
 impl Segment {
-    /// Reads a segment that may end in a record that was never finished.
+    /// Parses a segment that may end in an unfinished record.
     ///
-    /// Only the last record can be unfinished: an append begins after the sync
-    /// of the one before it has succeeded, and none follows one that failed.
-    /// So a record that does not match its sums is a tear if no other record
-    /// comes after it, and damage if one does. Zeros are where none was begun.
+    /// Only the last record can be unfinished: an append begins after the sync of the previous one
+    /// has succeeded, and none follows a failed append. A record that does not match its sums is
+    /// therefore a tear if no other record follows it, and damage if one does. Zeros mean that no
+    /// record was started.
     pub(super) fn parse(file: &Bytes) -> Result<Self, Damage> {
         let (salt, sealed) = parse_segment_header(file).ok_or(Damage {
             offset: 0,
@@ -136,8 +133,8 @@ impl Segment {
         Ok(segment)
     }
 
-    /// True for a file that no record was ever appended to: records follow
-    /// only once the header is durable.
+    /// Returns `true` for a file that never received a record: records follow only after the header
+    /// is durable.
     pub(super) fn never_used(file: &[u8]) -> bool {
         written(file) <= SEGMENT_HEADER
     }
@@ -203,8 +200,8 @@ enum Record {
     Damaged(&'static str),
 }
 
-/// Reads the record at the start of `rest`, the remainder of the segment, of which the first
-/// `written` bytes were written.
+/// Parses the record at the start of `rest`, the remainder of the segment. Only the first `written`
+/// bytes of `rest` were written.
 fn parse_record(salt: Salt, rest: &[u8], written: usize) -> Record {
     let Some((new_size, length, sum)) = parse_record_header(salt, rest) else {
         return match (1..written).any(|at| parse_record_header(salt, &rest[at..]).is_some()) {
@@ -224,7 +221,7 @@ fn parse_record(salt: Salt, rest: &[u8], written: usize) -> Record {
     }
 }
 
-/// `new_size`, length and sum.
+/// Returns `new_size`, length and sum.
 fn parse_record_header(salt: Salt, rest: &[u8]) -> Option<(u64, u64, u128)> {
     let header = rest.first_chunk::<RECORD_HEADER>()?;
     if header[..16] != salt.0 {
@@ -244,7 +241,7 @@ fn parse_record_header(salt: Salt, rest: &[u8]) -> Option<(u64, u64, u128)> {
 mod tests {
     use super::*;
 
-    /// A segment of three records, and where each begins.
+    /// Returns a segment of three records, and the offset of each.
     fn sample() -> (Vec<u8>, Vec<usize>) {
         let salt = Salt(*b"a salt for tests");
         let mut file = segment_header(salt, true).to_vec();
@@ -289,7 +286,7 @@ mod tests {
         segment.torn.as_ref().map(|torn| torn.start)
     }
 
-    /// The segment with room for more records.
+    /// Returns the segment with room for more records.
     fn with_room(file: &[u8]) -> Vec<u8> {
         [file, &[0; 300]].concat()
     }
@@ -349,7 +346,7 @@ mod tests {
         assert_eq!(parse(&unused).unwrap().torn, None);
     }
 
-    /// The end of a record may be zeros, too.
+    /// The end of a record may consist of zeros, too.
     #[test]
     fn a_record_that_ends_with_zeros_is_whole() {
         let salt = Salt::random();
@@ -387,7 +384,7 @@ mod tests {
         }
     }
 
-    /// The attack that the salt prevents: a submitter's record that holds a whole segment.
+    /// Shows the attack that the salt prevents: a submitter's record that contains a whole segment.
     #[test]
     fn a_record_that_looks_like_a_journal_changes_nothing() {
         let (inside, _) = sample();

@@ -1,4 +1,4 @@
-//! Durability of what is visible.
+//! Durability of published files.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs::File;
@@ -11,15 +11,15 @@ use crate::AssetError;
 /// The ways in which files are made durable.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Durability {
-    /// One `syncfs`.
+    /// A single `syncfs`.
     FileSystem,
     /// `fsync` of each file and each directory.
     EachFile,
 }
 
 impl Durability {
-    /// `FileSystem` where `syncfs` is known to keep the promise of `fsync`. On
-    /// FUSE, for one, it does not: the daemon is never asked to sync.
+    /// Returns `FileSystem` if `syncfs` is known to give the same guarantee as `fsync`. On FUSE,
+    /// for example, it does not: the daemon never gets the request.
     #[cfg(target_os = "linux")]
     pub(super) fn of(root: &File) -> Self {
         const KNOWN: [u32; 6] = [
@@ -46,15 +46,15 @@ impl Durability {
 impl Directory {
     /// See [`Assets::settle`](crate::Assets::settle).
     ///
-    /// The order is the argument. (1) The next segment is made, unused, and
-    /// what was published so far is taken note of. (2) One sync makes both
-    /// durable; a file system that an error has made read-only may report success
-    /// of one, so that is asked, too. (3) Only then is the next segment appended
-    /// to, so that it needs no sync of its own, and (4) only then are segments
-    /// removed: what they hold, up to `size`, was published before (1).
+    /// The order matters:
+    /// 1. The next segment is created, unused, and the set of published files is taken.
+    /// 2. One sync makes both durable. A file system that an error has made read-only may report
+    ///    success, so this is checked, too.
+    /// 3. Only then are records appended to the next segment, so that it needs no sync of its own.
+    /// 4. Only then are segments removed: their content, up to `size`, was published before step 1.
     ///
-    /// Any failure poisons the journal: what was taken note of is forgotten,
-    /// and a second sync would not report the failure of the first.
+    /// Any failure poisons the journal: the set of files is lost, and a second sync would not
+    /// report the failure of the first.
     pub(super) fn settle(&self, size: u64) -> Result<(), AssetError> {
         let _one_at_a_time = self.settling.lock();
         self.settle_alone(size)
@@ -81,13 +81,12 @@ impl Directory {
         }
     }
 
-    /// One call for any number of files and directories. It waits for what
-    /// other programs wrote to the file system too, which is why a log's
-    /// directory deserves a file system of its own.
+    /// Syncs any number of files and directories with one call. The call also waits for other
+    /// programs' writes to the file system, which is why a log's directory should have a file
+    /// system of its own.
     ///
-    /// Since Linux 5.8 it reports every write that failed since the descriptor
-    /// was opened or last reported, which is all we need to know. Older
-    /// kernels do not, and are not supported.
+    /// Since Linux 5.8 `syncfs` reports every write that failed since the descriptor was opened or
+    /// last reported. That is sufficient. Older kernels do not, and are not supported.
     #[cfg(target_os = "linux")]
     fn sync_file_system(&self) -> Result<(), AssetError> {
         self.stats.synced();
@@ -99,10 +98,10 @@ impl Directory {
 
     #[cfg(not(target_os = "linux"))]
     fn sync_file_system(&self) -> Result<(), AssetError> {
-        unreachable!("Durability::of never says FileSystem here")
+        unreachable!("Durability::of never returns FileSystem here")
     }
 
-    /// Files first, then the directories that name them.
+    /// Syncs the files first, then their directories.
     fn sync_each_file(
         &self,
         published: &HashSet<String>,
@@ -113,7 +112,7 @@ impl Directory {
             let path = self.publisher.absolute(path);
             match File::open(&path) {
                 Ok(file) => self.sync_one(&path, &file)?,
-                // A partial tile, removed meanwhile.
+                // A partial tile that was removed in the meantime.
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
                 Err(e) => return Err(AssetError::io("open", path.display().to_string(), e)),
             }

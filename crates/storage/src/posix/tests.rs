@@ -1,5 +1,5 @@
-//! Tests of what cannot be seen from outside: the way of syncing that Linux does not
-//! need, failures of a settle, and when syncs are made.
+//! Tests of internal behaviour: the sync method that Linux does not need, failures of a settle, and
+//! the timing of syncs.
 
 use async_trait::async_trait;
 use tempfile::TempDir;
@@ -74,7 +74,7 @@ async fn a_round_costs_one_sync_and_a_settle_one_more() {
     assert_eq!(assets.stats().syncs() - start, 11, "nothing to settle");
 }
 
-/// Blocks that a sync would have to allocate or convert may be zeros after it.
+/// Blocks that a sync would have to allocate or convert may be zeros afterwards.
 #[tokio::test]
 async fn a_round_overwrites_blocks_that_are_there() {
     use std::os::unix::fs::MetadataExt;
@@ -93,7 +93,7 @@ async fn a_round_overwrites_blocks_that_are_there() {
     }
     assert_eq!(size(), before);
     assert_eq!(assets.stats().syncs() - syncs, 6);
-    // One that is longer than the room, and one after it.
+    // One record that is longer than the room, and one after it.
     let long = bytes::Bytes::from(vec![9; 3_000_000]);
     assets.stage(7, long.clone()).await.unwrap();
     let grown = size();
@@ -128,8 +128,7 @@ async fn segments_do_not_pile_up() {
     assert_eq!(segments(), 1);
 }
 
-/// A round that is staged in vain, as its sync fails, may be whole in the page
-/// cache and torn on the disk.
+/// A round whose sync fails may be complete in the page cache and torn on the disk.
 #[tokio::test]
 async fn a_tear_stays_one_after_later_segments_are_settled() {
     let directory = TempDir::new().unwrap();
@@ -164,7 +163,7 @@ async fn a_checkpoint_of_another_process_stays_and_is_noticed() {
     assert_eq!(assets.get("checkpoint").await.unwrap().unwrap(), "left");
     checkpoint("first").await.unwrap();
     assets.confirm_published().await.unwrap();
-    // That it is missing is no other process's work.
+    // Another process never removes the checkpoint.
     std::fs::remove_file(&file).unwrap();
     assets.confirm_published().await.unwrap();
     checkpoint("second").await.unwrap();
@@ -174,12 +173,12 @@ async fn a_checkpoint_of_another_process_stays_and_is_noticed() {
         |done: Result<(), AssetError>| matches!(done, Err(AssetError::Overtaken { .. }));
     assert!(overtaken(assets.confirm_published().await));
     assert!(overtaken(checkpoint("third").await));
-    // Whoever reads it changes nothing.
+    // Reading the checkpoint changes nothing.
     assert_eq!(assets.get("checkpoint").await.unwrap().unwrap(), "theirs");
     assert!(overtaken(assets.confirm_published().await));
     assert_eq!(std::fs::read(&file).unwrap(), b"theirs");
 
-    // A recovery has judged it.
+    // A recovery accepts the checkpoint.
     assets.staged().await.unwrap();
     assert_eq!(assets.get("checkpoint").await.unwrap().unwrap(), "theirs");
     checkpoint("third").await.unwrap();

@@ -1,4 +1,4 @@
-//! The stand-in for secret managers in a build without the feature `object-stores`.
+//! The replacement for secret managers in a build without the feature `object-stores`.
 
 use bytes::Bytes;
 
@@ -6,7 +6,7 @@ use super::SecretError;
 use crate::NotBuilt;
 use crate::object::{Gcs, S3};
 
-/// Asks nobody.
+/// Fails, because this build has no secret managers.
 ///
 /// # Errors
 ///
@@ -15,7 +15,7 @@ pub async fn aws(_name: &str, _place: &S3) -> Result<Bytes, SecretError> {
     Err(left_out("AWS Secrets Manager"))
 }
 
-/// Asks nobody.
+/// Fails, because this build has no secret managers.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! One request each, by the client and the credentials that object stores are
-//! reached with; again, a little later, where the cloud has a bad moment.
+//! Requests to secret managers, with the HTTP client and credentials of object stores. Each is
+//! retried a few times if the service is temporarily unavailable.
 
 use std::error::Error as _;
 use std::sync::Arc;
@@ -18,17 +18,17 @@ use crate::object::http::Connector;
 use crate::object::{Gcs, RequestPolicy, S3, failure};
 use crate::{AssetError, Stats};
 
-/// Before each repetition. Longer bad moments are for whoever starts us anew.
+/// Pauses before each retry. Longer outages are left to the service manager that restarts the
+/// process.
 const PAUSES: [Duration; 3] = [
     Duration::from_millis(100),
     Duration::from_millis(400),
     Duration::from_millis(1600),
 ];
 
-/// Asks AWS Secrets Manager for the current version of a secret, by its name or
-/// ARN: the body of its answer, which is JSON with `SecretString` or
-/// `SecretBinary`. Of `place`, the bucket does not matter; without an endpoint
-/// it is Amazon's in that region.
+/// Reads the current version of a secret from AWS Secrets Manager, by its name or ARN. Returns the
+/// response body, which is JSON with `SecretString` or `SecretBinary`. The bucket of `place` is
+/// ignored; without an endpoint, Amazon's endpoint of the region is used.
 ///
 /// # Errors
 ///
@@ -40,10 +40,10 @@ pub async fn aws(name: &str, place: &S3) -> Result<Bytes, SecretError> {
     let (client, region) = settings
         .client(connector(), RequestPolicy::hasty().retry())
         .map_err(misconfigured)?;
-    // It becomes part of a host's name and of a header.
+    // The region becomes part of a host name and of a header.
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
     if region.is_empty() || !region.chars().all(plain) {
-        let problem = format!("{region:?} is no region");
+        let problem = format!("{region:?} is not a valid region");
         return Err(SecretError::Configuration(problem));
     }
     let domain = match region.starts_with("cn-") {
@@ -74,9 +74,9 @@ fn question(name: &str) -> String {
     serde_json::json!({ "SecretId": name }).to_string()
 }
 
-/// Asks GCP Secret Manager for a version of a secret, such as
-/// `projects/p/secrets/s/versions/latest`: the body of its answer, which is
-/// JSON with `payload.data`. Of `place`, the bucket does not matter.
+/// Reads a version of a secret from GCP Secret Manager, such as
+/// `projects/p/secrets/s/versions/latest`. Returns the response body, which is JSON with
+/// `payload.data`. The bucket of `place` is ignored.
 ///
 /// # Errors
 ///
@@ -116,7 +116,7 @@ fn connector() -> Connector {
     }
 }
 
-/// Without a slash at its end.
+/// Returns the URL of the server without a trailing slash.
 fn server(endpoint: Option<&str>, usual: impl FnOnce() -> String) -> Result<String, SecretError> {
     let Some(endpoint) = endpoint else {
         return Ok(usual());
@@ -136,7 +136,7 @@ fn anonymous(error: &object_store::Error) -> SecretError {
     SecretError::Credentials(failure::detail(error))
 }
 
-/// The service that is asked.
+/// The secret manager, for messages.
 struct Service {
     server: String,
     permission: &'static str,
@@ -150,7 +150,7 @@ impl Service {
         loop {
             match (self.exchange(&client, request.clone()).await, pauses.next()) {
                 (Err(SecretError::Unavailable { .. }), Some(pause)) => {
-                    // Until the cloud's bad moment may be over.
+                    // Wait until the service may be available again.
                     tokio::time::sleep(pause).await;
                 }
                 (answer, _) => return answer,
@@ -163,7 +163,7 @@ impl Service {
         client: &HttpClient,
         request: Request<HttpRequestBody>,
     ) -> Result<Bytes, SecretError> {
-        // Its own words say no more than that there was an error.
+        // The text of the outer error has no details.
         let lost = |error: HttpError| {
             let cause = error.source().map(ToString::to_string);
             self.unavailable(cause.unwrap_or_else(|| error.to_string()))
@@ -177,8 +177,8 @@ impl Service {
         }
     }
 
-    /// Returns what an answer without a secret means. AWS has `__type` and a message,
-    /// GCP an `error` with `status` and message.
+    /// Classifies a response without a secret. AWS sends `__type` and a message, GCP an `error`
+    /// with `status` and message.
     fn sort(&self, status: StatusCode, body: &[u8]) -> SecretError {
         let said: Value = serde_json::from_slice(body).unwrap_or_default();
         let text = |value: &Value| value.as_str().map(ToOwned::to_owned);
@@ -225,7 +225,7 @@ impl Service {
     }
 }
 
-/// The codes by which AWS, with status 400, turns away who asks.
+/// The codes with which AWS (status 400) rejects the credentials.
 const UNKNOWN: [&str; 7] = [
     "AccessDeniedException",
     "ExpiredTokenException",
@@ -277,7 +277,7 @@ mod tests {
         let busy = sorted(503, "<html>");
         assert!(matches!(busy, SecretError::Unavailable { .. }));
         let elsewhere = sorted(404, "<html>\nno page");
-        let said = "cannot be fetched: https://cloud.example answers 404 Not Found <html> no page";
+        let said = "cannot be fetched: https://cloud.example responds 404 Not Found <html> no page";
         assert_eq!(elsewhere.to_string(), said);
     }
 }

@@ -1,4 +1,4 @@
-//! Keys in a cloud's keeping: AWS Secrets Manager, GCP Secret Manager.
+//! Keys in a secret manager: AWS Secrets Manager, GCP Secret Manager.
 
 #[cfg(not(feature = "object-stores"))]
 mod absent;
@@ -12,59 +12,58 @@ pub use managers::{aws, gcp};
 
 use crate::NotBuilt;
 
-/// The reasons why a secret does not come, in words that follow its name.
+/// The reasons why a secret cannot be read. Each text follows the name of the secret.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
-    /// The configured service cannot be asked.
-    #[error("cannot be asked for: {0}")]
+    /// The configured service is invalid.
+    #[error("cannot be requested: {0}")]
     Configuration(String),
-    /// Nothing says who it is that asks.
+    /// There are no credentials for the request.
     #[error(
-        "cannot be asked for without credentials ({0}). Set them in the environment, or give this \
-         machine a role that has them"
+        "cannot be requested without credentials ({0}). Set them in the environment, or give \
+         this machine a role that has them"
     )]
     Credentials(String),
-    /// There is none of this name.
-    #[error("is not at {server} ({detail}). Check its name, and where it is")]
+    /// The secret does not exist.
+    #[error("does not exist at {server} ({detail}). Check its name and region")]
     Absent {
-        /// The service that was asked.
+        /// The service.
         server: String,
-        /// The error it gave.
+        /// The error in its response.
         detail: String,
     },
-    /// The credentials are not known, or may not read it.
+    /// The credentials are unknown, or do not permit reading the secret.
     #[error(
         "is refused by {server} ({detail}). Check the credentials, and that they have the \
          permission {permission}"
     )]
     Refused {
-        /// The service that was asked.
+        /// The service.
         server: String,
-        /// Holds what it takes to read a secret.
+        /// The permission that is required to read a secret.
         permission: &'static str,
-        /// The server's answer.
+        /// The server's response.
         detail: String,
     },
-    /// No answer in time, or that there is none now.
-    #[error("cannot be fetched: {server} does not serve us now ({detail})")]
+    /// There was no response in time, or the service is unavailable.
+    #[error("cannot be fetched: {server} is unavailable ({detail})")]
     Unavailable {
-        /// The service that was asked.
+        /// The service.
         server: String,
-        /// The error it gave, or what kept it from saying anything.
+        /// The error in its response, or the reason why there is none.
         detail: String,
     },
-    /// Any other answer.
-    #[error("cannot be fetched: {server} answers {detail}")]
+    /// Any other response.
+    #[error("cannot be fetched: {server} responds {detail}")]
     Answer {
-        /// The service that was asked.
+        /// The service.
         server: String,
-        /// The error it gave.
+        /// The error in its response.
         detail: String,
     },
-    /// This build asks nobody.
+    /// This build has no secret managers.
     #[error(
-        "cannot be fetched: {0}. Build it with that feature, or let a command fetch the key \
-         (`exec:`)"
+        "cannot be fetched: {0}. Build with that feature, or fetch the key with a command (`exec:`)"
     )]
     NotBuilt(#[from] NotBuilt),
 }

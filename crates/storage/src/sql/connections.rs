@@ -1,23 +1,22 @@
 //! Connections to a server, kept for the next statement.
 //!
-//! Not sqlx's pool: it tries again whatever fails while connecting, and then
-//! says that it timed out instead of why; and it would ask the server before
-//! each statement whether it is there.
+//! This replaces sqlx's pool, which retries every failed connection attempt and then reports a
+//! timeout instead of the reason. It would also ping the server before each statement.
 
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// As many logs commit at the same time. A server takes 100 or 150 connections
-/// unless told otherwise, and other instances have theirs.
+/// Maximum number of connections, and so of concurrent commits. A server accepts 100 or 150
+/// connections by default, and other instances need theirs.
 const MOST: usize = 16;
 
-/// Connections that nobody uses now, and a bound on all that are open.
+/// Idle connections, and a bound on all open ones.
 pub(super) struct Connections<C> {
     idle: Mutex<Vec<C>>,
     slots: Semaphore,
 }
 
-/// The right to use one connection.
+/// The permission to use one connection.
 pub(super) struct Slot<'c, C> {
     idle: &'c Mutex<Vec<C>>,
     _permit: SemaphorePermit<'c>,
@@ -31,7 +30,7 @@ impl<C> Connections<C> {
         }
     }
 
-    /// Waits until fewer than [`MOST`] are in use.
+    /// Waits until fewer than [`MOST`] connections are in use.
     pub(super) async fn slot(&self) -> Option<Slot<'_, C>> {
         let permit = self.slots.acquire().await.ok()?;
         Some(Slot {
@@ -40,12 +39,12 @@ impl<C> Connections<C> {
         })
     }
 
-    /// Drops those that nobody uses: the server has gone, and they with it.
+    /// Drops idle connections, because the server has closed them.
     pub(super) fn clear(&self) {
         self.take_all();
     }
 
-    /// Lets nobody have one again.
+    /// Prevents all further use and returns the idle connections.
     pub(super) fn close(&self) -> Vec<C> {
         self.slots.close();
         self.take_all()
@@ -57,12 +56,12 @@ impl<C> Connections<C> {
 }
 
 impl<C> Slot<'_, C> {
-    /// One that was used before, if there is any.
+    /// Returns an idle connection, if any.
     pub(super) fn take(&self) -> Option<C> {
         self.idle.lock().pop()
     }
 
-    /// Keeps one for the next: only after an answer that was read to its end.
+    /// Keeps a connection for the next caller. Its last response must have been read completely.
     pub(super) fn keep(self, connection: C) {
         self.idle.lock().push(connection);
     }

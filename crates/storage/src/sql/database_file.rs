@@ -1,5 +1,4 @@
-//! The file of an SQLite lock database: that it is one, how it is connected to, and
-//! what is said of it.
+//! The file of an SQLite lock database: its checks, its connections and its error messages.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -12,8 +11,8 @@ use rusqlite::{Connection, OpenFlags};
 use super::dialect::{Dialect, SQLITE};
 use crate::LockError;
 
-/// SQLite as older versions of Sunlight made it, with `body TEXT`: written as
-/// text, so that it stays readable for them.
+/// The table of older versions of Sunlight, with `body TEXT`. Values are written as text, so that
+/// Sunlight can still read them.
 const SQLITE_TEXT: Dialect = Dialect {
     create: "INSERT INTO checkpoints (logID, body) VALUES (?, CAST(? AS TEXT)) \
              ON CONFLICT DO NOTHING",
@@ -22,20 +21,20 @@ const SQLITE_TEXT: Dialect = Dialect {
     ..SQLITE
 };
 
-/// (table) → name and declared type of each column.
+/// Query of the columns of the table: name and declared type.
 const SQLITE_COLUMNS: &str = "SELECT name, type FROM pragma_table_info('checkpoints')";
 
-/// Holds what every SQLite file begins with.
+/// The first bytes of every SQLite file.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
-/// What a lock that cannot be opened now could not do.
+/// Action in the message for a lock that cannot be opened at the moment.
 const OPEN: &str = "open it";
 
-/// The time that a commit waits for other processes that write to the database (a
-/// backup, an operator's shell).
+/// Time that a commit waits for other processes that write to the database, such as a backup or an
+/// operator's shell.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A file, and which one it was when it was opened.
+/// A file with its identity at the time of opening.
 #[derive(Clone, Debug)]
 pub(super) struct DatabaseFile {
     pub(super) path: PathBuf,
@@ -43,13 +42,13 @@ pub(super) struct DatabaseFile {
 }
 
 impl DatabaseFile {
-    /// Refuses whatever is not an existing SQLite file.
+    /// Fails unless `path` is an existing SQLite file.
     pub(super) fn examine(path: &Path) -> Result<Self, LockError> {
         let metadata = path.metadata().map_err(|e| match e.kind() {
             io::ErrorKind::NotFound => unusable(
                 path,
-                "there is no lock database here. If the path is right and no log was ever \
-                 created with it, `lucarne init` makes it; otherwise restore or mount it",
+                "the lock database does not exist. If the path is correct and no log was ever \
+                 created with it, run `lucarne init`; otherwise restore or mount it",
             ),
             io::ErrorKind::PermissionDenied => {
                 unusable(path, &format!("the lock database cannot be opened: {e}"))
@@ -81,8 +80,8 @@ impl DatabaseFile {
         }
     }
 
-    /// Refuses if the path leads to another file than the one that is open:
-    /// commits would go to a file that nobody will find again.
+    /// Fails if the path leads to a different file than the open one: commits would go to a file
+    /// that no process finds again.
     pub(super) fn still_there(&self) -> Result<(), LockError> {
         match self.path.metadata() {
             Ok(metadata) if identity(&metadata) == self.identity => Ok(()),
@@ -100,8 +99,9 @@ pub(super) fn connect(path: &Path) -> Result<Connection, LockError> {
     connection(path).map_err(|e| not_opened(path, "the lock database cannot be opened", &e))
 }
 
-/// Tells a file that is not a lock database from a disk that is full, exceeds a quota or fails,
-/// and from a file that is busy: those pass, and the lock is opened again.
+/// Distinguishes a file that is not a lock database from temporary conditions: a full disk, an
+/// exceeded quota, an I/O error or a busy file. After a temporary condition the lock is opened
+/// again.
 fn not_opened(path: &Path, problem: &str, error: &rusqlite::Error) -> LockError {
     let said = message(error);
     match code(error).map(|code| code & 0xff) {
@@ -111,7 +111,7 @@ fn not_opened(path: &Path, problem: &str, error: &rusqlite::Error) -> LockError 
     }
 }
 
-/// The statements that fit the table that is there.
+/// Returns the statements that fit the existing table.
 pub(super) fn dialect(path: &Path, connection: &Connection) -> Result<Dialect, LockError> {
     let column = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
     let columns = connection
@@ -133,11 +133,11 @@ pub(super) fn dialect(path: &Path, connection: &Connection) -> Result<Dialect, L
     }
 }
 
-/// Opens a file that is there. Each connection is one thread's at a time.
+/// Flags for opening an existing file. Each connection is used by one thread at a time.
 pub(super) const FLAGS: OpenFlags =
     OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
 
-/// One sync per commit instead of three or four, and readers that do not wait.
+/// The WAL mode needs one sync per commit instead of three or four, and readers do not wait.
 const WAL: &str = "PRAGMA journal_mode = WAL";
 
 pub(super) const DURABLE: &str = "
@@ -150,7 +150,7 @@ pub(super) const DURABLE: &str = "
     PRAGMA wal_autocheckpoint = 0;
 ";
 
-/// Opens the database at `path`, which is never made here.
+/// Opens the database at `path` and never creates it.
 pub(super) fn connection(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open_with_flags(path, FLAGS)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
@@ -174,7 +174,7 @@ pub(super) fn failed(path: &Path, action: &'static str, reason: String) -> LockE
     }
 }
 
-/// Returns what SQLite said, and what to do about the usual cases.
+/// Returns SQLite's message, and the remedy for the usual cases.
 pub(super) fn message(error: &rusqlite::Error) -> String {
     let Some(code) = code(error) else {
         return error.to_string();
@@ -190,21 +190,21 @@ pub(super) fn message(error: &rusqlite::Error) -> String {
     format!("{error} (SQLite's code {code}){advice}")
 }
 
-/// SQLite's own, extended result code.
+/// Returns SQLite's extended result code.
 fn code(error: &rusqlite::Error) -> Option<i32> {
     error.sqlite_error().map(|error| error.extended_code)
 }
 
-/// Returns whether SQLite refused before it wrote anything: busy, locked, read-only, or
-/// against a constraint. Of anything else it is not known what it left.
+/// Returns `true` if SQLite refused before it wrote anything: busy, locked, read-only, or a
+/// constraint violation. After any other error the state of the file is unknown.
 pub(super) fn is_refusal(error: &rusqlite::Error) -> bool {
     code(error).is_some_and(|code| matches!(code & 0xff, 5 | 6 | 8 | 19))
 }
 
-/// Returns whether a process's connections can never write: they were opened while the
-/// file could only be read, and stay so even if the file does not. (This is
-/// SQLITE_READONLY without extension: with one, the file has been moved, say,
-/// and the connections are all that still have it.)
+/// Returns `true` if this connection can never write: it was opened while the file was read-only,
+/// and stays read-only even if the file becomes writable. This is SQLITE_READONLY without an
+/// extended code. With one, the file was moved, for example, and this process may have the only
+/// open connections to it.
 pub(super) fn is_read_only(error: &rusqlite::Error) -> bool {
     code(error) == Some(8)
 }

@@ -1,4 +1,4 @@
-//! The place of a lock, as the configuration says it.
+//! The location of a lock, as written in the configuration.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use url::Url;
 
 use crate::{LockError, NotBuilt};
 
-/// Parameters of URLs that tell where a server is. Others may be secret.
+/// URL parameters that locate a server and are shown. Others may be secret.
 const TELLING: [&str; 3] = ["host", "port", "socket"];
 
-/// A place, by kind of database.
+/// A location, by kind of database.
 #[derive(Debug)]
 pub(super) enum DatabaseUrl {
     Sqlite(PathBuf),
@@ -18,7 +18,7 @@ pub(super) enum DatabaseUrl {
     Postgres(Url),
 }
 
-/// Without what may be secret.
+/// Formats the location without secrets.
 impl fmt::Display for DatabaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -29,7 +29,7 @@ impl fmt::Display for DatabaseUrl {
 }
 
 impl DatabaseUrl {
-    /// Returns whether this build has it: by its cargo features.
+    /// Returns `true` if this build has the cargo feature of the database.
     fn is_built(&self) -> bool {
         match self {
             Self::Sqlite(_) => cfg!(feature = "sqlite"),
@@ -55,7 +55,7 @@ impl DatabaseUrl {
                 ));
             }
         };
-        // Never shows the URL: what cannot be parsed may hold a password.
+        // The URL is never shown: an unparsable URL may contain a password.
         let malformed = |reason: &dyn std::fmt::Display| {
             unusable(
                 &format!("{scheme}:"),
@@ -67,10 +67,10 @@ impl DatabaseUrl {
         };
         let url = Url::parse(place).map_err(|e| malformed(&e))?;
         if url.cannot_be_a_base() {
-            return Err(malformed(&"it has no `//`"));
+            return Err(malformed(&"`//` is missing"));
         }
         if url.path().len() < 2 && !url.query_pairs().any(|(key, _)| key == "dbname") {
-            return Err(malformed(&"it names no database"));
+            return Err(malformed(&"the name of the database is missing"));
         }
         let place = kind(url);
         match place.is_built() {
@@ -79,7 +79,7 @@ impl DatabaseUrl {
         }
     }
 
-    /// The refusal of a build that cannot open it.
+    /// Returns the error for a database that this build lacks.
     pub(super) fn left_out(&self) -> LockError {
         let (what, feature) = match self {
             Self::Sqlite(_) => ("SQLite", "sqlite"),
@@ -99,10 +99,10 @@ fn sqlite(path: &str) -> Result<DatabaseUrl, LockError> {
     Ok(DatabaseUrl::Sqlite(absolute))
 }
 
-/// The URL without passwords and what else may be secret.
+/// Returns the URL without passwords and other possible secrets.
 pub(super) fn location(url: &Url) -> String {
     let mut shown = url.clone();
-    // It has a host or is refused later: nothing to hide where this fails.
+    // This fails only for a URL without a host, which is refused later and has nothing to hide.
     let _ = shown.set_password(None);
     shown.set_fragment(None);
     let told: Vec<_> = url
@@ -114,14 +114,14 @@ pub(super) fn location(url: &Url) -> String {
     shown.to_string()
 }
 
-/// The URL with a password, of which it must have none.
+/// Adds a password to a URL, which must not have one.
 pub(super) fn with_password(mut url: Url, password: &str) -> Result<String, LockError> {
     if url.password().is_some() || url.query_pairs().any(|(key, _)| key == "password") {
-        let reason =
-            "its URL has a password, and another is given beside it: take it out of the URL";
+        let reason = "the URL has a password, and another one is configured: remove the password from the \
+             URL";
         return Err(unusable(&location(&url), reason));
     }
-    // A server behind a socket may have no host, and then no user before it.
+    // A URL for a socket may have no host, and then cannot have a user.
     if url.set_password(Some(password)).is_err() {
         url.query_pairs_mut().append_pair("password", password);
     }
@@ -184,7 +184,7 @@ mod tests {
         );
         for twice in ["mysql://u:q@host/db", "postgres:///db?host=/s&password=q"] {
             let said = with(twice).unwrap_err().to_string();
-            assert!(said.contains("take it out of the URL"), "{said}");
+            assert!(said.contains("remove the password from the URL"), "{said}");
         }
     }
 

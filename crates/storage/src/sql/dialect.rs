@@ -1,30 +1,30 @@
-//! The statements, where databases differ.
+//! The SQL statements of each database.
 //!
-//! Each has the table `checkpoints` with one row per log, so that an operator
-//! reads any of them with the same query. `checkpoints(logID, body)` is
-//! Sunlight's, whose lock databases are accepted as they are.
+//! Each database has the table `checkpoints` with one row per log, so that an operator can read all
+//! of them with the same query. `checkpoints(logID, body)` is the schema of Sunlight, whose lock
+//! databases are accepted without conversion.
 
-/// Statements with their parameters in order.
+/// Statements; each comment lists the parameters in order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dialect {
-    /// Makes the table.
+    /// Creates the table.
     pub(super) schema: &'static str,
     /// (log) → body
     pub(super) load: &'static str,
     /// (log, body); changes no row if the log exists.
     pub(super) create: &'static str,
-    /// (new body, log, old body); changes one row, or none. It is written
-    /// and synced even if old and new are the same.
+    /// (new body, log, old body); changes one row, or none. The row is written and synced even if
+    /// the old and new bodies are equal.
     pub(super) replace: &'static str,
-    /// Changes nothing, and fails where nothing can be changed. (`BEGIN
-    /// IMMEDIATE` would not do: SQLite lets it pass on a read-only file.)
+    /// Changes nothing, and fails if the database is not writable. `BEGIN IMMEDIATE` would not be
+    /// sufficient: SQLite accepts it on a read-only file.
     pub(super) probe: &'static str,
 }
 
-/// SQLite as we and newer versions of Sunlight make it.
+/// The SQLite table of Lucarne and of newer versions of Sunlight.
 ///
-/// A BLOB never equals a TEXT in SQLite, whatever the bytes: rows written when
-/// the column was TEXT are cast before they are compared.
+/// In SQLite a BLOB never equals a TEXT, regardless of the bytes. Rows written when the column was
+/// TEXT are therefore cast before they are compared.
 pub(super) const SQLITE: Dialect = Dialect {
     // Sunlight's table.
     schema: "CREATE TABLE checkpoints (logID BLOB PRIMARY KEY, body BLOB NOT NULL) STRICT",
@@ -36,11 +36,10 @@ pub(super) const SQLITE: Dialect = Dialect {
 
 /// MySQL and MariaDB.
 ///
-/// Binary columns compare byte for byte, without collations or padding. InnoDB
-/// writes and syncs nothing where a row stays the same; counting the commits
-/// makes each of them one. (`ON DUPLICATE KEY` would not tell an insertion
-/// from none, and `IGNORE` ignores more than duplicates: [`create`] fails, and
-/// the failure is recognised.)
+/// Binary columns compare byte for byte, without collations or padding. InnoDB writes and syncs
+/// nothing if a row stays the same; the counter of commits changes the row each time.
+/// `ON DUPLICATE KEY` could not distinguish an insertion from a duplicate, and `IGNORE` ignores
+/// other errors as well. So [`create`] fails for a duplicate, and the error is recognised.
 ///
 /// [`create`]: Dialect::create
 pub(super) const MYSQL: Dialect = Dialect {
@@ -52,7 +51,7 @@ pub(super) const MYSQL: Dialect = Dialect {
     probe: "UPDATE checkpoints SET body = body WHERE logID = ''",
 };
 
-/// PostgreSQL. A row that is updated to what it was is still a commit.
+/// PostgreSQL. An update that does not change the row is still a commit.
 pub(super) const POSTGRES: Dialect = Dialect {
     schema: "CREATE TABLE checkpoints (logID BYTEA PRIMARY KEY, body BYTEA NOT NULL)",
     load: "SELECT body FROM checkpoints WHERE logID = $1",

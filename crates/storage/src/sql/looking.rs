@@ -1,4 +1,4 @@
-//! A lock database of SQLite, looked into beside the process that commits to it.
+//! Read access to an SQLite lock database while another process commits to it.
 
 use std::path::{Path, PathBuf};
 
@@ -11,22 +11,22 @@ use super::sqlite::blocking;
 use super::{Change, Database, renewal};
 use crate::{LockError, LogId};
 
-/// Opens the database for each read, and lets go of it: no commit and no folding
-/// of the write-ahead log waits for it.
+/// Opens the database for each read and closes it again, so that no commit and no checkpoint of the
+/// write-ahead log waits for it.
 pub(super) struct Looking {
     path: PathBuf,
 }
 
 impl Looking {
-    /// Finds the database.
+    /// Finds the database and returns a reader for it.
     pub(super) async fn into(path: &Path) -> Result<Self, LockError> {
         let path = path.to_owned();
         blocking(move || {
             let renewed = renewal::beside(&path, ".renewed");
             if renewed.exists() {
                 let reason = format!(
-                    "its rows are in {}, which a crash kept from taking its name: the next start \
-                     of Lucarne sees to that",
+                    "a crash interrupted its replacement by {}, which has its rows: start \
+                     Lucarne to complete it",
                     renewed.display()
                 );
                 return Err(unusable(&path, &reason));
@@ -39,7 +39,7 @@ impl Looking {
     }
 
     fn read_only(&self, action: &'static str) -> LockError {
-        failed(&self.path, action, "it was opened to be looked into".into())
+        failed(&self.path, action, "it was opened for reading only".into())
     }
 }
 
@@ -91,9 +91,9 @@ fn connect(path: &Path) -> Result<Connection, LockError> {
     })
 }
 
-/// The database as one to read. Where it has no write-ahead log, nobody has it
-/// open, and SQLite would make one only to read it, which would be left behind: it
-/// is taken as it is.
+/// Returns the URI that opens the database for reading. If there is no write-ahead log, no process
+/// has the database open. SQLite would then create a log just for reading, and leave it behind; the
+/// `immutable` flag prevents that.
 fn uri(path: &Path) -> String {
     let mut uri = String::from("file:");
     for c in path.display().to_string().chars() {

@@ -1,6 +1,6 @@
-//! [`SqlLock`]: checkpoints in an SQL database: SQLite, MySQL or MariaDB, or
-//! PostgreSQL. What they do is here, how each of them says it is its
-//! [`Dialect`], how to reach one is its [`Database`].
+//! [`SqlLock`]: checkpoints in an SQL database: SQLite, MySQL or MariaDB, or PostgreSQL. This
+//! module has the common logic; [`Dialect`] has the statements of each database, and [`Database`]
+//! its connections.
 
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod connections;
@@ -32,9 +32,9 @@ use crate::{Lock, LockError, LogId};
 
 /// A lock in an SQL database, shared by all logs of a process.
 ///
-/// A commit is one `UPDATE` in a transaction of its own, and one sync of the
-/// database's log. Logs wait for each other as little as the database allows:
-/// not at all on a server, in turn where SQLite has one writer.
+/// A commit is one `UPDATE` in a transaction of its own, and one sync of the database's log. On a
+/// server, commits of different logs do not wait for each other. SQLite has one writer, so they
+/// take turns.
 pub struct SqlLock {
     database: Box<dyn Database>,
 }
@@ -51,66 +51,64 @@ impl SqlLock {
     /// Special characters of a password are percent-encoded.
     ///
     /// # Errors
-    ///
-    /// [`LockError::Unusable`] if there is none (it is never made here, so
-    /// that a mistyped path never forks a log), it is something else, or would
-    /// lose commits in a power failure, or this build has no support for it
-    /// ([`NotBuilt`](crate::NotBuilt)); [`LockError::Failed`] if its server cannot
-    /// be reached.
+    /// [`LockError::Unusable`] if the database does not exist (it is never created here, so that a
+    /// mistyped path cannot fork a log), is not a lock, would lose commits in a power failure, or
+    /// if this build does not support it ([`NotBuilt`](crate::NotBuilt)); [`LockError::Failed`] if
+    /// the server cannot be reached.
     pub async fn open(place: &str) -> Result<Self, LockError> {
         let database = opening::open(&DatabaseUrl::parse(place)?).await?;
         Ok(Self { database })
     }
 
-    /// Opens an existing lock to look into it, beside whatever process commits to
-    /// it: [`load`](Lock::load) is all that it can do.
+    /// Opens an existing lock for reading while another process commits to it. Only
+    /// [`load`](Lock::load) works.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     pub async fn look(place: &str) -> Result<Self, LockError> {
         let database = opening::look(&DatabaseUrl::parse(place)?).await?;
         Ok(Self { database })
     }
 
-    /// Makes what [`open`](Self::open) needs, and opens it: a database file
-    /// that does not exist yet, readable by its owner only; on a server, a
-    /// table in a database that an administrator has made (see
+    /// Creates a lock and opens it. For SQLite this is a new database file, readable by its owner
+    /// only. On a server it is a table in a database that an administrator has created (see
     /// [`schema`](Self::schema)).
     ///
     /// # Errors
     ///
-    /// [`LockError::Unusable`] if the file or table is there already.
+    /// [`LockError::Unusable`] if the file or table exists already.
     pub async fn create(place: &str) -> Result<Self, LockError> {
         opening::create(&DatabaseUrl::parse(place)?).await?;
         Self::open(place).await
     }
 
-    /// Returns whether there is one, of whatever log: a file, or on a server the table.
+    /// Returns `true` if a lock exists, of any log: a file, or the table on a server.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     pub async fn is_there(place: &str) -> Result<bool, LockError> {
         opening::is_there(&DatabaseUrl::parse(place)?).await
     }
 
-    /// Returns the state of the tree that TesseraCT keeps in this database, which is
-    /// to hold the lock of its log; `None` if it keeps none there.
+    /// Returns the state of the tree that TesseraCT keeps in this database, if any. Used before the
+    /// database becomes the lock of the same log.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open), and if it is of a version that is not known.
+    /// The errors of [`open`](Self::open), and an error for an unknown version of TesseraCT's
+    /// tables.
     pub async fn tessera(place: &str) -> Result<Option<TesseraState>, LockError> {
         opening::tessera(&DatabaseUrl::parse(place)?).await
     }
 
-    /// The statement by which an administrator makes the table, where the
-    /// log's own user may not.
+    /// Returns the statement with which an administrator creates the table if the log's user lacks
+    /// the permission.
     ///
     /// # Errors
     ///
-    /// [`LockError::Unusable`] if it is no place of a lock.
+    /// [`LockError::Unusable`] if `place` is not a valid location of a lock.
     pub fn schema(place: &str) -> Result<&'static str, LockError> {
         Ok(match DatabaseUrl::parse(place)? {
             DatabaseUrl::Sqlite(_) => dialect::SQLITE.schema,
@@ -119,11 +117,11 @@ impl SqlLock {
         })
     }
 
-    /// The URL of a server, with this password in it.
+    /// Returns the URL of a server with this password in it.
     ///
     /// # Errors
     ///
-    /// [`LockError::Unusable`] if it has one already, or is no URL of a server.
+    /// [`LockError::Unusable`] if the URL has a password already, or is not the URL of a server.
     pub fn with_password(place: &str, password: &str) -> Result<String, LockError> {
         match DatabaseUrl::parse(place)? {
             DatabaseUrl::MySql(url) | DatabaseUrl::Postgres(url) => {
@@ -136,12 +134,11 @@ impl SqlLock {
         }
     }
 
-    /// Returns the place that `place` leads to, for messages: without
-    /// passwords. What is no place is not shown at all.
+    /// Returns `place` without passwords, for messages. An invalid location is not shown at all.
     pub fn shown(place: &str) -> String {
         match DatabaseUrl::parse(place) {
             Ok(place) => place.to_string(),
-            Err(_) => "a lock that cannot be shown".into(),
+            Err(_) => "a lock with an invalid location".into(),
         }
     }
 }
@@ -189,8 +186,7 @@ impl Lock for SqlLock {
         self.database.probe().await
     }
 
-    /// Closes the connections; SQLite folds its write-ahead log into the
-    /// database.
+    /// Closes the connections. SQLite copies its write-ahead log into the database.
     async fn close(&self) {
         self.database.close().await;
     }
@@ -200,16 +196,16 @@ impl Lock for SqlLock {
     }
 }
 
-/// One open database.
+/// An open database.
 #[async_trait]
 trait Database: Send + Sync + 'static {
-    /// Its statements.
+    /// Returns the statements of the database.
     fn dialect(&self) -> &Dialect;
 
     /// See [`Lock::load`].
     async fn load(&self, log: &LogId) -> Result<Option<Vec<u8>>, LockError>;
 
-    /// Returns whether the change was made; durable if so.
+    /// Executes a change; returns `true` if a row was changed, durably.
     async fn change(&self, change: &Change<'_>) -> Result<bool, LockError>;
 
     /// See [`Lock::check`].
@@ -223,12 +219,12 @@ trait Database: Send + Sync + 'static {
 
 /// A statement that changes one row, or none.
 struct Change<'c> {
-    /// For messages.
+    /// The operation, for messages.
     action: &'static str,
     statement: &'static str,
-    /// Of the statement, in its order.
+    /// Parameters of the statement, in order.
     parameters: &'c [&'c [u8]],
     log: &'c LogId,
-    /// Holds what is stored for the log afterwards.
+    /// The body that is stored for the log afterwards.
     body: &'c [u8],
 }

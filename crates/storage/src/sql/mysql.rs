@@ -10,24 +10,23 @@ use super::dialect::{Dialect, MYSQL};
 use super::server::{Diagnosis, Engine, Failure, advice, names_authority, trusted_pem};
 use crate::LogId;
 
-/// Each column with its type, its key, and the table's engine.
+/// Query of the columns: name, type, key, and the table's engine.
 const MYSQL_COLUMNS: &str = "SELECT CAST(c.column_name AS CHAR), \
      CAST(c.data_type AS CHAR), CAST(c.column_key AS CHAR), CAST(t.engine AS CHAR) \
      FROM information_schema.columns c JOIN information_schema.tables t \
      ON t.table_schema = c.table_schema AND t.table_name = c.table_name \
      WHERE c.table_schema = DATABASE() AND c.table_name = 'checkpoints'";
 
-/// Holds what decides whether a commit is lost in a power failure. The first is not
-/// to be had for one session only, nor is the last.
+/// Query of the settings that decide whether a power failure loses commits. The first and the last
+/// cannot be set for one session only.
 const MYSQL_DURABILITY: &str = "SELECT \
      CAST(@@GLOBAL.innodb_flush_log_at_trx_commit AS SIGNED), \
      CAST(@@GLOBAL.log_bin AS SIGNED), CAST(@@GLOBAL.sync_binlog AS SIGNED)";
 
-/// For our connections only. A statement must end by itself before we stop
-/// waiting for it.
+/// Settings of our sessions. A statement must time out on the server before we stop waiting for it.
 const MYSQL_SESSION: &str = "SET SESSION autocommit = 1, SESSION innodb_lock_wait_timeout = 3";
 
-/// One database on a server of MySQL or MariaDB.
+/// A database on a server of MySQL or MariaDB.
 pub(super) struct MySql(MySqlConnectOptions);
 
 #[async_trait]
@@ -39,7 +38,7 @@ impl Engine for MySql {
 
     fn new(url: &Url) -> Result<Self, sqlx::Error> {
         let mut options = MySqlConnectOptions::from_url(url)?;
-        // sqlx knows the Web's authorities alone.
+        // By default, sqlx only knows the public certificate authorities.
         if !names_authority(url) {
             options = options.ssl_ca_from_pem(trusted_pem());
         }
@@ -98,7 +97,7 @@ impl Engine for MySql {
         }
     }
 
-    /// The numbers are those of MySQL's and MariaDB's server errors.
+    /// The numbers are error codes of MySQL and MariaDB servers.
     fn judge(error: &dyn DatabaseError) -> Diagnosis {
         let error = error.try_downcast_ref::<MySqlDatabaseError>();
         match error.map_or(0, MySqlDatabaseError::number) {
@@ -106,7 +105,7 @@ impl Engine for MySql {
             1040 | 1053 | 1077 | 1079 | 1080 | 1152..=1161 | 1184 | 1317 | 1927 | 4031 => {
                 Diagnosis::Away
             }
-            // A deadlock, or what a cluster makes one.
+            // A deadlock, or a conflict in a cluster.
             1213 => Diagnosis::Again,
             1045 | 1130 | 1698 => Diagnosis::Refused(advice::LOGIN),
             1049 => Diagnosis::Refused(advice::NO_DATABASE),
@@ -123,23 +122,22 @@ impl Engine for MySql {
 /// Name, type, key (`PRI`), and the engine of the table.
 type Column = (String, String, String, Option<String>);
 
-/// Refuses a server that forgets commits when its power fails. `log_bin` is
-/// asked because the binary log, if there is one, decides at a restart which
-/// transactions have happened.
+/// Fails for a server that loses commits in a power failure. `log_bin` matters because the binary
+/// log, if enabled, decides after a restart which transactions have happened.
 fn durable((flush, log_bin, sync_binlog): (i64, i64, i64)) -> Result<(), Failure> {
-    // 3 is MariaDB's: as 1, with more syncs.
+    // 3 is an additional value of MariaDB: like 1, with more syncs.
     if flush != 1 && flush != 3 {
         return Err(Failure::Unfit(format!(
-            "the server has innodb_flush_log_at_trx_commit = {flush}: it forgets commits when \
-             its power fails, and a log with a forgotten commit forks. Set it to 1 in the \
-             server's configuration, and now: SET GLOBAL innodb_flush_log_at_trx_commit = 1"
+            "the server has innodb_flush_log_at_trx_commit = {flush}: it loses commits in a \
+             power failure, and a log that loses a commit forks. Set it to 1 in the server's \
+             configuration, and run: SET GLOBAL innodb_flush_log_at_trx_commit = 1"
         )));
     }
     if log_bin != 0 && sync_binlog != 1 {
         return Err(Failure::Unfit(format!(
-            "the server has a binary log with sync_binlog = {sync_binlog}: it forgets commits \
-             when its power fails, and a log with a forgotten commit forks. Set it to 1 in the \
-             server's configuration, and now: SET GLOBAL sync_binlog = 1"
+            "the server has a binary log with sync_binlog = {sync_binlog}: it loses commits in a \
+             power failure, and a log that loses a commit forks. Set it to 1 in the server's \
+             configuration, and run: SET GLOBAL sync_binlog = 1"
         )));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The databases of this build: those whose cargo features it was built with.
+//! Functions that open the databases of this build, as selected by cargo features.
 
 use super::Database;
 use super::TesseraState;
@@ -31,8 +31,8 @@ pub(super) async fn open(place: &DatabaseUrl) -> Result<Box<dyn Database>, LockE
     }
 }
 
-/// See [`SqlLock::look`](super::SqlLock::look). A server is asked no more than
-/// when it is opened, which writes nothing.
+/// See [`SqlLock::look`](super::SqlLock::look). A server is opened in the usual way, which writes
+/// nothing.
 pub(super) async fn look(place: &DatabaseUrl) -> Result<Box<dyn Database>, LockError> {
     match place {
         #[cfg(feature = "sqlite")]
@@ -63,7 +63,7 @@ pub(super) async fn tessera(place: &DatabaseUrl) -> Result<Option<TesseraState>,
     }
 }
 
-/// Makes what [`open`] opens.
+/// Creates the lock that [`open`] opens.
 pub(super) async fn create(place: &DatabaseUrl) -> Result<(), LockError> {
     match place {
         #[cfg(feature = "sqlite")]

@@ -10,8 +10,8 @@ use super::dialect::{Dialect, POSTGRES};
 use super::server::{Diagnosis, Engine, Failure, advice, names_authority, trusted_pem};
 use crate::LogId;
 
-/// Each column with its type, whether it alone is unique, and whether the
-/// table is one whose changes are logged.
+/// Query of the columns: name, type, whether the column alone is unique, and whether changes of the
+/// table are logged.
 const POSTGRES_COLUMNS: &str = "SELECT a.attname::text, \
      format_type(a.atttypid, NULL), \
      EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid \
@@ -20,19 +20,19 @@ const POSTGRES_COLUMNS: &str = "SELECT a.attname::text, \
      FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid \
      WHERE c.oid = to_regclass('checkpoints') AND a.attnum > 0 AND NOT a.attisdropped";
 
-/// Holds what decides whether a commit is lost in a power failure.
+/// Query of the settings that decide whether a power failure loses commits.
 const POSTGRES_DURABILITY: &str =
     "SELECT current_setting('fsync')::bool, current_setting('synchronous_commit')";
 
-/// The session's part of that, if it was set to less.
+/// Sets the session's part of these settings.
 const POSTGRES_SYNCHRONOUS: &str = "SET synchronous_commit = on";
 
-/// For our connections only. Under stricter isolation a lost race would be an
-/// error instead of a row that is not changed.
+/// Settings of our sessions. Under stricter isolation a lost race would be an error instead of an
+/// unchanged row.
 const POSTGRES_SESSION: &str = "SET statement_timeout = '3s'; \
      SET lock_timeout = '3s'; SET default_transaction_isolation = 'read committed'";
 
-/// One database on a server of PostgreSQL.
+/// A database on a server of PostgreSQL.
 pub(super) struct Postgres(PgConnectOptions);
 
 #[async_trait]
@@ -44,7 +44,7 @@ impl Engine for Postgres {
 
     fn new(url: &Url) -> Result<Self, sqlx::Error> {
         let mut options = PgConnectOptions::from_url(url)?.application_name("lucarne");
-        // sqlx knows the Web's authorities alone.
+        // By default, sqlx only knows the public certificate authorities.
         if !names_authority(url) && std::env::var_os("PGSSLROOTCERT").is_none() {
             options = options.ssl_root_cert_from_pem(trusted_pem());
         }
@@ -60,8 +60,8 @@ impl Engine for Postgres {
         let (fsync, commit): (bool, String) = settings.fetch_one(&mut connection).await?;
         if !fsync {
             return Err(Failure::Unfit(
-                "the server has fsync = off: it forgets commits when its power fails, and a log \
-                 with a forgotten commit forks. Set fsync = on in its configuration and restart it"
+                "the server has fsync = off: it loses commits in a power failure, and a log that \
+                 loses a commit forks. Set fsync = on in its configuration and restart it"
                     .into(),
             ));
         }
@@ -108,7 +108,7 @@ impl Engine for Postgres {
     /// The codes are PostgreSQL's (appendix A of its manual).
     fn judge(error: &dyn DatabaseError) -> Diagnosis {
         match error.code().as_deref().unwrap_or_default() {
-            // Shutdown, crash, starting, too many connections; connections.
+            // Shutdown, crash, startup, too many connections; connection errors.
             "57P01" | "57P02" | "57P03" | "57P05" | "53300" => Diagnosis::Away,
             code if code.starts_with("08") => Diagnosis::Away,
             "40001" | "40P01" => Diagnosis::Again,
@@ -124,6 +124,5 @@ impl Engine for Postgres {
     }
 }
 
-/// Name, type, whether it is unique by itself, and whether the table's changes
-/// survive a crash.
+/// Name, type, whether the column alone is unique, and whether the table's changes survive a crash.
 type Column = (String, String, bool, bool);

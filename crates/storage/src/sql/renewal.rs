@@ -1,20 +1,20 @@
-//! A lock database after a write that failed: its rows go into a new file.
+//! Recovery of a lock database after a failed write: its rows are copied to a new file.
 //!
 //! ```text
 //! <path>.new       the copy, while it is made; means nothing
 //! <path>.renewed   the copy, whole and durable: it takes the place of <path>
 //! ```
 //!
-//! What holds when the process or the machine dies:
-//! - while `.new` is made: the old database, as it was. The next renewal, or
-//!   nobody, removes what is left of the copy.
-//! - once `.renewed` is there: it has every row that anybody was told of, and
-//!   [`complete`] puts it in place, now or when the database is next opened.
-//! - in [`complete`], in this order, each step durable before the next: the old
-//!   write-ahead log is removed, for SQLite would play it back onto whatever
-//!   file is beside it; the copy takes the database's name.
+//! State after a crash of the process or the machine:
+//! - While `.new` is being written, the old database is unchanged. The next renewal removes the
+//!   incomplete copy.
+//! - Once `.renewed` exists, it has every row that was ever reported to a caller. [`complete`]
+//!   moves it into place, now or when the database is next opened.
+//! - [`complete`] makes each step durable before the next. First it removes the old write-ahead
+//!   log, because SQLite would replay the log onto any file of that name. Then it renames the copy
+//!   to the name of the database.
 //!
-//! The copy is in blocks of its own, and the old ones are never written again.
+//! The copy uses new blocks, and the old ones are never written again.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -28,28 +28,27 @@ use rustix::fs::{FlockOperation, flock};
 use super::database_file::{Identity, connection, failed, identity, message, unusable};
 use crate::{LockError, LogId};
 
-const ACTION: &str = "renew it after a write that failed";
+const ACTION: &str = "renew it after a failed write";
 
-/// Copies the database at `path` and puts the copy in its place. `old` is the
-/// connection whose write failed; it holds others off until then, and is of no
-/// use afterwards. Returns which file is at `path` now.
+/// Copies the database at `path` and puts the copy in its place. `old` is the connection whose
+/// write failed. It blocks other writers until then and must not be used afterwards. Returns the
+/// identity of the file at `path`.
 ///
-/// A row that is in `known` must be what it was, or, if the write that failed
-/// `wanted` that, what it was to become: nobody has been told which, so either
-/// will do.
+/// A row in `known` must have its known value. If the failed write `wanted` to change the row, the
+/// new value is accepted, too: no caller was told which one is stored.
 ///
 /// # Errors
-/// [`LockError::Failed`] if it cannot be copied now, [`LockError::Unusable`] if
-/// a row is neither. It may be tried again.
+/// [`LockError::Failed`] if the database cannot be copied now, [`LockError::Unusable`] if a row has
+/// another value. The caller may retry.
 pub(super) fn renew(
     path: &Path,
     old: &Connection,
     known: &HashMap<LogId, Vec<u8>>,
     wanted: Option<&(LogId, Vec<u8>)>,
 ) -> Result<Identity, LockError> {
-    // Of an attempt before; there may be none.
+    // Ends the transaction of an earlier attempt, if any.
     let _ = old.execute("ROLLBACK", ());
-    // Nobody commits to what will be replaced.
+    // Prevents commits to the file that will be replaced.
     let held = old.execute("BEGIN IMMEDIATE", ());
     held.map_err(|e| failed(path, ACTION, message(&e)))?;
     let copied = copy(path, known, wanted);
@@ -68,7 +67,7 @@ fn copy(
     let new = beside(&at, ".new");
     blank(&at, &new)?;
     let said = |e: rusqlite::Error| failed(path, ACTION, message(&e));
-    // All that is in it, whoever put it there.
+    // Copies every row, including those of other processes.
     let reading = connection(&at).map_err(said)?;
     let name = new.display().to_string();
     let copied = reading.execute("VACUUM INTO ?", [name]);
@@ -98,7 +97,7 @@ fn copy(
     finish().map_err(|e| failed(path, ACTION, e.to_string()))
 }
 
-/// An empty file for the copy, with the rights of the database.
+/// Creates an empty file for the copy, with the permissions of the database.
 fn blank(at: &Path, new: &Path) -> Result<(), LockError> {
     let make = || -> io::Result<()> {
         remove(new)?;
@@ -109,7 +108,7 @@ fn blank(at: &Path, new: &Path) -> Result<(), LockError> {
             .create_new(true)
             .mode(rights.mode() & 0o777);
         let file = options.open(new)?;
-        // Only root can give it to another user, and only then is it needed.
+        // Only root can change the owner, and only root needs to.
         let _ = std::os::unix::fs::fchown(&file, Some(rights.uid()), Some(rights.gid()));
         Ok(())
     };
@@ -117,7 +116,7 @@ fn blank(at: &Path, new: &Path) -> Result<(), LockError> {
 }
 
 fn rows(copy: &Path) -> rusqlite::Result<HashMap<Vec<u8>, Vec<u8>>> {
-    // The copy has no write-ahead log, and must not get one under this name.
+    // Read-only, because the copy must not get a write-ahead log under this name.
     let connection = Connection::open_with_flags(copy, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     let mut query = connection.prepare("SELECT logID, CAST(body AS BLOB) FROM checkpoints")?;
     let row = |row: &rusqlite::Row<'_>| {
@@ -127,11 +126,11 @@ fn rows(copy: &Path) -> rusqlite::Result<HashMap<Vec<u8>, Vec<u8>>> {
     query.query_map((), row)?.collect()
 }
 
-/// Finishes a renewal that a crash cut short, if there was one.
+/// Finishes a renewal that a crash interrupted, if any.
 pub(super) fn complete(path: &Path) -> io::Result<()> {
     match path.canonicalize() {
         Ok(at) => complete_at(&at),
-        // There is none, which its opening says better.
+        // The database does not exist, which the caller reports in more detail.
         Err(_) => Ok(()),
     }
 }
@@ -142,8 +141,8 @@ fn complete_at(at: &Path) -> io::Result<()> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
         file => file?,
     };
-    // Two processes may come here. The second must not remove the write-ahead
-    // log that the first has begun since.
+    // Two processes may get here. The second must not remove the write-ahead log that the first has
+    // started since.
     flock(&file, FlockOperation::LockExclusive)?;
     match renewed.metadata() {
         Ok(found) if found.ino() == file.metadata()?.ino() => {}
@@ -155,11 +154,12 @@ fn complete_at(at: &Path) -> io::Result<()> {
     sync_directory(at)?;
     std::fs::rename(&renewed, at)?;
     sync_directory(at)?;
-    tracing::warn!(path = %at.display(), "the lock database is a new file, with all its rows");
+    tracing::warn!(path = %at.display(), "the lock database was replaced by a new file with all \
+                                          its rows");
     Ok(())
 }
 
-/// SQLite keeps its files beside what a symbolic link leads to.
+/// Returns the target of symbolic links: SQLite keeps its other files next to the target.
 fn resolved(path: &Path) -> Result<PathBuf, LockError> {
     path.canonicalize()
         .map_err(|e| failed(path, ACTION, e.to_string()))
@@ -188,7 +188,7 @@ mod tests {
 
     const LOG: LogId = [7; 32];
 
-    /// A database with one row, and how it is renewed.
+    /// Creates a database with one row and renews it.
     async fn renewed(known: &[u8], wanted: &[u8]) -> (tempfile::TempDir, Result<(), LockError>) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("locks.db");

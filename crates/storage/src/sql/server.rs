@@ -1,11 +1,9 @@
-//! A lock on a database server: what MySQL and PostgreSQL have in common.
+//! A lock on a database server: the common part of MySQL and PostgreSQL.
 //!
-//! A server restarts, fails over or hangs, and connections break. A call lives
-//! through that if it lasts no longer than [`PATIENCE`]: it connects anew and
-//! tries again. A change whose answer was lost may have been made, or still be
-//! under way. Its repetition then changes nothing, and the change is
-//! recognised by replacing it with itself: that succeeds only if the change is
-//! there, and returns when it is durable.
+//! A server may restart, fail over or hang, and connections break. A call reconnects and retries
+//! until [`PATIENCE`] has passed. A change whose response was lost may have been made, or may still
+//! be in progress. Its repetition changes nothing. To find out, the change is replaced with itself:
+//! that succeeds only if the change is stored, and returns after it is durable.
 
 use std::time::Duration;
 
@@ -21,18 +19,17 @@ use super::dialect::Dialect;
 use super::{Change, Database, database_url};
 use crate::{LockError, LogId};
 
-/// The time that a call may take in all.
+/// Time limit of a whole call.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The time that the server may take to connect, or to answer. It ends by itself
-/// what waits for others longer than a second less (see the dialects).
+/// Time limit for connecting and for each response. The server itself ends statements that wait one
+/// second less than this (see the dialects).
 const ANSWER: Duration = Duration::from_secs(4);
 
-/// The time that [`Lock::check`](crate::Lock::check) may take: who asks wants to know
-/// now.
+/// Timeout of [`Lock::check`](crate::Lock::check), short because the caller waits for the result.
 const CHECK: Duration = Duration::from_secs(3);
 
-/// Between two attempts.
+/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A kind of database server.
@@ -47,17 +44,17 @@ pub(super) trait Engine: Sized + Send + Sync + 'static {
 
     fn new(url: &Url) -> Result<Self, sqlx::Error>;
 
-    /// A new connection, on which a commit is durable: a server may come back
-    /// with other settings.
+    /// Opens a connection on which commits are durable. The settings are checked each time, because
+    /// a server may have other settings after a restart.
     async fn connect(&self) -> Result<Self::Connection, Failure>;
 
-    /// Those of the table; none if there is no table.
+    /// Returns the columns of the table; empty if there is no table.
     async fn columns(connection: &mut Self::Connection) -> Result<Vec<Self::Column>, sqlx::Error>;
 
-    /// Returns whether such a table compares bytes, keeps logs apart, and survives a crash.
+    /// Returns `true` if such a table compares bytes, has one row per log, and survives a crash.
     fn fits(columns: &[Self::Column]) -> bool;
 
-    /// Refuses a table that is none of ours; `None` if there is no table.
+    /// Fails for a table of another kind; returns `None` if there is no table.
     async fn examine(connection: &mut Self::Connection) -> Result<Option<()>, Failure> {
         let columns = Self::columns(connection).await?;
         if columns.is_empty() {
@@ -66,7 +63,7 @@ pub(super) trait Engine: Sized + Send + Sync + 'static {
         match Self::fits(&columns) {
             true => Ok(Some(())),
             false => Err(Failure::Unfit(format!(
-                "its table `checkpoints` is not one that Lucarne can commit to; this is: {}",
+                "Lucarne cannot use its table `checkpoints`; expected: {}",
                 Self::DIALECT.schema
             ))),
         }
@@ -77,17 +74,17 @@ pub(super) trait Engine: Sized + Send + Sync + 'static {
         log: &LogId,
     ) -> Result<Option<Vec<u8>>, sqlx::Error>;
 
-    /// The number of rows that it found.
+    /// Executes a statement and returns the number of matching rows.
     async fn execute(
         connection: &mut Self::Connection,
         statement: &'static str,
         parameters: &[&[u8]],
     ) -> Result<u64, sqlx::Error>;
 
-    /// Returns what an error of the database's own means.
+    /// Classifies an error that the server returned.
     fn judge(error: &dyn DatabaseError) -> Diagnosis;
 
-    /// Returns what kind of error this is.
+    /// Classifies an error.
     fn diagnose(error: &sqlx::Error) -> Diagnosis {
         match error {
             sqlx::Error::Database(error) => Self::judge(&**error),
@@ -99,8 +96,7 @@ pub(super) trait Engine: Sized + Send + Sync + 'static {
     }
 }
 
-/// Returns whether what broke the connection is what rustls thinks of the server: the
-/// next attempt will find the same.
+/// Returns `true` if rustls rejected the server: the next attempt would fail in the same way.
 fn is_tls(error: &std::io::Error) -> bool {
     use rustls::Error::{InvalidCertificate, PeerIncompatible};
     matches!(
@@ -109,14 +105,14 @@ fn is_tls(error: &std::io::Error) -> bool {
     )
 }
 
-/// Returns whether the URL says by whose certificate the server is known.
+/// Returns `true` if the URL has its own certificate authority for the server.
 pub(super) fn names_authority(url: &Url) -> bool {
     let names = ["ssl-ca", "sslca", "sslrootcert", "ssl-root-cert"];
     url.query_pairs()
         .any(|(key, _)| names.contains(&key.as_ref()))
 }
 
-/// Returns whom this machine trusts, as sqlx takes it.
+/// Returns the certificate authorities of this machine in PEM, as sqlx expects them.
 pub(super) fn trusted_pem() -> Vec<u8> {
     const WIDTH: usize = 64;
     let mut pem = Vec::new();
@@ -135,10 +131,10 @@ pub(super) fn trusted_pem() -> Vec<u8> {
 /// The reasons why an attempt failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The server must be set up otherwise: what is wrong and what to do.
+    /// The server or the table has the wrong settings; the text has the remedy.
     Unfit(String),
     Sql(sqlx::Error),
-    /// Nothing came back in time.
+    /// There was no response in time.
     Silence,
 }
 
@@ -150,15 +146,15 @@ impl From<sqlx::Error> for Failure {
 
 /// The meaning of a server's error.
 pub(super) enum Diagnosis {
-    /// The connection or the server went away, or is not there yet.
+    /// The connection or the server is unavailable.
     Away,
-    /// Nothing was done, and the next attempt may succeed.
+    /// The statement had no effect, and the next attempt may succeed.
     Again,
-    /// Nothing was done; the advice is empty or says what to do.
+    /// The statement had no effect; the text is the remedy, or empty.
     Refused(&'static str),
 }
 
-/// One database on a server.
+/// A database on a server.
 pub(super) struct Server<E: Engine> {
     engine: E,
     location: String,
@@ -166,15 +162,16 @@ pub(super) struct Server<E: Engine> {
 }
 
 impl<E: Engine> Server<E> {
-    /// Connects, and finds the table.
+    /// Connects and checks the table.
     pub(super) async fn open(url: &Url) -> Result<Self, LockError> {
         let server = Self::new(url)?;
         let mut connection = server.first().await?;
         let found = server.answer(E::examine(&mut connection)).await?;
         if found.is_none() {
             return Err(server.unusable(&format!(
-                "there is no table `checkpoints` in this database. If the URL is right and no \
-                 log was ever created with it, `lucarne init` makes it, or an administrator: {}",
+                "the table `checkpoints` does not exist in this database. If the URL is correct \
+                 and no log was ever created with it, run `lucarne init`, or let an \
+                 administrator run: {}",
                 E::DIALECT.schema
             )));
         }
@@ -184,7 +181,7 @@ impl<E: Engine> Server<E> {
         Ok(server)
     }
 
-    /// Returns whether the table is there.
+    /// Returns `true` if the table exists.
     pub(super) async fn is_there(url: &Url) -> Result<bool, LockError> {
         let server = Self::new(url)?;
         let mut connection = server.first().await?;
@@ -192,7 +189,7 @@ impl<E: Engine> Server<E> {
         Ok(found.is_some())
     }
 
-    /// Makes the table.
+    /// Creates the table.
     pub(super) async fn create(url: &Url) -> Result<(), LockError> {
         let server = Self::new(url)?;
         let mut connection = server.first().await?;
@@ -212,7 +209,7 @@ impl<E: Engine> Server<E> {
         let location = database_url::location(url);
         let engine = E::new(url).map_err(|e| LockError::Unusable {
             location: location.clone(),
-            reason: format!("the URL is wrong: {e}"),
+            reason: format!("invalid URL: {e}"),
         })?;
         Ok(Self {
             engine,
@@ -221,12 +218,12 @@ impl<E: Engine> Server<E> {
         })
     }
 
-    /// The first connection: at this time, whatever fails is said at once.
+    /// Opens the first connection. Errors at this time are not retried.
     pub(super) async fn first(&self) -> Result<E::Connection, LockError> {
         self.answer(self.engine.connect()).await
     }
 
-    /// Waits for one answer, while opening.
+    /// Waits for one response while the lock is opened.
     pub(super) async fn answer<T>(
         &self,
         answer: impl Future<Output = Result<T, Failure>>,
@@ -246,7 +243,7 @@ impl<E: Engine> Server<E> {
         })
     }
 
-    /// Tries until there is an answer, or no more patience.
+    /// Retries until there is a response or the deadline passes.
     async fn call<C: Call<E>>(&self, call: &C) -> Result<C::Answer, LockError> {
         let deadline = Instant::now() + call.patience();
         let mut unknown = false;
@@ -265,7 +262,7 @@ impl<E: Engine> Server<E> {
                     reason: message::<E>(&failure),
                 });
             }
-            // A server that restarts is not asked at once again.
+            // The pause avoids immediate retries against a restarting server.
             sleep(PAUSE).await;
         }
     }
@@ -346,20 +343,20 @@ impl<E: Engine> Database for Server<E> {
     }
 }
 
-/// A question to a server, asked as often as it takes to have an answer.
+/// A statement that is sent again until there is a response.
 #[async_trait]
 trait Call<E: Engine>: Sync {
     type Answer: Send;
 
-    /// For messages.
+    /// Returns the action for messages.
     fn action(&self) -> &'static str;
 
-    /// Returns how long it may take in all.
+    /// Returns the time limit of the whole call.
     fn patience(&self) -> Duration {
         PATIENCE
     }
 
-    /// `unknown`: an attempt before this one may have had its effect.
+    /// Makes one attempt. `unknown`: an earlier attempt may have had its effect.
     async fn attempt(
         &self,
         connection: &mut E::Connection,
@@ -429,7 +426,7 @@ impl<E: Engine> Call<E> for Probe {
     }
 }
 
-/// Returns whether the next attempt may succeed.
+/// Returns `true` if the next attempt may succeed.
 fn passing<E: Engine>(failure: &Failure) -> bool {
     match failure {
         Failure::Unfit(_) => false,
@@ -438,12 +435,12 @@ fn passing<E: Engine>(failure: &Failure) -> bool {
     }
 }
 
-/// The failure, and what to do about the usual cases.
+/// Describes the failure and the remedy for the usual cases.
 fn message<E: Engine>(failure: &Failure) -> String {
     match failure {
         Failure::Unfit(reason) => reason.clone(),
-        Failure::Silence => "no answer: the server hangs, is overloaded, or something on the \
-                             way drops packets. Look at the server first"
+        Failure::Silence => "no response: the server hangs or is overloaded, or the network \
+                             drops packets. Check the server first"
             .into(),
         Failure::Sql(error) => {
             let said = match (error, tls_error(error)) {
@@ -455,29 +452,42 @@ fn message<E: Engine>(failure: &Failure) -> String {
                 Diagnosis::Refused("") | Diagnosis::Again => said,
                 Diagnosis::Refused(advice) => format!("{said}; {advice}"),
                 Diagnosis::Away => {
-                    format!("{said}; is the server running, and the URL in `checkpoints` right?")
+                    format!(
+                        "{said}; is the server running, and is the URL in `checkpoints` \
+                             correct?"
+                    )
                 }
             }
         }
     }
 }
 
-/// Advice on what to do, for both kinds of server.
+/// Remedies for both kinds of server.
 pub(super) mod advice {
-    pub(in super::super) const LOGIN: &str = "the URL in `checkpoints` has a wrong user or password, or the server does not let this \
-         user in from here. Special characters of a password are percent-encoded in a URL";
-    pub(in super::super) const TLS: &str = "the URL in `checkpoints` names the authorities whose certificates are trusted \
-         (`ssl-ca=…`, `sslrootcert=…`; else the system's), and a host that must be in the \
-         server's certificate. A certificate that is trusted itself must not be that of a CA: \
-         create it with `-addext basicConstraints=critical,CA:FALSE` (openssl req -x509)";
-    pub(in super::super) const NO_DATABASE: &str = "an administrator makes it with CREATE DATABASE. If logs were created with it before, \
-         this is the wrong server: do not make it anew";
+    pub(in super::super) const LOGIN: &str = "the URL in `checkpoints` has a wrong user or \
+                                              password, or the server does not accept this user \
+                                              from this address. Special characters of a \
+                                              password are percent-encoded in a URL";
+    pub(in super::super) const TLS: &str = "the URL in `checkpoints` selects the trusted \
+                                            certificate authorities (`ssl-ca=…`, \
+                                            `sslrootcert=…`; default: the system's). Its host \
+                                            name must be in the server's certificate. A \
+                                            self-signed server certificate must not be a CA \
+                                            certificate: create it with `-addext \
+                                            basicConstraints=critical,CA:FALSE` (openssl req \
+                                            -x509)";
+    pub(in super::super) const NO_DATABASE: &str = "an administrator can create it with CREATE \
+                                                    DATABASE. If it had logs before, this is the \
+                                                    wrong server: do not create the database \
+                                                    again";
     pub(in super::super) const NO_TABLE: &str =
-        "the table was removed while in use: restore the newest one, never make it anew";
-    pub(in super::super) const RIGHTS: &str = "this user needs the rights SELECT, INSERT and UPDATE on the table `checkpoints`; to \
-         make it, CREATE";
-    pub(in super::super) const READ_ONLY: &str = "this server takes no writes: it is a replica, or set so. The URL in `checkpoints` \
-         must lead to the primary";
+        "the table was removed while in use: restore the newest one, and never create it again";
+    pub(in super::super) const RIGHTS: &str = "this user needs the privileges SELECT, INSERT and \
+                                               UPDATE on the table `checkpoints`, and CREATE to \
+                                               create it";
+    pub(in super::super) const READ_ONLY: &str = "this server is read-only: it is a replica, or \
+                                                  configured so. The URL in `checkpoints` must \
+                                                  lead to the primary";
     pub(in super::super) const FULL: &str = "free space on the server's disk";
     pub(in super::super) const HELD: &str =
         "another session of the server holds the row: find and end it";

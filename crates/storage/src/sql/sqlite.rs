@@ -1,4 +1,4 @@
-//! Lock databases of SQLite: opening, making and using them.
+//! Opening, creating and using lock databases of SQLite.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -20,21 +20,20 @@ use super::dialect::{Dialect, SQLITE};
 use super::{Change, Database, renewal};
 use crate::{LockError, LogId};
 
-/// The time that a caller waits for its turn, and then for its answer. What it gave
-/// up goes on, and nobody overtakes it.
+/// Time that a caller waits for its turn, and then for its result. An abandoned job continues, and
+/// no later one overtakes it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Commits after which the write-ahead log is folded into the database.
+/// Number of commits after which the write-ahead log is copied into the database.
 const FOLD_AFTER: u32 = 256;
 
-/// Folds as much as it can without waiting for anybody.
+/// Copies as much as possible without waiting for other connections.
 const FOLD: &str = "PRAGMA wal_checkpoint(PASSIVE)";
-/// Waits for others, folds everything, and truncates the log.
+/// Waits for other connections, copies everything, and truncates the log.
 const FOLD_ALL: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 
-/// One open database: one connection, which calls take turns on, in order.
-/// SQLite has one writer at a time, whatever we do, and whoever reads a row has
-/// to know what became of the write before.
+/// An open database with one connection, which calls use in turn. SQLite has one writer at a time
+/// anyway, and a reader of a row must know the result of the write before.
 pub(super) struct Sqlite {
     path: PathBuf,
     dialect: Dialect,
@@ -46,7 +45,7 @@ impl Sqlite {
         let path = path.to_owned();
         blocking(move || {
             renewal::complete(&path).map_err(|error| {
-                let action = "put a copy of it (.renewed) in place";
+                let action = "replace it with its copy (.renewed)";
                 failed(&path, action, error.to_string())
             })?;
             let file = DatabaseFile::examine(&path)?;
@@ -70,17 +69,16 @@ impl Sqlite {
         .await
     }
 
-    /// Waits for the database, and then for what is to be done with it. That
-    /// runs on a thread that may block, one for each database: a caller who
-    /// leaves does not end it, and the next one waits until it is known what
-    /// became of it.
+    /// Waits for the database, and then for `work`. The work runs on a thread that may block, one
+    /// for each database. A caller that gives up does not end the work, and the next caller waits
+    /// until its result is known.
     async fn run<T: Send + 'static>(
         &self,
         action: &'static str,
         work: impl FnOnce(&mut Open) -> Result<T, LockError> + Send + 'static,
     ) -> Result<T, LockError> {
         let silent = |_| {
-            let reason = format!("its disk has not answered for {} s", PATIENCE.as_secs());
+            let reason = format!("its disk has not responded for {} s", PATIENCE.as_secs());
             failed(&self.path, action, reason)
         };
         let turn = tokio::time::timeout(PATIENCE, self.open.clone().lock_owned());
@@ -135,57 +133,54 @@ impl Database for Sqlite {
             }
         };
         if let Err(error) = self.run("close", work).await {
-            tracing::warn!(%error, "the lock database is left as it is");
+            tracing::warn!(%error, "the lock database was not closed");
         }
     }
 }
 
-/// The last connection folds the write-ahead log when it is closed: not on a
-/// thread that others need.
+/// Closes the connection on a separate thread: the last connection copies the write-ahead log,
+/// which may take long.
 impl Drop for Open {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
             let close = move || drop(connection);
-            // Without a thread it is closed here, with the closure.
+            // If no thread can be started, the closure is dropped here and closes the connection.
             let _ = std::thread::Builder::new().spawn(close);
         }
     }
 }
 
-/// The change that a failed write was to make.
+/// The change that a failed write tried to make.
 type Wanted = Option<(LogId, Vec<u8>)>;
 
 struct Open {
     file: DatabaseFile,
     connection: Option<Connection>,
     closed: bool,
-    /// True once what an earlier process left in the write-ahead log has been
-    /// folded into the database: see [`Open::ready`].
+    /// Whether the write-ahead log of an earlier process has been copied into the database: see
+    /// [`Open::ready`].
     folded: bool,
-    /// Commits since it was folded last.
+    /// Number of commits since the last copy.
     unfolded: u32,
-    /// The rows that this process has read or committed, as they were then.
+    /// The rows that this process has read or committed, with their values at that time.
     known: HashMap<LogId, Vec<u8>>,
-    /// A write or sync has failed, for this reason.
+    /// The reason why a write or sync has failed, with its change.
     doubt: Option<(String, Wanted)>,
 }
 
 impl Open {
-    /// Makes sure that what is read, and what is written behind it, is on the
-    /// disk and not only in the kernel's memory.
+    /// Ensures that everything read, and everything written after it, is on the disk and not only
+    /// in the kernel's memory.
     ///
-    /// After a write-back that failed, the kernel keeps the new bytes, calls
-    /// them clean, and lets the next sync succeed. A frame of the write-ahead
-    /// log that is lost in this way ends the log there at the next power cut
-    /// or unmount: every commit behind it would be gone. So:
-    ///
-    /// - After any write or sync of ours that failed, neither file is used
-    ///   again: [`renewal`] copies the rows into a new one.
-    /// - What another process left behind, which may have died of that, is
-    ///   folded into the database before anything is read or appended. That
-    ///   writes each page that the log holds again, syncs it, and truncates the
-    ///   log. A crash in between leaves the log whole, or ends it before the
-    ///   commit that failed, which nobody was told of.
+    /// After a failed write-back, the kernel keeps the new bytes, marks them clean, and lets the
+    /// next sync succeed. If a frame of the write-ahead log is lost in this way, the log ends at
+    /// that frame after the next power failure or unmount: all later commits are lost. Therefore:
+    /// - After a failed write or sync of this process, neither file is used again: [`renewal`]
+    ///   copies the rows to a new file.
+    /// - Another process may have died from such a failure. The log that it left is copied into the
+    ///   database before anything is read or appended. The copy writes each page of the log again,
+    ///   syncs it, and truncates the log. A crash in between leaves the log complete, or ends it
+    ///   before the failed commit, which was never reported to a caller.
     fn ready(&mut self) -> Result<(), LockError> {
         if self.closed {
             let reason = "it was closed".into();
@@ -194,12 +189,12 @@ impl Open {
         if let (Some((reason, wanted)), Some(old)) = (&self.doubt, &self.connection) {
             tracing::warn!(
                 path = %self.file.path.display(), reason,
-                "a write to the lock database failed: its rows go into a new file"
+                "a write to the lock database failed: copying its rows to a new file"
             );
             let renewed = renewal::renew(&self.file.path, old, &self.known, wanted.as_ref());
             self.file.identity = renewed?;
             (self.doubt, self.folded, self.unfolded) = (None, true, 0);
-            // The old file has no name any more: SQLite leaves it alone.
+            // The old file no longer has a name: SQLite does not touch it.
             self.connection = None;
         }
         if self.connection.is_none() {
@@ -207,13 +202,17 @@ impl Open {
         }
         if !self.folded {
             match self.fold(FOLD_ALL) {
-                // Not all of it if somebody else is at work: then nothing was left
-                // behind, and what they append is theirs to answer for.
+                // If another process is working, not all of the log is copied. That process is
+                // alive, so nothing was left behind, and it is responsible for its own commits.
                 Ok(_) => self.folded = true,
-                // Then nothing can be written either, and what is there is shown.
+                // The database cannot be written either, and its content can still be read.
                 Err(error) if is_read_only(&error) => {}
                 Err(error) => {
-                    return Err(failed(&self.file.path, "fold its log", message(&error)));
+                    return Err(failed(
+                        &self.file.path,
+                        "checkpoint its write-ahead log",
+                        message(&error),
+                    ));
                 }
             }
         }
@@ -233,7 +232,7 @@ impl Open {
         Ok(row)
     }
 
-    /// Runs a statement that writes; the number of rows that it changed.
+    /// Runs a statement that writes, and returns the number of changed rows.
     fn write(
         &mut self,
         action: &'static str,
@@ -249,7 +248,7 @@ impl Open {
             Err(error) => {
                 let said = message(&error);
                 if is_read_only(&error) {
-                    // The next one may be able to.
+                    // A new connection may be able to write.
                     self.connection = None;
                 } else if !is_refusal(&error) {
                     self.doubt = Some((said.clone(), wanted));
@@ -257,7 +256,7 @@ impl Open {
                 return Err(failed(&self.file.path, action, said));
             }
         };
-        // A commit into a file that lost its name meanwhile is none.
+        // A commit to a file that has lost its name is not a commit.
         self.file.still_there()?;
         if let Some((log, body)) = wanted
             && done == 1
@@ -268,7 +267,7 @@ impl Open {
         Ok(done)
     }
 
-    /// SQLite would do it by itself, and not say if it failed.
+    /// Copies the log at intervals. SQLite would do that itself, but not report a failure.
     fn fold_now_and_then(&mut self) {
         if self.unfolded < FOLD_AFTER {
             return;
@@ -281,8 +280,8 @@ impl Open {
         }
     }
 
-    /// Returns whether all of the write-ahead log is in the database now. It is not
-    /// while another process reads or writes.
+    /// Returns `true` if the whole write-ahead log is in the database now. It is not if another
+    /// process reads or writes.
     fn fold(&self, pragma: &'static str) -> rusqlite::Result<bool> {
         let Some(connection) = &self.connection else {
             return Ok(false);
@@ -291,7 +290,7 @@ impl Open {
         Ok(busy == 0)
     }
 
-    /// The connection, which [`ready`](Self::ready) has made sure of.
+    /// Returns the connection, which [`ready`](Self::ready) has opened.
     fn connected(&self) -> Result<&Connection, LockError> {
         self.connection
             .as_ref()
@@ -299,7 +298,7 @@ impl Open {
     }
 }
 
-/// Runs what asks the file system where it may block.
+/// Runs file system operations on a thread that may block.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, LockError> + Send + 'static,
 ) -> Result<T, LockError> {
@@ -309,8 +308,8 @@ pub(super) async fn blocking<T: Send + 'static>(
     }
 }
 
-/// Creates the file with Sunlight's table in it. It has its name only once it is
-/// whole: a crash leaves nothing that would have to be removed by hand.
+/// Creates the file with Sunlight's table. The file gets its name only when it is complete: a crash
+/// leaves nothing that must be removed by hand.
 pub(super) async fn create(path: &Path) -> Result<(), LockError> {
     let path = path.to_owned();
     blocking(move || create_file(&path)).await
@@ -319,7 +318,8 @@ pub(super) async fn create(path: &Path) -> Result<(), LockError> {
 fn create_file(path: &Path) -> Result<(), LockError> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     crate::posix::make_durably(directory, 0o755).map_err(|e| unusable(path, &e.to_string()))?;
-    let failed = |e: io::Error| unusable(path, &format!("the lock database cannot be made: {e}"));
+    let failed =
+        |e: io::Error| unusable(path, &format!("the lock database cannot be created: {e}"));
     nothing_left(path)?;
     let new = renewal::beside(path, ".new");
     renewal::remove(&new).map_err(failed)?;
@@ -327,7 +327,7 @@ fn create_file(path: &Path) -> Result<(), LockError> {
     options.write(true).create_new(true).mode(0o600);
     options.open(&new).map_err(failed)?;
     create_table(&new)?;
-    // Unlike a rename, this never takes the place of another.
+    // Unlike a rename, a hard link never replaces an existing file.
     let named = std::fs::hard_link(&new, path);
     renewal::remove(&new).map_err(failed)?;
     named.map_err(|e| match e.kind() {
@@ -340,11 +340,11 @@ fn create_file(path: &Path) -> Result<(), LockError> {
     sync().map_err(|e| unusable(path, &format!("its directory cannot be synced: {e}")))
 }
 
-/// Refuses where a database that is gone has left commits behind. SQLite would
-/// play its write-ahead log back onto the new one, and without it they would be lost.
+/// Fails if a removed database has left commits behind. SQLite would replay its write-ahead log
+/// onto the new database; removing the log would lose the commits.
 fn nothing_left(path: &Path) -> Result<(), LockError> {
     if path.exists() {
-        // It is not gone; that it is not overwritten is said later.
+        // The database exists; the caller refuses to overwrite it later.
         return Ok(());
     }
     for suffix in ["-wal", ".renewed"] {
@@ -365,13 +365,13 @@ fn nothing_left(path: &Path) -> Result<(), LockError> {
 fn create_table(path: &Path) -> Result<(), LockError> {
     let make = || {
         let connection = Connection::open_with_flags(path, FLAGS)?;
-        // Without a write-ahead log, all of it is in the file.
+        // Without a write-ahead log, all content is in the file.
         connection.execute_batch("PRAGMA journal_mode = DELETE")?;
         connection.execute_batch(DURABLE)?;
         connection.execute(SQLITE.schema, ())?;
         connection.close().map_err(|(_, e)| e)
     };
-    make().map_err(|e| unusable(path, &format!("the table cannot be made: {e}")))?;
+    make().map_err(|e| unusable(path, &format!("the table cannot be created: {e}")))?;
     let sync = || File::open(path)?.sync_all();
     sync().map_err(|e| unusable(path, &format!("the table cannot be synced: {e}")))
 }

@@ -1,5 +1,5 @@
-//! The tree as TesseraCT on AWS keeps it in its MySQL database: what it has given
-//! places to, and what of that is in tiles.
+//! The state of the tree that TesseraCT on AWS keeps in its MySQL database: the sequenced entries,
+//! and those integrated into tiles.
 
 #[cfg(feature = "mysql")]
 use {
@@ -10,18 +10,18 @@ use {
     url::Url,
 };
 
-/// A tree that TesseraCT left in a bucket, in the words of its database.
+/// The state of a tree that TesseraCT left in a bucket, according to its database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TesseraState {
-    /// Entries that have a place in the log. Their SCTs may be out.
+    /// Number of entries with an index in the log. Their SCTs may have been issued.
     pub sequenced: u64,
-    /// Entries that are in tiles.
+    /// Number of entries in tiles.
     pub integrated: u64,
-    /// The root of those.
+    /// Root hash of the integrated tree.
     pub root: Vec<u8>,
 }
 
-/// The layout that is known.
+/// The supported version of TesseraCT's tables.
 #[cfg(feature = "mysql")]
 const VERSION: u64 = 1;
 
@@ -33,7 +33,7 @@ const TABLES: &str = "SELECT CAST(COUNT(*) AS SIGNED) FROM information_schema.ta
 const STATE: &str = "SELECT t.compatibilityVersion, s.next, i.seq, i.rootHash \
      FROM Tessera t JOIN SeqCoord s ON s.id = t.id JOIN IntCoord i ON i.id = t.id WHERE t.id = 0";
 
-/// Reads it; `None` if these tables are not there.
+/// Reads the state; `None` if the tables do not exist.
 #[cfg(feature = "mysql")]
 pub(super) async fn read(url: &Url) -> Result<Option<TesseraState>, LockError> {
     let server = Server::<MySql>::new(url)?;
@@ -58,11 +58,10 @@ async fn state(connection: &mut MySqlConnection) -> Result<Option<TesseraState>,
             root,
         })),
         Some((version, ..)) => Err(Failure::Unfit(format!(
-            "TesseraCT's tables there are of version {version}: only {VERSION} is known"
+            "TesseraCT's tables have version {version}: only version {VERSION} is supported"
         ))),
         None => Err(Failure::Unfit(
-            "TesseraCT's tables there have no log: they are not of one that was ever started"
-                .into(),
+            "TesseraCT's tables have no log: it was never started with them".into(),
         )),
     }
 }

@@ -1,4 +1,4 @@
-//! Counting of requests to object stores, and telling of them.
+//! Counting and reporting of requests to object stores.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -7,7 +7,7 @@ use super::Stats;
 use crate::Observer;
 
 impl Stats {
-    /// Passes on what it is told of requests.
+    /// Creates counters that also report requests to `observer`.
     pub(crate) fn observed(observer: Arc<dyn Observer>) -> Self {
         Self {
             observer: Some(observer),

@@ -1,4 +1,4 @@
-//! The cases that every back end must pass, on those that we have.
+//! The conformance tests for each back end.
 
 mod memory {
     use async_trait::async_trait;

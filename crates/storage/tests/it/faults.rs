@@ -1,5 +1,5 @@
-//! A full disk and a read-only one, for real: each test runs in a mount
-//! namespace of its own, with a small tmpfs that vanishes with it.
+//! Tests with a real full disk and a real read-only disk. Each test runs in a separate mount
+//! namespace with a small tmpfs, which is removed with the namespace.
 
 use bytes::Bytes;
 use lucarne_storage::{
@@ -7,7 +7,7 @@ use lucarne_storage::{
 };
 use lucarne_testkit::SmallDisk;
 
-/// A disk of 1 MiB for `test`: see [`SmallDisk::inside`].
+/// Returns a disk of 1 MiB for `test`: see [`SmallDisk::inside`].
 fn small_disk(test: &str) -> Option<SmallDisk> {
     SmallDisk::inside(test, 1)
 }
@@ -42,7 +42,7 @@ async fn a_full_disk_loses_nothing_that_was_acknowledged() {
     let next = assets.stage(acknowledged + 2, Bytes::new()).await;
     assert!(matches!(next, Err(AssetError::Poisoned { .. })), "{next:?}");
 
-    // Still full: reopening says so, and may be tried again.
+    // The disk is still full: reopening reports this and can be retried.
     disk.fill();
     assert!(assets.staged().await.unwrap_err().is_full());
     let unopened = assets.stage(acknowledged + 1, Bytes::new()).await;
@@ -129,8 +129,8 @@ async fn a_read_only_file_system_is_refused_with_the_path() {
     );
 }
 
-/// A process that was killed leaves its write-ahead log beside the database:
-/// then SQLite opens both on a read-only disk, too.
+/// A killed process leaves its write-ahead log next to the database. SQLite then opens both on a
+/// read-only disk, too.
 #[tokio::test]
 async fn a_lock_opened_read_only_says_so_and_writes_once_it_can() {
     let Some(disk) = small_disk("a_lock_opened_read_only_says_so_and_writes_once_it_can") else {
@@ -157,7 +157,7 @@ async fn a_lock_opened_read_only_says_so_and_writes_once_it_can() {
     }
     assert_eq!(lock.load(&[1; 32]).await.unwrap().unwrap(), b"0");
     disk.make_writable();
-    // What fails once more opens the file anew.
+    // The next failure reopens the file.
     let _ = lock.check().await;
     lock.check().await.unwrap();
     lock.replace(&[1; 32], b"0", b"1").await.unwrap();

@@ -1,4 +1,4 @@
-//! A disk that loses what the kernel has taken: only a sync tells.
+//! Tests with a disk that loses data that the kernel has accepted: only a sync reports the loss.
 
 use std::path::Path;
 
@@ -6,10 +6,10 @@ use bytes::Bytes;
 use lucarne_storage::{Assets, PosixAssets};
 use lucarne_testkit::{BadDisk, Launch, temp_dir};
 
-/// Says, to the process that is on the bad disk, where its log is.
+/// Names the log's directory for the process on the bad disk.
 const DIRECTORY: &str = "LUCARNE_TEST_DIRECTORY";
 
-/// Acknowledged rounds are there after a power cut, whatever the disk lost before.
+/// Acknowledged rounds survive a power failure, regardless of earlier losses.
 #[tokio::test]
 async fn a_round_that_the_disk_lost_was_not_acknowledged() {
     let test = "lost_writes::a_round_that_the_disk_lost_was_not_acknowledged";
@@ -19,7 +19,7 @@ async fn a_round_that_the_disk_lost_was_not_acknowledged() {
     assert!(said.contains("round 2: cannot sync"), "{said}");
 }
 
-/// ext4 reports success of a sync if its own journal is aborted at this moment.
+/// ext4 reports a successful sync if its own journal is aborted at this moment.
 #[tokio::test]
 async fn a_round_that_a_sync_lied_about_was_not_acknowledged() {
     let test = "lost_writes::a_round_that_a_sync_lied_about_was_not_acknowledged";
@@ -27,11 +27,11 @@ async fn a_round_that_a_sync_lied_about_was_not_acknowledged() {
         return;
     };
     assert!(said.contains("round 2: cannot verify"), "{said}");
-    assert!(said.contains("does not have what was written"), "{said}");
+    assert!(said.contains("does not have the written bytes"), "{said}");
 }
 
-/// The second of three rounds meets the fault. Returns what the process that staged them said;
-/// `None` in that process.
+/// Injects the fault into the second of three rounds. Returns the output of the process that staged
+/// them, or `None` in that process.
 async fn a_lost_round_is_not_acknowledged(test: &str, fault: &str) -> Option<String> {
     if let Ok(directory) = std::env::var(DIRECTORY) {
         stage_while_a_write_is_lost(Path::new(&directory), fault).await;

@@ -1,4 +1,4 @@
-//! Every store and lock, against what really keeps the bytes.
+//! Tests of every store and lock with real disks, databases and object stores.
 #![allow(clippy::unwrap_used)]
 
 mod conformance;

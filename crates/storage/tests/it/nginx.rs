@@ -14,12 +14,12 @@ use tempfile::TempDir;
 
 const CONFIGURATION: &str = include_str!("../../../../docs/how-to/nginx.conf");
 const PLAIN: &[u8] = b"a data tile";
-/// The same as it is stored.
+/// The same data as it is stored.
 const GZIPPED: &[u8] = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff\x4b\x54\x48\x49\x2c\x49\x54\x28\xc9\xcc\x49\x05\x00\x92\xfa\xcb\xe5\x0b\x00\x00\x00";
 const FOREVER: &str = "public, max-age=31536000, immutable";
 
-/// A running nginx before a directory with one log, `2026h1`, and before a
-/// stand-in for Lucarne that answers every request with its first line.
+/// A running nginx with a directory of one log, `2026h1`, and a stand-in for Lucarne that returns
+/// the first line of every request.
 struct Nginx {
     process: Child,
     port: u16,
@@ -92,7 +92,7 @@ impl Nginx {
 }
 
 impl Drop for Nginx {
-    /// TERM and not KILL: the master ends its workers.
+    /// Sends TERM instead of KILL, so that the master ends its workers.
     fn drop(&mut self) {
         let pid = rustix::process::Pid::from_child(&self.process);
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
@@ -129,7 +129,7 @@ impl Response {
         self.headers.get(name).map(String::as_str)
     }
 
-    /// The body, put together from its chunks.
+    /// Returns the body, assembled from its chunks.
     fn plain(&self) -> Vec<u8> {
         if self.header("transfer-encoding") != Some("chunked") {
             return self.body.clone();
@@ -147,7 +147,7 @@ impl Response {
         }
     }
 
-    /// What Lucarne itself was asked.
+    /// Returns the request line that reached Lucarne.
     fn forwarded(&self) -> &str {
         assert_eq!(self.header("server-stand-in"), Some("yes"));
         std::str::from_utf8(&self.body).unwrap()
@@ -212,8 +212,7 @@ fn configure(root: &Path, port: u16, lucarne: u16, prefix: &Path) -> PathBuf {
     path
 }
 
-/// Answers each request with its first line and body, as Lucarne would with
-/// headers of its own.
+/// Responds to each request with its first line and body. The headers are like Lucarne's.
 fn stand_in() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -317,7 +316,7 @@ fn data_tile_is_negotiated(nginx: &Nginx, path: &str) {
     }
 }
 
-/// The log was taken out of Lucarne's configuration, or Lucarne was stopped.
+/// The log was removed from Lucarne's configuration, or Lucarne was stopped.
 #[tokio::test]
 async fn a_retired_log_needs_no_lucarne() {
     let nginx = Nginx::before(free_port()).await;
@@ -350,7 +349,7 @@ fn partials_that_are_gone_are_asked_of_lucarne(nginx: &Nginx) {
         for accepted in ["", "Accept-Encoding: gzip\r\n"] {
             let response = nginx.monitor(path, accepted);
             assert_eq!(response.forwarded(), format!("GET {path} HTTP/1.1"));
-            // Lucarne says itself how it is encoded.
+            // Lucarne itself declares the encoding.
             assert_eq!(response.header("content-encoding"), None, "{path}");
         }
     }

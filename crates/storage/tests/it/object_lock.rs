@@ -1,5 +1,5 @@
-//! Locks in object stores that must be refused, or lose answers: doubles in
-//! memory. (On real servers: `objects/`.)
+//! Locks in object stores that must be refused or that lose responses, with simulated stores in
+//! memory. `objects/` has the tests with real servers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,29 +32,29 @@ struct Double {
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     None,
-    /// Takes every put, whatever its condition.
+    /// Accepts every put, regardless of its condition.
     Blind,
-    /// Takes every update.
+    /// Accepts every update.
     BlindUpdates,
-    /// Creates over what exists.
+    /// Lets a creation overwrite an existing object.
     BlindCreation,
-    /// Looks first, and writes a moment later.
+    /// Checks the condition first and writes a moment later.
     Racy,
-    /// Does not say what it has stored.
+    /// Returns no e-tag.
     NoTags,
-    /// Every other put is answered by an error, after its effect.
+    /// Returns an error for every other put, after its effect.
     LosesAnswers,
-    /// The same, and a layer below repeats it, as HTTP clients do.
+    /// Like `LosesAnswers`, and a lower layer repeats the put, as HTTP clients do.
     Repeats,
-    /// Every other put fails without effect.
+    /// Fails every other put without effect.
     Flaky,
-    /// Knows no conditions, and says so.
+    /// Rejects conditions as unsupported.
     Unconditional,
-    /// Puts are never answered, and have their effect.
+    /// Never responds to puts, which have their effect.
     Silent,
-    /// Puts are not allowed.
+    /// Does not allow puts.
     Forbidden,
-    /// Every other response with an object has a flipped bit.
+    /// Flips a bit in every other response with an object.
     Corrupts,
 }
 
@@ -73,7 +73,7 @@ impl Double {
         ObjectLock::open(Arc::new(self.clone()), "locks/here", location).await
     }
 
-    /// The same objects, with another fault.
+    /// Returns a store with the same objects and another fault.
     fn with(&self, fault: Fault) -> Self {
         let mut other = self.clone();
         other.fault = fault;
@@ -130,7 +130,7 @@ impl ObjectStore for Double {
         all.mode = PutMode::Overwrite;
         let put = |options| self.store.put_opts(location, payload.clone(), options);
         let fault = match self.fault {
-            // Atomic, but for the weather: that begins after the race.
+            // These stores are atomic: their faults begin after the race.
             Fault::LosesAnswers | Fault::Repeats | Fault::Flaky | Fault::Silent
                 if location.as_ref().contains("probe-") =>
             {
@@ -149,8 +149,8 @@ impl ObjectStore for Double {
                     PutMode::Create => found.is_none(),
                     PutMode::Update(v) => found.is_some_and(|found| found.e_tag == v.e_tag),
                 };
-                // Between looking and putting, where others come in: the fault itself. A busy
-                // machine makes it longer.
+                // The pause between check and write is the fault itself. A busy machine makes it
+                // longer.
                 tokio::time::sleep(Duration::from_millis(2)).await;
                 match fits {
                     true => put(all).await,
@@ -243,7 +243,7 @@ mod in_memory {
     lucarne_storage::lock_conformance!(Double::new(Fault::None));
 }
 
-/// Whatever is lost on the way, nobody notices.
+/// Lost responses have no visible effect.
 mod losing_answers {
     use super::*;
     lucarne_storage::lock_conformance!(Double::new(Fault::LosesAnswers));
@@ -273,7 +273,7 @@ async fn a_store_that_is_not_atomic_is_refused() {
     }
 }
 
-/// A corrupted response says nothing of the store's conditional puts.
+/// A corrupted response proves nothing about the store's conditional puts.
 #[tokio::test]
 async fn a_corrupted_response_in_the_race_is_read_again() {
     Double::new(Fault::Corrupts).lock().await.unwrap();
@@ -301,7 +301,7 @@ async fn the_race_leaves_nothing_behind() {
     }
 }
 
-/// After its effect, and of the first creation: `Exists` would be wrong.
+/// The response of the first creation is lost after its effect: `Exists` would be wrong.
 #[tokio::test]
 async fn what_was_put_is_recognised_by_its_mark() {
     let double = Double::new(Fault::LosesAnswers);
@@ -317,7 +317,7 @@ async fn what_was_put_is_recognised_by_its_mark() {
     }
 }
 
-/// One that commits alone repeats nothing.
+/// A process that commits alone never repeats a request.
 #[tokio::test]
 async fn a_commit_is_one_request() {
     let double = Double::new(Fault::None);
@@ -333,7 +333,7 @@ async fn a_commit_is_one_request() {
     assert_eq!(double.puts.load(Ordering::Relaxed) - before, 10);
 }
 
-/// The put that is under way has its effect, as any may.
+/// An abandoned put may still have its effect.
 #[tokio::test]
 async fn a_store_that_hangs_is_waited_for_but_not_for_ever() {
     let double = Double::new(Fault::None);
@@ -341,10 +341,10 @@ async fn a_store_that_hangs_is_waited_for_but_not_for_ever() {
     lock.create(&LOG, b"0").await.unwrap();
     let hanging = double.with(Fault::Silent).lock().await.unwrap();
     let start = std::time::Instant::now();
-    // It reads back what it has stored itself.
+    // The next call reads back the stored value.
     hanging.replace(&LOG, b"0", b"1").await.unwrap();
     let failed = hanging.check().await.unwrap_err();
-    assert!(failed.to_string().contains("no answer"), "{failed}");
+    assert!(failed.to_string().contains("no response"), "{failed}");
     assert!(start.elapsed() < Duration::from_secs(60));
     lock.replace(&LOG, b"1", b"2").await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! The directory of a log: damage, rights, and who may open it.
+//! Tests of the directory of a log: damage, permissions, and exclusive access.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ use tempfile::TempDir;
 
 const RECORDS: [&str; 3] = ["the first", "", "the third and last"];
 
-/// What another test starts holds all that is open here until it has become another
-/// program: for a moment a directory that was let go is still in use.
+/// Opens the directory, and waits if it is still in use. A process that another test starts
+/// inherits all open files until it executes another program.
 pub(crate) fn open(directory: &TempDir) -> PosixAssets {
     let mut assets = None;
     let what = format!("{} is let go", directory.path().display());
@@ -43,7 +43,7 @@ fn segments(directory: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// One segment with [`RECORDS`].
+/// Returns one segment with [`RECORDS`].
 async fn segment() -> Vec<u8> {
     let directory = TempDir::new().unwrap();
     let assets = open(&directory);
@@ -53,15 +53,15 @@ async fn segment() -> Vec<u8> {
     let segments = segments(directory.path());
     assert_eq!(segments.len(), 1);
     let mut bytes = std::fs::read(&segments[0]).unwrap();
-    // Without the room for more.
+    // The length without the room for more records.
     let last = bytes.iter().rposition(|byte| *byte != 0).unwrap();
     bytes.truncate(last + 1);
     bytes
 }
 
-/// A directory whose journal is this one segment.
+/// Returns a directory whose journal is this one segment.
 fn with_segment(bytes: &[u8]) -> TempDir {
-    // In memory where that is possible: hundreds of these sync hundreds of times.
+    // In memory if possible, because the tests sync hundreds of times.
     let memory = TempDir::new_in("/dev/shm");
     let directory = memory.or_else(|_| TempDir::new()).unwrap();
     std::fs::create_dir_all(journal(directory.path())).unwrap();
@@ -69,7 +69,7 @@ fn with_segment(bytes: &[u8]) -> TempDir {
     directory
 }
 
-/// How many of [`RECORDS`] these are; they must be the first ones.
+/// Returns the number of records, which must be the first of [`RECORDS`].
 fn whole(records: &[Bytes]) -> usize {
     assert!(
         records.iter().zip(RECORDS).all(|(a, b)| a == b),
@@ -92,7 +92,7 @@ async fn a_tail_torn_at_any_byte_is_dropped_and_the_log_goes_on() {
         let assets = open(&directory);
         assets.stage(9, "after the crash".into()).await.unwrap();
         drop(assets);
-        // The tear is still there, now before the newest segment.
+        // The tear is still there, now in the segment before the newest one.
         let mut records = open(&directory).staged().await.unwrap();
         assert_eq!(records.pop().unwrap(), "after the crash");
         assert_eq!(whole(&records), kept, "length {length}");
@@ -120,7 +120,7 @@ async fn a_flipped_bit_is_found_and_its_place_named() {
     }
 }
 
-/// An append overwrites zeros: any of its bytes may be there when the power fails.
+/// An append overwrites zeros: any subset of its bytes may exist after a power failure.
 #[tokio::test]
 async fn a_record_torn_in_its_room_is_dropped_and_the_log_goes_on() {
     let file = segment().await;
@@ -146,8 +146,8 @@ async fn a_record_torn_in_its_room_is_dropped_and_the_log_goes_on() {
     }
 }
 
-/// A settle begins a segment only after all appends to the one before have
-/// succeeded: that one's end cannot be torn.
+/// A settle starts a segment only after all appends to the previous one have succeeded. The end of
+/// the previous one therefore cannot be torn.
 #[tokio::test]
 async fn the_end_of_a_finished_segment_is_no_tear() {
     let directory = TempDir::new().unwrap();
@@ -235,7 +235,7 @@ async fn public_files_are_public_and_ours_are_not() {
     assert_eq!(mode(&log.join(".lucarne")), 0o700);
 }
 
-/// Also what a crash left of a file on its way.
+/// An incomplete temporary file of a crashed process is ignored, too.
 #[tokio::test]
 async fn no_temporary_file_stays() {
     let directory = TempDir::new().unwrap();
@@ -244,14 +244,14 @@ async fn no_temporary_file_stays() {
     std::fs::write(temporary.join("7"), "half a til").unwrap();
     let assets = open(&directory);
     assets.publish(asset("checkpoint", "x")).await.unwrap();
-    // A directory is in the way.
+    // A directory is in place of the file.
     std::fs::create_dir_all(directory.path().join("tile/0/000/x")).unwrap();
     let refused = assets.publish(asset("tile/0/000", "x")).await.unwrap_err();
     assert!(refused.to_string().contains("tile/0/000"), "{refused}");
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0);
 }
 
-/// Sunlight stores data tiles gzipped, partial ones too; TesseraCT does not.
+/// Sunlight stores data tiles gzipped, including partial ones; TesseraCT does not.
 #[tokio::test]
 async fn directories_of_other_logs_are_read_as_they_are() {
     let directory = TempDir::new().unwrap();
@@ -310,8 +310,8 @@ fn inode(directory: &TempDir, path: &str) -> u64 {
     std::fs::metadata(file).unwrap().ino()
 }
 
-/// What is in the journal is written again whatever is there: after a sync that
-/// failed, bytes may be in the kernel's memory only.
+/// Files of journal records are always written again: after a failed sync, bytes may be in the
+/// kernel's memory only.
 #[tokio::test]
 async fn a_file_with_the_same_bytes_is_written_again_only_by_a_recovery() {
     let directory = TempDir::new().unwrap();
@@ -324,7 +324,7 @@ async fn a_file_with_the_same_bytes_is_written_again_only_by_a_recovery() {
     assets.publish(asset(tile, "same")).await.unwrap();
     assert_eq!(inode(&directory, tile), first);
     assert_eq!(assets.stats().published_files(), written);
-    // A torn one is mended.
+    // A torn file is replaced.
     assets.publish(asset(tile, "s\0me")).await.unwrap();
     assets.publish(asset(tile, "same")).await.unwrap();
     assert_eq!(&assets.get(tile).await.unwrap().unwrap()[..], b"same");
@@ -334,11 +334,11 @@ async fn a_file_with_the_same_bytes_is_written_again_only_by_a_recovery() {
     assert_ne!(inode(&directory, tile), mended);
 }
 
-/// A file that carries `chattr +i` while the value lives.
+/// A file with `chattr +i` during the lifetime of this value.
 struct Immutable(std::fs::File);
 
 impl Immutable {
-    /// `None`, and a word, where the user or the file system cannot do it.
+    /// Returns `None` and prints a message if the user or the file system cannot set the flag.
     fn make(path: &Path) -> Option<Self> {
         use rustix::fs::{IFlags, ioctl_setflags};
         let file = std::fs::File::open(path).unwrap();
@@ -385,7 +385,7 @@ async fn an_immutable_file_harms_only_where_its_bytes_are_wrong() {
     let error = assets.publish(asset(tile, "else")).await.unwrap_err();
     let message = error.to_string();
     assert!(message.contains("chattr -i"), "{message}");
-    // Housekeeping lets it be.
+    // The removal of partial tiles skips the file.
     assets.remove_partials(&[tile.into()]).await.unwrap();
     assets.settle(1).await.unwrap();
     assert_eq!(&assets.get(tile).await.unwrap().unwrap()[..], b"same");
@@ -393,7 +393,7 @@ async fn an_immutable_file_harms_only_where_its_bytes_are_wrong() {
     assets.publish(asset(tile, "else")).await.unwrap();
 }
 
-/// What is written into a directory that lost its name, nobody finds again.
+/// Files that are written to a directory without a name are lost.
 #[tokio::test]
 async fn a_directory_that_was_moved_away_is_noticed() {
     let parent = TempDir::new().unwrap();
@@ -414,21 +414,21 @@ async fn a_directory_that_was_moved_away_is_noticed() {
     };
     std::fs::rename(&here, &away).unwrap();
     moved().await;
-    // Another one in its place, as an empty mount point is.
+    // Another directory in its place, like an empty mount point.
     std::fs::create_dir(&here).unwrap();
     moved().await;
     std::fs::remove_dir(&here).unwrap();
     std::fs::rename(&away, &here).unwrap();
     assets.stage(2, "another round".into()).await.unwrap();
-    // Without its lock, a second process could begin.
+    // Without the lock file, a second process could start.
     std::fs::rename(here.join(".lucarne/lock"), parent.path().join("lock")).unwrap();
     moved().await;
     std::fs::rename(parent.path().join("lock"), here.join(".lucarne/lock")).unwrap();
     assert_eq!(assets.staged().await.unwrap().len(), 2);
 }
 
-/// What was closed lets another process have the directory, and writes nothing any
-/// more; it can still be read.
+/// A closed directory can be opened by another process. It can still be read, but no longer
+/// written.
 #[tokio::test]
 async fn what_was_closed_is_another_process_s() {
     let directory = tempfile::tempdir().unwrap();
@@ -450,7 +450,7 @@ async fn what_was_closed_is_another_process_s() {
         first.settle(1).await,
     ] {
         let refused = refused.unwrap_err().to_string();
-        assert!(refused.contains("let go of"), "{refused}");
+        assert!(refused.contains("released to another process"), "{refused}");
     }
     let read = first.get("checkpoint").await.unwrap().unwrap();
     assert_eq!(&read[..], b"second");

@@ -1,5 +1,5 @@
-//! Database servers that restart, die, hang, or are set up wrongly, under a
-//! lock that is in use. Each test has a server of its own.
+//! Faults of database servers under a lock in use: restarts, crashes, hangs and wrong settings.
+//! Each test has a separate server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -52,7 +52,7 @@ both! {
     a_server_that_forgets_is_refused
 }
 
-/// With connections open that have all gone: each log's next call connects.
+/// All open connections have been closed: the next call of each log reconnects.
 async fn restarts_between_commits_are_not_noticed(kind: DatabaseKind) {
     let (mut place, lock) = Place::new(kind).await;
     for step in 0..2 {
@@ -73,9 +73,9 @@ async fn restarts_between_commits_are_not_noticed(kind: DatabaseKind) {
     lock.replace(&LOG, b"2", b"3").await.unwrap();
 }
 
-/// One log commits as fast as it can while its server is killed three times.
-/// What was said to be committed is there; what was said to have failed may be
-/// there or not, and reading tells; nobody is told of a conflict with himself.
+/// Commits of a log, as fast as possible, while its server is killed three times. Every successful
+/// commit is stored. A failed commit may be stored or not, which a read decides. No process gets a
+/// conflict with its own commit.
 async fn nothing_is_lost_or_done_twice_when_it_is_killed(kind: DatabaseKind) {
     let (mut place, lock) = Place::new(kind).await;
     let (lock, stop) = (Arc::new(lock), Arc::new(AtomicBool::new(false)));
@@ -89,7 +89,7 @@ async fn nothing_is_lost_or_done_twice_when_it_is_killed(kind: DatabaseKind) {
                 match lock.replace(&LOG, old.as_bytes(), new.as_bytes()).await {
                     Ok(()) => last += 1,
                     Err(LockError::Failed { .. }) => {
-                        // As a log does: wait, and look.
+                        // Waits and reads, like a log.
                         let found = loop {
                             match lock.load(&LOG).await {
                                 Ok(found) => break found.unwrap(),
@@ -117,12 +117,12 @@ async fn nothing_is_lost_or_done_twice_when_it_is_killed(kind: DatabaseKind) {
         .await;
     };
     for _ in 0..3 {
-        // Most kills meet a commit.
+        // Most kills interrupt a commit.
         go_on().await;
         place.server.kill().unwrap();
         place.server.begin(&[]).unwrap();
     }
-    // And after the last start, too.
+    // Commits also succeed after the last start.
     go_on().await;
     stop.store(true, Ordering::Relaxed);
     let last = committing.await.unwrap();
@@ -130,23 +130,23 @@ async fn nothing_is_lost_or_done_twice_when_it_is_killed(kind: DatabaseKind) {
     assert_eq!(stored, last.to_string().as_bytes());
 }
 
-/// The commit that is under way may happen yet; the lock says that it failed,
-/// in time, and goes on with the server.
+/// The commit in progress may still happen. The lock reports a failure in time, and works again
+/// when the server does.
 async fn a_server_that_hangs_is_given_up(kind: DatabaseKind) {
     let (mut place, lock) = Place::new(kind).await;
     place.server.freeze().unwrap();
     let start = Instant::now();
     let failed = lock.replace(&LOG, b"0", b"1").await.unwrap_err();
     assert!(matches!(failed, LockError::Failed { .. }), "{failed}");
-    assert!(failed.to_string().contains("no answer"), "{failed}");
+    assert!(failed.to_string().contains("no response"), "{failed}");
     let opening = SqlLock::open(&place.url()).await.err().unwrap();
-    assert!(opening.to_string().contains("no answer"), "{opening}");
+    assert!(opening.to_string().contains("no response"), "{opening}");
     assert!(start.elapsed() < Duration::from_secs(60));
     place.server.thaw().unwrap();
     let found = lock.load(&LOG).await.unwrap().unwrap();
     match lock.replace(&LOG, &found, b"2").await {
         Ok(()) => {}
-        // The first arrived between the two.
+        // The first commit arrived between the two.
         Err(LockError::Conflict { found, .. }) => {
             lock.replace(&LOG, &found.unwrap(), b"2").await.unwrap();
         }
@@ -155,7 +155,8 @@ async fn a_server_that_hangs_is_given_up(kind: DatabaseKind) {
     assert_eq!(lock.load(&LOG).await.unwrap().unwrap(), b"2");
 }
 
-/// At opening, and where a server comes back with other settings.
+/// A server whose settings risk the loss of commits is refused when it is opened, and after it
+/// restarts with such settings.
 async fn a_server_that_forgets_is_refused(kind: DatabaseKind) {
     let (mut place, lock) = Place::new(kind).await;
     let settings: &[&[&str]] = match kind {
@@ -173,7 +174,7 @@ async fn a_server_that_forgets_is_refused(kind: DatabaseKind) {
             SqlLock::open(&place.url()).await.err().unwrap(),
         ] {
             let message = refused.to_string();
-            assert!(message.contains("forgets commits"), "{message}");
+            assert!(message.contains("loses commits"), "{message}");
         }
     }
     let settings: &[&str] = match kind {
@@ -184,7 +185,7 @@ async fn a_server_that_forgets_is_refused(kind: DatabaseKind) {
     lock.replace(&LOG, b"0", b"1").await.unwrap();
 }
 
-/// As a replica is, until it is made the primary.
+/// Like a replica before its promotion to primary.
 #[tokio::test]
 async fn a_mariadb_that_is_read_only_is_named() {
     let (place, lock) = Place::new(DatabaseKind::MariaDb).await;

@@ -1,5 +1,5 @@
-//! Locks on database servers: the cases that every lock passes, and what only
-//! servers do. Each test has a database of its own on a shared server.
+//! Locks on database servers: the conformance tests, and tests that are specific to servers. Each
+//! test has a separate database on a shared server.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ impl Place {
         }
     }
 
-    /// What it says of a table that someone else made.
+    /// Returns the error for a table that another program created.
     async fn refusal_of(&self, schema: &str) -> String {
         self.admin("DROP TABLE IF EXISTS checkpoints");
         self.admin(schema);
@@ -137,8 +137,8 @@ async fn wrong_credentials_and_databases_are_named(kind: DatabaseKind) {
     assert!(refused.contains("user or password"), "{refused}");
     let elsewhere = place.server.url("nowhere");
     let refused = place.refusal(&elsewhere).await;
-    // MariaDB tells nobody what is none of theirs.
-    let told = ["CREATE DATABASE", "needs the rights"];
+    // MariaDB does not reveal databases without permission.
+    let told = ["CREATE DATABASE", "needs the privileges"];
     assert!(told.iter().any(|told| refused.contains(told)), "{refused}");
 }
 
@@ -146,7 +146,7 @@ async fn an_address_without_a_server_is_named(kind: DatabaseKind) {
     let place = Place::empty(kind);
     let mut url = url::Url::parse(&place.url()).unwrap();
     url.set_port(Some(lucarne_testkit::free_port())).unwrap();
-    // Not refused for good: it may come back.
+    // The error is temporary: the server may come back.
     let failure = place.failure(url.as_str()).await;
     assert!(matches!(failure, LockError::Failed { .. }), "{failure:?}");
     let said = failure.to_string();
@@ -166,7 +166,7 @@ async fn sockets_are_addresses_too(kind: DatabaseKind) {
     assert!(!lock.location().contains(place.server.password()));
 }
 
-/// A user who may neither remove rows nor touch the table.
+/// Creates a user who may neither delete rows nor change the table, and returns the URL.
 fn careful_user(place: &Place, rights: &str) -> String {
     let (name, user) = (&place.name, format!("{}_careful", place.name));
     match place.url().starts_with("mysql") {
@@ -206,7 +206,7 @@ async fn missing_rights_are_named(kind: DatabaseKind) {
     }
 }
 
-/// An operator's shell with an open transaction on the log's row, until it is ended.
+/// An operator's shell with an open transaction on the log's row.
 struct Shell<'p> {
     place: &'p Place,
     running: tokio::task::JoinHandle<()>,
@@ -225,7 +225,7 @@ impl<'p> Shell<'p> {
         );
         let (server, name) = (place.server.clone(), place.name.clone());
         let running = tokio::task::spawn_blocking(move || {
-            // It is killed: that is an error.
+            // The shell is killed, which is an error.
             let _ = server.admin(&name, &hold);
         });
         let look = format!("SELECT 1 FROM checkpoints WHERE logID = {row} FOR UPDATE NOWAIT");
@@ -263,7 +263,7 @@ async fn a_row_that_another_session_holds_is_named(kind: DatabaseKind) {
         .unwrap_err()
         .to_string();
     assert!(refused.contains("another session"), "{refused}");
-    // Nobody who reads waits, and no other log.
+    // Neither readers nor other logs wait.
     assert_eq!(lock.load(&LOG).await.unwrap().unwrap(), b"0");
     lock.create(&[1; 32], b"0").await.unwrap();
     lock.replace(&[1; 32], b"0", b"1").await.unwrap();
@@ -271,12 +271,12 @@ async fn a_row_that_another_session_holds_is_named(kind: DatabaseKind) {
     lock.replace(&LOG, b"0", b"1").await.unwrap();
 }
 
-/// One log's commit hangs on its row; ten others commit meanwhile.
+/// The commit of one log waits for its row while ten others commit.
 async fn logs_do_not_wait_for_each_other(kind: DatabaseKind) {
     let place = Place::new(kind).await;
     let lock: Arc<dyn Lock> = Arc::from(place.open().await);
     lock.create(&LOG, b"0").await.unwrap();
-    // Their connections are there before: to make one costs more than a commit.
+    // The connections are opened first, because that takes longer than a commit.
     let mut made = tokio::task::JoinSet::new();
     for log in 10..20 {
         let lock = lock.clone();
@@ -306,7 +306,7 @@ async fn logs_do_not_wait_for_each_other(kind: DatabaseKind) {
                 hanging = Some(waiting);
                 break;
             }
-            // The machine is so busy that the server has lost its patience with this one.
+            // On a very busy machine the server may have given up this commit.
             waiting.await.unwrap().unwrap_err();
         }
     };
@@ -318,7 +318,7 @@ async fn logs_do_not_wait_for_each_other(kind: DatabaseKind) {
     }
 }
 
-/// A replica says the same as a server, database or user set so.
+/// A replica returns the same error as a read-only server, database or user.
 async fn a_read_only_session_is_named(kind: DatabaseKind) {
     let place = Place::new(kind).await;
     if kind == DatabaseKind::MariaDb {
@@ -375,7 +375,7 @@ async fn tables_of_postgres_that_lose_or_mix_are_refused() {
     }
 }
 
-/// The session's part of durability is set, not asked for.
+/// The session's part of the durability settings is set instead of checked.
 #[tokio::test]
 async fn postgres_commits_synchronously_whatever_was_set() {
     let place = Place::new(DatabaseKind::Postgres).await;
@@ -412,7 +412,7 @@ async fn postgres_commits_synchronously_whatever_was_set() {
     }
 }
 
-/// A server may be set so that nothing is committed without being asked to.
+/// A server may be configured without automatic commits.
 #[tokio::test]
 async fn mariadb_commits_each_statement() {
     let place = Place::new(DatabaseKind::MariaDb).await;

@@ -1,4 +1,4 @@
-//! Lock databases: ours, Sunlight's, and what is none.
+//! Lock databases of Lucarne and of Sunlight, and files that are not lock databases.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ impl Place {
         }
     }
 
-    /// A database that someone else made.
+    /// Creates a database with a statement of another program.
     fn made_with(&self, statement: &str) -> Connection {
         let connection = Connection::open(self.path()).unwrap();
         connection.execute(statement, ()).unwrap();
@@ -117,7 +117,7 @@ async fn places_may_be_urls() {
     );
 }
 
-/// In rollback-journal mode, as `sqlite3` makes it from Sunlight's README.
+/// A database in rollback-journal mode, as `sqlite3` creates it by Sunlight's README.
 #[tokio::test]
 async fn databases_of_sunlight_are_accepted() {
     let place = Place::new();
@@ -190,8 +190,8 @@ async fn a_database_that_another_process_holds_says_so() {
     lock.replace(&LOG, b"0", b"1").await.unwrap();
 }
 
-/// Whoever restored or deleted the file believes that its state is the newest:
-/// a commit into the file that is only open would prove them wrong for ever.
+/// A person who restores or deletes the file believes that its state is the newest. A commit to the
+/// unlinked file would contradict that.
 #[tokio::test]
 async fn nothing_is_committed_to_a_database_that_was_unlinked() {
     let place = Place::new();
@@ -209,7 +209,7 @@ async fn nothing_is_committed_to_a_database_that_was_unlinked() {
     assert_eq!(lock.load(&log).await.unwrap().unwrap(), b"first");
 }
 
-/// A copy of a database and what SQLite has beside it, as a crash leaves them.
+/// Copies a database with SQLite's other files, as a crash leaves them.
 fn copy(from: &Path, to: &Path) {
     for suffix in ["", "-wal"] {
         let beside = |path: &Path| PathBuf::from(format!("{}{suffix}", path.display()));
@@ -219,8 +219,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Its place in the directory is taken only once the write-ahead log of the old
-/// database is gone: that would be played back onto the new one.
+/// The copy takes the name only after the write-ahead log of the old database was removed, because
+/// SQLite would replay that log onto the new database.
 #[tokio::test]
 async fn a_renewal_that_a_crash_cut_short_is_finished() {
     let (working, crashed) = (Place::new(), Place::new());
@@ -253,8 +253,8 @@ async fn a_renewal_that_a_crash_cut_short_is_finished() {
     assert_eq!(lock.load(&LOG).await.unwrap().unwrap(), b"newer");
 }
 
-/// What a process that died left in the write-ahead log may be in the kernel's
-/// memory only: nothing is appended behind it.
+/// The write-ahead log of a dead process may be in the kernel's memory only: nothing is appended to
+/// it.
 #[tokio::test]
 async fn a_log_left_behind_is_folded_before_it_is_used() {
     let (working, crashed) = (Place::new(), Place::new());
@@ -267,14 +267,14 @@ async fn a_log_left_behind_is_folded_before_it_is_used() {
     assert_eq!(lock.load(&LOG).await.unwrap().unwrap(), b"0");
     assert_eq!(log.metadata().unwrap().len(), 0);
     lock.replace(&LOG, b"0", b"1").await.unwrap();
-    // Nothing is lost with what was there before.
+    // The earlier content is complete.
     let now = std::fs::read(&log).unwrap();
     assert!(!now.is_empty() && now != left);
     lock.close().await;
     assert!(!log.exists(), "all of it is in the database");
 }
 
-/// Killed while it made the database, at whatever moment.
+/// The process was killed at any moment while it created the database.
 #[tokio::test]
 async fn a_database_half_made_is_made() {
     for left in ["", "SQLite format 3\0 and no more"] {
@@ -288,7 +288,7 @@ async fn a_database_half_made_is_made() {
     }
 }
 
-/// SQLite would play the write-ahead log back onto the new database.
+/// SQLite would replay the write-ahead log onto the new database.
 #[tokio::test]
 async fn no_database_is_made_beside_commits_of_one_that_is_gone() {
     let (working, robbed) = (Place::new(), Place::new());

@@ -1,5 +1,5 @@
-//! Checks a log from outside, over HTTP, with nothing but its public key: what
-//! a monitor and an auditor would do (RFC 6962 5.3, 5.4; static-ct-api).
+//! Checks a log over HTTP with only its public key, like a monitor and an auditor (RFC 6962,
+//! sections 5.3 and 5.4; static-ct-api).
 
 mod tree;
 
@@ -19,19 +19,19 @@ use lucarne_tlog::Checkpoint;
 
 use crate::Client;
 
-/// Collects what a log has promised, and then checks that it kept it.
+/// Collects the promises of a log, and then verifies that the log has kept them.
 ///
-/// Give it every SCT with [`promised`](Self::promised) and every checkpoint
-/// with [`saw_checkpoint`](Self::saw_checkpoint) or [`poll`](Self::poll), from
-/// as many tasks as there are; [`run`](Self::run) does the rest.
+/// Pass every SCT to [`promised`](Self::promised) and every checkpoint to
+/// [`saw_checkpoint`](Self::saw_checkpoint) or [`poll`](Self::poll), from any number of tasks. Then
+/// call [`run`](Self::run).
 pub struct Audit {
     client: Client,
     verifier: CheckpointVerifier,
     key: PublicKey,
     validator: Validator,
     state: Mutex<State>,
-    /// Held from asking for a checkpoint to noting it: whoever asks meanwhile is
-    /// told of one that is not older.
+    /// Held from the request for a checkpoint until it is recorded: a later request then returns
+    /// one that is not older.
     polling: tokio::sync::Mutex<()>,
 }
 
@@ -48,7 +48,7 @@ struct State {
 struct Promise {
     index: u64,
     timestamp: u64,
-    /// The chains that it was submitted with: the log keeps one of them.
+    /// The chains with which it was submitted: the log stores one of them.
     chains: Vec<Issuers>,
 }
 
@@ -69,7 +69,7 @@ fn fingerprints(issuers: &Issuers) -> impl Iterator<Item = Fingerprint> {
     issuers.iter().map(|issuer| issuer.fingerprint)
 }
 
-/// A checkpoint that was seen at some time.
+/// A checkpoint with the time at which it was seen.
 #[derive(Clone)]
 struct Seen {
     checkpoint: Checkpoint,
@@ -79,25 +79,25 @@ struct Seen {
 /// The findings of an audit.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Entries in the tree.
+    /// Number of entries in the tree.
     pub size: u64,
-    /// SCTs checked.
+    /// Number of checked SCTs.
     pub scts: usize,
-    /// Different submissions among them.
+    /// Number of distinct submissions of these SCTs.
     pub submissions: usize,
-    /// Checkpoints checked.
+    /// Number of checked checkpoints.
     pub checkpoints: usize,
-    /// Certificates fetched from `issuer/`.
+    /// Number of certificates fetched from `issuer/`.
     pub issuers: usize,
-    /// Everything that is not as it must be.
+    /// All violations.
     pub findings: Vec<String>,
 }
 
 impl Report {
-    /// Nothing was found wrong.
+    /// Asserts that there are no findings.
     ///
     /// # Panics
-    /// Otherwise, with the findings.
+    /// If there are findings: with the findings.
     pub fn assert_clean(&self) {
         assert!(self.findings.is_empty(), "{self}");
     }
@@ -123,11 +123,11 @@ impl fmt::Display for Report {
 }
 
 impl Audit {
-    /// Of the log at `monitoring_prefix` (a URL), with this origin, public key
+    /// Creates an audit of the log at `monitoring_prefix` (a URL), with this origin, public key
     /// (SPKI, DER) and accepted roots (PEM).
     ///
     /// # Errors
-    /// Not a key.
+    /// If the key is invalid.
     pub fn new(monitoring_prefix: &str, origin: &str, spki: &[u8], roots: &[u8]) -> Result<Self> {
         let (roots, _) = Roots::from_pem(roots);
         let policy = Policy {
@@ -152,9 +152,9 @@ impl Audit {
         self.state().findings.push(finding);
     }
 
-    /// The log answered this SCT (JSON) to the submission with this body. Its
-    /// signature is checked at once, its place in the tree by
-    /// [`run`](Self::run). What is wrong becomes a finding.
+    /// Records that the log returned this SCT (JSON) for the submission with this body. The
+    /// signature is verified at once, the index in the tree by [`run`](Self::run). Every violation
+    /// becomes a finding.
     pub fn promised(&self, kind: EntryKind, body: &[u8], sct: &[u8]) {
         let outcome = self.check_sct(kind, body, sct);
         let mut state = self.state();
@@ -198,10 +198,10 @@ impl Audit {
         Ok((entry.identity, promise))
     }
 
-    /// The log served this checkpoint, later than all that were given before.
+    /// Records that the log served this checkpoint, after all earlier ones.
     ///
     /// # Errors
-    /// Not a checkpoint of this log with a good signature; it is a finding too.
+    /// If it is not a valid checkpoint of this log, which is also a finding.
     pub fn saw_checkpoint(&self, note: &[u8]) -> Result<u64> {
         let verified = self.verifier.verify(note).context("checkpoint");
         let (checkpoint, timestamp) =
@@ -227,11 +227,11 @@ impl Audit {
         Ok(size)
     }
 
-    /// Fetches the checkpoint; its size.
+    /// Fetches the checkpoint and returns its size.
     ///
     /// # Errors
-    /// None is served (no finding: the server may be down for the moment), or
-    /// it is bad (a finding).
+    /// If none is served (not a finding, because the server may be down for a moment), or if the
+    /// checkpoint is invalid (a finding).
     pub async fn poll(&self) -> Result<u64> {
         let _alone = self.polling.lock().await;
         self.poll_alone().await
@@ -242,19 +242,18 @@ impl Audit {
         self.saw_checkpoint(&note)
     }
 
-    /// Returns the number of different submissions that have been promised so far.
+    /// Returns the number of distinct submissions so far.
     pub fn submissions(&self) -> usize {
         self.state().promises.len()
     }
 
-    /// Fetches the whole log and checks everything. The log must be up, and
-    /// may be busy: the tree of the checkpoint fetched now is checked.
+    /// Fetches and checks the whole log. The log must be running, and may be busy: the tree of the
+    /// current checkpoint is checked.
     ///
     /// # Errors
-    /// Only if there is no good checkpoint to start from. What is wrong with
-    /// the log is in the report.
+    /// Only if there is no valid checkpoint to start from. Violations are in the report.
     pub async fn run(&self) -> Result<Report> {
-        // Whatever was promised by now is in the tree that is asked for next.
+        // The tree of the next checkpoint has every earlier promise.
         let promises = self.state().promises.clone();
         let (size, checkpoints) = {
             let _alone = self.polling.lock().await;

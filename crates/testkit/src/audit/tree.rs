@@ -13,15 +13,15 @@ use lucarne_tlog::{Frontier, Hash, Level, TILE_WIDTH, Tile, leaf_hash, tile_root
 use super::{Promise, Seen, fingerprints};
 use crate::{Client, is_silence};
 
-/// One walk over a log of a given size.
+/// A pass over a log of a given size.
 pub(super) struct Walk<'a> {
     client: &'a Client,
     size: u64,
     leaf_hashes: Vec<Hash>,
-    /// The index of each submission, and when it was logged.
+    /// The index and timestamp of each submission.
     places: HashMap<Identity, (u64, u64)>,
     fingerprints: BTreeSet<Fingerprint>,
-    /// A request was not answered in time: no other is sent.
+    /// Whether a request had no response in time: no other is sent.
     silent: AtomicBool,
     pub(super) issuers: usize,
     pub(super) findings: Vec<String>,
@@ -53,8 +53,8 @@ impl<'a> Walk<'a> {
         response?.ok().with_context(|| path.to_owned())
     }
 
-    /// Reads every data tile; checks indexes, that no submission is there
-    /// twice, and the root and timestamp of every checkpoint ever seen.
+    /// Reads every data tile. Checks the indexes, that no submission is repeated, and the root and
+    /// timestamp of every checkpoint.
     pub(super) async fn entries(
         &mut self,
         promises: &HashMap<Identity, Promise>,
@@ -125,8 +125,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// The chain stored with an entry; where the submission is known, it must
-    /// be a submitted one, completed by its root.
+    /// Checks the chain stored with an entry. For a known submission it must be a submitted chain,
+    /// completed by its root.
     fn chain_of(&mut self, index: u64, leaf: &TileLeafRef<'_>, promise: Option<&Promise>) {
         let stored: Vec<Fingerprint> = leaf.fingerprints.collect();
         if let Some(promise) = promise {
@@ -140,7 +140,7 @@ impl<'a> Walk<'a> {
         self.fingerprints.extend(stored);
     }
 
-    /// Every hash tile must hold what the data tiles give.
+    /// Checks that every hash tile agrees with the data tiles.
     pub(super) async fn hash_tiles(&mut self) {
         let mut hashes = self.leaf_hashes.clone();
         for level in 0.. {
@@ -167,7 +167,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Every issuer ever referenced must be served and hash to its name.
+    /// Checks that every referenced issuer is served and matches its fingerprint.
     pub(super) async fn issuers(&mut self, promises: &HashMap<Identity, Promise>) {
         let chains = promises.values().flat_map(|promise| &promise.chains);
         let known: HashMap<Fingerprint, &Bytes> = chains
@@ -193,8 +193,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// An SCT's promise: the submission is in the tree at its index with its
-    /// timestamp.
+    /// Checks the promise of an SCT: the submission is in the tree at its index with its timestamp.
     pub(super) fn kept(&mut self, identity: &Identity, promise: &Promise) {
         let promised = (promise.index, promise.timestamp);
         match self.places.get(identity) {
@@ -209,7 +208,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The roots of all sizes on the way, compared with the checkpoints seen.
+/// Computes the roots of all intermediate sizes, and compares them with the checkpoints.
 struct Heads<'s> {
     frontier: Frontier,
     newest: u64,
@@ -241,8 +240,8 @@ impl Heads<'_> {
     }
 }
 
-/// A data tile's bytes without their gzip, if they have one: a TileLeaf begins
-/// with a timestamp, which will not look like gzip for a very long time.
+/// Returns a data tile's bytes, decompressed if they are gzip. A TileLeaf begins with a timestamp,
+/// which will not look like gzip for a very long time.
 fn plain(body: &[u8]) -> Result<Vec<u8>> {
     if !body.starts_with(&[0x1f, 0x8b]) {
         return Ok(body.to_vec());

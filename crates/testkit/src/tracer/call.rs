@@ -1,5 +1,5 @@
-//! System calls that change files, read from the registers of who makes them
-//! (x86-64) and the memory that these point to.
+//! System calls that change files, read from the registers (x86-64) and the memory of the calling
+//! thread.
 
 use std::fs;
 use std::io::IoSliceMut;
@@ -12,19 +12,19 @@ use nix::unistd::Pid;
 
 use super::Change;
 
-/// A call of a thread.
+/// A system call of a thread.
 pub(super) struct Call {
-    /// The thread, and the call's arguments.
+    /// The calling thread, and the registers with the arguments.
     pub(super) thread: Pid,
     pub(super) arguments: user_regs_struct,
 }
 
-/// No path is longer.
+/// Maximum length of a path.
 const LONGEST_PATH: usize = 4096;
 
 impl Call {
-    /// The change that the call would make; with the bytes of a write only where
-    /// they are `kept`.
+    /// Returns the change that the call would make. The bytes of a write are included only if they
+    /// are `kept`.
     pub(super) fn change(&self, kept: bool) -> Option<Change> {
         let a = &self.arguments;
         let at = |directory: u64, path: u64| self.path_at(directory as i32, path);
@@ -34,7 +34,7 @@ impl Call {
                 self.opening(at(CWD, a.rdi)?, (libc::O_CREAT | libc::O_TRUNC) as u64)
             }
             libc::SYS_openat => self.opening(at(a.rdi, a.rsi)?, a.rdx),
-            // Asks whether the file can be written.
+            // An empty write tests whether the file is writable.
             libc::SYS_write if a.rdx == 0 => None,
             libc::SYS_write => self.write(a.rdi, None, kept.then_some(&[(a.rsi, a.rdx)])),
             libc::SYS_pwrite64 => self.write(a.rdi, Some(a.r10), kept.then_some(&[(a.rsi, a.rdx)])),
@@ -86,7 +86,7 @@ impl Call {
         }
     }
 
-    /// The call opens a file: a change if it makes or empties one.
+    /// Returns the change of a call that opens a file: only if it creates or truncates the file.
     fn opening(&self, path: PathBuf, flags: u64) -> Option<Change> {
         let flags = flags as i32;
         match fs::symlink_metadata(&path) {
@@ -130,7 +130,7 @@ impl Call {
         })
     }
 
-    /// The name, inode and length of an open file or directory that has a name.
+    /// Returns the name, inode and length of an open file or directory with a name.
     pub(super) fn file(&self, fd: u64) -> Option<(PathBuf, u64, u64)> {
         let link = self.proc(&format!("fd/{}", fd as i32));
         let path = fs::read_link(&link).ok()?;
@@ -141,7 +141,7 @@ impl Call {
         Some((path, status.ino(), status.len()))
     }
 
-    /// The place where the next write to the file begins.
+    /// Returns the position of the next write to the file.
     fn position(&self, fd: u64, length: u64) -> Option<u64> {
         let info = fs::read_to_string(self.proc(&format!("fdinfo/{}", fd as i32))).ok()?;
         let value = |key: &str| {
@@ -167,7 +167,7 @@ impl Call {
             fd => self.proc(&format!("fd/{fd}")),
         };
         let joined = fs::read_link(base).ok()?.join(path);
-        // As the kernel names it: without `.`.
+        // In the kernel's form: without `.`.
         Some(joined.components().collect())
     }
 
@@ -175,7 +175,7 @@ impl Call {
         PathBuf::from(format!("/proc/{}/{file}", self.thread))
     }
 
-    /// The parts of a vectored write: address and length of each.
+    /// Returns address and length of the parts of a vectored write.
     fn parts(&self) -> Option<Vec<(u64, u64)>> {
         let (address, count) = (self.arguments.rsi, self.arguments.rdx as usize);
         let bytes = self.memory(address, count * 16)?;
@@ -185,7 +185,7 @@ impl Call {
     }
 
     fn text(&self, address: u64) -> Option<String> {
-        // Not beyond the page: the next may not be there.
+        // Not beyond the page, because the next page may not be mapped.
         let mut text = Vec::new();
         while text.len() < LONGEST_PATH {
             let from = address + text.len() as u64;
@@ -210,7 +210,7 @@ impl Call {
     }
 }
 
-/// What a call without a directory begins at.
+/// The start of relative paths in calls without a directory.
 const CWD: u64 = libc::AT_FDCWD as u64;
 
 fn rename(from: PathBuf, to: PathBuf) -> Option<Change> {

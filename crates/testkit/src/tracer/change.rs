@@ -2,74 +2,73 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// A change to files or directories. Files are known by their inode: names come
-/// and go.
+/// A change to files or directories. Files are identified by inode, because names change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A file that was not there.
+    /// A new file.
     Create {
-        /// Its name.
+        /// Name of the file.
         path: PathBuf,
-        /// Its inode, once the call was made.
+        /// Inode, known after the call.
         inode: u64,
     },
-    /// Bytes of a file.
+    /// A write to a file.
     Write {
-        /// The file's name then.
+        /// Name of the file at that time.
         path: PathBuf,
-        /// The file.
+        /// Inode of the file.
         inode: u64,
-        /// The place of the first byte.
+        /// Offset of the first byte.
         offset: u64,
-        /// The bytes that were written; empty unless changes are recorded.
+        /// The written bytes; empty unless changes are recorded.
         bytes: Vec<u8>,
     },
-    /// A file of another length.
+    /// A change of a file's length.
     Resize {
-        /// The file's name then.
+        /// Name of the file at that time.
         path: PathBuf,
-        /// The file.
+        /// Inode of the file.
         inode: u64,
-        /// Its new length.
+        /// New length.
         length: u64,
     },
-    /// A file or directory of another name.
+    /// A rename of a file or directory.
     Rename {
-        /// The name before.
+        /// Old name.
         from: PathBuf,
-        /// The name after.
+        /// New name.
         to: PathBuf,
     },
-    /// One more name of a file.
+    /// An additional name of a file.
     Link {
-        /// The name that it has.
+        /// Existing name.
         from: PathBuf,
-        /// The new one.
+        /// New name.
         to: PathBuf,
     },
-    /// A name less.
+    /// The removal of a name.
     Remove {
-        /// The name.
+        /// Removed name.
         path: PathBuf,
     },
-    /// A directory that was not there.
+    /// A new directory.
     MakeDirectory {
-        /// Its name.
+        /// Name of the directory.
         path: PathBuf,
     },
-    /// An empty directory less.
+    /// The removal of an empty directory.
     RemoveDirectory {
-        /// Its name.
+        /// Name of the directory.
         path: PathBuf,
     },
-    /// A file or directory made durable.
+    /// A sync of a file or directory.
     Sync {
-        /// Its name then.
+        /// Name at that time.
         path: PathBuf,
-        /// The file or directory.
+        /// Inode of the file or directory.
         inode: u64,
     },
-    /// The whole file system made durable.
+    /// A sync of the whole file system.
     SyncAll,
 }
 
@@ -95,21 +94,21 @@ impl fmt::Display for Change {
 }
 
 impl Change {
-    /// Returns whether it makes other changes durable.
+    /// Returns `true` if the change makes other changes durable.
     pub fn is_sync(&self) -> bool {
         matches!(self, Change::Sync { .. } | Change::SyncAll)
     }
 }
 
-/// A change that was made.
+/// A completed change.
 #[derive(Clone, Debug)]
 pub struct Recorded {
     /// The change.
     pub change: Change,
-    /// The moment at which the call was begun.
+    /// Start time of the call.
     pub begun: Instant,
-    /// The number of changes that had been made by then: those a sync holds for.
+    /// Number of changes completed by then, which a sync makes durable.
     pub after: usize,
-    /// The call failed without effect: a sync that tells of writes that are lost.
+    /// Whether the call failed without effect: a sync that reports lost writes.
     pub failed: bool,
 }

@@ -1,5 +1,5 @@
-//! The tracer's loop: each thread of the process stops before and after each of
-//! its system calls, and is let go on.
+//! The tracer's loop: each thread of the process stops before and after each of its system calls,
+//! and is then resumed.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -21,7 +21,7 @@ use super::call::Call;
 use super::{Change, Plan, Recorded, Shared, Strike};
 use crate::server::Output;
 
-/// Runs the command, which stops itself first, to its end.
+/// Runs the command, which stops itself first, until it ends.
 pub(super) fn follow(
     mut command: Command,
     plan: Plan,
@@ -72,13 +72,13 @@ struct Tracer<'s> {
     process: Pid,
     plan: Plan,
     shared: &'s Shared,
-    /// Calls that have begun and not ended, of each thread.
+    /// Started calls of each thread.
     begun: HashMap<Pid, Begun>,
-    /// Threads that go on later.
+    /// Threads to resume later.
     held: Vec<(Instant, Pid)>,
 }
 
-/// A call that has begun.
+/// A started call.
 struct Begun {
     change: Change,
     at: Instant,
@@ -88,7 +88,7 @@ struct Begun {
 
 impl Tracer<'_> {
     fn run(&mut self) -> Result<ExitStatus> {
-        // Only what this thread traces: others have children of their own.
+        // Only children traced by this thread: other threads have their own children.
         let mine = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD;
         loop {
             self.let_go()?;
@@ -106,14 +106,14 @@ impl Tracer<'_> {
                 WaitStatus::Signaled(pid, signal, _) if pid == self.process => {
                     return Ok(ExitStatus::from_raw(signal as i32));
                 }
-                // The pace of looking: the threads wait for it.
+                // The polling interval; the traced threads wait meanwhile.
                 WaitStatus::StillAlive => thread::sleep(Duration::from_millis(1)),
                 _ => {}
             }
         }
     }
 
-    /// Lets threads go on whose time has come.
+    /// Resumes threads whose time has come.
     fn let_go(&mut self) -> Result<()> {
         let now = Instant::now();
         for (_, thread) in self.held.extract_if(.., |(at, _)| *at <= now) {
@@ -122,11 +122,11 @@ impl Tracer<'_> {
         Ok(())
     }
 
-    /// A thread stands before or behind a call.
+    /// Handles a thread that stops before or after a call.
     fn call(&mut self, thread: Pid) -> Result<()> {
         let until = match self.step(thread) {
             Ok(until) => until,
-            // It was killed meanwhile.
+            // The thread was killed in the meantime.
             Err(Errno::ESRCH) => None,
             Err(error) => return Err(error.into()),
         };
@@ -183,12 +183,12 @@ impl Tracer<'_> {
         Ok(until)
     }
 
-    /// Does to a call that has not been made what is to be done then.
+    /// Applies the fault to a call that has not been made yet.
     fn strike(&self, call: &Call, change: &Change, strike: Strike) -> nix::Result<Option<Instant>> {
         let mut changed = call.arguments;
         match strike {
             Strike::KillBefore => kill(self.process, Signal::SIGKILL)?,
-            // A call of this number does not exist.
+            // There is no call with this number.
             Strike::Fail(_) => changed.orig_rax = u64::MAX,
             Strike::Short if matches!(change, Change::Write { .. }) => {
                 // Of several parts, the first ones.
@@ -232,7 +232,7 @@ impl Tracer<'_> {
         Ok(())
     }
 
-    /// The call was made, and returned this; or it was a sync that `failed`.
+    /// Records a call that was made and returned `returned`, or a sync that `failed`.
     fn record(&self, thread: Pid, begun: &Begun, returned: u64, failed: bool) {
         if !self.plan.record {
             return;
@@ -240,7 +240,7 @@ impl Tracer<'_> {
         let mut change = begun.change.clone();
         match &mut change {
             Change::Create { inode, path } => {
-                // The descriptor may be closed by another thread; the name is there.
+                // Another thread may have closed the descriptor; the name still exists.
                 let fd = format!("/proc/{thread}/fd/{returned}");
                 let status = std::fs::metadata(fd).or_else(|_| std::fs::metadata(path));
                 *inode = status.map_or(0, |status| status.ino());
@@ -273,7 +273,8 @@ impl Tracer<'_> {
     }
 }
 
-/// Lets a thread run to its next call. One that was killed meanwhile says so itself.
+/// Resumes a thread until its next call. A thread that was killed in the meantime is reported
+/// separately.
 fn go_on(thread: Pid, signal: Option<Signal>) -> Result<()> {
     match ptrace::syscall(thread, signal) {
         Ok(()) | Err(Errno::ESRCH) => Ok(()),

@@ -1,8 +1,8 @@
-//! A process whose every change to files is seen, counted, recorded and, one of
-//! them, struck: it is traced as a debugger traces (`ptrace(2)`), so that nothing
-//! between it and the kernel is missed, whatever library asks.
+//! Tracing of a process: every change to files is observed, counted and recorded, and a fault can
+//! be injected into one of them. It uses `ptrace(2)` like a debugger, so that no system call of any
+//! library is missed.
 //!
-//! On x86-64 Linux only: a system call is changed by its registers.
+//! Only for x86-64 Linux, because system calls are changed through registers.
 
 mod call;
 mod change;
@@ -25,34 +25,33 @@ use crate::Launch;
 use crate::server::Output;
 use crate::wait::pause;
 
-/// The fault of one call.
+/// The fault to inject into one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strike {
-    /// The process is killed and the call never made.
+    /// Kills the process before the call.
     KillBefore,
-    /// The process is killed once the call is made, before it knows.
+    /// Kills the process after the call, before the process gets the result.
     KillAfter,
-    /// The call is not made, and fails so.
+    /// Skips the call and returns this error.
     Fail(Errno),
-    /// The call is made, and fails so all the same.
+    /// Makes the call, but returns this error.
     FailAfter(Errno),
-    /// Half of what is written is written. A call that writes nothing fails with
-    /// EIO.
+    /// Writes half of the data. Calls that write no data fail with EIO.
     Short,
-    /// The call is made this much later; its thread waits, and no other.
+    /// Delays the call; only its thread waits.
     Late(Duration),
 }
 
-/// The calls that are meant, and what becomes of them.
+/// The calls to observe, and the fault to inject.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Changes to files and directories below this one are seen.
+    /// Changes to files and directories below this one are observed.
     pub below: PathBuf,
-    /// Of these, those that are counted.
+    /// Selects the changes that are counted.
     pub counted: fn(&Change) -> bool,
-    /// The number of the call that is struck, from 1, of those that are counted.
+    /// The number of the counted call that gets the fault, starting at 1.
     pub strike: Option<(u64, Strike)>,
-    /// Each change is kept, with all its bytes.
+    /// Whether each change is recorded with all its bytes.
     pub record: bool,
 }
 
@@ -65,8 +64,8 @@ pub struct Traced {
     tracer: Option<JoinHandle<Result<()>>>,
 }
 
-/// Returns whether the system lets this user trace. If not, the test is skipped, and
-/// this function has said so.
+/// Returns `true` if the system permits this user to trace. Otherwise prints that the test is
+/// skipped.
 pub fn tracing_is_permitted() -> bool {
     let plan = Plan {
         below: PathBuf::from("/"),
@@ -81,7 +80,7 @@ pub fn tracing_is_permitted() -> bool {
     traced.is_ok()
 }
 
-/// What the tracer sees.
+/// The state that the tracer updates.
 #[derive(Debug, Default)]
 struct Shared(Mutex<Seen>);
 
@@ -100,16 +99,16 @@ impl Shared {
 }
 
 impl Launch {
-    /// Starts it without waiting for anything, traced.
+    /// Starts the process with tracing, without waiting.
     ///
     /// # Errors
-    /// It cannot be started, or the system lets nobody trace.
+    /// If the process cannot be started, or if tracing is not permitted.
     pub fn trace(&self, plan: Plan) -> Result<Traced> {
         let command = self.stopped_at_first();
         let (shared, output) = (Arc::new(Shared::default()), Output::default());
         let (report, started) = mpsc::channel();
         let seen = (shared.clone(), output.clone());
-        // The system reports what a traced process does to the thread that traces it.
+        // The kernel reports events of a traced process to the tracing thread.
         let tracer = thread::spawn(move || follow::follow(command, plan, &seen.0, &seen.1, report));
         let Ok(pid) = started.recv() else {
             let failed = tracer.join().map_err(|_| anyhow::anyhow!("it panicked"))?;
@@ -125,39 +124,39 @@ impl Launch {
 }
 
 impl Traced {
-    /// Returns the number of changes that counted so far.
+    /// Returns the number of counted changes so far.
     pub fn calls(&self) -> u64 {
         self.shared.seen().calls
     }
 
-    /// Returns the call that was struck, once it was.
+    /// Returns the call with the fault, after it has happened.
     pub fn struck(&self) -> Option<String> {
         self.shared.seen().struck.clone()
     }
 
-    /// Returns all that it has printed so far.
+    /// Returns the whole output so far.
     pub fn output(&self) -> String {
         self.output.text()
     }
 
-    /// Returns its exit status, if it has ended.
+    /// Returns the exit status if the process has ended.
     pub fn ended(&self) -> Option<ExitStatus> {
         self.shared.seen().ended
     }
 
-    /// SIGKILL, and all that was recorded.
+    /// Sends SIGKILL and returns all records.
     ///
     /// # Errors
-    /// The tracer failed.
+    /// If the tracer failed.
     pub fn kill(mut self) -> Result<Vec<Recorded>> {
         let _ = kill(self.pid, Signal::SIGKILL);
         self.finish()
     }
 
-    /// SIGTERM, and its exit status and all that was recorded.
+    /// Sends SIGTERM and returns the exit status and all records.
     ///
     /// # Errors
-    /// It did not end in time, and was killed: with all that it printed.
+    /// If the process did not end in time, and was killed: with its whole output.
     pub fn stop(mut self, patience: Duration) -> Result<(ExitStatus, Vec<Recorded>)> {
         let _ = kill(self.pid, Signal::SIGTERM);
         let deadline = Instant::now() + patience;

@@ -1,5 +1,5 @@
-//! Making proofs from tiles. Every hash of a proof is the root over a range of
-//! leaves; a range falls into perfect subtrees; each of them lies in one tile.
+//! Creation of proofs from tiles. Every hash of a proof is the root of a range of leaves. A range
+//! consists of perfect subtrees, each of which is in one tile.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,14 +10,13 @@ use crate::tile::{Level, MAX_TREE_SIZE, Tile};
 
 /// The source of the hash tiles.
 ///
-/// Implemented by closures. For tiles that must be fetched asynchronously,
-/// fetch those that [`inclusion_tiles`] or [`consistency_tiles`] name and read
-/// from what was fetched.
+/// Closures implement this trait. To fetch tiles asynchronously, first fetch those that
+/// [`inclusion_tiles`] or [`consistency_tiles`] return, and then read from the fetched ones.
 pub trait HashReader {
-    /// The error of reading.
+    /// The error of a read.
     type Error;
 
-    /// The bytes of a hash tile at exactly this width: 32 for each hash.
+    /// Returns the bytes of a hash tile of exactly this width: 32 for each hash.
     fn read(&mut self, tile: Tile) -> Result<Vec<u8>, Self::Error>;
 }
 
@@ -32,11 +31,11 @@ where
     }
 }
 
-/// The reasons why a proof could not be made.
+/// The reasons why a proof could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum MakeProofError<E> {
-    /// There is no such leaf or tree: the leaf is outside the tree, the older
-    /// tree larger than the newer one, or the tree beyond [`MAX_TREE_SIZE`].
+    /// The leaf is outside the tree, the older tree is larger than the newer one, or the tree is
+    /// larger than [`MAX_TREE_SIZE`].
     #[error("no proof of {0} in a tree of {1} leaves")]
     Range(u64, u64),
     /// A tile could not be read.
@@ -44,8 +43,8 @@ pub enum MakeProofError<E> {
     Tile(#[from] TileError<E>),
 }
 
-/// The proof that leaf `index` is in the tree of `size` leaves, nearest sibling
-/// first: `PATH(m, D[n])` of RFC 6962 section 2.1.1.
+/// Returns the proof that leaf `index` is in the tree of `size` leaves, nearest sibling first:
+/// `PATH(m, D[n])` of RFC 6962, section 2.1.1.
 pub fn inclusion_proof<R: HashReader>(
     index: u64,
     size: u64,
@@ -57,9 +56,9 @@ pub fn inclusion_proof<R: HashReader>(
     roots_of(&inclusion_ranges(index, size), size, reader)
 }
 
-/// The proof that the tree of `new_size` leaves begins with that of `old_size`:
-/// `PROOF(m, D[n])` of RFC 6962 section 2.1.2, and empty where it is not defined,
-/// for an older tree that is empty.
+/// Returns the proof that the tree of `new_size` leaves begins with that of `old_size`:
+/// `PROOF(m, D[n])` of RFC 6962, section 2.1.2. The proof is empty for an empty older tree, for
+/// which the RFC does not define it.
 pub fn consistency_proof<R: HashReader>(
     old_size: u64,
     new_size: u64,
@@ -71,7 +70,7 @@ pub fn consistency_proof<R: HashReader>(
     roots_of(&consistency_ranges(old_size, new_size), new_size, reader)
 }
 
-/// The Merkle tree hash of the first `size` leaves (RFC 6962 section 2.1).
+/// Returns the Merkle tree hash of the first `size` leaves (RFC 6962, section 2.1).
 pub fn tree_root<R: HashReader>(
     size: u64,
     reader: &mut R,
@@ -86,19 +85,19 @@ pub fn tree_root<R: HashReader>(
     Ok(roots_of(std::slice::from_ref(&whole), size, reader)?[0])
 }
 
-/// The tiles that [`inclusion_proof`] reads; none for a leaf outside the tree.
+/// Returns the tiles that [`inclusion_proof`] reads; none for a leaf outside the tree.
 #[must_use]
 pub fn inclusion_tiles(index: u64, size: u64) -> Vec<Tile> {
     tiles_of(&inclusion_ranges(index, size), size)
 }
 
-/// The tiles that [`consistency_proof`] reads.
+/// Returns the tiles that [`consistency_proof`] reads.
 #[must_use]
 pub fn consistency_tiles(old_size: u64, new_size: u64) -> Vec<Tile> {
     tiles_of(&consistency_ranges(old_size, new_size), new_size)
 }
 
-/// The ranges of leaves whose roots are `PATH(index, D[size])`.
+/// Returns the ranges of leaves whose roots are `PATH(index, D[size])`.
 fn inclusion_ranges(index: u64, size: u64) -> Vec<Range<u64>> {
     let mut ranges = Vec::new();
     let mut tree = 0..if index < size { size } else { 0 };
@@ -116,7 +115,7 @@ fn inclusion_ranges(index: u64, size: u64) -> Vec<Range<u64>> {
     ranges
 }
 
-/// The ranges of leaves whose roots are `PROOF(old_size, D[new_size])`.
+/// Returns the ranges of leaves whose roots are `PROOF(old_size, D[new_size])`.
 fn consistency_ranges(old_size: u64, new_size: u64) -> Vec<Range<u64>> {
     let mut ranges = Vec::new();
     if old_size == 0 || old_size >= new_size {
@@ -133,7 +132,7 @@ fn consistency_ranges(old_size: u64, new_size: u64) -> Vec<Range<u64>> {
             tree.start = middle;
         }
     }
-    // The verifier knows the old root: the subtree is left out if it is that.
+    // The verifier knows the old root: a subtree with this root is omitted.
     if tree.start > 0 {
         ranges.push(tree);
     }
@@ -141,8 +140,8 @@ fn consistency_ranges(old_size: u64, new_size: u64) -> Vec<Range<u64>> {
     ranges
 }
 
-/// Returns the leaf at which a tree of at least two is split: after the largest
-/// power of two smaller than its size (RFC 6962 section 2.1).
+/// Returns the leaf at which a tree of at least two leaves is split: after the largest power of two
+/// smaller than its size (RFC 6962, section 2.1).
 fn split(tree: &Range<u64>) -> u64 {
     tree.start + (1 << (tree.end - tree.start - 1).ilog2())
 }
@@ -155,7 +154,7 @@ struct Subtree {
 }
 
 impl Subtree {
-    /// The perfect subtrees of a range, the largest and leftmost first.
+    /// Returns the perfect subtrees of a range, largest and leftmost first.
     fn of_range(range: &Range<u64>) -> impl Iterator<Item = Self> {
         let mut rest = range.clone();
         std::iter::from_fn(move || {
@@ -169,8 +168,8 @@ impl Subtree {
         })
     }
 
-    /// The tile that the subtree lies in, as the tree of `size` leaves has it,
-    /// and the tile's hashes under it.
+    /// Returns the tile of the subtree in the tree of `size` leaves, and its range of hashes in
+    /// that tile.
     fn place(self, size: u64) -> Option<(Tile, Range<usize>)> {
         let level = Level::Hashes(u8::try_from(self.height / 8).ok()?);
         let entry = self.start / level.entry_leaves();
@@ -188,7 +187,7 @@ fn tiles_of(ranges: &[Range<u64>], size: u64) -> Vec<Tile> {
     tiles
 }
 
-/// The Merkle tree hash of each range, reading each tile once.
+/// Returns the Merkle tree hash of each range, reading each tile once.
 fn roots_of<R: HashReader>(
     ranges: &[Range<u64>],
     size: u64,

@@ -1,40 +1,39 @@
-//! Verification, by the algorithms that RFC 9162 sections 2.1.3.2 and 2.1.4.2
-//! spell out for the same proofs.
+//! Verification by the algorithms of RFC 9162, sections 2.1.3.2 and 2.1.4.2, for the same proofs.
 
 use crate::hash::{EMPTY_ROOT, Hash, node_hash};
 
-/// The reasons why a proof does not hold.
+/// The reasons why a proof is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProofError {
-    /// The leaf lies outside the tree.
+    /// The leaf is outside the tree.
     #[error("leaf {index} is not in a tree of {size} leaves")]
     Index {
-        /// The leaf.
+        /// Index of the leaf.
         index: u64,
-        /// The size of the tree.
+        /// Size of the tree.
         size: u64,
     },
-    /// A tree cannot be consistent with a smaller, later one.
+    /// The newer tree is smaller than the older one.
     #[error("a tree of {old_size} leaves cannot have shrunk to {new_size}")]
     Shrunk {
-        /// The size of the older tree.
+        /// Size of the older tree.
         old_size: u64,
-        /// The size of the newer tree.
+        /// Size of the newer tree.
         new_size: u64,
     },
     /// The proof has too few or too many hashes for these sizes.
     #[error("the proof has {0} hashes, too few or too many")]
     Length(usize),
-    /// The proof leads to another root than the one given.
+    /// The computed root differs from the given one.
     #[error("the proof leads to another root")]
     Root,
-    /// The proof leads to another root of the older tree than the one given.
+    /// The computed root of the older tree differs from the given one.
     #[error("the proof leads to another root of the older tree")]
     OldRoot,
 }
 
-/// Verifies that `leaf`, a leaf hash, is number `index` of the tree of `size`
-/// leaves with this root (RFC 6962 section 2.1.1).
+/// Verifies that `leaf`, a leaf hash, has the index `index` in the tree of `size` leaves with this
+/// root (RFC 6962, section 2.1.1).
 pub fn verify_inclusion(
     leaf: &Hash,
     index: u64,
@@ -63,10 +62,10 @@ pub fn verify_inclusion(
     (hash == *root).then_some(()).ok_or(ProofError::Root)
 }
 
-/// Verifies that the tree of `new_size` leaves with `new_root` begins with the
-/// leaves of the tree of `old_size` with `old_root` (RFC 6962 section 2.1.2).
+/// Verifies that the tree of `new_size` leaves with `new_root` begins with the leaves of the tree
+/// of `old_size` with `old_root` (RFC 6962, section 2.1.2).
 ///
-/// Between equal sizes, and from the empty tree, the proof is empty.
+/// The proof is empty between equal sizes, and from the empty tree.
 pub fn verify_consistency(
     old_size: u64,
     old_root: &Hash,
@@ -80,8 +79,8 @@ pub fn verify_consistency(
     if old_size == new_size || old_size == 0 {
         return verify_without_hashes(old_size, old_root, new_size, new_root, proof);
     }
-    // An old tree that is one perfect subtree of the new one is left out of the
-    // proof: its root is known.
+    // An old tree that is one perfect subtree of the new one is omitted from the proof, because its
+    // root is known.
     let (seed, path) = if old_size.is_power_of_two() {
         (old_root, proof)
     } else {
@@ -130,14 +129,14 @@ fn verify_without_hashes(
     same.then_some(()).ok_or(ProofError::Root)
 }
 
-/// The way from a node to the root: its number in its row, and that of the
-/// row's last node.
+/// The path from a node to the root: the number of the node in its row, and that of the last node
+/// of the row.
 struct Climb {
     node: u64,
     last: u64,
 }
 
-/// On which side of the node its sibling is.
+/// The side of the node on which its sibling is.
 enum Side {
     Left,
     Right,
@@ -148,8 +147,8 @@ impl Climb {
         self.last == 0
     }
 
-    /// Goes up past rows where the node stands alone to the one that has a
-    /// sibling, tells its side, and goes up to the parent; `None` at the root.
+    /// Moves up past rows in which the node has no sibling, returns the side of the sibling, and
+    /// moves to the parent; `None` at the root.
     fn step(&mut self) -> Option<Side> {
         if self.at_root() {
             return None;

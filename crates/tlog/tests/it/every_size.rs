@@ -1,5 +1,5 @@
-//! The tree against the definitions of RFC 6962, for every size to 1,100: past
-//! one full level-0 tile, past 1,024, and with all partial widths between.
+//! Compares the tree with the definitions of RFC 6962 for every size up to 1,100: more than one
+//! full level-0 tile, more than 1,024, and all partial widths in between.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use lucarne_tlog::*;
 
 const SIZES: u64 = 1_100;
 
-/// Indices worth asking for in a tree of `size`: all of a small one, else the
-/// ends, the tile borders, and a few that wander with the size.
+/// Returns the indices to test in a tree of `size`: all of a small one, else the ends, the tile
+/// borders, and a few that depend on the size.
 fn indices(size: u64) -> Vec<u64> {
     if size <= 200 {
         return (0..size).collect();
@@ -100,8 +100,8 @@ fn roots_by_every_path() {
     }
 }
 
-/// Growing from any size by any number of leaves writes exactly the tiles of
-/// the new tree that the old one did not have, byte for byte.
+/// Growing from any size by any number of leaves writes exactly the tiles of the new tree that the
+/// old one did not have, byte for byte.
 #[test]
 fn tiles_of_every_step() {
     let tree = Distinct::new(SIZES);
@@ -123,8 +123,8 @@ fn tiles_of_every_step() {
     }
 }
 
-/// What a publisher has written is enough to read any tile of any size it
-/// passed through: a narrower tile is the beginning of a wider one.
+/// The written tiles are sufficient to read any tile of any earlier size: a narrower tile is a
+/// prefix of a wider one.
 #[test]
 fn published_tiles_serve_every_size() {
     let tree = Distinct::new(SIZES);
@@ -191,7 +191,7 @@ fn consistency_proofs() {
     }
 }
 
-/// A tile of the wrong length or an unreadable one is named in the error.
+/// Errors name a tile of the wrong length or an unreadable one.
 #[test]
 fn damaged_tiles_are_named() {
     let tree = Distinct::new(300);

@@ -1,5 +1,5 @@
-//! The tree at sizes that no test can build: random ones to 2^33 leaves, all
-//! equal but for a few marked ones.
+//! Tests with trees that are too large to build: random sizes up to 2^33 leaves, all equal except
+//! for a few marked ones.
 
 use crate::support::*;
 use lucarne_tlog::*;
@@ -7,15 +7,15 @@ use proptest::prelude::*;
 
 const LARGEST: u64 = 1 << 33;
 
-/// Sizes of all magnitudes, many of them beside a power of two.
+/// Generates sizes of all magnitudes, many of them next to a power of two.
 fn any_size() -> impl Strategy<Value = u64> {
     let beside = (0..=33u32, -2..=2i64)
         .prop_map(|(bits, off)| (1u64 << bits).saturating_add_signed(off).min(LARGEST));
     prop_oneof![0..=LARGEST, 0..100_000u64, beside]
 }
 
-/// A tree with marks at random places and around `near`, so that what is
-/// beside a proof's path differs from it.
+/// Returns a tree with marks at random positions and around `near`, so that the neighbours of a
+/// proof's path differ from it.
 fn any_tree(near: u64, marks: Vec<u64>) -> Marked {
     let around = near.saturating_sub(3)..near + 3;
     Marked::new(marks.into_iter().chain(around).chain([0, LARGEST - 1]))
@@ -76,7 +76,7 @@ proptest! {
     }
 }
 
-/// The largest tree there can be still has an edge, a root and proofs.
+/// The largest possible tree has an edge, a root and proofs.
 #[test]
 fn largest_tree() {
     let tree = Marked::new([0, 1 << 39, MAX_TREE_SIZE - 1]);

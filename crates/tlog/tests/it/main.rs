@@ -1,4 +1,4 @@
-//! Trees of every size.
+//! Tests with trees of every size.
 #![allow(clippy::unwrap_used)]
 
 mod every_size;

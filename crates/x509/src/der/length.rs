@@ -1,6 +1,6 @@
-//! Lengths: read in every definite form, written in the shortest.
+//! Lengths: every definite form is read, the shortest is written.
 
-/// A length and what follows it. Superfluous leading zeros are accepted.
+/// Parses a length and returns the rest. Superfluous leading zeros are accepted.
 #[inline]
 pub(super) fn read_length(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let (&first, rest) = bytes.split_first()?;
@@ -17,7 +17,7 @@ pub(super) fn read_length(bytes: &[u8]) -> Option<(usize, &[u8])> {
     Some((length, rest))
 }
 
-/// Returns how many octets the shortest form of this length has.
+/// Returns the number of octets in the shortest form of this length.
 #[inline]
 pub(super) fn length_octets(length: usize) -> usize {
     match length {
@@ -26,7 +26,7 @@ pub(super) fn length_octets(length: usize) -> usize {
     }
 }
 
-/// Appends tag and minimal length of an element whose value has `length` bytes.
+/// Appends the tag and the minimal length of an element whose value has `length` bytes.
 #[inline]
 pub fn push_header(tag: u8, length: usize, out: &mut Vec<u8>) {
     out.push(tag);

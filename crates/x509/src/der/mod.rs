@@ -1,4 +1,4 @@
-//! DER (ITU-T X.690): a lax reader, and a writer that can also write what DER forbids.
+//! DER (ITU-T X.690): a tolerant reader, and a writer that can also write forms that DER forbids.
 
 mod length;
 mod reader;

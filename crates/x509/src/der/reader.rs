@@ -1,90 +1,90 @@
-//! A lax DER walker over borrowed slices.
+//! A tolerant DER parser over borrowed slices.
 //!
-//! The WebPKI contains certificates that strict parsers refuse: lengths in more octets than
-//! needed, negative serial numbers, booleans of 01. A log keeps bytes and checks signatures,
-//! so it only needs to know where things are. This walker never recurses, never allocates
-//! and never panics; it refuses only what has no place: indefinite lengths, tags in several
-//! octets, and lengths that reach past their parent. What nobody signed is held to more: that a
-//! length is the shortest ([`Tlv::check_shortest`]).
+//! The WebPKI contains certificates that strict parsers refuse: lengths in more octets than needed,
+//! negative serial numbers, booleans of 01. A log stores bytes and verifies signatures, so it only
+//! needs the positions of fields. This parser never recurses, never allocates and never panics. It
+//! refuses only forms without a clear extent: indefinite lengths, tags in several octets, and
+//! lengths that exceed the enclosing structure. Unsigned bytes have stricter rules:
+//! [`Tlv::check_shortest`] requires the shortest length.
 
 use super::length::{length_octets, read_length};
 
-/// The place where bytes are not the DER that was expected, and the problem with them.
+/// The reason why bytes are not the expected DER, with the position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{field} at byte {offset}: {problem}")]
 pub struct DerError {
-    /// The field, in the words of RFC 5280.
+    /// Name of the field in RFC 5280.
     pub field: &'static str,
-    /// Its place, in bytes from the beginning of the certificate.
+    /// Offset in bytes from the beginning of the certificate.
     pub offset: usize,
     problem: Problem,
 }
 
-/// The fault that was found there.
+/// The reason of a [`DerError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// Nothing is left where the field should be.
+    /// The enclosing structure ends before the field.
     #[error("missing, the enclosing structure ends here")]
     Missing,
-    /// Another field, or none of this place.
+    /// Another field is at this position.
     #[error("expected tag {expected:#04x}, found {found:#04x}")]
     Tag {
-        /// The tag of the field.
+        /// The expected tag.
         expected: u8,
-        /// The tag that stands there.
+        /// The tag found.
         found: u8,
     },
-    /// A tag number above 30.
+    /// The tag number is above 30.
     #[error("a tag of several octets")]
     LongTag,
-    /// An indefinite length, or one beyond all memory.
-    #[error("a length that DER does not have")]
+    /// The length is indefinite, or too large.
+    #[error("an indefinite or too large length")]
     Length,
-    /// An element that reaches past the one around it.
-    #[error("{announced} bytes announced, {left} left")]
+    /// The element exceeds the enclosing one.
+    #[error("expected {announced} bytes, found {left}")]
     Truncated {
-        /// Bytes by its length.
+        /// Length of the element according to its header.
         announced: usize,
-        /// Bytes that there are.
+        /// Number of bytes left.
         left: usize,
     },
-    /// Something follows what should be last.
+    /// There are bytes after the last field.
     #[error("{0} bytes too many after it")]
     Trailing(usize),
-    /// A length that is not in its shortest form.
-    #[error("a length of {found} octets where {shortest} would do")]
+    /// The length is not in its shortest form.
+    #[error("a length of {found} octets instead of {shortest}")]
     LongLength {
-        /// Octets of the length.
+        /// Number of octets of the length.
         found: usize,
-        /// Octets that would do.
+        /// Minimum number of octets.
         shortest: usize,
     },
-    /// A NULL with a long length or a value.
-    #[error("a NULL of {0} bytes, not 05 00")]
+    /// A NULL has a long length or a value.
+    #[error("a NULL of {0} bytes instead of 05 00")]
     LongNull(usize),
-    /// A BIT STRING without a bit.
+    /// The BIT STRING is empty.
     #[error("no signature in it")]
     NoSignature,
-    /// A BIT STRING that does not end with a byte.
+    /// The BIT STRING does not end at a byte boundary.
     #[error("{0} unused bits")]
     UnusedBits(u8),
 }
 
-/// One element: tag, length, value.
+/// An element: tag, length, value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tlv<'a> {
     /// The identifier octet.
     pub tag: u8,
-    /// Tag, length and value, as they stand.
+    /// Tag, length and value with their original bytes.
     pub raw: &'a [u8],
     /// The content octets.
     pub value: &'a [u8],
-    /// Place of `raw` in the buffer that the outermost reader was given.
+    /// Offset of `raw` in the buffer of the outermost reader.
     offset: usize,
 }
 
 impl<'a> Tlv<'a> {
-    /// A reader over the elements inside this one.
+    /// Returns a reader of the elements inside this one.
     #[inline]
     pub fn reader(&self) -> Reader<'a> {
         Reader {
@@ -93,20 +93,20 @@ impl<'a> Tlv<'a> {
         }
     }
 
-    /// Place of the first byte after this element.
+    /// Returns the offset of the first byte after this element.
     #[inline]
     pub fn end(&self) -> usize {
         self.offset + self.raw.len()
     }
 
-    /// Place of the tag.
+    /// Returns the offset of the tag.
     #[inline]
     pub fn start(&self) -> usize {
         self.offset
     }
 
-    /// Refuses a length in more octets than it needs, which DER forbids and the walker passes
-    /// over (X.690 section 10.1).
+    /// Fails for a length with superfluous octets, which DER forbids (X.690, section 10.1) and the
+    /// parser tolerates.
     pub fn check_shortest(&self, field: &'static str) -> Result<(), DerError> {
         let found = self.raw.len() - self.value.len() - 1;
         match length_octets(self.value.len()) {
@@ -115,7 +115,7 @@ impl<'a> Tlv<'a> {
         }
     }
 
-    /// This problem of `field`, with the place of this element.
+    /// Creates an error about `field` at the position of this element.
     pub fn error(&self, field: &'static str, problem: Problem) -> DerError {
         DerError {
             field,
@@ -125,7 +125,7 @@ impl<'a> Tlv<'a> {
     }
 }
 
-/// Reads elements one after the other.
+/// A parser of consecutive elements.
 #[derive(Debug, Clone, Copy)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -133,7 +133,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader over all of `bytes`, whose places are counted from their beginning.
+    /// Creates a reader of `bytes`. Offsets are counted from their beginning.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self {
@@ -142,13 +142,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns whether there is no further element.
+    /// Returns `true` if there is no further element.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// The next element, whatever its tag.
+    /// Returns the next element with any tag.
     #[inline]
     pub fn any(&mut self, field: &'static str) -> Result<Tlv<'a>, DerError> {
         let fail = |problem| DerError {
@@ -179,7 +179,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The next element, which must have this tag.
+    /// Returns the next element, which must have this tag.
     #[inline]
     pub fn expect(&mut self, tag: u8, field: &'static str) -> Result<Tlv<'a>, DerError> {
         match self.rest.first() {
@@ -195,7 +195,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next element if it has this tag.
+    /// Returns the next element if it has this tag.
     #[inline]
     pub fn optional(&mut self, tag: u8, field: &'static str) -> Result<Option<Tlv<'a>>, DerError> {
         match self.rest.first() {
@@ -204,7 +204,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Refuses anything left over after `field`.
+    /// Fails if there are bytes left after `field`.
     #[inline]
     pub fn finish(&self, field: &'static str) -> Result<(), DerError> {
         match self.rest.len() {
@@ -250,7 +250,7 @@ mod tests {
         }
         assert_eq!(
             read(&[4, 0x82, 0, 1], 1).unwrap_err().to_string(),
-            "element at byte 0: a length of 3 octets where 1 would do"
+            "element at byte 0: a length of 3 octets instead of 1"
         );
     }
 

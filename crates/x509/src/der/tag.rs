@@ -1,4 +1,4 @@
-//! ASN.1 tags as they appear in certificates, with the constructed bit where it belongs.
+//! ASN.1 tags in certificates, including the constructed bit if required.
 #![allow(missing_docs)]
 
 pub const BOOLEAN: u8 = 0x01;
@@ -20,7 +20,7 @@ pub const BMP_STRING: u8 = 0x1e;
 pub const SEQUENCE: u8 = 0x30;
 pub const SET: u8 = 0x31;
 
-/// The constructed context-specific tag `[number]`.
+/// Returns the constructed context-specific tag `[number]`.
 pub const fn context(number: u8) -> u8 {
     0xa0 | number
 }

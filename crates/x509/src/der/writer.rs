@@ -1,21 +1,21 @@
-//! A DER writer, which can also write lengths that DER forbids.
+//! A DER writer that can also write lengths that DER forbids.
 
 use super::tag;
 use crate::Oid;
 
-/// The forms in which lengths are written.
+/// The forms of written lengths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lengths {
-    /// As DER demands: the shortest form.
+    /// The shortest form, as required by DER.
     #[default]
     Minimal,
-    /// One length byte more than needed, everywhere: valid BER, forbidden in
-    /// DER, found in the wild.
+    /// Lengths with one superfluous byte everywhere: valid BER, forbidden in DER, but found in real
+    /// certificates.
     Long,
 }
 
-/// Writes DER front to back into one buffer. Lengths are put in once the
-/// content is known, so no length is ever computed by a caller.
+/// Writes DER front to back into one buffer. Lengths are inserted once the content is known, so
+/// that callers never compute a length.
 #[derive(Clone, Debug, Default)]
 pub struct Der {
     bytes: Vec<u8>,
@@ -23,12 +23,12 @@ pub struct Der {
 }
 
 impl Der {
-    /// An empty writer of proper DER.
+    /// Creates an empty writer of correct DER.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An empty writer with the given form of lengths.
+    /// Creates an empty writer with the given form of lengths.
     pub fn with_lengths(lengths: Lengths) -> Self {
         Self {
             bytes: Vec::with_capacity(1536),
@@ -36,36 +36,36 @@ impl Der {
         }
     }
 
-    /// Returns what `write` writes, as bytes.
+    /// Returns the bytes that `write` writes.
     pub fn build(write: impl FnOnce(&mut Der)) -> Vec<u8> {
         let mut der = Der::new();
         write(&mut der);
         der.bytes
     }
 
-    /// The bytes written so far.
+    /// Returns the bytes written so far.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// Bytes as they are, no tag, no length.
+    /// Writes bytes without tag and length.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// One element whose content is what `content` writes.
+    /// Writes one element with the content that `content` writes.
     pub fn nest(&mut self, tag: u8, content: impl FnOnce(&mut Der)) {
         self.bytes.push(tag);
         let start = self.bytes.len();
         content(self);
         let (length, used) = self.length_bytes(self.bytes.len() - start);
         let skip = length.len() - used;
-        // Content moves up by one to four bytes: cheaper than measuring first.
+        // The content moves by one to four bytes, which is cheaper than measuring first.
         self.bytes
             .splice(start..start, length[skip..].iter().copied());
     }
 
-    /// One element with the given content.
+    /// Writes one element with the given content.
     pub fn put(&mut self, tag: u8, content: &[u8]) {
         let (length, used) = self.length_bytes(content.len());
         self.bytes.push(tag);
@@ -73,7 +73,7 @@ impl Der {
         self.bytes.extend_from_slice(content);
     }
 
-    /// The length octets, right-aligned, and how many of them count.
+    /// Returns the length octets, right-aligned, and their number.
     fn length_bytes(&self, length: usize) -> ([u8; 6], usize) {
         let mut out = [0; 6];
         out[2..].copy_from_slice(&(length as u32).to_be_bytes());
@@ -88,32 +88,32 @@ impl Der {
         (out, octets + 1)
     }
 
-    /// SEQUENCE.
+    /// Writes a SEQUENCE.
     pub fn sequence(&mut self, content: impl FnOnce(&mut Der)) {
         self.nest(tag::SEQUENCE, content);
     }
 
-    /// SET.
+    /// Writes a SET.
     pub fn set(&mut self, content: impl FnOnce(&mut Der)) {
         self.nest(tag::SET, content);
     }
 
-    /// `[number]` EXPLICIT (or IMPLICIT of a constructed type).
+    /// Writes `[number]` EXPLICIT (or IMPLICIT of a constructed type).
     pub fn context(&mut self, number: u8, content: impl FnOnce(&mut Der)) {
         self.nest(tag::context(number), content);
     }
 
-    /// `[number]` IMPLICIT of a primitive type.
+    /// Writes `[number]` IMPLICIT of a primitive type.
     pub fn context_primitive(&mut self, number: u8, content: &[u8]) {
         self.put(0x80 | number, content);
     }
 
-    /// OCTET STRING with the given content.
+    /// Writes an OCTET STRING with the given content.
     pub fn octet_string(&mut self, content: &[u8]) {
         self.put(tag::OCTET_STRING, content);
     }
 
-    /// BIT STRING of whole bytes.
+    /// Writes a BIT STRING of whole bytes.
     pub fn bit_string(&mut self, content: &[u8]) {
         self.nest(tag::BIT_STRING, |der| {
             der.raw(&[0]);
@@ -121,27 +121,27 @@ impl Der {
         });
     }
 
-    /// OBJECT IDENTIFIER.
+    /// Writes an OBJECT IDENTIFIER.
     pub fn oid(&mut self, oid: &Oid) {
         self.put(tag::OID, oid.as_bytes());
     }
 
-    /// BOOLEAN.
+    /// Writes a BOOLEAN.
     pub fn boolean(&mut self, value: bool) {
         self.put(tag::BOOLEAN, &[if value { 0xff } else { 0 }]);
     }
 
-    /// NULL.
+    /// Writes NULL.
     pub fn null(&mut self) {
         self.put(tag::NULL, &[]);
     }
 
-    /// INTEGER with exactly this two's-complement content, proper or not.
+    /// Writes an INTEGER with exactly this two's-complement content, even if it is not minimal.
     pub fn integer_bytes(&mut self, content: &[u8]) {
         self.put(tag::INTEGER, content);
     }
 
-    /// A small non-negative INTEGER.
+    /// Writes a small non-negative INTEGER.
     pub fn integer(&mut self, value: u8) {
         let padded = [0, value];
         self.put(tag::INTEGER, &padded[usize::from(value < 0x80)..]);

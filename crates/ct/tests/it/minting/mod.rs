@@ -1,4 +1,4 @@
-//! What the tests with minted chains share.
+//! Common code of the tests with generated chains.
 
 #![allow(dead_code)] // not every test uses everything
 
@@ -8,7 +8,7 @@ use lucarne_ct::{Chain, Code, Entry, EntryKind, Policy, Rejection, Roots, Valida
 pub(crate) use lucarne_mint::now_ms;
 use lucarne_mint::{Authority, CaOptions, KeyPair, KeyType, Template, testing::Pki};
 
-/// A log that accepts these roots.
+/// Returns a log that accepts these roots.
 pub(crate) fn log(roots: &[&[u8]], policy: Policy) -> Validator {
     let mut accepted = Roots::new();
     for root in roots {
@@ -17,7 +17,7 @@ pub(crate) fn log(roots: &[&[u8]], policy: Policy) -> Validator {
     Validator::new(Arc::new(accepted), policy)
 }
 
-/// The usual log: one root, the default policy.
+/// Returns the usual log: one root, the default policy.
 pub(crate) fn usual() -> Validator {
     log(&[Pki::shared().root.cert_der()], Policy::default())
 }
@@ -62,14 +62,14 @@ pub(crate) fn leaf(issuer: &Authority) -> Vec<u8> {
     issuer.issue(&pki().leaf("example.test")).unwrap()
 }
 
-/// A leaf that differs from the usual one.
+/// Returns a leaf that differs from the usual one.
 pub(crate) fn odd_leaf(issuer: &Authority, change: impl FnOnce(&mut Template)) -> Vec<u8> {
     let mut template = issuer.leaf_template(&pki().leaf("example.test")).unwrap();
     change(&mut template);
     issuer.sign(&template).unwrap()
 }
 
-/// An intermediate that differs from the usual one.
+/// Returns an intermediate that differs from the usual one.
 pub(crate) fn odd_ca(
     issuer: &Authority,
     name: &str,

@@ -1,21 +1,20 @@
-//! One signed part in other wrappings: what anybody can make of a certificate that somebody
-//! else signed.
+//! Other encodings around a signed part: every change that is possible without the authority's key.
 
 #![allow(dead_code)] // not every test uses everything
 
 use lucarne_ct::Certificate;
 
-/// A certificate's signed part in a wrapping that its authority did not give it.
+/// The signed part of a certificate in another encoding than its authority's.
 pub(crate) struct Rewrapped {
-    /// What was done to it.
+    /// Description of the change.
     pub(crate) how: &'static str,
     /// The code with which a log refuses it.
     pub(crate) code: &'static str,
     pub(crate) der: Vec<u8>,
 }
 
-/// Every way to write anew what surrounds the signed part of `der`, a certificate in DER. The
-/// signature stays good, or as good as one that is only written otherwise.
+/// Returns every way to rewrite the bytes around the signed part of `der`, a certificate in DER.
+/// The signature stays valid, or equals a valid one in another encoding.
 pub(crate) fn rewrappings(der: &[u8]) -> Vec<Rewrapped> {
     let parts = Parts::of(der);
     let mut all = parts.around();
@@ -26,23 +25,24 @@ pub(crate) fn rewrappings(der: &[u8]) -> Vec<Rewrapped> {
     all
 }
 
-/// `der` with another signature value.
+/// Returns `der` with another signature value.
 pub(crate) fn with_signature(der: &[u8], signature: &[u8]) -> Vec<u8> {
     Parts::of(der).signed(signature)
 }
 
-/// Choices that whoever wraps a signed part has.
+/// The choices in the encoding around a signed part.
 #[derive(Clone, Debug)]
 pub(crate) struct Wrapping {
-    /// Superfluous octets in the lengths of the OID, the algorithm, the BIT STRING and the whole.
+    /// Number of superfluous octets in the lengths of the OID, the algorithm, the BIT STRING and
+    /// the whole.
     pub(crate) octets: [usize; 4],
-    /// What follows the parameters, the signature value, the BIT STRING and the whole.
+    /// Bytes after the parameters, the signature value, the BIT STRING and the whole.
     pub(crate) after: [Vec<u8>; 4],
-    /// The BIT STRING's unused bits.
+    /// Number of unused bits of the BIT STRING.
     pub(crate) unused: u8,
 }
 
-/// The signed part of `der` in that wrapping.
+/// Returns the signed part of `der` in that encoding.
 pub(crate) fn wrapped(der: &[u8], wrapping: &Wrapping) -> Vec<u8> {
     let parts = Parts::of(der);
     let element = |place: usize, tag, value: &[&[u8]]| {
@@ -58,13 +58,14 @@ pub(crate) fn wrapped(der: &[u8], wrapping: &Wrapping) -> Vec<u8> {
     certificate
 }
 
-/// A certificate of these three parts: TBSCertificate, AlgorithmIdentifier, signature value.
+/// Returns a certificate of these three parts: TBSCertificate, AlgorithmIdentifier, signature
+/// value.
 pub(crate) fn certificate(tbs: &[u8], algorithm: &[u8], signature: &[u8]) -> Vec<u8> {
     let bits = [&[0], signature].concat();
     tlv(0x30, &[tbs, algorithm, &tlv(3, &bits)].concat())
 }
 
-/// An ECDSA signature's two integers, without leading zeros.
+/// Returns the two integers of an ECDSA signature, without leading zeros.
 pub(crate) fn ecdsa_integers(signature: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let body = content(signature);
     let (r, s) = body.split_at(element(body));
@@ -75,7 +76,7 @@ pub(crate) fn ecdsa_integers(signature: &[u8]) -> (Vec<u8>, Vec<u8>) {
     (integer(r), integer(s))
 }
 
-/// An ECDSA signature in DER of two positive integers.
+/// Returns an ECDSA signature of two positive integers in DER.
 pub(crate) fn ecdsa_signature(r: &[u8], s: &[u8]) -> Vec<u8> {
     let positive = |integer: &[u8]| match integer.first() {
         Some(0..0x80) => tlv(2, integer),
@@ -84,17 +85,17 @@ pub(crate) fn ecdsa_signature(r: &[u8], s: &[u8]) -> Vec<u8> {
     tlv(0x30, &[positive(r), positive(s)].concat())
 }
 
-/// An element of DER.
+/// Returns a DER element.
 pub(crate) fn tlv(tag: u8, value: &[u8]) -> Vec<u8> {
     in_octets(tag, value, fewest(value.len()))
 }
 
-/// The same with a leading zero in its length.
+/// Returns an element with a leading zero in its length.
 fn long(tag: u8, value: &[u8]) -> Vec<u8> {
     in_octets(tag, value, fewest(value.len()) + 1)
 }
 
-/// How many octets follow the first of a length, at least.
+/// Returns the minimum number of octets after the first one of a length.
 fn fewest(length: usize) -> usize {
     match length {
         0..0x80 => 0,
@@ -117,7 +118,7 @@ fn in_octets(tag: u8, value: &[u8], octets: usize) -> Vec<u8> {
     [&header, value].concat()
 }
 
-/// The length of the first element, its header included.
+/// Returns the length of the first element, including its header.
 fn element(der: &[u8]) -> usize {
     let octets = match der[1] {
         short @ 0..0x80 => return 2 + usize::from(short),
@@ -275,8 +276,8 @@ impl<'a> Parts<'a> {
         )
     }
 
-    /// The value itself in other forms: longer and shorter, and for ECDSA, whose two integers
-    /// come in DER, every way to write those.
+    /// Returns other forms of the signature value: longer and shorter, and for ECDSA every encoding
+    /// of its two DER integers.
     fn of_the_signature(&self) -> Vec<Rewrapped> {
         let signature = self.signature;
         let mut forms = vec![

@@ -1,4 +1,4 @@
-//! What nobody signed is taken in one form, what was signed in any.
+//! Unsigned bytes are accepted in one form only, signed bytes in any form.
 
 use lucarne_ct::{Certificate, Code, EntryKind, Policy};
 use lucarne_mint::{Authority, CaOptions, KeyType, Lengths, SignatureAlgorithm, Template};
@@ -8,10 +8,10 @@ use crate::rewrapping::*;
 
 const P256_ORDER: &str = "ffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551";
 const P384_ORDER: &str = "ffffffffffffffffffffffffffffffffffffffffffffffffc7634d81f4372ddf581a0db248b0a77aecec196accc52973";
-/// Of the group of Ed25519, as signatures have it: the lowest byte first.
+/// The order of the group of Ed25519 in the byte order of signatures: lowest byte first.
 const ED25519_ORDER: &str = "edd3f55c1a631258d69cf7a2def9de1400000000000000000000000000000010";
 
-/// The sum of two numbers, the highest byte first.
+/// Returns the sum of two numbers, highest byte first.
 fn sum(a: &[u8], b: &[u8]) -> Vec<u8> {
     let digit = |number: &[u8], place: usize| {
         let at = number.len().checked_sub(place + 1);
@@ -28,9 +28,9 @@ fn sum(a: &[u8], b: &[u8]) -> Vec<u8> {
     sum
 }
 
-/// `a` - `b`, for `b` not above `a`.
+/// Returns `a` - `b`; `b` must not exceed `a`.
 fn difference(a: &[u8], b: &[u8]) -> Vec<u8> {
-    // In a ring of as many bytes, -b is the complement of b, plus one.
+    // With as many bytes, -b is the complement of b, plus one.
     let mut negative = vec![0xff; a.len() - b.len()];
     negative.extend(b.iter().map(|byte| !byte));
     let all = sum(&sum(a, &negative), &[1]);
@@ -39,7 +39,8 @@ fn difference(a: &[u8], b: &[u8]) -> Vec<u8> {
     low[zeros..].to_vec()
 }
 
-/// The signature (r, n - s), which is as good as (r, s) and which nobody can tell from it.
+/// Returns the signature (r, n - s), which is as valid as (r, s) and cannot be distinguished from
+/// it.
 fn other_s(der: &[u8], order: &str) -> Vec<u8> {
     let (r, s) = ecdsa_integers(Certificate::parse(der).unwrap().signature());
     let order = hex::decode(order).unwrap();
@@ -54,7 +55,7 @@ fn below(issuer: &Authority, name: &str, key: KeyType) -> Authority {
     issuer.intermediate(&CaOptions::named(name, key)).unwrap()
 }
 
-/// Issuers of every kind of key, below roots of every kind, with their chains.
+/// Returns issuers of every type of key, below roots of every type, with their chains.
 fn issuers() -> Vec<Authority> {
     let ecdsa = root("Root of P-256", KeyType::EcdsaP256);
     let large = root("Root of P-384", KeyType::EcdsaP384);
@@ -84,7 +85,7 @@ fn every_other_wrapping_is_refused_wherever_it_stands() {
         for kind in [EntryKind::X509, EntryKind::Precert] {
             let chain = of_kind(&issuer, kind);
             let log = log(&[chain.last().unwrap()], Policy::default());
-            // Twice: before the tail is known and after.
+            // Twice: before and after the tail is cached.
             for known in [false, true] {
                 for place in 0..chain.len() {
                     for other in rewrappings(&chain[place]) {
@@ -128,7 +129,7 @@ fn of_an_ecdsa_signature_only_the_other_s_is_left() {
         ecdsa_signature(&r, &sum(&s, &order)),
         ecdsa_signature(&sum(&r, &order), &sum(&s, &order)),
     ];
-    // Before and after the key is known by its table.
+    // Before and after the key is prepared.
     for _ in 0..2 {
         for signature in &beyond {
             let found = refused(verdict(&with_signature(&leaf, signature)));
@@ -145,7 +146,7 @@ fn of_an_ecdsa_signature_only_the_other_s_is_left() {
 fn an_rsa_signature_is_below_its_modulus() {
     let ca = &pki().rsa;
     let spki = ca.key().spki();
-    // Before the modulus, a zero; after it, the exponent 65537.
+    // A zero before the modulus, and the exponent 65537 after it.
     let modulus = &spki[spki.len() - 5 - 256..spki.len() - 5];
     let log = usual();
     let verdict = |leaf: &[u8]| submit(&log, EntryKind::X509, [leaf, ca.cert_der()]);
@@ -180,7 +181,7 @@ fn an_ed25519_signature_is_below_the_order() {
     submit(&log, EntryKind::X509, [&leaf]).unwrap();
 }
 
-/// A root that is sent is the accepted one, byte for byte: not even the other s is another.
+/// A submitted root must equal the accepted one byte for byte: even the other s is refused.
 #[test]
 fn an_accepted_root_has_no_other_form() {
     let (small, large) = (
@@ -206,7 +207,7 @@ fn an_accepted_root_has_no_other_form() {
     }
 }
 
-/// What the operator configures needs no form, but then that form is the only one.
+/// A configured root may have any form, but is accepted in that form only.
 #[test]
 fn a_root_in_lax_form_is_sent_in_that_form() {
     let root = root("Lax", KeyType::EcdsaP256);
@@ -241,7 +242,7 @@ fn what_was_signed_stays_lax() {
         let entry = add_chain([&leaf[..], below.cert_der(), ca.cert_der()]).unwrap();
         assert_eq!(entry.issuers[0].der, below.cert_der());
     }
-    // Where the signed identifier is lax, the other one says the same, in DER.
+    // If the signed identifier is not DER, the unsigned one has the same meaning in DER.
     let identifier = |null: &[u8]| {
         let oid = tlv(6, &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 11]);
         tlv(0x30, &[&oid, null].concat())

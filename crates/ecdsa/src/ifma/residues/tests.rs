@@ -13,13 +13,13 @@ fn small<const N: usize>(number: u64) -> [u64; N] {
     std::array::from_fn(|i| if i == 0 { number } else { 0 })
 }
 
-/// a + b modulo the prime, for numbers below it.
+/// Returns a + b modulo the prime, for numbers below it.
 fn plus<M: Modulus<N>, const N: usize>(a: &[u64; N], b: &[u64; N]) -> [u64; N] {
     let (sum, carry) = add(a, b);
     reduce_once(sum, carry, &M::PRIME)
 }
 
-/// The product modulo the prime, bit by bit.
+/// Returns the product modulo the prime, computed bit by bit.
 fn product<M: Modulus<N>, const N: usize>(a: &[u64; N], b: &[u64; N]) -> [u64; N] {
     (0..64 * N).rev().fold([0; N], |product, bit| {
         let double = plus::<M, N>(&product, &product);
@@ -30,7 +30,7 @@ fn product<M: Modulus<N>, const N: usize>(a: &[u64; N], b: &[u64; N]) -> [u64; N
     })
 }
 
-/// The sum of columns modulo the prime, by its most significant one first.
+/// Returns the sum of columns modulo the prime, starting with the most significant one.
 fn value<M: Modulus<N>, const N: usize>(columns: &[i64]) -> [u64; N] {
     columns.iter().rev().fold([0; N], |sum, column| {
         let shifted = (0..BITS).fold(sum, |sum, _| plus::<M, N>(&sum, &sum));
@@ -42,13 +42,13 @@ fn value<M: Modulus<N>, const N: usize>(columns: &[i64]) -> [u64; N] {
     })
 }
 
-/// Limbs that are mostly at the ends of their range.
+/// Generates limbs, mostly at the ends of their range.
 fn limb() -> impl Strategy<Value = u64> {
     let near = |number: u64| (0..3_u64).prop_map(move |by| number.wrapping_sub(by));
     prop_oneof![near(1), near(u64::MAX), near(1 << 32), any::<u64>()]
 }
 
-/// Numbers in each lane, each below the prime.
+/// Generates numbers in each lane, all below the prime.
 fn residues<M: Modulus<N>, const N: usize>() -> impl Strategy<Value = Vec<[u64; N]>> {
     let below = |mut limbs: [u64; N]| {
         while !less(&limbs, &M::PRIME) {
@@ -61,7 +61,7 @@ fn residues<M: Modulus<N>, const N: usize>() -> impl Strategy<Value = Vec<[u64; 
     prop::collection::vec(prop_oneof![4 => any, 1 => near].prop_map(below), LANES)
 }
 
-/// Columns up to the size that they may have: the top one first said in multiples of 2^(64·N).
+/// Generates columns up to their maximum size. The top one is first given in multiples of 2^(64·N).
 fn columns<M: Digits<N, L>, const N: usize, const L: usize>() -> impl Strategy<Value = Vec<[i64; L]>>
 {
     const LARGEST: i64 = (1 << 59) - 1;
@@ -96,15 +96,15 @@ fn load<M: Digits<N, L>, const N: usize, const L: usize>(all: &[[u64; N]]) -> Re
     Residues::load(&limbs)
 }
 
-/// The numbers as they are, by lane.
+/// Returns the unreduced numbers by lane.
 #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
 fn digits<M, const N: usize, const L: usize>(residues: &Residues<M, N, L>) -> [[u64; L]; LANES] {
     let by_digit = residues.digits.map(|digit| lanes(digit));
     std::array::from_fn(|lane| by_digit.map(|digit| digit[lane]))
 }
 
-/// What is loaded is the number shifted, what is stored the number; R times a product of two is that
-/// of long multiplication, and so is what follows from it.
+/// A loaded number is shifted, and a stored number is the original. R times a product equals the
+/// result of long multiplication, and so do values computed from it.
 #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
 fn products_agree<M: Digits<N, L>, const N: usize, const L: usize>(a: &[[u64; N]], b: &[[u64; N]]) {
     let (loaded, one) = (
@@ -114,7 +114,7 @@ fn products_agree<M: Digits<N, L>, const N: usize, const L: usize>(a: &[[u64; N]
     let (x, y) = (loaded.times(&one).carry(), load(b).times(&one).carry());
     let product_of_all = loaded.times(&y).carry().store();
     let times = x.times(&y);
-    // As large, and as small, as the sums of point addition.
+    // Values as large and as small as in point additions.
     let less = times.minus(&x).minus(&x).minus(&y).reduce().store();
     let squared = x.minus(&y).reduce();
     let squared = squared.square().minus(&x.product(&y));
@@ -137,8 +137,7 @@ fn products_agree<M: Digits<N, L>, const N: usize, const L: usize>(a: &[[u64; N]
     }
 }
 
-/// A product of digits as large as they can be, whatever they stand for, has columns as large as
-/// allowed.
+/// The product of the largest digits has the largest permitted columns.
 #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
 fn largest_product<M: Digits<N, L>, const N: usize, const L: usize>() {
     let largest = Residues::<M, N, L>::new([splat(MASK); L]);
@@ -174,7 +173,7 @@ fn reductions_agree<M: Digits<N, L>, const N: usize, const L: usize>(all: &[[i64
     }
 }
 
-/// Runs a test where it can run.
+/// Runs a test if the processor supports it.
 fn with_ifma(test: impl FnOnce()) {
     match Ifma::detect() {
         Some(_) => test(),
@@ -184,7 +183,7 @@ fn with_ifma(test: impl FnOnce()) {
 
 #[test]
 fn no_product_is_too_large() {
-    // SAFETY: the processor has been asked.
+    // SAFETY: the processor has the instructions.
     with_ifma(|| unsafe {
         largest_product::<P256Field, 4, 5>();
         largest_product::<P384Field, 6, 8>();
@@ -198,7 +197,7 @@ proptest! {
     fn products_are_those_of_long_multiplication(
         a in residues::<P256Field, 4>(), b in residues::<P256Field, 4>(),
     ) {
-        // SAFETY: the processor has been asked.
+        // SAFETY: the processor has the instructions.
         with_ifma(|| unsafe { products_agree::<P256Field, 4, 5>(&a, &b) });
     }
 

@@ -8,10 +8,11 @@ use super::*;
 use crate::read_limits::clock::MonotonicClock;
 
 const SECOND: u64 = 1_000_000_000;
-/// The `User-Agent` of a client that says whom to ask.
+/// The `User-Agent` of a client with a contact.
 const NAMED: &str = "monitor/1.0 (ops@example.com)";
 
-/// `burst` units a client, one back each second; ten times that for all without contact.
+/// Returns a limiter with `burst` units for each client, refilled at one per second, and ten times
+/// that for all clients without contact.
 fn limiter(burst: u64) -> ReadLimiter {
     let limits = ReadLimits {
         client: Rate::new(burst, Duration::from_secs(1)),
@@ -72,7 +73,7 @@ fn a_client_is_an_address_or_what_a_customer_gets() {
     assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
     assert_ne!(of("192.0.2.2"), of("192.0.2.1"));
     assert_eq!(of("192.0.2.1").1, None);
-    // None is another's, nor nobody's.
+    // All keys differ, and none is the unused key 0.
     let (customer, network) = of("::");
     assert!(customer != network.unwrap() && customer != of("0.0.0.0").0);
     assert!(![customer, network.unwrap(), of("0.0.0.0").0].contains(&0));
@@ -100,7 +101,7 @@ fn the_customers_of_one_network_share_four_times_as_much() {
     assert_eq!(refusal.policy, Policy::Network);
     assert_eq!((refusal.wait, refusal.remaining), (SECOND / 4, 0));
     assert_eq!(refusal.retry_after(), 1);
-    // What was refused took nothing of its own.
+    // Refused requests took nothing from the client's own bucket.
     assert_eq!(admitted(&limiter, "2001:db8:1:400::1", 9, 2 * SECOND), 5);
     assert_eq!(admitted(&limiter, "2001:db8:2::1", 9, 0), 5);
 }
@@ -116,7 +117,7 @@ fn those_without_contact_share_one() {
             let asked = (0..9).map(|_| ask(format!("192.0.2.{client}"), headers));
             asked.filter(Result::is_ok).count()
         };
-        // Having no contact is no second bucket.
+        // A request without contact uses no second bucket.
         assert_eq!(of(&agent("curl/8.5.0")), 5);
         assert_eq!(of(&agent(NAMED)), 0);
     }
@@ -124,7 +125,7 @@ fn those_without_contact_share_one() {
         let refusal = ask("192.0.2.99".into(), &headers).unwrap_err();
         assert_eq!((refusal.policy, refusal.wait), (Policy::NoContact, SECOND));
     }
-    // Who reads no tiles is no monitor.
+    // A client that reads no tiles is not a monitor.
     let page = limiter.decide([192, 0, 2, 98].into(), &HeaderMap::new(), Reading::Other, 0);
     assert!(decided(page).is_ok());
     let (_, refusals) = (0..9)
@@ -146,13 +147,13 @@ fn bytes_cost_as_requests_do() {
     };
     assert_eq!(spend(UNIT_BYTES - 1, 0), None);
     assert_eq!(spend(3 * UNIT_BYTES, 0), None);
-    // Half of it is gone.
+    // Half of the units are used.
     let left = spend(0, 0).unwrap();
     assert_eq!(
         (left.policy, left.units, left.whole_in),
         (Policy::Client, 4, 6 * SECOND)
     );
-    // An answer may cost more than there is, but not the next.
+    // A response may cost more than the bucket has, but the next request waits.
     assert_eq!(spend(8 * UNIT_BYTES, 0).unwrap().units, 0);
     let refusal = ask(&limiter, "192.0.2.1", 0).unwrap_err();
     assert_eq!((refusal.retry_after(), refusal.remaining), (6, 0));
@@ -160,7 +161,7 @@ fn bytes_cost_as_requests_do() {
     assert!(ask(&limiter, "192.0.2.1", 6 * SECOND).is_ok());
 }
 
-/// The price of a request: the units that are gone from the bucket afterwards.
+/// Returns the price of a request: the number of units that it takes from the bucket.
 fn cost(limiter: &ReadLimiter, address: &str, tile: Option<PartialTile>, now: u64) -> u64 {
     let left = || {
         let admission = ask(limiter, address, now).unwrap();
@@ -180,7 +181,7 @@ fn the_same_partial_tile_costs_more_each_time() {
         partial("tile/0/x001/234.p/7"),
         partial("tile/0/x001/234.p/8"),
     );
-    // Something that is less than half, to see what is left.
+    // Uses more than half of the bucket, so that the remainder is reported.
     let admission = ask(&limiter, "192.0.2.1", 0).unwrap();
     limiter.settle(&admission, 60_000 * UNIT_BYTES, 0);
     let cost = |tile, now| cost(&limiter, "192.0.2.1", tile, now);
@@ -199,12 +200,12 @@ fn the_same_partial_tile_costs_more_each_time() {
         (cost(names, 0), cost(elsewhere, 0), cost(None, 0)),
         (1, 1, 1)
     );
-    // Ten seconds are a doubling.
+    // One doubling is forgotten after ten seconds.
     let later = FORGOTTEN_NS;
     assert_eq!(cost(one, later), 512);
     assert_eq!(cost(one, 4 * later), 128);
     assert_eq!(cost(one, 20 * later), 1);
-    // Who comes back every ten seconds pays nothing for it.
+    // A client that repeats a request every ten seconds pays no more for it.
     for round in 21..40 {
         assert_eq!(cost(one, round * later), 1, "{round}");
     }
@@ -219,10 +220,10 @@ fn repeats_are_each_clients_own() {
             .filter(|_| ask_for(&limiter, address, tile, 0).is_ok())
             .count()
     };
-    // 1 + 2 + … + 32 of 100: the next would cost 64.
+    // The price is 1 + 2 + … + 32 of 100: the next request would cost 64.
     assert_eq!((times("192.0.2.1"), times("192.0.2.2")), (6, 6));
     let refusal = ask_for(&limiter, "192.0.2.1", tile, 0).unwrap_err();
-    // It would cost 32 after ten seconds, and 37 are there.
+    // After ten seconds it would cost 32, and 37 units are there.
     assert_eq!((refusal.wait, refusal.remaining), (10 * SECOND, 37));
     assert!(ask(&limiter, "192.0.2.1", 0).is_ok(), "all else goes on");
 }
@@ -249,21 +250,23 @@ fn what_is_remembered_of_a_hundred_thousand_is_bounded() {
     let all: Vec<_> = (1..=100_000).map(|n| ask(n, 0)).collect();
     assert_eq!(limiter.buckets.len(0), 4096);
     assert!(limiter.repeats.len(0) <= 4096);
-    // Nobody is let through for want of room: those share what one may have, in each of 256 sets.
+    // No request is admitted because of a full table: the excess clients share one bucket in each
+    // of 256 sets.
     let admitted = all.iter().flatten();
     let shared = admitted
         .clone()
         .filter(|admission| admission.shared)
         .count();
     assert_eq!((admitted.count() - shared, shared), (4096, 256 * 5));
-    // It is over as soon as they have made good.
+    // The sharing ends as soon as the other buckets are full again.
     assert!(ask(200_000, 100 * SECOND).is_ok_and(|admission| !admission.shared));
     assert_eq!(limiter.buckets.len(100 * SECOND), 1);
 }
 
 proptest! {
-    /// One client asks for partial and full tiles, of any size: it never gets more than its bucket and what came
-    /// back, but for the answer that it is in debt for, and what it is told of when to come back is true.
+    /// A client that requests partial and full tiles of any size never gets more than its bucket
+    /// and the refill, except for the response that puts it into debt, and every announced waiting
+    /// time is correct.
     #[test]
     fn no_client_gets_more_and_none_is_told_wrong(
         requests in vec((0..20_000_u64, 0..4_usize, 0..6_usize), 1..150)
@@ -300,7 +303,7 @@ proptest! {
             let mut sum = 0;
             for (to, cost, _) in &spent[first..] {
                 sum += cost;
-                // The last answer's bytes are not known before it is made.
+                // The size of the last response is unknown before it is created.
                 prop_assert!(sum * SECOND <= (8 + 5) * SECOND + (to - from));
             }
         }

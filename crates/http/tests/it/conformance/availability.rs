@@ -1,4 +1,4 @@
-//! What is answered while a log cannot take, or no longer takes, what is submitted.
+//! Responses while a log cannot accept submissions, or no longer accepts them.
 
 use bytes::Bytes;
 use lucarne_ct::Fingerprint;
@@ -31,7 +31,7 @@ async fn a_retired_shard_is_gone_for_submitters_and_there_for_readers() {
     let json = server.get("/demo/log.v3.json").await.json();
     assert_eq!(json["status"], "readonly");
     assert_eq!(json["final_tree_head"]["tree_size"], 0);
-    // Frozen seven days after the end of its window, whenever it signed last.
+    // The log is frozen seven days after the end of its window, regardless of its last signature.
     let frozen = "2004-11-16T11:33:20Z";
     assert_eq!(json["status_timestamp"], frozen);
     assert_eq!(json["state"]["readonly"]["timestamp"], frozen);
@@ -60,7 +60,7 @@ async fn a_stopped_log_says_when_to_come_back_and_is_still_read() {
         answer.text()
     );
     assert_eq!(server.get("/demo/tile/data/000.p/3").await.status, 200);
-    // Whoever only ever asks for the checkpoint hears of it, too.
+    // A client that only requests the checkpoint is informed, too.
     test.until(|log| matches!(log.state(), State::Stopped { .. }))
         .await;
     let checkpoint = server.get("/demo/checkpoint").await;
@@ -133,14 +133,14 @@ async fn a_full_pool_is_503_with_seconds() {
     assert!(full > 0);
 }
 
-/// A flipped bit, a tile that is cut, another tile, none: nothing of it is
-/// served, let alone for a year.
+/// After a flipped bit, a truncated tile, another tile or a missing one, no wrong byte is served or
+/// cached.
 #[tokio::test]
 async fn a_damaged_file_is_503_until_it_is_whole() {
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
     let test = TestLog::start_with("demo", &metrics, |config| {
-        // What is in memory would hide it.
+        // Otherwise the memory cache would hide the damage.
         config.read_cache_bytes = 0;
     })
     .await;
@@ -149,7 +149,7 @@ async fn a_damaged_file_is_503_until_it_is_whole() {
     let limits = Limits::default();
     let server = Server::start_with(vec![test.log.clone()], limits, registry, |l| l).await;
     let issuer = format!("issuer/{}", Fingerprint::of(test.ca.cert_der()));
-    /// Of a good file, and of another tile.
+    /// Returns damaged bytes from a good file and another tile.
     type Damage = fn(Bytes, Bytes) -> Option<Bytes>;
     // The log restores a hash tile whose entries are there, and what its journal has.
     test.assets.settle(u64::MAX).await.unwrap();
@@ -190,7 +190,7 @@ async fn a_damaged_file_is_503_until_it_is_whole() {
         "{}",
         said.text()
     );
-    // They are whole again, and that is noticed without anybody asking for them.
+    // The files are repaired, and the log notices it without requests for them.
     for (path, whole) in &good {
         test.assets.tamper(path, Some(whole.clone()));
     }
@@ -212,7 +212,7 @@ fn flipped(bytes: &[u8]) -> Bytes {
     bytes.into()
 }
 
-/// Asks until the answer is as wished: polled, as a monitor does.
+/// Repeats the request until the response has this status, like a monitor.
 async fn eventually(server: &Server, path: &str, status: u16) -> Answer {
     let mut answer = server.get(path).await;
     lucarne_testkit::eventually(&format!("{path} is {status}"), async || {

@@ -1,4 +1,4 @@
-//! What a log gains whose files are in a directory.
+//! Tests of features that need a log in a directory.
 #![cfg(target_os = "linux")]
 
 use std::os::unix::fs::FileExt;
@@ -14,7 +14,7 @@ use crate::support::{Server, TestLog};
 async fn a_full_data_tile_is_sent_from_its_file_as_long_as_that_is_what_was_read() {
     let directory = tempfile::tempdir().unwrap();
     let assets = PosixAssets::create(directory.path()).unwrap();
-    // What is in the lock is the empty tree: nothing has to be moved.
+    // The lock has the empty tree, so that nothing must be moved.
     let mut test = TestLog::start("demo").await.moved(Arc::new(assets)).await;
     test.scts = 2;
     test.fill(300).await;
@@ -29,12 +29,12 @@ async fn a_full_data_tile_is_sent_from_its_file_as_long_as_that_is_what_was_read
     let mut open = open.filter_map(|fd| std::fs::read_link(fd.unwrap().path()).ok());
     assert!(open.any(|open| open == file), "it is not kept open");
     assert!(client.get(path).await.body == whole);
-    // The answer before is not taken for the next.
+    // The previous response is not mistaken for the next one.
     assert_eq!(client.get("/demo/tile/0/000").await.body.len(), 8192);
-    // Nobody does that to a log: what was verified comes from memory then.
+    // An operator never does this. The verified bytes in memory are sent then.
     let file = std::fs::File::options().write(true).open(file).unwrap();
     file.write_all_at(b"changed", 9).unwrap();
-    // The server compares the state of the file every few milliseconds.
+    // The server checks the file for changes every few milliseconds.
     eventually("only what was verified is sent", async || {
         client.get(path).await.body == whole
     })

@@ -1,4 +1,5 @@
-//! What those get who follow logs: long polls, the feed, the list of logs, robots.txt, compressed roots.
+//! Tests of clients that follow logs: long polls, the feed, the list of logs, robots.txt,
+//! compressed roots.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -20,7 +21,7 @@ use crate::support::{Client, Server, TestLog};
 async fn a_long_poll_is_answered_when_the_log_grows() {
     let (test, server) = demo(5).await;
     let plain = server.get("/demo/checkpoint").await;
-    // What is there already is not waited for, and a query that says nothing changes nothing.
+    // A larger tree is returned at once, and an unknown query has no effect.
     for query in ["after=4", "after=0", "other=9"] {
         let answer = server.get(&format!("/demo/checkpoint?{query}")).await;
         assert_eq!((answer.status, &answer.body), (200, &plain.body), "{query}");
@@ -34,7 +35,7 @@ async fn a_long_poll_is_answered_when_the_log_grows() {
     let waiting = async { server.get("/demo/checkpoint?after=5").await };
     let growing = async {
         let mut grown = test.log.grown();
-        // Nothing is to be seen of it before: it waits, or it has not come yet. Either is right.
+        // The request may be waiting or may not have arrived yet. Both are correct.
         test.fill(1).await;
         grown.wait_for(|size| *size == 6).await.unwrap();
     };
@@ -50,7 +51,7 @@ async fn who_waits_is_counted_and_answered_when_the_server_stops() {
     let (_test, server) = demo(1).await;
     let mut waiting = JoinSet::new();
     let ask = b"GET /demo/checkpoint?after=1 HTTP/1.1\r\nhost: log.example\r\n\r\n";
-    // One more than may wait: whichever comes last is refused.
+    // One request more than may wait: the last one is refused.
     for _ in 0..65 {
         let mut client = server.connect().await;
         client.send(ask).await;
@@ -61,7 +62,7 @@ async fn who_waits_is_counted_and_answered_when_the_server_stops() {
     assert_eq!(refused.status, 429);
     assert_eq!(refused.json()["code"], "too_many_waiting");
     assert!(refused.header("retry-after").is_some());
-    // Another client is not concerned, and neither is who does not wait.
+    // Other clients and requests that do not wait are unaffected.
     let mut other = server.connect_from([127, 0, 0, 2]).await;
     other.send(ask).await;
     assert_eq!(server.get("/demo/checkpoint").await.status, 200);
@@ -74,7 +75,7 @@ async fn who_waits_is_counted_and_answered_when_the_server_stops() {
     in_time("the end of the server", stopped).await.unwrap();
 }
 
-/// A reader of the feed, past the head of the answer.
+/// A reader of the feed, after the head of the response.
 struct Feed {
     stream: TcpStream,
     text: String,
@@ -103,7 +104,7 @@ impl Feed {
         feed
     }
 
-    /// Reads until this is there.
+    /// Reads until the text contains this part.
     async fn until(&mut self, part: &str) {
         while !self.text.contains(part) {
             assert!(self.more().await, "no {part:?} in {}", self.text);
@@ -118,7 +119,7 @@ impl Feed {
         length > 0
     }
 
-    /// The entries so far; the frames of the transfer are between them.
+    /// Returns the entries so far, ignoring the frames of the transfer coding.
     fn entries(&self) -> Vec<Value> {
         let lines = self.text.lines();
         let data = lines.filter_map(|line| line.strip_prefix("data: "));
@@ -147,7 +148,7 @@ async fn the_feed_has_every_entry_once_from_any_index_on() {
         );
     }
 
-    // What it says is what the tree has.
+    // The feed agrees with the tree.
     let asked = [("accept-encoding", "identity")];
     let data = server.ask("GET", "/demo/tile/data/000", &asked).await.body;
     let mut rest = &data[..];
@@ -223,7 +224,7 @@ async fn the_logs_are_a_log_list() {
     assert!(list.timestamp_ms().is_some());
     for log in [&one.log, &two.log] {
         let listed = list.get(&log.config().key.log_id()).unwrap();
-        // Whether it is usable is not for the log to say.
+        // The log does not claim that it is usable.
         assert!(listed.state.is_none());
         assert_eq!(listed.submission_url(), log.config().submission_prefix);
     }
@@ -275,7 +276,7 @@ async fn roots_come_compressed_to_who_asks_for_that() {
     let tag = packed.header("etag").unwrap();
     let known = [("accept-encoding", "gzip"), ("if-none-match", tag)];
     assert_eq!(server.ask("GET", path, &known).await.status, 304);
-    // Other roots are another answer.
+    // Other roots give another response.
     test.log.set_roots(lucarne_ct::Roots::new());
     let packed = server
         .ask("GET", path, &[("accept-encoding", "gzip")])

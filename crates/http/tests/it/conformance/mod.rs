@@ -1,7 +1,6 @@
-//! The statements of the specifications that HTTP has a part in, asked of a
-//! real log over a real socket: a file for each API, one for the times when a
-//! log cannot take submissions, one for logs in directories, and one for what
-//! stands around the logs.
+//! Tests of the specifications as far as they concern HTTP, with a real log and a real socket.
+//! There is a file for each API, one for logs that cannot accept submissions, one for logs in
+//! directories, and one for the rest of the site.
 
 mod availability;
 mod directory;

@@ -39,7 +39,8 @@ async fn the_checkpoint_verifies_and_is_not_cached() {
     assert_ne!(newer.header("etag"), Some(&*tag));
 }
 
-/// A cache that leaves the query out of its key has nothing to mix up: no answer depends on one.
+/// No response depends on the query, so that a cache that ignores the query cannot mix up
+/// responses.
 #[tokio::test]
 async fn no_answer_depends_on_a_query() {
     let (_test, server) = demo(5).await;
@@ -149,7 +150,8 @@ async fn hash_tiles_of_every_width_and_no_more() {
     assert!(rest.is_empty());
 }
 
-/// Names tiles (the extension of Sunlight's): a line for each entry, of every width, in gzip or plain.
+/// Names tiles (Sunlight's extension) have a line for each entry, in every width, with gzip or
+/// without.
 #[tokio::test]
 async fn names_tiles_have_a_line_for_each_entry() {
     let (test, server) = demo(300).await;
@@ -183,7 +185,7 @@ async fn names_tiles_have_a_line_for_each_entry() {
             .all(|line| !line["DNS"].as_array().unwrap().is_empty())
     );
 
-    // The file in storage has what is served, and the partial one begins the full one.
+    // The stored file equals the response, and the partial tile is a prefix of the full one.
     for path in ["tile/names/000", "tile/names/001.p/44"] {
         let served = server.get(&format!("/demo/{path}")).await;
         assert_eq!(served.header("content-encoding"), Some("gzip"));
@@ -265,7 +267,7 @@ async fn data_tiles_in_the_encoding_that_is_asked_for() {
         assert_eq!(answer.header("vary"), Some("accept-encoding"));
     }
 
-    // So are partial ones: of a full tile, the newest, and what that begins with.
+    // The same holds for partial tiles: of a full tile, the newest one, and its prefixes.
     for partial in ["000.p/7", "001.p/44", "001.p/43"] {
         let path = format!("/demo/tile/data/{partial}");
         let mut bodies = Vec::new();
@@ -289,7 +291,7 @@ async fn data_tiles_in_the_encoding_that_is_asked_for() {
             plain.body.starts_with(&bodies[0]),
             partial.starts_with("000")
         );
-        // Without a word about encodings, as the specification has it.
+        // A request without `Accept-Encoding`, as in the specification.
         assert_eq!(gunzip(&server.get(&path).await.body), bodies[0], "{path}");
     }
 }
@@ -347,7 +349,7 @@ async fn ranges_and_heads() {
         (416, Some("bytes */8192"))
     );
 
-    // A range of a data tile is one of its plain bytes, even if gzip would do.
+    // A range of a data tile refers to the unencoded bytes, even if gzip is accepted.
     let plain = server
         .ask(
             "GET",
@@ -394,7 +396,7 @@ async fn ranges_and_heads() {
 #[tokio::test]
 async fn every_issuer_is_served() {
     let (test, server) = demo(0).await;
-    // The root is left out, and must be served all the same.
+    // The root is omitted from the submission, but must be served.
     let chain = lucarne_mint::Chain::new(vec![test.chain("www.example").certificates()[0].clone()]);
     let answer = server
         .post("/demo/ct/v1/add-chain", chain.to_json().as_bytes())

@@ -1,4 +1,4 @@
-//! What stands around the logs: log.v3.json, pages, metrics, health, listeners, paths.
+//! Tests of log.v3.json, pages, metrics, health, listeners and paths.
 
 use crate::support::{Server, TestLog};
 use lucarne_ct::Chain;
@@ -29,8 +29,8 @@ async fn log_json_is_ready_to_paste() {
     insta::assert_snapshot!(answer.text());
 }
 
-/// All that an operator can say: one change lies in the past, and one freezes
-/// the log before the end of its window would.
+/// Returns all metadata that an operator can set. One change is in the past, and one freezes the
+/// log before the end of its window.
 fn said_of_a_log() -> Metadata {
     let change = |new_status, effective_ms, comment: Option<&str>| PlannedChange {
         new_status,
@@ -58,7 +58,7 @@ fn said_of_a_log() -> Metadata {
     }
 }
 
-/// Nothing is said of a log that is not true of it.
+/// `log.v3.json` has no untrue claims.
 #[tokio::test]
 async fn log_json_claims_nothing() {
     let metrics = Metrics::register(&mut Registry::default());
@@ -70,8 +70,8 @@ async fn log_json_claims_nothing() {
     .await;
     let server = Server::start(vec![test.log.clone()], Limits::default()).await;
     let json = server.get("/demo/log.v3.json").await.json();
-    // A window and certificates for servers make no log a production log, and
-    // one prefix of two is plain HTTP.
+    // A window and certificates for servers do not make a production log, and one of the two
+    // prefixes is plain HTTP.
     assert_eq!(json["log_type"], "test");
     assert_eq!(json["intended_use"], "test");
     assert_eq!(json["tls_only"], false);
@@ -228,7 +228,7 @@ async fn listeners_serve_what_they_are_told_to() {
     assert_eq!(inside.get("/health").await.status, 200);
 }
 
-/// A log at the root leaves the site's own paths alone.
+/// A log at the root does not hide the site's own paths.
 #[tokio::test]
 async fn a_log_at_the_root_of_its_host() {
     let metrics = Metrics::register(&mut Registry::default());

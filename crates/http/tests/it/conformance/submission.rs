@@ -69,7 +69,7 @@ async fn json_may_be_odd_but_has_to_be_json() {
     }
 }
 
-/// The shape of every rejection, and which certificate is to blame.
+/// Every rejection has the same form and names the certificate at fault.
 #[tokio::test]
 async fn a_rejection_says_what_and_where() {
     let (test, server) = demo(0).await;
@@ -96,7 +96,7 @@ async fn a_rejection_says_what_and_where() {
     );
 }
 
-/// Statements 5 and 14: each kind on its own endpoint.
+/// Statements 5 and 14: each kind has its own endpoint.
 #[tokio::test]
 async fn precertificates_have_an_endpoint_of_their_own() {
     let (test, server) = demo(0).await;
@@ -112,7 +112,7 @@ async fn precertificates_have_an_endpoint_of_their_own() {
     assert_eq!(answer.json()["code"], "certificate_on_add_pre_chain");
 }
 
-/// Statement 3: methods, sizes, and never a 5xx for bad input.
+/// Statement 3: methods and sizes, and never a 5xx for bad input.
 #[tokio::test]
 async fn wrong_methods_and_sizes() {
     let (test, _) = demo(0).await;
@@ -176,7 +176,7 @@ async fn roots_are_listed() {
     assert_eq!(answer.json(), serde_json::json!({ "certificates": [root] }));
 }
 
-/// A chain is judged without being logged. A submission of what the log has is no such test.
+/// `check-chain` checks a chain without logging it, unlike a submission of a logged chain.
 #[tokio::test]
 async fn a_chain_is_checked_and_not_logged() {
     let (test, server) = demo(0).await;
@@ -196,7 +196,7 @@ async fn a_chain_is_checked_and_not_logged() {
     assert_eq!(answer.json()["on"], "add-chain");
     assert_eq!(test.log.published().unwrap().size, 0);
 
-    // The entry is known, and its issuer is forged.
+    // The entry is logged already, and its issuer is forged.
     assert_eq!(add(body(&known)).await.status, 200);
     let mut forged = known.clone();
     *forged[1].last_mut().unwrap() ^= 1;

@@ -1,5 +1,4 @@
-//! A real log in memory behind a real listener on loopback, and a client that
-//! writes bytes rather than requests.
+//! A real log in memory behind a real listener on loopback, and a client that sends raw bytes.
 #![allow(dead_code, unreachable_pub)]
 
 use std::net::SocketAddr;
@@ -21,24 +20,24 @@ use tokio::task::JoinHandle;
 
 pub mod gate;
 
-/// A running log, its CA, and what it is stored in.
+/// A running log with its CA and its storage.
 pub struct TestLog {
     pub log: Arc<Log>,
     pub ca: Authority,
     pub leaf_key: Arc<KeyPair>,
-    /// SCTs in every leaf: random bytes, which do not compress.
+    /// Number of SCTs in every leaf: random bytes, which do not compress.
     pub scts: usize,
-    /// The files in memory with which it began.
+    /// The files in memory with which the log started.
     pub assets: MemoryAssets,
-    /// Where its files lie now.
+    /// The current location of the files.
     pub stored: Arc<dyn Assets>,
     pub lock: MemoryLock,
-    /// What must live as long as the log.
+    /// A value with the lifetime of the log.
     pub kept: Option<Box<dyn std::any::Any + Send + Sync>>,
     _cache: tempfile::TempDir,
 }
 
-/// The settings of a log for tests; change them in `TestLog::start`.
+/// Returns the settings of a log for tests; change them in `TestLog::start`.
 pub fn config(name: &str, cache: &std::path::Path) -> LogConfig {
     let mut seed = [7; 32];
     seed[..name.len().min(32)].copy_from_slice(&name.as_bytes()[..name.len().min(32)]);
@@ -55,7 +54,7 @@ pub fn config(name: &str, cache: &std::path::Path) -> LogConfig {
         verification: Arc::default(),
         period: Duration::from_millis(20),
         pool_size: 1000,
-        // What tests fill a log with may be of either lane.
+        // Tests submit entries of both lanes.
         lanes: LaneConfig {
             old_pool: Some(1000),
             ..LaneConfig::default()
@@ -130,7 +129,7 @@ impl TestLog {
         }
     }
 
-    /// The same log, stopped and started as by a process that waits for its turn.
+    /// Restarts the log, as in a process that waits for its turn.
     pub async fn in_turn(self, turn: Turn) -> TestLog {
         self.log.shutdown().await;
         let (roots, _) = Roots::from_pem(self.ca.certificate_pem().as_bytes());
@@ -140,7 +139,7 @@ impl TestLog {
         TestLog { log, ..self }
     }
 
-    /// The same log, stopped and started with other settings; it need not come up.
+    /// Restarts the log with other settings; it need not become ready.
     pub async fn changed(self, change: impl FnOnce(&mut LogConfig)) -> TestLog {
         self.log.shutdown().await;
         let mut config = self.log.config().clone();
@@ -151,8 +150,7 @@ impl TestLog {
         TestLog { log, ..self }
     }
 
-    /// The same log, stopped and started on other assets: the same files
-    /// elsewhere, or none yet.
+    /// Restarts the log on other assets: a copy of the files, or an empty location.
     pub async fn moved(self, stored: Arc<dyn Assets>) -> TestLog {
         self.log.shutdown().await;
         let config = self.log.config().clone();
@@ -171,14 +169,14 @@ impl TestLog {
         until("the log gets there", || is_so(&self.log)).await;
     }
 
-    /// The certificates of a new leaf, itself first, the root included.
+    /// Returns the certificates of a new leaf, the leaf first, including the root.
     pub fn chain(&self, name: &str) -> lucarne_mint::Chain {
         let mut options = LeafOptions::with_key([name], self.leaf_key.clone());
         options.scts = self.scts;
         self.ca.full_chain(self.ca.issue(&options).unwrap())
     }
 
-    /// Submits so many chains, without HTTP, and waits for all of them.
+    /// Submits this number of chains without HTTP, and waits for all of them.
     pub async fn fill(&self, count: usize) -> Vec<Sct> {
         let submissions: Vec<_> = (0..count)
             .map(|n| {
@@ -244,7 +242,7 @@ impl Server {
         }
     }
 
-    /// Returns the value of a metric, of which `name` is the name with its labels.
+    /// Returns the value of a metric; `name` includes its labels.
     pub fn metric(&self, name: &str) -> u64 {
         let metrics = self.site.render_metrics();
         let value = |line: &str| line.strip_prefix(name)?.trim().parse().ok();
@@ -256,7 +254,7 @@ impl Server {
         until(&format!("{name} is {value}"), || self.metric(name) == value).await;
     }
 
-    /// Tells the server to stop, and hands back what to wait for.
+    /// Stops the server and returns the task to wait for.
     pub fn stop(mut self) -> JoinHandle<()> {
         let _ = self.stop.take().unwrap().send(());
         self.served
@@ -268,14 +266,14 @@ impl Server {
         Client::new(stream)
     }
 
-    /// A connection from another address of this machine.
+    /// Connects from another address of this machine.
     pub async fn connect_from(&self, address: [u8; 4]) -> Client<TcpStream> {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind((address, 0).into()).unwrap();
         Client::new(socket.connect(self.address).await.unwrap())
     }
 
-    /// One GET on a connection of its own.
+    /// Sends one GET on a new connection.
     pub async fn get(&self, path: &str) -> Answer {
         self.ask("GET", path, &[]).await
     }
@@ -299,13 +297,13 @@ impl Server {
     }
 }
 
-/// A connection on which bytes are written as the test wants them.
+/// A connection on which tests write raw bytes.
 pub struct Client<S> {
     pub stream: S,
     buffer: Vec<u8>,
 }
 
-/// An answer, taken apart.
+/// A parsed response.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -356,7 +354,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         self.send(&[head.as_bytes(), body].concat()).await;
     }
 
-    /// Reads one answer; `None` if the connection ends before it begins.
+    /// Reads one response; `None` if the connection ends before it begins.
     pub async fn answer(&mut self) -> Option<Answer> {
         self.answer_to("GET").await
     }
@@ -411,8 +409,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         }
     }
 
-    /// Waits until the server closes this connection, or sends something: returns whether it
-    /// closed it.
+    /// Waits until the server closes this connection or sends something; returns `true` if it was
+    /// closed.
     pub async fn closed(&mut self) -> bool {
         let mut byte = [0];
         let read = in_time("the end of a connection", self.stream.read(&mut byte)).await;

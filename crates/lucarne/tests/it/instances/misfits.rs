@@ -72,7 +72,7 @@ fn a_wrong_key_is_named() {
         .await;
         is_put_off(&instances, "has another key").await;
         let said = instances.server(0).output();
-        assert_has(&said, "does not have the key of `instances`");
+        assert_has(&said, "refused a peer without the key of `instances`");
         leader_goes_on(&instances).await;
     });
 }

@@ -105,7 +105,7 @@ fn what_cannot_be_shared_is_refused_in_words() {
     for part in [
         "logs[a].instances: needs a log in a bucket",
         "logs[a].instances.address: `here` is no address that other machines reach",
-        "needs 32: make one with `openssl rand -base64 32`",
+        "create a key with `openssl rand -base64 32`",
         "logs[a].instances.more",
     ] {
         assert_has(&said, part);

@@ -145,13 +145,13 @@ fn rows_that_are_not_the_logs_are_shown() {
     fs::rename(site.data("ill"), site.path().join("away")).unwrap();
     let (code, said) = look(&site, &["lock", "show", "ill"]);
     assert_eq!(code, 2, "{said}");
-    assert_has(&said, "there is no directory");
+    assert_has(&said, "does not exist");
     fs::rename(site.path().join("away"), site.data("ill")).unwrap();
     fs::remove_file(site.lock()).unwrap();
     for command in [SHOW, LIST] {
         let (code, said) = look(&site, &command);
         assert_eq!(code, 2, "{said}");
-        assert_has(&said, "there is no lock database here");
+        assert_has(&said, "the lock database does not exist");
     }
 }
 

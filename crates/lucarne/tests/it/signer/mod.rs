@@ -65,7 +65,7 @@ fn a_new_log_and_one_that_exists_are_given_to_a_signer() {
     assert_eq!(apart.signer_task(&["first-use", &origin]).0, 0);
     let (code, said) = apart.signer_task(&["first-use", &origin]);
     assert_eq!(code, 1);
-    assert_has(&said, "never forgotten");
+    assert_has(&said, "never replaced");
     let signer = apart.start_signer();
     assert!(apart.log.launch("init").run().unwrap().status.success());
     let server = apart.log.start().unwrap();
@@ -282,7 +282,7 @@ fn without_its_signer_a_log_takes_nothing_and_goes_on_by_itself() {
         signer.kill().unwrap();
         let answer = submit(&apart, &submission(&pki().p256)).await;
         assert!(is_retry_later(&answer), "{}", answer.text());
-        says(&apart, "is away").await;
+        says(&apart, "is unavailable").await;
         // What is published is served all the while.
         assert_eq!(
             apart.log.client().get("checkpoint").await.unwrap().status,

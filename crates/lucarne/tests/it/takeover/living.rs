@@ -134,7 +134,7 @@ fn a_tesseract_that_publishes_beside_lucarne_stops_it() {
         let held = flock.arg("-n").arg(&antispam).arg("true").status();
         assert!(!held.unwrap().success());
         sign_again(&log);
-        says("somebody else publishes there").await;
+        says("another process publishes there").await;
         // Nor does it go on by itself.
         says("another process signs with this log's key").await;
     });

@@ -1,16 +1,14 @@
-//! The one object of the log itself that is replaced: its checkpoint.
+//! The checkpoint, the only object of a log that is replaced.
 //!
-//! It is put on the condition that the bucket still has the one that was read
-//! or put before (by its e-tag; on GCS by its generation). So a put that was
-//! given up and arrives late changes nothing, and a second process that
-//! publishes the same log, with whatever lock, is noticed by the first put
-//! after that of the other. A put whose answer was lost is repeated with the
-//! same condition, and recognised by what is there.
+//! Each put has the condition that the bucket still has the checkpoint that was read or put before
+//! (compared by e-tag; on GCS by generation). A put that was given up and arrives late therefore
+//! changes nothing. If a second process publishes the same log, even with a different lock, the
+//! first put after its own detects it. A put whose response was lost is repeated with the same
+//! condition, and recognised by the content of the bucket.
 //!
-//! Whether the store holds puts to their conditions is tried once, with one
-//! that must fail. Where it does not, the checkpoint is read before each put
-//! and compared with the last one: others are noticed a round later, and a late
-//! put may turn the checkpoint back until then.
+//! One probe, a put that must fail, tests whether the store supports conditions. If it does not,
+//! the checkpoint is read before each put and compared with the last one. Other processes are then
+//! detected a round later, and until then a late put may restore an old checkpoint.
 
 use bytes::Bytes;
 use object_store::{GetOptions, PutMode, PutOptions, PutPayload, UpdateVersion};
@@ -21,26 +19,25 @@ use crate::guards::Guard;
 use crate::object::http::{Conditional, Tries};
 use crate::{AssetError, AssetKind};
 
-/// The path of the checkpoint.
+/// Path of the checkpoint.
 pub(super) const PATH: &str = "checkpoint";
 
-/// There is no object of this name, except where conditions are ignored.
+/// Key of the probe. The object never exists, unless the store ignores conditions.
 const PROBE: &str = ".lucarne/conditions";
 
-/// The published checkpoint, as far as it is known. Locked for as long as it is being
-/// replaced.
+/// The published checkpoint, as far as it is known. Locked during a replacement.
 #[derive(Default)]
 pub(super) struct Published(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// True if the store holds puts to their conditions. `None`: not tried yet.
+    /// Whether the store supports conditional puts; `None` before the probe.
     conditional: Option<bool>,
-    /// Holds what was read or put last. `None`: to be read.
+    /// The version that was read or put last; `None` if it must be read.
     last: Option<Version>,
 }
 
-/// A checkpoint, or none, and what the store calls it.
+/// A checkpoint, or its absence, with the store's identifier of the version.
 struct Version {
     bytes: Option<Bytes>,
     version: UpdateVersion,
@@ -56,15 +53,15 @@ impl Version {
 }
 
 impl Published {
-    /// A recovery begins: what it reads next is what it goes on from.
+    /// Starts a recovery: the next version that is read becomes the current one.
     pub(super) async fn forget(&self) {
         self.0.lock().await.last = None;
     }
 }
 
 impl ObjectAssets {
-    /// Reads the checkpoint. The first time after [`Published::forget`], this is
-    /// what the next one will replace; whoever looks later changes nothing.
+    /// Reads the checkpoint. The first call after [`Published::forget`] decides which version the
+    /// next put replaces; later calls do not change it.
     pub(super) async fn checkpoint(&self) -> Result<Option<Bytes>, AssetError> {
         let found = self.read_checkpoint().await?;
         let bytes = found.bytes.clone();
@@ -75,8 +72,8 @@ impl ObjectAssets {
     /// Replaces the checkpoint that was read or put last.
     ///
     /// # Errors
-    /// [`AssetError::Overtaken`] if another one is there. After any error the next
-    /// call reads what is there first.
+    /// [`AssetError::Overtaken`] if the bucket has another one. After any error the next call first
+    /// reads the bucket.
     pub(super) async fn replace_checkpoint(&self, new: Bytes) -> Result<(), AssetError> {
         let mut state = self.published.0.lock().await;
         let conditional = match state.conditional {
@@ -96,7 +93,8 @@ impl ObjectAssets {
         let put = self.try_write(PATH, PutPayload::from(new.clone()), options);
         let version = match put.await? {
             Ok(done) => done.into(),
-            // An answer may have been lost on its way: what is there tells.
+            // The response of an earlier attempt may have been lost: the content of the bucket
+            // decides.
             Err(error) if failure::is_lost(&error) => {
                 let found = self.read_checkpoint().await?;
                 if found.bytes.as_ref() != Some(&new) {
@@ -106,7 +104,7 @@ impl ObjectAssets {
             }
             Err(error) => return Err(self.failed("write", PATH, &error)),
         };
-        // Who does not say what it has stored cannot be held to it.
+        // Without an e-tag or version the next put cannot have a condition.
         let named = version.e_tag.is_some() || version.version.is_some();
         state.conditional = Some(conditional && named);
         state.last = Some(Version {
@@ -116,7 +114,7 @@ impl ObjectAssets {
         Ok(())
     }
 
-    /// For stores without conditions: what was put last, if it is still there.
+    /// Returns the last version if it is still current. Used for stores without conditions.
     async fn still(&self, last: Version, new: &Bytes) -> Result<Version, AssetError> {
         let found = self.read_checkpoint().await?;
         let ours = found.bytes == last.bytes || found.bytes.as_ref() == Some(new);
@@ -152,7 +150,7 @@ impl ObjectAssets {
         }
     }
 
-    /// Tries to replace an object that is not there.
+    /// Tries to replace an object that does not exist.
     pub(in crate::object) async fn has_conditions(&self) -> Result<bool, AssetError> {
         let absent = UpdateVersion {
             e_tag: Some("\"d41d8cd98f00b204e9800998ecf8427e\"".into()),
@@ -168,15 +166,15 @@ impl ObjectAssets {
             Ok(_) => {
                 let deleted = self.delete(vec![self.key(PROBE)?], |_| {}).await;
                 if let Err(error) = deleted {
-                    tracing::warn!(%error, "a probe stays behind");
+                    tracing::warn!(%error, "cannot delete a probe object");
                 }
-                "it replaced an object that is not there".to_owned()
+                "a put replaced an object that does not exist".to_owned()
             }
         };
         tracing::warn!(
             problem,
-            "{}: the store does not hold puts to conditions. The checkpoint is read before each \
-             put instead, which notices a second process a round later",
+            "{}: the store ignores the conditions of puts. The checkpoint is read before each \
+             put instead, which detects a second process one round later",
             self.location
         );
         Ok(false)

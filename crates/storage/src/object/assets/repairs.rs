@@ -1,4 +1,4 @@
-//! Objects put right beside the process that serves them.
+//! Repair of objects while the log's process serves them.
 
 use async_trait::async_trait;
 use bytes::Bytes;

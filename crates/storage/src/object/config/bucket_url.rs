@@ -1,4 +1,4 @@
-//! A bucket and a prefix in it, as one URL.
+//! A bucket and a prefix in it, written as one URL.
 
 use std::path::PathBuf;
 
@@ -7,40 +7,38 @@ use url::Url;
 use super::{Azure, Bucket, Gcs, ObjectStoreConfig, S3, configuration};
 use crate::AssetError;
 
-/// Examples of how each kind is written, for messages.
+/// Example URLs of each kind, for messages.
 const EXAMPLES: &str = "s3://bucket/prefix?region=eu-central-1, \
      s3://bucket/prefix?endpoint=https://minio.example:9000, gs://bucket/prefix or \
      az://container/prefix?account=name";
 
 impl ObjectStoreConfig {
-    /// Returns whether `text` begins as the URL of a bucket does.
+    /// Returns `true` if `text` has the scheme of a bucket URL.
     pub fn is_url(text: &str) -> bool {
         ["s3://", "gs://", "az://"]
             .iter()
             .any(|scheme| text.starts_with(scheme))
     }
 
-    /// Reads one of
+    /// Parses one of these URLs:
     ///
-    /// - `s3://bucket/prefix`, with `?region=`, `endpoint=`, `style=path` or
-    ///   `virtual`, `profile=`,
-    /// - `gs://bucket/prefix`, with `?endpoint=`, `credentials=` (a file, or
-    ///   `none`),
+    /// - `s3://bucket/prefix`, with `?region=`, `endpoint=`, `style=path` or `virtual`, `profile=`;
+    /// - `gs://bucket/prefix`, with `?endpoint=`, `credentials=` (a file, or `none`);
     /// - `az://container/prefix`, with `?account=`, `endpoint=`.
     ///
-    /// An endpoint may be `http://`: whoever writes it means it. The prefix is
-    /// a folder: it gets a slash at its end.
+    /// An endpoint may be `http://`, because the user wrote it explicitly. The prefix is a folder:
+    /// a slash is added at its end.
     ///
     /// # Errors
     ///
-    /// [`AssetError::Configuration`], which never shows what may be a secret.
+    /// [`AssetError::Configuration`]. The message has no secrets.
     pub fn from_url(text: &str) -> Result<Self, AssetError> {
-        let malformed = || configuration(format!("it is no URL of a bucket: write {EXAMPLES}"));
+        let malformed = || configuration(format!("not a bucket URL: write {EXAMPLES}"));
         let url = Url::parse(text).map_err(|_| malformed())?;
         if !url.username().is_empty() || url.password().is_some() || url.port().is_some() {
             return Err(configuration(
-                "the URL of a bucket has no user name, password or port. Credentials come from \
-                 the environment, a server is `?endpoint=…`",
+                "a bucket URL must not have a user name, password or port. Put credentials into \
+                 the environment, and a server into `?endpoint=…`",
             ));
         }
         let name = url.host_str().ok_or_else(malformed)?.to_owned();
@@ -85,7 +83,8 @@ impl ObjectStoreConfig {
         Ok(config)
     }
 
-    /// Returns what makes it another place than others: kind, server, bucket.
+    /// Returns a text that identifies the bucket: kind, server, name. Different buckets have
+    /// different texts.
     pub fn bucket_identity(&self) -> String {
         let of = |kind: &str, place: Option<&str>, bucket: &str| {
             let place = place.unwrap_or_default().trim_end_matches('/');
@@ -101,7 +100,7 @@ impl ObjectStoreConfig {
         }
     }
 
-    /// Returns the endpoint if requests go to it unencrypted: one with `http://`.
+    /// Returns the endpoint if its requests are unencrypted (`http://`).
     pub fn plain_endpoint(&self) -> Option<&str> {
         let endpoint = match &self.bucket {
             Bucket::S3(s3) => &s3.endpoint,
@@ -114,7 +113,7 @@ impl ObjectStoreConfig {
     }
 }
 
-/// `none`, or a file; nothing is the environment's.
+/// Parses `none` or a file; `None` leaves the choice to the environment.
 fn credentials(text: Option<String>) -> (bool, Option<PathBuf>) {
     match text {
         Some(text) if text == "none" => (true, None),
@@ -122,7 +121,7 @@ fn credentials(text: Option<String>) -> (bool, Option<PathBuf>) {
     }
 }
 
-/// The query, of which each parameter has to be known.
+/// The query of the URL. Every parameter must be known.
 struct Parameters(Vec<(String, String)>);
 
 impl Parameters {
@@ -136,7 +135,7 @@ impl Parameters {
         Some(self.0.remove(place).1)
     }
 
-    /// Returns whether the bucket is in the host's name.
+    /// Returns `true` if the bucket is part of the host name.
     fn style(&mut self) -> Result<bool, AssetError> {
         match self.take("style").as_deref() {
             None | Some("path") => Ok(false),
@@ -149,7 +148,7 @@ impl Parameters {
         match self.0.first() {
             None => Ok(()),
             Some((unknown, _)) => Err(configuration(format!(
-                "it has the parameter `{unknown}`, which there is not (or twice): write {EXAMPLES}"
+                "unknown or repeated parameter `{unknown}`: write {EXAMPLES}"
             ))),
         }
     }

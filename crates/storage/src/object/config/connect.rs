@@ -1,4 +1,4 @@
-//! Clients of the stores, as they are configured.
+//! HTTP clients of the configured stores.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::object::profile::Profile;
 use crate::{AssetError, Stats};
 
 impl ObjectStoreConfig {
-    /// A client of the store; nothing is sent yet.
+    /// Creates a client of the store without sending a request.
     pub(crate) fn connect(&self, stats: Arc<Stats>) -> Result<Arc<dyn ObjectStore>, AssetError> {
         let connector = Connector {
             policy: self.policy,
@@ -32,7 +32,7 @@ impl ObjectStoreConfig {
 }
 
 impl RequestPolicy {
-    /// For who would rather know that there is no answer than wait for one.
+    /// Returns a policy with short timeouts, for checks that must end soon.
     pub(crate) fn hasty() -> Self {
         Self {
             request: Duration::from_secs(3),
@@ -63,7 +63,7 @@ impl S3 {
         Ok(Arc::new(self.client(connector, retry)?.0))
     }
 
-    /// The client, and the region that it is for.
+    /// Creates the client and returns it with its region.
     pub(crate) fn client(
         &self,
         connector: Connector,
@@ -95,7 +95,7 @@ impl S3 {
             if self.virtual_hosted {
                 let host = format!("{}.{}", self.bucket, url.host_str().unwrap_or_default());
                 url.set_host(Some(&host))
-                    .map_err(|e| configuration(format!("{host} is no host name: {e}")))?;
+                    .map_err(|e| configuration(format!("{host} is not a valid host name: {e}")))?;
             }
             builder = builder
                 .with_endpoint(url.as_str().trim_end_matches('/'))
@@ -104,7 +104,7 @@ impl S3 {
             .get_config_value(&AmazonS3ConfigKey::Endpoint)
             .is_none()
         {
-            // As Amazon recommends; a dot in the name does not fit its certificate.
+            // As Amazon recommends. A bucket name with a dot does not match Amazon's certificate.
             let dotted = self.bucket.contains('.');
             builder = builder.with_virtual_hosted_style_request(!dotted);
         }
@@ -135,7 +135,7 @@ impl Gcs {
             .with_retry(retry)
             .with_http_connector(connector);
         if self.anonymous {
-            // The client asks for a token even where it sends none.
+            // The client requires a token even if it sends none.
             builder = builder.with_skip_signature(true).with_bearer_token("none");
         }
         if let Some(endpoint) = &self.endpoint {
@@ -172,7 +172,7 @@ impl Azure {
 }
 
 fn named<'n>(what: &str, name: &'n str) -> Result<&'n str, AssetError> {
-    /// S3's, Google's and Azure's alike.
+    /// The shortest name for S3, Google and Azure.
     const SHORTEST: usize = 3;
     let wrong = |why: &str| {
         Err(configuration(format!(
@@ -180,7 +180,7 @@ fn named<'n>(what: &str, name: &'n str) -> Result<&'n str, AssetError> {
         )))
     };
     if name.contains('/') {
-        return wrong("it has a slash. What follows the name belongs into the prefix of the keys");
+        return wrong("it has a slash. Move the part after the slash to the key prefix");
     }
     if name.len() < SHORTEST {
         return wrong("names have at least 3 characters");
@@ -188,13 +188,14 @@ fn named<'n>(what: &str, name: &'n str) -> Result<&'n str, AssetError> {
     Ok(name)
 }
 
-/// An endpoint is shown in messages: it has no place for secrets.
+/// Parses an endpoint. Messages show endpoints, so that they must not contain secrets.
 pub(crate) fn endpoint_url(endpoint: &str, allow_http: bool) -> Result<Url, AssetError> {
     let url = Url::parse(endpoint).map_err(|_| {
-        configuration("the endpoint is no URL: it should read like https://minio.example:9000")
+        configuration("the endpoint is not a URL: expected a form like https://minio.example:9000")
     })?;
     if !url.username().is_empty() || url.password().is_some() || url.query().is_some() {
-        let problem = "the endpoint has a user name, password or query. Credentials go elsewhere";
+        let problem = "the endpoint has a user name, password or query: configure credentials \
+                       separately";
         return Err(configuration(problem));
     }
     match url.scheme() {
@@ -204,7 +205,8 @@ pub(crate) fn endpoint_url(endpoint: &str, allow_http: bool) -> Result<Url, Asse
             "{endpoint} is not encrypted, and plain HTTP is not allowed"
         ))),
         scheme => Err(configuration(format!(
-            "{scheme}: is no scheme of an endpoint: it should read like https://minio.example:9000"
+            "{scheme}: is not a scheme of an endpoint: expected a form like \
+             https://minio.example:9000"
         ))),
     }
 }

@@ -1,4 +1,4 @@
-//! The journal, looked into beside the process that writes it.
+//! Inspection of the journal while another process writes it.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use super::{Journal, SegmentFile};
 use crate::posix::segment::{RECORD_HEADER, SEGMENT_HEADER, Segment};
 use crate::{AssetError, JournalContents, StagedRecord, TornTail};
 
-/// Looks at a journal that seems damaged, or of which a file is gone since it
-/// was listed. A process that appends and cuts beside whoever reads explains
-/// both; real damage stays.
+/// Number of attempts to read a journal that seems damaged, or from which a listed file has
+/// disappeared. A concurrent process that appends and truncates can cause both; real damage
+/// persists.
 const LOOKS: usize = 5;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Looks again until it looks well, or has often enough.
+/// Repeats `look` until it succeeds, at most [`LOOKS`] times.
 pub(super) fn steadily<T>(look: impl Fn() -> Result<T, AssetError>) -> Result<T, AssetError> {
     for _ in 1..LOOKS {
         if let Ok(seen) = look() {
@@ -24,7 +24,7 @@ pub(super) fn steadily<T>(look: impl Fn() -> Result<T, AssetError>) -> Result<T,
 }
 
 impl Journal {
-    /// Returns every record with its place, touching no file.
+    /// Returns every record with its position, without changing a file.
     pub(in crate::posix) fn contents(&self) -> Result<JournalContents, AssetError> {
         if !self.directory().exists() {
             return Ok(JournalContents::default());
@@ -50,7 +50,7 @@ impl Journal {
     }
 }
 
-/// Adds what one segment has.
+/// Adds the records of one segment.
 fn add(contents: &mut JournalContents, file: &SegmentFile, next: Option<&SegmentFile>) {
     let segment = match Segment::parse(&file.bytes) {
         Ok(segment) => segment,
@@ -58,7 +58,7 @@ fn add(contents: &mut JournalContents, file: &SegmentFile, next: Option<&Segment
             contents
                 .damage
                 .push(file.damaged(damage.offset, damage.detail));
-            // What lies before it is whole.
+            // The records before the damage are complete.
             match Segment::parse(&file.bytes.slice(..damage.offset)) {
                 Ok(segment) => segment,
                 Err(_) => return,

@@ -1,4 +1,4 @@
-//! The one object that is replaced: never by who does not know it.
+//! The checkpoint is only replaced by a process that knows its current version.
 
 use lucarne_storage::object::{Bucket as Place, RequestPolicy};
 use lucarne_storage::{Asset, AssetKind, Assets, ObjectAssets, ObjectStoreConfig};
@@ -17,7 +17,7 @@ async fn published(assets: &ObjectAssets) -> String {
     String::from_utf8(found.to_vec()).unwrap()
 }
 
-/// As a log does that begins, or begins again.
+/// Starts a recovery, as a log does when it is opened.
 async fn recover(assets: &ObjectAssets) {
     assets.staged().await.unwrap();
     assets.get("checkpoint").await.unwrap();
@@ -27,7 +27,7 @@ fn is_checkpoint(request: &http::Request<bytes::Bytes>) -> bool {
     request.method() == "PUT" && request.uri().path().ends_with("/checkpoint")
 }
 
-/// Two processes, with two locks.
+/// Runs two processes with two locks.
 async fn of_two_one_goes_on(config: &ObjectStoreConfig) {
     let first = ObjectAssets::open(config).await.unwrap();
     let second = ObjectAssets::open(config).await.unwrap();
@@ -36,10 +36,10 @@ async fn of_two_one_goes_on(config: &ObjectStoreConfig) {
     recover(&second).await;
     publish(&first, "2 of the first").await.unwrap();
     let refused = publish(&second, "2 of the second").await.unwrap_err();
-    assert!(refused.contains("somebody else publishes"), "{refused}");
+    assert!(refused.contains("another process publishes"), "{refused}");
     assert_eq!(published(&first).await, "2 of the first");
     publish(&first, "3").await.unwrap();
-    // It sees what is there, and may judge it.
+    // The second process reads the checkpoint and may decide what to do.
     recover(&second).await;
     publish(&second, "4").await.unwrap();
     assert!(publish(&first, "5").await.is_err());
@@ -59,7 +59,7 @@ async fn of_two_who_publish_one_goes_on() {
     of_two_one_goes_on(&config).await;
 }
 
-/// Whoever only looks does not make the log believe in what it saw.
+/// Reading the checkpoint does not change which one the log replaces next.
 #[tokio::test]
 async fn what_is_read_meanwhile_is_not_taken_for_ours() {
     let bucket = Bucket::versitygw().await.unwrap();
@@ -73,7 +73,7 @@ async fn what_is_read_meanwhile_is_not_taken_for_ours() {
     assert!(publish(&second, "2").await.is_err());
 }
 
-/// A bucket behind a proxy, and little patience.
+/// Returns a bucket behind a proxy, with short timeouts.
 fn behind(proxy: &StoreProxy, bucket: &Bucket) -> ObjectStoreConfig {
     let mut config = super::config(bucket, "");
     super::s3(&mut config).endpoint = Some(proxy.endpoint.clone());
@@ -87,7 +87,7 @@ fn behind(proxy: &StoreProxy, bucket: &Bucket) -> ObjectStoreConfig {
     config
 }
 
-/// The put is given up, the log begins anew, and then the put arrives.
+/// A put is given up, the log is reopened, and then the put arrives.
 #[tokio::test]
 async fn a_put_that_arrives_late_does_not_turn_the_checkpoint_back() {
     let bucket = Bucket::versitygw().await.unwrap();
@@ -108,7 +108,7 @@ async fn a_put_that_arrives_late_does_not_turn_the_checkpoint_back() {
     publish(&assets, "4").await.unwrap();
 }
 
-/// Its repetition fails by the very condition that it has met.
+/// The retry of a put fails because of the condition that the put itself changed.
 #[tokio::test]
 async fn a_put_whose_answer_is_lost_has_succeeded() {
     for store in [Bucket::versitygw().await, Bucket::minio().await] {
@@ -131,8 +131,7 @@ async fn a_put_whose_answer_is_lost_has_succeeded() {
     }
 }
 
-/// A store that takes every put, whatever its condition: what others put is
-/// noticed by reading.
+/// On a store that ignores conditions, puts of other processes are detected by reading.
 #[tokio::test]
 async fn without_conditions_the_checkpoint_is_read_first() {
     let (mut config, server) = gcs("2026h1/").await;
@@ -151,9 +150,9 @@ async fn without_conditions_the_checkpoint_is_read_first() {
     recover(&second).await;
     publish(&first, "3").await.unwrap();
     let refused = publish(&second, "4").await.unwrap_err();
-    assert!(refused.contains("somebody else publishes"), "{refused}");
+    assert!(refused.contains("another process publishes"), "{refused}");
     assert_eq!(published(&first).await, "3");
     publish(&first, "5").await.unwrap();
-    // The probe is not left behind.
+    // The probe was deleted.
     assert!(first.get(".lucarne/conditions").await.is_err());
 }

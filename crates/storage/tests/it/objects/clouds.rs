@@ -1,4 +1,4 @@
-//! What Google's and Microsoft's stores do in their own way.
+//! Tests of behaviour that is specific to Google's and Microsoft's stores.
 
 use lucarne_storage::object::Bucket;
 use lucarne_storage::{
@@ -31,8 +31,7 @@ async fn a_missing_bucket_is_told() {
     }
 }
 
-/// On S3 as a lock: what is wrong is said, and nothing hangs. (For assets, see
-/// `faults.rs`.)
+/// A lock on S3 reports errors and never hangs. `faults.rs` has the tests for assets.
 #[tokio::test]
 async fn wrong_credentials_and_buckets_of_s3_are_named() {
     let bucket = lucarne_testkit::Bucket::minio().await.unwrap();
@@ -51,7 +50,7 @@ async fn wrong_credentials_and_buckets_of_s3_are_named() {
     assert!(refused.contains("no such bucket"), "{refused}");
 }
 
-/// versitygw says 404, as of an object that is not there.
+/// versitygw responds with 404, as for a missing object.
 #[tokio::test]
 async fn an_unknown_access_key_is_neither_an_outage_nor_an_empty_bucket() {
     let buckets = [
@@ -70,7 +69,7 @@ async fn an_unknown_access_key_is_neither_an_outage_nor_an_empty_bucket() {
     }
 }
 
-/// (fake-gcs-server takes any credentials.)
+/// This test needs the double, because fake-gcs-server accepts any credentials.
 #[tokio::test]
 async fn a_wrong_key_of_azure_is_named_and_not_shown() {
     let (mut config, _server) = azure("").await;
@@ -87,9 +86,9 @@ async fn a_wrong_key_of_azure_is_named_and_not_shown() {
     assert!(error.to_string().contains("credentials"), "{error}");
 }
 
-/// fake-gcs-server has no uploads of the XML API, and so none that could be
-/// conditional: without the testkit's double it is no store for a lock, and
-/// says so. If this fails one day, the double can go.
+/// fake-gcs-server does not support uploads of the XML API, and so no conditional ones. Without the
+/// testkit's double it cannot hold a lock, and is refused. If this test fails one day, the double
+/// can be removed.
 #[tokio::test]
 async fn the_emulator_of_google_alone_is_refused() {
     let (mut config, server) = gcs("").await;
@@ -104,7 +103,7 @@ async fn the_emulator_of_google_alone_is_refused() {
     assert!(error.to_string().contains("400 Bad Request"), "{error}");
 }
 
-/// As Google's servers and their caches serve it to browsers.
+/// Objects are served to browsers like by Google's servers and caches.
 #[tokio::test]
 async fn google_keeps_headers_and_compressed_bytes() {
     let (config, server) = gcs("2026h1/").await;
@@ -126,14 +125,14 @@ async fn google_keeps_headers_and_compressed_bytes() {
     let forever = "public, max-age=31536000, immutable";
     assert_eq!(answer.header("cache-control"), forever);
     assert_eq!(answer.ok().unwrap(), gzip());
-    // Who does not take gzip gets it unpacked on the way: we must not.
+    // A client that does not accept gzip gets decompressed bytes. Our client must not.
     let plain = client.get(&url).await.unwrap();
     assert_eq!(plain.ok().unwrap(), "lucarne\n");
     let stored = assets.get("tile/data/000").await.unwrap().unwrap();
     assert_eq!(stored, gzip());
 }
 
-/// `lucarne\n`, by gzip.
+/// Returns `lucarne\n`, compressed by gzip.
 fn gzip() -> &'static [u8] {
     b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff\xcb)MN,\xcaK\xe5\x02\x00\xd9N$\x0d\x08\x00\x00\x00"
 }

@@ -1,4 +1,4 @@
-//! The cases that every back end must pass, as assets and as locks.
+//! The conformance tests for assets and locks in object stores.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use lucarne_storage::{Assets, Lock, ObjectAssets, ObjectLock, ObjectStoreConfig}
 use lucarne_testkit::{AzureServer, Bucket, GcsServer};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// A prefix of a bucket, whose server lives as long as this.
+/// A prefix of a bucket. The server has the same lifetime.
 struct Objects<S> {
     config: ObjectStoreConfig,
     _server: S,
@@ -26,8 +26,8 @@ impl<S: Send + Sync> AssetsBackend for Objects<S> {
 #[async_trait]
 impl<S: Send + Sync> LockBackend for Objects<S> {
     async fn open(&self) -> Box<dyn Lock> {
-        // A lock waits four seconds and no longer: a store that is busy with other
-        // tests may take more to begin with.
+        // A lock waits at most four seconds. A store that is busy with other tests may need longer
+        // at first.
         for _ in 0..20 {
             if let Ok(lock) = ObjectLock::connect(&self.config).await {
                 return Box::new(lock);
@@ -44,8 +44,8 @@ fn s3(bucket: Bucket, prefix: &str) -> Objects<Bucket> {
     }
 }
 
-/// What a store does is asked, not how soon: on a busy machine an answer may take
-/// its time, and a request that was given up may still be carried out later.
+/// Raises the timeouts, because these tests check results and not speed. On a busy machine a
+/// response may be slow, and an abandoned request may be executed later.
 fn unhurried(mut config: ObjectStoreConfig) -> ObjectStoreConfig {
     config.policy.request = Duration::from_secs(120);
     config.policy.lock_call = Duration::from_secs(300);
@@ -53,8 +53,8 @@ fn unhurried(mut config: ObjectStoreConfig) -> ObjectStoreConfig {
     config
 }
 
-/// A bucket of its own on a server that takes uploads: see [`GcsServer`] on
-/// what is asked of fake-gcs-server itself and what of its double.
+/// Returns a separate bucket on a server that supports uploads. [`GcsServer`] describes which
+/// requests fake-gcs-server handles and which its double.
 pub(super) async fn gcs(prefix: &str) -> (ObjectStoreConfig, Arc<GcsServer>) {
     let server = GcsServer::shared().unwrap();
     let gcs = Gcs {
@@ -68,8 +68,8 @@ pub(super) async fn gcs(prefix: &str) -> (ObjectStoreConfig, Arc<GcsServer>) {
     (unhurried(config), server)
 }
 
-/// Azurite, while it is this test's turn: it has one thread, and who waits behind fifty
-/// others waits long.
+/// Azurite, reserved for one test at a time: it has one thread, so that concurrent tests would slow
+/// each other down.
 pub(super) struct Azurite {
     _server: Arc<AzureServer>,
     _turn: SemaphorePermit<'static>,

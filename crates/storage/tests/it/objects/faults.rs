@@ -1,5 +1,4 @@
-//! What goes wrong between a log and its store: each is told clearly, and
-//! nothing that was acknowledged is lost.
+//! Faults between a log and its store: each is reported clearly, and no acknowledged data is lost.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +6,7 @@ use lucarne_storage::object::RequestPolicy;
 use lucarne_storage::{Asset, AssetError, AssetKind, Assets, ObjectAssets, ObjectStoreConfig};
 use lucarne_testkit::{Bucket, Fate, StoreProxy};
 
-/// A bucket of versitygw, reached through a proxy.
+/// A bucket of versitygw behind a proxy.
 struct Way {
     bucket: Bucket,
     proxy: StoreProxy,
@@ -20,7 +19,8 @@ impl Way {
         Self { bucket, proxy }
     }
 
-    /// Less patient than a log is, as tests are many. `hedge`: see [`RequestPolicy`].
+    /// Returns a configuration with shorter timeouts than usual, to save time. `hedge`: see
+    /// [`RequestPolicy`].
     fn config(&self, hedge: Option<Duration>) -> ObjectStoreConfig {
         let mut config = super::config(&self.bucket, "");
         super::s3(&mut config).endpoint = Some(self.proxy.endpoint.clone());
@@ -64,13 +64,13 @@ async fn a_short_outage_is_waited_out() {
         assert_eq!(way.proxy.struck() - before, 2);
         way.proxy.strike("PUT", 2, fate);
         assets.publish(tile("tile/0/000")).await.unwrap();
-        // What a put may say in passing, a read means.
+        // These responses are temporary for a put, but final for a read.
         if !matches!(fate, Fate::Status(403 | 404 | 409)) {
             way.proxy.strike("GET", 2, fate);
         }
         assert_eq!(assets.get("tile/0/000").await.unwrap().unwrap(), "x");
     }
-    // An answer that was lost did not stage its round twice.
+    // A lost response did not stage its round twice.
     let rounds = [503, 429, 409, 403, 404].map(|status| format!("Status({status})"));
     let rounds = [&rounds[..], &["LoseAnswer".to_owned()]].concat();
     assert_eq!(staged(&assets).await, rounds);
@@ -96,7 +96,7 @@ async fn a_long_outage_is_told_and_nothing_acknowledged_is_lost() {
     assert!(matches!(next, Err(AssetError::Poisoned { .. })), "{next:?}");
     let publish = assets.publish(tile("tile/0/000")).await;
     assert!(matches!(publish, Err(AssetError::Unavailable { .. })));
-    // Absent is only what the store says is absent.
+    // A file only counts as absent if the store states so.
     let get = assets.get("checkpoint").await;
     assert!(
         matches!(get, Err(AssetError::Unavailable { .. })),
@@ -115,7 +115,7 @@ async fn a_long_outage_is_told_and_nothing_acknowledged_is_lost() {
     assert_eq!(staged(&assets).await, ["first", "second"]);
 }
 
-/// What fails of tidying up is said, and can be done another time.
+/// Failures of cleanup are reported, and the cleanup can be retried.
 #[tokio::test]
 async fn tidying_up_waits_for_the_store() {
     let way = Way::new().await;
@@ -152,7 +152,7 @@ async fn a_request_that_hangs_is_given_up_and_repeated() {
     way.proxy.judge(|_| Fate::Hang);
     let error = assets.stage(2, "next".into()).await.unwrap_err();
     let message = error.to_string();
-    assert!(message.contains("no answer in time"), "{message}");
+    assert!(message.contains("no response in time"), "{message}");
 }
 
 #[tokio::test]
@@ -173,7 +173,7 @@ async fn a_slow_answer_is_overtaken() {
     assert_eq!(staged(&assets).await, ["round"; 2]);
 }
 
-/// What changes is never sent twice at once: the older could arrive last.
+/// Requests that change data are never sent twice concurrently: the older could arrive last.
 #[tokio::test]
 async fn a_checkpoint_is_not_sent_twice_at_once() {
     let way = Way::new().await;
@@ -187,8 +187,8 @@ async fn a_checkpoint_is_not_sent_twice_at_once() {
     assert_eq!(way.proxy.struck(), 1);
 }
 
-/// A put that was given up takes effect when the log has been opened anew and
-/// has staged another round of that size.
+/// An abandoned put takes effect after the log was reopened and has staged another round of that
+/// size.
 #[tokio::test]
 async fn a_round_that_arrives_late_comes_before_those_staged_since() {
     let way = Way::new().await;
@@ -197,7 +197,7 @@ async fn a_round_that_arrives_late_comes_before_those_staged_since() {
     way.proxy.judge(|_| Fate::HoldAnswer);
     assert!(assets.stage(20, "given up".into()).await.is_err());
     way.proxy.judge(|_| Fate::Pass);
-    // It is there although its put failed: that it may be is the contract.
+    // The record exists although its put failed: the contract allows this.
     assert_eq!(staged(&assets).await, ["first", "given up"]);
     assets.stage(20, "second".into()).await.unwrap();
     let next = way.open().await;
@@ -244,7 +244,7 @@ async fn a_server_that_is_not_there_is_told() {
     assert!(error.to_string().contains(&nowhere), "{error}");
 }
 
-/// Bits turn in stores, too.
+/// Bits also flip in stores.
 #[tokio::test]
 async fn a_damaged_round_is_told_with_its_key() {
     let way = Way::new().await;

@@ -1,4 +1,4 @@
-//! What a browser or a CDN gets from the bucket itself.
+//! The headers that a public bucket sends to a browser or a CDN.
 
 use lucarne_storage::{Asset, AssetKind, Assets, Encoding, ObjectAssets};
 use lucarne_testkit::{Bucket, Client};

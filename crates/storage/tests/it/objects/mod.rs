@@ -1,6 +1,5 @@
-//! Buckets of real servers: what every back end must do, what each cloud does in
-//! its own way, the headers that a public bucket serves, and what goes wrong on
-//! the way to a store.
+//! Tests with buckets of real servers: the conformance tests, the differences between clouds, the
+//! headers of a public bucket, and faults on the way to a store.
 
 mod checkpoint;
 mod clouds;
@@ -12,7 +11,7 @@ mod rounds;
 use lucarne_storage::conformance::s3_config;
 use lucarne_storage::object::{Bucket, ObjectStoreConfig, S3};
 
-/// A log at `prefix` in the bucket, as its own server would configure it.
+/// Returns the configuration of a log at `prefix` in the bucket.
 fn config(bucket: &lucarne_testkit::Bucket, prefix: &str) -> ObjectStoreConfig {
     let store = &bucket.store;
     s3_config(
@@ -24,7 +23,7 @@ fn config(bucket: &lucarne_testkit::Bucket, prefix: &str) -> ObjectStoreConfig {
     )
 }
 
-/// The S3 part of a configuration.
+/// Returns the S3 part of a configuration.
 fn s3(config: &mut ObjectStoreConfig) -> &mut S3 {
     match &mut config.bucket {
         Bucket::S3(s3) => s3,

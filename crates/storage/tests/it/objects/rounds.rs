@@ -1,4 +1,4 @@
-//! What rounds cost in requests, which clouds charge for.
+//! The number of requests of a round, for which clouds charge.
 
 use bytes::Bytes;
 use lucarne_storage::{Asset, AssetKind, Assets, ObjectAssets};
@@ -12,7 +12,7 @@ async fn publish(assets: &ObjectAssets, paths: impl IntoIterator<Item = String>)
 
 async fn open(bucket: &Bucket) -> ObjectAssets {
     let mut config = super::config(bucket, "2026h1/");
-    // Requests are counted, and the machine may be slow: none is repeated.
+    // The test counts requests, so that none may be repeated on a slow machine.
     config.policy.hedge = None;
     config.policy.request = std::time::Duration::from_secs(120);
     ObjectAssets::open(&config).await.unwrap()
@@ -40,7 +40,7 @@ async fn a_round_costs_a_request_for_each_object() {
     assert_eq!(assets.stats().requests() - before, 1, "nothing to do");
 }
 
-/// A thousand tiles have been filled since partials were removed last.
+/// A thousand tiles have been filled since partial tiles were last removed.
 #[tokio::test]
 async fn superseded_partials_cost_few_requests() {
     let bucket = Bucket::versitygw().await.unwrap();
@@ -56,13 +56,13 @@ async fn superseded_partials_cost_few_requests() {
     assets.remove_partials(&full).await.unwrap();
     let requests = assets.stats().requests() - before;
     assert_eq!(assets.stats().removed_files(), 1200);
-    // Two pages and one batch for each directory.
+    // Each directory needs two pages and one batch.
     assert!(requests <= 6, "{requests} requests");
     assert_eq!(assets.partials("tile/0/x001/600").await.unwrap(), [1]);
     assert!(assets.get("tile/data/x001/599").await.unwrap().is_some());
 }
 
-/// More rounds than one page of a listing or one batch of deletions holds.
+/// More rounds than fit into one page of a listing or one batch of deletions.
 #[tokio::test]
 async fn a_long_journal_reads_back_whole_and_in_order() {
     let bucket = Bucket::versitygw().await.unwrap();

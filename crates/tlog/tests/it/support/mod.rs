@@ -1,5 +1,5 @@
-//! What the tests of the tree share: RFC 6962 as its definitions read, and the
-//! ways in which a proof can be wrong.
+//! Common code of the tree tests: the definitions of RFC 6962, and the ways in which a proof can be
+//! wrong.
 
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
 
@@ -7,13 +7,13 @@ use std::ops::Range;
 
 use lucarne_tlog::*;
 
-/// A tree that can tell the hash of any of its perfect subtrees.
+/// A tree that can compute the hash of any of its perfect subtrees.
 pub trait Tree {
-    /// The root over the leaves `index * 2^height..(index + 1) * 2^height`.
+    /// Returns the root of the leaves `index * 2^height..(index + 1) * 2^height`.
     fn perfect(&self, height: u32, index: u64) -> Hash;
 
-    /// MTH(D[range]) of RFC 6962 section 2.1; the range starts where a subtree
-    /// of its size may start.
+    /// Returns MTH(D[range]) of RFC 6962, section 2.1. The range must start where a subtree of its
+    /// size may start.
     fn root(&self, range: Range<u64>) -> Hash {
         let leaves = range.end - range.start;
         match leaves {
@@ -27,7 +27,7 @@ pub trait Tree {
         }
     }
 
-    /// PATH(m, D[range]) of RFC 6962 section 2.1.1.
+    /// Returns PATH(m, D[range]) of RFC 6962, section 2.1.1.
     fn path(&self, m: u64, range: Range<u64>) -> Vec<Hash> {
         if range.end - range.start == 1 {
             return Vec::new();
@@ -43,7 +43,7 @@ pub trait Tree {
         path
     }
 
-    /// SUBPROOF(m, D[range], known) of RFC 6962 section 2.1.2.
+    /// Returns SUBPROOF(m, D[range], known) of RFC 6962, section 2.1.2.
     fn subproof(&self, m: u64, range: Range<u64>, known: bool) -> Vec<Hash> {
         let leaves = range.end - range.start;
         if m == leaves {
@@ -70,7 +70,7 @@ pub trait Tree {
         proof
     }
 
-    /// The bytes of a tile (C2SP tlog-tiles).
+    /// Returns the bytes of a tile (C2SP tlog-tiles).
     fn tile(&self, tile: Tile) -> Vec<u8> {
         let Level::Hashes(level) = tile.level() else {
             panic!("no data tiles here");
@@ -82,7 +82,7 @@ pub trait Tree {
     }
 }
 
-/// The largest power of two smaller than n.
+/// Returns the largest power of two smaller than n.
 fn split(n: u64) -> u64 {
     let mut k = 1;
     while 2 * k < n {
@@ -91,7 +91,7 @@ fn split(n: u64) -> u64 {
     k
 }
 
-/// A tree in memory: every leaf differs, every perfect subtree is kept.
+/// A tree in memory with distinct leaves and all perfect subtrees.
 pub struct Distinct {
     rows: Vec<Vec<Hash>>,
 }
@@ -126,8 +126,8 @@ impl Tree for Distinct {
     }
 }
 
-/// A tree as large as one likes: all leaves are equal but for a few that are
-/// marked, so only the subtrees above a mark need be computed.
+/// A tree of any size: all leaves are equal except for a few marked ones, so that only the subtrees
+/// above a mark must be computed.
 pub struct Marked {
     marks: std::collections::BTreeSet<u64>,
     plain: Vec<Hash>,
@@ -167,8 +167,8 @@ impl Tree for Marked {
     }
 }
 
-/// A reader over a tree's tiles that fails the test on a tile that was not
-/// announced, or that the tree does not have.
+/// Returns a reader of a tree's tiles. It fails the test for a tile that was not announced, or that
+/// the tree does not have.
 pub fn reader<T: Tree>(
     tree: &T,
     size: u64,
@@ -182,7 +182,7 @@ pub fn reader<T: Tree>(
     }
 }
 
-/// Every way to damage a proof by one hash.
+/// Returns every way to damage a proof by one hash.
 pub fn damaged(proof: &[Hash]) -> Vec<Vec<Hash>> {
     let mut all = Vec::new();
     for at in 0..proof.len() {
@@ -210,8 +210,7 @@ pub fn damaged(proof: &[Hash]) -> Vec<Vec<Hash>> {
     all
 }
 
-/// Makes the inclusion proof from tiles, compares it with the definition, and
-/// checks that it verifies.
+/// Creates the inclusion proof from tiles, compares it with the definition, and verifies it.
 pub fn check_inclusion<T: Tree>(tree: &T, index: u64, size: u64, root: &Hash) -> Vec<Hash> {
     let mut tiles = reader(tree, size, inclusion_tiles(index, size));
     let proof = inclusion_proof(index, size, &mut tiles).unwrap();
@@ -227,7 +226,7 @@ pub fn check_inclusion<T: Tree>(tree: &T, index: u64, size: u64, root: &Hash) ->
     proof
 }
 
-/// The same for a consistency proof.
+/// Creates, compares and verifies a consistency proof in the same way.
 pub fn check_consistency<T: Tree>(
     tree: &T,
     (old, old_root): (u64, &Hash),
@@ -278,7 +277,7 @@ pub fn refuse_wrong_consistency(
     let other = leaf_hash(b"other");
     assert!(verify_consistency(old, &other, new, new_root, proof).is_err());
     if old > 0 {
-        // Any tree extends the empty one: nothing ties its root to a proof.
+        // Any tree extends the empty one: no proof depends on its root.
         assert!(verify_consistency(old, old_root, new, &other, proof).is_err());
     }
     if old < new {

@@ -1,5 +1,5 @@
-//! RFC 6962 section 2.1, word for word: the definitions that proofs are held against, with nothing of the
-//! code that makes or verifies them.
+//! The definitions of RFC 6962, section 2.1, as a reference for proofs, independent of the code
+//! that creates or verifies them.
 
 use aws_lc_rs::digest::{SHA256, digest};
 
@@ -15,7 +15,7 @@ pub(super) fn leaf(d: &[u8]) -> Hash {
     sha256(&[&[0], d])
 }
 
-/// The largest power of two smaller than n.
+/// Returns the largest power of two smaller than n.
 fn k(n: usize) -> usize {
     let mut k = 1;
     while k * 2 < n {
@@ -24,7 +24,7 @@ fn k(n: usize) -> usize {
     k
 }
 
-/// The Merkle Tree Hash of these leaves, of which the hashes are given (section 2.1).
+/// Returns the Merkle Tree Hash of leaves with these hashes (section 2.1).
 pub(super) fn mth(d: &[Hash]) -> Hash {
     match d {
         [] => sha256(&[]),

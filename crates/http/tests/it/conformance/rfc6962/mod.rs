@@ -1,5 +1,5 @@
-//! The reads of RFC 6962 against its text: proofs against the definitions of section 2.1 (`merkle.rs`), entries
-//! against the bytes of the data tiles, taken apart by hand.
+//! Tests of the read endpoints of RFC 6962: proofs are compared with the definitions of section 2.1
+//! (`merkle.rs`), and entries with the bytes of the data tiles, which are parsed by hand.
 
 mod merkle;
 
@@ -18,7 +18,7 @@ use crate::support::{Answer, Server, TestLog};
 
 const FOREVER: &str = "public, max-age=31536000, immutable";
 
-/// A log that is read this way, below a CA that is not its root.
+/// Starts a log with these endpoints, below a CA that is not its root.
 async fn start(change: impl FnOnce(&mut LogConfig)) -> (TestLog, Server) {
     let metrics = Metrics::register(&mut Registry::default());
     let mut test = TestLog::start_with("demo", &metrics, |config| {
@@ -33,7 +33,7 @@ async fn start(change: impl FnOnce(&mut LogConfig)) -> (TestLog, Server) {
     (test, server)
 }
 
-/// Has the log grow to `size` entries, every third a precertificate.
+/// Adds entries until the log has `size` of them. Every third is a precertificate.
 async fn grow(test: &TestLog, size: usize) {
     let from = test.log.published().unwrap().size as usize;
     let submissions = (from..size).map(|n| {
@@ -79,7 +79,7 @@ fn hashes(value: &Value) -> Vec<Hash> {
     hashes.map(|hash| bytes(hash).try_into().unwrap()).collect()
 }
 
-/// The tree head of `get-sth`, whose signature verifies as section 3.5 says.
+/// Returns the tree head of `get-sth` after verifying its signature (section 3.5).
 async fn sth(test: &TestLog, server: &Server) -> (u64, Hash) {
     let sth = json(server, "get-sth").await;
     let size = sth["tree_size"].as_u64().unwrap();
@@ -99,7 +99,8 @@ async fn sth(test: &TestLog, server: &Server) -> (u64, Hash) {
     (size, root)
 }
 
-/// An entry of a data tile (static-ct-api, "Log Entries"): what the tree hashes, and what follows it.
+/// An entry of a data tile (static-ct-api, "Log Entries"): the bytes that the tree hashes, and the
+/// rest.
 struct TileEntry {
     leaf_input: Vec<u8>,
     precertificate: Option<Vec<u8>>,
@@ -142,7 +143,7 @@ fn tile_entries(mut rest: &[u8]) -> Vec<TileEntry> {
     entries
 }
 
-/// The entries of the whole log, from its data tiles.
+/// Returns the entries of the whole log, parsed from its data tiles.
 async fn entries_of_tiles(server: &Server, size: usize) -> Vec<TileEntry> {
     let mut entries = Vec::new();
     for (index, first) in (0..size).step_by(256).enumerate() {
@@ -160,7 +161,7 @@ async fn entries_of_tiles(server: &Server, size: usize) -> Vec<TileEntry> {
     entries
 }
 
-/// `extra_data` as section 4.6 has it.
+/// Returns the expected `extra_data` (section 4.6).
 async fn extra_data(server: &Server, entry: &TileEntry) -> Vec<u8> {
     let with_length = |bytes: &[u8]| {
         let length = &(bytes.len() as u32).to_be_bytes()[1..];
@@ -175,7 +176,7 @@ async fn extra_data(server: &Server, entry: &TileEntry) -> Vec<u8> {
     [precertificate.unwrap_or_default(), with_length(&chain)].concat()
 }
 
-/// All entries, by as many requests as it takes.
+/// Returns all entries, with as many requests as necessary.
 async fn entries_of_the_log(server: &Server, size: usize) -> Vec<Value> {
     let mut entries = Vec::new();
     while entries.len() < size {
@@ -196,7 +197,7 @@ fn escaped(hash: &Hash) -> String {
         .replace('=', "%3D")
 }
 
-/// The trees of these sizes were all signed; each proof is the one that the RFC defines.
+/// The log signed a tree of each of these sizes; each proof is the one defined by the RFC.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn proofs_are_those_that_the_rfc_defines_as_the_log_grows() {
     const SIZES: [usize; 7] = [0, 1, 2, 255, 256, 257, 1000];
@@ -266,7 +267,7 @@ async fn proofs_are_those_that_the_rfc_defines_as_the_log_grows() {
     }
 }
 
-/// What a client asks for while others submit is of one tree, and true of the next ones.
+/// Responses during concurrent submissions belong to one tree, and stay true for later ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_log_that_grows_meanwhile_is_consistent() {
     let (test, server) = start(|_| {}).await;
@@ -405,7 +406,7 @@ async fn what_makes_no_sense_is_400_in_words() {
             "{what}"
         );
     }
-    // RFC 6962 section 4: fields that are not specified are ignored.
+    // RFC 6962, section 4: unspecified fields are ignored.
     json(&server, "get-entries?x=1&start=0&end=0&y").await;
     let post = server.ask("POST", "/demo/ct/v1/get-sth", &[]).await;
     assert_eq!(post.status, 405);
@@ -435,7 +436,7 @@ async fn answers_that_the_tree_cuts_short_are_not_kept() {
     for (range, count, is_final) in [
         ("start=0&end=0", 1, true),
         ("start=0&end=255", 256, true),
-        // Never more than a data tile has.
+        // Never more entries than a data tile has.
         ("start=0&end=18446744073709551615", 256, true),
         ("start=250&end=299", 6, true),
         ("start=256&end=299", 44, true),
@@ -464,7 +465,7 @@ async fn an_answer_has_a_bound_in_bytes() {
     let largest = sizes.iter().max().unwrap();
     assert!(total <= 3 << 20 && total + largest > 3 << 20, "{total}");
     assert!(some.len() < 90);
-    // It is the same for ever, and what is left of it is asked for next.
+    // The response never changes, and the client requests the rest next.
     assert_eq!(answer.header("cache-control"), Some(FOREVER));
     let tiles = entries_of_tiles(&server, 90).await;
     for (entry, tile) in entries_of_the_log(&server, 90).await.iter().zip(&tiles) {
@@ -488,7 +489,8 @@ async fn a_log_that_is_not_configured_for_it_says_so() {
     }
 }
 
-/// Never a wrong proof, nor a wrong entry: 503, until the file is whole.
+/// A damaged file never causes a wrong proof or entry: the response is 503 until the file is
+/// repaired.
 #[tokio::test]
 async fn a_damaged_file_is_503() {
     let (test, server) = start(|config| config.read_cache_bytes = 0).await;
@@ -576,7 +578,7 @@ async fn a_retired_log_is_read_on() {
     let entries = entries_of_the_log(&server, 20).await;
     let hash = leaf(&bytes(&entries[7]["leaf_input"]));
     let by_hash = format!("get-proof-by-hash?hash={}&tree_size=20", escaped(&hash));
-    // The index is opened beside that.
+    // The index is opened at the same time.
     let found = eventually(&server, &by_hash, 200).await;
     assert_eq!(found.json()["leaf_index"], 7);
 }
