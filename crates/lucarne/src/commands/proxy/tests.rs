@@ -223,8 +223,8 @@ fn flags_name_hosts_before_what_is_for_them() {
         ("ftp://anna:secret@p.example", "is ftp://"),
         ("http://anna:secret@p.example/x", "has a path"),
         ("http://anna@p.example", "names a user without a password"),
-        ("anna:secret@p.example", "is no URL of a proxy"),
-        ("", "is no URL of a proxy"),
+        ("anna:secret@p.example", "is not the URL of a proxy"),
+        ("", "is not the URL of a proxy"),
     ] {
         let said = match Command::try_parse_from(["proxy", "--upstream-proxy", wrong]) {
             Ok(command) => read(&command.options)
