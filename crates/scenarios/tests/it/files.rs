@@ -144,7 +144,7 @@ fn what_is_wrong_with_files_is_said_before_the_run() {
         ("targets: /no/such\n".to_owned(), "targets: /no/such: "),
         (
             "targets: a\nurl: /a\n".to_owned(),
-            "`targets` has the requests",
+            "`targets` contains the requests",
         ),
         (
             format!("url: /a\ndata: {{ users: {empty} }}\n"),

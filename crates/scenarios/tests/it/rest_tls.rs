@@ -209,7 +209,7 @@ fn what_nobody_knows_is_said_before_anything_is_sent() {
     for (options, expected) in [
         (
             "steps:\n- { url: \"/x/{{idd}}\", capture: { id: /id } }\n",
-            "`{{idd}}` is no value known",
+            "`{{idd}}` is not a known value",
         ),
         (
             "steps:\n- { url: /a }\n- { url: /a }\n",
@@ -217,11 +217,11 @@ fn what_nobody_knows_is_said_before_anything_is_sent() {
         ),
         (
             "steps: [{ url: /a }]\nrequests: [{ url: /b }]\n",
-            "all, or one",
+            "there are both",
         ),
         (
             "requests: [{ url: /a, capture: { id: /id } }]\n",
-            "write `remember`",
+            "use `remember`",
         ),
         (
             "url: \"https://{{user}}.example/\"\n",
@@ -231,7 +231,7 @@ fn what_nobody_knows_is_said_before_anything_is_sent() {
             "steps: [{ url: /a, checks: [{ equals: x }] }]\n",
             "names one place",
         ),
-        ("url: /a\nmethod: G T\n", "is no method"),
+        ("url: /a\nmethod: G T\n", "is not an HTTP method"),
         (
             "steps: [{ url: /a, exepct: 200 }]\n",
             "did you mean `expect`?",
