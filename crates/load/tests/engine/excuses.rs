@@ -83,10 +83,10 @@ fn the_report_says_what_was_excused() {
     assert_eq!(excuse("nicety"), Some(Excuse::Warning));
     let text = text(&outcome.summary);
     for line in [
-        "! nicety (a warning, because no specification demands it)",
+        "! nicety (a warning, because no specification requires it)",
         "! one (allowed to fail by --allow)",
         "one failed 5 of 5 times: allowed to fail by --allow",
-        "no check is called \"missing\"",
+        "no check has the name \"missing\"",
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }

@@ -64,7 +64,7 @@ fn what_follows_the_load_is_cut_off_after_its_grace() {
         let note = outcome.summary.notes.last().unwrap();
         assert_eq!(
             note.lines,
-            ["what follows the load was cut off after 200ms"]
+            ["the work after the load was cut off after 200ms"]
         );
     }
 }
