@@ -257,7 +257,7 @@ async fn a_disk_that_fails_is_said_and_does_without() {
     fs::write(&home.path, "not a directory").unwrap();
     let first = minter.certificate(&host("b.example")).await.unwrap();
     let second = minter.certificate(&host("b.example")).await.unwrap();
-    assert_ne!(first.serial, second.serial, "given out, but not kept");
+    assert_ne!(first.serial, second.serial, "served, but not stored");
     let problem = store.problem().unwrap();
     let path = home.path.display().to_string();
     assert!(problem.contains(&path), "{problem}");

@@ -108,5 +108,5 @@ async fn a_certificate_lives_no_longer_than_its_ca() {
     hands.advance(Duration::from_secs(600));
     let ended = minter.certificate(&name).await.unwrap_err();
     assert!(matches!(ended, StoreError::Generate { .. }));
-    assert!(ended.to_string().contains("make a new CA"), "{ended}");
+    assert!(ended.to_string().contains("create a new CA"), "{ended}");
 }
