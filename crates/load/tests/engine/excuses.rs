@@ -11,7 +11,7 @@ use lucarne_load::{
 
 use crate::waiting::{constant, millis, run};
 
-/// Fails every check but `good`; `nicety` is a warning.
+/// Fails every check except `good`; `nicety` is a warning.
 struct Checking;
 
 #[async_trait]
@@ -58,14 +58,14 @@ fn one_check_is_excused_and_the_others_are_not() {
     assert_eq!(crossed, ["checks"], "`other` still counts");
     let (outcome, crossed) = judged(&["one", "other"], &[ALL]);
     assert_eq!((outcome.verdict, crossed.len()), (Verdict::Passed, 0));
-    // By thresholds of their own, which must hold.
+    // The thresholds on these checks must pass.
     let own = [
         ("checks{check:one}", "rate>=0"),
         ("checks{check:other}", "rate>=0.5"),
     ];
     let (_, crossed) = judged(&[], &[ALL, own[0], own[1]]);
     assert_eq!(crossed, ["checks{check:other}"]);
-    // A warning can be demanded.
+    // A threshold can apply to a warning.
     let demand = ("checks{check:nicety}", "rate==1");
     let (_, crossed) = judged(&["one", "other"], &[ALL, demand]);
     assert_eq!(crossed, ["checks{check:nicety}"]);
