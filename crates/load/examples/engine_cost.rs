@@ -1,11 +1,10 @@
-//! The cost of the engine itself: CPU per iteration, and the delay of their beginnings.
+//! Cost of the engine itself: CPU time per iteration, and the delay of their starts.
 //!
 //!     cargo run --release -p lucarne-load --example engine_cost -- 10000 10
 //!
-//! offers 10,000 iterations a second for ten seconds, each with one request that
-//! takes no time, and prints the process' CPU time per iteration. Without a rate,
-//! one user iterates as fast as it can: the highest rate that one core could offer
-//! to a target that costs nothing.
+//! offers 10,000 iterations per second for ten seconds, each with one request of no duration, and
+//! prints the process' CPU time per iteration. Without a rate, one user iterates as fast as
+//! possible: this is the highest rate of one core with a target that costs nothing.
 #![allow(clippy::print_stdout)]
 
 use std::sync::Arc;

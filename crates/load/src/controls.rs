@@ -6,8 +6,8 @@ use crate::execution::run_state::RunState;
 pub use crate::execution::scenario_state::Control;
 use crate::execution::scenario_state::ScenarioState;
 
-/// Changes the load while it runs. Clones change the same run.
-/// The default changes nothing.
+/// Controls that change the load of a running run. Clones control the same run. The default changes
+/// nothing.
 #[derive(Clone, Default)]
 pub struct Controls(Option<Arc<RunState>>);
 
@@ -16,7 +16,7 @@ impl Controls {
         Controls(Some(run_state))
     }
 
-    /// Returns what there is to be changed, in the plan's order.
+    /// Returns the adjustable quantities in the plan's order.
     pub fn list(&self) -> Vec<Control> {
         self.0
             .iter()
@@ -25,15 +25,15 @@ impl Controls {
             .collect()
     }
 
-    /// Multiplies what scenario `index` is asked for from now on with `factor`.
+    /// Multiplies the target load of scenario `index` by `factor` from now on.
     pub fn scale(&self, index: usize, factor: f64) {
         if let Some(state) = self.state(index) {
             state.scale(|now| now * factor);
         }
     }
 
-    /// Sets what scenario `index` is asked for now: iterations per second, or
-    /// users. A ramp keeps its shape. Without effect where the plan asks for nothing.
+    /// Sets the current target load of scenario `index`: iterations per second, or users. A ramp
+    /// keeps its shape. Has no effect while the plan's value is zero.
     pub fn set(&self, index: usize, value: f64) {
         if let Some(state) = self.state(index) {
             let planned = state.planned_now();

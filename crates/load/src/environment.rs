@@ -4,35 +4,34 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The machine and the process that a run ran in.
+/// Machine and process of a run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Environment {
-    /// The host's name.
+    /// Host name.
     pub host: String,
-    /// The operating system.
+    /// Operating system.
     pub system: String,
-    /// The kernel's release.
+    /// Release of the kernel.
     pub kernel: String,
-    /// The processor's model.
+    /// Model of the processor.
     pub processor: String,
     /// Cores that this process may use.
     pub cores: u32,
-    /// Bytes of memory.
+    /// Memory in bytes.
     pub memory: u64,
-    /// The version of this program.
+    /// Version of this program.
     pub version: String,
-    /// Worker threads.
+    /// Number of worker threads.
     pub threads: u32,
-    /// Seconds of processor time that this process took from the first arrival to
-    /// the last completion.
+    /// Processor time of this process from the first arrival to the last completion, in seconds.
     pub process_cpu: Option<f64>,
-    /// The most memory that this process had resident, in bytes.
+    /// Peak resident memory of this process, in bytes.
     pub peak_memory: Option<u64>,
 }
 
 impl Environment {
-    /// This machine and this process.
+    /// Describes this machine and this process.
     pub(crate) fn here(version: &str, threads: usize) -> Self {
         let system = rustix::system::uname();
         let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
@@ -52,7 +51,7 @@ impl Environment {
     }
 }
 
-/// Processor time that this process has taken.
+/// Returns the processor time that this process has used.
 pub(crate) fn process_cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(
@@ -61,7 +60,7 @@ pub(crate) fn process_cpu() -> Duration {
     )
 }
 
-/// The most memory that this process had resident, in bytes.
+/// Returns the peak resident memory of this process in bytes.
 pub(crate) fn peak_memory() -> Option<u64> {
     kilobytes("/proc/self/status", "VmHWM")
 }
@@ -71,7 +70,7 @@ fn kilobytes(file: &str, name: &str) -> Option<u64> {
     Some(value.strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
-/// The value after `name:` in one of the kernel's text files, where there is one.
+/// Returns the value after `name:` in a text file of the kernel, if there is one.
 fn field(file: &str, name: &str) -> Option<String> {
     let text = std::fs::read_to_string(file).ok()?;
     let line = text.lines().find(|line| line.starts_with(name))?;

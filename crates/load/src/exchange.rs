@@ -1,70 +1,68 @@
-//! One request with its response, and failures.
+//! A request with its response, and failures.
 
 use std::time::{Duration, Instant};
 
-/// The cost of one request. `None` says that a phase did not happen: a reused
-/// connection has no `connect`, plain HTTP no `tls`.
+/// Timings and sizes of one request. `None` means that a phase did not happen: a reused connection
+/// has no `connect`, plain HTTP no `tls`.
 #[derive(Debug, Clone)]
 pub struct Exchange {
-    /// The time at which it was begun, before connecting.
+    /// Start of the request, before connecting.
     pub started: Instant,
-    /// The time at which it was over, whether well or not.
+    /// End of the request, successful or not.
     pub finished: Instant,
-    /// Until the TCP connection stood.
+    /// Time to the established TCP connection.
     pub connect: Option<Duration>,
-    /// From then until the TLS handshake was over.
+    /// Time from there to the end of the TLS handshake.
     pub tls: Option<Duration>,
-    /// Until the request was handed to the system.
+    /// Time until the request was passed to the system.
     pub sending: Option<Duration>,
-    /// From then until the first byte of the response.
+    /// Time from there to the first byte of the response.
     pub first_byte: Option<Duration>,
-    /// From then until its last byte.
+    /// Time from there to the last byte of the response.
     pub body: Option<Duration>,
-    /// The response's status; 0 if there was no response.
+    /// Status of the response; 0 without a response.
     pub status: u16,
-    /// `"HTTP/1.1"`, `"HTTP/2.0"`; what the scenario speaks.
+    /// Protocol of the request, for example `"HTTP/1.1"` or `"HTTP/2.0"`.
     pub protocol: &'static str,
     /// Bytes received.
     pub bytes_in: u64,
     /// Bytes sent.
     pub bytes_out: u64,
-    /// Bytes of the response's body alone, as they were sent.
+    /// Bytes of the response's body in its content coding.
     pub body_in: u64,
-    /// Bytes of the request's body alone.
+    /// Bytes of the request's body.
     pub body_out: u64,
     /// True if the response lasted until the connection ended, and TLS ended without
     /// `close_notify`: a warning, because part of the response may be missing.
     pub unannounced_end: bool,
-    /// The reason why the request was sent twice, if it was.
+    /// Reason of a repetition of the request, if there was one.
     pub resent: Option<Resent>,
-    /// `Ok` if it was as it should be. Which statuses are expected is the
-    /// scenario's business.
+    /// Result of the request. The scenario decides which statuses are expected.
     pub outcome: Result<(), Failure>,
 }
 
-/// The reason why a request was sent twice: its kept connection was reset before any byte of
-/// a response.
+/// Reasons of a repetition: the kept connection was reset before any byte of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resent {
-    /// The connection had been idle: the server had closed it.
+    /// The connection had been idle, and the server closed it.
     Idle,
-    /// The connection was in use: it broke under load.
+    /// The connection was in use, and broke under load.
     Busy,
 }
 
-/// A failure: its kind, and the particulars.
+/// A failure: its kind, and details.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}: {detail}")]
 pub struct Failure {
-    /// A stable word: `connect_refused`, `connect_timeout`, `dns`, `tls`,
-    /// `reset`, `timeout`, `protocol`, `status`, `body`; scenarios have their own.
+    /// Stable name of the kind: `connect_refused`, `connect_timeout`, `dns`, `tls`, `reset`,
+    /// `timeout`, `protocol`, `status`, `body`; scenarios add their own.
     pub kind: &'static str,
-    /// The particulars. Those of the first ten failures of a kind are kept.
+    /// Details; those of the first ten failures of a kind are kept.
     pub detail: String,
 }
 
 impl Failure {
-    /// A failure of this kind.
+    /// Creates a failure of this kind.
     pub fn new(kind: &'static str, detail: impl Into<String>) -> Self {
         Failure {
             kind,
@@ -73,5 +71,5 @@ impl Failure {
     }
 }
 
-/// As many details of failures are kept, of each kind.
+/// Limit of the kept details of each kind of failure.
 pub(crate) const DETAILS: usize = 10;

@@ -7,36 +7,35 @@ use serde::{Deserialize, Serialize};
 use crate::scenario_config::ScenarioConfig;
 use crate::threshold::Threshold;
 
-/// The reason why the failures of a check do not count.
+/// Reasons why the failures of a check do not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Excuse {
-    /// No specification demands it.
+    /// No specification requires the check.
     Warning,
-    /// The run allows it to fail.
+    /// The run permits its failures.
     Allowed,
-    /// A threshold on `checks{check:…}` judges it alone.
+    /// A separate threshold on `checks{check:…}` judges it.
     OwnThreshold,
 }
 
 impl Excuse {
-    /// The reason, in words that follow the name of the check.
+    /// Describes the reason; the text follows the name of the check.
     pub fn words(self) -> &'static str {
         match self {
-            Excuse::Warning => "a warning, because no specification demands it",
+            Excuse::Warning => "a warning, because no specification requires it",
             Excuse::Allowed => "allowed to fail by --allow",
-            Excuse::OwnThreshold => "judged by a threshold of its own",
+            Excuse::OwnThreshold => "judged by a separate threshold",
         }
     }
 }
 
-/// The checks of one scenario whose failures do not count, by name.
+/// Checks of one scenario whose failures do not count, by name.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Excuses(Arc<[(String, Excuse)]>);
 
 impl Excuses {
-    /// Those of `planned` in a run that allows the checks `allow` to fail, and that has these
-    /// thresholds.
+    /// Returns the excuses of `planned` in a run with these permitted checks and thresholds.
     pub(crate) fn of(planned: &ScenarioConfig, allow: &[String], thresholds: &[Threshold]) -> Self {
         let own = thresholds
             .iter()
@@ -45,11 +44,11 @@ impl Excuses {
         let allowed = allow.iter().map(|name| (name.clone(), Excuse::Allowed));
         let warnings = planned.scenario.warnings().iter();
         let warnings = warnings.map(|name| ((*name).to_owned(), Excuse::Warning));
-        // The first one that names a check holds.
+        // The first excuse of a check applies.
         Excuses(own.chain(allowed).chain(warnings).collect())
     }
 
-    /// The reason why failures of this check do not count, if they do not.
+    /// Returns the reason why failures of this check do not count, if they do not.
     pub(crate) fn of_check(&self, name: &str) -> Option<Excuse> {
         let mut all = self.0.iter();
         all.find(|(known, _)| known == name)

@@ -1,4 +1,4 @@
-//! Durations, counted.
+//! Histograms of durations.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,18 +7,17 @@ use hdrhistogram::Histogram as Hdr;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use serde::Serialize;
 
-/// Nanoseconds below which two durations may be the same to a histogram.
+/// Resolution in nanoseconds: closer durations may be equal in a histogram.
 const RESOLUTION: u64 = 128;
-/// Longer durations are counted as this one: a day.
+/// Longest duration, one day; longer ones are counted as this one.
 const LONGEST: u64 = 86_400_000_000_000;
 const DIGITS: u8 = 3;
 
-/// A histogram of durations with three significant digits, and their exact sum,
-/// minimum and maximum.
+/// A histogram of durations with three significant digits, and their exact sum, minimum and
+/// maximum.
 ///
-/// It takes no memory until the first duration is recorded, and then as much as
-/// the longest one asks for: 64 kB for ten milliseconds. Two histograms can be
-/// added up without loss.
+/// It takes no memory until the first duration is recorded. Then the memory depends on the longest
+/// duration: 64 kB for ten milliseconds. Two histograms can be merged without loss.
 #[derive(Clone, Default)]
 pub struct Histogram {
     counts: Option<Box<Hdr<u64>>>,
@@ -28,12 +27,12 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// An empty histogram.
+    /// Creates an empty histogram.
     pub fn new() -> Self {
         Histogram::default()
     }
 
-    /// Counts a duration.
+    /// Records a duration.
     pub fn record(&mut self, value: Duration) {
         let nanos = u64::try_from(value.as_nanos()).map_or(LONGEST, |nanos| nanos.min(LONGEST));
         if self.is_empty() || nanos < self.min {
@@ -45,7 +44,7 @@ impl Histogram {
         debug_assert!(recorded.is_ok(), "a day fits in");
     }
 
-    /// Adds the durations of another histogram; nothing is lost by it.
+    /// Adds the durations of another histogram without loss.
     pub fn merge(&mut self, other: &Histogram) {
         let Some(theirs) = other.counts.as_ref().filter(|counts| !counts.is_empty()) else {
             return;
@@ -62,7 +61,7 @@ impl Histogram {
         debug_assert!(grown.is_ok(), "a day fits in");
     }
 
-    /// Forgets all durations but keeps the memory.
+    /// Removes all durations but keeps the memory.
     pub(crate) fn clear(&mut self) {
         if let Some(counts) = self.counts.as_mut().filter(|counts| !counts.is_empty()) {
             counts.reset();
@@ -70,38 +69,38 @@ impl Histogram {
         (self.sum, self.min, self.max) = (0, 0, 0);
     }
 
-    /// Returns how many durations were recorded.
+    /// Returns the number of recorded durations.
     pub fn count(&self) -> u64 {
         self.counts.as_ref().map_or(0, |counts| counts.len())
     }
 
-    /// Returns whether none was.
+    /// Returns whether there are no durations.
     pub fn is_empty(&self) -> bool {
         self.count() == 0
     }
 
-    /// The sum of all.
+    /// Returns the sum of all durations.
     pub fn sum(&self) -> Duration {
         Duration::from_nanos(u64::try_from(self.sum).unwrap_or(u64::MAX))
     }
 
-    /// The shortest; zero when empty.
+    /// Returns the shortest duration; zero when empty.
     pub fn min(&self) -> Duration {
         Duration::from_nanos(self.min)
     }
 
-    /// The longest; zero when empty.
+    /// Returns the longest duration; zero when empty.
     pub fn max(&self) -> Duration {
         Duration::from_nanos(self.max)
     }
 
-    /// The percentile `p` between 0 and 100, by linear interpolation between the
-    /// neighbours of rank p·(n−1), as in k6; zero when empty.
+    /// Returns the percentile `p` between 0 and 100, by linear interpolation between the neighbours
+    /// of rank p·(n−1), as in k6; zero when empty.
     pub fn percentile(&self, p: f64) -> Duration {
         self.percentiles(&[p])[0]
     }
 
-    /// Several percentiles, in the order given, at the price of one.
+    /// Returns several percentiles in the given order, for the cost of one.
     pub fn percentiles(&self, ps: &[f64]) -> Vec<Duration> {
         let Some(last) = self.count().checked_sub(1) else {
             return vec![Duration::ZERO; ps.len()];
@@ -129,7 +128,7 @@ impl Histogram {
         places.iter().map(between).collect()
     }
 
-    /// The durations at ascending ranks, which count from 0, in nanoseconds.
+    /// Returns the durations at ascending ranks, which count from 0, in nanoseconds.
     fn at_ranks(&self, ranks: &[u64], last: u64) -> Vec<f64> {
         let mut values = Vec::with_capacity(ranks.len());
         let mut seen = 0;
@@ -147,8 +146,8 @@ impl Histogram {
         values
     }
 
-    /// Returns what was recorded, in ascending order: the middle of each bucket that is
-    /// not empty, and how many durations are in it.
+    /// Returns the non-empty buckets in ascending order: the middle of each, and the number of
+    /// durations in it.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
         let (min, max) = (self.min, self.max);
         self.counts.iter().flat_map(move |counts| {
@@ -162,7 +161,7 @@ impl Histogram {
         })
     }
 
-    /// Returns how many durations took at most this long, by whole buckets.
+    /// Returns the number of durations of at most this length, by whole buckets.
     pub fn count_up_to(&self, value: Duration) -> u64 {
         let nanos = u64::try_from(value.as_nanos()).unwrap_or(u64::MAX);
         self.counts
@@ -170,7 +169,7 @@ impl Histogram {
             .map_or(0, |counts| counts.count_between(0, nanos.min(LONGEST)))
     }
 
-    /// The mean; zero when empty.
+    /// Returns the mean; zero when empty.
     pub fn mean(&self) -> Duration {
         match u128::from(self.count()) {
             0 => Duration::ZERO,
@@ -186,14 +185,14 @@ fn empty() -> Box<Hdr<u64>> {
     Box::new(counts)
 }
 
-/// A histogram as text that cannot be read back.
+/// Text that is not an encoded histogram.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a histogram: {0}")]
 pub struct HistogramError(String);
 
 impl Histogram {
-    /// The counts as HdrHistogram V2 with DEFLATE, in base64; empty when empty.
-    /// Values are in nanoseconds. Sum, minimum and maximum are not part of it.
+    /// Encodes the counts as HdrHistogram V2 with DEFLATE in base64; an empty histogram is an empty
+    /// text. Values are in nanoseconds. Sum, minimum and maximum are not included.
     pub(crate) fn encode(&self) -> String {
         let Some(counts) = self.counts.as_ref().filter(|counts| !counts.is_empty()) else {
             return String::new();
@@ -201,11 +200,11 @@ impl Histogram {
         let mut bytes = Vec::new();
         match V2DeflateSerializer::new().serialize(counts, &mut bytes) {
             Ok(_) => base64_simd::STANDARD.encode_to_string(bytes),
-            Err(error) => unreachable!("a vector takes everything: {error}"),
+            Err(error) => unreachable!("writing to a vector cannot fail: {error}"),
         }
     }
 
-    /// The reverse of [`encode`](Histogram::encode), with what it leaves out.
+    /// Decodes the text of [`encode`](Histogram::encode), with the exact figures.
     pub(crate) fn decode(text: &str, exact: Exact) -> Result<Self, HistogramError> {
         let mut histogram = Histogram::new();
         if text.is_empty() {
@@ -225,7 +224,7 @@ impl Histogram {
         Ok(histogram)
     }
 
-    /// Sum, minimum and maximum in nanoseconds.
+    /// Returns sum, minimum and maximum in nanoseconds.
     pub(crate) fn exact(&self) -> Exact {
         Exact {
             sum: u64::try_from(self.sum).unwrap_or(u64::MAX),
@@ -235,7 +234,7 @@ impl Histogram {
     }
 }
 
-/// The exact figures of a histogram, in nanoseconds.
+/// Exact figures of a histogram, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, Serialize, serde::Deserialize)]
 pub(crate) struct Exact {
     pub(crate) sum: u64,
@@ -273,7 +272,7 @@ mod tests {
         figures(a) == figures(b) && a.buckets().eq(b.buckets())
     }
 
-    /// Percentile by linear interpolation at p·(n−1) over the samples themselves.
+    /// Computes a percentile of the samples themselves, by linear interpolation at p·(n−1).
     fn percentile(sorted: &[u64], p: f64) -> f64 {
         let place = p / 100.0 * (sorted.len() - 1) as f64;
         let (low, high) = (

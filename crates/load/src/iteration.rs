@@ -1,4 +1,4 @@
-//! Iterations, and the requests that they wait for.
+//! Iterations and their pending requests.
 
 use std::future::Future;
 use std::ops::Deref;
@@ -9,7 +9,7 @@ use crate::recorder::Recorder;
 use crate::samples::IterationResult;
 use crate::tags::Tags;
 
-/// One iteration of one user; records like its [`Recorder`].
+/// An iteration of one user; records samples like its [`Recorder`].
 #[derive(Debug)]
 pub struct Iteration {
     recorder: Recorder,
@@ -20,9 +20,9 @@ pub struct Iteration {
     user: u64,
     requested: bool,
     failed: bool,
-    /// In a pause of the plan's own, in which it does not wait for the target.
+    /// Whether it is in a pause of the plan, and so does not wait for the target.
     pausing: bool,
-    /// There was nothing to do.
+    /// Whether there was nothing to do.
     idle: bool,
 }
 
@@ -43,7 +43,7 @@ impl Iteration {
         }
     }
 
-    /// An iteration on its own, for trying out a scenario.
+    /// Creates an iteration outside a run, for trying out a scenario.
     pub fn detached(recorder: &Recorder, number: u64) -> Self {
         Iteration {
             number,
@@ -72,8 +72,8 @@ impl Iteration {
         });
     }
 
-    /// A request that is about to be sent: [`Pending::until`] waits for its answer,
-    /// which [`request`](Iteration::request) then records.
+    /// Starts a request. [`Pending::until`] waits for its response, which
+    /// [`request`](Iteration::request) then records.
     pub fn pending(&self, tags: Tags, protocol: &'static str) -> Pending {
         let started = Instant::now();
         Pending {
@@ -89,9 +89,9 @@ impl Iteration {
         }
     }
 
-    /// A request of this iteration. The first one takes its total from
-    /// [`intended`](Iteration::intended): time that the load generator lost, or
-    /// that passed while all users were busy with a slow target, is the target's.
+    /// Records a request of this iteration. The duration of the first one counts from
+    /// [`intended`](Iteration::intended), so it includes time lost by the load generator or while
+    /// all users were busy with a slow target.
     pub fn request(&mut self, tags: Tags, exchange: &Exchange) {
         let since = if self.requested {
             exchange.started
@@ -102,8 +102,8 @@ impl Iteration {
         self.recorder.samples().request(tags, exchange, since);
     }
 
-    /// Something other than a request went wrong. A failed request is told by its
-    /// exchange's outcome and need not be told again.
+    /// Records a failure outside requests. The outcome of a failed request's exchange is recorded
+    /// with the request.
     pub fn fail(&mut self, failure: Failure) {
         self.failed = true;
         self.recorder.failure(self.recorder.base(), failure);
@@ -114,31 +114,31 @@ impl Iteration {
         self.failed
     }
 
-    /// It is due later than planned, because the scenario wants it so: what it
-    /// waits for before its first request is nobody's latency.
+    /// Postpones the due time at the scenario's wish: a wait before the first request does not
+    /// count as latency.
     pub fn postpone(&mut self, by: Duration) {
         self.intended += by;
     }
 
-    /// Waits as the plan wants it (think time), and not for the target: an iteration that
-    /// is cut off in a pause has not failed.
+    /// Pauses as the plan requires (think time). An iteration that is cut off in a pause has not
+    /// failed.
     pub async fn pause(&mut self, time: Duration) {
         self.pause_until(Instant::now() + time).await;
     }
 
-    /// The same, until `end`.
+    /// Pauses until `end`.
     pub async fn pause_until(&mut self, end: Instant) {
         self.pausing = true;
         tokio::time::sleep_until(end.into()).await;
         self.pausing = false;
     }
 
-    /// There was nothing to do: this iteration says nothing about the target.
+    /// Marks the iteration as idle: it has no result about the target.
     pub fn idle(&mut self) {
         self.idle = true;
     }
 
-    /// Returns whether it is in a pause of the plan's own.
+    /// Returns whether it is in a pause of the plan.
     pub(crate) fn is_pausing(&self) -> bool {
         self.pausing
     }
@@ -148,28 +148,28 @@ impl Iteration {
         self.idle
     }
 
-    /// The time at which it was due.
+    /// Returns the due time.
     pub fn intended(&self) -> Instant {
         self.intended
     }
 
-    /// The time at which it was begun; not before it was due.
+    /// Returns the start time, which is not before the due time.
     pub fn started(&self) -> Instant {
         self.started
     }
 
-    /// Counts the scenario's iterations over all workers, from 0. By arrival
-    /// rate the numbers are those of the arrivals, so dropped ones are missing.
+    /// Returns the number of the iteration in its scenario over all workers, from 0. By arrival
+    /// rate, numbers count arrivals, so those of dropped ones are missing.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// The number of the user.
+    /// Returns the number of the user.
     pub fn user(&self) -> u64 {
         self.user
     }
 
-    /// Its recorder.
+    /// Returns the recorder.
     pub fn recorder(&self) -> &Recorder {
         &self.recorder
     }
@@ -183,25 +183,25 @@ impl Deref for Iteration {
     }
 }
 
-/// The kind of failure of a request that was still open when its iteration was cut off.
+/// Kind of the failure of a request that was open when its iteration was cut off.
 pub(crate) const UNANSWERED: &str = "unanswered";
 
-/// A request under way. Dropped before its answer came, as when the run is cut off at the
-/// end of `gracefulStop`, it is recorded as one that failed, and that took at least so
-/// long: a target that has stopped answering must not be flattered by what is left out.
+/// A request in progress. If it is dropped before the response, for example at the end of
+/// `gracefulStop`, it is recorded as a failed request with its duration so far. Omitting it would
+/// hide that the target stopped responding.
 #[derive(Debug)]
 pub struct Pending {
     recorder: Recorder,
     tags: Tags,
     protocol: &'static str,
-    /// From when its duration counts.
+    /// Time from which its duration counts.
     since: Instant,
     started: Instant,
     answered: bool,
 }
 
 impl Pending {
-    /// Waits for the answer.
+    /// Waits for the response.
     pub async fn until<T>(mut self, answer: impl Future<Output = T>) -> T {
         let answer = answer.await;
         self.answered = true;
@@ -216,7 +216,7 @@ impl Drop for Pending {
         }
         let finished = Instant::now();
         let waited = finished.saturating_duration_since(self.started);
-        let detail = format!("no answer for {waited:.1?}, when the run was cut off");
+        let detail = format!("no response for {waited:.1?}, when the run was cut off");
         let exchange = Exchange {
             started: self.started,
             finished,

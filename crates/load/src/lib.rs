@@ -1,8 +1,7 @@
-//! A load test engine: arrivals, histograms, thresholds, reports.
+//! Load test engine: arrivals, histograms, thresholds, reports.
 //!
-//! A [`Scenario`] is what is done under load; when it is done is told by
-//! [`ExecutorConfig`]; both are put together in a [`Run`], whose [`Outcome`] holds a
-//! [`Summary`] and a [`Verdict`]. The engine knows nothing of certificates.
+//! A [`Scenario`] defines the work, and an [`ExecutorConfig`] its timing. A [`Run`] combines both.
+//! Its [`Outcome`] has a [`Summary`] and a [`Verdict`]. The engine knows nothing of certificates.
 
 pub mod controls;
 pub mod environment;

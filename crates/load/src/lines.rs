@@ -1,4 +1,4 @@
-//! One line a second, for logs and pipes.
+//! Progress as one line per second, for logs and pipes.
 
 use std::io::{self, Write};
 use std::thread;
@@ -8,14 +8,14 @@ use crate::report::format::{clock, duration, printable, short};
 use crate::snapshot::{LATE, Phase, ScenarioRow};
 use crate::{Running, Snapshot};
 
-/// The time between two looks whether there is something to tell.
+/// Interval between checks for a new snapshot.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Writes [`line()`] to `out` for each second of the run, until it is over.
+/// Writes [`line()`] to `out` for each second of the run, until it ends.
 ///
 /// # Errors
 ///
-/// Fails if `out` does, at the first line that cannot be written; the run goes on.
+/// Writing to `out` failed; the run continues.
 pub fn lines(running: &Running, out: &mut impl Write) -> io::Result<()> {
     let mut snapshots = running.snapshots();
     let mut told = None;
@@ -24,7 +24,7 @@ pub fn lines(running: &Running, out: &mut impl Write) -> io::Result<()> {
         match snapshots.has_changed() {
             Ok(true) => {
                 let snapshot = snapshots.borrow_and_update().clone();
-                // A phase that lasts without anything new is told once.
+                // A phase without new data is written once.
                 let now = (snapshot.phase, snapshot.elapsed.as_secs());
                 if told != Some(now) {
                     told = Some(now);
@@ -38,10 +38,10 @@ pub fn lines(running: &Running, out: &mut impl Write) -> io::Result<()> {
     }
 }
 
-/// A second in one line: `12s/1m00s write 500/s p50=8.1ms p99=20.3ms | read 300/s …`.
+/// Formats a second: `12s/1m00s write 500/s p50=8.1ms p99=20.3ms | read 300/s …`.
 ///
-/// The parts that are always there come first; failures, dropped arrivals and crossed thresholds are
-/// told where there are some.
+/// The fixed parts come first; failures, dropped arrivals and crossed thresholds follow if there
+/// are any.
 pub fn line(snapshot: &Snapshot) -> String {
     let time = format!(
         "{}/{}",

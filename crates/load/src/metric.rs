@@ -1,4 +1,4 @@
-//! The four kinds of metrics, k6's.
+//! The four kinds of metrics of k6.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 use crate::Histogram;
 use crate::histogram::{Exact, HistogramError};
 
-/// The measurements under one name and one set of tags.
+/// Measurements under one name and one set of tags.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(into = "Stored", try_from = "Stored")]
 pub enum Metric {
-    /// Durations.
+    /// Distribution of durations.
     Trend(Histogram),
-    /// A share of yes among yes and no.
+    /// Share of true values.
     Rate {
-        /// The number of times that it was so.
+        /// Number of true values.
         good: u64,
-        /// Out of how many.
+        /// Number of all values.
         total: u64,
     },
     /// A sum.
@@ -28,17 +28,17 @@ pub enum Metric {
     },
     /// A value that goes up and down.
     Gauge {
-        /// The last value.
+        /// Last value.
         last: f64,
-        /// The smallest.
+        /// Smallest value.
         min: f64,
-        /// The largest.
+        /// Largest value.
         max: f64,
     },
 }
 
 impl Metric {
-    /// `"trend"`, `"rate"`, `"counter"` or `"gauge"`.
+    /// Returns `"trend"`, `"rate"`, `"counter"` or `"gauge"`.
     pub fn kind(&self) -> &'static str {
         match self {
             Metric::Trend(_) => "trend",
@@ -48,7 +48,7 @@ impl Metric {
         }
     }
 
-    /// Returns how many samples it is made of. A gauge counts as one.
+    /// Returns the number of samples; a gauge counts as one.
     pub fn samples(&self) -> u64 {
         match self {
             Metric::Trend(histogram) => histogram.count(),
@@ -58,7 +58,7 @@ impl Metric {
         }
     }
 
-    /// The durations of a trend.
+    /// Returns the durations of a trend.
     pub fn trend(&self) -> Option<&Histogram> {
         match self {
             Metric::Trend(histogram) => Some(histogram),
@@ -66,8 +66,7 @@ impl Metric {
         }
     }
 
-    /// Adds up two metrics of one kind; of different kinds, the first one stays
-    /// as it is.
+    /// Merges a metric of the same kind; one of another kind is ignored.
     pub fn merge(&mut self, other: &Metric) {
         match (self, other) {
             (Metric::Trend(mine), Metric::Trend(theirs)) => mine.merge(theirs),
@@ -113,7 +112,7 @@ impl Metric {
     }
 }
 
-/// A metric as JSON: what is needed to add it up, and what people look for.
+/// A metric as JSON: the data for merging, and figures for people.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 enum Stored {
@@ -141,7 +140,7 @@ enum Stored {
     },
 }
 
-/// In milliseconds, under k6's names.
+/// Statistics in milliseconds, under k6's names.
 #[derive(Clone, Default, Serialize)]
 struct Statistics {
     avg: f64,
@@ -158,7 +157,7 @@ struct Statistics {
     p999: f64,
 }
 
-/// A metric's figures under k6's names; `seconds` is what its rate is per.
+/// Returns a metric's figures under k6's names; `seconds` is the time base of its rate.
 pub(crate) fn k6_values(metric: &Metric, seconds: f64) -> BTreeMap<&'static str, f64> {
     let per_second = |count: u64| match seconds > 0.0 {
         true => count as f64 / seconds,
@@ -193,7 +192,7 @@ pub(crate) fn k6_values(metric: &Metric, seconds: f64) -> BTreeMap<&'static str,
     }
 }
 
-/// Milliseconds, to the nanosecond.
+/// Converts to milliseconds with the precision of nanoseconds.
 pub(crate) fn milliseconds(duration: Duration) -> f64 {
     duration.as_nanos() as f64 / 1e6
 }
@@ -260,7 +259,7 @@ impl TryFrom<Stored> for Metric {
     }
 }
 
-/// Returns what a metric is narrowed to besides its tags, and the tags of `wanted` that are left.
+/// Returns the narrowing of a metric besides its tags, and the remaining tags of `wanted`.
 pub(crate) fn narrowing<'t>(
     metric: &str,
     wanted: &[(&'t str, &'t str)],

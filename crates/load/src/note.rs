@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Something that a scenario has to say at the end of a run.
+/// A scenario's note at the end of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Note {
-    /// A headline.
+    /// Headline of the note.
     pub title: String,
-    /// The text below it, line by line.
+    /// Lines of text below it.
     pub lines: Vec<String>,
 }

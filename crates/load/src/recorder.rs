@@ -1,4 +1,4 @@
-//! The recorder of a scenario.
+//! Recorder of a scenario.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use crate::excuse::Excuses;
 use crate::samples::{IterationResult, SampleBuffer, Samples};
 use crate::tags::{TagRegistry, Tags};
 
-/// Takes samples, each under a set of tags. Cheap: a worker has its own, and
-/// once a second they are added up.
+/// Records samples, each under a set of tags. Recording is cheap: each worker has its own buffer,
+/// and the collector merges them once a second.
 #[derive(Clone, Debug)]
 pub struct Recorder(Arc<Inner>);
 
@@ -38,21 +38,20 @@ impl Recorder {
         }))
     }
 
-    /// A recorder of no run, whose samples go nowhere: for trying out a scenario.
+    /// Creates a recorder outside a run, which discards its samples, for trying out a scenario.
     pub fn detached(scenario: &str) -> Self {
         let registry = Arc::new(TagRegistry::default());
         let base = registry.base(scenario, &[]);
         Recorder::new(Arc::default(), registry, base, Excuses::default())
     }
 
-    /// Interns the scenario's own tags and `extra`. Takes a lock and allocates:
-    /// intern once per user, not per sample. A run keeps 4,096 sets of tags; what
-    /// comes after that is recorded without `extra`.
+    /// Interns the scenario's tags and `extra`. Takes a lock and allocates: call it once per user,
+    /// not per sample. A run stores 4,096 sets of tags; further ones are recorded without `extra`.
     pub fn tags(&self, extra: &[(&str, &str)]) -> Tags {
         self.0.registry.extend(self.0.base, extra)
     }
 
-    /// A request that does not belong to an iteration.
+    /// Records a request that does not belong to an iteration.
     pub fn request(&self, tags: Tags, exchange: &Exchange) {
         self.0
             .shard
@@ -60,14 +59,14 @@ impl Recorder {
             .request(tags, exchange, exchange.started);
     }
 
-    /// A check. The details of the first ten failures are kept, all are counted.
+    /// Records a check. All failures are counted; the details of the first ten are kept.
     pub fn check(&self, tags: Tags, name: &'static str, outcome: Result<(), String>) {
         let counts = !self.excuses(name);
         self.0.shard.lock().check(tags, name, outcome, counts);
     }
 
-    /// Returns whether failures of this check do not count: they must not make a request
-    /// or an iteration fail either.
+    /// Returns whether failures of this check do not count. They must not fail a request or an
+    /// iteration either.
     pub fn excuses(&self, check: &str) -> bool {
         self.0.excuses.of_check(check).is_some()
     }
@@ -77,32 +76,32 @@ impl Recorder {
         self.0.shard.lock().count(tags, metric, n);
     }
 
-    /// A duration of a trend.
+    /// Records a duration of a trend.
     pub fn trend(&self, tags: Tags, metric: &'static str, value: Duration) {
         self.0.shard.lock().trend(tags, metric, value);
     }
 
-    /// A yes or no of a rate.
+    /// Records a value of a rate.
     pub fn rate(&self, tags: Tags, metric: &'static str, good: bool) {
         self.0.shard.lock().rate(tags, metric, good);
     }
 
-    /// The present value of a gauge.
+    /// Records the current value of a gauge.
     pub fn gauge(&self, tags: Tags, metric: &'static str, value: f64) {
         self.0.shard.lock().gauge(tags, metric, value);
     }
 
-    /// Something that went wrong outside of requests and iterations.
+    /// Records a failure outside requests and iterations.
     pub fn failure(&self, tags: Tags, failure: Failure) {
         self.0.shard.lock().failure(tags, &failure);
     }
 
-    /// The scenario's tags, without any others.
+    /// Returns the scenario's tags.
     pub fn base(&self) -> Tags {
         self.0.base
     }
 
-    /// The samples of the worker.
+    /// Returns the samples of the worker.
     pub(crate) fn samples(&self) -> MutexGuard<'_, Samples> {
         self.0.shard.lock()
     }

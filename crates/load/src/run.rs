@@ -1,4 +1,4 @@
-//! A run, from its beginning to its outcome.
+//! A run from its beginning to its outcome.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -20,21 +20,21 @@ use crate::verdict::Verdict;
 
 /// A run before it starts.
 pub struct Run {
-    /// The plan's name.
+    /// Name of the plan.
     pub name: String,
-    /// The plan's description.
+    /// Description of the plan.
     pub description: String,
-    /// The command line, for the reports.
+    /// Command line, for reports.
     pub command: Vec<String>,
-    /// The version of the program, for the reports.
+    /// Version of the program, for reports.
     pub version: String,
-    /// All of them run at the same time, each from its start.
+    /// Scenarios, which run concurrently, each from its start.
     pub scenarios: Vec<ScenarioConfig>,
-    /// The thresholds that the run must keep to.
+    /// Thresholds of the run.
     pub thresholds: Thresholds,
-    /// Names of checks that may fail.
+    /// Names of checks whose failures are permitted.
     pub allow: Vec<String>,
-    /// Threads that carry out iterations.
+    /// Number of threads that execute iterations.
     pub workers: usize,
 }
 
@@ -54,7 +54,7 @@ impl Default for Run {
 }
 
 impl Run {
-    /// Begins: prepares the scenarios, then starts the arrivals. Needs no runtime.
+    /// Starts the run: prepares the scenarios, then starts the arrivals. Needs no runtime.
     pub fn start(self) -> Running {
         let registry = Arc::new(TagRegistry::default());
         let thresholds = threshold::complete(self.thresholds.0, &self.scenarios);
@@ -89,7 +89,7 @@ impl Run {
     }
 }
 
-/// A run under way. Dropping it does not end it.
+/// A run in progress. Dropping it does not end the run.
 pub struct Running {
     snapshots: watch::Receiver<Arc<Snapshot>>,
     run_state: Arc<RunState>,
@@ -97,23 +97,23 @@ pub struct Running {
 }
 
 impl Running {
-    /// The run as it was at the last full second.
+    /// Returns the state of the run at the last full second.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.snapshots.borrow().clone()
     }
 
-    /// A new snapshot each second; closed when the run is over.
+    /// Returns a receiver of a snapshot per second; closed at the end of the run.
     pub fn snapshots(&self) -> watch::Receiver<Arc<Snapshot>> {
         self.snapshots.clone()
     }
 
-    /// Returns what changes the load while it runs.
+    /// Returns the controls of the load.
     pub fn controls(&self) -> Controls {
         Controls::of(self.run_state.clone())
     }
 
-    /// No more iterations begin; those that run have their `gracefulStop`. Said
-    /// again, or after the load: everything is cut off, `finish` too.
+    /// Stops the run: no further iterations begin, and running ones have their `gracefulStop`. A
+    /// second call, or a call after the load, cuts everything off, including `finish`.
     pub fn stop(&self) {
         let stop = if self.run_state.is_stopping() || self.run_state.is_finishing() {
             StopMode::Now
@@ -128,7 +128,7 @@ impl Running {
         self.thread.is_finished()
     }
 
-    /// Blocks until the run is over.
+    /// Blocks until the run ends.
     pub fn wait(self) -> Outcome {
         self.thread.join().unwrap_or_else(|_| {
             let error = "the load generator itself panicked".to_string();

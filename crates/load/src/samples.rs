@@ -13,15 +13,15 @@ use crate::http::kind;
 use crate::metric::Metric;
 use crate::tags::Tags;
 
-/// The counter of responses that ended with a TLS connection without `close_notify`.
+/// Counter of responses that ended with a TLS connection without `close_notify`.
 pub(crate) const UNANNOUNCED_ENDS: &str = "http_res_without_close_notify";
 
-/// The detail of a request that was sent twice, and not because of idleness.
+/// Detail of a request that was repeated although its connection was in use.
 const RESENT: &str =
     "a connection in use was reset before any byte of the response; the request was sent again";
 
-/// The samples of one worker since they were last collected. Only its worker
-/// and, once a second, the collector take the lock.
+/// Samples of one worker since the last collection. Only the worker and, once a second, the
+/// collector take the lock.
 #[derive(Debug, Default)]
 pub(crate) struct SampleBuffer(Mutex<Samples>);
 
@@ -30,7 +30,7 @@ impl SampleBuffer {
         self.0.lock()
     }
 
-    /// Swaps the samples for empty ones.
+    /// Swaps the samples with `other`.
     pub(crate) fn take(&self, other: &mut Samples) {
         std::mem::swap(&mut *self.0.lock(), other);
     }
@@ -43,7 +43,7 @@ pub(crate) struct Samples {
     pub(crate) span: Span,
 }
 
-/// The times at which the first request was sent, the last one, and the last one was over.
+/// Times of the first request sent, the last one sent, and the last one completed.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Span {
     pub(crate) first_sent: Option<Instant>,
@@ -51,18 +51,18 @@ pub(crate) struct Span {
     pub(crate) last_done: Option<Instant>,
 }
 
-/// The samples of one tag set.
+/// Samples of one tag set.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Series {
     pub(crate) requests: Requests,
     pub(crate) iterations: Histogram,
     pub(crate) iterations_failed: u64,
-    /// The time that the load generator itself lost before each iteration began.
+    /// Delay by the load generator before each iteration.
     pub(crate) start_delay: Histogram,
     pub(crate) custom: Vec<(&'static str, Metric)>,
     pub(crate) checks: Vec<Tally>,
     pub(crate) errors: Vec<Tally>,
-    /// The engine's own counts of a scenario; only in its own tag set.
+    /// The engine's own counts of a scenario; only in its base tag set.
     pub(crate) engine: Option<ScenarioCounts>,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct ScenarioCounts {
     pub(crate) users_max: u64,
 }
 
-/// The requests of one tag set.
+/// Requests of one tag set.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Requests {
     pub(crate) total: Histogram,
@@ -89,7 +89,7 @@ pub(crate) struct Requests {
     pub(crate) first_byte: Histogram,
     pub(crate) body: Histogram,
     pub(crate) failed: u64,
-    /// Sent twice, because a connection had gone that was idle, or in use.
+    /// Requests that were repeated because an idle connection, or one in use, had ended.
     pub(crate) resent_idle: u64,
     pub(crate) resent_busy: u64,
     pub(crate) bytes_in: u64,
@@ -100,13 +100,13 @@ pub(crate) struct Requests {
     pub(crate) protocols: BTreeMap<&'static str, u64>,
 }
 
-/// The number of times that something went well and not, with the first details of the latter.
+/// Counts of successes and failures, with details of the first failures.
 #[derive(Debug, Clone)]
 pub(crate) struct Tally {
     pub(crate) name: &'static str,
     pub(crate) good: u64,
     pub(crate) bad: u64,
-    /// Its failures do not count among those of all checks.
+    /// Whether its failures do not count among those of all checks.
     pub(crate) excused: bool,
     pub(crate) details: Vec<String>,
 }
@@ -120,7 +120,7 @@ impl Samples {
         self.series[index].get_or_insert_default()
     }
 
-    /// All series that have samples.
+    /// Returns all series that have samples.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Tags, &Series)> {
         let numbered = self.series.iter().enumerate();
         numbered.filter_map(|(index, series)| Some((Tags(index as u32), series.as_deref()?)))
@@ -145,7 +145,7 @@ impl Samples {
         tally(&mut self.series(tags).errors, failure.kind).bad(&failure.detail);
     }
 
-    /// A check; its failures are among `checks` only if it `counts`.
+    /// Records a check, whose failures are among `checks` only if it `counts`.
     pub(crate) fn check(
         &mut self,
         tags: Tags,
@@ -195,7 +195,7 @@ impl Samples {
     }
 
     pub(crate) fn gauge(&mut self, tags: Tags, metric: &'static str, value: f64) {
-        // JSON has no way to write anything else.
+        // JSON cannot represent other values.
         if value.is_finite() {
             self.custom(tags, metric, Metric::one_gauge(value));
         }
@@ -209,7 +209,7 @@ impl Samples {
         }
     }
 
-    /// Adds other samples to these.
+    /// Merges other samples into these.
     pub(crate) fn merge(&mut self, other: &Samples) {
         self.span.merge(&other.span);
         for (tags, series) in other.iter() {
@@ -217,7 +217,7 @@ impl Samples {
         }
     }
 
-    /// Forgets all samples but keeps the memory of the histograms.
+    /// Removes all samples but keeps the memory of the histograms.
     pub(crate) fn clear(&mut self) {
         self.span = Span::default();
         self.series
@@ -304,7 +304,7 @@ impl Requests {
         self.bytes_out += exchange.bytes_out;
         self.body_in += exchange.body_in;
         self.body_out += exchange.body_out;
-        // A handshake has no status, and lacks none.
+        // A handshake has no status.
         if exchange.status > 0 || exchange.outcome.is_err() {
             *self.statuses.entry(exchange.status).or_default() += 1;
         }
@@ -397,13 +397,13 @@ fn tally<'a>(tallies: &'a mut Vec<Tally>, name: &'static str) -> &'a mut Tally {
     &mut tallies[index]
 }
 
-/// The result of an iteration.
+/// Result of an iteration.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IterationResult {
-    /// From when it was due.
+    /// Time since it was due.
     pub(crate) duration: Duration,
-    /// The part of that which the load generator itself lost before it began; `None` in a
-    /// closed loop, where nothing is due.
+    /// Part of the duration that the load generator lost before the start; `None` in a closed loop,
+    /// which has no due times.
     pub(crate) start_delay: Option<Duration>,
     pub(crate) failed: bool,
 }

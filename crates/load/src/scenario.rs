@@ -1,4 +1,4 @@
-//! The work that is done under load.
+//! Work under load.
 
 use std::time::Duration;
 
@@ -9,59 +9,59 @@ use crate::note::Note;
 use crate::recorder::Recorder;
 use crate::stop::Stop;
 
-/// The work that is done under load. One value per scenario of a plan, shared by its VUs.
+/// Work under load. A plan has one value per scenario, which its VUs share.
 #[async_trait]
 pub trait Scenario: Send + Sync + 'static {
-    /// Once, before the first arrival: reach the target, mint, connect.
+    /// Prepares the scenario once before the first arrival: contacts the target, creates
+    /// certificates, connects.
     ///
     /// # Errors
     ///
-    /// An error ends the run before it began, with exit code 110 (the target
-    /// cannot be reached), 104 (the configuration is wrong) or 99 (the target is
-    /// not as it must be: a failed check, in a summary like that of any run).
+    /// An error ends the run before its start with exit code 110 (the target is unreachable), 104
+    /// (the configuration is invalid) or 99 (the target fails a check, which is reported in a
+    /// normal summary).
     async fn prepare(&self) -> Result<(), PrepareError>;
 
-    /// A new virtual user (VU), as in k6: it owns its connections and its random
-    /// generator, and runs one iteration after the other, never two at a time.
+    /// Creates a virtual user (VU), as in k6. It owns its connections and its random generator, and
+    /// executes one iteration at a time.
     ///
-    /// `recorder` is the one that the user's iterations will record with: the
-    /// place to intern [`Tags`](crate::Tags). `number` counts from 0.
+    /// The user's iterations record with `recorder`; intern [`Tags`](crate::Tags) here. `number`
+    /// counts from 0.
     fn user(&self, number: u64, recorder: &Recorder) -> Box<dyn VirtualUser>;
 
-    /// The purpose of an iteration, as words that follow "while it waited for": every
-    /// iteration that is cut off before has failed.
+    /// Describes the result of an iteration; the text follows "while it waited for". An iteration
+    /// that is cut off before it has failed.
     fn purpose(&self) -> &'static str {
         "a response"
     }
 
-    /// Names of checks whose failures are warnings, because no specification demands what
-    /// they check: they do not count among `checks`.
+    /// Returns the names of checks that no specification requires. Their failures are warnings and
+    /// do not count among `checks`.
     fn warnings(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// The longest time that [`background`](Scenario::background) and
-    /// [`finish`](Scenario::finish) may take together after the last iteration. What takes
-    /// longer is cut off, and the run has failed.
+    /// Returns the longest time of [`background`](Scenario::background) and
+    /// [`finish`](Scenario::finish) together after the last iteration. Work beyond it is cut off,
+    /// and the run fails.
     fn grace(&self) -> Duration {
         Duration::from_secs(60)
     }
 
-    /// Runs beside the load (a follower of checkpoints and the like), until
-    /// `stop` is cancelled. It may still return later than that: the run waits
-    /// for it before [`finish`](Scenario::finish).
+    /// Runs beside the load until `stop` is cancelled, for example to poll checkpoints. It may
+    /// return later: the run waits for it before [`finish`](Scenario::finish).
     async fn background(&self, recorder: Recorder, stop: Stop) {
         let _ = (recorder, stop);
     }
 
-    /// Resolves once the scenario has reached a goal of its own; the run then ends as
-    /// if its time were over. Most have none.
+    /// Completes when the scenario has reached its goal, which ends the run like the end of its
+    /// time. Most scenarios have no goal.
     async fn reached(&self) {
         std::future::pending().await
     }
 
-    /// After the last iteration: audits. Takes the time that it needs, and bounds
-    /// it itself. What it returns is shown in the summary.
+    /// Audits after the last iteration, with its own limits of time. The summary shows the returned
+    /// notes.
     async fn finish(&self, recorder: Recorder) -> Vec<Note> {
         let _ = recorder;
         Vec::new()
@@ -71,31 +71,31 @@ pub trait Scenario: Send + Sync + 'static {
 /// A virtual user (VU) of a scenario.
 #[async_trait]
 pub trait VirtualUser: Send {
-    /// One iteration. What went wrong is told to `iteration`.
+    /// Executes one iteration. Failures are recorded with `iteration`.
     async fn iterate(&mut self, iteration: &mut Iteration);
 
-    /// The run has cut off `iteration` while it waited for the target: records what of the
-    /// scenario's own has failed by that.
+    /// Records failures of the scenario's own metrics after the run has cut off `iteration` while
+    /// it waited for the target.
     fn cut_off(&mut self, iteration: &mut Iteration) {
         let _ = iteration;
     }
 }
 
-/// The reasons why a scenario could not begin.
+/// Reasons why a scenario could not begin.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PrepareError {
-    /// The options make no sense, or the target is not what they say.
+    /// The options are invalid, or do not match the target.
     #[error("{0}")]
     Configuration(String),
-    /// The target does not answer.
+    /// The target does not respond.
     #[error("{0}")]
     Unreachable(String),
-    /// The target answers, and a check fails.
+    /// The target responds, but fails a check.
     #[error("{check}: {detail}")]
     Faulty {
-        /// The name of the check.
+        /// Name of the check.
         check: &'static str,
-        /// The finding.
+        /// Description of the failure.
         detail: String,
     },
 }

@@ -1,4 +1,4 @@
-//! A scenario of a run, with the executor that drives it.
+//! A scenario of a run with its executor.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,32 +7,31 @@ use crate::executor::ExecutorConfig;
 use crate::scenario::Scenario;
 use crate::threshold::Threshold;
 
-/// One scenario of a run.
+/// A scenario of a run.
 pub struct ScenarioConfig {
-    /// Its name in the plan; the value of the tag `scenario`.
+    /// Name in the plan, which is the value of the tag `scenario`.
     pub name: String,
-    /// The registered name of the scenario.
+    /// Registered name of its kind.
     pub kind: String,
-    /// The executor: when iterations begin.
+    /// Executor of the iterations.
     pub executor: ExecutorConfig,
-    /// The time from the run's begin to its own.
+    /// Time from the start of the run to the start of the scenario.
     pub start: Duration,
-    /// The time for which iterations that run at the end are waited for.
+    /// Time to wait for running iterations at the end.
     pub graceful_stop: Duration,
-    /// Tags that all its samples have.
+    /// Tags of all samples.
     pub tags: Vec<(String, String)>,
-    /// Thresholds without tags that must hold of it, unless the run says something else of
-    /// their metrics.
+    /// Default thresholds without tags, unless the run has others for their metrics.
     pub demands: Vec<Threshold>,
-    /// The work that is done.
+    /// Work of an iteration.
     pub scenario: Arc<dyn Scenario>,
 }
 
 impl ScenarioConfig {
-    /// The time that iterations may still take after the end, if nothing is said.
+    /// Default time for iterations to finish after the end.
     pub const GRACEFUL_STOP: Duration = Duration::from_secs(30);
 
-    /// A scenario that starts at once, with k6's `gracefulStop` of 30 s and no tags.
+    /// Creates a scenario that starts at once, with k6's `gracefulStop` of 30 s and no tags.
     pub fn new(
         name: impl Into<String>,
         executor: ExecutorConfig,

@@ -1,4 +1,4 @@
-//! A run as it is at the moment.
+//! Current state of a run.
 
 use std::time::Duration;
 
@@ -7,78 +7,78 @@ use crate::heat::HEAT;
 use crate::summary::ErrorKind;
 use crate::threshold::ThresholdResult;
 
-/// From here on it matters that the load generator itself began iterations late.
+/// Delay by the load generator from which it is reported.
 pub const LATE: Duration = Duration::from_millis(10);
 
-/// A run as it is at the moment; one each second.
+/// State of a run; a new one each second.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
-    /// Since the first arrival was due. Zero while scenarios still prepare.
+    /// Time since the first arrival was due. Zero while scenarios prepare.
     pub elapsed: Duration,
-    /// The time for which arrivals go on, without `gracefulStop`.
+    /// Planned time of arrivals, without `gracefulStop`.
     pub planned: Duration,
-    /// The phase of the run.
+    /// Phase of the run.
     pub phase: Phase,
-    /// One row per scenario, in the plan's order.
+    /// Rows of the scenarios, in the plan's order.
     pub scenarios: Vec<ScenarioRow>,
     /// Failures since the beginning, the most frequent first.
     pub errors: Vec<ErrorKind>,
-    /// Thresholds as they stand now.
+    /// Current state of the thresholds.
     pub thresholds: Vec<ThresholdResult>,
 }
 
-/// The phase of a run.
+/// Phases of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// Scenarios prepare; nothing has begun.
+    /// Scenarios prepare; no iteration has begun.
     #[default]
     Preparing,
     /// Iterations begin and end.
     Running,
-    /// No more iterations begin; those that run are waited for.
+    /// No further iterations begin; the run waits for running ones.
     Stopping,
-    /// Scenarios finish: audits.
+    /// Scenarios finish with their audits.
     Finishing,
-    /// It is over.
+    /// The run has ended.
     Over,
 }
 
-/// One scenario in the last second, unless said otherwise.
+/// A scenario in the last second, unless stated otherwise.
 #[derive(Debug, Clone, Default)]
 pub struct ScenarioRow {
-    /// Its name in the plan.
+    /// Name in the plan.
     pub name: String,
-    /// The registered name of the scenario.
+    /// Registered name of its kind.
     pub kind: String,
-    /// The quantity that its keys change.
+    /// Quantity that keys change.
     pub adjustable: Adjustable,
-    /// Iterations per second asked for; 0 for scenarios by users.
+    /// Target iterations per second; 0 for scenarios by users.
     pub asked: f64,
-    /// Iterations begun, per second.
+    /// Iterations begun per second.
     pub achieved: f64,
-    /// Iterations completed, per second.
+    /// Iterations completed per second.
     pub iterations: f64,
-    /// Requests completed, per second.
+    /// Requests completed per second.
     pub requests: f64,
-    /// Failures per second: failed requests, iterations and what else failed.
+    /// Failures per second: failed requests, iterations and others.
     pub failures: f64,
-    /// Bytes received, per second.
+    /// Bytes received per second.
     pub bytes_in: f64,
-    /// Bytes sent, per second.
+    /// Bytes sent per second.
     pub bytes_out: f64,
-    /// Users there are.
+    /// Number of users.
     pub users: u64,
-    /// Users in an iteration.
+    /// Number of users in an iteration.
     pub busy: u64,
-    /// Arrivals that wait for a user.
+    /// Arrivals that are waiting for a user.
     pub waiting: u64,
-    /// Iterations begun since the beginning.
+    /// Iterations begun since the start.
     pub started_total: u64,
-    /// Arrivals dropped since the beginning.
+    /// Arrivals dropped since the start.
     pub dropped: u64,
-    /// Failed checks since the beginning.
+    /// Failed checks since the start.
     pub failed_checks: u64,
-    /// 99th percentile of what the load generator itself lost before iterations began.
+    /// 99th percentile of the delay by the load generator before iterations.
     pub start_delay: Duration,
     /// Median of request durations, or of iterations if there are no requests.
     pub p50: Duration,
@@ -86,8 +86,8 @@ pub struct ScenarioRow {
     pub p90: Duration,
     /// 99th percentile.
     pub p99: Duration,
-    /// The longest.
+    /// Maximum.
     pub max: Duration,
-    /// The same durations counted by [`heat_bounds`](crate::heat::heat_bounds).
+    /// Counts of the same durations in the buckets of [`heat_bounds`](crate::heat::heat_bounds).
     pub heat: [u32; HEAT],
 }

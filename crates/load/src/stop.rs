@@ -1,37 +1,37 @@
-//! Being asked to stop.
+//! Cancellation of background tasks.
 
 use tokio::sync::watch;
 
-/// Tells a task that it is time to stop. Clones hear of it too.
+/// Signal for a task to stop. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Stop(watch::Receiver<bool>);
 
-/// The other end of a [`Stop`]. Dropping it stops, too.
+/// Sender of a [`Stop`]. Dropping it stops, too.
 #[derive(Debug)]
 pub struct Stopper(watch::Sender<bool>);
 
 impl Stop {
-    /// A pair of a stopper and what it stops.
+    /// Creates a stopper with its signal.
     pub fn new() -> (Stopper, Stop) {
         let (sender, receiver) = watch::channel(false);
         (Stopper(sender), Stop(receiver))
     }
 
-    /// Returns whether it is time.
+    /// Returns whether the task must stop.
     pub fn is_cancelled(&self) -> bool {
         *self.0.borrow() || self.0.has_changed().is_err()
     }
 
-    /// Waits until it is time.
+    /// Waits for the signal.
     pub async fn cancelled(&self) {
         let mut receiver = self.0.clone();
-        // An error means that nobody is left to stop us.
+        // An error means that the stopper was dropped.
         let _ = receiver.wait_for(|stopped| *stopped).await;
     }
 }
 
 impl Stopper {
-    /// Announces that it is time.
+    /// Sends the signal.
     pub fn stop(&self) {
         self.0.send_replace(true);
     }

@@ -1,4 +1,4 @@
-//! Everything that reports are made of.
+//! Summary of a run, from which reports are created.
 
 mod k6;
 pub(crate) mod merge;
@@ -21,10 +21,10 @@ use crate::threshold::ThresholdResult;
 use crate::timeline::Timeline;
 use crate::verdict::Verdict;
 
-/// The `schema` of what this version writes.
+/// Value of `schema` that this version writes.
 pub const SCHEMA: &str = "lucarne-load/1";
 
-/// Name and value pairs, by ascending name.
+/// Pairs of name and value, in ascending order of names.
 pub type TagList = Vec<(String, String)>;
 
 /// Everything that reports are made of. As JSON it is `summary.json`, whose
@@ -32,18 +32,18 @@ pub type TagList = Vec<(String, String)>;
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
-    /// [`SCHEMA`]
+    /// Schema of the file: [`SCHEMA`].
     #[serde(deserialize_with = "known_schema")]
     pub schema: String,
-    /// The plan's name.
+    /// Name of the plan.
     pub name: String,
-    /// The plan's description.
+    /// Description of the plan.
     pub description: String,
-    /// The command line.
+    /// Command line.
     pub command: Vec<String>,
-    /// The environment it ran in.
+    /// Environment of the run.
     pub environment: Environment,
-    /// The time at which the first arrival was due, in Unix milliseconds.
+    /// Due time of the first arrival, in Unix milliseconds.
     pub started: u64,
     /// Seconds from the first arrival to the last completion.
     pub duration: f64,
@@ -51,32 +51,32 @@ pub struct Summary {
     pub attack: f64,
     /// Seconds from the last request sent to the last one completed.
     pub wait: f64,
-    /// The verdict on the run.
+    /// Verdict on the run.
     pub verdict: Verdict,
-    /// In the plan's order.
+    /// Scenarios in the plan's order.
     pub scenarios: Vec<ScenarioSummary>,
-    /// Each metric over everything and over each scenario, as k6's `handleSummary`
-    /// gets them: `metrics["http_req_duration{scenario:write}"].values["p(95)"]`.
-    /// Worked out of the series; not read.
+    /// Each metric in total and of each scenario, as in k6's `handleSummary`:
+    /// `metrics["http_req_duration{scenario:write}"].values["p(95)"]`. Computed from the series and
+    /// ignored when read.
     #[serde(default, skip_deserializing)]
     pub metrics: BTreeMap<String, Shown>,
-    /// One per set of tags.
+    /// Metrics of each set of tags.
     pub series: Vec<Series>,
     /// Checks by tags and name.
     pub checks: Vec<Check>,
     /// Failures by scenario and kind, the most frequent first.
     pub errors: Vec<ErrorKind>,
-    /// Responses by tags and status; 0 is no response.
+    /// Responses by tags and status; 0 means no response.
     pub statuses: Vec<Status>,
     /// Responses by tags and protocol.
     pub protocols: Vec<Protocol>,
-    /// The built-in thresholds too.
+    /// Thresholds, including built-in ones.
     pub thresholds: Vec<ThresholdResult>,
-    /// The run over time.
+    /// Course of the run over time.
     pub timeline: Timeline,
-    /// The notes of the scenarios.
+    /// Notes of the scenarios.
     pub notes: Vec<Note>,
-    /// By value of the tag `connector`, if a scenario has that tag.
+    /// Figures by value of the tag `connector`, if a scenario has that tag.
     #[serde(
         rename = "connector_tier",
         default,
@@ -85,34 +85,34 @@ pub struct Summary {
     pub connector_tier: BTreeMap<String, Tier>,
 }
 
-/// One scenario of a run.
+/// A scenario of a run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ScenarioSummary {
-    /// Its name in the plan.
+    /// Name in the plan.
     pub name: String,
-    /// The registered name of the scenario.
+    /// Registered name of its kind.
     pub kind: String,
-    /// The executor in words: `500/s for 60s`.
+    /// Executor in words: `500/s for 60s`.
     pub executor: String,
-    /// Its tags in the plan.
+    /// Tags in the plan.
     #[serde(with = "tag_map")]
     pub tags: TagList,
     /// Iterations that should have begun.
     pub asked: u64,
     /// Iterations that began.
     pub started: u64,
-    /// Iterations that came to their end.
+    /// Iterations that finished.
     pub completed: u64,
     /// Arrivals that did not begin in time.
     pub dropped: u64,
     /// Iterations cut off at the end.
     pub interrupted: u64,
-    /// `started / asked`; 1 if nothing was asked for.
+    /// Ratio `started / asked`; 1 if no iterations were planned.
     pub achieved: f64,
-    /// The most users at one time.
+    /// Largest number of users at the same time.
     pub users_max: u64,
-    /// Seconds from its first arrival to its last completion.
+    /// Seconds from the first arrival to the last completion.
     pub duration: f64,
 }
 
@@ -120,30 +120,30 @@ pub struct ScenarioSummary {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Series {
-    /// `scenario` is always one of them.
+    /// Tags, which always include `scenario`.
     #[serde(with = "tag_map")]
     pub tags: TagList,
-    /// By name.
+    /// Metrics by name.
     pub metrics: BTreeMap<String, Metric>,
 }
 
-/// One check of one set of tags.
+/// A check of one set of tags.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Check {
-    /// `scenario` is always one of them.
+    /// Tags, which always include `scenario`.
     #[serde(with = "tag_map")]
     pub tags: TagList,
-    /// The name of the check.
+    /// Name of the check.
     pub name: String,
-    /// The number of times that it was right.
+    /// Number of passes.
     pub passes: u64,
-    /// The number of times that it was not.
+    /// Number of failures.
     pub fails: u64,
-    /// The reason why its failures do not count among `checks`.
+    /// Reason why its failures do not count among `checks`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub excused: Option<Excuse>,
-    /// The first ten of those.
+    /// Details of the first ten failures.
     pub details: Vec<String>,
 }
 
@@ -151,13 +151,13 @@ pub struct Check {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ErrorKind {
-    /// The scenario.
+    /// Name of the scenario.
     pub scenario: String,
-    /// The kind.
+    /// Kind of the failures.
     pub kind: String,
-    /// The number of them.
+    /// Number of failures.
     pub count: u64,
-    /// The first ten.
+    /// Details of the first ten.
     pub details: Vec<String>,
 }
 
@@ -165,12 +165,12 @@ pub struct ErrorKind {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
-    /// `scenario` is always one of them.
+    /// Tags, which always include `scenario`.
     #[serde(with = "tag_map")]
     pub tags: TagList,
-    /// The status; 0 is no response.
+    /// Status; 0 means no response.
     pub code: u16,
-    /// The number of them.
+    /// Number of responses.
     pub count: u64,
 }
 
@@ -178,12 +178,12 @@ pub struct Status {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Protocol {
-    /// `scenario` is always one of them.
+    /// Tags, which always include `scenario`.
     #[serde(with = "tag_map")]
     pub tags: TagList,
-    /// The protocol.
+    /// Name of the protocol.
     pub name: String,
-    /// The number of them.
+    /// Number of responses.
     pub count: u64,
 }
 

@@ -1,22 +1,21 @@
-//! Sets of tags, interned.
+//! Interned sets of tags.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-/// An interned set of tags, always with `scenario` among them. Valid within the
-/// run whose recorder made it.
+/// An interned set of tags, which always includes `scenario`. Valid within the run of its recorder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tags(pub(crate) u32);
 
-/// Name and value pairs, by ascending name, each name once.
+/// Pairs of name and value in ascending order, each name once.
 pub(crate) type TagSet = Arc<[(String, String)]>;
 
-/// More sets than this are not told apart.
+/// Limit of distinct sets.
 const MOST: usize = 4096;
 
-/// The tag sets of a run. A set's number is its place.
+/// Tag sets of a run. The index of a set is its number.
 #[derive(Debug, Default)]
 pub(crate) struct TagRegistry(RwLock<Sets>);
 
@@ -27,26 +26,26 @@ struct Sets {
 }
 
 impl TagRegistry {
-    /// A scenario's own tags.
+    /// Returns a scenario's base tags.
     pub(crate) fn base(&self, scenario: &str, tags: &[(String, String)]) -> Tags {
         let mut set = Vec::new();
         tags.iter()
             .for_each(|(name, value)| insert(&mut set, name, value));
-        // Whatever a plan says: the tag `scenario` tells scenarios apart.
+        // The tag `scenario` identifies scenarios, so a plan cannot override it.
         insert(&mut set, "scenario", scenario);
         set.sort();
         let mut sets = self.0.write();
         sets.number(set.into())
     }
 
-    /// A scenario's own tags with more.
+    /// Returns a scenario's base tags with further ones.
     pub(crate) fn extend(&self, base: Tags, extra: &[(&str, &str)]) -> Tags {
         let Some(set) = self.get(base).filter(|_| !extra.is_empty()) else {
             return base;
         };
         let mut set = set.to_vec();
         for (name, value) in extra {
-            // Nobody leaves their scenario.
+            // The tag `scenario` cannot be overridden.
             if *name != "scenario" {
                 insert(&mut set, name, value);
             }
@@ -84,7 +83,7 @@ fn insert(set: &mut Vec<(String, String)>, name: &str, value: &str) {
     }
 }
 
-/// Returns whether all of `wanted` are among `tags`.
+/// Returns whether `tags` contain all of `wanted`.
 pub(crate) fn has(tags: &[(String, String)], wanted: &[(&str, &str)]) -> bool {
     wanted.iter().all(|(name, value)| {
         tags.iter()

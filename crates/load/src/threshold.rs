@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The thresholds of a run.
+/// Thresholds of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Thresholds(pub Vec<Threshold>);
 
-/// One threshold.
+/// A threshold.
 ///
-/// Its key is `metric` or `metric{tag:value,tag2:value}`. Its expression is an
-/// aggregation, one of `<`, `<=`, `>`, `>=`, `==`, `!=`, and a number:
+/// Its key is `metric` or `metric{tag:value,tag2:value}`. Its expression is an aggregation, one of
+/// `<`, `<=`, `>`, `>=`, `==`, `!=`, and a number:
 ///
 /// | metric | aggregations |
 /// |---|---|
@@ -30,13 +30,13 @@ pub struct Thresholds(pub Vec<Threshold>);
 /// Durations are in milliseconds, as in k6, or have a unit: `500ms`, `2s`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Threshold {
-    /// The key, as it was written.
+    /// Key as written.
     pub key: String,
-    /// The expression, as it was written.
+    /// Expression as written.
     pub expression: String,
-    /// True if crossing it ends the run.
+    /// Whether crossing it aborts the run.
     pub abort_on_fail: bool,
-    /// The time after the beginning at which it may do so first.
+    /// Earliest time after the start at which it may abort the run.
     pub delay_abort_eval: Duration,
     metric: String,
     tags: Vec<(String, String)>,
@@ -68,19 +68,19 @@ enum Operator {
     Different,
 }
 
-/// A threshold that cannot be read.
+/// An invalid threshold.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("threshold \"{threshold}\": {problem}")]
 pub struct ThresholdError {
-    /// The text that was written.
+    /// Text of the threshold.
     pub threshold: String,
-    /// The problem with it.
+    /// Reason why it is invalid.
     pub problem: ThresholdProblem,
 }
 
 impl Threshold {
-    /// For a run that takes so much of the time it was written for: a count that
-    /// must be reached is that much smaller, and what is waited for comes earlier.
+    /// Adapts the threshold to a run whose time is multiplied by `factor`: a minimum count becomes
+    /// smaller, and its delay shorter.
     pub(crate) fn shorten(&mut self, factor: f64) {
         self.delay_abort_eval = self.delay_abort_eval.mul_f64(factor);
         let floor = matches!(self.operator, Operator::Greater | Operator::GreaterOrEqual);
@@ -94,41 +94,41 @@ impl Threshold {
         }
     }
 
-    /// True if nobody asked for it: every run by rate has it.
+    /// Returns whether the threshold is built in: every run by rate has it.
     pub(crate) fn is_built_in(&self) -> bool {
         self.built_in
     }
 
-    /// The metric's name.
+    /// Returns the name of the metric.
     pub fn metric(&self) -> &str {
         &self.metric
     }
 
-    /// The tags that its series must have.
+    /// Returns the tags that the series must have.
     pub fn tags(&self) -> &[(String, String)] {
         &self.tags
     }
 }
 
-/// The result of a threshold.
+/// Result of a threshold.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ThresholdResult {
-    /// `metric` or `metric{tag:value}`.
+    /// Metric with its tags: `metric` or `metric{tag:value}`.
     pub metric: String,
-    /// `p(95)<500`
+    /// Expression, for example `p(95)<500`.
     pub expression: String,
-    /// The value measured, in the expression's unit: milliseconds for durations.
-    /// `None` without samples.
+    /// Measured value in the expression's unit, which is milliseconds for durations. `None` without
+    /// samples.
     pub observed: Option<f64>,
-    /// The number of samples.
+    /// Number of samples.
     pub samples: u64,
-    /// True if it holds.
+    /// Whether it passed.
     pub passed: bool,
-    /// True if it ended the run.
+    /// Whether it aborted the run.
     pub aborted: bool,
-    /// True if nobody asked for it: every run by rate has it.
+    /// Whether it is built in: every run by rate has it.
     pub built_in: bool,
-    /// The reason why it does not hold, where that is not plain from the figures.
+    /// Reason of a failure that the figures do not show.
     pub reason: Option<String>,
 }

@@ -1,46 +1,46 @@
-//! A run over time, in bounded memory.
+//! Course of a run over time, in bounded memory.
 
 use serde::{Deserialize, Serialize};
 
 use crate::heat::{HEAT, heat_bounds};
 
-/// A run over time, in a bounded number of points.
+/// Course of a run over time, in a bounded number of points.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Timeline {
-    /// Seconds from one point to the next.
+    /// Seconds between points.
     pub interval: f64,
-    /// In the order of time.
+    /// Points in chronological order.
     pub points: Vec<Point>,
 }
 
-/// One interval.
+/// Data of one interval.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Point {
-    /// The time when it begins, in seconds after the first arrival.
+    /// Begin of the interval, in seconds after the first arrival.
     pub at: f64,
-    /// One row per scenario, in the order of `Summary::scenarios`.
+    /// Rows of the scenarios, in the order of `Summary::scenarios`.
     pub scenarios: Vec<PointRow>,
 }
 
-/// One scenario in one interval.
+/// Data of one scenario in one interval.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PointRow {
-    /// Iterations per second asked for; 0 for scenarios by users.
+    /// Target iterations per second; 0 for scenarios by users.
     pub asked: f64,
     /// Iterations that began.
     pub started: u64,
-    /// Iterations that came to their end.
+    /// Iterations that finished.
     pub iterations: u64,
-    /// Requests completed.
+    /// Completed requests.
     pub requests: u64,
     /// Failures.
     pub failures: u64,
-    /// Arrivals dropped.
+    /// Dropped arrivals.
     pub dropped: u64,
-    /// Users there were, at the end of the interval.
+    /// Users at the end of the interval.
     pub users: u32,
     /// Users in an iteration, at the end of the interval.
     pub busy: u32,
@@ -50,28 +50,28 @@ pub struct PointRow {
     pub p90: u64,
     /// 99th percentile, in µs.
     pub p99: u64,
-    /// The longest, in µs.
+    /// Maximum, in µs.
     pub max: u64,
-    /// The same durations counted by [`heat_bounds`].
+    /// Counts of the same durations in the buckets of [`heat_bounds`].
     pub heat: [u32; HEAT],
 }
 
-/// A timeline never has more points than this: when it is full, neighbours are
-/// merged, and from then on a point takes twice as long.
+/// Limit of the points of a timeline. When it is full, neighbours are merged, and each point covers
+/// twice the time from then on.
 pub const MOST_POINTS: usize = 512;
 
-/// A timeline that grows.
+/// Builder of a timeline.
 #[derive(Debug, Default)]
 pub(crate) struct TimelineBuilder {
     points: Vec<Point>,
-    /// The number of intervals that one point takes, less one.
+    /// Number of intervals per point, less one.
     more: u32,
-    /// The point that is not complete yet, and how many intervals are in it.
+    /// The incomplete point, and its number of intervals.
     pending: Option<(Point, u32)>,
 }
 
 impl TimelineBuilder {
-    /// Appends what happened in the next interval.
+    /// Appends the data of the next interval.
     pub(crate) fn push(&mut self, point: Point) {
         let (point, intervals) = match self.pending.take() {
             Some((mut pending, intervals)) => {
@@ -90,8 +90,8 @@ impl TimelineBuilder {
         }
     }
 
-    /// Adds what happened in the rest of an interval to the last point: a point
-    /// that takes less time than the others would look like a drop.
+    /// Merges the rest of an interval into the last point, because a shorter point would look like
+    /// a drop.
     pub(crate) fn push_rest(&mut self, rest: Point) {
         let pending = self.pending.as_mut().map(|(point, _)| point);
         match pending.or(self.points.last_mut()) {
@@ -105,7 +105,7 @@ impl TimelineBuilder {
         self.points = pairs(&self.points);
     }
 
-    /// The timeline, given how many seconds an interval takes.
+    /// Returns the timeline for intervals of this many seconds.
     pub(crate) fn timeline(&self, interval: f64) -> Timeline {
         let pending = self.pending.iter().map(|(point, _)| point.clone());
         Timeline {
@@ -127,8 +127,7 @@ fn pairs(points: &[Point]) -> Vec<Point> {
 }
 
 impl Timeline {
-    /// Lays another timeline over this one, both from their own beginning. `rows`
-    /// says which row of ours each of its rows is added to.
+    /// Merges another timeline, aligned at the beginning. `rows` maps its rows to ours.
     pub(crate) fn beside(&mut self, other: &Timeline, rows: &[usize]) {
         let mut other = other.clone();
         if self.points.is_empty() {
@@ -169,8 +168,7 @@ impl Timeline {
 }
 
 impl Point {
-    /// Adds the next point in time. What is a rate is averaged, weighted with how
-    /// long either took.
+    /// Merges the next point in time. Rates are averaged, weighted by both durations.
     fn follow(&mut self, next: &Point, mine: f64, theirs: f64) {
         self.scenarios.resize(
             self.scenarios.len().max(next.scenarios.len()),
@@ -185,7 +183,7 @@ impl Point {
 }
 
 impl PointRow {
-    /// Adds what happened at the same time.
+    /// Merges the data of the same time.
     fn beside(&mut self, other: &PointRow) {
         self.add(other);
         self.asked += other.asked;
@@ -193,7 +191,7 @@ impl PointRow {
         self.busy += other.busy;
     }
 
-    /// Adds counts and durations.
+    /// Merges counts and durations.
     fn add(&mut self, other: &PointRow) {
         let (mine, theirs) = (self.durations(), other.durations());
         for (bucket, more) in self.heat.iter_mut().zip(other.heat) {
@@ -220,8 +218,8 @@ impl PointRow {
     }
 }
 
-/// A percentile as well as a heat strip knows it, in µs. A percentile of two
-/// intervals lies between those of either, so the caller can narrow it down.
+/// Estimates a percentile from a heat strip, in µs. A percentile of two intervals lies between
+/// those of both, so the caller can narrow it down.
 fn by_heat(heat: &[u32], p: f64) -> u64 {
     let total: u64 = heat.iter().map(|count| u64::from(*count)).sum();
     let place = p * total.saturating_sub(1) as f64;

@@ -1,9 +1,9 @@
-//! Sleeping until an instant, to some microseconds.
+//! Sleeping until an instant with a precision of microseconds.
 
 use std::io;
 use std::time::Instant;
 
-/// Wakes at an instant. tokio's own timers are only good to a millisecond.
+/// Timer that wakes at an instant. tokio's own timers have a precision of a millisecond.
 #[cfg(target_os = "linux")]
 pub(crate) struct Timer {
     timer: tokio::io::unix::AsyncFd<std::os::fd::OwnedFd>,
@@ -17,14 +17,14 @@ impl Timer {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
         let interest = tokio::io::Interest::READABLE;
-        // Its successor is unsafe, because a descriptor might be closed while it is
-        // registered. An `OwnedFd` is not.
+        // Its replacement is unsafe, because a descriptor might be closed while it is registered.
+        // An `OwnedFd` cannot be.
         #[expect(deprecated, reason = "the descriptor is owned")]
         let timer = tokio::io::unix::AsyncFd::with_interest(timer, interest)?;
         Ok(Timer { timer, armed: None })
     }
 
-    /// Returns at `deadline`, never before. May be dropped and called again.
+    /// Returns at `deadline`, never before. The future may be dropped and the call repeated.
     pub(crate) async fn until(&mut self, deadline: Instant) -> io::Result<()> {
         loop {
             let now = Instant::now();
@@ -35,8 +35,8 @@ impl Timer {
                 self.arm(deadline - now)?;
                 self.armed = Some(deadline);
             }
-            // Expirations are not read: setting the timer anew forgets them, and
-            // epoll reports each one by its edge.
+            // Expirations are not read: resetting the timer discards them, and epoll reports each
+            // one as an edge.
             let mut ready = self.timer.readable().await?;
             ready.clear_ready();
             self.armed = None;
@@ -62,7 +62,7 @@ impl Timer {
     }
 }
 
-/// Wakes at an instant, to the millisecond.
+/// Timer that wakes at an instant, with a precision of a millisecond.
 #[cfg(not(target_os = "linux"))]
 pub(crate) struct Timer;
 
@@ -85,7 +85,7 @@ mod tests {
 
     use super::*;
 
-    /// How late it is, is measured by the benchmark `accuracy`.
+    /// The benchmark `accuracy` measures the delay.
     #[tokio::test]
     async fn never_early() {
         let mut timer = Timer::new().unwrap();

@@ -1,32 +1,32 @@
-//! The verdict on a run.
+//! Verdict on a run.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The verdict on a run.
+/// Verdict on a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Everything asked for was offered, and every threshold held.
+    /// The whole load was offered, and every threshold passed.
     #[default]
     Passed,
-    /// The run came to its end, and nothing said what must hold.
+    /// The run finished, and there were no thresholds.
     Unjudged,
-    /// At least one threshold was crossed, or had no samples.
+    /// A threshold was crossed, or had no samples.
     Crossed,
-    /// The run could not begin: its configuration is wrong.
+    /// The run could not begin, because its configuration is invalid.
     Configuration,
     /// The run was stopped before its end.
     Interrupted,
-    /// Not a single answer came back in the whole run.
+    /// No request of the run received a response.
     Unreachable,
-    /// The run is over, but a report of it could not be written.
+    /// The run finished, but a report could not be written.
     OutputFailed,
 }
 
 impl Verdict {
-    /// The process' exit code. 99 and 105 are k6's; 0 alone means success.
+    /// Returns the exit code of the process. 99 and 105 are k6's; only 0 means success.
     pub fn exit_code(self) -> u8 {
         match self {
             Verdict::Passed | Verdict::Unjudged => 0,
@@ -38,8 +38,7 @@ impl Verdict {
         }
     }
 
-    /// Of two verdicts the one that weighs more: a merged run has passed only
-    /// if every part of it has.
+    /// Returns the more severe of two verdicts: a merged run has passed only if every part has.
     pub fn worse(self, other: Verdict) -> Verdict {
         if other.weight() > self.weight() {
             other

@@ -1,6 +1,6 @@
-//! The report against the notes of its own users and of a server. No assertion here
-//! compares two clocks or depends on how busy the machine is: `benches/accuracy` measures
-//! how far percentiles are from the truth.
+//! The report compared with the notes of its own users and of a server. No assertion here compares
+//! two clocks or depends on the load of the machine: `benches/accuracy` measures the error of
+//! percentiles.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../benches/accuracy/ask.rs"]
@@ -16,7 +16,7 @@ use lucarne_load::executor::{ArrivalRateOptions, Rate};
 use lucarne_load::{ExecutorConfig, Histogram, Outcome, Verdict};
 use server::{Server, Stall};
 
-/// A metric of the report has the values that users noted.
+/// Checks that a metric of the report has the values that the users noted.
 fn agrees(outcome: &Outcome, metric: &str, notes: &[Asked], value: fn(&Asked) -> Duration) {
     println!("{metric}:");
     let mut values: Vec<Duration> = notes.iter().map(value).collect();
@@ -31,17 +31,17 @@ fn since_due(asked: &Asked) -> Duration {
     asked.exchange.finished - asked.intended
 }
 
-/// From the end of the request to the first byte of the response.
+/// Returns the time from the end of the request to the first byte of the response.
 fn first_byte(asked: &Asked) -> Duration {
     asked.exchange.first_byte.unwrap()
 }
 
-/// From the first byte of the response to the last.
+/// Returns the time from the first byte of the response to the last.
 fn body(asked: &Asked) -> Duration {
     asked.exchange.body.unwrap()
 }
 
-/// Waiting counts from the time at which an arrival was due, so a stall of 1.5 s is seen.
+/// Waiting counts from the due time of an arrival, so a stall of 1.5 s is visible.
 #[test]
 fn the_engine_reports_what_its_users_saw() {
     let (server, ask, outcome) = stalled();
@@ -72,7 +72,7 @@ fn the_engine_reports_what_its_users_saw() {
     assert!(iterations.max() >= requests.max());
     let longest = requests.max();
     assert!(longest >= Duration::from_millis(1500), "{longest:?}");
-    // Most arrivals of the stall found no user, and began late.
+    // Most arrivals of the stall found no free user, and began late.
     let mut from_start = Histogram::new();
     for asked in notes.iter() {
         from_start.record(asked.exchange.finished - asked.exchange.started);
@@ -109,7 +109,7 @@ fn phases_are_told_apart() {
     agrees(&outcome, "http_req_waiting", &notes, first_byte);
     agrees(&outcome, "http_req_receiving", &notes, body);
     for asked in notes.iter() {
-        // The server takes at least this long, and the client sees no less of the wait.
+        // The server takes at least this long, and the client measures no less.
         let (wait, rest) = ask::two_phases(asked.number);
         assert!(first_byte(asked) >= wait, "{:?}", asked.exchange);
         assert!(since_due(asked) >= wait + rest, "{:?}", asked.exchange);
@@ -137,7 +137,7 @@ fn two_threads_are_one_load() {
     agrees(&outcome, "http_req_duration", &notes, since_due);
 }
 
-/// Load that could not be offered is counted as dropped, and fails the run.
+/// Load that could not be offered counts as dropped, and fails the run.
 #[test]
 fn what_was_not_offered_is_said() {
     let stall = Stall {

@@ -8,25 +8,25 @@ use crate::{
     Time, Version, extension, oid, pem, random,
 };
 
-/// The properties of a CA to be made. Start from [`named`](Self::named).
+/// Properties of a new CA. Start from [`named`](Self::named).
 #[derive(Clone, Debug)]
 pub struct CaOptions {
-    /// The CA's name.
+    /// Name of the CA.
     pub name: Name,
-    /// The kind of its key.
+    /// Kind of its key.
     pub key: KeyType,
-    /// Validity, from.
+    /// Start of the validity period.
     pub not_before: Time,
-    /// Validity, through.
+    /// End of the validity period.
     pub not_after: Time,
-    /// pathLenConstraint.
+    /// The pathLenConstraint.
     pub path_length: Option<u8>,
-    /// The algorithm by which the issuer signs this CA; `None`: its key's default.
+    /// Algorithm of the issuer's signature; `None` for the default of its key.
     pub algorithm: Option<SignatureAlgorithm>,
 }
 
 impl CaOptions {
-    /// A CA of this common name, valid for ten years from yesterday.
+    /// Returns options for a CA of this common name, valid for ten years from yesterday.
     pub fn named(name: &str, key: KeyType) -> Self {
         let not_before = Time::now().plus_days(-1);
         CaOptions {
@@ -39,11 +39,11 @@ impl CaOptions {
         }
     }
 
-    /// A root for use on this machine, whose name no other one has (clients
-    /// confuse CAs of one name), that can issue leaves alone.
+    /// Returns options for a root for this machine, which can issue leaves only. Its name is
+    /// unique, because clients confuse CAs of the same name.
     ///
     /// # Errors
-    /// No random numbers.
+    /// Random bytes are unavailable.
     pub fn local(key: KeyType) -> Result<Self, MintError> {
         let mut number = [0; 4];
         random(&mut number)?;
@@ -59,24 +59,24 @@ impl CaOptions {
 
 /// A certificate authority: its key, its certificate, and those above it.
 ///
-/// Cheap to clone; issuing takes `&self` and can be done from many threads.
+/// Clones are cheap. Issuing takes `&self` and works from many threads.
 #[derive(Clone, Debug)]
 pub struct Authority {
     key: Arc<KeyPair>,
     name: Name,
-    /// Own certificate first, the root last.
+    /// Certificates, its own first and the root last.
     certificates: Arc<[Vec<u8>]>,
-    /// The authorityKeyIdentifier of what it issues, where its own certificate has a SKI.
+    /// The authorityKeyIdentifier of issued certificates, if its own certificate has a SKI.
     key_id: Option<Extension>,
-    /// The places and the policy that CAs of the WebPKI name, once it issued as one.
+    /// URLs and policy of a CA of the WebPKI, created when first used.
     pub(crate) services: Arc<OnceLock<[Extension; 3]>>,
 }
 
 impl Authority {
-    /// A self-signed root.
+    /// Creates a self-signed root.
     ///
     /// # Errors
-    /// A key type that cannot be generated.
+    /// The key type cannot be generated.
     pub fn root(options: &CaOptions) -> Result<Self, MintError> {
         let key = KeyPair::generate(options.key)?;
         let mut template = ca_template(options, &key)?;
@@ -86,16 +86,16 @@ impl Authority {
         Self::new(key, vec![certificate])
     }
 
-    /// An authority of a key and its certificate, followed by those above it.
+    /// Creates an authority from a key and its certificate, followed by those above it.
     ///
     /// # Errors
-    /// A certificate that cannot be read, or that is not of this key.
+    /// The certificate cannot be parsed, or does not have this key.
     pub fn new(key: KeyPair, certificates: Vec<Vec<u8>>) -> Result<Self, MintError> {
         let own = certificates
             .first()
-            .ok_or(MintError::Certificate("there is none"))?;
+            .ok_or(MintError::Certificate("the certificate is missing"))?;
         let parts =
-            Parts::read(own).map_err(|_| MintError::Certificate("its DER cannot be read"))?;
+            Parts::read(own).map_err(|_| MintError::Certificate("its DER cannot be parsed"))?;
         if parts.spki != key.spki() {
             return Err(MintError::Mismatch);
         }
@@ -108,10 +108,11 @@ impl Authority {
         })
     }
 
-    /// Reads PEM: one PKCS#8 private key, the CA's certificate, and those above it, in any order.
+    /// Parses PEM with a PKCS#8 private key, the CA's certificate, and those above it, in any
+    /// order.
     ///
     /// # Errors
-    /// Text that is not this.
+    /// The text has another content.
     pub fn from_pem(text: &str) -> Result<Self, MintError> {
         let (mut keys, mut certificates) = (Vec::new(), Vec::new());
         for (label, der) in pem::decode(text)? {
@@ -146,14 +147,13 @@ impl Authority {
                 Self::new(key, certificates)
             }
             _ => Err(MintError::Pem(format!(
-                "a CA file holds one PRIVATE KEY (PKCS#8), this one {}",
+                "a CA file must have one PRIVATE KEY (PKCS#8), this one has {}",
                 keys.len()
             ))),
         }
     }
 
-    /// Everything of this CA as PEM: private key, certificate, those above it.
-    /// **Secret.**
+    /// Formats the CA as PEM: private key, certificate, those above it. **Secret.**
     ///
     /// # Errors
     /// Only if the cryptographic library fails.
@@ -165,45 +165,44 @@ impl Authority {
         Ok(text)
     }
 
-    /// The CA's certificate as PEM.
+    /// Returns the CA's certificate in PEM.
     pub fn certificate_pem(&self) -> String {
         pem::encode("CERTIFICATE", self.cert_der())
     }
 
-    /// The CA's certificate, in DER.
+    /// Returns the CA's certificate in DER.
     pub fn cert_der(&self) -> &[u8] {
         &self.certificates[0]
     }
 
-    /// Its own certificate and those above it, the root last.
+    /// Returns its own certificate and those above it, the root last.
     pub fn certificates(&self) -> &[Vec<u8>] {
         &self.certificates
     }
 
-    /// The CA's key.
+    /// Returns the CA's key.
     pub fn key(&self) -> &KeyPair {
         &self.key
     }
 
-    /// The authorityKeyIdentifier of what it issues.
+    /// Returns the authorityKeyIdentifier of issued certificates.
     pub(crate) fn authority_key_id(&self) -> Option<&Extension> {
         self.key_id.as_ref()
     }
 
-    /// The CA's name, as it stands in what it issues.
+    /// Returns the CA's name in issued certificates.
     pub fn name(&self) -> &Name {
         &self.name
     }
 
-    /// `leaf` and the certificates above it but for the root: clients have that.
+    /// Returns `leaf` and the certificates above it, without the root, which clients have.
     pub fn chain(&self, leaf: Vec<u8>) -> Chain {
         let certificates = self.certificates.iter();
         let above = certificates.take_while(|der| !is_root(der)).cloned();
         Chain::new(std::iter::once(leaf).chain(above).collect())
     }
 
-    /// The certificate that clients must trust, as PEM: of the root, or of the highest CA that is
-    /// known.
+    /// Returns the certificate that clients must trust in PEM: the root, or the highest known CA.
     pub fn trusted_pem(&self) -> String {
         let highest = self.certificates.last();
         pem::encode(
@@ -212,15 +211,15 @@ impl Authority {
         )
     }
 
-    /// `leaf` and the certificates up to the root, root included.
+    /// Returns `leaf` and the certificates up to the root, including the root.
     pub fn full_chain(&self, leaf: Vec<u8>) -> Chain {
         Chain::new([&[leaf], &self.certificates[..]].concat())
     }
 
-    /// Signs a template as it stands.
+    /// Signs a template unchanged.
     ///
     /// # Errors
-    /// An algorithm that does not fit the CA's key.
+    /// The algorithm does not fit the CA's key.
     pub fn sign(&self, template: &Template) -> Result<Vec<u8>, MintError> {
         template.sign(&self.key)
     }
@@ -239,7 +238,7 @@ fn is_root(certificate: &[u8]) -> bool {
     Parts::read(certificate).is_ok_and(|parts| parts.issuer == parts.subject)
 }
 
-/// A CA certificate without issuer-dependent parts.
+/// Returns the template of a CA certificate without the parts that depend on the issuer.
 pub(crate) fn ca_template(options: &CaOptions, key: &KeyPair) -> Result<Template, MintError> {
     Ok(Template {
         version: Version::V3,
@@ -261,7 +260,7 @@ pub(crate) fn ca_template(options: &CaOptions, key: &KeyPair) -> Result<Template
     })
 }
 
-/// The parts of its own certificate that a CA must know.
+/// The parts of its own certificate that a CA needs.
 struct Parts<'a> {
     issuer: &'a [u8],
     subject: &'a [u8],

@@ -1,54 +1,53 @@
 use crate::{Der, Extension, KeyPair, Lengths, MintError, Name, SignatureAlgorithm, Time, random};
 
-/// The version field.
+/// Version field of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// Absent, as version 1 is written.
+    /// Absent, which means version 1.
     V1,
     /// Version 3.
     V3,
-    /// This number, explicitly (2 is version 3).
+    /// An explicit number (2 is version 3).
     Other(u8),
 }
 
-/// A certificate before it is signed: every field of the TBSCertificate
-/// (RFC 5280 4.1) and every way to get it wrong that tests ask for.
+/// An unsigned certificate: all fields of the TBSCertificate (RFC 5280, section 4.1), including
+/// invalid values for tests.
 ///
-/// [`Authority::leaf_template`](crate::Authority::leaf_template) gives one to
-/// start from; [`Authority::sign`](crate::Authority::sign) signs it as it
-/// stands, with no check of anything.
+/// [`Authority::leaf_template`](crate::Authority::leaf_template) returns a template to start from.
+/// [`Authority::sign`](crate::Authority::sign) signs it unchanged and unchecked.
 #[derive(Clone, Debug)]
 pub struct Template {
-    /// Version.
+    /// Version of the certificate.
     pub version: Version,
-    /// Serial number: the content octets of the INTEGER, as they are, so that
-    /// negative, zero, padded and over-long ones can be written.
+    /// Content octets of the serial number's INTEGER, written unchanged. So negative, zero, padded
+    /// and over-long numbers are possible.
     pub serial: Vec<u8>,
-    /// Holds what the key really signs with.
+    /// Algorithm of the actual signature.
     pub algorithm: SignatureAlgorithm,
-    /// AlgorithmIdentifier claimed inside the TBS; `None`: the true one.
+    /// AlgorithmIdentifier inside the TBS; `None` for the actual one.
     pub inner_algorithm: Option<Vec<u8>>,
-    /// AlgorithmIdentifier claimed beside the signature; `None`: the true one.
+    /// AlgorithmIdentifier beside the signature; `None` for the actual one.
     pub outer_algorithm: Option<Vec<u8>>,
-    /// Issuer.
+    /// Name of the issuer.
     pub issuer: Name,
-    /// Validity, from.
+    /// Start of the validity period.
     pub not_before: Time,
-    /// Validity, through.
+    /// End of the validity period.
     pub not_after: Time,
-    /// Subject.
+    /// Name of the subject.
     pub subject: Name,
-    /// SubjectPublicKeyInfo, in DER.
+    /// SubjectPublicKeyInfo in DER.
     pub spki: Vec<u8>,
-    /// Extensions, in order. None: the field is left out.
+    /// Extensions in order; without any, the field is omitted.
     pub extensions: Vec<Extension>,
-    /// The form of lengths of the TBSCertificate but for `issuer`, `subject`, `spki`, the
-    /// algorithm and extension values, which are DER already, as is what surrounds it.
+    /// Encoding of lengths in the TBSCertificate. Does not apply to `issuer`, `subject`, `spki`,
+    /// the algorithm and extension values, which are DER already, nor to the outer structure.
     pub lengths: Lengths,
 }
 
 impl Template {
-    /// The TBSCertificate, in DER (or not quite).
+    /// Returns the TBSCertificate in DER, or in an invalid variant of it.
     pub fn tbs(&self) -> Vec<u8> {
         let mut der = Der::with_lengths(self.lengths);
         self.write_tbs(&mut der);
@@ -86,10 +85,10 @@ impl Template {
         }
     }
 
-    /// The certificate, signed by `key`, in DER.
+    /// Signs the certificate with `key` and returns its DER.
     ///
     /// # Errors
-    /// A key that cannot sign with [`algorithm`](Self::algorithm).
+    /// The key cannot sign with [`algorithm`](Self::algorithm).
     pub fn sign(&self, key: &KeyPair) -> Result<Vec<u8>, MintError> {
         let tbs = self.tbs();
         let signature = key.sign(self.algorithm, &tbs)?;
@@ -102,20 +101,19 @@ impl Template {
         Ok(der.into_bytes())
     }
 
-    /// The extension of this type, for a test to change.
+    /// Returns the extension of this type, for modification by a test.
     pub fn extension_mut(&mut self, oid: &crate::Oid) -> Option<&mut Extension> {
         self.extensions.iter_mut().find(|e| &e.oid == oid)
     }
 
-    /// Takes out every extension of this type.
+    /// Removes all extensions of this type.
     pub fn remove_extension(&mut self, oid: &crate::Oid) {
         self.extensions.retain(|e| &e.oid != oid);
     }
 }
 
-/// A serial number of 128 random bits, positive and of fixed length: what RFC
-/// 5280 (at most 20 octets) and the CA/Browser Forum (at least 64 bits from a
-/// CSPRNG) ask for.
+/// Returns a positive serial number of 128 random bits and fixed length. RFC 5280 requires at most
+/// 20 octets, the CA/Browser Forum at least 64 bits from a CSPRNG.
 pub(crate) fn random_serial() -> Result<Vec<u8>, MintError> {
     let mut serial = [0; 17];
     random(&mut serial)?;

@@ -1,32 +1,32 @@
 use base64_simd::STANDARD;
 
-/// A certificate chain as a CA submits it: leaf first.
+/// A certificate chain in the order of a submission: leaf first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chain(Vec<Vec<u8>>);
 
 impl Chain {
-    /// From certificates in DER, leaf first.
+    /// Creates a chain from certificates in DER, leaf first.
     pub fn new(certificates: Vec<Vec<u8>>) -> Self {
         Chain(certificates)
     }
 
-    /// The certificates, in DER, leaf first.
+    /// Returns the certificates in DER, leaf first.
     pub fn certificates(&self) -> &[Vec<u8>] {
         &self.0
     }
 
-    /// The certificates, to be rearranged.
+    /// Returns the certificates, for reordering.
     pub fn into_certificates(self) -> Vec<Vec<u8>> {
         self.0
     }
 
-    /// The same chain with one certificate more at its end (the root, say).
+    /// Appends a certificate, for example the root.
     pub fn with(mut self, certificate: &[u8]) -> Self {
         self.0.push(certificate.to_vec());
         self
     }
 
-    /// The body of `add-chain` and `add-pre-chain` (RFC 6962 4.1).
+    /// Returns the body of `add-chain` and `add-pre-chain` (RFC 6962, section 4.1).
     pub fn to_json(&self) -> String {
         let size: usize = self.0.iter().map(|der| der.len() * 4 / 3 + 8).sum();
         let mut body = String::with_capacity(size + 16);
@@ -40,7 +40,7 @@ impl Chain {
         body
     }
 
-    /// The chain as concatenated PEM.
+    /// Returns the chain as concatenated PEM.
     pub fn to_pem(&self) -> String {
         self.0
             .iter()

@@ -1,9 +1,8 @@
 use crate::{Der, KeyPair, MintError, Name, extension, oid};
 
-/// A certification request (PKCS #10, RFC 2986) for `names` (DNS names and IP
-/// addresses), signed by the key that the certificate is to have, in DER. The
-/// names stand in a subjectAltName, the subject is empty: what ACME servers and
-/// modern CAs ask for.
+/// Creates a certification request (PKCS #10, RFC 2986) in DER for `names` (DNS names and IP
+/// addresses), signed by `key`. The names are in a subjectAltName and the subject is empty, as ACME
+/// servers and modern CAs require.
 ///
 /// # Errors
 /// Only if the cryptographic library fails.
@@ -44,7 +43,7 @@ mod tests {
     use super::*;
     use crate::KeyType;
 
-    /// OpenSSL reads it, and finds the signature good and the names there.
+    /// OpenSSL parses it and verifies the signature and the names.
     #[test]
     fn openssl_agrees() {
         for kind in [KeyType::EcdsaP256, KeyType::EcdsaP384, KeyType::Rsa(2048)] {

@@ -1,4 +1,4 @@
-//! A CA on disk, as programs that mint certificates keep it.
+//! CA on disk, for programs that issue certificates.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
@@ -10,75 +10,75 @@ use crate::{Authority, CaOptions, MintError, random};
 const KEY: &str = "ca-key.pem";
 const CERTIFICATE: &str = "ca.pem";
 
-/// A directory with a CA: `ca.pem`, its certificate, for clients to trust, and
-/// `ca-key.pem`, its private key, readable by its owner alone.
+/// A directory with a CA: its certificate in `ca.pem`, for clients to trust, and its private key in
+/// `ca-key.pem`, readable by its owner only.
 ///
-/// A CA that is made here has its certificate in `ca-key.pem` as well. A CA from elsewhere may have
-/// it in `ca.pem` only, with the certificates above it, if it is an intermediate CA.
+/// For a CA that was created here, `ca-key.pem` has the certificate as well. A CA from elsewhere
+/// may have its certificate in `ca.pem` only, with those above it if it is an intermediate CA.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaDirectory {
     path: PathBuf,
 }
 
-/// The reasons why a CA cannot be had.
+/// Reasons why a CA cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaDirectoryError {
-    /// The file system refused.
+    /// A file operation failed.
     #[error("{}: {source}", path.display())]
     Io {
-        /// File or directory.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// The error it gave.
+        /// Error of the system.
         source: io::Error,
     },
-    /// A file that holds no CA.
+    /// A file has no valid CA.
     #[error("{}: {source}", path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The problem with it.
+        /// Error in the file.
         source: MintError,
     },
-    /// Others can read the private key.
+    /// Other users can read the private key.
     #[error("{} is open to other users (mode {mode:o}): it holds the CA's private key, so run: chmod 600 {}",
         path.display(), path.display())]
     Exposed {
         /// The file of the key.
         path: PathBuf,
-        /// Its permission bits.
+        /// Permission bits of the file.
         mode: u32,
     },
-    /// No CA can be made.
-    #[error("cannot make a CA: {0}")]
+    /// Creating the CA failed.
+    #[error("creating a CA: {0}")]
     Make(#[from] MintError),
 }
 
 impl CaDirectory {
-    /// The directory at `path`, which need not exist.
+    /// Refers to the directory at `path`, which need not exist.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         CaDirectory { path: path.into() }
     }
 
-    /// The directory.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The certificate that clients are to trust (PEM).
+    /// Returns the path of the certificate that clients must trust (PEM).
     pub fn certificate_file(&self) -> PathBuf {
         self.path.join(CERTIFICATE)
     }
 
-    /// The private key, with the certificate and those above it (PEM). **Secret.**
+    /// Returns the path of the private key, with the certificate and those above it (PEM). **Secret.**
     pub fn key_file(&self) -> PathBuf {
         self.path.join(KEY)
     }
 
-    /// Reads the CA.
+    /// Opens the CA.
     ///
     /// # Errors
-    /// There is none, it cannot be read, or others could.
+    /// There is no CA, it cannot be read, or other users could read its key.
     pub fn open(&self) -> Result<Authority, CaDirectoryError> {
         let path = self.key_file();
         let failed = |source| CaDirectoryError::Io {
@@ -102,12 +102,11 @@ impl CaDirectory {
         }
     }
 
-    /// Reads the CA, or makes it if there is none; the second value says
-    /// whether it was made. Of several processes that try at a time, one makes
-    /// it and all read the same.
+    /// Opens the CA, or creates it if there is none. The second value states whether it was
+    /// created. If several processes try at the same time, one creates it and all open the same.
     ///
     /// # Errors
-    /// As of [`open`](Self::open), and where it can be neither read nor written.
+    /// Those of [`open`](Self::open), or the CA can be neither read nor written.
     pub fn open_or_create(
         &self,
         options: &CaOptions,
@@ -130,7 +129,7 @@ impl CaDirectory {
         Ok((authority, made))
     }
 
-    /// Makes a CA, unless another process was faster.
+    /// Creates a CA, unless another process was faster.
     fn create(&self, options: &CaOptions) -> Result<bool, CaDirectoryError> {
         DirBuilder::new()
             .mode(0o700)
@@ -144,7 +143,7 @@ impl CaDirectory {
         self.put(KEY, 0o600, &authority.to_pem()?)
     }
 
-    /// Puts a whole file in its place; `false` if there is one already.
+    /// Writes a complete file at its path. Returns `false` if there is one already.
     fn put(&self, name: &str, mode: u32, text: &str) -> Result<bool, CaDirectoryError> {
         let mut number = [0; 8];
         random(&mut number)?;
@@ -152,7 +151,7 @@ impl CaDirectory {
         let unfinished = self.path.join(format!("{name}.{number:016x}"));
         let place = self.path.join(name);
         let put = write(&unfinished, mode, text)
-            // Unlike renaming, this never takes the place of another file.
+            // Unlike a rename, this never replaces another file.
             .and_then(|()| fs::hard_link(&unfinished, &place));
         let _ = fs::remove_file(&unfinished); // if it was made at all
         match put {
@@ -167,7 +166,7 @@ impl CaDirectory {
         }
     }
 
-    /// Returns how clients come to trust this CA, for people: several lines.
+    /// Returns instructions for trusting this CA, for people: several lines.
     pub fn trust_hints(&self) -> String {
         trust_hints(&self.certificate_file(), &self.key_file())
     }
@@ -198,8 +197,8 @@ fn trust_hints(certificate: &Path, key: &Path) -> String {
            Fedora, RHEL     trust anchor {file}\n  \
            macOS            security add-trusted-cert -d -r trustRoot -k /Library/Keychains/System.keychain {file}\n  \
            Windows          certutil -addstore -f ROOT {file}\n\
-         Whoever has {key} can pose as any site to those who trust it: keep it to\n\
-         yourself, and withdraw the trust when you are done.\n"
+         Anyone with {key} can impersonate any site to clients that trust it. Keep it\n\
+         secret, and remove the trust after use.\n"
     )
 }
 
@@ -232,8 +231,8 @@ mod tests {
         assert!(directory.trust_hints().contains("ca.pem"));
     }
 
-    /// An intermediate CA with its root, as `openssl` leaves them: the key, and the certificates
-    /// in a file of their own.
+    /// Writes an intermediate CA with its root in the layout of `openssl`: the key, and the
+    /// certificates in a separate file.
     fn of_others(certificates: impl Fn(&Authority) -> String) -> (tempfile::TempDir, Authority) {
         let root = Authority::root(&options()).unwrap();
         let ca = root.intermediate(&CaOptions::named("Below", KeyType::EcdsaP256));
@@ -286,7 +285,7 @@ mod tests {
         let (home, _) = of_others(|_| Authority::root(&options()).unwrap().certificate_pem());
         let refused = CaDirectory::at(home.path()).open().unwrap_err();
         assert!(refused.to_string().contains("does not belong"), "{refused}");
-        // The key of a CA whose certificate is missing is not replaced.
+        // A key whose certificate is missing is not replaced.
         let (home, _) = of_others(Authority::certificate_pem);
         fs::remove_file(home.path().join(CERTIFICATE)).unwrap();
         let directory = CaDirectory::at(home.path());

@@ -1,24 +1,23 @@
-//! Certificate extensions (RFC 5280 4.2, RFC 6962 3): each constructor gives
-//! one as the WebPKI writes it; the fields are public so that tests can spoil
-//! it.
+//! Certificate extensions (RFC 5280, section 4.2; RFC 6962, section 3). Each constructor returns an
+//! extension as in the WebPKI; the fields are public, so that tests can make it invalid.
 
 use std::net::IpAddr;
 
 use crate::{Der, Oid, oid};
 
-/// One extension.
+/// A certificate extension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extension {
-    /// Its type.
+    /// Type of the extension.
     pub oid: Oid,
-    /// True if it is marked critical.
+    /// Whether it is marked critical.
     pub critical: bool,
-    /// The content of its OCTET STRING.
+    /// Content of its OCTET STRING.
     pub value: Vec<u8>,
 }
 
 impl Extension {
-    /// An extension whose value is what `value` writes.
+    /// Creates an extension whose value `value` writes.
     pub fn new(oid: Oid, critical: bool, value: impl FnOnce(&mut Der)) -> Self {
         Extension {
             oid,
@@ -38,17 +37,17 @@ impl Extension {
     }
 }
 
-/// The precertificate poison as RFC 6962 3.1 demands: critical, NULL.
+/// Returns the precertificate poison as RFC 6962, section 3.1, requires: critical, NULL.
 pub fn poison() -> Extension {
     Extension::new(oid::POISON, true, Der::null)
 }
 
-/// basicConstraints of an end entity.
+/// Returns the basicConstraints of an end entity.
 pub fn end_entity() -> Extension {
     Extension::new(oid::BASIC_CONSTRAINTS, true, |der| der.sequence(|_| ()))
 }
 
-/// basicConstraints of a CA.
+/// Returns the basicConstraints of a CA.
 pub fn ca(path_length: Option<u8>) -> Extension {
     Extension::new(oid::BASIC_CONSTRAINTS, true, |der| {
         der.sequence(|der| {
@@ -60,7 +59,7 @@ pub fn ca(path_length: Option<u8>) -> Extension {
     })
 }
 
-/// keyUsage with the bits digitalSignature and, for RSA, keyEncipherment.
+/// Returns a keyUsage with digitalSignature and, for RSA, keyEncipherment.
 pub fn leaf_key_usage(encipherment: bool) -> Extension {
     let (unused, bits) = if encipherment { (5, 0xa0) } else { (7, 0x80) };
     Extension::new(oid::KEY_USAGE, true, |der| {
@@ -68,33 +67,33 @@ pub fn leaf_key_usage(encipherment: bool) -> Extension {
     })
 }
 
-/// keyUsage with the bits digitalSignature, keyCertSign and cRLSign.
+/// Returns a keyUsage with digitalSignature, keyCertSign and cRLSign.
 pub fn ca_key_usage() -> Extension {
     Extension::new(oid::KEY_USAGE, true, |der| {
         der.put(crate::der::tag::BIT_STRING, &[1, 0x86]);
     })
 }
 
-/// extKeyUsage with the given purposes.
+/// Returns an extKeyUsage with the given purposes.
 pub fn extended_key_usage(purposes: &[Oid]) -> Extension {
     Extension::new(oid::EXTENDED_KEY_USAGE, false, |der| {
         der.sequence(|der| purposes.iter().for_each(|purpose| der.oid(purpose)));
     })
 }
 
-/// subjectKeyIdentifier.
+/// Returns a subjectKeyIdentifier.
 pub fn subject_key_id(id: &[u8]) -> Extension {
     Extension::new(oid::SUBJECT_KEY_ID, false, |der| der.octet_string(id))
 }
 
-/// authorityKeyIdentifier of the keyIdentifier form.
+/// Returns an authorityKeyIdentifier with a keyIdentifier.
 pub fn authority_key_id(id: &[u8]) -> Extension {
     Extension::new(oid::AUTHORITY_KEY_ID, false, |der| {
         der.sequence(|der| der.context_primitive(0, id));
     })
 }
 
-/// subjectAltName: IP addresses as iPAddress, everything else as dNSName.
+/// Returns a subjectAltName: IP addresses as iPAddress, other names as dNSName.
 pub fn subject_alt_name<S: AsRef<str>>(names: &[S]) -> Extension {
     Extension::new(oid::SUBJECT_ALT_NAME, false, |der| {
         der.sequence(|der| {
@@ -109,7 +108,7 @@ pub fn subject_alt_name<S: AsRef<str>>(names: &[S]) -> Extension {
     })
 }
 
-/// certificatePolicies, without qualifiers.
+/// Returns certificatePolicies without qualifiers.
 pub fn policies(policies: &[Oid]) -> Extension {
     Extension::new(oid::CERTIFICATE_POLICIES, false, |der| {
         der.sequence(|der| {
@@ -120,8 +119,8 @@ pub fn policies(policies: &[Oid]) -> Extension {
     })
 }
 
-/// authorityInfoAccess: where the OCSP responder (if any) and the issuer's
-/// certificate are.
+/// Returns an authorityInfoAccess with the URLs of the OCSP responder (if any) and of the issuer's
+/// certificate.
 pub fn authority_info_access(ocsp: Option<&str>, ca_issuers: &str) -> Extension {
     Extension::new(oid::AUTHORITY_INFO_ACCESS, false, |der| {
         der.sequence(|der| {
@@ -139,7 +138,7 @@ pub fn authority_info_access(ocsp: Option<&str>, ca_issuers: &str) -> Extension 
     })
 }
 
-/// cRLDistributionPoints with one URI.
+/// Returns cRLDistributionPoints with one URI.
 pub fn crl_distribution_point(uri: &str) -> Extension {
     Extension::new(oid::CRL_DISTRIBUTION_POINTS, false, |der| {
         der.sequence(|der| {
@@ -152,7 +151,7 @@ pub fn crl_distribution_point(uri: &str) -> Extension {
     })
 }
 
-/// nameConstraints that permit these DNS subtrees.
+/// Returns nameConstraints that permit these DNS subtrees.
 pub fn permitted_dns(domains: &[&str]) -> Extension {
     Extension::new(oid::NAME_CONSTRAINTS, true, |der| {
         der.sequence(|der| {

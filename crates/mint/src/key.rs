@@ -9,7 +9,7 @@ use aws_lc_rs::{
 
 use crate::{Der, MintError, Oid, algorithm, oid};
 
-/// The kind of a key.
+/// Kind of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyType {
     /// ECDSA on NIST P-256.
@@ -18,13 +18,13 @@ pub enum KeyType {
     EcdsaP384,
     /// ECDSA on NIST P-521.
     EcdsaP521,
-    /// RSA with a modulus of so many bits: 2048, 3072, 4096 or 8192.
+    /// RSA with a modulus of this many bits: 2048, 3072, 4096 or 8192.
     Rsa(u32),
     /// Ed25519.
     Ed25519,
 }
 
-/// As configurations and file names have it: `p256`, `rsa2048`, `ed25519`.
+/// Formats the name for configurations and files: `p256`, `rsa2048`, `ed25519`.
 impl fmt::Display for KeyType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -56,12 +56,12 @@ impl std::str::FromStr for KeyType {
     }
 }
 
-/// A name that no kind of key has.
+/// A name that is not a kind of key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no kind of key: p256, p384, p521, rsa2048, rsa3072, rsa4096 or ed25519")]
+#[error("{0:?} is not a kind of key: use p256, p384, p521, rsa2048, rsa3072, rsa4096 or ed25519")]
 pub struct UnknownKeyType(pub String);
 
-/// The algorithms that certificates are signed with.
+/// Signature algorithms of certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum SignatureAlgorithm {
@@ -78,7 +78,7 @@ pub enum SignatureAlgorithm {
 }
 
 impl SignatureAlgorithm {
-    /// Its AlgorithmIdentifier, in DER (RFC 3279, 4055, 5758, 8410).
+    /// Returns the AlgorithmIdentifier in DER (RFC 3279, 4055, 5758, 8410).
     pub fn identifier(self) -> Vec<u8> {
         let null = |oid: &Oid| algorithm(oid, Der::null);
         let bare = |oid: &Oid| algorithm(oid, |_| ());
@@ -109,7 +109,7 @@ impl SignatureAlgorithm {
     }
 }
 
-/// RSASSA-PSS-params (RFC 4055 3.1): one hash throughout, salt of its length.
+/// Returns RSASSA-PSS-params (RFC 4055, section 3.1) with one hash and a salt of its length.
 fn pss(hash: &Oid, salt: u8) -> Vec<u8> {
     let hash = algorithm(hash, Der::null);
     algorithm(&oid::RSA_PSS, |der| {
@@ -123,8 +123,7 @@ fn pss(hash: &Oid, salt: u8) -> Vec<u8> {
     })
 }
 
-/// A private key that signs certificates, with its public half ready as a
-/// SubjectPublicKeyInfo.
+/// A private key that signs certificates, with its public key as a SubjectPublicKeyInfo.
 pub struct KeyPair {
     kind: KeyType,
     private: Private,
@@ -147,10 +146,10 @@ impl fmt::Debug for KeyPair {
 }
 
 impl KeyPair {
-    /// A new key. ECDSA takes microseconds, RSA tenths of a second.
+    /// Generates a key. ECDSA takes microseconds, RSA tenths of a second.
     ///
     /// # Errors
-    /// RSA of a size that aws-lc does not generate.
+    /// aws-lc does not generate RSA keys of this size.
     pub fn generate(kind: KeyType) -> Result<Self, MintError> {
         let failed = |_| MintError::Crypto("key generation");
         let private = match kind {
@@ -206,10 +205,10 @@ impl KeyPair {
         }
     }
 
-    /// A key from PKCS#8 DER, of any kind this crate makes.
+    /// Parses a key of any supported kind from PKCS#8 DER.
     ///
     /// # Errors
-    /// Anything else.
+    /// The bytes are not a supported key.
     pub fn from_pkcs8(pkcs8: &[u8]) -> Result<Self, MintError> {
         if let Ok(pair) = rsa::KeyPair::from_pkcs8(pkcs8) {
             let bits = pair.public_modulus_len() as u32 * 8;
@@ -229,7 +228,7 @@ impl KeyPair {
             })
     }
 
-    /// The private key as PKCS#8 DER.
+    /// Returns the private key as PKCS#8 DER.
     ///
     /// # Errors
     /// Only if the cryptographic library fails.
@@ -245,23 +244,23 @@ impl KeyPair {
         })
     }
 
-    /// Returns what kind of key this is.
+    /// Returns the kind of the key.
     pub fn kind(&self) -> KeyType {
         self.kind
     }
 
-    /// The public key as a SubjectPublicKeyInfo, in DER.
+    /// Returns the public key as a SubjectPublicKeyInfo in DER.
     pub fn spki(&self) -> &[u8] {
         &self.spki
     }
 
-    /// The key identifier that goes into SKI and AKI (RFC 7093, method 1:
-    /// the first 160 bits of the SHA-256 of the public key).
+    /// Returns the key identifier for SKI and AKI (RFC 7093, method 1: the first 160 bits of the
+    /// SHA-256 of the public key).
     pub fn id(&self) -> &[u8; 20] {
         &self.id
     }
 
-    /// The algorithm that this key signs with unless told otherwise.
+    /// Returns the default signature algorithm of this key.
     pub fn default_algorithm(&self) -> SignatureAlgorithm {
         match self.kind {
             KeyType::EcdsaP256 => SignatureAlgorithm::EcdsaSha256,
@@ -275,8 +274,7 @@ impl KeyPair {
     /// Signs `message`.
     ///
     /// # Errors
-    /// An algorithm that does not fit the key (each curve signs with the hash
-    /// of its own size only).
+    /// The algorithm does not fit the key. Each curve signs only with the hash of its own size.
     pub fn sign(
         &self,
         algorithm: SignatureAlgorithm,

@@ -1,20 +1,19 @@
-//! Keys and certificates: everything in Lucarne that *makes* X.509 is here.
+//! Keys and certificates: all of Lucarne's code that *creates* X.509 is in this crate.
 //!
-//! Layers, each usable on its own:
+//! Its layers can be used separately:
 //!
-//! - [`Der`], a DER writer that can also write what DER forbids (of
-//!   `lucarne-x509`, as are [`oid`], [`pem`] and [`Time`]), and
-//!   [`Template`], a certificate with every field open to the caller. Tests
-//!   mint chains of every odd kind with them.
-//! - [`Authority`], a certificate authority: a key, its certificate and the
-//!   certificates above it. Saved and loaded as PEM. For tests and load tests it
-//!   issues CAs, leaves and precertificates that look like those of the WebPKI.
-//! - [`store`] (feature `store`, on by default), certificates by host, each made
-//!   once: what an intercepting proxy mints from. [`CaDirectory`] keeps its CA.
-//! - [`testing`], a small public key infrastructure made once per process.
+//! - [`Der`], a DER encoder that can also write invalid DER (from `lucarne-x509`, like [`oid`],
+//!   [`pem`] and [`Time`]), and [`Template`], a certificate whose fields are all accessible. Tests
+//!   create unusual and invalid chains with them.
+//! - [`Authority`], a certificate authority: a key, its certificate and the certificates above it,
+//!   read from PEM and written to it. For tests and load tests it issues CAs, leaves and
+//!   precertificates like those of the WebPKI.
+//! - [`store`] (feature `store`, on by default), certificates by host, each created once, for an
+//!   intercepting proxy. [`CaDirectory`] stores its CA.
+//! - [`testing`], a small public key infrastructure that is created once per process.
 //!
-//! Issuing costs one signature and a few microseconds more: a load generator
-//! mints as it goes. Signatures are made by aws-lc-rs.
+//! Issuing a certificate takes the time of one signature and a few microseconds, so a load
+//! generator issues on demand. aws-lc-rs computes the signatures.
 //!
 //! ```
 //! use lucarne_mint::{Authority, CaOptions, KeyType, LeafOptions};
@@ -55,5 +54,5 @@ pub use webpki::{LeafOptions, Poison};
 
 /// Fills `bytes` from the operating system's cryptographic generator.
 pub(crate) fn random(bytes: &mut [u8]) -> Result<(), MintError> {
-    aws_lc_rs::rand::fill(bytes).map_err(|_| MintError::Crypto("random numbers"))
+    aws_lc_rs::rand::fill(bytes).map_err(|_| MintError::Crypto("random bytes"))
 }

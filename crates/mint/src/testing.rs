@@ -49,12 +49,12 @@ pub struct Pki {
     pub p256: Authority,
     /// P-384 intermediate.
     pub p384: Authority,
-    /// The key of every leaf that [`leaf`](Self::leaf) describes (P-256).
+    /// Key of all leaves of [`leaf`](Self::leaf) (P-256).
     pub leaf_key: Arc<KeyPair>,
 }
 
 impl Pki {
-    /// A new one. Costs two RSA keys: see [`shared`](Self::shared).
+    /// Creates a new one. Takes the time of two RSA keys: see [`shared`](Self::shared).
     ///
     /// # Errors
     /// Only if the cryptographic library fails.
@@ -127,13 +127,13 @@ impl Pki {
         }
     }
 
-    /// Options of a leaf for this name with the shared key.
+    /// Returns options of a leaf for this name with the shared key.
     pub fn leaf(&self, name: &str) -> LeafOptions {
         LeafOptions::with_key([name, &format!("www.{name}")], self.leaf_key.clone())
     }
 
-    /// The chain of a certificate for `name` from `issuer`, root left out:
-    /// from the RSA intermediate about 2.7 kB of JSON, the usual size.
+    /// Issues a certificate for `name` from `issuer`. Returns its chain without the root. From the
+    /// RSA intermediate, its JSON has about 2.7 kB, which is typical.
     ///
     /// # Errors
     /// Only if the cryptographic library fails.
@@ -141,8 +141,8 @@ impl Pki {
         Ok(issuer.chain(issuer.issue(&self.leaf(name))?))
     }
 
-    /// The chain of a precertificate for `name` from `issuer`, root left out:
-    /// what CAs submit to add-pre-chain all day.
+    /// Issues a precertificate for `name` from `issuer`. Returns its chain without the root, as CAs
+    /// submit it to add-pre-chain.
     ///
     /// # Errors
     /// Only if the cryptographic library fails.
@@ -150,7 +150,7 @@ impl Pki {
         Ok(issuer.chain(issuer.issue(&self.leaf(name).precertificate())?))
     }
 
-    /// The accepted root, as the PEM file a log is configured with.
+    /// Returns the accepted root in PEM, for the configuration of a log.
     pub fn roots_pem(&self) -> String {
         pem::encode("CERTIFICATE", self.root.cert_der())
     }

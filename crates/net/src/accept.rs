@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 
-/// The pause after an error: connections have to end before there is room again.
+/// Pause after an error, which gives open connections time to end.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The next connection, and whose it is. Errors are waited out. May be dropped
-/// at any time: no connection is lost.
+/// Accepts the next connection, and returns it with the peer's address. Waits after errors. The
+/// future may be dropped at any time without losing a connection.
 pub async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     loop {
         match listener.accept().await {
@@ -20,14 +20,14 @@ pub async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     }
 }
 
-/// A connection that is gone already is nobody's problem; anything else, such
-/// as too many open files, will not be better at once.
+/// Handles an error of accepting. A connection that ended already needs no action; other errors,
+/// such as too many open files, do not end at once.
 async fn wait_out(error: &io::Error) {
     if !matches!(
         error.kind(),
         ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset
     ) {
-        tracing::warn!("cannot accept connections: {error}");
+        tracing::warn!("accepting a connection: {error}");
         tokio::time::sleep(PAUSE).await;
     }
 }

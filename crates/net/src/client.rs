@@ -1,4 +1,4 @@
-//! The product's own requests: CCADB's report, log lists, chains for a log, secrets.
+//! HTTP client for our own requests: CCADB's report, log lists, chains for a log, secrets.
 
 use std::error::Error;
 use std::io;
@@ -29,33 +29,33 @@ use url::Url;
 
 use crate::tls::{Trust, explain, tls_error, trusting};
 
-/// The name that servers are told.
+/// Value of User-Agent.
 const AGENT: &str = concat!("lucarne/", env!("CARGO_PKG_VERSION"));
-/// Redirects that are followed, one after the other.
+/// Limit of consecutive redirects.
 const REDIRECTS: usize = 10;
-/// Of an answer to what was posted, so much is read.
+/// Size limit of a response to a POST, in bytes.
 const MOST_ANSWER: usize = 1 << 20;
 
-/// A small client over HTTP/1.1, with TLS where the URL says so, that keeps
-/// connections. Cheap to clone: all share them.
+/// HTTP/1.1 client with TLS for `https` URLs, which keeps connections. Clones are cheap and share
+/// the connections.
 #[derive(Clone, Debug)]
 pub struct Client {
     pool: Pool<HttpsConnector<Dialer>, Full<Bytes>>,
     timeout: Duration,
 }
 
-/// An answer in full.
+/// A complete response.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The outcome of the request.
+    /// Status of the response.
     pub status: StatusCode,
-    /// The time to wait before the next request, if the server says (RFC 9110 section 10.2.3).
+    /// Time to wait before the next request, if the server requests it (RFC 9110, section 10.2.3).
     pub retry_after: Option<Duration>,
     /// The body.
     pub body: Bytes,
 }
 
-/// The validators of an answer, by which a server tells whether there is another (RFC 9110 section 8.8).
+/// Validators of a response, with which a server detects changes (RFC 9110, section 8.8).
 #[derive(Clone, Debug, Default)]
 pub struct Validators {
     etag: Option<HeaderValue>,
@@ -87,43 +87,43 @@ impl Validators {
     }
 }
 
-/// Why there is no answer, or not the one that was wanted.
+/// Reasons why there is no response, or not the expected one.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The request cannot be made of this URL.
-    #[error("`{0}` is no URL to ask at: {1}")]
+    /// The URL is not usable for a request.
+    #[error("`{0}` is not a usable URL: {1}")]
     Url(String, String),
     /// The server was not reached, or did not speak HTTP.
     #[error("{}", with_causes(.0))]
     Exchange(#[source] hyper_util::client::legacy::Error),
-    /// The answer broke off, or is longer than this.
-    #[error("the answer could not be read, or is longer than {limit} bytes: {error}")]
+    /// The response was interrupted, or is too long.
+    #[error("the response was interrupted, or is longer than {limit} bytes: {error}")]
     Body {
-        /// The most that may be in it.
+        /// Limit of the body in bytes.
         limit: usize,
-        /// The connection's error, or that there is more.
+        /// Error of the connection, or the excess of the limit.
         #[source]
         error: Box<dyn Error + Send + Sync>,
     },
-    /// There is another answer than the one asked for.
-    #[error("the server answered {0}")]
+    /// The response has another status than the expected one.
+    #[error("the server responded with status {0}")]
     Status(StatusCode),
-    /// The server sends its clients elsewhere without end, or to where TLS ends.
-    #[error("the server answered {0}, to {1}: that is not followed")]
+    /// The server redirects too often, or from TLS to plain HTTP.
+    #[error("the server responded with status {0}: the redirect to {1} is not followed")]
     Redirect(StatusCode, String),
-    /// It takes too long.
-    #[error("no answer within {} s", .0.as_secs_f32())]
+    /// The response took too long.
+    #[error("no response within {} s", .0.as_secs_f32())]
     Timeout(Duration),
 }
 
 impl Client {
-    /// A client that trusts what `tls` trusts, and connects by itself.
+    /// Creates a client with these TLS settings that connects directly.
     pub fn new(tls: &ClientConfig, timeout: Duration) -> Self {
         Self::through(None, tls.clone(), timeout)
     }
 
-    /// A client that trusts what this machine trusts, and uses the proxies that
-    /// the environment names, as curl does (`HTTPS_PROXY`, `NO_PROXY`, …).
+    /// Creates a client that trusts the system's certificates, and uses the proxies of the
+    /// environment, like curl (`HTTPS_PROXY`, `NO_PROXY`, …).
     pub fn of_system(timeout: Duration) -> Self {
         let proxies = Arc::new(Matcher::from_env());
         let tls = trusting(Trust::system());
@@ -131,7 +131,7 @@ impl Client {
     }
 
     fn through(proxies: Option<Arc<Matcher>>, mut tls: ClientConfig, timeout: Duration) -> Self {
-        tls.alpn_protocols.clear(); // the connector says its own
+        tls.alpn_protocols.clear(); // the connector sets its own
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         let connector = HttpsConnectorBuilder::new()
@@ -145,11 +145,11 @@ impl Client {
         }
     }
 
-    /// The body at `url`, at most `limit` bytes, wherever the server sends its
-    /// clients for it: but not from `https` to `http`.
+    /// Returns the body at `url`, of at most `limit` bytes. Follows redirects, except from `https`
+    /// to `http`.
     ///
     /// # Errors
-    /// See [`ClientError`]: also where the answer is not 200.
+    /// See [`ClientError`]; also for any status other than 200.
     pub async fn get(&self, url: &str, limit: usize) -> Result<Bytes, ClientError> {
         let unknown = Validators::default();
         match self.get_if_changed(url, limit, &unknown).await? {
@@ -158,11 +158,11 @@ impl Client {
         }
     }
 
-    /// The same, if it is not what came with these `known` validators before; `None` if it is
-    /// (RFC 9110 section 13).
+    /// Returns the body if it has changed since the response with these `known` validators;
+    /// otherwise `None` (RFC 9110, section 13).
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// Those of [`get`](Self::get).
     pub async fn get_if_changed(
         &self,
         url: &str,
@@ -189,7 +189,7 @@ impl Client {
         self.in_time(followed).await
     }
 
-    /// Posts JSON. The answer may have any status.
+    /// Posts JSON. The response may have any status.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -231,13 +231,13 @@ impl Client {
     }
 }
 
-/// The same client for synchronous code: the demo, startup, commands.
+/// Client for synchronous code: the demo, startup, commands.
 ///
-/// May be called and dropped inside another runtime, whose thread it blocks meanwhile.
+/// May be called and dropped inside another runtime. A call blocks its thread.
 #[derive(Debug)]
 pub struct BlockingClient {
     client: Client,
-    /// `None` only while it is dropped.
+    /// `None` only during the drop.
     runtime: Option<Runtime>,
 }
 
@@ -251,10 +251,10 @@ impl Drop for BlockingClient {
 }
 
 impl BlockingClient {
-    /// Drives `client` on a runtime of its own.
+    /// Creates a client with its own runtime.
     ///
     /// # Errors
-    /// If the system gives no runtime.
+    /// The runtime cannot be created.
     pub fn new(client: Client) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -265,7 +265,7 @@ impl BlockingClient {
         })
     }
 
-    /// Runs `request` to its end, on a thread of its own: `block_on` panics on a thread that
+    /// Runs `request` to its end on a separate thread, because `block_on` panics on a thread that
     /// runs another runtime.
     fn wait<T: Send>(
         &self,
@@ -283,7 +283,7 @@ impl BlockingClient {
         })
     }
 
-    /// See [`Client::get`].
+    /// Requests a body, see [`Client::get`].
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -291,7 +291,7 @@ impl BlockingClient {
         self.wait(self.client.get(url, limit))
     }
 
-    /// See [`Client::get_if_changed`].
+    /// Requests a changed body, see [`Client::get_if_changed`].
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -304,7 +304,7 @@ impl BlockingClient {
         self.wait(self.client.get_if_changed(url, limit, known))
     }
 
-    /// See [`Client::post_json`].
+    /// Posts JSON, see [`Client::post_json`].
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -334,20 +334,20 @@ fn unusable(url: &str, error: &dyn Error) -> ClientError {
     ClientError::Url(url.to_owned(), error.to_string())
 }
 
-/// Where a server sends its client.
+/// Returns the target of a redirect.
 fn redirected(from: &Url, status: StatusCode, headers: &HeaderMap) -> Result<Url, ClientError> {
     let location = headers.get(LOCATION).and_then(|to| to.to_str().ok());
     let Some(location) = location else {
         return Err(ClientError::Status(status));
     };
     match from.join(location) {
-        // Who asked by TLS wants to know from whom the answer is.
+        // A client that uses TLS must not be redirected to a server without it.
         Ok(to) if to.scheme() == from.scheme() || to.scheme() == "https" => Ok(to),
         _ => Err(ClientError::Redirect(status, location.to_owned())),
     }
 }
 
-/// An error with its causes: hyper's own says only that something failed.
+/// Formats an error with its causes, because hyper's own text has no details.
 fn with_causes(error: &(dyn Error + 'static)) -> String {
     if let Some(reason) = tls_error(error) {
         return format!("{error}: {}", explain(reason));
@@ -361,7 +361,7 @@ fn with_causes(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// Retry-After (RFC 9110 section 10.2.3): seconds, or a date.
+/// Parses Retry-After (RFC 9110, section 10.2.3): seconds, or a date.
 fn wait(value: &str, now: jiff::Timestamp) -> Option<Duration> {
     let value = value.trim();
     if let Ok(seconds) = value.parse() {
@@ -374,7 +374,7 @@ fn wait(value: &str, now: jiff::Timestamp) -> Option<Duration> {
     Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
 }
 
-/// TCP, by way of a proxy where the environment names one.
+/// TCP connections, through a proxy if the environment names one.
 #[derive(Clone, Debug)]
 struct Dialer {
     tcp: HttpConnector,
@@ -411,8 +411,8 @@ mod tests {
 
     use super::*;
 
-    /// A server that gives these answers, each on a connection of its own; and
-    /// the first lines of what it was asked.
+    /// Starts a server that sends these responses, each on a separate connection. Returns the first
+    /// lines of the requests.
     async fn server(answers: Vec<String>) -> (String, tokio::task::JoinHandle<Vec<String>>) {
         let (address, asked) = whole(answers).await;
         let first = |request: &String| request.lines().next().unwrap_or_default().to_owned();
@@ -420,7 +420,7 @@ mod tests {
         (address, tokio::spawn(lines))
     }
 
-    /// The same, and all of what it was asked.
+    /// Starts a server that sends these responses. Returns the complete requests.
     async fn whole(answers: Vec<String>) -> (String, tokio::task::JoinHandle<Vec<String>>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -470,7 +470,7 @@ mod tests {
         assert_eq!(&body[..], b"new");
         let again = client.get_if_changed(&url, 10, &validators).await.unwrap();
         assert!(again.is_none());
-        // A server that says so to who has nothing is not believed.
+        // Status 304 for a request without validators is an error.
         assert!(client.get(&url, 10).await.is_err());
         let asked = asked.await.unwrap();
         assert!(!asked[0].contains("if-none-match"), "{}", asked[0]);

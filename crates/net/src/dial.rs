@@ -1,4 +1,4 @@
-//! Connecting to whichever address of a host answers first (RFC 8305).
+//! Connecting to the first address of a host that accepts (RFC 8305).
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,11 +10,10 @@ use futures_util::stream::FuturesUnordered;
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-/// The time that an address may take before the next one is tried beside it
-/// (RFC 8305 section 5).
+/// Time after which the next address is tried concurrently (RFC 8305, section 5).
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// Both families by turns, the first one first (RFC 8305 section 4).
+/// Alternates between the address families, the first one first (RFC 8305, section 4).
 pub fn interleave(addresses: Vec<SocketAddr>) -> VecDeque<SocketAddr> {
     let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
     let (mut a, mut b): (VecDeque<_>, VecDeque<_>) = addresses
@@ -29,11 +28,11 @@ pub fn interleave(addresses: Vec<SocketAddr>) -> VecDeque<SocketAddr> {
     mixed
 }
 
-/// Connects to the first address that takes the connection. The next one is
-/// tried when one fails, or takes too long to be waited for alone.
+/// Connects to the first address that accepts the connection. Tries the next one when one fails, or
+/// takes too long.
 ///
 /// # Errors
-/// If none does: the first address that failed, and how.
+/// No address accepted: the first one that failed, and its error.
 pub async fn first_of(
     mut addresses: VecDeque<SocketAddr>,
 ) -> Result<TcpStream, (SocketAddr, io::Error)> {

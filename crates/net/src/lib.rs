@@ -1,6 +1,5 @@
-//! The things that a server and its clients share, whatever they speak: accepting
-//! connections and letting go of them, dialling, address blocks, whom this machine
-//! trusts, and the product's own few HTTP requests.
+//! Parts that servers and clients of all protocols share: accepting and counting connections,
+//! dialling, address blocks, trusted certificates, and a client for our own HTTP requests.
 
 mod accept;
 #[cfg(feature = "client")]

@@ -1,4 +1,4 @@
-//! Address blocks, and the addresses that are nobody's business from outside.
+//! Address blocks, and addresses outside the public internet.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,19 +11,19 @@ pub struct Network {
     length: u8,
 }
 
-/// The error of text that is no address block. Reads after the text.
+/// Text that is not an address block. The message follows the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("is no address block such as 10.0.0.0/8, fd00::/8 or 192.0.2.1")]
+#[error("is not an address block such as 10.0.0.0/8, fd00::/8 or 192.0.2.1")]
 pub struct NetworkError;
 
 impl Network {
-    /// The address, if it is one alone.
+    /// Returns the address if the block has only one.
     pub fn single(&self) -> Option<IpAddr> {
         let whole = if self.base.is_ipv4() { 32 } else { 128 };
         (self.length == whole).then_some(self.base)
     }
 
-    /// Returns whether `ip` is in it.
+    /// Returns whether the block contains `ip`.
     pub fn contains(&self, ip: IpAddr) -> bool {
         match (self.base, ip.to_canonical()) {
             (IpAddr::V4(base), IpAddr::V4(ip)) => shared(
@@ -38,7 +38,7 @@ impl Network {
     }
 }
 
-/// Returns whether two numbers of `bits` bits share their first `length`.
+/// Returns whether two numbers of `bits` bits have the same first `length` bits.
 fn shared(a: u128, b: u128, bits: u32, length: u8) -> bool {
     let below = bits - u32::from(length);
     (a ^ b).checked_shr(below).unwrap_or(0) == 0
@@ -58,7 +58,7 @@ impl FromStr for Network {
         if length > most {
             return Err(NetworkError);
         }
-        // Addresses are looked at as what they are: IPv4, however it is written.
+        // IPv4-mapped addresses are converted to IPv4.
         Ok(match (base.to_canonical(), length) {
             (ipv4 @ IpAddr::V4(_), 96..) if base.is_ipv6() => Network {
                 base: ipv4,
@@ -75,9 +75,9 @@ impl fmt::Display for Network {
     }
 }
 
-/// Returns what kind of address `ip` is, if it is not one of the public internet: one
-/// of this machine, of this network, or of none (IANA's special-purpose
-/// registries). Addresses that carry an IPv4 address are what that one is.
+/// Returns the kind of `ip` if it is outside the public internet: an address of this machine or
+/// network, or a reserved one (IANA's special-purpose registries). An IPv6 address that embeds an
+/// IPv4 address has the kind of that address.
 pub fn special(ip: IpAddr) -> Option<&'static str> {
     match ip.to_canonical() {
         IpAddr::V4(ip) => special_v4(ip),
@@ -118,7 +118,7 @@ fn special_v6(ip: Ipv6Addr) -> Option<&'static str> {
         [0xfc00..=0xfdff, ..] => Some("a private address"),
         [0xfe80..=0xfeff, ..] => Some("a link-local address"),
         [0xff00..=0xffff, ..] => Some("a multicast address"),
-        // IPv4 inside IPv6: compatible, NAT64 (RFC 6052, RFC 8215), 6to4.
+        // Embedded IPv4: compatible, NAT64 (RFC 6052, RFC 8215), 6to4.
         [0, 0, 0, 0, 0, 0, high, low] => embedded(high, low),
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => embedded(high, low),
         [0x64, 0xff9b, 1, ..] => Some("an address of a local translator"),

@@ -1,4 +1,4 @@
-//! The connections that are open, and the end of the last one.
+//! Open connections, and the wait for the end of the last one.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -8,46 +8,46 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// Counts connections that are open. Cheap to clone: all are the same count.
+/// Counts open connections. Clones share the count and are cheap.
 #[derive(Clone, Debug, Default)]
 pub struct OpenConnections(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
     count: AtomicUsize,
-    /// Told when the last one has gone.
+    /// Notified when the last connection has ended.
     empty: Notify,
 }
 
-/// A connection, counted for as long as this lives.
+/// A counted connection, until it is dropped.
 #[derive(Debug)]
 pub struct OpenConnection(Arc<Shared>);
 
 impl OpenConnections {
-    /// Counts one more.
+    /// Counts another connection.
     pub fn enter(&self) -> OpenConnection {
         self.0.count.fetch_add(1, Ordering::SeqCst);
         OpenConnection(self.0.clone())
     }
 
-    /// The connections that are open now.
+    /// Returns the number of open connections.
     pub fn count(&self) -> usize {
         self.0.count.load(Ordering::SeqCst)
     }
 
-    /// Waits until there is none, for up to `patience`. Returns false if some were
-    /// not done by then.
+    /// Waits up to `patience` until there are no connections. Returns `false` if some are still
+    /// open.
     pub async fn ended(&self, patience: Duration) -> bool {
         timeout(patience, self.gone()).await.is_ok()
     }
 
-    /// Waits until there is none, for up to `patience`. Returns false, and has
-    /// said so, if some were not done by then.
+    /// Waits up to `patience` until there are no connections. Returns `false` and logs a warning if
+    /// some are still open.
     pub async fn drain(&self, patience: Duration) -> bool {
         let drained = self.ended(patience).await;
         if !drained {
             let open = self.count();
-            tracing::warn!("{open} connections were not done in time and have been cut");
+            tracing::warn!("{open} connections did not end in time and were cut off");
         }
         drained
     }
@@ -55,7 +55,7 @@ impl OpenConnections {
     async fn gone(&self) {
         loop {
             let mut empty = pin!(self.0.empty.notified());
-            // Listening before looking: the last connection cannot slip through.
+            // Registers before checking, so that the end of the last connection is not missed.
             empty.as_mut().enable();
             if self.count() == 0 {
                 return;

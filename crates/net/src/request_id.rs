@@ -1,4 +1,4 @@
-//! A name for one request, in the log of this process and in what its sender gets.
+//! Identifier of a request, in the log of this process and in the response.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -7,27 +7,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{HeaderName, HeaderValue};
 
-/// The name of one request: sixteen hexadecimal digits, which no other request
-/// of this process has. Whoever was refused can name it, and the log of the
-/// process says why.
+/// Identifier of a request: sixteen hexadecimal digits, unique in this process. A client can quote
+/// it after a refusal, and the log of the process has the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId(u64);
 
 impl RequestId {
-    /// The header field that carries it.
+    /// Header field with the identifier.
     pub const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
-    /// The name of one more request.
+    /// Returns a new identifier.
     #[expect(clippy::new_without_default, reason = "no two are equal")]
     pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        // Begins elsewhere in each process, so that names of before a restart are
-        // told from those after it.
+        // The start is random in each process, so that identifiers from before and after a restart
+        // differ.
         static FIRST: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(()));
         RequestId(FIRST.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// The name as a header field's value.
+    /// Returns the identifier as the value of a header field.
     pub fn to_value(self) -> HeaderValue {
         HeaderValue::try_from(self.to_string())
             .unwrap_or_else(|_| unreachable!("hexadecimal digits may stand in a header field"))

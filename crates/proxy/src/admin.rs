@@ -1,4 +1,4 @@
-//! The proxy's own page, its JSON and its metrics, on a listener of their own.
+//! Web page, JSON and metrics of the proxy, on a listener of their own.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -24,12 +24,12 @@ use crate::proxy::Proxy;
 use crate::store_metrics::StoreMetrics;
 use crate::target::Target;
 
-/// Connections to the page at a time.
+/// Limit of concurrent connections to the page.
 const CONNECTIONS: usize = 64;
-/// The time that a connection may take to ask.
+/// Time for a connection to send the head of its request.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// The page of a proxy, its JSON and its metrics.
+/// Server for the page of a proxy, its JSON and its metrics.
 #[derive(Clone)]
 pub struct Admin(Arc<AdminState>);
 
@@ -61,8 +61,8 @@ struct Hosts {
 }
 
 impl Admin {
-    /// Shows this proxy, what its observer saw, and the metrics of the
-    /// registry, to which those of the store are added.
+    /// Creates the page of `proxy` and its observer. Adds the metrics of the certificate store to
+    /// `registry`.
     pub fn new(proxy: Proxy, observer: Option<Arc<Observer>>, mut registry: Registry) -> Self {
         registry.register_collector(Box::new(StoreMetrics::of(&proxy)));
         Admin(Arc::new(AdminState {
@@ -72,7 +72,7 @@ impl Admin {
         }))
     }
 
-    /// Answers requests for as long as it is polled.
+    /// Accepts connections and responds to requests until the future is dropped.
     pub async fn serve(self, listener: TcpListener) {
         let room = Arc::new(Semaphore::new(CONNECTIONS));
         loop {
@@ -90,7 +90,7 @@ impl Admin {
                     .timer(TokioTimer::new())
                     .header_read_timeout(PATIENCE)
                     .serve_connection(TokioIo::new(stream), service);
-                // Whoever broke off need not be told.
+                // A client that closed the connection early needs no report.
                 let _ = connection.await;
                 drop(permit);
             });
@@ -105,7 +105,7 @@ fn answer<B>(shown: &AdminState, request: &Request<B>) -> Response<Bytes> {
     if !meant(request) {
         return text(
             StatusCode::MISDIRECTED_REQUEST,
-            "ask by an address or by localhost: other names may be somebody's trick\n",
+            "this page is served under an IP address or localhost only: use one of them\n",
         );
     }
     let path = request.uri().path();
@@ -127,8 +127,9 @@ fn observed<B>(shown: &AdminState, request: &Request<B>) -> Option<Response<Byte
     observe::routes(shown.observer.as_ref()?, below, query)
 }
 
-/// A page of a stranger can make a browser ask here under a name of the
-/// stranger's, and read the answer; it cannot do so under an address.
+/// Returns whether the host of the request is an address or `localhost`. By DNS rebinding, a
+/// foreign web page can make a browser send requests here and read the responses, but only under a
+/// name of its own.
 fn meant<B>(request: &Request<B>) -> bool {
     let host = request
         .headers()
@@ -158,7 +159,7 @@ fn page(shown: &AdminState) -> Response<Bytes> {
         Ok(page) => typed("text/html; charset=utf-8", page),
         Err(_) => text(
             StatusCode::INTERNAL_SERVER_ERROR,
-            "the page cannot be made\n",
+            "the page cannot be rendered\n",
         ),
     };
     let policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
@@ -188,7 +189,7 @@ fn metrics(shown: &AdminState) -> Response<Bytes> {
         ),
         Err(_) => text(
             StatusCode::INTERNAL_SERVER_ERROR,
-            "the metrics cannot be made\n",
+            "the metrics cannot be encoded\n",
         ),
     }
 }

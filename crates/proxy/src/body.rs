@@ -1,5 +1,4 @@
-//! The body of an answer on its way to the client: passed on as it comes, never
-//! gathered.
+//! Body of a response on its way to the client: forwarded frame by frame, never collected.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -11,12 +10,11 @@ use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use crate::pool::Lease;
 use crate::timed_body::{BodyError, Timed};
 
-/// The body of an answer.
+/// Body of a response.
 pub(crate) enum Body {
-    /// The proxy's own.
+    /// A body that the proxy wrote.
     Full(Option<Bytes>),
-    /// A server's. The connection is free for the next request once it has
-    /// been read.
+    /// A server's body. The connection returns to the pool after the last frame.
     Server(Timed, Option<Lease>),
 }
 
@@ -48,9 +46,9 @@ impl HttpBody for Body {
                 let frame = ready!(body.poll_frame(cx));
                 match &frame {
                     None => release(lease),
-                    // Nothing comes after them.
+                    // Trailers are the last frame.
                     Some(Ok(frame)) if frame.is_trailers() => release(lease),
-                    // The connection is no good to anybody.
+                    // The connection is unusable after an error.
                     Some(Err(_)) => drop(lease.take()),
                     Some(Ok(_)) => {}
                 }
@@ -81,7 +79,8 @@ fn release(lease: &mut Option<Lease>) {
 }
 
 impl Drop for Body {
-    /// A body of known length is not asked for its end.
+    /// Releases the connection of a body of known length: hyper does not poll such a body for its
+    /// end.
     fn drop(&mut self) {
         if let Body::Server(body, lease) = self
             && body.is_end_stream()

@@ -1,25 +1,25 @@
-//! The summary of a server's certificate, for people.
+//! Summary of a server's certificate for people.
 
 use lucarne_ct::{Certificate, display_name};
 use rustls_pki_types::CertificateDer;
 
 use crate::time::time;
 
-/// The summary of a certificate.
+/// Summary of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateSummary {
-    /// The name of whom it is for.
+    /// Name of the certificate's subject.
     pub subject: String,
-    /// The name of its issuer.
+    /// Name of the certificate's issuer.
     pub issuer: String,
-    /// Validity, from.
+    /// Start of the validity period.
     pub not_before: String,
-    /// Validity, through.
+    /// End of the validity period.
     pub not_after: String,
 }
 
 impl CertificateSummary {
-    /// Of a certificate in DER, if it can be read.
+    /// Summarizes a certificate in DER. Returns `None` if the certificate cannot be parsed.
     pub fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
         let certificate = Certificate::parse(certificate).ok()?;
         Some(CertificateSummary {

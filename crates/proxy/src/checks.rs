@@ -1,4 +1,4 @@
-//! Checks of passwords, which take long on purpose: few at a time, and shared out among clients.
+//! Password checks: slow on purpose, few run at the same time, and clients share them fairly.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,34 +9,35 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, timeout_at};
 
-/// Most checks at a time: each is milliseconds of CPU, for whoever asks.
+/// Limit of concurrent checks: each costs milliseconds of CPU, for any client that sends a
+/// password.
 const AT_A_TIME: usize = 2;
-/// Most passwords of one client that are checked or wait for it; of all clients.
+/// Limits of the passwords that are checked or wait: of one client, and of all clients.
 const MOST_OF_A_CLIENT: usize = 16;
 const MOST: usize = 512;
-/// The time that one waits for its turn.
+/// Longest wait for a turn.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The key of a check, so that it is checked once however many ask at the same time: a keyed hash
-/// of user and password.
+/// Keyed hash of user and password. Concurrent requests with the same key share one check.
 pub(crate) type Key = [u8; 32];
 
-/// The reasons why a password is not checked.
+/// Reasons why a password was not checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChecksFull {
-    /// The client's own: as many from its address wait as may, or took all the time.
+    /// The client's own queue was full, or its checks took all the time.
     OfClient,
-    /// Those of all clients: as many wait as may, or took all the time.
+    /// The queues of all clients were full, or their checks took all the time.
     OfAll,
 }
 
-/// True if the password is right, or the reason why it was not looked at; `None`: not yet.
+/// Whether the password is correct, or why it was not checked; `None` while the check waits or
+/// runs.
 type Verdict = Option<Result<bool, ChecksFull>>;
 
-/// Checks of passwords.
+/// Password checks in a fair order.
 ///
-/// Every client has a queue, in which one check follows the other; the queues take turns. So
-/// however much a client sends, another one waits for one check of each client at most.
+/// Every client has a queue whose checks run one after the other, and the queues take turns.
+/// However much a client sends, another client waits for one check of each client at most.
 #[derive(Debug)]
 pub(crate) struct Checks {
     slots: Arc<Semaphore>,
@@ -47,14 +48,14 @@ pub(crate) struct Checks {
 #[derive(Debug, Default)]
 struct ClientQueues {
     of: HashMap<IpAddr, ClientQueue>,
-    /// Checks in all of them.
+    /// Number of checks in all queues.
     total: usize,
 }
 
 #[derive(Debug)]
 struct ClientQueue {
     turn: Arc<Semaphore>,
-    /// Holds what waits, and the one whose turn it is: who tells of its verdict.
+    /// The waiting checks and the running one, each with the sender of its verdict.
     under_way: HashMap<Key, Arc<watch::Sender<Verdict>>>,
 }
 
@@ -82,11 +83,11 @@ impl Checks {
         }
     }
 
-    /// Returns what `check` says, once its turn has come. Whoever asks for the same `key`
-    /// meanwhile, from the same address, gets the same answer.
+    /// Runs `check` when its turn comes and returns its result. Concurrent calls with the same
+    /// `key` from the same address share one result.
     ///
     /// # Errors
-    /// There is no room, or its turn does not come in time.
+    /// The queue is full, or the turn does not come in time.
     pub(crate) async fn run(
         self: &Arc<Self>,
         client: IpAddr,
@@ -95,7 +96,7 @@ impl Checks {
     ) -> Result<bool, ChecksFull> {
         let mut verdict = self.join(network(client), key, check)?;
         let told = verdict.wait_for(Option::is_some).await;
-        // Where nobody will tell any more, the check has failed.
+        // A sender that was dropped without a verdict means that the check failed.
         told.ok()
             .and_then(|told| *told)
             .unwrap_or(Err(ChecksFull::OfAll))
@@ -134,8 +135,8 @@ impl Checks {
         Ok(verdict)
     }
 
-    /// Waits for the client's turn, then for a slot: as each client waits for one slot at most,
-    /// and slots go to whoever has waited longest, clients take turns.
+    /// Waits for the client's turn, then for a slot. Each client waits for one slot at most, and
+    /// slots go to the longest waiter, so clients take turns.
     async fn admit(&self, turn: Arc<Semaphore>) -> Result<[OwnedSemaphorePermit; 2], ChecksFull> {
         let latest = Instant::now() + self.patience;
         let wait = async |semaphore: Arc<Semaphore>, full| {
@@ -148,7 +149,7 @@ impl Checks {
     }
 }
 
-/// A check's place in the queue of its client, until it is dropped.
+/// Place of a check in its client's queue, until it is dropped.
 struct Place {
     checks: Arc<Checks>,
     client: IpAddr,
@@ -170,9 +171,10 @@ impl Place {
             }
         };
         if tell.receiver_count() == 0 {
-            return; // whoever asked has gone
+            return; // every caller has gone
         }
-        // What runs cannot be stopped: it has its permits until it is done, whoever waits.
+        // A running check cannot be stopped: it holds its permits until it ends, even if no caller
+        // waits.
         let run = move || {
             let right = check();
             drop(permits);
@@ -197,8 +199,8 @@ impl Drop for Place {
     }
 }
 
-/// Returns what counts as one client: an IPv4 address, or the /64 that whoever has an IPv6 address
-/// has.
+/// Returns the address that identifies a client: an IPv4 address, or the /64 network of an IPv6
+/// address, which one subscriber usually has.
 fn network(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(ip) => IpAddr::V6((ip.to_bits() >> 64 << 64).into()),
@@ -225,7 +227,7 @@ mod tests {
         key
     }
 
-    /// Checks that are counted, and wait until the gate is open.
+    /// Checks that are counted, and that wait until the gate is open.
     #[derive(Clone, Default)]
     struct Gate {
         open: Arc<(Mutex<bool>, parking_lot::Condvar)>,
@@ -253,7 +255,7 @@ mod tests {
         }
     }
 
-    /// Opened also when a test fails: a runtime waits for what runs.
+    /// Opens the gate when a test fails, too: a runtime waits for its blocking tasks.
     impl Drop for Gate {
         fn drop(&mut self) {
             self.open();
@@ -272,7 +274,7 @@ mod tests {
         }
         let more = checks.run(greedy, key(99), || true).await;
         assert_eq!(more, Err(ChecksFull::OfClient));
-        // The same one once more takes no room.
+        // A check with the same key takes no further place.
         let mut again = Box::pin(checks.run(greedy, key(3), || false));
         assert!(poll!(&mut again).is_pending());
         assert_eq!(checks.run(other, key(0), || true).await, Ok(true));
@@ -301,7 +303,7 @@ mod tests {
         assert_eq!(late, Err(ChecksFull::OfAll));
         drop(waiting);
         gate.open();
-        // Those who have gone are not checked for, but the two whose turn it was.
+        // Checks of cancelled callers do not run, except the two whose turn it was.
         while !checks.queues.lock().of.is_empty() {
             tokio::task::yield_now().await;
         }
@@ -324,11 +326,11 @@ mod tests {
         }
         let late = checks.run(ip("192.0.2.1"), key(0), || true).await;
         assert_eq!(late, Err(ChecksFull::OfAll));
-        // Whoever waits behind a check of its own is told that.
+        // A check behind another one of the same client reports `OfClient`.
         let own = IpAddr::from([10, 0, 0, 0]);
         let late = checks.run(own, key(9), || true).await;
         assert_eq!(late, Err(ChecksFull::OfClient));
-        // Whoever has gone leaves its slot taken for as long as its check runs.
+        // The slot of a cancelled caller stays taken until its check ends.
         drop(running);
         let late = checks.run(ip("192.0.2.1"), key(0), || true).await;
         assert_eq!(late, Err(ChecksFull::OfAll));
@@ -343,7 +345,7 @@ mod tests {
         assert_ne!(network(ip("192.0.2.2")), network(ip("192.0.2.1")));
     }
 
-    /// A check that dies is nobody's pass.
+    /// A check that panics admits no client.
     #[tokio::test]
     async fn a_check_that_fails_admits_nobody() {
         let checks = Arc::new(Checks::new(LONG));

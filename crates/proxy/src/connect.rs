@@ -1,4 +1,4 @@
-//! CONNECT: a client wants a connection, not an answer.
+//! CONNECT: opens a tunnel for a client, or intercepts its TLS.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::stream::Rewind;
 use crate::target::Target;
 use crate::tunnel::pass;
 
-/// Answers CONNECT. What comes after the answer goes on in a task of its own.
+/// Responds to CONNECT. The connection continues in a task of its own after the response.
 pub(crate) async fn answer(
     core: &Arc<Core>,
     client: SocketAddr,
@@ -65,7 +65,7 @@ async fn begin(
     let judge = !tunnel || rules.judge();
     let mut server = None;
     if tunnel {
-        // Whether the server is there can still be told with a status.
+        // A failure to connect to the server can still be reported with a status.
         let there = core.upstream.link(&target, &via).await;
         server = Some(there.map_err(|failure| (failure, Some(target.to_string())))?);
     }
@@ -81,8 +81,7 @@ async fn begin(
     Ok(())
 }
 
-/// The target of CONNECT, whose port does not go without saying (RFC 9110
-/// 9.3.6).
+/// Parses the target of CONNECT, which must have an explicit port (RFC 9110, section 9.3.6).
 fn target(authority: &str) -> Result<Target, Failure> {
     let wrong = |why: &dyn std::fmt::Display| {
         Failure::Request(format!("CONNECT must name host:port, but {why}."))
@@ -94,7 +93,7 @@ fn target(authority: &str) -> Result<Target, Failure> {
     }
 }
 
-/// Checks whether the rules let the target be connected to, as far as its name tells.
+/// Checks the target against the rules, before its name is resolved.
 fn permit(core: &Core, target: &Target) -> Result<(), Failure> {
     let rules = core.rules.load();
     rules.permit_port(target.port).map_err(Failure::Refused)?;
@@ -105,8 +104,7 @@ fn permit(core: &Core, target: &Target) -> Result<(), Failure> {
     }
 }
 
-/// Goes on with the bare connection once the answer is out, until the proxy
-/// has no more time.
+/// Runs `then` on the upgraded connection after the response is sent, until the proxy is cut off.
 fn go_on<F>(
     core: &Arc<Core>,
     upgrade: OnUpgrade,
@@ -128,7 +126,7 @@ fn go_on<F>(
     tokio::spawn(passing.in_current_span());
 }
 
-/// The client's socket, and what was read from it too early.
+/// Returns the client's socket with the bytes that were read from it too early.
 fn bare(upgraded: Upgraded) -> Option<Rewind> {
     let parts = upgraded.downcast::<TokioIo<InterimStream<TcpStream>>>();
     let parts = parts.ok()?;

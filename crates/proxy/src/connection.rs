@@ -1,4 +1,4 @@
-//! Connections with clients: how they are served, and what is told of their end.
+//! Connections with clients: their HTTP settings, and the log line about their end.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use crate::limits::{FIELDS, Limits, STREAM_WINDOW, STREAMS};
 
-/// HTTP/1.1, within the limits of the proxy.
+/// Returns the settings of HTTP/1.1, within the limits of the proxy.
 pub(crate) fn builder_http1(limits: &Limits) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
@@ -17,15 +17,15 @@ pub(crate) fn builder_http1(limits: &Limits) -> http1::Builder {
         .max_header_size(limits.head_bytes)
         .max_headers(FIELDS)
         .max_buf_size(limits.head_bytes.max(64 << 10))
-        // Answers carry the date of the server that made them.
+        // Responses keep the date of their server.
         .auto_date_header(false)
-        // Names are written as the server wrote them. Those of HTTP/2 have no capitals.
+        // Names of fields keep the case in which the server wrote them. HTTP/2 has lower case only.
         .preserve_header_case(true)
         .title_case_headers(true);
     builder
 }
 
-/// HTTP/2, within the same limits.
+/// Returns the settings of HTTP/2, within the same limits.
 pub(crate) fn builder_http2(limits: &Limits) -> http2::Builder<TokioExecutor> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
@@ -39,10 +39,10 @@ pub(crate) fn builder_http2(limits: &Limits) -> http2::Builder<TokioExecutor> {
     builder
 }
 
-/// Tells why a connection ended, if not as it should.
+/// Logs the error that ended a connection, if any.
 pub(crate) fn tell(client: SocketAddr, ended: Result<(), hyper::Error>) {
     if let Err(error) = ended {
         let cause = std::error::Error::source(&error).map_or(String::new(), |e| format!(": {e}"));
-        tracing::debug!(%client, "a connection ended: {error}{cause}");
+        tracing::debug!(%client, "connection ended: {error}{cause}");
     }
 }

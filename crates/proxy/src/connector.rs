@@ -1,4 +1,4 @@
-//! The handshakes with servers and proxies: TCP, TLS, and either HTTP.
+//! Handshakes with servers and upstream proxies: TCP, TLS, HTTP/1.1 and HTTP/2.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,11 +21,11 @@ use crate::limits::{FIELDS, STREAM_WINDOW};
 use crate::pool::{Http1, Http2};
 use crate::verify::Verifier;
 
-/// Makes connections: dials, and shakes hands.
+/// Opens connections and performs their handshakes.
 pub(crate) struct Connector {
     pub(crate) dialer: Dialer,
     pub(crate) verifier: Arc<Verifier>,
-    /// Shows no certificate.
+    /// TLS client without a certificate.
     pub(crate) nobody: TlsClient,
     pub(crate) patience: Duration,
     pub(crate) answer: Duration,
@@ -33,7 +33,7 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    /// TLS with who must prove to be `host`.
+    /// Starts TLS with a peer that must prove to be `host`.
     pub(crate) async fn secure<S>(
         &self,
         connector: &TlsConnector,
@@ -46,7 +46,7 @@ impl Connector {
         let name = match host.ip() {
             Some(ip) => ServerName::IpAddress(ip.into()),
             None => ServerName::try_from(host.to_string())
-                .map_err(|_| Failure::Tls(format!("{host} is no name of a server.")))?,
+                .map_err(|_| Failure::Tls(format!("{host} is not a valid server name.")))?,
         };
         match timeout(self.patience, connector.connect(name, stream)).await {
             Ok(Ok(stream)) => Ok(stream),
@@ -80,7 +80,7 @@ impl Connector {
             .max_headers(FIELDS)
             .handshake(TokioIo::new(stream));
         let (sender, connection) = handshake.await.map_err(closed)?;
-        // Its end is told to whoever waits for an answer.
+        // The sender of a request gets the error that ends the connection.
         tokio::spawn(connection.with_upgrades());
         Ok(Http1 { sender, end })
     }
@@ -93,8 +93,8 @@ impl Connector {
         let handshake = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
-            // Clients share the connection, and a stream that one of them does not read
-            // must not use up what the others' need: streams alone bound what is held.
+            // Clients share the connection, so a stream that one client does not read must not use
+            // up the window of the others. The windows of the streams alone bound the memory.
             .initial_connection_window_size(i32::MAX as u32)
             .max_header_list_size(u32::try_from(self.head_bytes).unwrap_or(u32::MAX))
             .keep_alive_interval(Some(Duration::from_secs(30)))
@@ -113,26 +113,26 @@ fn sentence(error: &rustls::Error) -> String {
     format!("{}{rest}.", first.to_uppercase())
 }
 
-/// Returns what to say of an error of HTTP with the server.
+/// Converts an error of HTTP with the server.
 pub(crate) fn closed(error: hyper::Error) -> Failure {
     if let Some(rustls::Error::AlertReceived(alert)) = tls_error(&error) {
         return ended_by(*alert);
     }
     let why = if error.is_incomplete_message() || error.is_closed() || error.is_canceled() {
-        "The server closed the connection before it answered.".to_owned()
+        "The server closed the connection before it responded.".to_owned()
     } else if error.is_parse() {
-        format!("What the server answered is not HTTP: {error}.")
+        format!("The server's response is not valid HTTP: {error}.")
     } else {
         let cause = std::error::Error::source(&error).map_or(String::new(), |e| format!(": {e}"));
-        format!("The exchange with the server broke off: {error}{cause}.")
+        format!("The exchange with the server was interrupted: {error}{cause}.")
     };
     Failure::Closed(why)
 }
 
-/// The failure that a server ended the connection by a TLS alert after the handshake: that it does
-/// not like the certificate that it was shown, say.
+/// Returns the failure for a TLS alert that a server sends after the handshake, for example because
+/// it rejects the client certificate.
 pub(crate) fn ended_by(alert: rustls::AlertDescription) -> Failure {
     Failure::Tls(format!(
-        "The server broke the connection off: it says {alert:?}."
+        "The server closed the connection with the TLS alert {alert:?}."
     ))
 }

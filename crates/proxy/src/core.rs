@@ -1,4 +1,4 @@
-//! The state that all connections of a proxy share.
+//! State that all connections of a proxy share.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use crate::stats::Stats;
 use crate::upstream::Upstream;
 use crate::users::Users;
 
-/// The phases of a proxy on its way to stopping.
+/// Phases of a proxy that stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     Running,
-    /// Requests under way are finished, nothing new is taken.
+    /// Requests in progress are finished; new ones are not accepted.
     Closing,
-    /// The time to finish is over.
+    /// The time for requests in progress is over.
     Cut,
 }
 
@@ -34,33 +34,33 @@ pub(crate) struct Core {
     pub(crate) limits: Limits,
     pub(crate) stats: Stats,
     pub(crate) hosts: Hosts,
-    /// Its name in Via headers: no other proxy has it.
+    /// Name of this proxy in `Via` headers, unique to it.
     pub(crate) name: String,
     pub(crate) phase: watch::Sender<Phase>,
     pub(crate) open: OpenConnections,
 }
 
 impl Core {
-    /// Ready once the phase has been reached.
+    /// Waits until the phase is reached.
     pub(crate) async fn reached(&self, phase: Phase) {
         let mut phases = self.phase.subscribe();
-        // The sender is this very struct: it does not go away.
+        // The sender is a field of `self` and cannot be dropped first.
         let _ = phases.wait_for(|now| *now >= phase).await;
     }
 
-    /// The CA's certificate, as clients are to trust it.
+    /// Returns the CA certificate that clients must trust, in PEM.
     pub(crate) fn ca_pem(&self) -> String {
         self.minter.ca().trusted_pem()
     }
 
-    /// The same in DER.
+    /// Returns the CA certificate that clients must trust, in DER.
     pub(crate) fn ca_der(&self) -> Vec<u8> {
         let ca = self.minter.ca();
         ca.certificates().last().cloned().unwrap_or_default()
     }
 }
 
-/// Counts a connection for as long as it lives.
+/// Counts a connection until it is dropped.
 pub(crate) struct Open {
     core: Arc<Core>,
     _counted: OpenConnection,

@@ -1,4 +1,4 @@
-//! From a target to a connection.
+//! TCP connections to servers and upstream proxies.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,10 +17,10 @@ use crate::failure::{Failure, Refusal, Step};
 use crate::rules::Rules;
 use crate::target::Target;
 
-/// Connects where the rules let it.
+/// Connects to addresses that the rules permit.
 pub(crate) struct Dialer {
     rules: Arc<ArcSwap<Rules>>,
-    /// The addresses this proxy listens on: not to be connected to.
+    /// Addresses of this proxy's own listeners, to which it must not connect.
     own: RwLock<Vec<SocketAddr>>,
     patience: Duration,
     idle: Duration,
@@ -36,20 +36,20 @@ impl Dialer {
         }
     }
 
-    /// Never connects to `address`, which is the proxy's.
+    /// Adds an address of this proxy, to which it must never connect.
     pub(crate) fn add_own(&self, address: SocketAddr) {
         self.own.write().push(address);
     }
 
-    /// Connects to the target. What is checked is the address that is then
-    /// connected to: no answer of a name server gets around that.
+    /// Connects to the target. The rules apply to the address that is then connected to, so a name
+    /// server cannot get around them.
     pub(crate) async fn connect(&self, target: &Target) -> Result<TcpStream, Failure> {
         let addresses = self.addresses(target, |ip| self.permit(ip, target.port));
         self.first(addresses.await?).await
     }
 
-    /// Connects to an upstream proxy. Whoever configured it has allowed its
-    /// address, wherever that is, unless it is this proxy's own.
+    /// Connects to an upstream proxy. Its configuration permits any address, except those of this
+    /// proxy.
     pub(crate) async fn connect_to_proxy(&self, proxy: &Target) -> Result<TcpStream, Failure> {
         let addresses = self.addresses(proxy, |ip| self.not_own(ip, proxy.port));
         self.first(addresses.await?).await
@@ -59,7 +59,10 @@ impl Dialer {
         let connecting = timeout(self.patience, first_of(addresses));
         let stream = match connecting.await {
             Ok(connected) => connected.map_err(|(address, error)| {
-                Failure::Connect(format!("{address} says: {}.", plain(&error)))
+                Failure::Connect(format!(
+                    "Connecting to {address} failed: {}.",
+                    plain(&error)
+                ))
             })?,
             Err(_) => return Err(Failure::Timeout(Step::Connect, self.patience)),
         };
@@ -67,8 +70,7 @@ impl Dialer {
         Ok(stream)
     }
 
-    /// Checks whether the rules let `ip` be connected to, at this port, by whatever
-    /// name it was asked for.
+    /// Checks whether the rules permit a connection to `ip` and `port`, under any name.
     pub(crate) fn permit(&self, ip: IpAddr, port: u16) -> Result<(), Failure> {
         self.not_own(ip, port)?;
         let rules = self.rules.load();
@@ -79,16 +81,16 @@ impl Dialer {
         permitted.map_err(Failure::Refused)
     }
 
-    /// Checks whether the rules let `target` be asked of another proxy, as far as can
-    /// be told here: names are resolved there, except those that mean the
-    /// machine that resolves them (RFC 6761 6.3), and those that are numbers.
+    /// Checks whether the rules permit a request for `target` to an upstream proxy. That proxy
+    /// resolves names. Checked here are addresses, names for the resolving machine itself (RFC
+    /// 6761, section 6.3), and names that are numbers.
     pub(crate) fn permit_elsewhere(&self, target: &Target) -> Result<(), Failure> {
         let name = target.host.as_str();
         let ip = match target.host.ip() {
             None if name == "localhost" || name.ends_with(".localhost") => {
                 Some(Ipv4Addr::LOCALHOST.into())
             }
-            // `0x7f000001`: a name here, an address to many a resolver.
+            // `0x7f000001` is a name here, and an address for many resolvers.
             None => match url::Host::parse(name) {
                 Ok(url::Host::Ipv4(ip)) => Some(ip.into()),
                 _ => None,
@@ -105,7 +107,7 @@ impl Dialer {
         }
     }
 
-    /// The addresses of `target` that `permit` lets be connected to.
+    /// Resolves `target` and returns the addresses that `permit` accepts.
     async fn addresses(
         &self,
         target: &Target,
@@ -126,7 +128,9 @@ impl Dialer {
         match (permitted.is_empty(), refused) {
             (false, _) => Ok(interleave(permitted)),
             (true, Some(failure)) => Err(failure),
-            (true, None) => Err(Failure::Resolve("It resolves to no address.".to_owned())),
+            (true, None) => Err(Failure::Resolve(
+                "The name resolves to no address.".to_owned(),
+            )),
         }
     }
 
@@ -151,9 +155,9 @@ impl Dialer {
         }
     }
 
-    /// Returns whether somebody who connects there gets this proxy. On a socket that
-    /// takes connections to every address, that is every address of this
-    /// machine: those that can be bound.
+    /// Returns whether a connection to this address reaches this proxy. A listener on the
+    /// unspecified address is reached on every address of this machine, that is, each one that can
+    /// be bound.
     fn is_own(&self, ip: IpAddr, port: u16) -> bool {
         let ip = ip.to_canonical();
         self.own.read().iter().any(|own| {
@@ -168,15 +172,15 @@ fn is_local(ip: IpAddr) -> bool {
     std::net::UdpSocket::bind((ip, 0)).is_ok()
 }
 
-/// Small messages go out at once, and a peer that takes nothing for too long
-/// is given up by the kernel.
+/// Sends small messages at once, and lets the kernel close a connection whose peer acknowledges
+/// nothing for `idle`.
 pub(crate) fn prepare(stream: &TcpStream, idle: Duration) {
-    // Neither is worth losing the connection for.
+    // A failure of these options does not justify losing the connection.
     let _ = stream.set_nodelay(true);
     let _ = socket2::SockRef::from(stream).set_tcp_user_timeout(Some(idle));
 }
 
-/// The system's error, without its number.
+/// Formats a system error without its number.
 fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text
@@ -207,7 +211,7 @@ mod tests {
         );
     }
 
-    /// Whatever a name server says: 127.0.0.1.nip.io is 127.0.0.1.
+    /// A name that resolves to a denied address is refused: 127.0.0.1.nip.io is 127.0.0.1.
     #[tokio::test]
     async fn denied_addresses_are_denied_by_every_name() {
         for denied in [

@@ -1,11 +1,11 @@
 //! How TLS connections with servers end.
 //!
 //! Many servers close the TCP connection without `close_notify` (RFC 8446, section 6.1). A response
-//! that says where it ends is not affected. One that lasts until the connection ends is passed on,
-//! with a warning: it may have been cut off on the way.
+//! of known length is not affected. A response that lasts until the end of the connection is
+//! forwarded with a warning, because it may be truncated.
 //!
-//! A server that does not like the certificate that it was shown says so by an alert, after the
-//! handshake. HTTP/2 does not tell its requests of which alert the connection ended.
+//! A server that rejects the client certificate sends an alert after the handshake. HTTP/2 does not
+//! report to its requests which alert ended the connection.
 
 use std::io;
 use std::pin::Pin;
@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use rustls::AlertDescription;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// How a connection has ended. Cheap to clone: all are of the same connection.
+/// State in which a connection ended. Clones share it and are cheap.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConnectionEnd(Arc<Ended>);
 
@@ -29,18 +29,18 @@ struct Ended {
 }
 
 impl ConnectionEnd {
-    /// Returns whether it has ended without `close_notify`.
+    /// Returns whether the connection ended without `close_notify`.
     pub(crate) fn is_unannounced(&self) -> bool {
         self.0.unannounced.load(Ordering::Acquire)
     }
 
-    /// The alert by which the server has ended it.
+    /// Returns the alert with which the server ended the connection.
     pub(crate) fn alert(&self) -> Option<AlertDescription> {
         *self.0.alert.lock()
     }
 }
 
-/// A connection whose end counts as one, announced or not.
+/// Connection whose end is recorded, announced or not.
 pub(crate) struct Ending<S> {
     stream: S,
     end: ConnectionEnd,
@@ -67,7 +67,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Ending<S> {
         let Poll::Ready(Err(error)) = read else {
             return read;
         };
-        // The kind by which rustls reports it.
+        // rustls reports a missing `close_notify` as this kind.
         if error.kind() == io::ErrorKind::UnexpectedEof {
             self.end.0.unannounced.store(true, Ordering::Release);
             return Poll::Ready(Ok(()));

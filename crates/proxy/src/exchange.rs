@@ -1,4 +1,4 @@
-//! One request, from the client to the server, and its answer back.
+//! One request from the client to the server, and its response.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -28,8 +28,7 @@ use crate::target::Target;
 use crate::tunnel::splice;
 use crate::upstream_proxy::UpstreamProxy;
 
-/// Answers a request, with the server's answer or a page that says why there
-/// is none.
+/// Responds to a request with the server's response, or with a page that states the failure.
 pub(crate) async fn answer(session: &Arc<Session>, request: Request<Incoming>) -> Response<Body> {
     let core = &session.core;
     core.stats.requests.inc();
@@ -61,7 +60,7 @@ pub(crate) async fn answer(session: &Arc<Session>, request: Request<Incoming>) -
     }
 }
 
-/// The failure, and with which host.
+/// A failure, and the host that it concerns.
 type FailureOf = (Failure, Option<Target>);
 
 async fn exchange(
@@ -74,7 +73,7 @@ async fn exchange(
     if let Some(answer) = hops::count(&mut request) {
         return Ok(answer);
     }
-    // HTTP/2 carries them for everybody.
+    // HTTP/2 carries trailers for every client.
     let trailers =
         request.version() == Version::HTTP_2 || headers::takes_trailers(request.headers());
     let client_upgrade = hyper::upgrade::on(&mut request);
@@ -95,8 +94,8 @@ async fn exchange(
     finish(session, response, lease, client, trailers).map_err(trouble)
 }
 
-/// Looks at an answer to a request that an upstream proxy passed on. Which of
-/// the two speaks cannot be told but where only the proxy can have said it.
+/// Checks a response that came through an upstream proxy. The response does not show whether the
+/// proxy or the server wrote it, except for 407, which only the proxy sends.
 fn forwarded(response: &mut Response<Incoming>, proxy: &UpstreamProxy) -> Result<(), Failure> {
     let status = response.status();
     if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
@@ -110,11 +109,11 @@ fn forwarded(response: &mut Response<Incoming>, proxy: &UpstreamProxy) -> Result
     Ok(())
 }
 
-/// Returns the route that a request takes.
+/// Returns the route of a request.
 fn route(session: &Session, request: &Request<Incoming>) -> Result<Arc<Route>, Failure> {
     let wrong = |why: &str| Failure::Request(why.to_owned());
     if request.method() == Method::CONNECT {
-        return Err(wrong("CONNECT inside of a connection is for nobody."));
+        return Err(wrong("CONNECT is not allowed inside a tunnel."));
     }
     if let Some(fixed) = &session.fixed {
         fixed.seen.request();
@@ -124,29 +123,29 @@ fn route(session: &Session, request: &Request<Incoming>) -> Result<Arc<Route>, F
     let (tls, port) = match uri.scheme_str() {
         Some("http") => (false, 80),
         Some("https") => (true, 443),
-        Some(_) => return Err(wrong("Only http:// and https:// are passed on here.")),
-        None => return Err(wrong("It names no server.")),
+        Some(_) => return Err(wrong("This proxy forwards http:// and https:// URLs only.")),
+        None => return Err(wrong("The request names no server.")),
     };
     let authority = uri.authority().map_or("", Authority::as_str);
     if authority.contains('@') {
         return Err(wrong(
-            "Its URL has a user name, which belongs into Authorization.",
+            "Its URL contains a user name: send it in the Authorization header.",
         ));
     }
     let target = Target::parse(authority, port).map_err(|e| Failure::Request(format!("{e}.")))?;
     let tls = tls.then(|| target.host.clone());
     session.core.hosts.connection(&target.host).request();
     let mut route = session.core.upstream.route(target, tls);
-    // As the client hands it to this proxy.
+    // A plain-text request came to this proxy in the form for a forwarding proxy.
     route.forwarded = route.tls.is_none();
     Ok(Arc::new(route))
 }
 
-/// Checks whether the rules let the request be made. Inside an intercepted connection
-/// the target has been looked at; a Host header may name yet another.
+/// Checks whether the rules permit the request. Inside an intercepted connection the target has
+/// been checked, but a `Host` header may name another host.
 fn permit(session: &Session, request: &Request<Incoming>, route: &Route) -> Result<(), Failure> {
     if request.headers().get_all(HOST).iter().nth(1).is_some() {
-        let why = "It has more than one Host header.";
+        let why = "The request has more than one Host header.";
         return Err(Failure::Request(why.to_owned()));
     }
     let rules = session.core.rules.load();
@@ -163,7 +162,7 @@ fn permit(session: &Session, request: &Request<Incoming>, route: &Route) -> Resu
     if !rules.judge() {
         return Ok(());
     }
-    // The name that the connection is for counts for every request on it.
+    // The name of the TLS connection applies to every request on it.
     if let Some(host) = &route.tls {
         let proven = Target {
             host: host.clone(),
@@ -177,8 +176,8 @@ fn permit(session: &Session, request: &Request<Incoming>, route: &Route) -> Resu
         .map(|named| named.as_str().as_bytes());
     let named = named.or_else(|| Some(request.headers().get(HOST)?.as_bytes()));
     let Some(named) = named else { return Ok(()) };
-    // What cannot be read here might be read otherwise by the server.
-    let wrong = |why: &dyn std::fmt::Display| Failure::Request(format!("Its host: {why}."));
+    // A name that cannot be parsed here might be read differently by the server.
+    let wrong = |why: &dyn std::fmt::Display| Failure::Request(format!("Invalid host: {why}."));
     let named = std::str::from_utf8(named).map_err(|why| wrong(&why))?;
     let target = Target::parse(named, route.target.port).map_err(|why| wrong(&why))?;
     if target.host == route.target.host {
@@ -200,7 +199,7 @@ fn prepare(
     let trailers = headers::takes_trailers(&parts.headers);
     let upgrade = headers::strip(&mut parts.headers);
     if trailers {
-        // Both connections carry them, and gRPC asks for them.
+        // Both connections carry trailers, and gRPC requires this field.
         parts
             .headers
             .insert(TE, HeaderValue::from_static("trailers"));
@@ -231,10 +230,10 @@ fn prepare(
     Ok((prepared, moving))
 }
 
-/// The one name of the server that goes on: where the URL has one, it counts,
-/// whatever the Host header says (RFC 9112 3.2.2, RFC 9113 8.3.1).
+/// Sets the one `Host` of the forwarded request. The authority of the URL takes precedence over the
+/// `Host` header (RFC 9112, section 3.2.2; RFC 9113, section 8.3.1).
 fn name_host(session: &Session, parts: &mut Parts, route: &Route) -> Result<(), Failure> {
-    let none = |_| Failure::Request("Its host is none.".to_owned());
+    let none = |_| Failure::Request("The host is not a valid header value.".to_owned());
     let host = match (&session.fixed, parts.uri.authority()) {
         (None, _) => HeaderValue::try_from(route.target.authority(route.port())).map_err(none)?,
         (Some(_), Some(authority)) => HeaderValue::try_from(authority.as_str()).map_err(none)?,
@@ -244,7 +243,7 @@ fn name_host(session: &Session, parts: &mut Parts, route: &Route) -> Result<(), 
     Ok(())
 }
 
-/// The answer as the client gets it. Trailers are announced only if the client takes `trailers`.
+/// Converts the response for the client. Announces trailers only if the client accepts `trailers`.
 fn finish(
     session: &Arc<Session>,
     mut response: Response<Incoming>,
@@ -254,7 +253,7 @@ fn finish(
 ) -> Result<Response<Body>, Failure> {
     let came_as = response.version();
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        let why = "The server switched to another protocol, which nobody asked for.";
+        let why = "The server switched protocols, but the client did not request it.";
         let client = client.ok_or_else(|| Failure::Closed(why.to_owned()))?;
         return Ok(switch(session, response, client));
     }
@@ -273,7 +272,7 @@ fn finish(
     Ok(response.map(|incoming| Body::server(incoming, idle, lease)))
 }
 
-/// Both sides have agreed to speak something else: they do so through us.
+/// Relays the bytes of both sides after they agreed on another protocol.
 fn switch(
     session: &Arc<Session>,
     mut response: Response<Incoming>,

@@ -1,27 +1,27 @@
-//! `Expect: 100-continue` (RFC 9110 10.1.1): a body that waits for the
-//! server's word.
+//! `Expect: 100-continue` (RFC 9110, section 10.1.1): a body that waits for the server's interim
+//! response.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 
-/// The states of the expectation.
+/// States of the expectation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expectation {
-    /// Nothing yet.
+    /// The server has not responded yet.
     None,
-    /// The server wants the body, or cannot say so.
+    /// The server wants the body, or does not know the expectation.
     Wanted,
-    /// The server has answered without it. It will not be sent, but the
-    /// connection is still needed for the answer.
+    /// The server has responded without the body. The body is not sent, but the connection is still
+    /// needed for the response.
     Refused,
-    /// The answer has been read: the connection, which waits for a body that
-    /// does not come, is to end.
+    /// The response has been read. The connection still waits for a body that does not come, and
+    /// must end.
     Over,
 }
 
-/// The gate that a body waits before.
+/// Gate that holds a body back until the server responds.
 #[derive(Clone)]
 pub(crate) struct BodyGate(Arc<Mutex<State>>);
 
@@ -38,19 +38,19 @@ impl BodyGate {
         })))
     }
 
-    /// The body is to be sent.
+    /// Lets the body pass.
     pub(crate) fn open(&self) {
         self.turn(Expectation::None, Expectation::Wanted);
     }
 
-    /// The server has answered. If the body was still held back, it is not
-    /// sent any more, and its connection is good for this answer alone.
+    /// Records the server's final response. A body that is still held back is not sent, and its
+    /// connection serves this response only.
     pub(crate) fn answered(self) -> Option<Withheld> {
         self.turn(Expectation::None, Expectation::Refused)
             .then_some(Withheld(self))
     }
 
-    /// The expectation, for which the body waits if there is none.
+    /// Returns the state, or waits while it is [`Expectation::None`].
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<Expectation> {
         let mut state = self.0.lock();
         if matches!(state.expectation, Expectation::None | Expectation::Refused) {
@@ -75,7 +75,7 @@ impl BodyGate {
     }
 }
 
-/// A body that was held back to the end. Its connection ends with this.
+/// A body that was never sent. Dropping this value ends its connection.
 pub(crate) struct Withheld(BodyGate);
 
 impl Drop for Withheld {

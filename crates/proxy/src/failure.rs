@@ -1,4 +1,4 @@
-//! The failures on the way of a request, in words for whoever asked.
+//! Failures of a request, with texts for the client.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -11,83 +11,83 @@ use crate::checks::ChecksFull;
 use crate::pattern::HostPattern;
 use crate::upstream_proxy::UpstreamProxy;
 
-/// The reasons why the proxy refuses to reach a server.
+/// Reasons why the proxy refuses to connect to a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The list of denied hosts has this host, by this pattern.
+    /// The host matches this pattern of the deny list.
     Denied(Host, HostPattern),
-    /// The list of allowed hosts does not have this host.
+    /// The host is not on the allow list.
     NotAllowed(Host),
-    /// This port may not be reached.
+    /// The port is not allowed.
     Port(u16),
-    /// The host's address is not one of the public internet; what it is.
+    /// The address is not public; the text names its kind.
     Address(IpAddr, &'static str),
-    /// It would talk to itself.
+    /// The request would come back to this proxy.
     Loop,
 }
 
-/// The reasons why there is no answer from a server. Cheap to clone: one
-/// failure to connect may be told to several requests.
+/// Reasons why there is no response from a server. Clones are cheap: several requests may report
+/// the same connection failure.
 #[derive(Clone, Debug)]
 pub enum Failure {
-    /// The request makes no sense to a proxy; why.
+    /// The request is not valid for a proxy; the reason.
     Request(String),
-    /// The request has a transfer coding that is not supported; which one.
+    /// The request has an unsupported transfer coding; its name.
     Coding(String),
-    /// The response has a transfer coding that is not supported; which one.
+    /// The response has an unsupported transfer coding; its name.
     ServerCoding(String),
-    /// The client has not said who it is, or nobody that is known.
+    /// The client sent no credentials, or unknown ones.
     Authentication,
-    /// Too many passwords wait to be checked.
+    /// Too many passwords wait for their check.
     Checks(ChecksFull),
-    /// The proxy does not want to.
+    /// The rules of the proxy refuse the request.
     Refused(Refusal),
-    /// The name has no address; what the resolver says.
+    /// The name cannot be resolved; the resolver's error.
     Resolve(String),
-    /// No address of the host takes connections; what the system says.
+    /// No address of the host accepts connections; the system's error.
     Connect(String),
-    /// The certificate does not prove that this is the server; what is wrong
-    /// with it, and what it says.
+    /// The certificate does not prove the server's identity; the reason, and a summary of the
+    /// certificate.
     Certificate(String, Option<Box<CertificateSummary>>),
-    /// TLS with the server did not come about; why.
+    /// The TLS handshake with the server failed; the reason.
     Tls(String),
-    /// The server closed the connection, or did not speak HTTP; what it did.
+    /// The server closed the connection, or its response was not HTTP; details.
     Closed(String),
-    /// The server took too long; for what, and how long that was.
+    /// The server took too long; the step, and the time limit.
     Timeout(Step, Duration),
-    /// The upstream proxy that is to be asked gave no connection; which one,
-    /// and why.
+    /// The upstream proxy provided no connection; its name, and the reason.
     Upstream(String, UpstreamFailure),
-    /// The proxy has no certificate to answer with.
+    /// The proxy has no certificate for the host.
     Mint(StoreError),
 }
 
-/// The reasons why an upstream proxy gave no connection.
+/// Reasons why an upstream proxy provided no connection.
 #[derive(Clone, Debug)]
 pub enum UpstreamFailure {
-    /// It was not reached; what failed on the way to it.
+    /// The upstream proxy was not reached; the failure on the way to it.
     Unreached(Box<Failure>),
-    /// It broke off. Reads as a sentence without its beginning and its end.
+    /// The exchange with the upstream proxy broke off; a sentence without its beginning and its
+    /// end.
     Broke(&'static str),
-    /// It does not want to, or cannot; its status, and its `Proxy-Status`.
+    /// The upstream proxy refused; its status, and its `Proxy-Status`.
     Refused(StatusCode, Option<String>),
 }
 
-/// The steps that can take too long.
+/// Steps with a time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Looking the name up.
+    /// Resolving the name.
     Resolve,
     /// Connecting.
     Connect,
     /// The TLS handshake.
     Handshake,
-    /// The answer's head.
+    /// The head of the response.
     Answer,
 }
 
 impl Failure {
-    /// The status it is told with.
+    /// Returns the status of the proxy's response.
     pub fn status(&self) -> StatusCode {
         match self {
             Failure::Request(_) => StatusCode::BAD_REQUEST,
@@ -104,8 +104,8 @@ impl Failure {
         }
     }
 
-    /// A word for metrics and for the `error` of `Proxy-Status` (RFC 9209 2.3
-    /// registers most of them).
+    /// Returns a word for metrics and for the `error` of `Proxy-Status` (most are registered by RFC
+    /// 9209, section 2.3).
     pub fn kind(&self) -> &'static str {
         match self {
             Failure::Request(_) | Failure::Coding(_) => "http_request_error",
@@ -128,27 +128,27 @@ impl Failure {
         }
     }
 
-    /// Returns what failed, in a few words.
+    /// Returns the failure in a few words.
     pub fn title(&self) -> &'static str {
         match self {
-            Failure::Request(_) => "This request is not for a proxy",
+            Failure::Request(_) => "This request is not valid for a proxy",
             Failure::Coding(_) => "The request is encoded in a way that is not supported",
             Failure::ServerCoding(_) => "The response is encoded in a way that is not supported",
-            Failure::Authentication => "The proxy wants to know who you are",
+            Failure::Authentication => "The proxy requires a user name and a password",
             Failure::Checks(_) => "Too many passwords wait to be checked",
             Failure::Refused(_) => "The proxy does not connect to this host",
             Failure::Resolve(_) => "The host has no address",
             Failure::Connect(_) => "The host cannot be connected to",
             Failure::Certificate(..) => "The server's certificate is not valid for this host",
-            Failure::Tls(_) => "No TLS with the server",
-            Failure::Closed(_) => "The server gave no answer",
+            Failure::Tls(_) => "TLS with the server failed",
+            Failure::Closed(_) => "The server sent no response",
             Failure::Timeout(..) => "The server took too long",
-            Failure::Upstream(..) => "The upstream proxy gave no connection to this host",
+            Failure::Upstream(..) => "The upstream proxy provided no connection to this host",
             Failure::Mint(_) => "The proxy has no certificate for this host",
         }
     }
 
-    /// Returns what failed, in a sentence.
+    /// Returns the failure in a sentence.
     pub fn reason(&self) -> String {
         match self {
             Failure::Request(why)
@@ -160,13 +160,13 @@ impl Failure {
             | Failure::Tls(why)
             | Failure::Closed(why) => why.clone(),
             Failure::Authentication => {
-                "The request has no Proxy-Authorization that the proxy knows.".to_owned()
+                "The request has no valid Proxy-Authorization header.".to_owned()
             }
             Failure::Checks(ChecksFull::OfClient) => {
-                "Others from your address were before it: yours was not looked at.".to_owned()
+                "Too many password checks wait for your address: yours was not done.".to_owned()
             }
             Failure::Checks(ChecksFull::OfAll) => {
-                "Those of other clients were before it: yours was not looked at.".to_owned()
+                "Too many password checks of other clients wait: yours was not done.".to_owned()
             }
             Failure::Refused(refusal) => refusal.reason(),
             Failure::Timeout(step, after) => step.reason(*after),
@@ -175,7 +175,7 @@ impl Failure {
         }
     }
 
-    /// Returns what to do about it.
+    /// Returns the remedy.
     pub fn advice(&self) -> &'static str {
         match self {
             Failure::Request(_) => {
@@ -183,32 +183,32 @@ impl Failure {
                  certificate to trust."
             }
             Failure::Coding(_) | Failure::ServerCoding(_) => {
-                "Compress with Content-Encoding instead of Transfer-Encoding, or pass the host on \
-                 untouched by a rule (action: tunnel)."
+                "Compress with Content-Encoding instead of Transfer-Encoding, or forward the \
+                 host by a rule (action: tunnel)."
             }
             Failure::Authentication => "Give the client a user name and a password for the proxy.",
             Failure::Refused(refusal) => refusal.advice(),
             Failure::Resolve(_) => {
-                "Look at how the name is spelt, and whether the machine of the proxy can resolve it."
+                "Check the spelling of the name, and whether the proxy's machine can resolve it."
             }
             Failure::Connect(_) => {
-                "Look whether the server runs and the port is right, and whether a firewall \
-                 stands between it and the proxy."
+                "Check whether the server runs, whether the port is correct, and whether a \
+                 firewall blocks the proxy."
             }
             Failure::Certificate(..) => {
                 "If the server is yours: renew its certificate, send the intermediates, or give \
-                 the proxy its CA (upstream.ca, --upstream-ca). To look at it all the same, pass \
-                 the host on untouched by a rule (action: tunnel). To accept this certificate, or any \
-                 certificate of this host, give the proxy its fingerprint (--upstream-fingerprint) \
-                 or the host (--insecure-host)."
+                 the proxy its CA (upstream.ca, --upstream-ca). To let clients \
+                 check the certificate themselves, forward the host by a rule (action: tunnel). To \
+                 accept this certificate, or any certificate of this host, give the proxy its \
+                 fingerprint (--upstream-fingerprint) or the host (--insecure-host)."
             }
             Failure::Tls(_) => {
-                "Look whether the port speaks TLS, and which versions: the proxy speaks 1.2 and \
-                 1.3. Servers that want a client's certificate need one that the proxy shows \
-                 (upstream.certificates), or a rule (action: tunnel)."
+                "Check whether the port speaks TLS, and which versions: the proxy speaks 1.2 and \
+                 1.3. If the server requires a client certificate, give the proxy one \
+                 (upstream.certificates), or forward the host by a rule (action: tunnel)."
             }
             Failure::Closed(_) => {
-                "Try again. If the port does not speak HTTP, pass the host on untouched by a rule \
+                "Try again. If the port does not speak HTTP, forward the host by a rule \
                  (action: tunnel)."
             }
             Failure::Timeout(..) => {
@@ -216,14 +216,14 @@ impl Failure {
             }
             Failure::Upstream(_, trouble) => trouble.advice(),
             Failure::Mint(StoreError::Overloaded { .. }) | Failure::Checks(_) => {
-                "Try again in a moment."
+                "Try again in a few seconds."
             }
-            Failure::Mint(_) => "Look at the proxy's log, its CA and its store directory.",
+            Failure::Mint(_) => "Check the proxy's log, its CA and its store directory.",
         }
     }
 
-    /// `Proxy-Status` (RFC 9209): what failed, and with which upstream proxy,
-    /// if with one, after what that one says.
+    /// Returns the `Proxy-Status` field (RFC 9209): the failure and the upstream proxy, if there is
+    /// one, after that proxy's own field.
     pub(crate) fn proxy_status(&self) -> String {
         let own = format!("lucarne; error={}", self.kind());
         match self {
@@ -238,7 +238,7 @@ impl Failure {
         }
     }
 
-    /// Returns what the server's certificate says, where that is the trouble.
+    /// Returns the summary of the server's certificate if the certificate failed.
     pub fn facts(&self) -> Option<&CertificateSummary> {
         match self {
             Failure::Certificate(_, facts) => facts.as_deref(),
@@ -248,13 +248,13 @@ impl Failure {
     }
 }
 
-/// The parameters of `Proxy-Status` that name an upstream proxy and its status.
+/// Formats the parameters of `Proxy-Status` that name an upstream proxy and its status.
 pub(crate) fn next_hop(proxy: impl std::fmt::Display, status: StatusCode) -> String {
     format!("next-hop=\"{proxy}\"; received-status={}", status.as_u16())
 }
 
-/// Returns whether a proxy wants to know who asks. Some say it as servers do, to those
-/// whose password is wrong.
+/// Returns whether a proxy requires other credentials. Some proxies send 401 for a wrong password,
+/// as servers do.
 fn unknown(status: StatusCode) -> bool {
     matches!(
         status,
@@ -263,13 +263,13 @@ fn unknown(status: StatusCode) -> bool {
 }
 
 impl UpstreamFailure {
-    /// As the failure of a request that went to `proxy`.
+    /// Converts this into the failure of a request that went to `proxy`.
     pub(crate) fn of(self, proxy: &UpstreamProxy) -> Failure {
         Failure::Upstream(proxy.to_string(), self)
     }
 
-    /// A refusal stays one, and a lack of time. The rest is between the two
-    /// proxies: above all 407, which the client could not do anything about.
+    /// Keeps a refusal and a timeout of the upstream proxy. Other statuses concern the two proxies
+    /// only: above all 407, which the client cannot remedy.
     fn status(&self) -> StatusCode {
         match self {
             UpstreamFailure::Unreached(failure) => failure.status(),
@@ -304,7 +304,7 @@ impl UpstreamFailure {
                 let said = said
                     .as_ref()
                     .map_or(String::new(), |said| format!(" ({said})"));
-                format!("The upstream proxy {proxy} says {status}{said}.")
+                format!("The upstream proxy {proxy} responded with {status}{said}.")
             }
         }
     }
@@ -312,20 +312,20 @@ impl UpstreamFailure {
     fn advice(&self) -> &'static str {
         match self {
             UpstreamFailure::Refused(status, _) if unknown(*status) => {
-                "Whoever runs this proxy can give it the user name and the password that the \
-                 upstream proxy wants (upstream.proxy)."
+                "The operator of this proxy can configure the user name and the password that the \
+                 upstream proxy requires (upstream.proxy)."
             }
             UpstreamFailure::Refused(StatusCode::FORBIDDEN, _) => {
-                "Whoever runs the upstream proxy can allow the host. Whoever runs this one can \
-                 have it reached another way (upstream.proxy)."
+                "The operator of the upstream proxy can allow the host. The operator of this proxy \
+                 can select another route (upstream.proxy)."
             }
             UpstreamFailure::Refused(..) => {
-                "The upstream proxy did not get through to the host: look whether the host \
-                 answers from there."
+                "The upstream proxy did not reach the host: check whether the host responds from \
+                 there."
             }
             UpstreamFailure::Unreached(_) | UpstreamFailure::Broke(_) => {
-                "Look whether the upstream proxy runs, and whether upstream.proxy has its \
-                 address. Nothing is connected to directly instead."
+                "Check whether the upstream proxy runs, and whether upstream.proxy has its \
+                 address. This proxy does not connect directly instead."
             }
         }
     }
@@ -338,24 +338,22 @@ impl Refusal {
                 format!("{host} is on the list of denied hosts ({pattern}).")
             }
             Refusal::NotAllowed(host) => format!("{host} is not on the list of allowed hosts."),
-            Refusal::Port(port) => format!("Port {port} may not be reached."),
+            Refusal::Port(port) => format!("Port {port} is not allowed."),
             Refusal::Address(ip, kind) => format!("Its address {ip} is {kind}."),
-            Refusal::Loop => {
-                "That is this proxy itself: the request would go round in circles.".to_owned()
-            }
+            Refusal::Loop => "The target is this proxy itself: the request would loop.".to_owned(),
         }
     }
 
     fn advice(&self) -> &'static str {
         match self {
-            Refusal::Denied(..) => "Whoever runs the proxy can change the list (deny, --deny).",
-            Refusal::NotAllowed(_) => "Whoever runs the proxy can add it (allow, --allow).",
-            Refusal::Port(_) => "Whoever runs the proxy can allow the port (ports, --allow-port).",
+            Refusal::Denied(..) => "The operator of the proxy can change the list (deny, --deny).",
+            Refusal::NotAllowed(_) => "The operator of the proxy can add it (allow, --allow).",
+            Refusal::Port(_) => "The operator of the proxy can allow it (ports, --allow-port).",
             Refusal::Address(..) => {
-                "Whoever runs the proxy can allow such addresses (networks, --allow-network, or \
+                "The operator of the proxy can allow such addresses (networks, --allow-network, or \
                  private, --allow-private)."
             }
-            Refusal::Loop => "Look at the proxy settings of whatever sent this request.",
+            Refusal::Loop => "Check the proxy settings of the program that sent this request.",
         }
     }
 }
@@ -364,9 +362,9 @@ impl Step {
     fn reason(self, after: Duration) -> String {
         let what = match self {
             Step::Resolve => "The name was not resolved",
-            Step::Connect => "No connection came about",
-            Step::Handshake => "The TLS handshake was not done",
-            Step::Answer => "No answer began",
+            Step::Connect => "No connection was established",
+            Step::Handshake => "The TLS handshake did not finish",
+            Step::Answer => "No response began",
         };
         format!("{what} within {:.1} s.", after.as_secs_f64())
     }

@@ -1,4 +1,4 @@
-//! The forms a request takes, by who gets it next.
+//! Forms of a request, depending on its next hop.
 
 use http::header::{CONNECTION, HOST, TE, UPGRADE};
 use http::uri::{Authority, Parts, PathAndQuery};
@@ -10,15 +10,14 @@ use crate::pool::Route;
 use crate::relay;
 use crate::upstream_proxy::UpstreamProxy;
 
-/// Makes it one for an HTTP/1 server: the path alone, and a Host header.
+/// Rewrites the request for an HTTP/1 server: the path alone, and a `Host` header.
 ///
-/// The path is `*` for the whole server, where the client said so. A URL
-/// without a path means that as well (RFC 9112 3.2.4), but URLs have got a
-/// slash when they have been parsed.
+/// The path is `*` for the whole server if the client sent `*`. A URL without a path means the same
+/// (RFC 9112, section 3.2.4), but parsing has added a slash to it.
 pub(crate) fn for_http1(request: &mut Request<Outgoing>) {
     fields_of_http1(request);
     if let Some(authority) = request.uri().authority() {
-        // A request that was to be sent by HTTP/2 has its host here alone.
+        // A request that was prepared for HTTP/2 has its host in the authority only.
         if !request.headers().contains_key(HOST)
             && let Ok(host) = HeaderValue::try_from(authority.as_str())
         {
@@ -29,11 +28,11 @@ pub(crate) fn for_http1(request: &mut Request<Outgoing>) {
     *request.version_mut() = Version::HTTP_11;
 }
 
-/// Makes it one for a proxy that passes it on: the whole URL, and who we are.
+/// Rewrites the request for a forwarding proxy: the whole URL, and the proxy credentials.
 pub(crate) fn for_forwarder(request: &mut Request<Outgoing>, route: &Route, proxy: &UpstreamProxy) {
     fields_of_http1(request);
     let path = match path(request) {
-        // There is no URL of `*` that could be written.
+        // A URL cannot express `*`.
         path if path == "*" => PathAndQuery::from_static("/"),
         path => path,
     };
@@ -41,7 +40,7 @@ pub(crate) fn for_forwarder(request: &mut Request<Outgoing>, route: &Route, prox
         .scheme(route.scheme())
         .authority(route.target.authority(route.port()))
         .path_and_query(path);
-    // What came in has been a URL of these parts.
+    // The received request had a URL of these parts.
     if let Ok(url) = url.build() {
         *request.uri_mut() = url;
     }
@@ -49,7 +48,7 @@ pub(crate) fn for_forwarder(request: &mut Request<Outgoing>, route: &Route, prox
     relay::authorize(request.headers_mut(), proxy);
 }
 
-/// Makes it one for an HTTP/2 server: the whole URL, and no Host header.
+/// Rewrites the request for an HTTP/2 server: the whole URL, and no `Host` header.
 pub(crate) fn for_http2(request: &mut Request<Outgoing>, route: &Route) {
     let host = request.headers_mut().remove(HOST);
     if request.uri().authority().is_none() {
@@ -71,13 +70,13 @@ fn path(request: &Request<Outgoing>) -> PathAndQuery {
     path.unwrap_or_else(|| PathAndQuery::from_static("/"))
 }
 
-/// Writes what HTTP/1 says in other fields than HTTP/2.
+/// Converts the fields that HTTP/1 writes differently from HTTP/2.
 fn fields_of_http1(request: &mut Request<Outgoing>) {
     if request.version() == Version::HTTP_2 {
         headers::join_cookies(request.headers_mut());
     }
     if request.headers().contains_key(TE) {
-        // TE is for one connection, which is to know so (RFC 9110 10.1.4).
+        // TE applies to one connection, so CONNECTION must list it (RFC 9110, section 10.1.4).
         let listed = match request.headers().contains_key(UPGRADE) {
             true => "upgrade, te",
             false => "te",
@@ -92,7 +91,7 @@ mod tests {
     use super::*;
     use crate::target::Target;
 
-    /// As when a server speaks HTTP/1.1 where it spoke HTTP/2 before.
+    /// The case of a server that spoke HTTP/2 before and now speaks HTTP/1.1.
     #[test]
     fn a_request_keeps_its_host_from_one_form_to_the_next() {
         for (sent, expected) in [

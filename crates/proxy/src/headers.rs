@@ -1,4 +1,4 @@
-//! Headers that belong to one connection, and not to the next (RFC 9110 7.6).
+//! Header fields that apply to one connection only (RFC 9110, section 7.6).
 
 use http::header::{
     CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderMap, HeaderName, PROXY_AUTHENTICATE,
@@ -9,8 +9,8 @@ use http::{HeaderValue, Version};
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 
-/// Removes what is for us alone, and returns the protocol that the connection
-/// is to be upgraded to, if there is one.
+/// Removes the fields that apply to one connection. Returns the protocol of the requested upgrade,
+/// if any.
 pub(crate) fn strip(headers: &mut HeaderMap) -> Option<HeaderValue> {
     let mut upgrade = None;
     if headers.contains_key(CONNECTION) {
@@ -22,8 +22,8 @@ pub(crate) fn strip(headers: &mut HeaderMap) -> Option<HeaderValue> {
             .filter_map(|name| HeaderName::try_from(name.trim()).ok())
             .collect();
         for name in listed {
-            // Where the message goes, and where it ends, is not for one
-            // connection alone, whatever is said here.
+            // The destination and the length of a message never apply to one connection only, even
+            // if `Connection` lists them.
             if name == HOST || name == CONTENT_LENGTH {
                 continue;
             }
@@ -34,7 +34,7 @@ pub(crate) fn strip(headers: &mut HeaderMap) -> Option<HeaderValue> {
         }
     }
     if headers.contains_key(TRANSFER_ENCODING) {
-        // What else is said of the length does not count (RFC 9112 6.3).
+        // A transfer coding overrides the content length (RFC 9112, section 6.3).
         headers.remove(CONTENT_LENGTH);
     }
     for name in [
@@ -52,8 +52,8 @@ pub(crate) fn strip(headers: &mut HeaderMap) -> Option<HeaderValue> {
     upgrade
 }
 
-/// Returns the transfer coding of a message, if it is another than `chunked`: hyper takes that one
-/// away, and no other (RFC 9112, section 7).
+/// Returns a description of the transfer coding unless it is `chunked`, the only one that hyper
+/// decodes (RFC 9112, section 7).
 pub(crate) fn unknown_coding(headers: &HeaderMap) -> Option<String> {
     let values: Vec<_> = headers.get_all(TRANSFER_ENCODING).iter().collect();
     let chunked = |value: &&HeaderValue| {
@@ -76,8 +76,8 @@ pub(crate) fn unknown_coding(headers: &HeaderMap) -> Option<String> {
     }
 }
 
-/// The protocols that a connection may be upgraded to. HTTP and TLS are none
-/// (`h2c`, RFC 2817): requests would hide in them from the rules.
+/// Returns the requested protocols without HTTP and TLS (`h2c`, RFC 2817), in which requests would
+/// be hidden from the rules. Returns `None` if none is left.
 pub(crate) fn permitted_upgrade(asked: &HeaderValue) -> Option<HeaderValue> {
     let hiding = |protocol: &&str| {
         let name = protocol.split('/').next().unwrap_or_default().trim();
@@ -93,13 +93,13 @@ pub(crate) fn permitted_upgrade(asked: &HeaderValue) -> Option<HeaderValue> {
     }
 }
 
-/// Asks for the upgrade again, on the next connection.
+/// Requests the upgrade on the next connection.
 pub(crate) fn ask_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(UPGRADE, protocol);
 }
 
-/// Returns whether the sender takes trailers (RFC 9110 10.1.4).
+/// Returns whether the sender accepts trailers (RFC 9110, section 10.1.4).
 pub(crate) fn takes_trailers(headers: &HeaderMap) -> bool {
     headers
         .get_all(TE)
@@ -109,13 +109,13 @@ pub(crate) fn takes_trailers(headers: &HeaderMap) -> bool {
         .any(|coding| coding.trim().eq_ignore_ascii_case("trailers"))
 }
 
-/// Returns whether the client waits to be told that its body is wanted.
+/// Returns whether the client waits for an interim response before it sends the body.
 pub(crate) fn expects_continue(headers: &HeaderMap) -> bool {
     let expect = headers.get(EXPECT).and_then(|value| value.to_str().ok());
     expect.is_some_and(|value| value.eq_ignore_ascii_case("100-continue"))
 }
 
-/// Adds this proxy to those the message came by.
+/// Adds this proxy to the `Via` field.
 pub(crate) fn add_via(headers: &mut HeaderMap, version: Version, name: &str) {
     let version = match version {
         Version::HTTP_10 => "1.0",
@@ -127,7 +127,7 @@ pub(crate) fn add_via(headers: &mut HeaderMap, version: Version, name: &str) {
     }
 }
 
-/// Writes the fields as HTTP/1.1 has them, a line each.
+/// Writes the fields in the format of HTTP/1.1, one per line.
 pub(crate) fn write<'h>(
     fields: impl IntoIterator<Item = (&'h HeaderName, &'h HeaderValue)>,
     into: &mut Vec<u8>,
@@ -139,8 +139,8 @@ pub(crate) fn write<'h>(
     }
 }
 
-/// All proxies that the message came by, and `name` at the end: what another
-/// proxy is told, so that it knows itself if it is asked for the second time.
+/// Returns the `Via` field of a CONNECT request to an upstream proxy: the received field and
+/// `name`, by which this proxy recognises a loop.
 pub(crate) fn via(headers: &HeaderMap, name: &str) -> HeaderValue {
     let mut by: Vec<&[u8]> = headers
         .get_all(VIA)
@@ -153,7 +153,7 @@ pub(crate) fn via(headers: &HeaderMap, name: &str) -> HeaderValue {
     via.unwrap_or(HeaderValue::from_static("1.1 lucarne"))
 }
 
-/// Returns whether the message came by a proxy of this name.
+/// Returns whether the message passed a proxy of this name.
 pub(crate) fn came_by(headers: &HeaderMap, name: &str) -> bool {
     headers
         .get_all(VIA)
@@ -163,8 +163,8 @@ pub(crate) fn came_by(headers: &HeaderMap, name: &str) -> bool {
         .any(|by| by.split_whitespace().nth(1) == Some(name))
 }
 
-/// HTTP/2 splits cookies to compress them, HTTP/1 wants one header (RFC 9113
-/// 8.2.3).
+/// Joins the cookie fields: HTTP/2 splits them for compression, HTTP/1 requires one field (RFC
+/// 9113, section 8.2.3).
 pub(crate) fn join_cookies(headers: &mut HeaderMap) {
     if headers.get_all(COOKIE).iter().nth(1).is_none() {
         return;

@@ -1,5 +1,5 @@
-//! The hops that a request may take (RFC 9110 7.6.2), and what the proxy says to those
-//! that go no farther.
+//! `Max-Forwards` (RFC 9110, section 7.6.2): limits the hops of OPTIONS and TRACE, and the proxy's
+//! own responses to them.
 
 use http::header::{ALLOW, AUTHORIZATION, COOKIE, HeaderValue, MAX_FORWARDS, PROXY_AUTHORIZATION};
 use http::{Method, Request, Response, StatusCode};
@@ -7,18 +7,18 @@ use http::{Method, Request, Response, StatusCode};
 use crate::body::Body;
 use crate::{headers, page};
 
-/// Holds what may be asked of this proxy, for itself or for servers.
+/// Methods that this proxy accepts, for itself or for servers.
 const METHODS: HeaderValue =
     HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE, CONNECT");
 
-/// Counts a hop of OPTIONS and TRACE: the answer, if this was the last one.
+/// Counts a hop of OPTIONS or TRACE. Returns the response if this was the last hop.
 pub(crate) fn count<B>(request: &mut Request<B>) -> Option<Response<Body>> {
     let trace = *request.method() == Method::TRACE;
     if !trace && *request.method() != Method::OPTIONS {
         return None;
     }
     let left = request.headers().get(MAX_FORWARDS)?.to_str().ok()?;
-    // What is no number is none of ours.
+    // A value that is not a number has no meaning here and is forwarded.
     let left: u64 = left.parse().ok()?;
     match left.checked_sub(1) {
         Some(left) => {
@@ -30,14 +30,14 @@ pub(crate) fn count<B>(request: &mut Request<B>) -> Option<Response<Body>> {
     }
 }
 
-/// The answer to OPTIONS.
+/// Returns the response to OPTIONS.
 pub(crate) fn options() -> Response<Body> {
     let mut response = Response::new(Body::empty());
     response.headers_mut().insert(ALLOW, METHODS);
     response
 }
 
-/// The request as it came, less what is secret (RFC 9110 9.3.8).
+/// Returns the received request without its secrets (RFC 9110, section 9.3.8).
 fn echo<B>(request: &Request<B>) -> Response<Body> {
     let (method, uri, version) = (request.method(), request.uri(), request.version());
     let mut text = format!("{method} {uri} {version:?}\r\n").into_bytes();

@@ -1,4 +1,4 @@
-//! The hosts and what is known of them: for the live view and the admin page.
+//! Statistics of hosts, for the live view and the admin page.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -11,67 +11,67 @@ use lucarne_mint::store::Host;
 use parking_lot::Mutex;
 use serde::Serialize;
 
-/// Counters of one host. Written by every connection to it.
+/// Counters of one host, shared by all connections to it.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) connections: AtomicU64,
     pub(crate) requests: AtomicU64,
     pub(crate) failures: AtomicU64,
     pub(crate) intercepted: AtomicBool,
-    /// The time that its certificate was waited for when it was not there yet.
+    /// Longest wait for a certificate that had to be created.
     minted_us: AtomicU64,
     last_ms: AtomicU64,
 }
 
 impl Seen {
-    /// Its certificate was there after so much time.
+    /// Records the wait for the certificate.
     pub(crate) fn minted(&self, took: Duration) {
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.minted_us.fetch_max(us, Relaxed);
     }
 
-    /// A request was made.
+    /// Counts a request.
     pub(crate) fn request(&self) {
         self.requests.fetch_add(1, Relaxed);
     }
 
-    /// A request came to nothing.
+    /// Counts a failed request.
     pub(crate) fn failed(&self) {
         self.failures.fetch_add(1, Relaxed);
     }
 }
 
-/// A host as it stands.
+/// Statistics of one host at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HostRow {
-    /// Its name.
+    /// Host name or address.
     pub host: String,
-    /// True if its TLS is intercepted; else it is tunnelled, or plain HTTP.
+    /// Whether its TLS is intercepted; false for tunnels and plain HTTP.
     pub intercepted: bool,
-    /// Connections of clients for it (of plain HTTP: requests).
+    /// Connections of clients for the host. For plain HTTP: requests.
     pub connections: u64,
-    /// Requests to it that were seen.
+    /// Requests to the host that the proxy saw.
     pub requests: u64,
-    /// Those that came to nothing.
+    /// Failed requests.
     pub failures: u64,
-    /// Microseconds that its certificate took when it was made; 0: it was not.
+    /// Microseconds that creating its certificate took; 0 if none was created.
     pub minted_us: u64,
-    /// The time when it was asked for last, in Unix milliseconds.
+    /// Time of the last connection, in Unix milliseconds.
     pub last_ms: u64,
 }
 
-/// The hosts asked for most recently.
+/// Statistics of the most recently requested hosts.
 pub(crate) struct Hosts(Mutex<LruCache<Host, Arc<Seen>>>);
 
 impl Hosts {
-    /// Of at most so many; others are forgotten.
+    /// Keeps statistics of at most `most` hosts and forgets the least recently used.
     pub(crate) fn new(most: usize) -> Self {
         let most = NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN);
         Hosts(Mutex::new(LruCache::new(most)))
     }
 
-    /// A connection for a host.
+    /// Counts a connection to `host` and returns the counters of that host.
     pub(crate) fn connection(&self, host: &Host) -> Arc<Seen> {
         let seen = {
             let mut hosts = self.0.lock();
@@ -85,14 +85,14 @@ impl Hosts {
         seen
     }
 
-    /// A request to a host came to nothing.
+    /// Counts a failed request to `host`.
     pub(crate) fn failed(&self, host: &Host) {
         if let Some(seen) = self.0.lock().peek(host) {
             seen.failed();
         }
     }
 
-    /// All of them, the one asked for last first.
+    /// Returns all hosts, the most recently requested first.
     pub(crate) fn rows(&self) -> Vec<HostRow> {
         let row = |(host, seen): (&Host, &Arc<Seen>)| HostRow {
             host: host.to_string(),

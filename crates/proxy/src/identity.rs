@@ -1,4 +1,4 @@
-//! As whom the proxy comes to servers by TLS.
+//! Client certificates that the proxy presents to servers.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -12,16 +12,15 @@ use tokio_rustls::TlsConnector;
 
 use crate::pattern::HostPattern;
 
-/// A certificate, with its key, that the proxy shows to servers that ask for
-/// one.
+/// Certificate and key that the proxy presents to servers that request a client certificate.
 #[derive(Clone, Debug)]
 pub struct Identity(Arc<CertifiedKey>);
 
 impl Identity {
-    /// The identity of a chain (the certificate first) and its key, both in PEM.
+    /// Reads a chain (client certificate first) and its key, both in PEM.
     ///
     /// # Errors
-    /// What cannot be read, or a key that is not the certificate's.
+    /// The PEM cannot be parsed, or the key does not belong to the certificate.
     pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self, lucarne_mint::MintError> {
         let (chain, key) = read_pair(certificates, key)?;
         let certified = CertifiedKey::from_der(chain, key, &default_provider())?;
@@ -29,31 +28,30 @@ impl Identity {
     }
 }
 
-/// An identity, and the servers that it is shown to.
+/// A client certificate, and the servers to which it is presented.
 #[derive(Clone, Debug)]
 pub struct ClientCertificate {
-    /// The hosts: what they prove to be by TLS counts.
+    /// Hosts that receive the certificate. The host that the server proves by TLS is compared.
     pub hosts: HostPattern,
-    /// The certificate.
+    /// The certificate with its key.
     pub identity: Identity,
 }
 
-/// TLS with servers as one client: with a certificate, or with none. Two are
-/// equal if they are one and the same: nothing that was set up as one, be it a
-/// connection or a session that resumes, is ever used as another.
+/// TLS client with one certificate, or without one. Two clients are equal only if they are the same
+/// object, so a connection or a resumed session is never used with another certificate.
 pub(crate) struct TlsClient {
-    /// Offers HTTP/1.1 alone.
+    /// Offers HTTP/1.1 only.
     pub(crate) http1: TlsConnector,
-    /// Offers HTTP/2 as well.
+    /// Offers HTTP/2 and HTTP/1.1.
     pub(crate) both: TlsConnector,
 }
 
 impl TlsClient {
-    /// The client that `config` describes, showing `identity`.
+    /// Creates the client that `config` describes, with the certificate of `identity`.
     pub(crate) fn new(config: &ClientConfig, identity: Option<&Identity>) -> Self {
         let mut config = config.clone();
-        // Sessions are kept by the server's name, whatever its port, and come
-        // with the certificate they began with: each client has its own.
+        // rustls keys sessions by server name without the port, and a session keeps the client
+        // certificate of its first handshake. So each client has its own sessions.
         config.resumption = Resumption::default();
         if let Some(Identity(certified)) = identity {
             let resolver = SingleCertAndKey::from(certified.clone());

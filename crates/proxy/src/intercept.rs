@@ -1,9 +1,9 @@
-//! The traffic of a client after CONNECT: TLS and HTTP, which are answered in the
-//! server's place, or something else, which is passed on.
+//! Traffic of a client after CONNECT. The proxy responds to TLS and HTTP in place of the
+//! server, and forwards other protocols.
 //!
-//! Nothing is passed on before it is known what it is. A client that says
-//! nothing is waited for beside the server; a ClientHello is held against the
-//! rules whenever it comes, and whatever it is passed on for.
+//! The proxy forwards nothing before it knows the protocol. If the client sends nothing, the proxy
+//! waits for client and server at the same time. The rules apply to a ClientHello whenever it
+//! arrives, even in a connection that is then forwarded.
 
 use std::io;
 use std::net::SocketAddr;
@@ -33,8 +33,8 @@ use crate::stream::Rewind;
 use crate::target::Target;
 use crate::tunnel::pass;
 
-/// Serves a connection that was asked for by CONNECT; the one to the server, if
-/// there is one already.
+/// Serves a connection after CONNECT. `server` is the connection to the server, if it exists
+/// already.
 pub(crate) async fn intercept(
     core: Arc<Core>,
     client: SocketAddr,
@@ -56,7 +56,9 @@ pub(crate) async fn intercept(
             return match hello(&core, stream).await {
                 Ok(start) => Box::pin(take(core, client, target, via, start, server)).await,
                 Err(HelloError::Io(error)) => failed(&core, client, &target.host, &error),
-                Err(why) => tracing::info!(%client, %target, "no TLS with the client: {why}"),
+                Err(why) => {
+                    tracing::info!(%client, %target, "the TLS handshake with the client failed: {why}")
+                }
             };
         }
         Ok(First::Client(Opening::Http1)) => false,
@@ -69,18 +71,17 @@ pub(crate) async fn intercept(
     }
 }
 
-/// The first to speak after CONNECT.
+/// The peer that sends first after CONNECT.
 enum First {
     Client(Opening),
     Server,
-    /// Nobody, as long as a tunnel may stand still.
+    /// Neither peer sent a byte within the idle limit of a tunnel.
     Nothing,
 }
 
-/// Waits for what a client says first, and, if that takes long, for what the
-/// server says, which is then connected to. Silence decides nothing: a client
-/// that speaks late is heard like any other, and one that ends its side without
-/// a word can be waiting for what the server says.
+/// Waits for the first bytes of the client. After a while without any, connects to the server and
+/// waits for either side. Silence decides nothing: a late client is handled like any other, and a
+/// client that closes its sending side without a byte may still wait for the server.
 async fn first(
     core: &Core,
     target: &Target,
@@ -106,9 +107,9 @@ async fn first(
             filled = stream.fill() => if filled.is_err() {
                 return Ok(First::Nothing);
             },
-            // Also when it has nothing to say but that it goes.
+            // The end of the server's stream counts, too.
             _ = server.fill() => return Ok(First::Server),
-            // That long without a byte ends a tunnel, too.
+            // A tunnel ends after the same time without a byte.
             () = sleep(core.limits.idle) => return Ok(First::Nothing),
         }
     }
@@ -117,14 +118,15 @@ async fn first(
         Ok(None) => Ok(First::Nothing),
         Err(_) => {
             core.stats.stalled.inc();
-            let why = "It began what could be HTTP and did not go on: pass the host on \
-                       untouched by a rule (action: tunnel) if it is not.";
+            let why = "The client began what could be HTTP and stopped: if it is not HTTP, \
+                       forward the host by a rule (action: tunnel).";
             Err(Failure::Request(why.to_owned()))
         }
     }
 }
 
-/// Returns what a client that has begun to speak says; `None`: it has gone.
+/// Recognises the protocol of a client that has sent its first bytes. Returns `None` if the
+/// connection failed.
 async fn opening(core: &Core, stream: &mut Rewind) -> Option<Opening> {
     loop {
         if let Some(opening) = recognise(stream.before(), core.limits.head_bytes) {
@@ -138,14 +140,13 @@ async fn opening(core: &Core, stream: &mut Rewind) -> Option<Opening> {
     }
 }
 
-/// Counts and logs a failure which there is no way to tell the client of.
+/// Counts and logs a failure that cannot be reported to the client.
 fn told_nobody(core: &Core, client: SocketAddr, target: &Target, failure: &Failure) {
     core.stats.failed(failure.kind());
     tracing::info!(%client, %target, "{failure}");
 }
 
-/// Passes everything on, if the server can be reached. There is no way to say
-/// why not.
+/// Forwards all bytes if the server can be reached. A failure cannot be reported to the client.
 async fn tunnel<C>(
     core: &Core,
     client: SocketAddr,
@@ -167,7 +168,7 @@ async fn tunnel<C>(
     }
 }
 
-/// Serves requests that come without TLS.
+/// Serves requests without TLS.
 async fn clear(
     core: Arc<Core>,
     client: SocketAddr,
@@ -183,7 +184,7 @@ async fn clear(
     intercepted::serve(session, stream, http2).await;
 }
 
-/// Reads the ClientHello; what was read can be passed on all the same.
+/// Reads the ClientHello and records it, so that it can be forwarded later.
 async fn hello(core: &Core, mut stream: Rewind) -> Result<StartHandshake<Rewind>, HelloError> {
     stream.record();
     let reading = LazyConfigAcceptor::new(Acceptor::default(), stream);
@@ -196,21 +197,21 @@ async fn hello(core: &Core, mut stream: Rewind) -> Result<StartHandshake<Rewind>
     }
 }
 
-/// The reasons why there is no ClientHello.
+/// Reasons why there is no ClientHello.
 #[derive(Debug, thiserror::Error)]
 enum HelloError {
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    #[error("it did not finish its ClientHello in time")]
+    #[error("the client did not finish its ClientHello in time")]
     Late,
 }
 
-/// The offer of a ClientHello.
+/// Name and protocols that a ClientHello offers.
 struct ClientOffer {
     name: Result<Option<Host>, HostError>,
     http1: bool,
     http2: bool,
-    /// It speaks a protocol, and that is not HTTP.
+    /// The client offers protocols by ALPN, and HTTP is not among them.
     other: bool,
 }
 
@@ -230,7 +231,7 @@ impl ClientOffer {
     }
 }
 
-/// Decides what becomes of a TLS connection, and does it.
+/// Intercepts, forwards or denies a TLS connection, as the rules decide.
 async fn take(
     core: Arc<Core>,
     client: SocketAddr,
@@ -288,10 +289,10 @@ async fn take(
     intercepted::serve(Session::behind(core, client, fixed), stream, http2).await;
 }
 
-/// The alert `access_denied` (RFC 8446 6.2), in a record of its own.
+/// The TLS alert `access_denied` (RFC 8446, section 6.2), in a record of its own.
 const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
 
-/// Ends a TLS connection that is not to be passed on.
+/// Ends a TLS connection that the rules deny.
 async fn deny(
     core: &Core,
     client: SocketAddr,
@@ -300,13 +301,13 @@ async fn deny(
     failure: &Failure,
 ) {
     told_nobody(core, client, target, failure);
-    // Whoever has gone need not be told.
+    // A client that closed the connection early needs no alert.
     if stream.write_all(&ACCESS_DENIED).await.is_ok() {
         let _ = stream.shutdown().await;
     }
 }
 
-/// The certificate for a host.
+/// Returns the certificate for a host.
 async fn certificate(core: &Core, host: &Host, seen: &Seen) -> Result<Arc<Minted>, Failure> {
     let asked = Instant::now();
     let minted = core.minter.certificate(host).await.map_err(Failure::Mint)?;
@@ -315,20 +316,21 @@ async fn certificate(core: &Core, host: &Host, seen: &Seen) -> Result<Arc<Minted
         .intercepted
         .swap(true, std::sync::atomic::Ordering::Relaxed)
     {
-        tracing::debug!(%host, took = ?asked.elapsed(), "the first connection to a host");
+        tracing::debug!(%host, took = ?asked.elapsed(), "first connection to the host");
     }
     Ok(minted)
 }
 
-/// The choice of what is spoken with the client, and a connection if that took one.
+/// The protocol to speak with the client, and the connection to the server if the choice needed
+/// one.
 struct Choice {
     http2: bool,
     ready: Option<Result<Connection, Failure>>,
 }
 
-/// A client that could speak HTTP/2 gets it where the server speaks it, or
-/// where it wants nothing else. To know, the server is asked, unless it was
-/// before, or is not to be reached: then each request is told so.
+/// Chooses HTTP/2 for a client that offers it, if the server speaks HTTP/2 or the client offers
+/// nothing else. An unknown server is connected to first. If that fails, each request reports the
+/// failure.
 async fn choose(
     core: &Core,
     route: &Route,
@@ -381,7 +383,7 @@ async fn handshake(
     }
 }
 
-/// The same certificate for a server that does not speak HTTP/2.
+/// Returns the TLS settings for a server without HTTP/2, with the same certificate.
 fn http1_only(matters: bool, minted: &Minted) -> Arc<ServerConfig> {
     if !matters {
         return minted.server_config.clone();
@@ -391,8 +393,8 @@ fn http1_only(matters: bool, minted: &Minted) -> Arc<ServerConfig> {
     Arc::new(config)
 }
 
-/// A handshake failed on the client's side: mostly because it does not trust
-/// the CA, which is worth a word.
+/// Logs a handshake that failed on the client's side. Most clients fail because they do not trust
+/// the CA.
 fn failed(core: &Core, client: SocketAddr, host: &Host, error: &io::Error) {
     use rustls::AlertDescription::{BadCertificate, CertificateUnknown, UnknownCA};
     use rustls::PeerIncompatible::{
@@ -408,7 +410,7 @@ fn failed(core: &Core, client: SocketAddr, host: &Host, error: &io::Error) {
                 %client,
                 %host,
                 "the client does not trust the proxy's CA ({alert:?}): install the certificate \
-                 that GET /ca.pem gives, or pass the host on untouched by a rule"
+                 that GET /ca.pem gives, or forward the host by a rule (action: tunnel)"
             );
         }
         Some(rustls::Error::PeerIncompatible(
@@ -422,6 +424,6 @@ fn failed(core: &Core, client: SocketAddr, host: &Host, error: &io::Error) {
             "the client speaks neither TLS 1.2 nor TLS 1.3: pass the host on untouched by a rule \
              (action: tunnel)"
         ),
-        _ => tracing::info!(%client, %host, "no TLS with the client: {error}"),
+        _ => tracing::info!(%client, %host, "the TLS handshake with the client failed: {error}"),
     }
 }

@@ -1,4 +1,4 @@
-//! Serving HTTP to a client inside of TLS, as if by the server that it wanted.
+//! HTTP inside the TLS of a client, served in place of the requested server.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use crate::exchange;
 use crate::interim::InterimStream;
 use crate::session::Session;
 
-/// Serves what a client sends that was meant for a server.
+/// Serves the requests of a client on an intercepted connection.
 pub(crate) async fn serve<S>(mut session: Session, stream: S, http2: bool)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -43,7 +43,7 @@ where
     }
 }
 
-/// Serves a connection to its end, which `close` asks for when the proxy stops.
+/// Serves a connection until it ends. Calls `close` when the proxy stops.
 async fn attend<C>(core: &Core, client: SocketAddr, connection: C, close: impl FnOnce(Pin<&mut C>))
 where
     C: Future<Output = Result<(), hyper::Error>>,

@@ -1,7 +1,7 @@
-//! Interim answers to clients of HTTP/1.1 (RFC 9110 15.2): 103 Early Hints,
-//! say. hyper's servers write none but 100, so they are written past hyper,
-//! into the connection, where nothing of an answer can be under way: between
-//! the request and its answer.
+//! Interim responses to HTTP/1.1 clients (RFC 9110, section 15.2), for example 103 Early Hints.
+//!
+//! hyper's server writes only 100, so this module writes the others into the connection itself. It
+//! writes between a request and its final response, when hyper has no response in progress.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -17,28 +17,27 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::headers;
 
-/// Bytes of interim answers that a client has yet to take. Further ones are
-/// dropped, as they may be.
+/// Limit of the bytes of interim responses that a client has not read yet. Further interim
+/// responses are dropped, which HTTP allows.
 const WAITING: usize = 64 << 10;
 
-/// The interim answers of a connection.
+/// Interim responses of a connection.
 #[derive(Default)]
 pub(crate) struct Interim(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// The request they are for: the one with this number.
+    /// Number of the current request.
     request: u64,
     waiting: BytesMut,
-    /// True while some have been taken, and not been written whole.
+    /// True while bytes that were taken are not written completely.
     writing: bool,
     writer: Option<Waker>,
     ender: Option<Waker>,
 }
 
 impl Interim {
-    /// Begins with the next request of the connection, of which there is one
-    /// at a time.
+    /// Starts the next request of the connection. A connection has one request at a time.
     pub(crate) fn begin(self: &Arc<Self>) -> InterimSender {
         let mut state = self.0.lock();
         state.request += 1;
@@ -48,7 +47,7 @@ impl Interim {
         }
     }
 
-    /// Moves what waits to `into`; whether there was something.
+    /// Moves the waiting bytes to `into`. Returns whether there were any.
     fn take(&self, into: &mut BytesMut, waker: &Waker) -> bool {
         let mut state = self.0.lock();
         if !state.writer.as_ref().is_some_and(|w| w.will_wake(waker)) {
@@ -64,7 +63,7 @@ impl Interim {
     }
 }
 
-/// Tells a client of interim answers to one request.
+/// Sends interim responses to one request.
 #[derive(Clone)]
 pub(crate) struct InterimSender {
     interim: Arc<Interim>,
@@ -72,7 +71,7 @@ pub(crate) struct InterimSender {
 }
 
 impl InterimSender {
-    /// Passes an interim answer on, unless the request has been answered.
+    /// Queues an interim response, unless the final response has begun.
     pub(crate) fn say(&self, status: StatusCode, headers: &HeaderMap) {
         let bytes = encode(status, headers);
         let mut state = self.interim.0.lock();
@@ -85,8 +84,8 @@ impl InterimSender {
         }
     }
 
-    /// Nothing more is said. Ready once everything has been written: only
-    /// then may the answer begin.
+    /// Stops interim responses and waits until all are written. The final response may begin only
+    /// after that.
     pub(crate) async fn end(&self) {
         poll_fn(|cx| {
             let mut state = self.interim.0.lock();
@@ -106,7 +105,7 @@ impl InterimSender {
 fn encode(status: StatusCode, headers: &HeaderMap) -> Vec<u8> {
     let mut headers = headers.clone();
     headers::strip(&mut headers);
-    // Fields about a body, which no interim answer has.
+    // Interim responses have no body, so they have no fields about one.
     headers.remove(CONTENT_LENGTH);
     headers.remove(TRAILER);
     let reason = status.canonical_reason().unwrap_or_default();
@@ -116,11 +115,11 @@ fn encode(status: StatusCode, headers: &HeaderMap) -> Vec<u8> {
     bytes
 }
 
-/// A client's connection, into which interim answers are written.
+/// A client's connection into which interim responses are written.
 pub(crate) struct InterimStream<S> {
     stream: S,
     interim: Arc<Interim>,
-    /// Taken, and to be written before anything else.
+    /// Bytes of interim responses that are written before anything else.
     writing: BytesMut,
 }
 
@@ -135,7 +134,7 @@ impl<S> InterimStream<S> {
         (interjected, interim)
     }
 
-    /// The bare connection.
+    /// Returns the inner connection.
     pub(crate) fn into_inner(self) -> S {
         self.stream
     }
@@ -187,9 +186,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for InterimStream<S> {
         self.stream.is_write_vectored()
     }
 
-    /// hyper flushes when it has written all it had, each time it has looked
-    /// after its connection. No answer is under way then if something waits
-    /// here: answers begin after [`InterimSender::end`].
+    /// Writes waiting interim responses before the flush. hyper flushes after it has written all
+    /// its bytes. If interim responses wait at that time, no final response is in progress, because
+    /// that begins only after [`InterimSender::end`].
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         loop {

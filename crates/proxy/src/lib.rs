@@ -1,16 +1,13 @@
-//! An intercepting forward proxy whose certificates come from a store, and that
-//! observes the certificates of the servers it talks to.
+//! Intercepting forward proxy that takes certificates from a store and observes the certificates of
+//! servers.
 //!
-//! A client says where it wants to go in one of two ways. It asks for
-//! `http://…`: the request is passed on. Or it says `CONNECT host:port`: then
-//! [`Rules`] tell whether what follows is passed on untouched, or, if it is
-//! TLS, answered in the server's place with a certificate minted for the host
-//! ([`lucarne_mint::store::Minter`]). Inside, HTTP/1.1, HTTP/2 and WebSocket
-//! are passed on like plain requests.
+//! A client names its target in one of two ways. A request for `http://…` is forwarded. After
+//! `CONNECT host:port`, the [`Rules`] decide: the connection is forwarded untouched, or its TLS is
+//! intercepted with a certificate that [`lucarne_mint::store::Minter`] creates for the host.
+//! Inside, HTTP/1.1, HTTP/2 and WebSocket are forwarded like plain requests.
 //!
-//! What is connected to is decided by the address, not by the name: a name
-//! that resolves to an address of this machine or this network is refused
-//! unless somebody allowed it.
+//! The rules also check the address to which a name resolves. Addresses of this machine and of
+//! private networks are refused unless the operator allows them.
 
 mod admin;
 mod body;

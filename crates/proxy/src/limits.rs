@@ -1,49 +1,48 @@
-//! The limits of the proxy: how much, and how long.
+//! Limits of the proxy: sizes, numbers and times.
 
 use std::time::Duration;
 
-/// Holds what one HTTP/2 stream may send ahead of who reads it, in bytes: what the proxy
-/// holds for a slow reader, and 40 Mbit/s at 100 ms.
+/// Window of one HTTP/2 stream in bytes: the memory that the proxy needs for a slow reader. Allows
+/// 40 Mbit/s at a round-trip time of 100 ms.
 pub(crate) const STREAM_WINDOW: u32 = 512 << 10;
 
-/// Streams at a time on an HTTP/2 connection of a client: they hold 64 MiB at most.
+/// Limit of concurrent streams on a client's HTTP/2 connection. Their windows take at most 64 MiB.
 pub(crate) const STREAMS: u32 = 128;
 
-/// Fields in the head of a message of HTTP/1.1. More of a client are answered
-/// with 431. Those of HTTP/2 are bounded in bytes, of which each counts 32
-/// besides its own (RFC 9113 6.5.2).
+/// Limit of header fields in an HTTP/1.1 message. A client that sends more receives 431. HTTP/2
+/// limits the size in bytes instead, with 32 extra bytes per field (RFC 9113, section 6.5.2).
 pub(crate) const FIELDS: usize = 1000;
 
-/// The bounds of a proxy.
+/// Limits of a proxy.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Connections of clients at a time.
+    /// Concurrent connections of clients.
     pub connections: usize,
-    /// The head of a request or an answer, in bytes.
+    /// Size of the head of a request or a response, in bytes.
     pub head_bytes: usize,
-    /// Hosts that statistics are kept of; of others they are forgotten.
+    /// Hosts with statistics; the least recently used are forgotten.
     pub hosts: usize,
-    /// Connections to servers that are kept for the next request.
+    /// Idle connections to servers that are kept for later requests.
     pub idle_connections: usize,
-    /// The time that they are kept.
+    /// Time that idle connections are kept.
     pub keep: Duration,
-    /// For the head of a request, and how long a client may stay without one.
+    /// Time for the head of a request, and for an idle client between requests.
     pub head: Duration,
-    /// For the TLS handshake with a client: from its first byte to its last.
+    /// Time for the TLS handshake with a client, from its first byte to its last.
     pub handshake: Duration,
-    /// The time that a client may say nothing after CONNECT before its server is
-    /// connected to: it may be one that waits for the server to speak first.
+    /// Time that the proxy waits for a client's first bytes after CONNECT before it connects to the
+    /// server. The client may wait for the server to send first.
     pub silence: Duration,
-    /// For finding and reaching a server, its TLS handshake included.
+    /// Time for resolving and reaching a server, including the TLS handshake.
     pub connect: Duration,
-    /// For a server to say whether it wants a body, where the client asked
-    /// that: one that knows no expectations says nothing, and gets it then.
+    /// Time for a server to respond to `Expect: 100-continue`. After that the body is sent, because
+    /// a server that does not know expectations sends nothing.
     pub expectation: Duration,
-    /// For a server to begin its answer, once it has the request.
+    /// Time for a server to begin its response after it received the request.
     pub answer: Duration,
-    /// The time that bodies and tunnels may stand still.
+    /// Time without a byte after which a body or a tunnel is closed.
     pub idle: Duration,
-    /// For what is under way when the proxy stops.
+    /// Time for requests in progress when the proxy stops.
     pub drain: Duration,
 }
 

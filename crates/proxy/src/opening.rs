@@ -1,5 +1,5 @@
-//! The protocol that a client speaks first after CONNECT, told by its first bytes: whether it
-//! names a host that the rules have to know of.
+//! Recognition of the protocol that a client speaks after CONNECT. Its first bytes show whether it
+//! names a host that the rules must check.
 
 use std::io;
 use std::pin::Pin;
@@ -9,37 +9,37 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::stream::Rewind;
 
-/// The beginning of a connection.
+/// Protocols at the beginning of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opening {
-    /// A TLS handshake, or what can be nothing else.
+    /// A TLS handshake, or bytes that cannot begin any other protocol.
     Tls,
-    /// A request in the clear.
+    /// A request without TLS.
     Http1,
-    /// The preface of HTTP/2 in the clear (RFC 9113 3.4).
+    /// The preface of HTTP/2 without TLS (RFC 9113, section 3.4).
     Http2,
-    /// Something that names no host.
+    /// A protocol that names no host.
     Other,
 }
 
-/// The first byte of a TLS handshake (RFC 8446 5.1).
+/// The first byte of a TLS handshake (RFC 8446, section 5.1).
 const HANDSHAKE: u8 = 22;
 
-/// Returns what begins with `bytes`; `None`: more of them would tell. After `bound`
-/// bytes it is decided: against the client, where it could still be HTTP.
+/// Returns the protocol that begins with `bytes`, or `None` if more bytes are needed. After `bound`
+/// bytes, text that could still be HTTP counts as HTTP.
 pub(crate) fn recognise(bytes: &[u8], bound: usize) -> Option<Opening> {
     match *bytes {
         [] => None,
         [HANDSHAKE, ..] => Some(Opening::Tls),
-        // A ClientHello in the format of SSL 2 (RFC 5246 E.2), without a name.
+        // A ClientHello in the format of SSL 2 (RFC 5246, section E.2), without a name.
         [0x80..=0xff, _, 1, 3, ..] => Some(Opening::Tls),
         [0x80..=0xff, _, 1] | [0x80..=0xff, _] | [0x80..=0xff] => None,
         _ => text(bytes, bound),
     }
 }
 
-/// Returns what began with `bytes`, which did not tell, and ended with them: some
-/// servers answer a request whose line has no end.
+/// Returns the protocol of a client that closed its side after `bytes`. Some servers respond to a
+/// request line without an end, so a line that mentions HTTP counts as HTTP.
 pub(crate) fn ended(bytes: &[u8]) -> Opening {
     match mentions_http(bytes) {
         true => Opening::Http1,
@@ -47,15 +47,15 @@ pub(crate) fn ended(bytes: &[u8]) -> Opening {
     }
 }
 
-/// HTTP is told by its first line, as widely as any server might read it:
-/// whoever reads it here refuses what is not well-formed.
+/// Recognises HTTP by its first line, as leniently as any server might read it. The HTTP parser
+/// behind it refuses malformed requests.
 fn text(bytes: &[u8], bound: usize) -> Option<Opening> {
     let lead = bytes.iter().position(|b| !is_blank(*b) && *b != b'\n');
     let bytes_left = lead.map_or(&[][..], |lead| &bytes[lead..]);
     let end = bytes_left.iter().position(|b| *b == b'\n');
     let line = &bytes_left[..end.unwrap_or(bytes_left.len())];
     let begins = line.first().is_none_or(|b| is_token(*b));
-    // Behind a method and a blank there are servers that take any byte.
+    // Some servers accept any byte after a method and a blank.
     let after = line.iter().find(|b| is_blank(**b) || b.is_ascii_control());
     if !begins || after.is_some_and(|b| !is_blank(*b)) {
         return Some(Opening::Other);
@@ -69,8 +69,8 @@ fn text(bytes: &[u8], bound: usize) -> Option<Opening> {
     }
 }
 
-/// Returns whether it has a version of HTTP, or, as HTTP/0.9 has no version, a URL
-/// that names a host.
+/// Returns whether the line has an HTTP version, or a URL with a host, because HTTP/0.9 has no
+/// version.
 fn mentions_http(line: &[u8]) -> bool {
     let has = |word: &[u8]| {
         line.windows(word.len())
@@ -79,13 +79,13 @@ fn mentions_http(line: &[u8]) -> bool {
     has(b"HTTP/") || has(b"HTTP://") || has(b"HTTPS://")
 }
 
-/// Returns whether a method may begin with it (RFC 9110 5.6.2).
+/// Returns whether a method may begin with this byte (RFC 9110, section 5.6.2).
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Returns whether there are servers that take it for a space: those of RFC 9112 3, and
-/// what Unicode adds to them in ISO 8859-1.
+/// Returns whether some servers treat this byte as a space: the blanks of RFC 9112, section 3, and
+/// the Unicode spaces of ISO 8859-1.
 fn is_blank(byte: u8) -> bool {
     matches!(
         byte,
@@ -93,9 +93,8 @@ fn is_blank(byte: u8) -> bool {
     )
 }
 
-/// A client whose server spoke first. Protocols in which that happens do not
-/// go on with TLS or HTTP: a client that does is after something else, and is
-/// cut off.
+/// Client of a server that sent first. Protocols of that kind do not continue with TLS or HTTP, so
+/// a client that does is disconnected: it may be evading the rules.
 pub(crate) struct Second {
     stream: Rewind,
     bound: usize,
@@ -103,7 +102,7 @@ pub(crate) struct Second {
 }
 
 impl Second {
-    /// `stream`, of whose first bytes so many are looked at.
+    /// Wraps `stream` and checks at most `bound` of its first bytes.
     pub(crate) fn new(stream: Rewind, bound: usize) -> Self {
         Second {
             stream,
@@ -112,7 +111,7 @@ impl Second {
         }
     }
 
-    /// Ready once what the client says first is known to be harmless.
+    /// Waits until the first bytes of the client are known to be neither TLS nor HTTP.
     fn poll_heard(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.heard {
             let opening = match recognise(self.stream.before(), self.bound) {
@@ -123,7 +122,7 @@ impl Second {
             if opening != Opening::Other {
                 tracing::info!(
                     ?opening,
-                    "a client was cut off: its server had spoken before"
+                    "client disconnected: it began TLS or HTTP after its server had sent first"
                 );
                 return Poll::Ready(Err(io::ErrorKind::PermissionDenied.into()));
             }

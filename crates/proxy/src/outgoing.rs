@@ -1,5 +1,4 @@
-//! The body of a request on its way to the server: passed on as it comes, never
-//! gathered.
+//! Body of a request on its way to the server: forwarded frame by frame, never collected.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,18 +13,17 @@ use tokio::time::{Sleep, sleep};
 use crate::expect::{BodyGate, Expectation};
 use crate::timed_body::{BodyError, Timed};
 
-/// The body of a request, on its way to the server.
+/// Body of a request to the server.
 pub(crate) struct Outgoing {
     body: Option<Timed>,
-    /// Holds what it waits before, and for how long, where the client asked whether
-    /// it is wanted.
+    /// Gate and time limit of a body whose client sent `Expect: 100-continue`.
     held: Option<(BodyGate, Pin<Box<Sleep>>)>,
-    /// Raised whenever some of it has been passed on.
+    /// Set whenever a frame has been forwarded.
     moving: Arc<AtomicBool>,
 }
 
 impl Outgoing {
-    /// The body, and a flag that is raised whenever some of it has moved.
+    /// Wraps the body, and returns a flag that is set whenever a frame has been forwarded.
     pub(crate) fn new(incoming: Incoming, idle: Duration) -> (Self, Arc<AtomicBool>) {
         let moving = Arc::<AtomicBool>::default();
         let body = Outgoing {
@@ -36,7 +34,7 @@ impl Outgoing {
         (body, moving)
     }
 
-    /// None.
+    /// Returns an empty body.
     pub(crate) fn empty() -> Self {
         Outgoing {
             body: None,
@@ -45,15 +43,14 @@ impl Outgoing {
         }
     }
 
-    /// Holds it back until the server wants it, or has been given the time to
-    /// say so.
+    /// Holds the body back until the server requests it, or until `patience` is over.
     pub(crate) fn hold(&mut self, patience: Duration) -> BodyGate {
         let gate = BodyGate::new();
         self.held = Some((gate.clone(), Box::pin(sleep(patience))));
         gate
     }
 
-    /// Ready once it may be sent.
+    /// Waits until the body may be sent.
     fn poll_wanted(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
         let Some((gate, alarm)) = &mut self.held else {
             return Poll::Ready(Ok(()));
@@ -64,7 +61,7 @@ impl Outgoing {
         match ready!(gate.poll(cx)) {
             Expectation::Over => return Poll::Ready(Err(BodyError::Unwanted)),
             Expectation::Refused | Expectation::None => {
-                // The client's connection need not wait for it either.
+                // The client's connection must not wait for the body either.
                 self.body = None;
                 return Poll::Pending;
             }
@@ -82,7 +79,7 @@ impl HttpBody for Outgoing {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        // Polling the client's body is what tells the client to send it.
+        // hyper requests the body from the client when it is polled.
         if let Err(unwanted) = ready!(self.poll_wanted(cx)) {
             return Poll::Ready(Some(Err(unwanted)));
         }

@@ -1,4 +1,4 @@
-//! The answers of the proxy itself.
+//! Responses that the proxy writes itself.
 
 use askama::Template;
 use bytes::Bytes;
@@ -27,8 +27,8 @@ struct Page<'a> {
     advice: &'a str,
 }
 
-/// Returns what tells the client of `failure`: a page, or text for those who do not
-/// ask for HTML. The log of the process knows the request by `id`.
+/// Returns the response that reports `failure`: HTML if the client accepts it, text otherwise. `id`
+/// identifies the request in the process log.
 pub(crate) fn failure(
     id: RequestId,
     failure: &Failure,
@@ -60,7 +60,7 @@ pub(crate) fn failure(
     response
 }
 
-/// An answer that nobody keeps.
+/// Returns a response that must not be cached.
 pub(crate) fn answer(
     status: StatusCode,
     kind: &'static str,
@@ -74,7 +74,7 @@ pub(crate) fn answer(
     response
 }
 
-/// Returns what failed, as a few lines.
+/// Formats the failure as a few lines of text.
 pub(crate) fn text(failure: &Failure, host: Option<&str>) -> String {
     let mut text = format!("{}: {}", failure.status(), failure.title());
     if let Some(host) = host {
@@ -88,7 +88,7 @@ pub(crate) fn text(failure: &Failure, host: Option<&str>) -> String {
         ));
     }
     text.push_str(&format!(
-        "\nWhat to do: {}\n\n(said by the Lucarne proxy, not by the server)\n",
+        "\nWhat to do: {}\n\n(reported by the Lucarne proxy, not by the server)\n",
         failure.advice()
     ));
     text
@@ -106,7 +106,7 @@ fn html(failure: &Failure, host: Option<&str>) -> String {
     page.render().unwrap_or_else(|_| text(failure, host))
 }
 
-/// Browsers name HTML; curl and libraries take anything.
+/// Browsers name HTML; curl and libraries accept anything.
 fn wants_html(headers: &HeaderMap) -> bool {
     headers
         .get_all(ACCEPT)
@@ -121,7 +121,7 @@ mod tests {
     use lucarne_mint::Time;
     use lucarne_mint::testing::Pki;
 
-    /// A certificate that is valid for these times, as a page tells of it.
+    /// Formats a certificate of this validity as the page and as text.
     fn told(not_before: i64, not_after: i64) -> (String, String) {
         let mut options = Pki::shared().leaf("dated.example");
         options.not_before = Time::from_unix(not_before);
@@ -139,7 +139,7 @@ mod tests {
             assert!(told.contains("2025-07-01 12:00:00 UTC"), "{told}");
             assert!(told.contains("2025-09-29 11:59:59 UTC"), "{told}");
         }
-        // What RFC 5280 section 4.1.2.5 writes for "never".
+        // The end of "never" (RFC 5280, section 4.1.2.5).
         let (page, _) = told(0, 253_402_300_799);
         assert!(page.contains("1970-01-01 00:00:00 UTC"), "{page}");
         assert!(page.contains("9999-12-31 23:59:59 UTC"), "{page}");
@@ -157,7 +157,7 @@ mod tests {
             );
             assert_eq!(response.status(), status);
             assert_eq!(response.headers()[RETRY_AFTER], "1");
-            // A browser would ask for another password.
+            // A browser would request another password.
             assert!(!response.headers().contains_key(PROXY_AUTHENTICATE));
         }
     }

@@ -1,4 +1,4 @@
-//! Host patterns: what rules and lists are written in.
+//! Host patterns of rules and lists.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,10 +8,10 @@ use lucarne_net::Network;
 
 use crate::target::Target;
 
-/// A host, or many: `example.com`, `*.example.com`, `10.*`, `*`, an address
-/// block (`192.0.2.0/24`), each perhaps with a port (`*.example.com:8443`).
+/// Pattern of hosts: `example.com`, `*.example.com`, `10.*`, `*`, or an address block
+/// (`192.0.2.0/24`), each with an optional port (`*.example.com:8443`).
 ///
-/// `*` stands for any characters, dots included. Case makes no difference.
+/// `*` matches any characters, including dots. Case is ignored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPattern {
     text: String,
@@ -21,27 +21,27 @@ pub struct HostPattern {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Hosts {
-    /// The pieces between the stars.
+    /// Pieces between the stars.
     Glob(Vec<String>),
     Block(Network),
 }
 
-/// The reasons why a pattern is none. Reads after the text.
+/// Reasons why a pattern is invalid. The text follows the pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// Nothing, or only a port.
+    /// The pattern is empty, or has a port only.
     #[error("names no host; write a host, *.example.com, an address block, or * for all")]
     Empty,
-    /// Something that no host name has.
+    /// The pattern has a character that no host name has.
     #[error("has `{0}`, which no host name has; write a host alone, without scheme and path")]
     Character(char),
-    /// A port that is none.
+    /// The port is invalid.
     #[error("has a port that is not a number from 1 to 65535")]
     Port,
 }
 
 impl HostPattern {
-    /// Every host.
+    /// Returns the pattern that matches every host.
     pub fn all() -> Self {
         HostPattern {
             text: "*".to_owned(),
@@ -50,7 +50,7 @@ impl HostPattern {
         }
     }
 
-    /// The only host meant, if it is one alone.
+    /// Returns the host if the pattern matches exactly one.
     pub fn host(&self) -> Option<Host> {
         match &self.host {
             Hosts::Glob(pieces) => match pieces.as_slice() {
@@ -61,17 +61,17 @@ impl HostPattern {
         }
     }
 
-    /// The only port meant, if not all are.
+    /// Returns the port if the pattern has one.
     pub fn port(&self) -> Option<u16> {
         self.port
     }
 
-    /// Returns whether `target` is one of the hosts meant.
+    /// Returns whether the pattern matches `target`.
     pub fn matches(&self, target: &Target) -> bool {
         self.port.is_none_or(|port| port == target.port) && self.matches_host(&target.host)
     }
 
-    /// Returns whether `host` is one of the hosts meant, at whatever port.
+    /// Returns whether the pattern matches `host`, at any port.
     pub fn matches_host(&self, host: &Host) -> bool {
         match &self.host {
             Hosts::Glob(pieces) => glob(pieces, host.as_str()),
@@ -110,7 +110,7 @@ impl FromStr for HostPattern {
     }
 }
 
-/// Names with letters beyond ASCII are compared as DNS has them.
+/// Converts a name with letters beyond ASCII to its form in DNS.
 fn a_label(piece: &str) -> String {
     match (piece.is_ascii(), Host::parse(piece.trim_matches('.'))) {
         (false, Ok(host)) => {
@@ -125,7 +125,7 @@ fn a_label(piece: &str) -> String {
     }
 }
 
-/// The port behind the last colon; an IPv6 address with a port has brackets.
+/// Splits the port after the last colon. An IPv6 address with a port has brackets.
 fn split_port(text: &str) -> Result<(&str, Option<u16>), PatternError> {
     if let Some(rest) = text.strip_prefix('[') {
         let (host, after) = rest.split_once(']').ok_or(PatternError::Character('['))?;
@@ -148,8 +148,8 @@ fn number(port: &str) -> Result<u16, PatternError> {
     }
 }
 
-/// Returns whether `text` is these pieces, in order, with anything between them. Takes
-/// time in proportion to both lengths at most.
+/// Returns whether `text` consists of the pieces in this order, with anything between them. The
+/// time is at most proportional to both lengths.
 fn glob(pieces: &[String], text: &str) -> bool {
     let [first, middle @ .., last] = pieces else {
         return pieces.first().is_some_and(|piece| piece == text);

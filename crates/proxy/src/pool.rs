@@ -1,4 +1,4 @@
-//! Connections to servers, kept for the next request.
+//! Pool of idle connections to servers.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -17,30 +17,29 @@ use crate::outgoing::Outgoing;
 use crate::target::Target;
 use crate::upstream_proxy::UpstreamProxy;
 
-/// The route of a connection: where it goes, by which way, whom it is secured
-/// with, and as whom. It tells connections apart that must not be taken for
-/// each other.
+/// Route of a connection: target, TLS identity of the server, upstream proxy and client
+/// certificate. Only requests with the same route share a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Route {
-    /// Holds what is connected to.
+    /// Host and port of the server.
     pub(crate) target: Target,
-    /// The server that must prove who it is; `None`: plain HTTP.
+    /// Host that the server must prove by TLS; `None` for plain HTTP.
     pub(crate) tls: Option<Host>,
-    /// The proxy that is asked for the connection; `None`: nobody is.
+    /// Upstream proxy; `None` for a direct connection.
     pub(crate) through: Option<Arc<UpstreamProxy>>,
-    /// True if that one gets the requests to pass them on, and no CONNECT.
+    /// True if the upstream proxy receives requests to forward, instead of CONNECT.
     pub(crate) forwarded: bool,
-    /// The certificate that the server is shown if it asks for one.
+    /// Client certificate for the server, if it requests one.
     pub(crate) client: Option<Arc<TlsClient>>,
 }
 
 impl Route {
-    /// The proxy that gets the requests to pass them on.
+    /// Returns the upstream proxy that forwards the requests of this route.
     pub(crate) fn forwarder(&self) -> Option<&UpstreamProxy> {
         self.through.as_deref().filter(|_| self.forwarded)
     }
 
-    /// The scheme of its URLs.
+    /// Returns the scheme of the URLs of this route.
     pub(crate) fn scheme(&self) -> Scheme {
         match self.tls {
             Some(_) => Scheme::HTTPS,
@@ -48,7 +47,7 @@ impl Route {
         }
     }
 
-    /// The port that goes without saying.
+    /// Returns the default port of the scheme.
     pub(crate) fn port(&self) -> u16 {
         match self.tls {
             Some(_) => 443,
@@ -57,16 +56,16 @@ impl Route {
     }
 }
 
-/// A connection that takes a request.
+/// A connection that accepts a request.
 pub(crate) enum Connection {
-    /// One request at a time.
+    /// HTTP/1: one request at a time.
     Http1(Http1),
-    /// Many.
+    /// HTTP/2: many concurrent requests.
     Http2(Http2),
 }
 
 impl Connection {
-    /// How it has ended, once it has.
+    /// Returns the state of the connection's end.
     pub(crate) fn end(&self) -> ConnectionEnd {
         match self {
             Connection::Http1(connection) => connection.end.clone(),
@@ -75,39 +74,39 @@ impl Connection {
     }
 }
 
-/// A connection of HTTP/1, one request at a time.
+/// An HTTP/1 connection, for one request at a time.
 pub(crate) struct Http1 {
     pub(crate) sender: http1::SendRequest<Outgoing>,
     pub(crate) end: ConnectionEnd,
 }
 
-/// A connection of HTTP/2, for many requests.
+/// An HTTP/2 connection, for many concurrent requests.
 #[derive(Clone)]
 pub(crate) struct Http2 {
     pub(crate) sender: http2::SendRequest<Outgoing>,
     pub(crate) end: ConnectionEnd,
 }
 
-/// Idle connections by route. Bounded: what was used least recently goes.
+/// Idle connections by route. At the limit, the least recently used route is dropped.
 pub(crate) struct Pool {
     routes: Mutex<LruCache<Route, Entry>>,
     keep: Duration,
 }
 
-/// Idle connections of one route.
+/// Limit of idle connections of one route.
 const IDLE_EACH: usize = 32;
 
 #[derive(Default)]
 struct Entry {
-    /// The one most recently used last.
+    /// The most recently used connection is last.
     http1: Vec<(Http1, Instant)>,
     http2: Option<(Http2, Instant)>,
-    /// True if the server chose HTTP/2 when it could.
+    /// Whether the server chose HTTP/2 when both were offered, if known.
     speaks_http2: Option<bool>,
 }
 
 impl Pool {
-    /// Of at most so many routes with connections, each kept so long.
+    /// Creates a pool for `most` routes whose connections are kept for `keep`.
     pub(crate) fn new(most: usize, keep: Duration) -> Arc<Self> {
         let most = NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN);
         Arc::new(Pool {
@@ -116,36 +115,35 @@ impl Pool {
         })
     }
 
-    /// Returns whether the server speaks HTTP/2, if that is known.
+    /// Returns whether the server speaks HTTP/2, if known.
     pub(crate) fn speaks_http2(&self, route: &Route) -> Option<bool> {
         self.routes.lock().get(route)?.speaks_http2
     }
 
-    /// Remembers what the server chose when it could choose.
+    /// Records the protocol that the server chose when both were offered.
     pub(crate) fn learn(&self, route: &Route, speaks_http2: bool) {
         let mut routes = self.routes.lock();
         let entry = routes.get_or_insert_mut(route.clone(), Entry::default);
         entry.speaks_http2 = Some(speaks_http2);
     }
 
-    /// An idle HTTP/1 connection.
+    /// Takes an idle HTTP/1 connection.
     pub(crate) fn http1(&self, route: &Route) -> Option<Http1> {
         let mut routes = self.routes.lock();
         let idle = &mut routes.get_mut(route)?.http1;
         idle.retain(|(connection, since)| {
             !connection.sender.is_closed() && since.elapsed() < self.keep
         });
-        // One that still sends the body of a request that was answered early
-        // is not ready.
+        // A connection that still sends the body of a request with an early response is not ready.
         let ready = idle
             .iter()
             .rposition(|(connection, _)| connection.sender.is_ready())?;
         Some(idle.remove(ready).0)
     }
 
-    /// A connection for a request of HTTP/2: one that speaks it; one of HTTP/1
-    /// only where the server is known to speak nothing else, for what such
-    /// requests ask for may be lost there (trailers, which gRPC lives by).
+    /// Takes a connection for a request of an HTTP/2 client. Prefers HTTP/2. Uses HTTP/1 only if
+    /// the server is known to speak nothing else, because HTTP/1 may lose parts of these requests,
+    /// for example the trailers of gRPC.
     pub(crate) fn for_http2(&self, route: &Route) -> Option<Connection> {
         if let Some(connection) = self.http2(route) {
             return Some(Connection::Http2(connection));
@@ -156,7 +154,7 @@ impl Pool {
         }
     }
 
-    /// An HTTP/2 connection.
+    /// Returns the HTTP/2 connection of this route.
     pub(crate) fn http2(&self, route: &Route) -> Option<Http2> {
         let mut routes = self.routes.lock();
         let entry = routes.get_mut(route)?;
@@ -169,14 +167,14 @@ impl Pool {
         Some(connection.clone())
     }
 
-    /// Keeps an HTTP/2 connection, for anybody.
+    /// Stores an HTTP/2 connection, which all clients share.
     pub(crate) fn share(&self, route: &Route, connection: Http2) {
         let mut routes = self.routes.lock();
         let entry = routes.get_or_insert_mut(route.clone(), Entry::default);
         entry.http2 = Some((connection, Instant::now()));
     }
 
-    /// Keeps an HTTP/1 connection that has had its answer.
+    /// Stores an HTTP/1 connection whose response has been read.
     pub(crate) fn put(&self, route: &Route, connection: Http1) {
         if connection.sender.is_closed() {
             return;
@@ -189,7 +187,7 @@ impl Pool {
         entry.http1.push((connection, Instant::now()));
     }
 
-    /// Lets go of what has been idle for too long.
+    /// Drops connections that have been idle for too long.
     pub(crate) fn sweep(&self) {
         for (_, entry) in self.routes.lock().iter_mut() {
             let stale = |used: &Instant| used.elapsed() >= self.keep;
@@ -205,20 +203,20 @@ impl Pool {
         }
     }
 
-    /// Lets go of everything.
+    /// Drops all connections.
     pub(crate) fn clear(&self) {
         self.routes.lock().clear();
     }
 }
 
-/// An HTTP/1 connection in use. Goes back when the answer has been read.
+/// An HTTP/1 connection in use. It returns to the pool after its response has been read.
 pub(crate) struct Lease {
     pub(crate) pool: Arc<Pool>,
     pub(crate) route: Arc<Route>,
     pub(crate) connection: Http1,
-    /// Holds what ends the connection with this answer.
+    /// Ends the connection after this response, if the body was never sent.
     pub(crate) withheld: Option<Withheld>,
-    /// Called if the answer, which lasts until the connection ends, ended without
+    /// Called if the response lasts until the end of the connection, and that ended without
     /// `close_notify`.
     pub(crate) cut: Option<Box<dyn FnOnce() + Send + Sync>>,
 }

@@ -1,27 +1,26 @@
-//! Ports that may be reached.
+//! Ports that clients may connect to.
 
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// A port, or a range of them: `443`, `8000-8999`.
+/// A port, or a range of ports: `443`, `8000-8999`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ports(RangeInclusive<u16>);
 
-/// The error of text that is no range of ports. Reads after the text.
+/// Text that is not a range of ports. The message follows the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("is neither a port nor a range of ports such as 443 or 8000-8999")]
 pub struct PortsError;
 
 impl Ports {
-    /// Returns whether `port` is one of them.
+    /// Returns whether the range contains `port`.
     pub fn contains(&self, port: u16) -> bool {
         self.0.contains(&port)
     }
 
-    /// Returns what may be reached unless somebody says otherwise: HTTPS, plain HTTP
-    /// (browsers open `ws://` that way), and what needs no privileges to
-    /// serve. Not mail, not SSH, not Telnet.
+    /// Returns the default ports: HTTPS, plain HTTP (browsers open `ws://` through it), and the
+    /// unprivileged ports. Mail, SSH and Telnet are not among them.
     pub fn usual() -> Vec<Ports> {
         vec![Ports(80..=80), Ports(443..=443), Ports(1024..=u16::MAX)]
     }

@@ -1,4 +1,4 @@
-//! The proxy as a whole: listening, changing while it runs, stopping.
+//! The proxy: listening, replacing its settings while it runs, and stopping.
 
 use std::io;
 use std::net::SocketAddr;
@@ -27,39 +27,39 @@ use crate::upstream::{Upstream, UpstreamRoutes};
 use crate::users::Users;
 use crate::verify::Trust;
 
-/// Everything a proxy is made of.
+/// Settings of a proxy.
 pub struct ProxySettings {
-    /// The source of certificates.
+    /// Source of certificates.
     pub minter: Arc<Minter>,
-    /// The servers that are believed.
+    /// Roots that certificates of servers must chain to.
     pub trust: Trust,
-    /// The ways to servers, and the certificates that they are shown.
+    /// Upstream proxies and client certificates.
     pub upstream_routes: UpstreamRoutes,
-    /// Holds what may be reached, and what happens to it.
+    /// Rules of permitted targets and interception.
     pub rules: Rules,
-    /// The users who may use it; `None`: everybody.
+    /// Users of the proxy; `None` admits every client.
     pub users: Option<Users>,
-    /// The limits of how much, and how long.
+    /// Limits of sizes, numbers and times.
     pub limits: Limits,
-    /// The observer that is shown the servers' certificates.
+    /// Observer that receives the servers' certificates.
     pub observer: Option<Arc<Observer>>,
-    /// The receiver of the secrets of TLS, with clients and with servers: for
-    /// looking at what was recorded of the network. `None`: nobody is told.
+    /// Receiver of TLS secrets, for decrypting recorded traffic with clients and servers. `None`
+    /// logs no secrets.
     pub key_log: Option<Arc<dyn KeyLog>>,
 }
 
-/// A proxy. Cheap to clone: all are the same one.
+/// A proxy. Clones share its state and are cheap.
 #[derive(Clone)]
 pub struct Proxy(Arc<Core>);
 
-/// The interval at which idle connections are looked through.
+/// Interval between checks of idle connections.
 const SWEEP: Duration = Duration::from_secs(5);
 
 impl Proxy {
-    /// Makes a proxy, which serves nobody yet.
+    /// Creates a proxy that does not listen yet.
     ///
     /// # Errors
-    /// TLS that cannot be set up: no trusted roots, say.
+    /// TLS cannot be set up, for example because there are no trusted roots.
     pub fn new(settings: ProxySettings) -> Result<Self, rustls::Error> {
         let rules = Arc::new(ArcSwap::from_pointee(settings.rules));
         let limits = settings.limits;
@@ -87,12 +87,12 @@ impl Proxy {
         })))
     }
 
-    /// Serves clients on these sockets until `shutdown` is ready. Then takes
-    /// no more connections, lets what is under way finish for up to
-    /// [`Limits::drain`], cuts the rest, and returns.
+    /// Serves clients on these sockets until `shutdown` completes. Then accepts no more
+    /// connections, waits for requests in progress for up to [`Limits::drain`], cuts off the rest
+    /// and returns.
     ///
     /// # Errors
-    /// A socket whose address the system does not tell.
+    /// The system does not return the address of a socket.
     pub async fn serve(
         &self,
         listeners: Vec<TcpListener>,
@@ -119,68 +119,68 @@ impl Proxy {
         Ok(())
     }
 
-    /// Mints by another CA from now on. Connections that are open stay.
+    /// Issues certificates from another CA from now on. Open connections continue.
     ///
     /// # Errors
-    /// A CA whose certificate cannot be read; then nothing changes.
+    /// The certificate of the CA cannot be parsed; nothing changes.
     pub fn replace_ca(&self, ca: Authority) -> Result<(), lucarne_mint::MintError> {
         self.0.minter.replace_ca(ca)
     }
 
-    /// Others may use it from now on; `None`: everybody.
+    /// Replaces the users; `None` admits every client.
     pub fn replace_users(&self, users: Option<Users>) {
         self.0.users.store(users.map(Arc::new));
     }
 
-    /// Other rules hold from now on, for connections that begin.
+    /// Replaces the rules for new connections.
     pub fn replace_rules(&self, rules: Rules) {
         self.0.rules.store(Arc::new(rules));
-        // What was allowed once may be no more.
+        // An idle connection may go to a server that the new rules refuse.
         self.0.upstream.pool.clear();
     }
 
-    /// Shows servers these certificates from the next connection on.
+    /// Replaces the client certificates for new connections.
     pub fn replace_shown(&self, shown: &[ClientCertificate]) {
         self.0.upstream.show(shown);
     }
 
-    /// Another address that the proxy must not be made to connect to: of a
-    /// listener of the same process.
+    /// Adds an address to which the proxy must never connect, for example of another listener of
+    /// this process.
     pub fn never_connect_to(&self, address: SocketAddr) {
         self.0.upstream.connector.dialer.add_own(address);
     }
 
-    /// The certificate that clients must trust.
+    /// Returns the CA certificate that clients must trust, in PEM.
     pub fn ca_pem(&self) -> String {
         self.0.ca_pem()
     }
 
-    /// The hosts asked for most recently, the last one first.
+    /// Returns the hosts of recent requests, the latest first.
     pub fn hosts(&self) -> Vec<HostRow> {
         self.0.hosts.rows()
     }
 
-    /// Returns what was counted so far.
+    /// Returns the totals since the start.
     pub fn totals(&self) -> Totals {
         self.0.stats.totals()
     }
 
-    /// Returns what the store did so far.
+    /// Returns the statistics of the certificate store.
     pub fn store_stats(&self) -> StoreStats {
         self.0.minter.stats()
     }
 
-    /// Adds the proxy's metrics.
+    /// Registers the metrics of the proxy.
     pub fn register(&self, registry: &mut Registry) {
         self.0.stats.register(registry);
     }
 }
 
-/// A name that no other proxy has.
+/// Returns a random name that no other proxy has.
 fn name() -> Result<String, rustls::Error> {
     let mut random = [0; 4];
     aws_lc_rs::rand::fill(&mut random)
-        .map_err(|_| rustls::Error::General("there are no random numbers".to_owned()))?;
+        .map_err(|_| rustls::Error::General("random bytes are unavailable".to_owned()))?;
     Ok(format!("lucarne-{}", hex::encode(random)))
 }
 
@@ -201,7 +201,7 @@ fn take(core: &Arc<Core>, stream: TcpStream, client: SocketAddr) {
     prepare(&stream, core.limits.idle);
     if core.open.count() >= core.limits.connections {
         core.stats.failed("connection_limit_reached");
-        // A word of explanation, if the kernel takes it at once.
+        // The client gets an explanation if the kernel accepts it at once.
         let _ = stream.try_write(TOO_MANY);
         return;
     }

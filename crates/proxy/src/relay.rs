@@ -1,4 +1,4 @@
-//! Connections by way of an upstream proxy.
+//! Connections through an upstream proxy.
 
 use http::header::{HOST, PROXY_AUTHORIZATION, VIA};
 use http::{HeaderMap, HeaderValue, Request, Response};
@@ -17,13 +17,13 @@ use crate::page::PROXY_STATUS;
 use crate::target::Target;
 use crate::upstream_proxy::UpstreamProxy;
 
-/// Bytes to and from a server: of a socket, or of a tunnel through a proxy.
+/// Connection to a server: a socket, or a tunnel through a proxy.
 pub(crate) type Link = Either<TcpStream, TokioIo<Upgraded>>;
 
-/// Bytes to and from a proxy.
+/// Connection to an upstream proxy.
 type ToProxy = Either<TcpStream, TlsStream<TcpStream>>;
 
-/// Connects to the proxy itself, to have plain requests passed on.
+/// Connects to the upstream proxy itself, which forwards plain requests.
 pub(crate) async fn reach(
     connector: &Connector,
     proxy: &UpstreamProxy,
@@ -41,8 +41,8 @@ pub(crate) async fn reach(
     secured.map(Either::Right).map_err(unreached)
 }
 
-/// A tunnel to `target`, which the proxy is asked for by CONNECT; `via`:
-/// the proxies that the client's wish came by, this one included.
+/// Opens a tunnel to `target` with a CONNECT request to the proxy. `via` lists the proxies that the
+/// client's request passed, including this one.
 pub(crate) async fn tunnel(
     connector: &Connector,
     proxy: &UpstreamProxy,
@@ -82,30 +82,30 @@ fn ask(
     Ok(request)
 }
 
-/// Adds this proxy's credentials for `proxy`, and for nobody else.
+/// Adds the credentials for this upstream proxy, and only for it.
 pub(crate) fn authorize(headers: &mut HeaderMap, proxy: &UpstreamProxy) {
     if let Some(authorization) = &proxy.authorization {
         headers.insert(PROXY_AUTHORIZATION, authorization.clone());
     }
 }
 
-/// The failure that the proxy does not want to; with what it says of it.
+/// Converts a refusal of the upstream proxy, with its reason.
 pub(crate) fn refused(response: &Response<Incoming>, proxy: &UpstreamProxy) -> Failure {
     UpstreamFailure::Refused(response.status(), reason(response)).of(proxy)
 }
 
-/// Returns the reason, where the response tells it to programs (RFC 9209) and is not long-winded.
+/// Returns the machine-readable reason of the response (RFC 9209), unless it is too long.
 fn reason(response: &Response<Incoming>) -> Option<String> {
     const LONGEST: usize = 500;
     let said = response.headers().get(PROXY_STATUS)?.to_str().ok()?;
     (said.len() <= LONGEST).then(|| said.to_owned())
 }
 
-/// The failure that the proxy broke off, or speaks something else.
+/// Converts a connection error, or a response that is not HTTP, of the upstream proxy.
 pub(crate) fn broke(error: &hyper::Error, proxy: &UpstreamProxy) -> Failure {
     let what = match error.is_parse() {
-        true => "what it answered is not HTTP",
-        false => "it closed the connection before it answered",
+        true => "its response is not valid HTTP",
+        false => "it closed the connection before it responded",
     };
     UpstreamFailure::Broke(what).of(proxy)
 }

@@ -1,4 +1,4 @@
-//! The rules of what may be reached, and what happens to it.
+//! Rules: permitted targets, and the action for each.
 
 use std::net::IpAddr;
 
@@ -9,43 +9,43 @@ use crate::pattern::HostPattern;
 use crate::ports::Ports;
 use crate::target::Target;
 
-/// The actions of the proxy on TLS that a client sends after CONNECT.
+/// Actions on TLS that a client sends after CONNECT.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Action {
-    /// Answers in the server's place, with a certificate of its own.
+    /// Responds in place of the server, with a certificate of the proxy.
     #[default]
     Intercept,
-    /// Passes it on as it is.
+    /// Forwards the bytes unchanged.
     Tunnel,
 }
 
 /// An action for some hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The hosts.
+    /// Hosts that the rule applies to.
     pub hosts: HostPattern,
-    /// Holds what happens.
+    /// Action for these hosts.
     pub action: Action,
 }
 
-/// Everything that decides about a target.
+/// All rules that apply to a target.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// The first that matches decides.
+    /// Rules of interception; the first match decides.
     pub rules: Vec<Rule>,
-    /// Holds what happens where none matches.
+    /// Action if no rule matches.
     pub default: Action,
-    /// Only these hosts may be reached; empty: all.
+    /// Hosts that clients may connect to; empty allows all.
     pub allow: Vec<HostPattern>,
-    /// These may not, even if `allow` has them.
+    /// Hosts that clients may not connect to; takes precedence over `allow`.
     pub deny: Vec<HostPattern>,
-    /// Ports that may be reached.
+    /// Ports that clients may connect to.
     pub ports: Vec<Ports>,
-    /// True if addresses that are not of the public internet may be reached.
+    /// Whether clients may connect to addresses outside the public internet.
     pub private: bool,
-    /// Such addresses that may be reached all the same.
+    /// Networks outside the public internet that clients may connect to in any case.
     pub networks: Vec<Network>,
-    /// The addresses of hosts, whatever name servers say; the first that matches.
+    /// Fixed addresses of hosts, instead of DNS; the first match decides.
     pub resolve: Vec<(HostPattern, IpAddr)>,
 }
 
@@ -65,8 +65,8 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// Returns what is to be done with `target`, which is known by other names, too
-    /// (the name in the ClientHello, where CONNECT named an address).
+    /// Returns the action for `target`. `also` is a second name of the target: the name in the
+    /// ClientHello if CONNECT named an address.
     pub fn action(&self, target: &Target, also: Option<&Target>) -> Action {
         let applies = |rule: &&Rule| {
             rule.hosts.matches(target) || also.is_some_and(|also| rule.hosts.matches(also))
@@ -75,15 +75,15 @@ impl Rules {
         rule.map_or(self.default, |rule| rule.action)
     }
 
-    /// Returns whether the action for an address can depend on the name behind it.
+    /// Returns whether the action for an address can depend on the name in the ClientHello.
     pub fn need_name(&self, target: &Target) -> bool {
         target.host.ip().is_some() && (!self.rules.is_empty() || self.default == Action::Intercept)
     }
 
-    /// Checks whether the lists let `target` be reached.
+    /// Checks whether the lists permit `target`.
     ///
     /// # Errors
-    /// The list that does not.
+    /// The list that refuses it.
     pub fn permit(&self, target: &Target) -> Result<(), Refusal> {
         self.not_denied(target)?;
         if self.allow.is_empty() || self.allow.iter().any(|pattern| pattern.matches(target)) {
@@ -92,10 +92,10 @@ impl Rules {
         Err(Refusal::NotAllowed(target.host.clone()))
     }
 
-    /// Checks whether the list of hosts that may not be reached lacks `target`.
+    /// Checks that the deny list does not match `target`.
     ///
     /// # Errors
-    /// The pattern that has it.
+    /// The pattern that matches.
     pub fn not_denied(&self, target: &Target) -> Result<(), Refusal> {
         match self.deny.iter().find(|pattern| pattern.matches(target)) {
             Some(pattern) => Err(Refusal::Denied(target.host.clone(), pattern.clone())),
@@ -103,15 +103,15 @@ impl Rules {
         }
     }
 
-    /// Returns whether there are lists of hosts at all.
+    /// Returns whether there is an allow list or a deny list.
     pub fn judge(&self) -> bool {
         !self.allow.is_empty() || !self.deny.is_empty()
     }
 
-    /// Checks whether this port may be reached.
+    /// Checks whether clients may connect to this port.
     ///
     /// # Errors
-    /// If it may not.
+    /// The port is not allowed.
     pub fn permit_port(&self, port: u16) -> Result<(), Refusal> {
         match self.ports.iter().any(|ports| ports.contains(port)) {
             true => Ok(()),
@@ -119,10 +119,10 @@ impl Rules {
         }
     }
 
-    /// Checks whether `ip` may be connected to.
+    /// Checks whether clients may connect to `ip`.
     ///
     /// # Errors
-    /// If it is not of the public internet, and nobody allowed it.
+    /// The address is outside the public internet and not allowed.
     pub fn permit_address(&self, ip: IpAddr) -> Result<(), Refusal> {
         match special(ip) {
             Some(kind) if !self.private && !self.networks.iter().any(|n| n.contains(ip)) => {

@@ -1,4 +1,4 @@
-//! A request on its way to the server: on which connection, how often, and how long it may take.
+//! Sending a request to the server: choice of the connection, retries and time limits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,21 +20,21 @@ use crate::pool::{Connection, Http1, Lease, Route};
 use crate::relay;
 use crate::session::{FixedOrigin, Session};
 
-/// A request as the server gets it.
+/// A request in the form that the server receives.
 pub(crate) struct Prepared {
     pub(crate) request: Request<Outgoing>,
-    /// The proxies that it came by, this one included.
+    /// Proxies that the request passed, including this one.
     pub(crate) via: HeaderValue,
     pub(crate) upgrade: bool,
-    /// The time that a body that the client asks the server about is held back.
+    /// Time that a body with `Expect: 100-continue` is held back.
     pub(crate) expects: Option<Duration>,
 }
 
-/// The number of times that a request is sent before its connections are too short-lived.
+/// Limit of attempts on connections that the server closes at once.
 const ATTEMPTS: u32 = 3;
 
-/// Returns what can be sent once more, where the connection may have been closed by
-/// the server before it took notice.
+/// Returns a copy of a request that may be repeated, for a server that closed the connection before
+/// it read the request.
 fn copy(request: &Request<Outgoing>) -> Option<http::request::Builder> {
     let safe = matches!(
         *request.method(),
@@ -50,14 +50,14 @@ fn copy(request: &Request<Outgoing>) -> Option<http::request::Builder> {
     if let Some(headers) = builder.headers_mut() {
         headers.clone_from(request.headers());
     }
-    // Among them is how the client wrote the names of the headers.
+    // The extensions keep the client's spelling of the header names.
     if let Some(extensions) = builder.extensions_mut() {
         extensions.clone_from(request.extensions());
     }
     Some(builder)
 }
 
-/// A connection for a request, and whether it has carried one before.
+/// Returns a connection for a request, and whether it has carried a request before.
 async fn connection(
     session: &Session,
     route: &Route,
@@ -83,9 +83,9 @@ async fn connection(
     }
 }
 
-/// For a client that speaks HTTP/2: the one connection for all, or, if the
-/// server does not speak it, one for this request. Who waits for another's
-/// connection is told that it failed: trying in turn would add all that up.
+/// Returns a connection for an HTTP/2 client: the shared one, or, if the server does not speak
+/// HTTP/2, one for this request. If the connection attempt of another request fails, waiting
+/// requests fail with it, because trying one after the other would add up the timeouts.
 async fn shared(
     session: &Session,
     fixed: &FixedOrigin,
@@ -119,7 +119,7 @@ async fn shared(
     Ok((dial(session, fixed).await?, false))
 }
 
-/// A new connection for a client that speaks HTTP/2; for all, if it speaks that.
+/// Opens a connection for an HTTP/2 client. Shares it if the server speaks HTTP/2.
 async fn dial(session: &Session, fixed: &FixedOrigin) -> Result<Connection, Failure> {
     let upstream = &session.core.upstream;
     let connection = upstream.connect(&fixed.route, true, &fixed.via).await?;
@@ -129,8 +129,7 @@ async fn dial(session: &Session, fixed: &FixedOrigin) -> Result<Connection, Fail
     Ok(connection)
 }
 
-/// Has interim answers to a request passed on, and its body held back until the
-/// server says that it wants it.
+/// Forwards interim responses to the client, and holds the body back until the server requests it.
 fn listen(
     request: &mut Request<Outgoing>,
     expects: Option<Duration>,
@@ -139,7 +138,7 @@ fn listen(
     let gate = expects.map(|patience| request.body_mut().hold(patience));
     let (opened, teller) = (gate.clone(), teller.cloned());
     hyper::ext::on_informational(request, move |said| match said.status() {
-        // The client is told when its body is asked for.
+        // hyper sends 100 to the client when its body is polled.
         StatusCode::CONTINUE => opened.iter().for_each(BodyGate::open),
         status => {
             if let Some(teller) = &teller {
@@ -150,7 +149,7 @@ fn listen(
     gate
 }
 
-/// Sends the request, once more if the connection turned out to be closed.
+/// Sends the request, and repeats it if the connection turned out to be closed.
 pub(crate) async fn send(
     session: &Arc<Session>,
     route: &Arc<Route>,
@@ -200,7 +199,7 @@ pub(crate) async fn send(
     }
 }
 
-/// That there is no answer, told of whom the request was sent to.
+/// Converts the error of a request without a response, for the peer that received the request.
 fn broke_off(route: &Route, error: hyper::Error, end: &ConnectionEnd) -> Failure {
     match (route.forwarder(), end.alert()) {
         (Some(proxy), _) => relay::broke(&error, proxy),
@@ -209,7 +208,7 @@ fn broke_off(route: &Route, error: hyper::Error, end: &ConnectionEnd) -> Failure
     }
 }
 
-/// A request that was not answered; itself, if it was not sent.
+/// A request without a response, with the request itself if it was not sent.
 struct Unsent {
     request: Option<Box<Request<Outgoing>>>,
     error: hyper::Error,
@@ -256,7 +255,7 @@ fn lasts_until_the_end(response: &Response<Incoming>) -> bool {
         && !headers.contains_key(TRANSFER_ENCODING)
 }
 
-/// Notes that a server ended its response, and TLS, without `close_notify`.
+/// Returns a callback that logs a response that ended without `close_notify`.
 fn cut(session: &Session, route: &Route) -> Box<dyn FnOnce() + Send + Sync> {
     let (core, host) = (session.core.clone(), route.target.to_string());
     let client = session.client;
@@ -271,7 +270,7 @@ fn cut(session: &Session, route: &Route) -> Box<dyn FnOnce() + Send + Sync> {
     })
 }
 
-/// Waits for an answer. As long as the request's body moves, it is not late.
+/// Waits for a response. The time limit restarts while the request's body moves.
 async fn patiently(
     sending: impl Future<Output = Result<Response<Incoming>, TrySendError<Request<Outgoing>>>>,
     patience: Duration,

@@ -1,4 +1,4 @@
-//! Serving HTTP to a client of the proxy, on a bare connection.
+//! HTTP service for clients of the proxy.
 
 use std::convert::Infallible;
 use std::io;
@@ -27,14 +27,14 @@ use crate::page;
 use crate::session::Session;
 use crate::welcome;
 
-/// Serves a connection of a client to the proxy.
+/// Serves a client's connection to the proxy.
 pub(crate) async fn bare(core: Arc<Core>, mut stream: TcpStream, client: SocketAddr) {
     match begins_beyond_ascii(&core, &stream).await {
         Ok(false) => {}
         Ok(true) => {
             core.stats.failed("http_request_error");
-            tracing::info!(%client, "the request line has letters beyond ASCII");
-            // A client that has gone need not be told.
+            tracing::info!(%client, "the request line contains characters beyond ASCII");
+            // A client that closed the connection needs no explanation.
             let _ = refuse(&mut stream).await;
             return;
         }
@@ -63,18 +63,18 @@ pub(crate) async fn bare(core: Arc<Core>, mut stream: TcpStream, client: SocketA
     }
 }
 
-/// Returns whether the first request line has a byte beyond ASCII, as far as it is there at once:
-/// hyper refuses it without a word.
+/// Returns whether the first request line has a byte beyond ASCII, as far as the line is received
+/// at once. hyper closes these connections without a response.
 ///
 /// # Errors
-/// The client has sent nothing for as long as it may.
+/// The client sent nothing within the time limit.
 async fn begins_beyond_ascii(core: &Core, stream: &TcpStream) -> Result<bool, Elapsed> {
     let mut bytes = [0; 512];
     let peeked = tokio::select! {
         peeked = timeout(core.limits.head, stream.peek(&mut bytes)) => peeked?,
         () = core.reached(Phase::Closing) => return Ok(false),
     };
-    // Of a connection that broke, hyper will know, too.
+    // hyper will find a broken connection, too.
     let read = peeked.unwrap_or(0);
     let line = bytes[..read].split(|byte| *byte == b'\n').next();
     let version = |line: &[u8]| line.windows(8).any(|part| part == b" HTTP/1.");
@@ -82,9 +82,10 @@ async fn begins_beyond_ascii(core: &Core, stream: &TcpStream) -> Result<bool, El
 }
 
 async fn refuse(stream: &mut TcpStream) -> io::Result<()> {
-    const WHY: &str = "The request line has letters beyond ASCII. Host names with such letters are \
-                       written as xn--… (punycode), and paths with percent signs.\n";
-    // Closed with bytes unread, the connection would be reset before this is read.
+    const WHY: &str = "The request line contains characters beyond ASCII. Write host names \
+                       in punycode (xn--…), and paths with percent encoding.\n";
+    // If the socket is closed with unread bytes, the kernel resets the connection and the client
+    // may not see the response.
     let mut request = [0; 4096];
     let _ = stream.read(&mut request).await?;
     let length = WHY.len();
@@ -97,7 +98,7 @@ async fn refuse(stream: &mut TcpStream) -> io::Result<()> {
     stream.shutdown().await
 }
 
-/// Answers a request to the proxy.
+/// Responds to a request to the proxy.
 async fn to_proxy(session: &Arc<Session>, request: Request<Incoming>) -> Response<Body> {
     let core = &session.core;
     let own = request.uri().authority().is_none();
@@ -119,7 +120,7 @@ async fn to_proxy(session: &Arc<Session>, request: Request<Incoming>) -> Respons
     }
     let mut answer = connect::answer(core, session.client, request).await;
     if !answer.status().is_success() {
-        // Whatever the client has sent after CONNECT is not for us.
+        // The bytes that the client sent after CONNECT are not a request to the proxy.
         let close = HeaderValue::from_static("close");
         answer.headers_mut().insert(CONNECTION, close);
     }

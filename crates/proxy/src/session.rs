@@ -1,4 +1,4 @@
-//! One client connection, and where its requests go.
+//! One client connection, and the destination of its requests.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,33 +13,34 @@ use crate::hosts::Seen;
 use crate::interim::Interim;
 use crate::pool::{Connection, Route};
 
-/// The things that requests of a connection have in common.
+/// State that the requests of a connection share.
 pub(crate) struct Session {
     pub(crate) core: Arc<Core>,
     pub(crate) client: SocketAddr,
-    /// The server of all of them; `None`: each names its own, to a forward proxy.
+    /// Server of all requests; `None` on a forward proxy connection, whose requests each name a
+    /// server.
     pub(crate) fixed: Option<FixedOrigin>,
-    /// The way of interim answers to the client; `None`: they do not reach it.
+    /// Queue of interim responses to the client; `None` drops them.
     pub(crate) interim: Option<Arc<Interim>>,
 }
 
 /// The server behind an intercepted connection.
 pub(crate) struct FixedOrigin {
     pub(crate) route: Arc<Route>,
-    /// The proxies that the client's CONNECT came by, this one included.
+    /// Proxies that the client's CONNECT passed, including this one.
     pub(crate) via: HeaderValue,
-    /// True if HTTP/2 is offered to it: the client speaks it.
+    /// Whether the client speaks HTTP/2, so that the server is offered it.
     pub(crate) http2: bool,
     pub(crate) seen: Arc<Seen>,
-    /// The outcome of connecting while the client's TLS was set up.
+    /// Connection, or the failure, from the time of the client's TLS handshake.
     pub(crate) ready: Mutex<Option<Result<Connection, Failure>>>,
-    /// Held while an HTTP/2 connection is made: one is enough for all streams.
-    /// When that failed last, and how: for those that waited for it.
+    /// Locked while an HTTP/2 connection is opened, because one serves all streams. Holds the time
+    /// and the reason of the last failure, for waiting requests.
     pub(crate) dialling: tokio::sync::Mutex<Option<(Instant, Failure)>>,
 }
 
 impl Session {
-    /// The connection of a client whose requests all go to one server.
+    /// Creates the session of a client whose requests all go to one server.
     pub(crate) fn behind(core: Arc<Core>, client: SocketAddr, fixed: FixedOrigin) -> Self {
         Session {
             core,

@@ -1,4 +1,4 @@
-//! The metrics of the proxy.
+//! Metrics of the proxy.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -6,7 +6,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-/// The label for the reason why something failed.
+/// Label with the reason of a failure.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct Kind {
     kind: &'static str,
@@ -34,12 +34,12 @@ impl Stats {
     pub(crate) fn register(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("lucarne_proxy");
         let open = self.open.clone();
-        registry.register("connections", "Connections of clients that are open", open);
+        registry.register("connections", "Open connections of clients", open);
         for (name, help, counter) in [
             ("accepted", "Connections accepted", &self.accepted),
             (
                 "requests",
-                "Requests, those inside interception included",
+                "Requests, including those in intercepted connections",
                 &self.requests,
             ),
             (
@@ -49,12 +49,12 @@ impl Stats {
             ),
             (
                 "tunnelled",
-                "Connections passed on as they are",
+                "Connections forwarded unchanged",
                 &self.tunnelled,
             ),
             (
                 "distrusted",
-                "TLS handshakes that a client broke off: it does not trust the CA",
+                "TLS handshakes that failed because the client does not trust the CA",
                 &self.distrusted,
             ),
             (
@@ -64,7 +64,7 @@ impl Stats {
             ),
             (
                 "unannounced_ends",
-                "Responses that servers ended without close_notify: passed on, perhaps incomplete",
+                "Responses that servers ended without close_notify: forwarded, perhaps incomplete",
                 &self.unannounced,
             ),
         ] {
@@ -73,16 +73,16 @@ impl Stats {
         let failures = self.failures.clone();
         registry.register(
             "failures",
-            "What the proxy answered itself, by reason",
+            "Responses of the proxy itself, by reason",
             failures,
         );
     }
 }
 
-/// The figures that the live view shows.
+/// Figures for the live view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Connections of clients that are open.
+    /// Open connections of clients.
     pub open: u64,
     /// Requests so far.
     pub requests: u64,

@@ -1,4 +1,4 @@
-//! The store's figures, as metrics.
+//! Metrics of the certificate store.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::proxy::Proxy;
 
-/// Reads the store when metrics are asked for.
+/// Reads the statistics of the store when metrics are collected.
 pub(crate) struct StoreMetrics(Proxy);
 
 impl StoreMetrics {
@@ -37,11 +37,15 @@ impl Collector for StoreMetrics {
         for (name, help, value) in [
             (
                 "in_flight",
-                "Certificates being fetched or made",
+                "Certificates being read or created",
                 stats.in_flight,
             ),
             ("entries", "Certificates in memory", stats.entries),
-            ("bytes", "Memory that certificates take, about", stats.bytes),
+            (
+                "bytes",
+                "Estimated bytes of the certificates in memory",
+                stats.bytes,
+            ),
         ] {
             let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
             let name = format!("lucarne_store_{name}");
@@ -55,21 +59,25 @@ fn counters(stats: &StoreStats) -> [(&'static str, &'static str, u64); 11] {
     [
         ("hits", "Certificates found in memory", stats.hits),
         ("disk_hits", "Certificates found on disk", stats.disk_hits),
-        ("misses", "Certificates found nowhere", stats.misses),
+        (
+            "misses",
+            "Certificates found neither in memory nor on disk",
+            stats.misses,
+        ),
         (
             "coalesced",
-            "Callers that waited for what another had begun",
+            "Callers that waited for the certificate of another caller",
             stats.coalesced,
         ),
-        ("generated", "Certificates made", stats.generated),
+        ("generated", "Certificates created", stats.generated),
         (
             "refreshed",
-            "Successors made ahead of time",
+            "Certificates renewed before they expired",
             stats.refreshed,
         ),
         (
             "errors",
-            "Certificates that could not be made",
+            "Certificates that could not be created",
             stats.errors,
         ),
         (
@@ -79,15 +87,19 @@ fn counters(stats: &StoreStats) -> [(&'static str, &'static str, u64); 11] {
         ),
         (
             "evicted",
-            "Certificates forgotten for lack of room",
+            "Certificates dropped for lack of room",
             stats.evicted,
         ),
         (
             "expired",
-            "Certificates forgotten because their time was over",
+            "Certificates dropped because they expired",
             stats.expired,
         ),
-        ("overloaded", "Callers turned away", stats.overloaded),
+        (
+            "overloaded",
+            "Callers refused because too many wait",
+            stats.overloaded,
+        ),
     ]
 }
 
@@ -99,7 +111,7 @@ fn histogram(
     let buckets: Vec<(f64, u64)> = bounds.zip(times.buckets).collect();
     let mut metric = encoder.encode_descriptor(
         "lucarne_store_generation_seconds",
-        "How long making certificates took",
+        "Time to create a certificate",
         None,
         MetricType::Histogram,
     )?;

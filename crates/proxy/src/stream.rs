@@ -1,4 +1,4 @@
-//! Streams that remember: what was read from them, and when.
+//! Streams that replay their first bytes, or record activity.
 
 use std::future::poll_fn;
 use std::io;
@@ -11,21 +11,20 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// A connection of which the beginning has been read already, or is read to
-/// be read again.
+/// A connection whose first bytes can be read again.
 pub(crate) struct Rewind<S = TcpStream> {
     stream: S,
-    /// Read before, to be read first.
+    /// Bytes that were read already and are returned first.
     before: BytesMut,
-    /// While recording: everything that was read.
+    /// All bytes read while recording.
     record: Option<BytesMut>,
 }
 
-/// Bytes read at a time: a ClientHello with a post-quantum key has less.
+/// Buffer size in bytes: a ClientHello with a post-quantum key is smaller.
 const FILL: usize = 2048;
 
 impl<S: AsyncRead + Unpin> Rewind<S> {
-    /// `stream`, from which `before` has been read.
+    /// Wraps `stream`, from which `before` has been read.
     pub(crate) fn new(before: Bytes, stream: S) -> Self {
         Rewind {
             stream,
@@ -34,18 +33,18 @@ impl<S: AsyncRead + Unpin> Rewind<S> {
         }
     }
 
-    /// Returns what was read, and is still to be read.
+    /// Returns the bytes that are buffered for the next read.
     pub(crate) fn before(&self) -> &[u8] {
         &self.before
     }
 
-    /// Reads on without taking anything away: the number of bytes that came,
-    /// 0 at the end.
+    /// Reads more bytes into the buffer without consuming any. Returns their number, or 0 at the
+    /// end.
     pub(crate) async fn fill(&mut self) -> io::Result<usize> {
         poll_fn(|cx| self.poll_fill(cx)).await
     }
 
-    /// The same, in small steps.
+    /// Polls the stream for more bytes, see [`Self::fill`].
     pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let mut bytes = [0; FILL];
         let mut buffer = ReadBuf::new(&mut bytes);
@@ -54,12 +53,12 @@ impl<S: AsyncRead + Unpin> Rewind<S> {
         Poll::Ready(Ok(buffer.filled().len()))
     }
 
-    /// Remembers what is read from here on.
+    /// Records all bytes that are read from now on.
     pub(crate) fn record(&mut self) {
         self.record = Some(BytesMut::with_capacity(FILL));
     }
 
-    /// Puts what was recorded back.
+    /// Returns the recorded bytes to the buffer.
     pub(crate) fn rewind(&mut self) {
         if let Some(mut record) = self.record.take() {
             record.extend_from_slice(&self.before);
@@ -67,7 +66,7 @@ impl<S: AsyncRead + Unpin> Rewind<S> {
         }
     }
 
-    /// Forgets what was recorded.
+    /// Stops recording and drops the recorded bytes.
     pub(crate) fn forget(&mut self) {
         self.record = None;
     }
@@ -125,14 +124,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Rewind<S> {
     }
 }
 
-/// A stream that tells whether anything has gone through it.
+/// Stream that records whether bytes have passed.
 pub(crate) struct ActivityStream<S> {
     stream: S,
     active: Arc<AtomicBool>,
 }
 
 impl<S> ActivityStream<S> {
-    /// The stream, and the flag that is raised whenever bytes pass.
+    /// Wraps the stream, and returns a flag that is set whenever bytes pass.
     pub(crate) fn new(stream: S) -> (Self, Arc<AtomicBool>) {
         let active = Arc::<AtomicBool>::default();
         let watched = ActivityStream {

@@ -1,4 +1,4 @@
-//! The target that a request wants to reach.
+//! Host and port of a request's server.
 
 use std::fmt;
 
@@ -13,28 +13,28 @@ pub struct Target {
     pub port: u16,
 }
 
-/// The reasons why an authority names no target. Reads after what the client wrote.
+/// Reasons why an authority is invalid. The message follows the client's text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    /// No host that could exist.
+    /// The host name is invalid.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// A port that is none.
-    #[error("{0:?} is no port: it must be a number from 1 to 65535")]
+    /// The port is invalid.
+    #[error("{0:?} is not a valid port: it must be a number from 1 to 65535")]
     Port(String),
 }
 
 impl Target {
-    /// Of `host:port`, or of a host alone: then the port is `default`.
+    /// Parses `host:port`, or a host alone, with the port `default`.
     ///
     /// # Errors
-    /// Anything else.
+    /// The host or the port is invalid.
     pub fn parse(authority: &str, default: u16) -> Result<Self, TargetError> {
         let (host, port) = split(authority);
         let port = match port {
             None => default,
             Some(text) => match text.parse() {
-                // `+443` parses, but is none.
+                // `+443` parses, but is not a valid port.
                 Ok(port @ 1..) if text.bytes().all(|b| b.is_ascii_digit()) => port,
                 _ => return Err(TargetError::Port(text.chars().take(20).collect())),
             },
@@ -43,8 +43,8 @@ impl Target {
         Ok(Target { host, port })
     }
 
-    /// As it stands in URLs and Host headers: IPv6 in brackets, and without
-    /// the port that goes without saying.
+    /// Formats the target for URLs and Host headers: IPv6 in brackets, and without the `default`
+    /// port.
     pub fn authority(&self, default: u16) -> String {
         match (self.port == default, self.host.ip()) {
             (true, Some(std::net::IpAddr::V6(ip))) => format!("[{ip}]"),

@@ -1,20 +1,20 @@
-//! Moments, for people.
+//! Times for people.
 
 use jiff::SignedDuration;
 use jiff::civil::{DateTime, date};
 
-/// `2026-07-01 12:00:00 UTC`; milliseconds since 1970.
+/// Formats Unix milliseconds as `2026-07-01 12:00:00 UTC`.
 pub(crate) fn time(ms: impl TryInto<i64>) -> String {
     show(ms, "%F %T UTC")
 }
 
-/// `2026-07-01`; milliseconds since 1970.
+/// Formats Unix milliseconds as `2026-07-01`.
 pub(crate) fn day(ms: impl TryInto<i64>) -> String {
     show(ms, "%F")
 }
 
-/// Through the last second of 9999, which certificates without an end have (RFC 5280 section
-/// 4.1.2.5) and time stamps do not reach.
+/// Formats times up to the last second of 9999, which certificates without expiry have (RFC 5280,
+/// section 4.1.2.5). `jiff::Timestamp` ends earlier.
 fn show(ms: impl TryInto<i64>, format: &str) -> String {
     const EPOCH: DateTime = date(1970, 1, 1).at(0, 0, 0, 0);
     let since = ms.try_into().ok().map(SignedDuration::from_millis);

@@ -1,4 +1,4 @@
-//! A body whose sender may neither stand still nor send next to nothing.
+//! A body whose sender must not stop or be too slow.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -8,28 +8,28 @@ use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// The reasons why a body ends early.
+/// Reasons why a body ends early.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
-    /// Its sender broke off.
+    /// The connection of the sender broke.
     #[error(transparent)]
     Hyper(#[from] hyper::Error),
-    /// Its sender stopped sending.
-    #[error("nothing came for {0:?}")]
+    /// The sender stopped sending.
+    #[error("no byte arrived for {0:?}")]
     Still(Duration),
-    /// Its sender sends next to nothing.
-    #[error("less than {LEAST} bytes came in {0:?}")]
+    /// The sender is too slow.
+    #[error("fewer than {LEAST} bytes arrived in {0:?}")]
     Slow(Duration),
-    /// The server has answered without waiting for it.
-    #[error("the server did not want it")]
+    /// The server has responded without the body.
+    #[error("the server responded without the body")]
     Unwanted,
 }
 
-/// A body of known length must bring so many bytes in the time that it may stand still. Others may
-/// be streams of events, which are slow by nature.
+/// Minimum of bytes within the idle limit for a body of known length. Other bodies may be slow
+/// streams of events.
 const LEAST: u64 = 1024;
 
-/// The pace of a body: the bytes that came, and how long they were waited for.
+/// Bytes of a body, and the time spent waiting for them.
 #[derive(Default)]
 struct Pace {
     bytes: u64,
@@ -37,8 +37,8 @@ struct Pace {
 }
 
 impl Pace {
-    /// So many bytes have come after such a wait. Returns whether they are too few for a wait of
-    /// `idle` or more: what its receiver does not read is not its sender's fault.
+    /// Adds `bytes` that came after a wait. Returns whether they are too few for a wait of `idle`
+    /// or more. Time in which the receiver does not read is not counted.
     fn is_slow(&mut self, bytes: usize, waited: Duration, idle: Duration) -> bool {
         self.bytes += bytes as u64;
         self.waited += waited;
@@ -46,15 +46,15 @@ impl Pace {
     }
 }
 
-/// A body whose sender must not stand still for too long, nor be too slow.
+/// A body whose sender must not stop or be too slow.
 pub(crate) struct Timed {
     incoming: Incoming,
     idle: Duration,
-    /// Made when it has to be waited for the first time: most never are.
+    /// Timer, created at the first wait: most bodies need none.
     alarm: Option<Pin<Box<Sleep>>>,
-    /// Since when it is waited for.
+    /// Start of the current wait.
     waiting: Option<Instant>,
-    /// Of a body of known length.
+    /// Pace of a body of known length.
     pace: Option<Pace>,
 }
 
@@ -84,7 +84,7 @@ impl Timed {
             return Poll::Ready(frame.map(|frame| frame.map_err(BodyError::from)));
         }
         let idle = self.idle;
-        // Set anew whenever bytes have come: it rings after silence only.
+        // The timer restarts after each frame: it fires only after silence.
         let alarm = self.alarm.get_or_insert_with(|| Box::pin(sleep(idle)));
         if self.waiting.is_none() {
             let now = Instant::now();
@@ -114,17 +114,17 @@ mod tests {
     fn next_to_nothing_is_slow_and_an_absent_reader_is_not() {
         let second = Duration::from_secs(1);
         let mut pace = Pace::default();
-        // Two bytes a second.
+        // Two bytes per second.
         for _ in 0..299 {
             assert!(!pace.is_slow(2, second, IDLE));
         }
         assert!(pace.is_slow(2, second, IDLE));
-        // Four bytes a second.
+        // Four bytes per second.
         let mut pace = Pace::default();
         for _ in 0..10 {
             assert!(!pace.is_slow(600, IDLE / 2, IDLE));
         }
-        // Whatever the reader does not ask for is not waited for.
+        // Bytes that the reader does not request cost no waiting time.
         for _ in 0..1000 {
             assert!(!pace.is_slow(1, Duration::ZERO, IDLE));
         }

@@ -1,4 +1,4 @@
-//! Bytes passed on as they are.
+//! Tunnels: bytes forwarded unchanged.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::core::Core;
 use crate::relay::Link;
 use crate::stream::{ActivityStream, Rewind};
 
-/// Passes everything on between client and server.
+/// Forwards all bytes between client and server.
 pub(crate) async fn pass<C>(core: &Core, client: C, server: Rewind<Link>)
 where
     C: AsyncRead + AsyncWrite + Unpin,
@@ -18,9 +18,8 @@ where
     splice(client, server, core.limits.idle).await;
 }
 
-/// Passes bytes between both until both have ended, one is broken, or nothing
-/// has moved for `idle` (at most twice that: looking is cheaper than timing
-/// each byte).
+/// Forwards bytes until both sides have ended, one side fails, or nothing has moved for `idle`. The
+/// end may come as late as twice `idle`, because a periodic check is cheaper than a timer per byte.
 pub(crate) async fn splice<A, B>(client: A, mut server: B, idle: Duration)
 where
     A: AsyncRead + AsyncWrite + Unpin,
@@ -29,7 +28,7 @@ where
     let (mut client, active) = ActivityStream::new(client);
     let stillness = async {
         loop {
-            // That long without a byte is what ends it.
+            // The tunnel ends after this time without a byte.
             tokio::time::sleep(idle).await;
             if !active.swap(false, Ordering::Relaxed) {
                 return;
@@ -37,8 +36,8 @@ where
         }
     };
     tokio::select! {
-        // Whoever broke off need not be told.
+        // The end of one side needs no report.
         _ = copy_bidirectional(&mut client, &mut server) => {}
-        () = stillness => tracing::debug!("a tunnel was closed: nothing moved for {idle:?}"),
+        () = stillness => tracing::debug!("tunnel closed: no byte moved for {idle:?}"),
     }
 }

@@ -1,4 +1,4 @@
-//! Connections to servers: by which way, proven by whom, and which HTTP they speak.
+//! Connections to servers: route, TLS identity and HTTP version.
 
 use std::sync::Arc;
 
@@ -25,17 +25,16 @@ use crate::target::Target;
 use crate::upstream_proxy::{UpstreamProxy, UpstreamRoute};
 use crate::verify::{Trust, Verifier};
 
-/// The ways to servers, and the certificates that they are shown.
+/// Upstream proxies and client certificates.
 #[derive(Clone, Debug, Default)]
 pub struct UpstreamRoutes {
-    /// The upstream proxies: the first that matches decides, and where none
-    /// does nobody is asked.
+    /// Upstream proxies; the first match decides. Without a match, the connection is direct.
     pub through: Vec<UpstreamRoute>,
-    /// The certificates that servers are shown: the first that matches.
+    /// Client certificates for servers; the first match decides.
     pub shown: Vec<ClientCertificate>,
 }
 
-/// Reaches servers.
+/// Opens connections to servers.
 pub(crate) struct Upstream {
     pub(crate) connector: Connector,
     pub(crate) pool: Arc<Pool>,
@@ -84,7 +83,7 @@ impl Upstream {
         Ok(upstream)
     }
 
-    /// Shows these certificates from the next connection on.
+    /// Replaces the client certificates for new connections.
     pub(crate) fn show(&self, shown: &[ClientCertificate]) {
         let client = |ClientCertificate { hosts, identity }: &ClientCertificate| {
             let client = TlsClient::new(&self.config, Some(identity));
@@ -94,8 +93,8 @@ impl Upstream {
         self.shown.store(Arc::new(shown));
     }
 
-    /// The way to `target`, which must prove to be `tls`. The host that is
-    /// connected to decides by which proxy, the one that is proven as whom.
+    /// Returns the route to `target`, which must prove to be `tls`. The target selects the upstream
+    /// proxy; the host of TLS selects the client certificate.
     pub(crate) fn route(&self, target: Target, tls: Option<Host>) -> Route {
         let through = self.proxy_for(&target).cloned();
         let client = tls.as_ref().and_then(|host| {
@@ -121,9 +120,8 @@ impl Upstream {
         way.and_then(|(_, proxy)| proxy.as_ref())
     }
 
-    /// A connection that is passed on as it is. Where a proxy is to be asked
-    /// for it and does not give it, nothing else is tried. `via`: see
-    /// [`tunnel`](Self::tunnel).
+    /// Opens a connection for forwarding bytes. If its upstream proxy fails, no other way is tried.
+    /// For `via` see [`tunnel`](Self::tunnel).
     pub(crate) async fn link(
         &self,
         target: &Target,
@@ -139,9 +137,8 @@ impl Upstream {
         Ok(Rewind::new(Bytes::new(), link))
     }
 
-    /// A new connection. HTTP/2 is offered only if `http2`; whether the server
-    /// wants it is remembered. Without TLS there is nothing to offer it by:
-    /// whoever asks for it knows (RFC 9113 3.3).
+    /// Opens a new connection. Offers HTTP/2 over TLS only if `http2`, and records the server's
+    /// choice. Without TLS, `http2` selects HTTP/2 directly (RFC 9113, section 3.3).
     pub(crate) async fn connect(
         &self,
         route: &Route,

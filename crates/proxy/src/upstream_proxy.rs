@@ -1,4 +1,4 @@
-//! Other proxies on the way to servers.
+//! Upstream proxies: other proxies on the way to servers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,56 +10,55 @@ use url::Url;
 use crate::pattern::HostPattern;
 use crate::target::Target;
 
-/// The way to some hosts.
+/// Upstream proxy of some hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamRoute {
-    /// The hosts.
+    /// Hosts that the route applies to.
     pub hosts: HostPattern,
-    /// The proxy that is asked for them; `None`: directly.
+    /// Upstream proxy for these hosts; `None` connects directly.
     pub through: Option<UpstreamProxy>,
 }
 
-/// A proxy that this one asks for connections to servers. Its
-/// [`Display`](fmt::Display) is its URL without the password.
+/// An upstream proxy. Its [`Display`](fmt::Display) is its URL without the password.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct UpstreamProxy {
-    /// True if it is spoken to by TLS.
+    /// Whether the connection to the proxy uses TLS.
     pub(crate) tls: bool,
     pub(crate) target: Target,
     user: Option<String>,
-    /// Basic, for it alone.
+    /// Basic credentials for this proxy only.
     pub(crate) authorization: Option<HeaderValue>,
 }
 
-/// The reasons why text is no URL of an upstream proxy. Reads after the text,
-/// which may hold a password and is not shown.
+/// Reasons why the URL of an upstream proxy is invalid. The message follows the name of the
+/// setting; the URL itself may contain a password and is not shown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UpstreamProxyError {
-    /// Not a URL at all, or one without a host.
-    #[error("is no URL of a proxy such as http://proxy.example:3128")]
+    /// The text is not a URL, or has no host.
+    #[error("is not the URL of a proxy, such as http://proxy.example:3128")]
     Url,
-    /// A scheme that is none of HTTP's.
-    #[error("is {0}://, which is not spoken here: write http:// or https://")]
+    /// The scheme is neither `http` nor `https`.
+    #[error("has the scheme {0}://, which is not supported: write http:// or https://")]
     Scheme(String),
-    /// More than scheme, user, host and port.
-    #[error("has a path, which no proxy has: write scheme, host and port alone")]
+    /// The URL has more than scheme, user, host and port.
+    #[error("has a path: write scheme, host and port only")]
     Path,
-    /// A user's name that cannot be sent.
+    /// Basic authentication cannot send the user name.
     #[error("has a user name with a colon, which Basic authentication cannot send")]
     User,
-    /// A password without a user.
+    /// The URL has a password but no user.
     #[error("has a password, but no user name")]
     NoUser,
-    /// Two passwords.
+    /// The URL has a password, and another one was given.
     #[error("has a password already")]
     Passwords,
 }
 
 impl UpstreamProxy {
-    /// The same, with this password for the user that the URL names.
+    /// Returns the proxy with this password for the user of the URL.
     ///
     /// # Errors
-    /// A URL without a user, or one that had a password.
+    /// The URL has no user, or has a password already.
     pub fn with_password(self, password: &str) -> Result<Self, UpstreamProxyError> {
         let Some(user) = &self.user else {
             return Err(UpstreamProxyError::NoUser);
@@ -74,13 +73,13 @@ impl UpstreamProxy {
         })
     }
 
-    /// Returns whether it names a user whose password has not been given.
+    /// Returns whether the URL names a user without a password.
     pub fn lacks_password(&self) -> bool {
         self.user.is_some() && self.authorization.is_none()
     }
 }
 
-/// Basic authentication (RFC 7617).
+/// Encodes the credentials for Basic authentication (RFC 7617).
 fn basic(user: &str, password: &str) -> Result<HeaderValue, UpstreamProxyError> {
     if user.contains(':') {
         return Err(UpstreamProxyError::User);
@@ -101,7 +100,7 @@ impl FromStr for UpstreamProxy {
         let tls = match url.scheme() {
             "http" => false,
             "https" => true,
-            // `proxy.example:3128` reads as a scheme.
+            // `proxy.example:3128` parses as a URL with the scheme `proxy.example`.
             _ if !text.contains("://") => return Err(UpstreamProxyError::Url),
             other => return Err(UpstreamProxyError::Scheme(other.to_owned())),
         };
@@ -154,7 +153,7 @@ mod tests {
             ("http://proxy.example", "http://proxy.example:80", None),
             ("https://Proxy.example/", "https://proxy.example:443", None),
             ("http://[::1]:3128", "http://[::1]:3128", None),
-            // anna:p@ss
+            // Decodes to `anna:p@ss`.
             (
                 "http://anna:p%40ss@192.0.2.1:8080",
                 "http://192.0.2.1:8080",

@@ -1,4 +1,4 @@
-//! The users of the proxy: Basic authentication (RFC 7617).
+//! Users of the proxy: Basic authentication (RFC 7617).
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -18,25 +18,25 @@ use parking_lot::Mutex;
 use crate::checks::{Checks, Key};
 use crate::failure::Failure;
 
-/// The time that a password that was right is remembered after it was last used: bcrypt takes
-/// longer than the request, and clients send the same one each time.
+/// Time that a correct password is remembered after its last use. bcrypt takes longer than the
+/// request, and clients send the same password each time.
 const REMEMBERED: Duration = Duration::from_secs(600);
-/// The highest cost of bcrypt: a check of it takes about a second, and none waits longer than
-/// five for its turn.
+/// Highest cost of bcrypt: one check takes about a second, and checks wait at most five seconds for
+/// their turn.
 const MOST_COST: u32 = 14;
-/// The bytes of a password that bcrypt looks at.
+/// Bytes of a password that bcrypt reads.
 const BCRYPT_BYTES: usize = 72;
 
-/// Users and what their passwords are checked against.
+/// Users with the hashes of their passwords.
 #[derive(Debug)]
 pub struct Users {
     users: HashMap<String, Arc<User>>,
-    /// The highest cost of bcrypt among them; `None`: none has bcrypt.
+    /// Highest bcrypt cost of all users; `None` if no user has bcrypt.
     cost: Option<u32>,
-    /// Holds what passwords are remembered by. Nobody else has it, and it ends with this process.
+    /// Key of the hashes of remembered passwords. It exists only in this process.
     secret: hmac::Key,
     checks: Arc<Checks>,
-    /// Rounds of bcrypt so far, as powers of the costs.
+    /// Rounds of bcrypt so far, counted as powers of the costs.
     #[cfg(test)]
     rounds: Arc<std::sync::atomic::AtomicU64>,
 }
@@ -44,56 +44,55 @@ pub struct Users {
 #[derive(Debug)]
 struct User {
     secret: Secret,
-    /// The last password that was right, and when it was last used.
+    /// The last correct password, and the time of its last use.
     known: Mutex<Option<(Key, Instant)>>,
 }
 
 #[derive(Clone, Debug)]
 enum Secret {
-    /// SHA-256 of the password.
+    /// SHA-256 of a plain password.
     Plain([u8; 32]),
-    /// `{SHA}`: SHA-1 of it.
+    /// SHA-1 of the password (`{SHA}`).
     Sha1(Vec<u8>),
-    /// `$2y$…`, and its cost.
+    /// bcrypt hash (`$2y$…`), and its cost.
     Bcrypt(String, u32),
 }
 
-/// The reasons why a line of users is none.
+/// Reasons why a file of users is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UsersError {
-    /// No colon, or nothing before it.
+    /// The line has no colon, or nothing before it.
     #[error("line {0} is not `user:password`")]
     Line(usize),
-    /// A hash that is not checked here.
+    /// The kind of hash is not supported.
     #[error(
-        "line {0} has a hash of a kind that is not supported ({1}): make it with `htpasswd -B` \
+        "line {0} has a hash of a kind that is not supported ({1}): create it with `htpasswd -B` \
          (bcrypt)"
     )]
     Hash(usize, &'static str),
-    /// A hash that cannot be read.
-    #[error("line {0} has a hash that is cut off or not as htpasswd writes it: make it again")]
+    /// The hash cannot be parsed.
+    #[error("line {0} has a hash that is truncated or malformed: recreate it (`htpasswd -B`)")]
     Malformed(usize),
-    /// A hash that takes too long to check.
+    /// Checking the hash takes too long.
     #[error(
-        "line {0} has a bcrypt hash of cost {1}, of which one check takes very long: make it with \
+        "line {0} has a bcrypt hash of cost {1}, which takes too long to check: create it with \
          a cost of at most {MOST_COST} (`htpasswd -B -C 10`)"
     )]
     Cost(usize, u32),
-    /// The system has no random numbers.
-    #[error("the system gives no random numbers")]
+    /// The system provides no random bytes.
+    #[error("the system provides no random bytes")]
     Randomness,
-    /// There is nobody.
-    #[error("there is no user in it: write one `user:password` a line")]
+    /// The file has no user.
+    #[error("the file has no user: write one `user:password` a line")]
     Nobody,
 }
 
 impl Users {
-    /// Of lines as `htpasswd` writes them: `user:$2y$…` (bcrypt, `-B`),
-    /// `user:{SHA}…` (`-s`), or `user:password` as it is. Empty lines and
-    /// those that begin with `#` say nothing.
+    /// Parses lines in the format of `htpasswd`: `user:$2y$…` (bcrypt, `-B`), `user:{SHA}…` (`-s`),
+    /// or `user:password`. Empty lines and lines that begin with `#` are ignored.
     ///
     /// # Errors
-    /// The first line that is none of these.
+    /// The first invalid line.
     pub fn parse(text: &str) -> Result<Self, UsersError> {
         let mut users = HashMap::new();
         for (number, line) in (1..).zip(text.lines()) {
@@ -125,15 +124,15 @@ impl Users {
         })
     }
 
-    /// Lets whoever is at this address pass, if this `Proxy-Authorization` is of one of the users.
+    /// Admits the client at this address if `Proxy-Authorization` has the password of a user.
     ///
-    /// A password that was right lately is not checked again. Where anybody's password takes
-    /// bcrypt, a wrong one takes as much of it whether there is such a user or not, and whatever
-    /// kind of line the user has: time does not tell who there is.
+    /// A recently correct password is not checked again. If any user has a bcrypt hash, every wrong
+    /// password costs the same bcrypt time, whether the user exists or not, and for any kind
+    /// of hash. So response times do not reveal user names.
     ///
     /// # Errors
-    /// [`Failure::Authentication`]; [`Failure::Checks`] where it could not be found out, as too
-    /// many passwords wait.
+    /// [`Failure::Authentication`] for wrong credentials; [`Failure::Checks`] if too many passwords
+    /// wait for their check.
     pub async fn admit(
         self: &Arc<Self>,
         client: IpAddr,
@@ -162,7 +161,7 @@ impl Users {
         }
     }
 
-    /// The key that a password is remembered by.
+    /// Returns the key under which a password is remembered.
     fn key(&self, name: &str, password: &str) -> Key {
         let mut context = hmac::Context::with_key(&self.secret);
         context.update(&(name.len() as u64).to_be_bytes());
@@ -173,8 +172,9 @@ impl Users {
         key
     }
 
-    /// Checks by bcrypt. A wrong password costs 2^`highest` rounds: as many as a user's own hash
-    /// lacks are made up for, 2^c + (2^c + 2^(c+1) + … + 2^(highest-1)) being 2^highest.
+    /// Returns a check by bcrypt. A wrong password costs 2^`highest` rounds in total. If the user's
+    /// own hash has a lower cost c, further hashes add the difference: 2^c + (2^c + 2^(c+1) + …
+    /// + 2^(highest-1)) is 2^highest.
     fn check(
         &self,
         user: Option<Arc<User>>,
@@ -202,7 +202,7 @@ impl Users {
                 }
                 missing = *cost..highest;
             }
-            // As bcrypt's own checks prepare it: what is empty is one byte then.
+            // Prepares the bytes as bcrypt does: an empty password is one zero byte.
             let mut bytes = password.into_bytes();
             bytes.push(0);
             bytes.truncate(BCRYPT_BYTES);
@@ -216,7 +216,7 @@ impl Users {
 }
 
 impl User {
-    /// Returns whether this is the password that was right, not too long ago.
+    /// Returns whether this is the remembered password, and renews its time.
     fn knows(&self, key: &Key, now: Instant) -> bool {
         let mut known = self.known.lock();
         match &mut *known {
@@ -266,7 +266,7 @@ impl Secret {
         Ok(Secret::Plain(sha256(&[text.as_bytes()])))
     }
 
-    /// The cost of its bcrypt.
+    /// Returns the cost of a bcrypt hash.
     fn cost(&self) -> Option<u32> {
         match self {
             Secret::Bcrypt(_, cost) => Some(*cost),
@@ -274,7 +274,7 @@ impl Secret {
         }
     }
 
-    /// Returns whether this is the password, as far as that can be said at once.
+    /// Returns whether the password matches a hash that is quick to check.
     fn is_plainly(&self, password: &str) -> bool {
         match self {
             Secret::Plain(known) => equal(&sha256(&[password.as_bytes()]), known),
@@ -287,7 +287,7 @@ impl Secret {
     }
 }
 
-/// User name and password of a `Basic` header.
+/// Parses user name and password from a `Basic` header.
 fn credentials(value: &HeaderValue) -> Option<(String, String)> {
     let (scheme, encoded) = value.to_str().ok()?.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {
@@ -299,7 +299,7 @@ fn credentials(value: &HeaderValue) -> Option<(String, String)> {
     Some((name.to_owned(), password.to_owned()))
 }
 
-/// In a time that does not tell how much is equal.
+/// Compares in constant time.
 fn equal(a: &[u8], b: &[u8]) -> bool {
     verify_slices_are_equal(a, b).is_ok()
 }
@@ -328,7 +328,7 @@ mod tests {
 
     fn parse(lines: &str) -> Arc<Users> {
         let users = Users::parse(lines).unwrap();
-        // A busy machine does not change what is said.
+        // With long patience, a busy machine cannot change the results.
         let checks = Arc::new(Checks::new(Duration::from_secs(3600)));
         Arc::new(Users { checks, ..users })
     }
@@ -405,13 +405,13 @@ mod tests {
         let long = format!("nobody:{}", "ü".repeat(1000));
         assert!(!admits(&users, &long).await);
         assert_eq!(rounds(&users), 1 << 7);
-        // Without bcrypt there is nothing to hide.
+        // Without bcrypt, no further hashes are needed.
         let users = parse("plain:secret");
         assert!(!admits(&users, "nobody:wrong").await);
         assert_eq!(rounds(&users), 0);
     }
 
-    /// bcrypt looks at 72 bytes, as `htpasswd` does.
+    /// bcrypt reads 72 bytes, as `htpasswd` does.
     #[tokio::test]
     async fn long_passwords_are_those_that_were_hashed() {
         let password = format!("{}ü{}", "a".repeat(71), "b".repeat(100));
@@ -445,7 +445,7 @@ mod tests {
             assert!(full, "{refused:?}");
         }
         assert!(admits(&users, "ann:secret").await);
-        // Another client does not wait behind them, known or not.
+        // Another client does not wait behind them, whether its password is remembered or not.
         let elsewhere = "198.51.100.1".parse().unwrap();
         let unknown = users.admit(elsewhere, Some(&basic("bob:secret"))).await;
         assert!(matches!(unknown, Err(Failure::Authentication)));

@@ -1,5 +1,5 @@
-//! The certificates of servers: checked, remembered where they were wrong,
-//! and shown to whoever observes.
+//! Verification of servers' certificates. Failed certificates are remembered for error pages, and
+//! all are passed to the observer.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -16,21 +16,21 @@ use crate::certificate_summary::CertificateSummary;
 use crate::observe::Observer;
 use crate::pattern::HostPattern;
 
-/// Certificates that were wrong, and are remembered.
+/// Limit of remembered certificates that failed.
 const REMEMBERED: usize = 64;
 
 type Verified = Result<ServerCertVerified, Error>;
 
-/// The servers that are believed.
+/// Servers that the proxy trusts.
 #[derive(Clone, Debug)]
 pub struct Trust {
-    /// The trusted certificates, of CAs and of servers.
+    /// Trusted certificates of CAs and servers.
     pub trusted: lucarne_net::Trust,
-    /// Hosts of which any certificate is accepted. The proxy's clients cannot tell then which
-    /// server they talk to.
+    /// Hosts for which any certificate is accepted. Clients of the proxy then cannot know which
+    /// server they reach.
     pub insecure: Vec<HostPattern>,
-    /// Hosts of which only the certificates with these fingerprints are accepted, whatever else
-    /// is in them.
+    /// Hosts for which only certificates with these fingerprints are accepted. The rest of the
+    /// certificate is ignored.
     pub fingerprints: Vec<(HostPattern, Fingerprint)>,
 }
 
@@ -40,14 +40,14 @@ pub(crate) struct Verifier {
     any: lucarne_net::Verifier,
     trust: Trust,
     observer: Option<Arc<Observer>>,
-    /// The handshake tells that a certificate is wrong, but not what stands in
-    /// it: name and certificate of the last ones.
+    /// Names and certificates of the last failures, because the error of the handshake does not
+    /// contain the certificate.
     wrong: Mutex<VecDeque<(String, Option<CertificateSummary>)>>,
 }
 
-/// A certificate that is not one of those whose fingerprints are configured.
+/// A certificate without any of the configured fingerprints.
 #[derive(Debug, thiserror::Error)]
-#[error("the certificate has another fingerprint than those configured for this host: {0}")]
+#[error("the certificate has none of the fingerprints configured for this host: found {0}")]
 struct OtherFingerprint(Fingerprint);
 
 impl From<OtherFingerprint> for Error {
@@ -67,8 +67,8 @@ impl Verifier {
         }
     }
 
-    /// Checks a certificate by its fingerprint, if the host has any; else, whether any
-    /// certificate is accepted. `None` if only trusted certificates are.
+    /// Checks the certificate by fingerprint if the host has any, and accepts it if the host is
+    /// insecure. Returns `None` if only trusted certificates are accepted.
     fn exception(&self, name: &ServerName<'_>, leaf: &CertificateDer<'_>) -> Option<Verified> {
         let host = match name {
             ServerName::IpAddress(ip) => Some(Host::from(IpAddr::from(*ip))),
@@ -89,8 +89,9 @@ impl Verifier {
         })
     }
 
-    /// The verifier of a handshake's signature. A key that cannot be verified is accepted with a
-    /// certificate that proves nothing, never with one that is known by its fingerprint.
+    /// Returns the verifier for the signature of a handshake. A key of an unsupported kind is
+    /// accepted for hosts with any certificate, but never for a certificate that is known by its
+    /// fingerprint.
     fn of_signature(&self, leaf: &CertificateDer<'_>) -> &lucarne_net::Verifier {
         let pinned = || {
             let found = Fingerprint::of(leaf);
@@ -103,7 +104,7 @@ impl Verifier {
         }
     }
 
-    /// Returns what stood in the certificate that was wrong for this name.
+    /// Returns the summary of the last certificate that failed for this name.
     pub(crate) fn facts(&self, name: &str) -> Option<CertificateSummary> {
         let wrong = self.wrong.lock();
         let latest = wrong.iter().rev().find(|(host, _)| host == name);
@@ -141,7 +142,7 @@ impl ServerCertVerifier for Verifier {
                 .chain(intermediates)
                 .map(|der| CertificateDer::from(der.as_ref()))
                 .collect();
-            // rustls does not ask for SCTs in TLS: hardly a server has them there.
+            // rustls does not request SCTs by TLS extension, and hardly any server has them.
             observer.seen(&name.to_str(), &chain, ocsp, &[]);
         }
         let verified = self.exception(name, leaf).unwrap_or_else(|| {

@@ -1,5 +1,4 @@
-//! The answers of the proxy to those who ask itself, not a server through it: what it
-//! is, and the certificate to trust.
+//! Responses to requests for the proxy itself: a description, and the CA certificate to trust.
 
 use http::header::{CONTENT_DISPOSITION, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
@@ -11,7 +10,7 @@ use crate::page::answer;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// The answer to a request that names no server, if there is one.
+/// Responds to a request that names no server. Returns `None` for unknown paths and methods.
 pub(crate) fn answer_own<B>(core: &Core, request: &Request<B>) -> Option<Response<Body>> {
     if *request.method() == Method::OPTIONS && request.uri().path() == "*" {
         return Some(hops::options());

@@ -1,4 +1,5 @@
-//! What the proxy keeps is bounded. It measures its own process: nothing runs beside it.
+//! The memory of the proxy is bounded. This test measures its own process, so it is the only one in
+//! its binary.
 #![allow(clippy::unwrap_used)]
 
 #[path = "it/common/mod.rs"]
@@ -33,7 +34,7 @@ async fn hosts_without_end_take_no_memory() {
         }
     };
     let rss = || lucarne_testkit::usage(std::process::id()).unwrap().rss;
-    // The first ones fill the store, and what else is bounded.
+    // The first connections fill the store and the other bounded buffers.
     many(0, 500).await;
     let before = rss();
     many(1, 1500).await;

@@ -1,4 +1,4 @@
-//! Options of connections, which scenarios over HTTP and TLS have in common.
+//! Connection options that scenarios over HTTP and TLS share.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::option_values::{HttpVersion, TimeSpan};
 use crate::preparing::Retries;
 use crate::random::Random;
 
-/// A version of TLS to offer.
+/// A TLS version to offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
 pub enum OfferedTls {
     /// TLS 1.2
@@ -30,7 +30,7 @@ pub enum OfferedTls {
     V1_3,
 }
 
-/// A host and its address, written `HOST=ADDRESS`.
+/// A host with its address, written `HOST=ADDRESS`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolveOverride(pub String, pub IpAddr);
 
@@ -45,30 +45,30 @@ impl FromStr for ResolveOverride {
     }
 }
 
-/// A length of time, or one by chance: `1s`, `500ms..2s`.
+/// A fixed or a random duration: `1s`, `500ms..2s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
-    /// The shortest.
+    /// Shortest duration.
     pub from: TimeSpan,
-    /// The longest.
+    /// Longest duration.
     pub to: TimeSpan,
 }
 
 impl Pause {
-    /// One of them.
+    /// Picks a random duration from the range.
     pub(crate) fn pick(self, random: &mut Random) -> std::time::Duration {
         let more = self.to.0.saturating_sub(self.from.0).as_nanos() as u64;
         self.from.0 + std::time::Duration::from_nanos(random.below(more.saturating_add(1)))
     }
 }
 
-/// The fault of a text that is no [`Pause`], in words that follow the text.
+/// Reasons why a [`Pause`] is invalid. The message follows the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PauseError {
-    /// One of its two ends is no length of time.
+    /// A bound is not a duration.
     #[error(transparent)]
     End(#[from] values::ValueError),
-    /// Its longest is shorter than its shortest.
+    /// The upper bound is shorter than the lower bound.
     #[error("ends before it begins")]
     Backwards,
 }
@@ -96,7 +96,7 @@ impl<'de> Deserialize<'de> for Pause {
     }
 }
 
-/// Statuses that are expected: `201`, `2xx`.
+/// Expected statuses: `201`, `2xx`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusRange {
     first: u16,
@@ -104,7 +104,7 @@ pub struct StatusRange {
 }
 
 impl StatusRange {
-    /// This one.
+    /// Returns the range of this status only.
     #[must_use]
     pub const fn one(status: u16) -> Self {
         Self {
@@ -113,7 +113,7 @@ impl StatusRange {
         }
     }
 
-    /// Returns whether `status` is one of them.
+    /// Returns whether the range contains `status`.
     pub(crate) fn contain(self, status: u16) -> bool {
         (self.first..=self.last).contains(&status)
     }
@@ -145,15 +145,14 @@ impl std::fmt::Display for StatusRange {
     }
 }
 
-/// `201 or 2xx`, for messages.
+/// Formats statuses for messages, as in `201 or 2xx`.
 pub(crate) fn list(statuses: &[StatusRange]) -> String {
     let texts: Vec<_> = statuses.iter().map(StatusRange::to_string).collect();
     texts.join(" or ")
 }
 
-/// The options of connections. Each options type has them for itself: serde
-/// cannot flatten one struct into another that denies unknown fields, and a
-/// misspelt option must not pass.
+/// Options of connections. Each options type repeats these fields, because serde cannot flatten a
+/// struct into another that denies unknown fields, and a misspelt option must be an error.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionOptions {
     pub(crate) http: HttpVersion,
@@ -173,7 +172,7 @@ pub(crate) struct ConnectionOptions {
 }
 
 impl ConnectionOptions {
-    /// The same for the client.
+    /// Converts the options for the client.
     pub(crate) fn options(self) -> Result<Arc<ClientOptions>, PrepareError> {
         let identity = match (self.cert, self.key) {
             (Some(certificates), Some(key)) => Some(Identity { certificates, key }),
@@ -213,13 +212,13 @@ impl ConnectionOptions {
     }
 }
 
-/// Without the empty text that a plan's `${NAME:-}` leaves.
+/// Drops empty texts, which result from `${NAME:-}` in a plan.
 fn given(mut texts: Vec<String>) -> Vec<String> {
     texts.retain(|text| !text.is_empty());
     texts
 }
 
-/// Finds the server at `url`.
+/// Resolves the server of `url`.
 pub(crate) async fn resolve(
     url: &str,
     options: &ClientOptions,
@@ -231,7 +230,7 @@ pub(crate) async fn resolve(
     })
 }
 
-/// Connects once, so that what would fail every request is said before the first.
+/// Connects once, so that an error that would fail every request is reported before the first.
 pub(crate) async fn reach(client: &mut Client) -> Result<(), PrepareError> {
     let authority = client.endpoint().authority.clone();
     let attempts = Retries::Brief.begin();

@@ -1,14 +1,13 @@
-//! Content codings (RFC 9110 8.4.1), taken off.
+//! Decoding of content codings (RFC 9110, section 8.4.1).
 
 use std::io::{self, Read};
 
-/// The body without its coding, `most` bytes of it at most; `None` if the coding is not
-/// known here.
+/// Decodes a body, up to `most` bytes. Returns `None` if the coding is unknown.
 pub(crate) fn decode(coding: &str, body: &[u8], most: u64) -> Option<io::Result<Vec<u8>>> {
     let mut plain = Vec::with_capacity(body.len().saturating_mul(4).min(1 << 20));
     let read = match coding.to_ascii_lowercase().as_str() {
         "gzip" | "x-gzip" => all(flate2::read::MultiGzDecoder::new(body), most, &mut plain),
-        // zlib, as it is specified; or without its frame, as some servers send it.
+        // zlib, as specified, or raw deflate, which some servers send.
         "deflate" => match all(flate2::read::ZlibDecoder::new(body), most, &mut plain) {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Err(error),
@@ -32,7 +31,7 @@ fn all(decoder: impl Read, most: u64, plain: &mut Vec<u8>) -> io::Result<()> {
     }
 }
 
-/// What is wrong with a body that cannot be decoded, in words.
+/// Describes the error of decoding a body.
 pub(crate) fn problem(coding: &str, error: &io::Error, most: u64) -> String {
     match error.kind() {
         io::ErrorKind::FileTooLarge => {

@@ -1,12 +1,11 @@
-//! Names that plans give, for as long as the process lives.
+//! Names from plans that live as long as the process.
 
 use std::collections::HashSet;
 
 use parking_lot::Mutex;
 
-/// Metrics and checks are known by names that live for ever, so that a sample
-/// costs no copy of one. Those of a plan are as many as its lines: kept once
-/// each, they are never given back.
+/// Returns a static copy of `name`. Metrics and checks have static names, so that a sample copies
+/// no name. A plan has a limited number of names; each is stored once and never freed.
 pub(crate) fn intern(name: &str) -> &'static str {
     static NAMES: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
     let mut names = NAMES.lock();

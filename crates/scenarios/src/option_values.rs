@@ -1,4 +1,4 @@
-//! Values of options that scenarios have in common.
+//! Option values that scenarios share.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,8 +10,8 @@ use lucarne_settings::typed;
 use lucarne_settings::values::{self, ValueError};
 use serde::{Deserialize, Deserializer};
 
-/// The options of which nothing is said: their flags have the defaults. The
-/// environment is left aside, as it is no flag's default.
+/// Returns the options without any flags, that is, with the defaults of all flags. Environment
+/// variables are ignored, because they are not defaults.
 pub(crate) fn defaults<O: Args>() -> O {
     let flags = O::augment_args(Command::new("options").no_binary_name(true));
     let flags = flags.mut_args(|flag| flag.env(Resettable::Reset));
@@ -21,12 +21,12 @@ pub(crate) fn defaults<O: Args>() -> O {
         .expect("every flag has a default, or can be left out")
 }
 
-/// A length of time, written `60s`, `1m30s` or `500ms`.
+/// A duration, written `60s`, `1m30s` or `500ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TimeSpan(pub Duration);
 
 impl TimeSpan {
-    /// So many seconds.
+    /// Returns a span of this many seconds.
     #[must_use]
     pub const fn seconds(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
@@ -53,7 +53,7 @@ impl<'de> Deserialize<'de> for TimeSpan {
     }
 }
 
-/// A moment, written as RFC 3339 or as a date.
+/// A point in time, written as RFC 3339 or as a date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp {
     /// Milliseconds since 1970.
@@ -61,7 +61,7 @@ pub struct Timestamp {
 }
 
 impl Timestamp {
-    /// Seconds since 1970.
+    /// Returns the seconds since 1970.
     #[must_use]
     pub fn unix(self) -> i64 {
         (self.unix_ms / 1000) as i64
@@ -90,7 +90,7 @@ impl Ratio {
     fn new(value: f64) -> Result<Self, String> {
         match (0.0..=1.0).contains(&value) {
             true => Ok(Self(value)),
-            false => Err("is not a share: it goes from 0 to 1".to_owned()),
+            false => Err("must be from 0 to 1".to_owned()),
         }
     }
 }
@@ -116,7 +116,7 @@ impl<'de> Deserialize<'de> for Ratio {
     }
 }
 
-/// The version of HTTP.
+/// HTTP version of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Deserialize)]
 pub enum HttpVersion {
     /// HTTP/1.1

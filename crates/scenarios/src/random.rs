@@ -1,11 +1,11 @@
-//! Choosing under load: a generator that costs a nanosecond and can be seeded.
+//! Random choices under load: a seeded generator that costs a nanosecond per number.
 
-/// SplitMix64. Good for choosing what to send; never for keys or serial numbers.
+/// SplitMix64, for choosing requests. Not suitable for keys or serial numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// The generator of this stream of a seed.
+    /// Creates the generator for a stream of this seed.
     pub(crate) fn new(seed: u64, stream: u64) -> Self {
         let mut random = Self(seed ^ stream.wrapping_mul(0xd6e8_feb8_6659_fd93));
         random.next();
@@ -20,12 +20,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `end`; 0 if `end` is.
+    /// Returns a number below `end`, or 0 if `end` is 0.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 
-    /// True with this probability.
+    /// Returns `true` with this probability.
     pub(crate) fn chance(&mut self, probability: f64) -> bool {
         ((self.next() >> 11) as f64) < probability * (1u64 << 53) as f64
     }

@@ -1,4 +1,4 @@
-//! The scenarios by their names, as plans and the command line have them.
+//! Registry of scenarios by the names that plans and the command line use.
 
 use std::sync::Arc;
 
@@ -10,44 +10,44 @@ use serde::de::DeserializeOwned;
 
 use crate::{acme, ct, proxy, rest, s3, tls};
 
-/// Whatever a scenario checks holds each time.
+/// Threshold: every check of every scenario passes.
 const CHECKS: &str = "checks: rate==1";
-/// Requests have a response, and the right one.
+/// Threshold: requests have a valid response.
 const FAILED: &str = "http_req_failed: rate<0.01";
-/// Connections that are kept do not break under load.
+/// Threshold: kept connections do not break under load.
 const RESET: &str = "http_req_reset: rate<0.01";
-/// Submissions are accepted, and not put off (429, 503).
+/// Threshold: submissions are accepted and not throttled (429, 503).
 const ACCEPTED: &str = "ct_accepted: rate>=0.99";
-/// Reads are served, and not put off.
+/// Threshold: reads are served and not throttled.
 const THROTTLED: &str = "throttled: rate<0.01";
 
-/// The demands of most kinds.
+/// Thresholds of most kinds.
 const USUAL: &[&str] = &[CHECKS, FAILED, RESET];
 
-/// The kind of this name.
+/// Returns the kind of this name.
 #[must_use]
 pub fn scenario(name: &str) -> Option<Kind> {
     scenarios().into_iter().find(|kind| kind.name == name)
 }
 
-/// Every kind of scenario there is.
+/// Returns all kinds of scenarios.
 #[must_use]
 pub fn scenarios() -> Vec<Kind> {
     vec![
         kind(
             "acme",
-            "probes ACME servers, or enrols for certificates and checks them",
+            "sends requests to ACME servers, or enrols for certificates and checks them",
             acme::build,
         ),
         kind(
             "ct-write",
-            "submits certificates to Certificate Transparency logs, and verifies what they promise",
+            "submits certificates to Certificate Transparency logs, and verifies the SCTs",
             ct::write::build,
         )
         .demanding(&[CHECKS, FAILED, RESET, ACCEPTED]),
         kind(
             "ct-read",
-            "reads Certificate Transparency logs, and verifies what they serve",
+            "reads Certificate Transparency logs, and verifies the responses",
             ct::read::build,
         )
         .demanding(&[CHECKS, FAILED, RESET, THROTTLED]),
@@ -58,25 +58,24 @@ pub fn scenarios() -> Vec<Kind> {
         ),
         structured(
             "rest",
-            "sends requests to any API over HTTP, and checks what it answers",
+            "sends requests to any HTTP API, and checks the responses",
             rest::STRUCTURED,
             rest::build,
         ),
         kind(
             "proxy",
-            "asks hosts through an intercepting proxy, and looks at the certificates that it mints",
+            "requests hosts through an intercepting proxy, and checks its certificates",
             proxy::build,
         ),
         kind(
             "tls",
-            "makes TLS handshakes, and looks at the certificates that servers show",
+            "measures TLS handshakes, and checks the servers' certificates",
             tls::build,
         ),
     ]
 }
 
-/// A kind whose options are an `O`: in a plan a map with its keys, on the
-/// command line its flags.
+/// Returns a kind with options `O`: its keys in a plan, and its flags on the command line.
 fn kind<O>(
     name: &'static str,
     about: &'static str,
@@ -88,7 +87,7 @@ where
     structured(name, about, &[], build)
 }
 
-/// The same, with keys that no flag could say.
+/// Returns a kind with further keys that have no flag.
 fn structured<O>(
     name: &'static str,
     about: &'static str,
@@ -111,7 +110,7 @@ where
     .demanding(USUAL)
 }
 
-/// The keys of `O` in a plan: its long flags, in k6's camelCase.
+/// Returns the plan keys of `O`: its long flags, in k6's camelCase.
 #[must_use]
 pub fn keys<O: Args>() -> Vec<String> {
     let command = O::augment_args(Command::new("options"));
@@ -138,8 +137,8 @@ mod tests {
 
     use super::*;
 
-    /// Without flags and without keys the options are the same, and every key
-    /// of a plan has its flag.
+    /// Checks that the options without flags equal those without keys, and that every key of a plan
+    /// has a flag.
     fn flags_and_keys_agree<O: Args + DeserializeOwned + Debug>() {
         let command = O::augment_args(Command::new("options"));
         let matches = command.try_get_matches_from(["options"]).unwrap();
@@ -151,7 +150,7 @@ mod tests {
         let from_keys: O = typed::read(&nothing, "", &known, &mut report).unwrap();
         assert_eq!(format!("{from_flags:?}"), format!("{from_keys:?}"));
         for key in known {
-            // A list of maps is hardly any option's value, but it is each one's key.
+            // A list of maps is hardly a valid value of any option, but any key accepts it.
             let yaml = format!("{key}: [{{ a: b }}]\n");
             let mut report = Report::on(None);
             let read: Option<O> =

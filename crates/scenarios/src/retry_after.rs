@@ -1,19 +1,19 @@
-//! Retry-After (RFC 9110 10.2.3).
+//! Retry-After (RFC 9110, section 10.2.3).
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// A wait longer than this is nobody's intention.
+/// Longest plausible wait.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
-/// Returns how long to wait, as an answer of 429 or 503 says.
+/// Parses the wait that a response with status 429 or 503 requests.
 ///
 /// # Errors
-/// In words: there is none, or it is neither a number of seconds nor an HTTP
-/// date of today.
+/// A description: the header is missing, or is neither a number of seconds nor an HTTP date within
+/// a day.
 pub(crate) fn retry_after(header: Option<&str>, now_ms: u64) -> Result<Duration, String> {
-    let text = header.ok_or("there is no Retry-After")?;
+    let text = header.ok_or("the response has no Retry-After")?;
     let wait = match text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {
         true => text.parse().ok().map(Duration::from_secs),
         false => date(text).map(|date| Duration::from_millis(date.saturating_sub(now_ms))),
@@ -27,7 +27,7 @@ pub(crate) fn retry_after(header: Option<&str>, now_ms: u64) -> Result<Duration,
     }
 }
 
-/// An HTTP date in milliseconds since 1970.
+/// Parses an HTTP date into milliseconds since 1970.
 fn date(text: &str) -> Option<u64> {
     if !text.ends_with(" GMT") {
         return None;

@@ -8,30 +8,30 @@ use lucarne_mint::{Authority as Ca, CaOptions, KeyType, LeafOptions, pem};
 use lucarne_testkit::{TempDir, temp_dir, tls_server};
 use rustls::ServerConfig;
 
-/// The authority of the targets: a root, and an intermediate that issues. Its
-/// files go away with the value.
+/// Authority of the targets: a root, and an intermediate that issues. Its files are removed when it
+/// is dropped.
 #[derive(Debug)]
 pub struct Authority {
     issuer: Ca,
     directory: TempDir,
 }
 
-/// The certificate of a server and its key, as files: PEM.
+/// PEM files of a server's certificate and key.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// The certificate, and the intermediate's.
+    /// File of the certificate and the intermediate's.
     pub chain: PathBuf,
-    /// The key, in PKCS #8.
+    /// File of the key in PKCS #8.
     pub key: PathBuf,
-    /// Both in one file.
+    /// File with both.
     pub both: PathBuf,
 }
 
 impl Authority {
-    /// A new one.
+    /// Creates an authority.
     ///
     /// # Errors
-    /// No room for its files.
+    /// Its files cannot be written.
     pub fn new() -> Result<Self> {
         let root = CaOptions::named("Lucarne Targets Root", KeyType::EcdsaP256);
         let issuer = CaOptions::named("Lucarne Targets CA", KeyType::EcdsaP256);
@@ -45,7 +45,7 @@ impl Authority {
         Ok(authority)
     }
 
-    /// The root, as the PEM file that clients trust.
+    /// Returns the PEM file of the root for clients.
     pub fn ca_file(&self) -> PathBuf {
         self.path().join("ca.pem")
     }
@@ -54,19 +54,19 @@ impl Authority {
         self.directory.path()
     }
 
-    /// A new certificate of a server at 127.0.0.1 and `localhost`, in files
-    /// that begin with `name`.
+    /// Issues a certificate for a server at 127.0.0.1 and `localhost`, in files that begin with
+    /// `name`.
     ///
     /// # Errors
-    /// No room for them.
+    /// The files cannot be written.
     pub fn identity(&self, name: &str) -> Result<Identity> {
         self.identity_for(name, &["localhost", "127.0.0.1"])
     }
 
-    /// The same for other names.
+    /// Issues a certificate for other names.
     ///
     /// # Errors
-    /// No room for them.
+    /// The files cannot be written.
     pub fn identity_for(&self, name: &str, names: &[&str]) -> Result<Identity> {
         let options = LeafOptions::for_names(names.iter().copied())?;
         let chain = self.issuer.chain(self.issuer.issue(&options)?);
@@ -89,7 +89,7 @@ impl Authority {
         })
     }
 
-    /// Returns what a TLS server of our own shows for these names.
+    /// Returns TLS settings with a new certificate for these names.
     ///
     /// # Errors
     /// Only if the cryptographic library fails.

@@ -10,24 +10,23 @@ use serde_json::{Value, json};
 use crate::Authority;
 use crate::server::{Answer, Asked, Service, TlsServer, json as reply, with_type};
 
-/// A stand-in for the iControl REST API of an F5 BIG-IP, as far as deploying a
-/// certificate goes: login, upload, crypto objects, a transaction, a client-ssl
-/// profile; and `/healthz`. It insists on their order: what was not uploaded
-/// cannot be installed, what was not installed cannot be used, and nothing of a
-/// transaction is there before it is committed.
+/// Stand-in for the iControl REST API of an F5 BIG-IP, with the requests that deploy a certificate:
+/// login, upload, crypto objects, a transaction, a client-ssl profile; and `/healthz`. It enforces
+/// their order: installing requires the upload, using requires the installation, and a transaction
+/// has no effect before its commit.
 #[derive(Debug)]
 pub struct F5 {
-    /// `https://127.0.0.1:port/healthz`.
+    /// URL of the target: `https://127.0.0.1:port/healthz`.
     pub url: String,
-    /// The server.
+    /// Server of the target.
     pub server: TlsServer,
 }
 
 impl F5 {
-    /// The administrator, by name and password.
+    /// Name and password of the administrator.
     pub const USER: (&'static str, &'static str) = ("admin", "load-test-password");
 
-    /// At `port` (0: any that is free).
+    /// Starts the target at `port` (0 for any free one).
     ///
     /// # Errors
     /// The port is taken.
@@ -42,15 +41,15 @@ impl F5 {
     }
 }
 
-/// The life of a login (BIG-IP's default).
+/// Lifetime of a login (BIG-IP's default).
 const LOGIN: Duration = Duration::from_secs(1200);
-/// The path of uploads, as installations name it.
+/// Prefix of uploads in installations.
 const UPLOADED: &str = "file:/var/config/rest/downloads/";
 
 #[derive(Default)]
 struct Api(Mutex<Device>);
 
-/// The state of the device.
+/// State of the device.
 #[derive(Default)]
 struct Device {
     tokens: BTreeMap<String, Instant>,
@@ -60,7 +59,7 @@ struct Device {
     next: u64,
 }
 
-/// The objects that a transaction changes all at once, or not at all.
+/// Objects that a transaction changes atomically.
 #[derive(Clone, Default)]
 struct State {
     keys: BTreeSet<String>,
@@ -82,7 +81,7 @@ impl Service for Api {
     }
 }
 
-/// An error as iControl REST has it.
+/// Returns an error in the format of iControl REST.
 fn error(code: u16, message: impl Into<String>) -> Answer {
     reply(
         code,
@@ -131,7 +130,7 @@ impl Device {
         until.is_some_and(|until| *until > Instant::now())
     }
 
-    /// A file in one piece or several: `Content-Range: 0-99/100`.
+    /// Handles an upload in one or several pieces: `Content-Range: 0-99/100`.
     fn upload(&mut self, path: &str, asked: &Asked) -> Answer {
         let name = path.rsplit('/').next().unwrap_or_default().to_owned();
         let range = asked.header("content-range");
@@ -173,7 +172,7 @@ impl Device {
         reply(200, &json!({ "transId": self.next, "state": "STARTED" }))
     }
 
-    /// All changes of a transaction, or none.
+    /// Commits all changes of a transaction, or none.
     fn commit(&mut self, path: &str, body: &Value) -> Answer {
         let id = path.rsplit('/').next().and_then(|id| id.parse().ok());
         let Some((id, changes)) = id.and_then(|id| Some((id, self.transactions.remove(&id)?)))
@@ -276,7 +275,7 @@ impl State {
         Ok(body.clone())
     }
 
-    /// A client-ssl profile, of a certificate and a key that are there.
+    /// Sets a client-ssl profile with an installed certificate and key.
     fn profile(&mut self, name: String, body: &Value) -> Result<(), (u16, String)> {
         for (field, there) in [("cert", &self.certificates), ("key", &self.keys)] {
             let object = text(body, field)?;
@@ -289,7 +288,7 @@ impl State {
     }
 }
 
-/// The name that an uploaded file was installed by.
+/// Returns the name under which an uploaded file was installed.
 fn installed(
     body: &Value,
     uploads: &BTreeMap<String, Vec<u8>>,

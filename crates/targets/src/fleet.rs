@@ -4,26 +4,26 @@ use anyhow::Result;
 
 use crate::{Authority, F5, Inventory, Kind, Pebble, WebServer};
 
-/// All targets at once.
+/// All targets together.
 #[derive(Debug)]
 pub struct Fleet {
-    /// The inventory.
+    /// The certificate inventory.
     pub inventory: Inventory,
-    /// nginx.
+    /// The target nginx.
     pub nginx: WebServer,
-    /// Apache httpd.
+    /// The target Apache httpd.
     pub apache: WebServer,
-    /// HAProxy.
+    /// The target HAProxy.
     pub haproxy: WebServer,
     /// The stand-in for a BIG-IP.
     pub f5: F5,
     /// The ACME server.
     pub pebble: Pebble,
-    /// The authority that certifies them.
+    /// Authority that issues their certificates.
     pub authority: Authority,
 }
 
-/// The ports at which they listen; 0: any.
+/// Ports of the targets; 0 for any free one.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs)]
 pub struct Ports {
@@ -33,12 +33,12 @@ pub struct Ports {
     pub haproxy: u16,
     pub f5: u16,
     pub pebble: u16,
-    /// The ports at which Pebble looks for http-01 and tls-alpn-01; `None`: any.
+    /// Ports at which Pebble validates http-01 and tls-alpn-01; `None` for any.
     pub challenges: Option<[u16; 2]>,
 }
 
 impl Ports {
-    /// Those that plans and programs expect: 8443 for the inventory, Pebble's own.
+    /// Ports that plans and programs expect: 8443 for the inventory, and Pebble's defaults.
     pub const USUAL: Self = Self {
         inventory: 8443,
         nginx: 9443,
@@ -51,14 +51,14 @@ impl Ports {
 }
 
 impl Fleet {
-    /// Starts all of them.
+    /// Starts all targets.
     ///
     /// # Errors
-    /// The first that does not start, with the remedy.
+    /// The first target that does not start, with the remedy.
     pub fn start(ports: Ports) -> Result<Self> {
         let authority = Authority::new()?;
         let web = |kind, port| WebServer::start(kind, &authority, port);
-        // Pebble refuses one good nonce in twenty, as it does by default.
+        // Pebble refuses one valid nonce in twenty, its default.
         let pebble = match ports.challenges {
             Some(challenges) => Pebble::start_for(&authority, ports.pebble, 5, challenges)?,
             None => Pebble::start(&authority, ports.pebble, 5)?,
@@ -74,7 +74,7 @@ impl Fleet {
         })
     }
 
-    /// The environment that plans read, by name.
+    /// Returns the environment variables that plans read.
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         vec![
             ("CERTCTL_BASE", self.inventory.url.clone()),
@@ -88,7 +88,7 @@ impl Fleet {
         ]
     }
 
-    /// Returns the certificates to trust, in PEM.
+    /// Returns the file of certificates to trust, in PEM.
     pub fn ca_file(&self) -> PathBuf {
         self.authority.ca_file()
     }

@@ -1,14 +1,14 @@
-//! The targets of load tests of certificate infrastructure: real
-//! servers on loopback, configured as a fleet would.
+//! Targets for load tests of certificate infrastructure: real servers on loopback, with the
+//! configuration of a fleet.
 //!
-//! - [`Pebble`], the ACME server that Let's Encrypt tests clients with;
-//! - [`WebServer`]: nginx, Apache httpd and HAProxy of Debian's packages;
+//! - [`Pebble`], Let's Encrypt's ACME server for tests of clients;
+//! - [`WebServer`]: nginx, Apache httpd and HAProxy from Debian's packages;
 //! - [`F5`], a stand-in for the iControl REST API of a BIG-IP;
 //! - [`Inventory`], a certificate inventory API on a real PostgreSQL.
 //!
-//! All of them show certificates of one [`Authority`], made when they start.
-//! They end with their values. For tests and for people who try plans
-//! (`cargo xtask targets up`); used by nothing that ships.
+//! All of them present certificates of one [`Authority`], which is created when they start.
+//! Dropping their values stops them. For tests and for trying plans
+//! (`cargo xtask targets up`); no released program uses them.
 
 mod authority;
 mod f5;

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use lucarne_targets::{Fleet, Ports};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-/// The time that `down` waits for the servers to end.
+/// Time that `down` waits for the servers to end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
@@ -19,7 +19,9 @@ fn main() -> ExitCode {
         "up" => up(),
         "down" => down(),
         "gcs" => gcs(),
-        other => Err(anyhow::anyhow!("say `up`, `down` or `gcs`, not `{other}`")),
+        other => Err(anyhow::anyhow!(
+            "unknown command `{other}`: use `up`, `down` or `gcs`"
+        )),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -30,20 +32,20 @@ fn main() -> ExitCode {
     }
 }
 
-/// Starts all, says where they are, and stays until SIGINT or SIGTERM.
+/// Starts all targets, prints their addresses, and runs until SIGINT or SIGTERM.
 fn up() -> Result<()> {
     let file = state_file();
     if let Some(pid) = running(&file) {
-        bail!("they are up already (process {pid}): cargo xtask targets down");
+        bail!("the targets are already running (process {pid}): run `cargo xtask targets down`");
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    // Before anything is started: a signal must not leave half of it behind.
+    // Before any target starts: a signal must not leave some of them running.
     let stopped = runtime.block_on(async { signals() })?;
     let fleet = Fleet::start(Ports::USUAL)?;
     std::fs::write(&file, std::process::id().to_string())
-        .with_context(|| format!("cannot write {}", file.display()))?;
+        .with_context(|| format!("writing {}", file.display()))?;
     let mut out = std::io::stdout().lock();
     for (name, value) in fleet.environment() {
         writeln!(out, "export {name}={value}")?;
@@ -62,8 +64,8 @@ fn up() -> Result<()> {
     Ok(())
 }
 
-/// Starts an emulator of Google Cloud Storage with the bucket `lucarne`, says
-/// where it is, and stays until SIGINT or SIGTERM.
+/// Starts an emulator of Google Cloud Storage with the bucket `lucarne`, prints its address, and
+/// runs until SIGINT or SIGTERM.
 fn gcs() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -89,7 +91,7 @@ fn signals() -> Result<impl Future<Output = ()>> {
     })
 }
 
-/// Ends what `up` has started, by its process id, and nothing else.
+/// Stops the process that `up` started, by its id, and nothing else.
 fn down() -> Result<()> {
     let file = state_file();
     let Some(pid) = running(&file) else {
@@ -97,24 +99,24 @@ fn down() -> Result<()> {
         return Ok(());
     };
     let process = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    let process = process.context("that is no process id")?;
-    kill_process(process, Signal::TERM).context("cannot end the targets")?;
+    let process = process.context("invalid process id")?;
+    kill_process(process, Signal::TERM).context("stopping the targets")?;
     let deadline = Instant::now() + PATIENCE;
     while test_kill_process(process).is_ok() && running(&file).is_some() {
         ensure!(Instant::now() < deadline, "process {pid} does not end");
-        // Polled: another process' child cannot be waited for.
+        // Polls, because only a child process can be waited for.
         std::thread::sleep(Duration::from_millis(50));
     }
     println!("The targets are down.");
     Ok(())
 }
 
-/// The file in which the process id of `up` is noted.
+/// Returns the file with the process id of `up`.
 fn state_file() -> PathBuf {
     std::env::temp_dir().join("lucarne-targets.pid")
 }
 
-/// The process that is `up`: one that is there, and is this very program.
+/// Returns the id of the running `up`: a process of this program.
 fn running(file: &std::path::Path) -> Option<u32> {
     let pid: u32 = std::fs::read_to_string(file).ok()?.trim().parse().ok()?;
     let command = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-/// A DNS server (RFC 1035, by TCP) in whose world every name is at 127.0.0.1:
-/// so an ACME server finds whoever answers its challenges.
+/// A DNS server (RFC 1035, over TCP) that resolves every name to 127.0.0.1, so that an ACME server
+/// finds the responder to its challenges.
 #[derive(Debug)]
 pub struct Names {
     address: SocketAddr,
@@ -16,13 +16,13 @@ pub struct Names {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Type A, class IN; and how long an answer may be kept, in seconds.
+/// Type A, class IN; and the lifetime of responses in seconds.
 const A: [u8; 2] = [0, 1];
 const IN: [u8; 2] = [0, 1];
 const TTL: u32 = 60;
 
 impl Names {
-    /// On a port of its own.
+    /// Starts the server on a free port.
     ///
     /// # Errors
     /// No port is free.
@@ -48,7 +48,7 @@ impl Names {
         })
     }
 
-    /// The address at which it is asked.
+    /// Returns the address of the server.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -57,7 +57,7 @@ impl Names {
 impl Drop for Names {
     fn drop(&mut self) {
         self.over.store(true, Ordering::SeqCst);
-        // One more connection, so that it looks.
+        // Another connection makes the thread check the flag.
         let _ = TcpStream::connect(self.address);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -65,7 +65,7 @@ impl Drop for Names {
     }
 }
 
-/// Questions and answers, each after its length (RFC 1035 4.2.2).
+/// Reads queries and sends responses, each after its length (RFC 1035, section 4.2.2).
 fn converse(mut stream: TcpStream) {
     let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
     loop {
@@ -87,11 +87,11 @@ fn converse(mut stream: TcpStream) {
     }
 }
 
-/// 127.0.0.1 for an address of version 4, nothing for all else. `None` for what
-/// is no question.
+/// Responds with 127.0.0.1 to a query for an IPv4 address, and without an address to others.
+/// Returns `None` for an invalid query.
 fn answer(question: &[u8]) -> Option<Vec<u8>> {
     let (head, rest) = question.split_at_checked(12)?;
-    // Exactly one question (RFC 1035 4.1.1).
+    // Exactly one question (RFC 1035, section 4.1.1).
     if head[4..6] != [0, 1] {
         return None;
     }

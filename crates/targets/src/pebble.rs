@@ -8,44 +8,43 @@ use serde_json::json;
 
 use crate::{Authority, Names};
 
-/// The version that `scripts/install-test-tools` builds.
+/// Version that `scripts/install-test-tools` builds.
 const VERSION: &str = "v2.10.1";
-/// The time that it may take to begin.
+/// Time limit of its start.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Let's Encrypt's ACME server for tests of clients. It validates for real,
-/// without the pauses that it makes by default, and finds every name at
-/// 127.0.0.1.
+/// Let's Encrypt's ACME server for tests of clients. It performs real validations without its
+/// default pauses, and resolves every name to 127.0.0.1.
 #[derive(Debug)]
 pub struct Pebble {
-    /// `https://127.0.0.1:port/dir`.
+    /// URL of its directory: `https://127.0.0.1:port/dir`.
     pub directory: String,
-    /// The address at which it listens.
+    /// Listen address.
     pub address: SocketAddr,
-    /// The address at which it looks for http-01.
+    /// Address at which it validates http-01.
     pub http01: SocketAddr,
-    /// The address at which it looks for tls-alpn-01.
+    /// Address at which it validates tls-alpn-01.
     pub tls_alpn01: SocketAddr,
-    /// The process.
+    /// Process of the server.
     pub server: Server,
     _names: Names,
     _files: TempDir,
 }
 
 impl Pebble {
-    /// At `port` (0: any that is free), refusing `nonces` of a hundred good
-    /// nonces; challenges are looked for at ports of its own.
+    /// Starts Pebble at `port` (0 for any free one). It refuses `nonces` of a hundred valid nonces,
+    /// and validates challenges at free ports.
     ///
     /// # Errors
-    /// It is not installed, or does not start: the message says what to do.
+    /// Pebble is not installed or does not start; the message has the remedy.
     pub fn start(authority: &Authority, port: u16, nonces: u32) -> Result<Self> {
         Self::start_for(authority, port, nonces, [free_port(), free_port()])
     }
 
-    /// The same, looking for http-01 and tls-alpn-01 at these ports.
+    /// Starts Pebble, which validates http-01 and tls-alpn-01 at these ports.
     ///
     /// # Errors
-    /// It is not installed, or does not start: the message says what to do.
+    /// Pebble is not installed or does not start; the message has the remedy.
     pub fn start_for(
         authority: &Authority,
         port: u16,
@@ -61,7 +60,7 @@ impl Pebble {
         let [http01, tls_alpn01] = challenges;
         let settings = json!({ "pebble": {
             "listenAddress": address.to_string(),
-            // Without one it has no management interface.
+            // An empty address disables the management interface.
             "managementListenAddress": "",
             "certificate": identity.chain,
             "privateKey": identity.key,

@@ -17,10 +17,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 
-/// The longest body that is read.
+/// Size limit of a body in bytes.
 const MOST: usize = 8 << 20;
 
-/// A request, whole.
+/// A complete request.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) method: Method,
@@ -30,29 +30,28 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// A header as text, empty if absent.
+    /// Returns a header as text, empty if absent.
     pub(crate) fn header(&self, name: &str) -> &str {
         let value = self.headers.get(name).and_then(|value| value.to_str().ok());
         value.unwrap_or_default()
     }
 
-    /// The body as JSON; null if it is something else.
+    /// Parses the body as JSON; null if it is invalid.
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 }
 
-/// An answer.
+/// Response of a service.
 pub(crate) type Answer = Response<Full<Bytes>>;
 
-/// A service that answers requests.
+/// A service that responds to requests.
 pub(crate) trait Service: Send + Sync + 'static {
-    /// One of them.
+    /// Responds to a request.
     fn answer(&self, asked: Asked) -> impl Future<Output = Answer> + Send;
 }
 
-/// A TLS server of our own, HTTP/1.1 and HTTP/2, on a thread of its own. It
-/// ends with the value.
+/// A TLS server for HTTP/1.1 and HTTP/2 on a separate thread, which ends when it is dropped.
 #[derive(Debug)]
 pub struct TlsServer {
     address: SocketAddr,
@@ -61,14 +60,14 @@ pub struct TlsServer {
 }
 
 impl TlsServer {
-    /// Serves what `make` gives, which runs first, on the server's own runtime.
+    /// Serves the result of `make`, which runs first, on the server's own runtime.
     pub(crate) fn start<S: Service>(
         address: SocketAddr,
         tls: Arc<ServerConfig>,
         make: impl Future<Output = Result<S>> + Send + 'static,
     ) -> Result<Self> {
         let socket = std::net::TcpListener::bind(address)
-            .with_context(|| format!("cannot listen at {address}"))?;
+            .with_context(|| format!("listening at {address}"))?;
         socket.set_nonblocking(true)?;
         let address = socket.local_addr()?;
         let (stop, stopped) = oneshot::channel();
@@ -95,10 +94,10 @@ impl TlsServer {
                     () = accept(listener, TlsAcceptor::from(tls), service) => (),
                 }
             });
-            // Connections that are still open are nobody's concern.
+            // Open connections need not be finished.
             runtime.shutdown_background();
         });
-        ready.recv().context("the server did not begin")??;
+        ready.recv().context("the server did not start")??;
         Ok(Self {
             address,
             stop: Some(stop),
@@ -106,7 +105,7 @@ impl TlsServer {
         })
     }
 
-    /// The address at which it listens.
+    /// Returns the listen address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -127,7 +126,7 @@ async fn accept<S: Service>(listener: TcpListener, acceptor: TlsAcceptor, servic
             Ok((stream, _)) => {
                 tokio::spawn(connection(stream, acceptor.clone(), service.clone()));
             }
-            // No descriptor is free: some will be when connections have ended.
+            // No file descriptor is free until other connections end.
             Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
         }
     }
@@ -163,12 +162,12 @@ async fn answer<S: Service>(service: &S, request: Request<Incoming>) -> Answer {
     }
 }
 
-/// An answer in JSON.
+/// Returns a response in JSON.
 pub(crate) fn json(status: u16, body: &serde_json::Value) -> Answer {
     with_type(status, "application/json", body.to_string())
 }
 
-/// An answer of any kind.
+/// Returns a response of this media type.
 pub(crate) fn with_type(status: u16, kind: &'static str, body: impl Into<Bytes>) -> Answer {
     let mut answer = Response::new(Full::new(body.into()));
     *answer.status_mut() = http::StatusCode::from_u16(status).unwrap_or_default();

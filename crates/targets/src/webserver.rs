@@ -9,43 +9,43 @@ use lucarne_testkit::{Launch, Server, TempDir, free_port, temp_dir};
 
 use crate::{Authority, Identity};
 
-/// The time that one may take to begin or to end.
+/// Time limit of the start and of the end.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The web server.
+/// Kind of web server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// nginx, with workers and a session cache.
     Nginx,
     /// Apache httpd, with the event module and a session cache.
     Apache,
-    /// HAProxy, which ends TLS and answers itself.
+    /// HAProxy, which terminates TLS and responds itself.
     HaProxy,
 }
 
-/// A web server of Debian's packages, with TLS 1.2 and 1.3, that answers `GET /`.
-/// It and its files go away with the value.
+/// A web server of Debian's packages with TLS 1.2 and 1.3 that responds to `GET /`. The server and
+/// its files are removed when it is dropped.
 #[derive(Debug)]
 pub struct WebServer {
-    /// `https://127.0.0.1:port/`.
+    /// URL of the target: `https://127.0.0.1:port/`.
     pub url: String,
-    /// The address at which it listens.
+    /// Listen address.
     pub address: SocketAddr,
     server: Server,
     _files: TempDir,
 }
 
 impl WebServer {
-    /// At `port` (0: any that is free).
+    /// Starts the server at `port` (0 for any free one).
     ///
     /// # Errors
-    /// It is not installed, or does not start: the message says what to do.
+    /// The program is not installed or does not start; the message has the remedy.
     pub fn start(kind: Kind, authority: &Authority, port: u16) -> Result<Self> {
         let address =
             SocketAddr::from(([127, 0, 0, 1], if port == 0 { free_port() } else { port }));
         let files = temp_dir();
         let folder = files.path();
-        // Workers are other users than the one who starts them.
+        // Workers run as other users.
         fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
         fs::write(
             folder.join("index.html"),
@@ -60,7 +60,7 @@ impl WebServer {
         let launch = match kind {
             Kind::Nginx => launch.arg("-p").arg(folder).arg("-c").arg(&config),
             Kind::Apache => launch.arg("-f").arg(&config).arg("-DFOREGROUND"),
-            // In the foreground, one process.
+            // Runs as one process in the foreground.
             Kind::HaProxy => launch.arg("-db").arg("-f").arg(&config),
         };
         Ok(Self {
@@ -71,7 +71,7 @@ impl WebServer {
         })
     }
 
-    /// Its process id.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.server.pid()
     }
@@ -79,13 +79,13 @@ impl WebServer {
 
 impl Drop for WebServer {
     fn drop(&mut self) {
-        // Not killed: its workers would stay.
+        // Stopped instead of killed, because its workers would remain.
         let _ = self.server.stop(PATIENCE);
     }
 }
 
 impl Kind {
-    /// Its program's name.
+    /// Returns the name of the program.
     pub fn program(self) -> &'static str {
         match self {
             Kind::Nginx => "nginx",
@@ -96,13 +96,13 @@ impl Kind {
 
     fn path(self) -> Result<std::path::PathBuf> {
         let program = self.program();
-        // Not on everybody's path.
+        // These folders may be missing in PATH.
         let folders = ["/usr/sbin", "/usr/local/sbin", "/usr/bin", "/usr/local/bin"];
         let paths = folders.map(|folder| Path::new(folder).join(program));
         let found = paths.into_iter().find(|path| path.is_file());
         found.with_context(|| {
             format!(
-                "{program} is not there. Run scripts/install-test-tools (cargo xtask test does)"
+                "{program} is not installed: run scripts/install-test-tools (or `cargo xtask test`)"
             )
         })
     }

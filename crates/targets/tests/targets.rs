@@ -1,4 +1,4 @@
-//! The targets that are not somebody else's programs behave as they say.
+//! Tests of the targets that are our own programs.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ async fn client(authority: &Authority, url: &str) -> Client {
     Client::new(endpoint, options)
 }
 
-/// Status, body and the response.
+/// Returns status, body and the response.
 async fn ask(
     client: &mut Client,
     method: Method,
@@ -153,7 +153,7 @@ async fn a_certificate_is_deployed_in_one_transaction() {
     }
     let profile = json!({ "name": "web", "cert": "/Common/web.crt", "key": "/Common/web.key" });
     let (profiles, body) = ("/mgmt/tm/ltm/profile/client-ssl", profile.to_string());
-    // Not yet: nothing of the transaction is there.
+    // Before the commit, the transaction has no effect.
     assert_eq!(
         ask(&mut client, post.clone(), profiles, &[auth], &body)
             .await

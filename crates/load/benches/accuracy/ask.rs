@@ -1,4 +1,4 @@
-//! A scenario that keeps its own notes, and the comparison of a report with them.
+//! A scenario with its own notes, and their comparison with a report.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -13,19 +13,19 @@ use lucarne_load::{
 
 use super::server::{Server, Stall};
 
-/// The largest relative error of a percentile.
+/// Largest relative error of a percentile.
 const TOLERANCE: f64 = 0.01;
 const PERCENTILES: [f64; 5] = [50.0, 75.0, 90.0, 95.0, 99.0];
 
 /// Requests `/<number of the iteration>` from the server, and keeps its own notes.
 pub(crate) struct Ask {
     url: String,
-    /// Where requests go, once they have been looked up.
+    /// Endpoint of the requests, after it was resolved.
     endpoint: Mutex<Option<Arc<Endpoint>>>,
     pub(crate) notes: Arc<Mutex<Vec<Asked>>>,
 }
 
-/// One iteration, as the scenario saw it.
+/// An iteration in the notes of the scenario.
 #[derive(Clone)]
 pub(crate) struct Asked {
     pub(crate) number: u64,
@@ -91,14 +91,14 @@ pub(crate) fn run(scenario: Arc<Ask>, executor: ExecutorConfig, workers: usize) 
     run.start().wait()
 }
 
-/// A percentile by linear interpolation between the neighbours of p·(n−1).
+/// Computes a percentile by linear interpolation between the neighbours of p·(n−1).
 pub(crate) fn percentile(sorted: &[Duration], p: f64) -> Duration {
     let place = p / 100.0 * (sorted.len() - 1) as f64;
     let (low, high) = (place.floor() as usize, place.ceil() as usize);
     sorted[low] + (sorted[high] - sorted[low]).mul_f64(place.fract())
 }
 
-/// The first percentile that is further off than [`TOLERANCE`], in words.
+/// Describes the first percentile whose error exceeds [`TOLERANCE`].
 pub(crate) fn wrong(measured: &Histogram, truth: &mut [Duration]) -> Option<String> {
     assert_eq!(measured.count(), truth.len() as u64, "samples");
     truth.sort_unstable();
@@ -139,23 +139,22 @@ pub(crate) fn constant_rate(max_vus: u64) -> ExecutorConfig {
     }
 }
 
-/// The whole response comes after 150 to 450 ms.
+/// Delays the whole response by 150 to 450 ms.
 pub(crate) fn one_phase(number: u64) -> (Duration, Duration) {
     let wait = Duration::from_millis(150 + number * 7919 % 301);
     (wait, Duration::ZERO)
 }
 
-/// The first byte comes after 200 to 300 ms, the last 300 to 500 ms later.
+/// Delays the first byte by 200 to 300 ms, and the last by another 300 to 500 ms.
 pub(crate) fn two_phases(number: u64) -> (Duration, Duration) {
     let more = number * 7919 % 101;
     let (wait, rest) = (200 + more, 300 + 2 * more);
     (Duration::from_millis(wait), Duration::from_millis(rest))
 }
 
-/// Responses take 150 to 450 ms, and between 3 s and 4.5 s nothing is answered
-/// at all. Thirty users are enough for the answers, not for the stall: most
-/// arrivals of that time find nobody to carry them out. They are late, and the
-/// target is to blame.
+/// Runs with responses after 150 to 450 ms, and none between 3 s and 4.5 s. Thirty users are enough
+/// for the responses, but not for the stall: most arrivals of that time find no free user. They are
+/// late because of the target.
 pub(crate) fn stalled() -> (Server, Arc<Ask>, Outcome) {
     let stall = Stall {
         begin: Duration::from_secs(3),

@@ -1,11 +1,11 @@
-//! How far the reported percentiles are from the truth: the engine and its client against a
-//! server that notes, on the same clock, when each response left it.
+//! Error of the reported percentiles: the engine and its client with a server that records, on the
+//! same clock, when each response was sent.
 //!
 //!     cargo bench -p lucarne-load --bench accuracy
 //!
-//! The truth about an open loop needs only the time of the first arrival: arrival `n` is due
-//! `n / rate` later. A busy machine makes responses late between server and client, so these
-//! are measurements and not tests.
+//! The truth about an open loop needs only the time of the first arrival: the due time of arrival
+//! `n` is `n / rate` later. A busy machine delays responses between server and client, so these are
+//! measurements and not tests.
 #![allow(clippy::unwrap_used)]
 
 mod ask;
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     exit_code
 }
 
-/// The time that each client waited, by the server's notes.
+/// Returns the time that each client waited, by the server's notes.
 fn truth(server: &Server, first_due: Instant) -> Vec<Duration> {
     let due = |number: u64| first_due + Duration::from_secs_f64(number as f64 / RATE);
     let answered = server.answered();
@@ -62,7 +62,7 @@ fn stall() -> Option<String> {
     error
 }
 
-/// The first byte comes after 200 to 300 ms, the last 300 to 500 ms later.
+/// Delays the first byte by 200 to 300 ms, and the last by another 300 to 500 ms.
 fn phases() -> Option<String> {
     let server = Server::start(ask::two_phases, None);
     let users = ExecutorConfig::ConstantVus {

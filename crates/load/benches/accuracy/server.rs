@@ -1,4 +1,4 @@
-//! A server that answers when it is told to, and notes when it did.
+//! A server with defined delays, which records when it sent each response.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -9,33 +9,33 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep_until;
 
-/// A time in which nothing is answered, counted from the first request.
+/// A time without responses, relative to the first request.
 #[derive(Clone, Copy)]
 pub(crate) struct Stall {
     pub(crate) begin: Duration,
     pub(crate) length: Duration,
 }
 
-/// Until the first byte, and from there until the last.
+/// Delay of the first byte, and from there of the last one.
 type Delays = fn(u64) -> (Duration, Duration);
 
 #[derive(Default)]
 struct Notes {
     first: Option<Instant>,
-    /// Number of the request, and when its answer was written.
+    /// Number of each request, and the time at which its response was written.
     answered: Vec<(u64, Instant)>,
-    /// From the request to the first byte, and from there to the last.
+    /// Time from the request to the first byte, and from there to the last one.
     phases: Vec<(Duration, Duration)>,
 }
 
-/// It runs on a thread of its own, which ends with the process.
+/// Server on a separate thread, which ends with the process.
 pub(crate) struct Server {
     address: SocketAddr,
     notes: Arc<Mutex<Notes>>,
 }
 
 impl Server {
-    /// Answers request `/n` after `delays(n)`.
+    /// Responds to the request `/n` after `delays(n)`.
     pub(crate) fn start(delays: Delays, stall: Option<Stall>) -> Self {
         let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         socket.set_nonblocking(true).unwrap();
@@ -52,7 +52,7 @@ impl Server {
                 while let Ok((stream, _)) = listener.accept().await {
                     let notes = shared.clone();
                     tokio::spawn(async move {
-                        // A client that goes away ends its connection.
+                        // The connection ends when its client disconnects.
                         let _ = connection(stream, notes, delays, stall).await;
                     });
                 }
@@ -65,12 +65,12 @@ impl Server {
         format!("http://{}", self.address)
     }
 
-    /// Numbers of requests, and when their answers were written.
+    /// Returns numbers of requests, and the times at which their responses were written.
     pub(crate) fn answered(&self) -> Vec<(u64, Instant)> {
         self.notes.lock().unwrap().answered.clone()
     }
 
-    /// Returns what the first byte and the rest took, without the way there and back.
+    /// Returns the times of the first byte and of the rest, without the network.
     pub(crate) fn phases(&self) -> Vec<(Duration, Duration)> {
         self.notes.lock().unwrap().phases.clone()
     }
@@ -114,7 +114,7 @@ async fn connection(
     }
 }
 
-/// When an answer may leave.
+/// Returns the time at which a response may be sent.
 fn due(ready: Instant, first: Instant, stall: Option<Stall>) -> Instant {
     let Some(stall) = stall else { return ready };
     let (begin, end) = (first + stall.begin, first + stall.begin + stall.length);

@@ -1,4 +1,4 @@
-//! The open loop: one scenario by arrival rate, on one worker.
+//! Open loop: executes one scenario by arrival rate on one worker.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,11 +18,11 @@ use crate::executor::ArrivalRateOptions;
 use crate::executor::schedule::Schedule;
 use crate::timer::Timer;
 
-/// More arrivals than this do not wait: the oldest are dropped, whatever
-/// `maxStartDelay` says. They take 24 MB.
+/// Limit of waiting arrivals, which take 24 MB. Beyond it, the oldest are dropped regardless of
+/// `maxStartDelay`.
 const MOST_WAITING: usize = 1 << 20;
 
-/// One scenario by arrival rate, on one worker: takes every `workers`-th arrival.
+/// Executes one scenario by arrival rate on one worker, which takes every `workers`-th arrival.
 pub(crate) struct ArrivalRateExecutor {
     state: Arc<ScenarioState>,
     recorder: Recorder,
@@ -31,18 +31,18 @@ pub(crate) struct ArrivalRateExecutor {
     queue: Mutex<Queue>,
 }
 
-/// The arrivals that are due, and the VUs that are free for them.
+/// Arrivals that are due, and the VUs that are free for them.
 struct Queue {
     begin: Instant,
     schedule: Schedule,
-    /// The next arrival that has not been due yet.
+    /// Next arrival that is not due yet.
     next: u64,
     next_due: Option<Instant>,
-    /// Arrivals that are due and have not begun, in their order.
+    /// Arrivals that are due and have not begun, in order.
     waiting: VecDeque<Arrival>,
-    /// Users without work. The one that worked last works next: its connection is warm.
+    /// Idle users. The last one to finish is used next, because its connection is warm.
     idle_vus: Vec<ActiveVu>,
-    /// The number of VUs that may still be made: k6's remaining unplanned ones.
+    /// Number of VUs that may still be created: k6's remaining unplanned ones.
     unplanned_vus: u64,
     closed: bool,
 }
@@ -54,7 +54,7 @@ struct Arrival {
 }
 
 impl ArrivalRateExecutor {
-    /// Makes the users that there shall be from the beginning.
+    /// Creates the executor with its initial users.
     pub(crate) fn new(
         state: Arc<ScenarioState>,
         options: &ArrivalRateOptions,
@@ -88,7 +88,7 @@ impl ArrivalRateExecutor {
         })
     }
 
-    /// Runs until the last iteration is over or cut off.
+    /// Runs until the last iteration has finished or was cut off.
     pub(crate) async fn run(self: Arc<Self>, begin: Instant) -> io::Result<()> {
         let mut adjustments = self.state.adjustments.subscribe();
         let mut tasks = JoinSet::new();
@@ -109,7 +109,7 @@ impl ArrivalRateExecutor {
         Ok(())
     }
 
-    /// Starts arrivals as they are due, until there are no more.
+    /// Starts arrivals when they are due, until there are no more.
     async fn pace(
         self: &Arc<Self>,
         adjustments: &mut watch::Receiver<Adjustments>,
@@ -137,20 +137,20 @@ impl ArrivalRateExecutor {
             tokio::select! {
                 biased;
                 slept = timer.until(wake) => slept?,
-                // The sender lives in our own state.
+                // The sender is part of our own state, so it cannot be dropped.
                 _ = adjustments.changed() => adjusted = true,
             }
         }
     }
 
-    /// Takes over what keys or a stop have changed.
+    /// Applies changes by keys or a stop.
     fn adjust(
         &self,
         adjustments: &mut watch::Receiver<Adjustments>,
         queue: &mut Queue,
         now: Instant,
     ) {
-        // What was due until now was due by the old schedule.
+        // Arrivals up to now follow the old schedule.
         self.collect(queue, now);
         let adjustments = adjustments.borrow_and_update();
         queue.schedule = adjustments.schedule.clone();
@@ -158,7 +158,7 @@ impl ArrivalRateExecutor {
         queue.plan_next();
     }
 
-    /// Queues what has become due, and drops what has waited too long.
+    /// Queues arrivals that have become due, and drops those that have waited too long.
     fn collect(&self, queue: &mut Queue, now: Instant) {
         let (mut came, mut dropped) = (0, 0);
         while let Some(due) = queue.next_due.filter(|due| *due <= now && !queue.closed) {
@@ -188,7 +188,7 @@ impl ArrivalRateExecutor {
         }
     }
 
-    /// A user and an arrival for it, if there are both.
+    /// Returns a user and an arrival for it, if there are both.
     fn start_one(&self, queue: &mut Queue) -> Option<(ActiveVu, Arrival)> {
         if queue.closed || queue.waiting.is_empty() {
             return None;
@@ -209,14 +209,14 @@ impl ArrivalRateExecutor {
         Some(arrival)
     }
 
-    /// One user's work, for as long as there is some without waiting.
+    /// Executes iterations with one user, as long as arrivals are waiting.
     async fn work(self: Arc<Self>, mut vu: ActiveVu, mut arrival: Arrival) {
         let lost = LostVu(&self);
         loop {
             let now = vu.iterate(arrival.number, Some(arrival.due)).await;
             {
                 let mut queue = self.queue.lock();
-                // Under full load the worker is here more often than in its pacer.
+                // Under full load, this code runs more often than the pacer.
                 self.collect(&mut queue, now);
                 match queue.is_open(now).then(|| self.take(&mut queue)).flatten() {
                     Some(next) => arrival = next,
@@ -231,7 +231,7 @@ impl ArrivalRateExecutor {
         }
     }
 
-    /// Drops what is left: it has been asked for in vain.
+    /// Drops the remaining arrivals and counts them as dropped.
     fn close(&self) {
         let mut queue = self.queue.lock();
         queue.closed = true;
@@ -242,7 +242,7 @@ impl ArrivalRateExecutor {
     }
 }
 
-/// Makes room for another user when one is lost to a panic.
+/// Allows another user to be created when a panic has destroyed one.
 struct LostVu<'a>(&'a ArrivalRateExecutor);
 
 impl Drop for LostVu<'_> {
@@ -260,7 +260,7 @@ impl Queue {
         self.next_due = self.schedule.due(self.next).map(|due| self.begin + due);
     }
 
-    /// Returns whether arrivals may begin when a user has just become free.
+    /// Returns whether arrivals may begin when a user becomes free.
     fn is_open(&self, now: Instant) -> bool {
         !self.closed && now < self.end()
     }
@@ -270,12 +270,12 @@ impl Queue {
         met || !self.is_open(now)
     }
 
-    /// The time at which the pacer has something to do again.
+    /// Returns the time of the pacer's next work.
     fn wake(&self, now: Instant) -> Instant {
         match self.next_due {
             Some(due) => due.min(self.end()),
             None if self.waiting.is_empty() => self.end(),
-            // Users take what waits as they become free; look whether they have.
+            // Users take waiting arrivals when they become free; check again soon.
             None => (now + Duration::from_millis(50)).min(self.end()),
         }
     }

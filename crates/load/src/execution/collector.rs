@@ -1,4 +1,4 @@
-//! Adds up, once a second, what the workers have recorded.
+//! Collection of the workers' samples, once a second.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,26 +14,26 @@ use crate::tags::{TagRegistry, Tags};
 use crate::threshold::{Threshold, ThresholdResult};
 use crate::timeline::{Point, PointRow, TimelineBuilder};
 
-/// Adds up what the workers have recorded.
+/// Collects the samples of the workers.
 pub(crate) struct Collector {
     pub(crate) scenarios: Vec<Arc<ScenarioState>>,
     pub(crate) registry: Arc<TagRegistry>,
     pub(crate) shards: Vec<Arc<SampleBuffer>>,
     pub(crate) thresholds: Vec<Threshold>,
-    /// Everything so far.
+    /// All samples so far.
     pub(crate) totals: Samples,
     pub(crate) timeline: TimelineBuilder,
     pub(crate) begin: Instant,
     pub(crate) phase: Phase,
-    /// The thresholds that have ended the run.
+    /// Indexes of the thresholds that have aborted the run.
     pub(crate) aborted: Vec<usize>,
     spare: Samples,
     last: Instant,
-    /// The counts of the last interval's end, by scenario.
+    /// Counts at the end of the last interval, by scenario.
     before: Vec<Counts>,
-    /// Failed checks so far, by scenario.
+    /// Number of failed checks so far, by scenario.
     failed_checks: Vec<u64>,
-    /// The scenario of each tag set.
+    /// Scenario of each tag set.
     owners: Vec<Option<usize>>,
 }
 
@@ -44,7 +44,7 @@ struct Counts {
     dropped: u64,
 }
 
-/// The samples of one scenario in one interval.
+/// Samples of one scenario in one interval.
 #[derive(Debug, Clone, Default)]
 struct Interval {
     requests: Histogram,
@@ -86,7 +86,7 @@ impl Collector {
         }
     }
 
-    /// Adds up what has been recorded since the last time.
+    /// Collects the samples since the last call.
     pub(crate) fn collect(&mut self, now: Instant) -> Snapshot {
         let mut intervals = vec![Interval::default(); self.scenarios.len()];
         for shard in self.shards.clone() {
@@ -108,7 +108,7 @@ impl Collector {
         self.snapshot(now, &intervals)
     }
 
-    /// The scenario that a tag set belongs to.
+    /// Returns the scenario of a tag set.
     fn owner(&mut self, tags: Tags) -> Option<usize> {
         let index = tags.0 as usize;
         while self.owners.len() <= index {
@@ -126,7 +126,7 @@ impl Collector {
         self.owners[index]
     }
 
-    /// Puts what the engine knows of the scenarios beside their own samples.
+    /// Adds the engine's own counts to the samples of the scenarios.
     fn engine(&mut self) {
         for state in &self.scenarios {
             let progress = &state.progress;
@@ -245,7 +245,7 @@ impl Collector {
         (row, column)
     }
 
-    /// Failures so far, the most frequent first.
+    /// Returns the failures so far, the most frequent first.
     pub(crate) fn errors(&self) -> Vec<ErrorKind> {
         let mut errors: Vec<ErrorKind> = Vec::new();
         for (tags, series) in self
@@ -279,7 +279,7 @@ impl Collector {
         errors
     }
 
-    /// The thresholds as they stand, and those that now end the run.
+    /// Evaluates the thresholds, and records those that now abort the run.
     pub(crate) fn judge(&mut self, now: Instant) -> Vec<ThresholdResult> {
         let elapsed = now.saturating_duration_since(self.begin);
         let mut results = Vec::with_capacity(self.thresholds.len());
@@ -289,12 +289,12 @@ impl Collector {
             };
             let mut result = threshold.evaluate(select, elapsed.as_secs_f64());
             let may = threshold.abort_on_fail && elapsed >= threshold.delay_abort_eval;
-            // Before the end, no samples only mean that there are none yet.
+            // Before the end, missing samples only mean that none has been recorded yet.
             if may && !result.passed && result.observed.is_some() && self.phase == Phase::Running {
                 self.aborted.push(index);
             }
             result.aborted = self.aborted.contains(&index);
-            // What ended the run stays crossed, whatever came in afterwards.
+            // A threshold that aborted the run stays crossed, regardless of later samples.
             result.passed &= !result.aborted;
             results.push(result);
         }
@@ -315,7 +315,7 @@ impl Interval {
     }
 }
 
-/// Returns how long arrivals go on, by the plan.
+/// Returns the planned duration of the arrivals.
 pub(crate) fn planned(scenarios: &[Arc<ScenarioState>]) -> Duration {
     let ends = scenarios.iter().map(|state| {
         state

@@ -1,4 +1,4 @@
-//! The wait for iterations at the end of a scenario.
+//! Waiting for iterations at the end of a scenario.
 
 use std::time::Duration;
 
@@ -7,8 +7,7 @@ use tokio::task::JoinSet;
 
 use super::scenario_state::{Adjustments, StopMode};
 
-/// Waits for the tasks, for `patience` at most or until a stop wants it quicker;
-/// then cuts them off.
+/// Waits for the tasks up to `patience`, or until the run is stopped at once; then aborts the rest.
 pub(crate) async fn drain(
     adjustments: &mut watch::Receiver<Adjustments>,
     tasks: &mut JoinSet<()>,
@@ -17,7 +16,7 @@ pub(crate) async fn drain(
     let all = async { while tasks.join_next().await.is_some() {} };
     tokio::select! {
         () = all => {}
-        // The scenario's `gracefulStop`.
+        // This is the `gracefulStop` of the scenario.
         () = tokio::time::sleep(patience) => {}
         _ = adjustments.wait_for(|adjustments| adjustments.stop == StopMode::Now) => {}
     }

@@ -1,4 +1,4 @@
-//! The time after the load: background tasks end, and scenarios audit.
+//! Phase after the load: background tasks end, and scenarios audit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,15 +10,15 @@ use super::scenario_state::StopMode;
 use crate::note::Note;
 use crate::samples::SampleBuffer;
 
-/// What came of the time after the load.
+/// Result of the phase after the load.
 pub(super) struct Finish {
     pub(super) notes: Vec<Note>,
-    /// It was not over in time, or panicked.
+    /// True if the phase exceeded its time, or panicked.
     pub(super) failed: bool,
 }
 
 impl Execution {
-    /// Waits for what runs beside the load, then lets the scenarios audit.
+    /// Waits for background tasks, then lets the scenarios audit.
     pub(super) async fn finish(
         &self,
         mut beside: JoinSet<()>,
@@ -53,16 +53,16 @@ impl Execution {
         let grace = self.grace();
         tokio::select! {
             finish = ended => finish,
-            () = self.run_state.stopped(StopMode::Now) => cut_off("stopped before it was over", false),
-            // Nothing of a run outlives its end by more than this.
+            () = self.run_state.stopped(StopMode::Now) => cut_off("stopped before the end", false),
+            // Nothing may run longer than this after the load.
             () = tokio::time::sleep(grace) => {
-                let what = format!("what follows the load was cut off after {grace:.0?}");
+                let what = format!("the work after the load was cut off after {grace:.0?}");
                 cut_off(&what, true)
             }
         }
     }
 
-    /// The longest time that what follows the load may take.
+    /// Returns the longest time that the phase after the load may take.
     fn grace(&self) -> Duration {
         let scenarios = self.run_state.scenarios.iter();
         let graces = scenarios.map(|state| state.config.scenario.grace());
@@ -70,7 +70,7 @@ impl Execution {
     }
 }
 
-/// A note about something that did not come to its end.
+/// Returns a note about unfinished work.
 pub(super) fn cut_short(why: &str) -> Note {
     Note {
         title: "Not finished".into(),

@@ -1,4 +1,4 @@
-//! The execution of a run: prepare, load, finish, sum up.
+//! Execution of a run: prepare, load, finish, summarize.
 
 mod arrival_rate;
 mod collector;
@@ -41,10 +41,10 @@ use scenario_state::{ScenarioState, StopMode};
 use summarise::{RunTimes, summarise};
 use worker::Worker;
 
-/// Between the last preparation and the first arrival.
+/// Time from the last preparation to the first arrival.
 const LEAD: Duration = Duration::from_millis(10);
 
-/// The execution of a run, on a thread of its own; k6 has its scheduler here.
+/// Execution of a run on a thread of its own, like k6's scheduler.
 pub(crate) struct Execution {
     pub(crate) options: RunOptions,
     pub(crate) run_state: Arc<RunState>,
@@ -52,7 +52,7 @@ pub(crate) struct Execution {
     pub(crate) snapshots: watch::Sender<Arc<Snapshot>>,
 }
 
-/// The options of a run besides its scenarios: what to keep to, and what to report.
+/// Options of a run besides its scenarios: thresholds, permitted failures, and texts for reports.
 pub(crate) struct RunOptions {
     pub(crate) name: String,
     pub(crate) description: String,
@@ -63,7 +63,7 @@ pub(crate) struct RunOptions {
     pub(crate) workers: usize,
 }
 
-/// The reasons why there is nothing to run.
+/// Reasons why there is nothing to run.
 #[derive(Debug, thiserror::Error)]
 enum RunError {
     #[error("there is no scenario to run")]
@@ -85,7 +85,7 @@ impl Execution {
         let result = match runtime {
             Ok(runtime) => {
                 let result = runtime.block_on(self.perform());
-                // A look-up of an address that is still under way is not waited for.
+                // A DNS query that is still running is not waited for.
                 runtime.shutdown_background();
                 result
             }
@@ -134,7 +134,7 @@ impl Execution {
         Ok(self.sum_up(collecting.over(), &times, finish, broken))
     }
 
-    /// Checks that there is something to run, and that it can be.
+    /// Checks that there are scenarios, and that they can be run.
     fn check(&self) -> Result<(), RunError> {
         let scenarios = &self.run_state.scenarios;
         if scenarios.is_empty() {
@@ -155,7 +155,7 @@ impl Execution {
         Ok(())
     }
 
-    /// Lets all scenarios prepare, at the same time.
+    /// Prepares all scenarios concurrently.
     async fn prepare(&self) -> Result<(), Outcome> {
         let mut preparing = JoinSet::new();
         for state in &self.run_state.scenarios {
@@ -189,7 +189,7 @@ impl Execution {
         }
     }
 
-    /// Starts the worker threads; they wait for the beginning.
+    /// Starts the worker threads, which wait for the start time.
     fn workers(&self) -> io::Result<(Vec<Worker>, Vec<Arc<SampleBuffer>>)> {
         let count = self.options.workers.max(1) as u64;
         let (mut workers, mut shards) = (Vec::new(), Vec::new());
@@ -217,7 +217,7 @@ impl Execution {
         Recorder::new(shard.clone(), self.registry.clone(), state.base, excuses)
     }
 
-    /// Starts what runs beside the load.
+    /// Starts the background tasks of the scenarios.
     fn background(&self, shard: &Arc<SampleBuffer>, stop: Stop) -> JoinSet<()> {
         let mut beside = JoinSet::new();
         for state in &self.run_state.scenarios {
@@ -228,7 +228,7 @@ impl Execution {
         beside
     }
 
-    /// Ends the run once a scenario has reached its goal; until dropped.
+    /// Starts tasks that end the run when a scenario has reached its goal.
     fn goals(&self) -> JoinSet<()> {
         let mut goals = JoinSet::new();
         for state in &self.run_state.scenarios {
@@ -241,7 +241,7 @@ impl Execution {
         goals
     }
 
-    /// Starts the thread that adds up what is recorded.
+    /// Starts the thread that collects samples.
     fn collect(&self, begin: Instant, mut shards: Vec<Arc<SampleBuffer>>) -> Collecting {
         let shard = Arc::new(SampleBuffer::default());
         shards.push(shard.clone());
@@ -270,7 +270,7 @@ impl Execution {
         broken: Option<String>,
     ) -> Outcome {
         let Some(mut collector) = collected else {
-            return self.refused(Verdict::Configuration, "the collector is broken".into());
+            return self.refused(Verdict::Configuration, "the collector has failed".into());
         };
         collector.phase = Phase::Over;
         let snapshot = collector.collect(Instant::now());
@@ -295,12 +295,12 @@ impl Execution {
         }
     }
 
-    /// A warning about checks that the run allows to fail, and that nothing has made.
+    /// Returns a warning about permitted checks that no scenario made.
     fn unknown_checks(&self, summary: &Summary) -> Option<Note> {
         let made = |name: &String| summary.checks.iter().any(|check| check.name == *name);
         let unknown = self.options.allow.iter().filter(|name| !made(name));
         let lines: Vec<_> = unknown
-            .map(|name| format!("no check is called \"{name}\""))
+            .map(|name| format!("no check has the name \"{name}\""))
             .collect();
         (!lines.is_empty()).then(|| Note {
             title: "Warning: --allow names checks that were not made".into(),
@@ -308,7 +308,7 @@ impl Execution {
         })
     }
 
-    /// A run that has not begun.
+    /// Returns the outcome of a run that did not begin.
     fn refused(&self, verdict: Verdict, error: String) -> Outcome {
         let note = Note {
             title: "The run did not begin".into(),
@@ -332,7 +332,7 @@ impl Execution {
         }
     }
 
-    /// A run that has not begun, because a check failed before it could.
+    /// Returns the outcome of a run that did not begin, because a check failed during preparation.
     fn faulty(
         &self,
         scenario: &str,
@@ -369,7 +369,7 @@ impl Execution {
             details: vec![detail],
         });
         let select = |metric: &str, tags: &[(&str, &str)]| summary.select(metric, tags);
-        // Nothing was offered: what is built in says nothing.
+        // There was no load, so the built-in thresholds have no meaning.
         let judged = self.options.thresholds.iter();
         summary.thresholds = judged
             .filter(|threshold| !threshold.is_built_in())
@@ -379,7 +379,7 @@ impl Execution {
         outcome
     }
 
-    /// A message, with the name of the scenario where there are several.
+    /// Formats an error, with the scenario's name if there are several.
     fn of_scenario(&self, name: &str, error: &PrepareError) -> String {
         match self.run_state.scenarios.len() {
             1 => error.to_string(),
@@ -387,7 +387,7 @@ impl Execution {
         }
     }
 
-    /// Returns what is known before anything has happened.
+    /// Returns a summary of the options, without any results.
     fn empty(&self) -> Summary {
         let options = &self.options;
         Summary {
@@ -420,9 +420,9 @@ impl Execution {
     }
 }
 
-/// The thread that adds up what is recorded.
+/// Thread that collects samples.
 struct Collecting {
-    /// Samples that are recorded beside the load.
+    /// Buffer of samples that are recorded outside the workers.
     shard: Arc<SampleBuffer>,
     phases: mpsc::Sender<Phase>,
     thread: std::thread::JoinHandle<Collector>,
@@ -439,7 +439,7 @@ impl Collecting {
     }
 }
 
-/// Until nobody tells the phase any more.
+/// Collects samples every second until the sender of phases is dropped.
 fn collect_each_second(
     collector: &mut Collector,
     phases: &mpsc::Receiver<Phase>,
@@ -451,7 +451,7 @@ fn collect_each_second(
         let next = collector.begin + Duration::from_secs(tick);
         match phases.recv_timeout(next.saturating_duration_since(Instant::now())) {
             Ok(phase) => {
-                // What is left of the last interval still belongs to the load.
+                // The rest of the last interval still belongs to the load.
                 collector.collect(Instant::now());
                 collector.phase = phase;
                 continue;
@@ -468,7 +468,7 @@ fn collect_each_second(
             run_state.stop(StopMode::Gracefully, StopReason::Threshold);
         }
         snapshots.send_replace(Arc::new(snapshot));
-        // A second that was slept through is not made up for.
+        // A missed second is not repeated.
         tick = now.saturating_duration_since(collector.begin).as_secs() + 1;
     }
 }
@@ -478,7 +478,7 @@ fn has_ended(collector: &Collector, run_state: &RunState, now: Instant) -> bool 
     run_state.is_stopping() || collector.scenarios.iter().all(ended)
 }
 
-/// Waits until all workers have done their last iteration; returns what broke one.
+/// Waits for the end of all workers. Returns the error that ended one.
 async fn wait(workers: Vec<Worker>) -> Option<String> {
     let mut broken = None;
     for mut worker in workers {
@@ -492,13 +492,13 @@ async fn wait(workers: Vec<Worker>) -> Option<String> {
     broken
 }
 
-/// Requests were made, and not a single one was answered.
+/// Returns whether requests were sent, and none received a response.
 fn never_answered(summary: &Summary) -> bool {
     let (failed, requests) = match summary.total("http_req_failed") {
         Some(crate::Metric::Rate { good, total }) => (good, total),
         _ => (0, 0),
     };
-    // Whoever shows a certificate is there, whatever is wrong with it.
+    // A server that presents a certificate was reached, even if the certificate is invalid.
     let shown = summary
         .errors
         .iter()

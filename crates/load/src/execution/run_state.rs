@@ -1,4 +1,4 @@
-//! The state of a run, and its end before its time.
+//! State of a run, and its early end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use super::scenario_state::{ScenarioState, StopMode};
 
-/// The state of a run, by which it is steered from outside of its workers.
+/// State of a run, which controls the workers from outside.
 pub(crate) struct RunState {
     pub(crate) scenarios: Vec<Arc<ScenarioState>>,
     stop: watch::Sender<StopMode>,
@@ -16,12 +16,12 @@ pub(crate) struct RunState {
     finishing: AtomicBool,
 }
 
-/// The reasons why a run ends before its time.
+/// Reasons of an early end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StopReason {
-    /// Somebody asked for it.
+    /// The user requested it.
     Asked,
-    /// A threshold did.
+    /// A threshold aborted the run.
     Threshold,
     /// A scenario has reached its goal.
     Goal,
@@ -43,7 +43,7 @@ impl RunState {
         self.scenarios.iter().for_each(|state| state.stop(stop));
     }
 
-    /// The load is over; what is left is `finish`.
+    /// Marks the end of the load and the beginning of `finish`.
     pub(crate) fn begin_finishing(&self) {
         self.finishing.store(true, Ordering::Relaxed);
     }
@@ -56,14 +56,14 @@ impl RunState {
         *self.stop.borrow() > StopMode::No
     }
 
-    /// Returns the reason why the run ends before its time, if it does.
+    /// Returns the reason of the early end, if there was one.
     pub(crate) fn reason(&self) -> Option<StopReason> {
         *self.reason.lock()
     }
 
-    /// Waits until the run is to be stopped at least like this.
+    /// Waits until the run is stopped in this mode or a stronger one.
     pub(crate) async fn stopped(&self, least: StopMode) {
-        // The sender is our own: there is no error.
+        // The sender is a field of `self`, so there is no error.
         let _ = self.stop.subscribe().wait_for(|stop| *stop >= least).await;
     }
 }

@@ -1,4 +1,4 @@
-//! One scenario of a run, as its workers share it.
+//! State of one scenario that its workers share.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,32 +12,32 @@ use crate::executor::schedule::Schedule;
 use crate::scenario_config::ScenarioConfig;
 use crate::tags::Tags;
 
-/// One scenario of a run, as its workers share it.
+/// State of one scenario that its workers share.
 pub(crate) struct ScenarioState {
     pub(crate) config: ScenarioConfig,
     pub(crate) base: Tags,
     pub(crate) excuses: Excuses,
     pub(crate) adjustments: watch::Sender<Adjustments>,
     pub(crate) progress: Progress,
-    /// The time at which its first arrival is due; set once all scenarios are prepared.
+    /// Due time of the first arrival; set when all scenarios are prepared.
     pub(crate) begin: OnceLock<Instant>,
 }
 
-/// The part of a scenario that may change while it runs.
+/// The part of a scenario that can change during the run.
 #[derive(Debug, Clone)]
 pub(crate) struct Adjustments {
     pub(crate) schedule: Schedule,
     pub(crate) stop: StopMode,
 }
 
-/// The way in which a run is to end before its time, if it is.
+/// Mode of an early end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) enum StopMode {
     #[default]
     No,
-    /// No more iterations begin.
+    /// No further iterations begin.
     Gracefully,
-    /// Those that run are cut off, too.
+    /// Running iterations are cut off, too.
     Now,
 }
 
@@ -48,19 +48,19 @@ pub(crate) struct Progress {
     pub(crate) completed: AtomicU64,
     pub(crate) dropped: AtomicU64,
     pub(crate) interrupted: AtomicU64,
-    /// Iterations that came to their end, without those that had nothing to do.
+    /// Iterations that finished, without idle ones.
     pub(crate) finished: AtomicU64,
     /// Iterations that were cut off while they waited for the target.
     pub(crate) unfinished: AtomicU64,
-    /// Arrivals that wait for a user now.
+    /// Arrivals that are waiting for a user.
     pub(crate) waiting: AtomicU64,
     pub(crate) users: AtomicU64,
     pub(crate) users_max: AtomicU64,
     pub(crate) busy: AtomicU64,
-    /// Numbers given to users, and to iterations of a closed loop.
+    /// Next number of a user, and next number of an iteration in a closed loop.
     pub(crate) next_user: AtomicU64,
     pub(crate) next_iteration: AtomicU64,
-    /// The time at which the last iteration was over, in nanoseconds after `begin`.
+    /// End of the last iteration, in nanoseconds after `begin`.
     pub(crate) last_done: AtomicU64,
 }
 
@@ -81,14 +81,14 @@ impl ScenarioState {
         }
     }
 
-    /// Returns how far the scenario is.
+    /// Returns the elapsed time of the scenario.
     pub(crate) fn elapsed(&self, now: Instant) -> Duration {
         self.begin.get().map_or(Duration::ZERO, |begin| {
             now.saturating_duration_since(*begin)
         })
     }
 
-    /// The time from which no more iterations begin, as planned; the distant future before the begin.
+    /// Returns the planned time from which no iterations begin; `None` before the begin.
     pub(crate) fn end(&self) -> Option<Instant> {
         Some(*self.begin.get()? + self.adjustments.borrow().schedule.end())
     }
@@ -101,7 +101,7 @@ impl ScenarioState {
         });
     }
 
-    /// Multiplies what the plan asks for by what `factor` makes of the present factor.
+    /// Sets the factor of the plan's load to `factor` of the current one.
     pub(crate) fn scale(&self, factor: impl FnOnce(f64) -> f64) {
         let elapsed = self.elapsed(Instant::now());
         self.adjustments.send_modify(|adjustments| {
@@ -110,7 +110,7 @@ impl ScenarioState {
         });
     }
 
-    /// Iterations per second, or users, that the plan asks for now, without keys.
+    /// Returns the current iterations per second or users of the plan, without changes by keys.
     pub(crate) fn planned_now(&self) -> f64 {
         let adjustments = self.adjustments.borrow();
         let elapsed = self.elapsed(Instant::now());
@@ -122,7 +122,7 @@ impl ScenarioState {
         }
     }
 
-    /// Iterations per second, or users, asked for at a time.
+    /// Returns the target iterations per second or users at a time.
     pub(crate) fn offers(&self, at: Instant) -> f64 {
         let adjustments = self.adjustments.borrow();
         match self.begin.get() {
@@ -172,23 +172,23 @@ impl Progress {
     }
 }
 
-/// The control of one scenario: its quantity, and where that stands.
+/// Adjustable quantity of one scenario, and its current value.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Control {
-    /// The scenario.
+    /// Name of the scenario.
     pub scenario: String,
-    /// The kind of the scenario.
+    /// Kind of the scenario.
     pub kind: String,
-    /// The quantity that is changed.
+    /// Quantity that can be changed.
     pub adjustable: Adjustable,
-    /// Iterations per second, or users, asked for now.
+    /// Current target: iterations per second, or users.
     pub asked: f64,
-    /// The factor by which the plan's own figure is multiplied.
+    /// Factor by which the plan's value is multiplied.
     pub factor: f64,
 }
 
 impl ScenarioState {
-    /// Seconds from its first arrival to its last completion.
+    /// Returns the seconds from the first arrival to the last completion.
     pub(crate) fn lasted(&self) -> f64 {
         Duration::from_nanos(self.progress.last_done.load(Relaxed)).as_secs_f64()
     }

@@ -1,4 +1,4 @@
-//! From samples to a summary.
+//! Conversion of samples into a summary.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::snapshot::LATE;
 use crate::summary::merge::achieved;
 use crate::summary::{Check, Protocol, ScenarioSummary, Series, Status, Summary, TagList};
 
-/// Fills in all figures of a run that is over.
+/// Fills in all figures of a finished run.
 pub(crate) fn summarise(collector: &Collector, times: &RunTimes, mut summary: Summary) -> Summary {
     let seconds = |from: Option<Instant>, to: Option<Instant>| {
         let both = from
@@ -69,20 +69,20 @@ pub(crate) fn summarise(collector: &Collector, times: &RunTimes, mut summary: Su
     summary
 }
 
-/// A warning if responses were ended by the end of a TLS connection without `close_notify`.
+/// Returns a warning if responses ended with a TLS connection without `close_notify`.
 fn unannounced_ends(summary: &Summary) -> Option<Note> {
     let count = summary.select(UNANNOUNCED_ENDS, &[])?.samples();
     Some(Note {
         title: format!("Warning: {count} responses ended without close_notify"),
         lines: vec![
-            "the server closed the connection without ending TLS, and nothing else said where the \
-             response ended: part of it may be missing"
+            "the server closed the connection without ending TLS, and nothing else marked the end \
+             of the response: part of it may be missing"
                 .into(),
         ],
     })
 }
 
-/// The excuses of the scenario that these tags belong to.
+/// Returns the excuses of the scenario with these tags.
 fn excuses<'s>(scenarios: &'s [Arc<ScenarioState>], tags: &TagList) -> Option<&'s Excuses> {
     let (_, scenario) = tags.iter().find(|(name, _)| name == "scenario")?;
     let state = scenarios
@@ -91,7 +91,7 @@ fn excuses<'s>(scenarios: &'s [Arc<ScenarioState>], tags: &TagList) -> Option<&'
     state.map(|state| &state.excuses)
 }
 
-/// A warning about checks that have failed, and whose failures do not count.
+/// Returns a warning about failed checks that do not count.
 fn excused(summary: &Summary) -> Option<Note> {
     let mut counts = BTreeMap::new();
     for check in &summary.checks {
@@ -115,8 +115,7 @@ fn excused(summary: &Summary) -> Option<Note> {
     })
 }
 
-/// A warning if this machine, and not the target, kept iterations from beginning when
-/// they were due.
+/// Returns a warning if this machine, and not the target, delayed iterations.
 fn lateness(summary: &Summary) -> Option<Note> {
     let late = |scenario: &ScenarioSummary| {
         let tags = [("scenario", scenario.name.as_str())];
@@ -144,11 +143,11 @@ fn metric_max(metric: &crate::Metric) -> Duration {
     metric.trend().map_or(Duration::ZERO, crate::Histogram::max)
 }
 
-/// One scenario's own counts.
+/// Returns the counts of one scenario.
 pub(crate) fn scenario(state: &ScenarioState) -> ScenarioSummary {
     let progress = &state.progress;
     let started = progress.started.load(Relaxed);
-    // By users, nothing but a goal is asked for.
+    // A closed loop has a target number only with a goal.
     let asked = match state.config.executor.arrival_rate() {
         Some(_) => state.asked(),
         None => state.config.executor.iterations().unwrap_or(started),
@@ -169,7 +168,7 @@ pub(crate) fn scenario(state: &ScenarioState) -> ScenarioSummary {
     }
 }
 
-/// Everything of one set of tags.
+/// Adds the metrics of one set of tags.
 fn add(summary: &mut Summary, tags: TagList, series: &Sampled, excuses: Option<&Excuses>) {
     let metrics = series.metrics();
     if metrics.is_empty() {
@@ -203,10 +202,10 @@ fn add(summary: &mut Summary, tags: TagList, series: &Sampled, excuses: Option<&
     summary.series.push(Series { tags, metrics });
 }
 
-/// The times at which things happened, and what they cost.
+/// Times of a run, and its processor time.
 pub(crate) struct RunTimes {
     pub(crate) begin: Instant,
-    /// Unix milliseconds.
+    /// Start in Unix milliseconds.
     pub(crate) started: u64,
     pub(crate) end: Instant,
     pub(crate) process_cpu: Duration,

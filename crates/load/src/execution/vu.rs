@@ -1,4 +1,4 @@
-//! A user at work, and what is counted about it.
+//! An active user, and the counts about it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -7,12 +7,12 @@ use std::time::Instant;
 use super::scenario_state::ScenarioState;
 use crate::{Failure, Iteration, Recorder, VirtualUser};
 
-/// A user, with what it records its iterations in.
+/// An active user, with the iteration that records its samples.
 pub(crate) struct ActiveVu {
     state: Arc<ScenarioState>,
     user: Box<dyn VirtualUser>,
     iteration: Iteration,
-    /// Since when it has had no work; `None` before its first.
+    /// Start of its idle time; `None` before its first iteration.
     idle_since: Option<Instant>,
 }
 
@@ -28,11 +28,11 @@ impl ActiveVu {
         }
     }
 
-    /// One iteration, due at `due` or, in a closed loop, now. Returns when it was over.
+    /// Executes one iteration, due at `due` or, in a closed loop, now. Returns its end.
     pub(crate) async fn iterate(&mut self, number: u64, due: Option<Instant>) -> Instant {
         let started = Instant::now();
-        // Due, and a user for it: from there on it is the load generator that is late.
-        // Waiting for a user, before that, is what the target's slowness costs.
+        // The load generator is late only after the iteration is due and a user is free. Waiting
+        // for a user before that is caused by the target's slowness.
         let delay = due.map(|due| {
             let could = self.idle_since.map_or(due, |since| since.max(due));
             started.saturating_duration_since(could)
@@ -70,7 +70,7 @@ impl Drop for ActiveVu {
     }
 }
 
-/// An iteration under way. Dropped before it is over, it was cut off.
+/// An iteration in progress. Dropping it early records that it was cut off.
 struct Attempt<'a> {
     state: &'a ScenarioState,
     user: &'a mut dyn VirtualUser,
@@ -100,14 +100,14 @@ impl Drop for Attempt<'_> {
         }
         let failure = self.failure(now, waited, panicked);
         self.iteration.fail(failure);
-        // It would have taken at least that long: leaving it out would flatter a
-        // target that has stopped answering.
+        // The iteration would have taken at least this long. Omitting it would hide that the target
+        // stopped responding.
         self.iteration.end(now);
     }
 }
 
 impl Attempt<'_> {
-    /// The failure of an iteration that did not come to its end.
+    /// Returns the failure of an iteration that did not finish.
     fn failure(&self, now: Instant, waited: bool, panicked: bool) -> Failure {
         let number = self.iteration.number();
         let took = now.saturating_duration_since(self.iteration.intended());

@@ -1,4 +1,4 @@
-//! The closed loop: one scenario by users, on one worker.
+//! Closed loop: executes one scenario by users on one worker.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,18 +12,18 @@ use super::scenario_state::{ScenarioState, StopMode};
 use super::vu::ActiveVu;
 use crate::Recorder;
 
-/// The time between two adjustments of the number of VUs.
+/// Interval between adjustments of the number of VUs.
 const TICK: Duration = Duration::from_millis(50);
 
-/// One scenario by users, on one worker: has every `workers`-th user.
+/// Executes one scenario by users on one worker, which has every `workers`-th user.
 pub(crate) struct VusExecutor {
     state: Arc<ScenarioState>,
     recorder: Recorder,
     worker: u64,
     workers: u64,
-    /// Users with a lower place than this go on.
+    /// Users with a lower place than this continue.
     wanted: AtomicU64,
-    /// The places that are taken.
+    /// Places that are taken.
     places: Mutex<Vec<bool>>,
 }
 
@@ -45,7 +45,7 @@ impl VusExecutor {
         })
     }
 
-    /// Runs until the last iteration is over or cut off.
+    /// Runs until the last iteration has finished or was cut off.
     pub(crate) async fn run(self: Arc<Self>, begin: Instant) {
         let mut adjustments = self.state.adjustments.subscribe();
         let mut tasks = JoinSet::new();
@@ -82,7 +82,7 @@ impl VusExecutor {
         .await;
     }
 
-    /// Returns whether as many iterations have begun as there shall be.
+    /// Returns whether the goal of iterations has begun.
     fn is_met(&self) -> bool {
         let begun = self.state.progress.next_iteration.load(Relaxed);
         self.state
@@ -92,7 +92,7 @@ impl VusExecutor {
             .is_some_and(|goal| begun >= goal)
     }
 
-    /// Lets users in, or tells the last ones to go after their iteration.
+    /// Starts missing users, and lets surplus users end after their iteration.
     fn admit(self: &Arc<Self>, wanted: u64, tasks: &mut JoinSet<()>) {
         self.wanted.store(wanted, Relaxed);
         let mut places = self.places.lock();
@@ -106,7 +106,7 @@ impl VusExecutor {
         }
     }
 
-    /// One user, iterating until it is not wanted any more.
+    /// Executes iterations with one user until it is no longer wanted.
     async fn work(self: Arc<Self>, place: u64) {
         let _free_place = FreePlace {
             executor: &self,
@@ -125,13 +125,13 @@ impl VusExecutor {
                 return;
             }
             vu.iterate(number, None).await;
-            // An iteration that never waits must not keep the others from theirs.
+            // An iteration that never waits must not block the other users.
             tokio::task::yield_now().await;
         }
     }
 }
 
-/// Frees a user's place when it has left, or is lost to a panic.
+/// Frees a user's place when it ends or panics.
 struct FreePlace<'a> {
     executor: &'a VusExecutor,
     place: u64,

@@ -1,4 +1,4 @@
-//! The threads that carry out iterations.
+//! Threads that execute iterations.
 
 use std::io;
 use std::sync::Arc;
@@ -13,23 +13,23 @@ use super::scenario_state::ScenarioState;
 use super::vus::VusExecutor;
 use crate::Recorder;
 
-/// A thread with a runtime of its own, where some of the users live.
+/// A thread with its own runtime and a part of the users.
 pub(crate) struct Worker {
     begin: mpsc::Sender<Instant>,
-    /// Resolves when its last iteration is over.
+    /// Completes when its last iteration has finished.
     pub(crate) over: oneshot::Receiver<io::Result<()>>,
     thread: JoinHandle<()>,
 }
 
-/// The executor of one scenario on this worker.
+/// Executor of one scenario on this worker.
 enum Executor {
     ArrivalRate(Arc<ArrivalRateExecutor>, Arc<ScenarioState>),
     Vus(Arc<VusExecutor>, Arc<ScenarioState>),
 }
 
 impl Worker {
-    /// Starts the thread, makes the users that there shall be from the beginning,
-    /// and returns when it is ready. `recorders` are in the order of `scenarios`.
+    /// Starts the thread, creates the initial users, and returns when it is ready. `recorders` are
+    /// in the order of `scenarios`.
     pub(crate) fn new(
         scenarios: Vec<Arc<ScenarioState>>,
         recorders: Vec<Recorder>,
@@ -42,7 +42,7 @@ impl Worker {
         let builder = std::thread::Builder::new().name(format!("load-{worker}"));
         let thread = builder.spawn(move || {
             let result = runtime().and_then(|runtime| {
-                // Users may want the runtime when they are made.
+                // Users may need the runtime when they are created.
                 let _inside = runtime.enter();
                 let executors = executors(scenarios, recorders, worker, workers);
                 let _ = ready.send(());
@@ -53,7 +53,7 @@ impl Worker {
             });
             let _ = finished.send(result);
         })?;
-        // An error means that it could not make its runtime: `over` says so.
+        // An error means that the runtime could not be created: `over` reports it.
         let _ = is_ready.recv();
         Ok(Worker {
             begin,
@@ -127,12 +127,12 @@ async fn run(executors: Vec<Executor>, begin: Instant) -> io::Result<()> {
     }
 }
 
-/// Keeps a timer that ends before those of requests do, for ever. Without it the timeout of a
-/// request that is alone is the first to end, and tokio wakes its own thread, by a system call
-/// and another round of polling, to take notice of it.
+/// Keeps a timer that always fires before those of requests. Otherwise the timeout of a single
+/// request would be the next timer, and tokio would wake its own thread to register it, with a
+/// system call and another round of polling.
 async fn tick() {
     loop {
-        // Shorter than requests may take, and too long to cost anything.
+        // Shorter than the timeout of requests, and long enough to cost nothing.
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }

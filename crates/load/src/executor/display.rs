@@ -1,4 +1,4 @@
-//! Arrivals in words, for the reports.
+//! Executors in words, for reports.
 
 use std::fmt;
 use std::time::Duration;
@@ -39,7 +39,7 @@ impl fmt::Display for Rate {
     }
 }
 
-/// A number with as many digits as people read.
+/// Formats a number with a readable number of digits.
 fn amount(count: f64) -> String {
     let digits = if count < 1.0 { 4 } else { 2 };
     let text = format!("{count:.digits$}");
@@ -64,7 +64,7 @@ struct For(Duration);
 impl fmt::Display for For {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_secs() {
-            // No duration was given.
+            // There is no duration.
             315_360_000.. => Ok(()),
             _ => write!(f, " for {:?}", self.0),
         }

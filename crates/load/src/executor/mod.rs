@@ -1,4 +1,4 @@
-//! The times at which iterations begin: k6's executors.
+//! Start times of iterations: k6's executors.
 
 mod display;
 pub(crate) mod ramp;
@@ -8,66 +8,66 @@ use std::time::Duration;
 
 use ramp::Ramp;
 
-/// The executor of a scenario, which says when its iterations begin.
+/// The executor of a scenario, which decides when its iterations begin.
 ///
-/// The two by rate are an open loop: iteration `j` is due at an instant that is
-/// computed beforehand, whatever the target does. The two by users are a closed
-/// loop: a user begins its next iteration when its last one is over.
+/// The two executors by rate are an open loop: iteration `j` is due at a computed time, regardless
+/// of the target. The two executors by users are a closed loop: a user begins its next iteration
+/// when its last one has finished.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExecutorConfig {
     /// `constant-arrival-rate`
     ConstantArrivalRate {
-        /// The rate at which iterations begin.
+        /// Rate of starting iterations.
         rate: Rate,
-        /// For how long.
+        /// Duration of the arrivals.
         duration: Duration,
-        /// The VUs that carry them out, and what else both executors by rate have.
+        /// VUs, and other options of the executors by rate.
         options: ArrivalRateOptions,
     },
-    /// `ramping-arrival-rate`: from `start` straight to each stage's target in turn.
+    /// `ramping-arrival-rate`: from `start` linearly to each stage's target in turn.
     RampingArrivalRate {
-        /// The rate at the beginning.
+        /// Rate at the beginning.
         start: Rate,
-        /// Targets are in `start`'s time unit.
+        /// Stages; targets are in `start`'s time unit.
         stages: Vec<Stage>,
-        /// The VUs that carry them out, and what else both executors by rate have.
+        /// VUs, and other options of the executors by rate.
         options: ArrivalRateOptions,
     },
     /// `constant-vus`
     ConstantVus {
-        /// The number of VUs.
+        /// Number of VUs.
         vus: u64,
-        /// For how long.
+        /// Duration of the iterations.
         duration: Duration,
-        /// End as soon as so many iterations have begun.
+        /// Number of iterations after which the scenario ends.
         iterations: Option<u64>,
     },
-    /// `ramping-vus`: from `start` straight to each stage's target in turn.
+    /// `ramping-vus`: from `start` linearly to each stage's target in turn.
     RampingVus {
-        /// The number of VUs at the beginning.
+        /// Number of VUs at the beginning.
         start: u64,
-        /// Targets are numbers of users.
+        /// Stages; targets are numbers of users.
         stages: Vec<Stage>,
-        /// End as soon as so many iterations have begun.
+        /// Number of iterations after which the scenario ends.
         iterations: Option<u64>,
     },
 }
 
-/// More than any machine could offer.
+/// Limit of a rate: more than any machine could reach.
 pub const MOST_PER_SECOND: f64 = 10_000_000.0;
 const MOST_VUS: f64 = 1_000_000.0;
 
-/// So many per time unit.
+/// A number of events per time unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate {
-    /// The number of them.
+    /// Number of events.
     pub count: f64,
-    /// In which time; k6's `timeUnit`.
+    /// Time unit; k6's `timeUnit`.
     pub per: Duration,
 }
 
 impl Rate {
-    /// So many per second.
+    /// Creates a rate per second.
     pub fn per_second(count: f64) -> Self {
         Rate {
             count,
@@ -75,34 +75,33 @@ impl Rate {
         }
     }
 
-    /// The same rate, in events per second.
+    /// Converts the rate to events per second.
     pub fn as_per_second(self) -> f64 {
         self.count / self.per.as_secs_f64()
     }
 }
 
-/// One stage of a ramp.
+/// A stage of a ramp.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stage {
-    /// The time that it takes; zero jumps.
+    /// Duration of the stage; zero is a jump.
     pub duration: Duration,
-    /// The value that it leads to.
+    /// Value at the end of the stage.
     pub target: f64,
 }
 
-/// The options of both executors by arrival rate.
+/// Options of both executors by arrival rate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ArrivalRateOptions {
-    /// Users made before the first arrival; k6's `preAllocatedVUs`.
+    /// Users created before the first arrival; k6's `preAllocatedVUs`.
     pub pre_allocated_vus: u64,
-    /// Users made at most; k6's `maxVUs`. When all of them are busy, arrivals wait.
+    /// Limit of users; k6's `maxVUs`. When all of them are busy, arrivals wait.
     pub max_vus: u64,
-    /// End as soon as so many iterations have been asked for.
+    /// Number of arrivals after which the scenario ends.
     pub iterations: Option<u64>,
-    /// An arrival that has waited longer than this is dropped.
+    /// Longest wait of an arrival before it is dropped.
     pub max_start_delay: Duration,
-    /// The run fails if a smaller part than this of what was asked for has
-    /// begun; 0 accepts anything.
+    /// Minimum share of arrivals that must begin; otherwise the run fails. 0 accepts any share.
     pub min_achieved: f64,
 }
 
@@ -118,33 +117,33 @@ impl Default for ArrivalRateOptions {
     }
 }
 
-/// The reasons why an executor cannot be offered.
+/// Reasons why an executor is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ExecutorError {
-    /// A rate per no time.
-    #[error("a time unit is longer than nothing")]
+    /// The time unit of a rate is zero.
+    #[error("the time unit must be greater than zero")]
     TimeUnit,
-    /// A rate or a number of users that is none, or that no machine could offer.
-    #[error("a {what} is between 0 and {most}, not {value}")]
+    /// The rate or the number of users is invalid or too large.
+    #[error("the {what} must be between 0 and {most}, found {value}")]
     Amount {
-        /// The kind of amount.
+        /// Kind of the amount.
         what: &'static str,
-        /// The most there can be.
+        /// Largest valid amount.
         most: f64,
-        /// The amount that was given.
+        /// Configured amount.
         value: f64,
     },
-    /// A duration of zero.
-    #[error("it lasts no time")]
+    /// The duration is zero.
+    #[error("the duration must be greater than zero")]
     NoTime,
 }
 
 impl ExecutorConfig {
-    /// Returns whether this can be offered at all.
+    /// Checks that the executor is valid.
     ///
     /// # Errors
     ///
-    /// A rate or a number of users that is none, or that no machine could offer.
+    /// The rate or the number of users is invalid or too large, or a duration is zero.
     pub fn check(&self) -> Result<(), ExecutorError> {
         let (start, stages, unit): (f64, &[Stage], f64) = match self {
             ExecutorConfig::ConstantArrivalRate { rate, .. } => {
@@ -174,7 +173,7 @@ impl ExecutorConfig {
         }
     }
 
-    /// Returns how long arrivals go on.
+    /// Returns the duration of the arrivals.
     pub fn duration(&self) -> Duration {
         match self {
             ExecutorConfig::ConstantArrivalRate { duration, .. }
@@ -188,7 +187,7 @@ impl ExecutorConfig {
         }
     }
 
-    /// After so many iterations there are no more.
+    /// Returns the number of iterations after which the scenario ends, if limited.
     pub fn iterations(&self) -> Option<u64> {
         match self {
             ExecutorConfig::ConstantArrivalRate { options, .. }
@@ -198,7 +197,7 @@ impl ExecutorConfig {
         }
     }
 
-    /// Returns what carries out an open loop; `None` for a closed one.
+    /// Returns the options of an open loop; `None` for a closed one.
     pub fn arrival_rate(&self) -> Option<&ArrivalRateOptions> {
         match self {
             ExecutorConfig::ConstantArrivalRate { options, .. }
@@ -207,7 +206,7 @@ impl ExecutorConfig {
         }
     }
 
-    /// Iterations per second, or users, over time.
+    /// Returns the iterations per second or users over time.
     pub(crate) fn ramp(&self) -> Ramp {
         match self {
             ExecutorConfig::ConstantArrivalRate { rate, duration, .. } => {
@@ -227,13 +226,13 @@ impl ExecutorConfig {
     }
 }
 
-/// The quantity that can be changed while a scenario runs.
+/// The adjustable quantity of a running scenario.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Adjustable {
-    /// Its arrival rate.
+    /// The arrival rate.
     #[default]
     Rate,
-    /// The number of its users.
+    /// The number of users.
     Vus,
 }
 

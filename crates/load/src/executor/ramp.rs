@@ -1,24 +1,24 @@
-//! A value over time, made of straight pieces.
+//! A piecewise linear value over time.
 
 use std::time::Duration;
 
 use super::Stage;
 
-/// Longer is as good as for ever: ten years, which any clock can add.
+/// Limit of times in seconds: ten years, which any clock can add.
 const FOR_EVER: f64 = 315_360_000.0;
 
-/// A value over time, made of straight pieces; zero before and after them.
+/// A piecewise linear value over time; zero before and after the pieces.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Ramp(Vec<Piece>);
 
-/// From `from` at `begin` straight to `to` at `end`, in seconds.
+/// A linear piece from `from` at `begin` to `to` at `end`, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Piece {
     begin: f64,
     end: f64,
     from: f64,
     to: f64,
-    /// The area below all pieces before this one.
+    /// Area below all earlier pieces.
     before: f64,
 }
 
@@ -53,12 +53,12 @@ impl Ramp {
         Ramp(pieces)
     }
 
-    /// The time at which it is over, in seconds.
+    /// Returns the end in seconds.
     pub(crate) fn end(&self) -> f64 {
         self.0.last().map_or(0.0, |piece| piece.end)
     }
 
-    /// The value at a time.
+    /// Returns the value at a time.
     pub(crate) fn at(&self, seconds: f64) -> f64 {
         let piece = self
             .0
@@ -67,7 +67,7 @@ impl Ramp {
         piece.map_or(0.0, |piece| piece.at(seconds))
     }
 
-    /// The area below it until a time: with a rate, how many have arrived.
+    /// Returns the area up to a time: for a rate, the number of arrivals.
     pub(crate) fn area(&self, seconds: f64) -> f64 {
         let piece = self.0.iter().rev().find(|piece| piece.begin <= seconds);
         piece.map_or(0.0, |piece| {
@@ -75,8 +75,7 @@ impl Ramp {
         })
     }
 
-    /// The earliest time at which the area is about to exceed this; `None` if it
-    /// never does.
+    /// Returns the earliest time at which the area exceeds this value; `None` if it never does.
     pub(crate) fn reaches(&self, area: f64) -> Option<f64> {
         let piece = self
             .0
@@ -95,13 +94,13 @@ impl Piece {
         self.from + self.slope() * (seconds - self.begin)
     }
 
-    /// Below this piece alone.
+    /// Returns the area below this piece only.
     fn area(&self, seconds: f64) -> f64 {
         let along = seconds - self.begin;
         along * (self.from + self.slope() * along / 2.0)
     }
 
-    /// Solves `from·x + slope·x²/2 = area` in the form that does not cancel.
+    /// Solves `from·x + slope·x²/2 = area` in the form without cancellation.
     fn reaches(&self, area: f64) -> f64 {
         if area <= 0.0 {
             return 0.0;

@@ -1,21 +1,19 @@
-//! The time at which each arrival of an open loop is due: pure functions of the plan and of
-//! what keys have changed.
+//! Due times of the arrivals of an open loop: pure functions of the plan and of changes by keys.
 
 use std::time::Duration;
 
 use super::ramp::Ramp;
 
-/// The time at which each arrival is due, counted from the scenario's start.
+/// Due times of arrivals, relative to the scenario's start.
 ///
-/// Without keys, arrival `j` is due at the earliest time at which more than `j`
-/// have been asked for: by a constant rate at `j / rate`. A key multiplies the
-/// rate from some moment on.
+/// Without changes, arrival `j` is due at the earliest time at which the area of the rate exceeds
+/// `j`: at `j / rate` for a constant rate. A key multiplies the rate from a point in time on.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Schedule {
     ramp: Ramp,
     goal: Option<u64>,
-    /// The factor of the plan's rate, since when it holds, and how many arrivals
-    /// had been asked for until then.
+    /// Factor of the plan's rate, the time from which it applies, and the number of arrivals up to
+    /// that time.
     factor: f64,
     since: f64,
     asked: f64,
@@ -32,14 +30,14 @@ impl Schedule {
         }
     }
 
-    /// The time at which arrival `number` is due; `None` if there is no such arrival.
+    /// Returns the due time of arrival `number`; `None` if there is no such arrival.
     pub(crate) fn due(&self, number: u64) -> Option<Duration> {
         if self.goal.is_some_and(|goal| number >= goal) {
             return None;
         }
         let number = number as f64;
         let area = if number < self.asked {
-            // Asked for before the last key was pressed, but not yet taken.
+            // The arrival was due before the last change of the factor, but has not begun yet.
             return Some(Duration::from_secs_f64(self.since.min(self.ramp.end())));
         } else if self.factor > 0.0 {
             self.ramp.area(self.since) + (number - self.asked) / self.factor
@@ -49,12 +47,12 @@ impl Schedule {
         self.ramp.reaches(area).map(Duration::from_secs_f64)
     }
 
-    /// Returns how many arrivals are due before a time.
+    /// Returns the number of arrivals that are due before a time.
     #[cfg(test)]
     pub(crate) fn asked_until(&self, time: Duration) -> u64 {
         let asked = self.area(time.as_secs_f64());
-        // Arrival j is due when more than j are asked for; rounding must not make
-        // one more of 9.999999999 or 10.000000001.
+        // Arrival j is due when the area exceeds j. Rounding errors, as in 9.999999999 or
+        // 10.000000001, must not add an arrival.
         let nearest = asked.round();
         let whole = if (asked - nearest).abs() < 1e-6 {
             nearest
@@ -64,17 +62,17 @@ impl Schedule {
         (whole as u64).min(self.goal.unwrap_or(u64::MAX))
     }
 
-    /// Arrivals per second at a time.
+    /// Returns the arrivals per second at a time.
     pub(crate) fn rate(&self, time: Duration) -> f64 {
         self.ramp.at(time.as_secs_f64()) * self.factor
     }
 
-    /// Returns what the plan's rate is multiplied with.
+    /// Returns the factor of the plan's rate.
     pub(crate) fn factor(&self) -> f64 {
         self.factor
     }
 
-    /// From `time` on, multiplies the plan's rate with `factor`.
+    /// Multiplies the plan's rate by `factor` from `time` on.
     pub(crate) fn scale(&mut self, time: Duration, factor: f64) {
         let time = time.as_secs_f64();
         (self.asked, self.since) = (self.area(time), time);
@@ -85,12 +83,12 @@ impl Schedule {
         };
     }
 
-    /// Returns whether a goal leaves no arrival of this number.
+    /// Returns whether the goal excludes an arrival with this number.
     pub(crate) fn is_met_before(&self, number: u64) -> bool {
         self.goal.is_some_and(|goal| number >= goal)
     }
 
-    /// The time of the last arrival.
+    /// Returns the end of the arrivals.
     pub(crate) fn end(&self) -> Duration {
         Duration::from_secs_f64(self.ramp.end())
     }

@@ -1,8 +1,8 @@
-//! HTTP/1.1 answers (RFC 9112), from whatever pieces they arrive in.
+//! Incremental decoder of HTTP/1.1 responses (RFC 9112).
 //!
-//! Stricter than RFC 9112 has to be: lines end in CR LF, a length is said once and
-//! in one way, `chunked` is the only transfer coding. A load tester that guesses
-//! would measure a server that does not work.
+//! The decoder is stricter than RFC 9112 requires: lines end in CR LF, the length is stated once
+//! and in one way, and `chunked` is the only transfer coding. A lenient load tester would measure a
+//! server that does not work.
 
 use std::mem::MaybeUninit;
 
@@ -12,29 +12,29 @@ use httparse::{ParserConfig, Status};
 use super::{Headers, kind};
 use crate::Failure;
 
-/// The longest head, and the longest trailers, in bytes.
+/// Limit of the bytes of a head, and of the trailers.
 const MAX_HEAD: usize = 32 << 10;
-/// The most header lines.
+/// Limit of header lines.
 const MAX_HEADERS: usize = 96;
-/// The longest line with the size of a chunk, in bytes.
+/// Limit of the bytes of a line with the size of a chunk.
 const MAX_CHUNK_LINE: usize = 256;
-/// The most interim answers (1xx) before the real one.
+/// Limit of interim responses (1xx) before the final one.
 const MAX_INTERIM: u32 = 16;
-/// The bytes reserved for a body that is only announced.
+/// Bytes reserved for a body whose length is announced.
 const RESERVE: usize = 256 << 10;
-/// From how much on a body is read into its own place, without another copy.
+/// Minimum of a body that is read into its buffer without another copy, in bytes.
 const DIRECT: u64 = 32 << 10;
 
-/// Decodes one answer.
+/// Decoder of one response.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) headers: Headers,
     pub(super) body: BytesMut,
-    /// True if the connection can serve another request.
+    /// Whether the connection can serve another request.
     pub(super) keep: bool,
     state: State,
-    /// The part that came of a line or head that had not come whole.
+    /// Received part of an incomplete line or head.
     partial: Vec<u8>,
     to_head: bool,
     max_body: usize,
@@ -44,7 +44,7 @@ pub(super) struct Answer {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Head,
-    /// This many bytes of body to come.
+    /// Number of remaining bytes of the body.
     Length(u64),
     ChunkSize,
     Chunk(u64),
@@ -54,19 +54,20 @@ enum State {
     Done,
 }
 
-/// The state after a piece was read.
+/// State after an input was decoded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Progress {
-    /// There is more to come.
+    /// The response is incomplete.
     More,
-    /// An interim answer has ended.
+    /// An interim response has ended.
     Interim,
-    /// The answer is whole.
+    /// The response is complete.
     Done,
 }
 
 impl Answer {
-    /// Of a request that was HEAD or not, with a body of so many bytes at most.
+    /// Creates a decoder for the response to a request. `to_head` is true for HEAD; `max_body`
+    /// limits the body.
     pub(super) fn new(to_head: bool, max_body: usize) -> Self {
         Self {
             status: 0,
@@ -81,7 +82,7 @@ impl Answer {
         }
     }
 
-    /// Takes what belongs to the answer from the front of `input`.
+    /// Consumes the bytes of the response from the front of `input`.
     pub(super) fn feed(&mut self, input: &mut &[u8]) -> Result<Progress, Failure> {
         loop {
             match self.state {
@@ -112,7 +113,7 @@ impl Answer {
         }
     }
 
-    /// The connection was closed.
+    /// Handles the end of the connection.
     pub(super) fn eof(&mut self) -> Result<(), Failure> {
         self.keep = false;
         match self.state {
@@ -123,11 +124,11 @@ impl Answer {
             }
             State::Head if self.partial.is_empty() => Err(Failure::new(
                 kind::RESET,
-                "the server closed the connection without an answer",
+                "the server closed the connection without a response",
             )),
             State::Head => Err(Failure::new(
                 kind::RESET,
-                "the server closed the connection within the head of its answer",
+                "the server closed the connection within the head of its response",
             )),
             State::Length(left) => Err(Failure::new(
                 kind::BODY,
@@ -140,7 +141,7 @@ impl Answer {
         }
     }
 
-    /// Returns the buffer that the next bytes can be read to without a detour, and their number.
+    /// Returns the buffer into which the next bytes can be read directly, and their number.
     pub(super) fn direct(&mut self) -> Option<(&mut BytesMut, usize)> {
         let State::Length(left @ DIRECT..) = self.state else {
             return None;
@@ -150,7 +151,7 @@ impl Answer {
         Some((&mut self.body, most))
     }
 
-    /// So many bytes were read to where [`direct`](Self::direct) said.
+    /// Records the bytes that were read into the buffer of [`direct`](Self::direct).
     pub(super) fn directly(&mut self, read: usize) {
         if let State::Length(left) = &mut self.state {
             *left = left.saturating_sub(read as u64);
@@ -160,12 +161,12 @@ impl Answer {
         }
     }
 
-    /// The longest body that is taken.
+    /// Returns the limit of the body.
     pub(super) fn max_body(&self) -> usize {
         self.max_body
     }
 
-    /// Returns whether the answer is whole.
+    /// Returns whether the response is complete.
     pub(super) fn is_done(&self) -> bool {
         self.state == State::Done
     }
@@ -200,7 +201,7 @@ impl Answer {
         self.interim += 1;
         match self.interim {
             0..=MAX_INTERIM => Ok(Some(Progress::Interim)),
-            _ => Err(protocol("too many interim answers")),
+            _ => Err(protocol("too many interim responses")),
         }
     }
 
@@ -213,7 +214,7 @@ impl Answer {
         Ok(())
     }
 
-    /// The head at the front of `bytes`: its length, and whether it is interim.
+    /// Parses the head at the front of `bytes`. Returns its length, and whether it is interim.
     fn parse(&mut self, bytes: &[u8]) -> Result<Option<(usize, bool)>, Failure> {
         if matches!(bytes.first(), Some(b'\r' | b'\n')) {
             return Err(protocol("it begins with an empty line"));
@@ -232,7 +233,9 @@ impl Answer {
             return Err(protocol(format!("its status is {status}")));
         }
         if status == 101 {
-            return Err(protocol("101 Switching Protocols, which nobody asked for"));
+            return Err(protocol(
+                "101 Switching Protocols, but no upgrade was requested",
+            ));
         }
         let framing = Framing::of(&head)?;
         let lines = lines(&bytes[..length])?;
@@ -246,7 +249,7 @@ impl Answer {
         Ok(Some((length, false)))
     }
 
-    /// Returns what comes after the head (RFC 9112, section 6.3).
+    /// Returns the state after the head (RFC 9112, section 6.3).
     fn body_of(&mut self, status: u16, framing: &Framing) -> Result<State, Failure> {
         if self.to_head || status == 204 || status == 304 {
             return Ok(State::Done);
@@ -269,7 +272,7 @@ impl Answer {
         }
     }
 
-    /// Takes up to `most` bytes of body; returns how many are left of them.
+    /// Consumes up to `most` bytes of the body. Returns how many of them are missing.
     fn take(&mut self, input: &mut &[u8], most: u64) -> Result<u64, Failure> {
         let taken = usize::try_from(most).map_or(input.len(), |most| most.min(input.len()));
         if taken > self.max_body - self.body.len() {
@@ -285,7 +288,7 @@ impl Answer {
         Failure::new(kind::BODY, format!("the body is longer than {most} bytes"))
     }
 
-    /// `1f;name=value` CR LF. Extensions are passed over.
+    /// Parses `1f;name=value` CR LF and ignores extensions.
     fn chunk_size(&mut self, input: &mut &[u8]) -> Result<(), Failure> {
         if !self.line(input, MAX_CHUNK_LINE)? {
             return Ok(());
@@ -317,7 +320,7 @@ impl Answer {
     fn chunk_end(&mut self, input: &mut &[u8]) -> Result<(), Failure> {
         if self.line(input, 2)? {
             if self.partial != b"\r\n" {
-                return Err(protocol("a chunk is longer than was said"));
+                return Err(protocol("a chunk is longer than its size"));
             }
             self.partial.clear();
             self.state = State::ChunkSize;
@@ -325,7 +328,7 @@ impl Answer {
         Ok(())
     }
 
-    /// Lines until an empty one. They are not kept.
+    /// Consumes lines up to an empty one and discards them.
     fn trailers(&mut self, input: &mut &[u8]) -> Result<(), Failure> {
         if self.line(input, MAX_HEAD)? {
             if self.partial == b"\r\n" {
@@ -338,13 +341,13 @@ impl Answer {
         Ok(())
     }
 
-    /// Returns whether `partial` now holds a whole line, which ends in CR LF.
+    /// Returns whether `partial` contains a complete line, which ends in CR LF.
     fn line(&mut self, input: &mut &[u8], most: usize) -> Result<bool, Failure> {
         let end = input.iter().position(|byte| *byte == b'\n');
         let taken = end.map_or(input.len(), |end| end + 1);
         if self.partial.len() + taken > most {
             return Err(protocol(match most {
-                2 => "a chunk is longer than was said",
+                2 => "a chunk is longer than its size",
                 _ => "a line within the body is too long",
             }));
         }
@@ -357,7 +360,7 @@ impl Answer {
     }
 }
 
-/// The length of the body, and whether the connection stays open.
+/// Length of the body, and whether the connection stays open.
 struct Framing {
     length: Option<u64>,
     chunked: bool,
@@ -372,7 +375,7 @@ impl Framing {
             keep: head.version == Some(1),
         };
         for header in head.headers.iter() {
-            // Three lengths tell most headers apart.
+            // The three lengths distinguish most headers.
             match header.name.len() {
                 14 if header.name.eq_ignore_ascii_case("content-length") => {
                     framing.content_length(header.value)?;
@@ -391,7 +394,7 @@ impl Framing {
             }
         }
         match framing {
-            // RFC 9112, section 6.3: an attempt to smuggle, or an error.
+            // RFC 9112, section 6.3: request smuggling, or an error.
             Framing {
                 length: Some(_),
                 chunked: true,
@@ -426,7 +429,7 @@ impl Framing {
     }
 }
 
-/// The header lines of a head, without the status line and the empty one.
+/// Returns the header lines of a head, without the status line and the empty one.
 fn lines(head: &[u8]) -> Result<&[u8], Failure> {
     let mut ends = head.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
     if ends.any(|(at, _)| at == 0 || head[at - 1] != b'\r') {
@@ -453,7 +456,7 @@ fn malformed(error: httparse::Error, bytes: &[u8]) -> Failure {
 fn protocol(reason: impl AsRef<str>) -> Failure {
     Failure::new(
         kind::PROTOCOL,
-        format!("not an HTTP answer: {}", reason.as_ref()),
+        format!("not a valid HTTP response: {}", reason.as_ref()),
     )
 }
 

@@ -12,8 +12,7 @@ use super::{ClientOptions, Endpoint, Request, Response, Version, http1, kind};
 use crate::Failure;
 use crate::exchange::Resent;
 
-/// One user's client: keeps that user's connection to one endpoint. Requests
-/// follow one another.
+/// Client of one user, which keeps one connection to one endpoint. Requests are sequential.
 #[derive(Debug)]
 pub struct Client {
     endpoint: Arc<Endpoint>,
@@ -21,11 +20,11 @@ pub struct Client {
     kept: Option<Kept>,
 }
 
-/// The time a connection must have been idle for its end to be taken for the
-/// server's tidying up. What breaks sooner has broken under load, and is counted.
+/// Idle time after which an end of the connection counts as the server's cleanup. An earlier end
+/// counts as a break under load.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// An open connection that no request is using.
+/// An open connection that no request uses.
 #[derive(Debug)]
 struct Kept {
     connection: Connection,
@@ -45,13 +44,13 @@ impl Kept {
     }
 }
 
-/// Returns whether a kept connection, which has carried a response before, had gone when the
-/// request came, which is then sent once more.
+/// Returns whether a kept connection had ended when the request was sent; then the request is
+/// repeated.
 fn had_gone(failure: &Failure, record: &Record) -> bool {
     failure.kind == kind::RESET && record.bytes_in == 0
 }
 
-/// The reason why a connection that was idle for so long had gone.
+/// Returns the reason why a connection had ended after this idle time.
 fn reason(idle: Duration) -> Resent {
     match idle >= IDLE {
         true => Resent::Idle,
@@ -60,7 +59,7 @@ fn reason(idle: Duration) -> Resent {
 }
 
 impl Client {
-    /// A client that has not connected yet.
+    /// Creates a client without a connection.
     pub fn new(endpoint: Arc<Endpoint>, options: Arc<ClientOptions>) -> Self {
         Self {
             endpoint,
@@ -69,18 +68,18 @@ impl Client {
         }
     }
 
-    /// The version of HTTP that it speaks, as reports call it.
+    /// Returns the HTTP version in the form of reports.
     pub fn protocol(&self) -> &'static str {
         self.options.version.name()
     }
 
-    /// Returns the endpoint that it sends its requests to.
+    /// Returns the endpoint of the requests.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// Sends a request and reads the whole answer. May be dropped at any time:
-    /// the connection then goes with it.
+    /// Sends a request and reads the complete response. The future may be dropped at any time; this
+    /// closes the connection.
     pub async fn send(&mut self, request: &Request<'_>) -> Response {
         let options = self.options.clone();
         let answer = Answer::new(request.method == Method::HEAD, options.max_body);
@@ -90,7 +89,7 @@ impl Client {
         let work = async {
             match options.version {
                 Version::Http1 => self.http1(request, &mut record).await,
-                // Boxed, so that HTTP/1.1 does not carry its size about.
+                // Boxed, so that the future of HTTP/1.1 stays small.
                 Version::Http2 => Box::pin(self.http2(request, &mut record)).await,
             }
         };
@@ -98,19 +97,18 @@ impl Client {
             Ok(outcome) => outcome,
             Err(_) => {
                 let (time, phase) = (options.timeout.as_secs_f64(), record.phase());
-                let detail = format!("no whole answer within {time:.1} s; it ran out {phase}");
+                let detail = format!("no complete response within {time:.1} s: stopped {phase}");
                 Err(Failure::new(kind::TIMEOUT, detail))
             }
         };
         record.finish(options.version, outcome)
     }
 
-    /// Opens a connection, shakes hands, and closes it: no request. An answer is
-    /// the handshake, its status 0, its protocol that of the connection. Where
-    /// sessions are resumed, the ticket for the next one is waited for beyond
-    /// the time that is counted.
+    /// Opens a connection with its handshake, and closes it without a request. The response has
+    /// status 0 and the protocol of the connection. If sessions are resumed, waits for the next
+    /// ticket after the measured time.
     pub async fn handshake(&mut self) -> Response {
-        /// The time that a server may take that sends none.
+        /// Time to wait for a server that sends no ticket.
         const PATIENCE: Duration = Duration::from_millis(200);
         let options = self.options.clone();
         let mut record = Record::new(Answer::new(false, 0));
@@ -136,7 +134,7 @@ impl Client {
         response
     }
 
-    /// Closes its connection; the next request opens another.
+    /// Closes the connection; the next request opens another.
     pub fn close(&mut self) {
         if let Some(kept) = self.kept.take()
             && let Connection::Http1(stream) = kept.connection
@@ -166,7 +164,7 @@ impl Client {
         request: &Request<'_>,
         record: &mut Record,
     ) -> Result<(), Failure> {
-        // Taken, not borrowed: what is dropped half-way is not used again.
+        // Taken, not borrowed: a connection that is dropped during a request is not reused.
         if let Some(Kept { connection, since }) = self.kept.take()
             && let Connection::Http1(mut stream) = connection
             && stream.is_idle()

@@ -7,39 +7,39 @@ use url::Url;
 
 use super::{ClientOptions, proxies, tls};
 
-/// A server and how to reach it: looked up once, shared by its clients.
+/// A server with its address and TLS settings; resolved once, shared by its clients.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
-    /// Name or address, without the port.
+    /// Host name or address, without the port.
     pub host: String,
-    /// The port.
+    /// Port.
     pub port: u16,
-    /// The value of `host` in requests: without the port if it is the scheme's own.
+    /// Value of `host` in requests: without the port if it is the scheme's default.
     pub authority: String,
-    /// The path of the URL without its last slash; empty for the root. Requests
-    /// name whole paths: it is for the caller to put in front.
+    /// Path of the URL without its final slash; empty for the root. Requests contain complete
+    /// paths, so the caller must prepend it.
     pub prefix: String,
-    /// The addresses to connect to, in the order to try.
+    /// Addresses to connect to, in the order of attempts.
     pub addresses: Vec<SocketAddr>,
-    /// TLS, and the name to ask for; `None` for plain HTTP.
+    /// TLS settings and server name; `None` for plain HTTP.
     pub tls: Option<(Arc<rustls::ClientConfig>, ServerName<'static>)>,
 }
 
-/// The reasons why requests cannot be sent to a URL.
+/// Reasons why requests cannot be sent to a URL.
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
-    /// Not a URL of a server.
-    #[error("`{url}` is not a URL of a server: {reason}")]
+    /// The text is not the URL of a server.
+    #[error("`{url}` is not the URL of a server: {reason}")]
     Url {
-        /// The text that was given.
+        /// Configured text.
         url: String,
-        /// The problem with it.
+        /// Error in the text.
         reason: String,
     },
-    /// The certificates to trust, or to show, cannot be used.
+    /// Certificates or keys cannot be used.
     #[error("{0}")]
     Trust(String),
-    /// There is no TLS like the one that is wanted.
+    /// The TLS settings are not possible.
     #[error("{0}")]
     Tls(String),
     /// The environment names a proxy for the host.
@@ -48,23 +48,23 @@ pub enum EndpointError {
          use: unset {variable}, or add the host to NO_PROXY"
     )]
     Proxy {
-        /// The host.
+        /// Host name.
         host: String,
-        /// The variable of the environment.
+        /// Name of the environment variable.
         variable: &'static str,
     },
-    /// No address for the host.
+    /// The host has no address.
     #[error("cannot find the address of `{host}`: {reason}")]
     Dns {
         /// The host.
         host: String,
-        /// The system's own words.
+        /// Error of the resolver.
         reason: String,
     },
 }
 
 impl EndpointError {
-    /// The reason why the certificates in `file` cannot be used.
+    /// Returns the error for the certificates in `file`.
     pub(super) fn certificates(file: &Path, reason: &dyn std::fmt::Display) -> Self {
         let file = file.display();
         Self::Trust(format!("cannot use the certificates in {file}: {reason}"))
@@ -72,7 +72,7 @@ impl EndpointError {
 }
 
 impl Endpoint {
-    /// The server at `url` (`https://host[:port][/prefix]`).
+    /// Resolves the server at `url` (`https://host[:port][/prefix]`).
     ///
     /// # Errors
     /// See [`EndpointError`].
@@ -88,7 +88,7 @@ impl Endpoint {
         }
     }
 
-    /// The same, whatever proxies the environment names.
+    /// Resolves the server, and ignores proxies of the environment.
     pub(super) async fn direct(
         url: &str,
         options: &ClientOptions,
@@ -117,7 +117,7 @@ impl Endpoint {
             Some(port) => format!("{host}:{port}"),
             None => host.to_owned(),
         };
-        // An IPv6 address stands in brackets in a URL only.
+        // Only URLs have brackets around an IPv6 address.
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let tls = if secure {
             let name = options.tls.server_name.as_deref().unwrap_or(bare);
@@ -137,8 +137,8 @@ impl Endpoint {
         }))
     }
 
-    /// The same server, with TLS sessions of its own to resume: for a user whose
-    /// handshakes are not to depend on what others were given.
+    /// Returns the same server with separate TLS sessions, for a user whose handshakes must not
+    /// depend on other users.
     #[must_use]
     pub fn with_own_sessions(&self) -> Arc<Self> {
         let own =
@@ -149,7 +149,7 @@ impl Endpoint {
         })
     }
 
-    /// `http` or `https`.
+    /// Returns `http` or `https`.
     pub fn scheme(&self) -> &'static str {
         match self.tls {
             Some(_) => "https",

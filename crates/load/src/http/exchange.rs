@@ -5,21 +5,21 @@ use super::{Handshake, Response, Version};
 use crate::exchange::Resent;
 use crate::{Exchange, Failure};
 
-/// The timings of a request under way.
+/// Timings of a request in progress.
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) started: Instant,
     pub(super) connect: Option<Duration>,
     pub(super) tls: Option<Duration>,
-    /// The time at which there was a connection to send on.
+    /// Time at which the connection was ready.
     pub(super) ready: Instant,
-    /// The time at which the last byte of the request was written.
+    /// Time at which the last byte of the request was written.
     pub(super) sent: Option<Instant>,
-    /// The time at which the first byte of the answer was read.
+    /// Time at which the first byte of the response was read.
     pub(super) first: Option<Instant>,
     pub(super) bytes_in: u64,
     pub(super) bytes_out: u64,
-    /// Of the request's body.
+    /// Bytes of the request's body.
     pub(super) body_out: u64,
     pub(super) answer: Answer,
     pub(super) resent: Option<Resent>,
@@ -47,25 +47,25 @@ impl Record {
         }
     }
 
-    /// The request will be sent again, on another connection.
+    /// Resets the timings for a repetition on another connection.
     pub(super) fn again(&mut self, why: Resent) {
         self.resent = Some(why);
         self.sent = None;
     }
 
-    /// Returns how far it has come, for messages.
+    /// Describes the progress, for messages.
     pub(super) fn phase(&self) -> &'static str {
         match (self.sent, self.first) {
-            (_, Some(_)) => "while the answer was read",
-            (Some(_), None) => "while waiting for the answer",
+            (_, Some(_)) => "while the response was read",
+            (Some(_), None) => "while waiting for the response",
             (None, None) => "before the request was sent",
         }
     }
 
-    /// The response to hand out.
+    /// Converts the record into a response.
     pub(super) fn finish(self, version: Version, outcome: Result<(), Failure>) -> Response {
         let finished = Instant::now();
-        // An answer may come before the request is out.
+        // A response may arrive before the request is completely sent.
         let sent = self.sent.or(self.first);
         let answer = self.answer;
         Response {

@@ -3,19 +3,19 @@ use rustls::{ClientConnection, HandshakeKind, ProtocolVersion};
 
 use super::tls::iana;
 
-/// The result of a TLS handshake.
+/// Result of a TLS handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handshake {
     /// `TLSv1.2` or `TLSv1.3`.
     pub version: &'static str,
-    /// The cipher suite, by IANA's name.
+    /// Cipher suite by IANA's name.
     pub suite: String,
-    /// The group of the key exchange, by IANA's name; `None` if there was none.
+    /// Group of the key exchange by IANA's name; `None` without a key exchange.
     pub group: Option<String>,
-    /// True if an earlier session was resumed.
+    /// Whether an earlier session was resumed.
     pub resumed: bool,
-    /// The certificates that the server showed, its own first. That of the session
-    /// if one was resumed.
+    /// Certificates of the server, the leaf first. For a resumed session, those of its first
+    /// handshake.
     pub certificates: Vec<CertificateDer<'static>>,
 }
 

@@ -1,4 +1,4 @@
-//! HTTP/1.1 over one connection.
+//! HTTP/1.1 on one connection.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -18,29 +18,29 @@ use super::stream::Stream;
 use super::{Body, ClientOptions, Endpoint, Request, kind};
 use crate::Failure;
 
-/// The time a server that was asked (100-continue) may be silent before the
-/// body is sent all the same (RFC 9110, section 10.1.1).
+/// Wait for the response to `Expect: 100-continue`, after which the body is sent (RFC 9110, section
+/// 10.1.1).
 const CONTINUE: Duration = Duration::from_secs(1);
-/// The most bytes that one system call reads.
+/// Limit of the bytes that one system call reads.
 const READ: usize = 64 << 10;
-/// The most slices that one system call writes.
+/// Limit of the slices that one system call writes.
 const SLICES: usize = 16;
 
 thread_local! {
-    /// The buffer that all connections of a thread read into, one after the other.
+    /// Read buffer that all connections of a thread share in turn.
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ].into());
-    /// Buffers for the heads of requests, lent while they are sent.
+    /// Buffers for the heads of requests while they are sent.
     static HEADS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A buffer for the head of a request.
+/// Returns a buffer for the head of a request.
 pub(super) fn lend() -> Vec<u8> {
     HEADS
         .with_borrow_mut(Vec::pop)
         .unwrap_or_else(|| Vec::with_capacity(1024))
 }
 
-/// Takes a buffer back.
+/// Stores a buffer for later use.
 pub(super) fn give_back(mut head: Vec<u8>) {
     head.clear();
     if head.capacity() <= 16 << 10 {
@@ -93,7 +93,7 @@ pub(super) fn write_head(
     }
     let length = request.body.len();
     if length > 0 || [Method::POST, Method::PUT, Method::PATCH].contains(request.method) {
-        // Writing to memory does not fail.
+        // Writing to memory cannot fail.
         let _ = write!(head, "content-length: {length}\r\n");
     }
     if !keepalive {
@@ -106,12 +106,12 @@ pub(super) fn write_head(
     Ok(())
 }
 
-/// Refuses what would end up as another request than was meant.
+/// Refuses requests that the server would read as different ones.
 pub(super) fn check(request: &Request<'_>) -> Result<(), Failure> {
     let wrong = |detail: String| Err(Failure::new(kind::REQUEST, detail));
     let path = request.path_and_query;
     if !path.starts_with('/') && path != "*" {
-        return wrong(format!("the path `{path}` does not begin with a slash"));
+        return wrong(format!("the path `{path}` must begin with a slash"));
     }
     if path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
         return wrong(format!("there is a space in the path `{path}`"));
@@ -128,8 +128,8 @@ pub(super) fn check(request: &Request<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sends `head` and the body, and reads the answer into `record`. Whether the
-/// connection can be kept is in `record.answer.keep`.
+/// Sends `head` and the body, and reads the response into `record`. `record.answer.keep` then
+/// states whether the connection can be kept.
 pub(super) async fn exchange(
     stream: &mut Stream,
     head: &[u8],
@@ -145,7 +145,7 @@ pub(super) async fn exchange(
             total: head.len() + request.body.len(),
             written: 0,
         },
-        // A server that never says 100 gets the body all the same (RFC 9110 section 10.1.1).
+        // After this wait, the body is sent without a 100 (RFC 9110, section 10.1.1).
         asked: asks.then(|| Box::pin(sleep(CONTINUE))),
         broken: None,
         record,
@@ -153,14 +153,14 @@ pub(super) async fn exchange(
     poll_fn(|context| exchange.poll(context)).await
 }
 
-/// A request under way: writes and reads side by side, since a server may answer
-/// before it has been told everything.
+/// A request in progress. Writes and reads concurrently, because a server may respond before it has
+/// received the whole request.
 struct Running<'a, 'b> {
     stream: &'a mut Stream,
     out: Outgoing<'b>,
-    /// The server was asked whether it wants the body.
+    /// The wait for 100-continue, if the request expects it.
     asked: Option<Pin<Box<Sleep>>>,
-    /// The reason why nothing more can be written. The answer may be there all the same.
+    /// Error of writing. The response may have arrived nevertheless.
     broken: Option<io::Error>,
     record: &'a mut Record,
 }
@@ -177,7 +177,7 @@ impl Running<'_, '_> {
             }
             match ready!(self.poll_read(context)) {
                 Ok(Progress::Done) => {
-                    // What was not sent would be taken for the next request.
+                    // The server would read an unsent rest of the body as the next request.
                     self.record.answer.keep &= self.record.sent.is_some();
                     return Poll::Ready(Ok(()));
                 }
@@ -255,7 +255,7 @@ impl Running<'_, '_> {
         record.bytes_in += bytes.len() as u64;
         let mut progress = record.answer.feed(&mut bytes)?;
         while progress == Progress::Interim && !bytes.is_empty() {
-            // The answer came together with an interim one.
+            // The final response arrived together with an interim one.
             self.asked = None;
             progress = record.answer.feed(&mut bytes)?;
         }
@@ -263,7 +263,7 @@ impl Running<'_, '_> {
             let more = bytes.len();
             return Err(Failure::new(
                 kind::PROTOCOL,
-                format!("{more} bytes too many came after the end of the answer"),
+                format!("{more} bytes arrived after the end of the response"),
             ));
         }
         Ok(progress)
@@ -277,10 +277,11 @@ impl Running<'_, '_> {
         }
     }
 
-    /// The connection broke, or TLS ended without `close_notify`, which ends a response that
-    /// lasts until the connection does. A body that began is a broken body.
+    /// Handles a broken connection. The end of TLS without `close_notify` ends a response that
+    /// lasts until the end of the connection. Otherwise a response that has begun has a broken
+    /// body.
     fn lost(&mut self, error: &io::Error) -> Result<Progress, Failure> {
-        // The kind by which rustls reports it.
+        // rustls reports a missing `close_notify` as this kind.
         if error.kind() == io::ErrorKind::UnexpectedEof {
             let ended = self.eof();
             self.record.unannounced_end = ended.is_ok();
@@ -299,11 +300,11 @@ impl Running<'_, '_> {
 fn reset(error: &io::Error) -> Failure {
     Failure::new(
         kind::RESET,
-        format!("the connection broke before there was an answer: {error}"),
+        format!("the connection broke before the response: {error}"),
     )
 }
 
-/// The bytes to be written: the head, then the body.
+/// Bytes to write: the head, then the body.
 struct Outgoing<'a> {
     head: &'a [u8],
     body: Body<'a>,
@@ -312,7 +313,7 @@ struct Outgoing<'a> {
 }
 
 impl<'a> Outgoing<'a> {
-    /// Returns what is still to be written, as far as it fits.
+    /// Returns the bytes that are still to be written, up to the number of slices.
     fn slices(&self, slices: &mut [IoSlice<'a>; SLICES], head_only: bool) -> usize {
         let one;
         let body: &[&[u8]] = match (head_only, self.body) {

@@ -1,4 +1,4 @@
-//! HTTP/2 over one connection, by hyper.
+//! HTTP/2 on one connection, by hyper.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -19,7 +19,7 @@ use super::stream::Stream;
 use super::{Body, Endpoint, Headers, Request, kind};
 use crate::Failure;
 
-/// A connection; closed when it is dropped.
+/// A connection, which is closed when dropped.
 #[derive(Debug)]
 pub(super) struct Http2 {
     sender: SendRequest<Payload>,
@@ -42,7 +42,7 @@ impl Http2 {
             .await
             .map_err(|error| failed(&error, false))?;
         let task = tokio::spawn(async move {
-            // Its errors come back with the requests.
+            // Requests report the errors of the connection.
             let _ = connection.await;
         });
         let task = task.abort_handle();
@@ -53,8 +53,8 @@ impl Http2 {
         !self.sender.is_closed()
     }
 
-    /// Sends `request` and reads the answer into `record`. `sending` ends when
-    /// the connection has taken the last byte of the body.
+    /// Sends `request` and reads the response into `record`. `sending` ends when the connection has
+    /// accepted the last byte of the body.
     pub(super) async fn exchange(
         &mut self,
         request: &Request<'_>,
@@ -124,7 +124,7 @@ fn convert(
     for (name, value) in request.headers {
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|e| wrong(e.into()))?;
         match name {
-            // HTTP/2 has a place of its own for it.
+            // HTTP/2 has a pseudo-header for the host.
             HOST => authority = value,
             name => {
                 let value = HeaderValue::from_str(value).map_err(|e| wrong(e.into()))?;
@@ -153,7 +153,7 @@ fn convert(
     Ok(converted)
 }
 
-/// Names and values, without what compression saves.
+/// Returns the length of names and values, before compression.
 fn cost(headers: &HeaderMap) -> u64 {
     let lengths = headers
         .iter()
@@ -174,7 +174,7 @@ fn lines(headers: &HeaderMap) -> Headers {
 
 fn failed(error: &hyper::Error, in_body: bool) -> Failure {
     use std::error::Error as _;
-    // hyper says "http2 error", and its cause says which.
+    // hyper's text is "http2 error", and its cause has the details.
     let mut detail = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -198,7 +198,7 @@ fn failed(error: &hyper::Error, in_body: bool) -> Failure {
     Failure::new(kind, detail)
 }
 
-/// A request's body, which tells when it has been taken.
+/// Body of a request, which records the time at which it was consumed.
 #[derive(Debug)]
 struct Payload {
     data: Bytes,
@@ -213,7 +213,7 @@ impl http_body::Body for Payload {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        // In pieces: the connection asks for the next once it has room.
+        // In pieces: the connection polls for the next when it has room.
         let piece = self.data.len().min(64 << 10);
         let piece = self.data.split_to(piece);
         if self.data.is_empty() {

@@ -1,32 +1,32 @@
-//! The kinds of failures of a request, which are counted by name, and stay.
+//! Kinds of failures of requests. Their names are stable and counted.
 
-/// The name of the host was not found. At start only: addresses are looked up once.
+/// The host has no address. Only at the start, because addresses are resolved once.
 pub const DNS: &str = "dns";
-/// Nobody listens there.
+/// No server listens at the address.
 pub const CONNECT_REFUSED: &str = "connect_refused";
-/// No connection, or no TLS handshake, within the time for connecting.
+/// There was no connection or no TLS handshake within the time limit.
 pub const CONNECT_TIMEOUT: &str = "connect_timeout";
-/// No connection for another reason: no route, no free local port or file descriptor.
+/// The connection failed for another reason: no route, no free local port or file descriptor.
 pub const CONNECT: &str = "connect";
-/// A proxy was asked for a tunnel, and gave none.
+/// A proxy refused or failed to open a tunnel.
 pub const PROXY: &str = "proxy";
-/// The TLS handshake failed: an untrusted certificate, no common version, an alert. One that
-/// the other side cuts off is a [`RESET`].
+/// The TLS handshake failed: an untrusted certificate, no common version, an alert. A handshake
+/// that the peer cuts off is a [`RESET`].
 pub const TLS: &str = "tls";
-/// The connection was closed or reset before the head of an answer had arrived: while it was
-/// made, in the TLS handshake, or after the request.
+/// The connection was closed or reset before the head of a response arrived: while connecting, in
+/// the TLS handshake, or after the request.
 pub const RESET: &str = "reset";
-/// No whole answer within the time for the request.
+/// There was no complete response within the time limit of the request.
 pub const TIMEOUT: &str = "timeout";
-/// The answer is not HTTP, or contradicts itself.
+/// The response is not HTTP, or contradicts itself.
 pub const PROTOCOL: &str = "protocol";
 /// The body ended early, or is longer than allowed.
 pub const BODY: &str = "body";
-/// A whole answer with a status that the scenario did not expect. The client
-/// never says so by itself.
+/// A complete response has a status that the scenario did not expect. The client itself never
+/// reports this.
 pub const STATUS: &str = "status";
-/// The request cannot be written: a line break in a header, a space in a path.
+/// The request is invalid: a line break in a header, a space in a path.
 pub const REQUEST: &str = "request";
-/// The handshake came to its end, and the certificate that was shown is not the one
-/// it should be. The client never says so by itself.
+/// The handshake was completed, but the certificate failed a check of the scenario. The client
+/// itself never reports this.
 pub const CERTIFICATE: &str = "certificate";

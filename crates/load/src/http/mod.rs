@@ -1,23 +1,21 @@
-//! HTTP requests, with what each phase of them took.
+//! HTTP requests with the time of each phase.
 //!
-//! A [`Client`] belongs to one user and keeps that user's connection to one
-//! [`Endpoint`]. HTTP/1.1 is a small codec of our own over `httparse`: a load
-//! tester sends the same few requests a million times, and what a general client
-//! spends on pools, channels and header maps would be counted as the target's
-//! latency. HTTP/2 is hyper's.
+//! A [`Client`] belongs to one user and keeps that user's connection to one [`Endpoint`]. HTTP/1.1
+//! is our own small codec over `httparse`: a load tester sends the same few requests a million
+//! times, and the cost of a general client's pools, channels and header maps would count as the
+//! target's latency. HTTP/2 is hyper's.
 //!
-//! - A connection is reused unless [`ClientOptions::keepalive`] is off; then every
-//!   request opens its own and says `connection: close`.
-//! - A kept connection that the server has closed while it was idle is opened
-//!   again. If that shows only after a request was written to it, the request is
-//!   sent once more, whatever its method, provided that nothing of a response had
-//!   arrived. It is then one exchange, whose time counts from the first attempt, and
-//!   which says why ([`Exchange::resent`](crate::Exchange::resent)): a connection that
-//!   had been idle for a second was tidied away; one that had not has broken under load,
-//!   and is counted. The second attempt has a connection of its own, and is the last.
-//! - An answer is whole or it is a failure; malformed answers are never guessed
-//!   at. Failures have stable kinds: see [`kind`].
-//! - Idle connections own no buffers: reading borrows the thread's.
+//! - A connection is reused unless [`ClientOptions::keepalive`] is off. Then every request opens
+//!   its own connection and sends `connection: close`.
+//! - A kept connection that the server closed while idle is replaced. If the end is noticed only
+//!   after a request was written, the request is repeated, with any method, unless a part of a
+//!   response had arrived. The repetition is part of the same exchange, whose time counts from the
+//!   first attempt, and has its reason ([`Exchange::resent`](crate::Exchange::resent)). A
+//!   connection that had been idle for a second was closed by the server's cleanup. Another one
+//!   broke under load, and is counted. The second attempt has its own connection and is the last.
+//! - A response is complete or it is a failure; malformed responses are never interpreted. Failures
+//!   have stable kinds: see [`kind`].
+//! - Idle connections own no buffers: reading uses the thread's buffer.
 
 mod answer;
 mod client;
@@ -47,5 +45,5 @@ pub use response::{Headers, Response};
 pub use trust::{Trust, trust};
 pub use tunnel::{Tunnel, Tunnelled};
 
-/// The `user-agent` of requests that have none of their own.
+/// Value of `user-agent` for requests without one.
 const USER_AGENT: &str = concat!("lucarne-load/", env!("CARGO_PKG_VERSION"));

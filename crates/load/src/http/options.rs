@@ -2,61 +2,60 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The options of a client: how its requests are sent.
+/// Options of a client.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// The version of HTTP to speak.
+    /// HTTP version.
     pub version: Version,
-    /// Accept any certificate: self-signed, expired, of another host.
+    /// Accept any certificate: self-signed, expired, for another host.
     pub insecure: bool,
-    /// A PEM file with certificates to trust besides the system's.
+    /// PEM file of certificates to trust in addition to the system's.
     pub ca: Option<PathBuf>,
-    /// The most a request may take, connecting included (60 s).
+    /// Time limit of a request including connecting; 60 s by default.
     pub timeout: Duration,
-    /// The most that connecting and the TLS handshake may take together (10 s).
+    /// Time limit of connecting and the TLS handshake together; 10 s by default.
     pub connect_timeout: Duration,
-    /// Lets a connection serve more than one request (it does).
+    /// Whether a connection serves more than one request; on by default.
     pub keepalive: bool,
-    /// Lets a new connection resume an earlier TLS session (it may not:
-    /// every handshake that is measured is a full one).
+    /// Whether a new connection resumes an earlier TLS session. Off by default, so that every
+    /// measured handshake is a full one.
     pub resume: bool,
-    /// Addresses of hosts that are not to be looked up.
+    /// Addresses of hosts that are not resolved by DNS.
     pub resolve: Vec<(String, IpAddr)>,
-    /// The longest body of an answer, in bytes (64 MiB).
+    /// Limit of a response's body in bytes; 64 MiB by default.
     pub max_body: usize,
-    /// A token that every request carries which has no `authorization` of its own
-    /// (`Bearer`, RFC 6750).
+    /// Bearer token (RFC 6750) of requests without their own `authorization`.
     pub bearer_token: Option<String>,
-    /// The offer of TLS handshakes, and the identity shown in them.
+    /// TLS settings of the client.
     pub tls: TlsOptions,
 }
 
-/// The offer of a TLS handshake. The default is whatever is safe.
+/// TLS settings. The default offers everything safe.
 #[derive(Clone, Debug, Default)]
 pub struct TlsOptions {
-    /// Versions to offer; none stands for all.
+    /// Versions to offer; empty means all.
     pub versions: Vec<TlsVersion>,
-    /// Cipher suites to offer, by IANA's names; none stands for all.
+    /// Cipher suites to offer by IANA's names; empty means all.
     pub suites: Vec<String>,
-    /// Groups for the key exchange, by IANA's names, the preferred one first; none
-    /// stands for the usual ones.
+    /// Groups for the key exchange by IANA's names, the preferred one first; empty means the
+    /// default groups.
     pub groups: Vec<String>,
-    /// The client's own certificate.
+    /// Client certificate.
     pub identity: Option<Identity>,
-    /// The name to ask for and to find in the certificate, if not the URL's host.
+    /// Server name in TLS, which the certificate must contain, if not the URL's host.
     pub server_name: Option<String>,
 }
 
-/// A client's certificate and its key.
+/// A client certificate and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// A PEM file with the certificate, and those that lead to its root.
+    /// PEM file of the certificate and its chain.
     pub certificates: PathBuf,
-    /// A PEM file with the key.
+    /// PEM file of the key.
     pub key: PathBuf,
 }
 
-/// A version of TLS.
+/// A TLS version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsVersion {
     /// TLS 1.2 (RFC 5246).
@@ -83,18 +82,18 @@ impl Default for ClientOptions {
     }
 }
 
-/// A version of HTTP.
+/// An HTTP version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Version {
     /// HTTP/1.1 (RFC 9112).
     #[default]
     Http1,
-    /// HTTP/2 (RFC 9113): by ALPN over TLS, by prior knowledge without.
+    /// HTTP/2 (RFC 9113): by ALPN over TLS, by prior knowledge without TLS.
     Http2,
 }
 
 impl Version {
-    /// As it is called in reports.
+    /// Returns the name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Version::Http1 => "HTTP/1.1",
@@ -102,7 +101,7 @@ impl Version {
         }
     }
 
-    /// As it is called in a TLS handshake (ALPN).
+    /// Returns the name in ALPN.
     pub(super) fn alpn(self) -> &'static [u8] {
         match self {
             Version::Http1 => b"http/1.1",

@@ -1,10 +1,9 @@
-//! Proxies that the environment names. Load tests do not use them, and say so: what is
-//! measured through a proxy by accident is not the target.
+//! Proxies of the environment. Load tests do not use them, and refuse to run instead of measuring a
+//! proxy by accident.
 
 use std::net::IpAddr;
 
-/// The variable of the environment by which other clients would reach `host` through a
-/// proxy.
+/// Returns the environment variable by which other clients would reach `host` through a proxy.
 pub(super) fn named(
     secure: bool,
     host: &str,
@@ -13,7 +12,7 @@ pub(super) fn named(
     let given = |name: &&str| environment(name).is_some_and(|value| !value.is_empty());
     let names: &[&'static str] = match secure {
         true => &["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"],
-        // As with curl: `HTTP_PROXY` may be a header of a CGI script.
+        // Like curl, which checks `http_proxy` first: `HTTP_PROXY` may be a header of a CGI script.
         false => &["http_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy"],
     };
     let name = names.iter().copied().find(|name| given(name))?;
@@ -29,7 +28,7 @@ fn is_loopback(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// Returns whether a list such as `localhost,.example.org` has `host`.
+/// Returns whether a list like `localhost,.example.org` contains `host`.
 fn has(list: &str, host: &str) -> bool {
     let host = host.to_ascii_lowercase();
     list.split([',', ' '])

@@ -1,25 +1,24 @@
 use http::Method;
 
-/// A request. `host`, `content-length`, `user-agent` and `connection` are added;
-/// every other header is the caller's.
+/// A request. The client adds `host`, `content-length`, `user-agent` and `connection`; the caller
+/// provides all other headers.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// The method.
+    /// HTTP method.
     pub method: &'a Method,
-    /// The part after the host: begins with a slash, and is sent as it is.
+    /// Part of the URL after the host, which begins with a slash and is sent unchanged.
     pub path_and_query: &'a str,
-    /// Names and values, sent in this order and as they are. HTTP/2 sends names
-    /// in lower case.
+    /// Names and values, sent unchanged and in this order. HTTP/2 sends names in lower case.
     pub headers: &'a [(&'a str, &'a str)],
-    /// The body.
+    /// Body of the request.
     pub body: Body<'a>,
-    /// Send `expect: 100-continue`, and the body only once the server has asked
-    /// for it, or has been silent for a second (HTTP/1.1 only).
+    /// Whether to send `expect: 100-continue`, and the body only after the server's response or
+    /// after a second without one (HTTP/1.1 only).
     pub expect_continue: bool,
 }
 
 impl<'a> Request<'a> {
-    /// A request without headers and body.
+    /// Creates a request without headers and body.
     pub fn new(method: &'a Method, path_and_query: &'a str) -> Self {
         Self {
             method,
@@ -30,44 +29,43 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// GET.
+    /// Creates a GET request.
     pub fn get(path_and_query: &'a str) -> Self {
         Self::new(&Method::GET, path_and_query)
     }
 
-    /// POST of this body.
+    /// Creates a POST request with this body.
     pub fn post(path_and_query: &'a str, body: impl Into<Body<'a>>) -> Self {
         Self::new(&Method::POST, path_and_query).body(body)
     }
 
-    /// With these headers.
+    /// Sets the headers.
     pub fn headers(mut self, headers: &'a [(&'a str, &'a str)]) -> Self {
         self.headers = headers;
         self
     }
 
-    /// With this body.
+    /// Sets the body.
     pub fn body(mut self, body: impl Into<Body<'a>>) -> Self {
         self.body = body.into();
         self
     }
 }
 
-/// The body of a request: one slice or several, written one after the other
-/// without being copied together (HTTP/1.1).
+/// Body of a request. Several slices are written in order without being copied together (HTTP/1.1).
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Body<'a> {
-    /// None.
+    /// No body.
     #[default]
     Empty,
-    /// All of it.
+    /// A single slice.
     One(&'a [u8]),
-    /// Its parts, in order.
+    /// Several slices, in order.
     Parts(&'a [&'a [u8]]),
 }
 
 impl Body<'_> {
-    /// Its length in bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         match self {
             Body::Empty => 0,
@@ -76,7 +74,7 @@ impl Body<'_> {
         }
     }
 
-    /// Returns whether it has no bytes.
+    /// Returns whether the body is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

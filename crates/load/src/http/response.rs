@@ -3,30 +3,29 @@ use bytes::Bytes;
 use super::Handshake;
 use crate::Exchange;
 
-/// The response. It always exists: `exchange.outcome` says whether it is whole,
-/// and what happened if not.
+/// A response, which always exists: `exchange.outcome` states whether it is complete, and otherwise
+/// the failure.
 #[derive(Clone, Debug)]
 pub struct Response {
-    /// The cost of the request.
+    /// Timings and sizes of the request.
     pub exchange: Exchange,
-    /// The status, 0 if nothing came.
+    /// Status, or 0 without a response.
     pub status: u16,
-    /// The headers, as far as they came whole.
+    /// Headers, if the head is complete.
     pub headers: Headers,
-    /// The body, as sent: content encodings are left alone. What had come of it
-    /// if the exchange failed.
+    /// Body as sent, with its content codings. If the exchange failed, the received part.
     pub body: Bytes,
-    /// The TLS handshake, if the request made one.
+    /// TLS handshake, if the request performed one.
     pub handshake: Option<Box<Handshake>>,
 }
 
 impl Response {
-    /// Returns whether it is whole and its status is among these.
+    /// Returns whether the response is complete with one of these statuses.
     pub fn is(&self, statuses: &[u16]) -> bool {
         self.exchange.outcome.is_ok() && statuses.contains(&self.status)
     }
 
-    /// The beginning of the body as text, for messages.
+    /// Returns the beginning of the body as text, for messages.
     pub fn excerpt(&self) -> String {
         let most = self.body.len().min(200);
         String::from_utf8_lossy(&self.body[..most])
@@ -35,36 +34,36 @@ impl Response {
     }
 }
 
-/// The header lines of an answer: kept as they came, searched when asked.
+/// Header lines of a response, stored as received and searched on demand.
 #[derive(Clone, Debug, Default)]
 pub struct Headers(Bytes);
 
 impl Headers {
-    /// Of lines `name: value`, each ended by CR LF, that have been checked.
+    /// Creates headers from checked lines `name: value`, each with CR LF.
     pub(super) fn new(lines: Bytes) -> Self {
         Self(lines)
     }
 
-    /// Of text: lines `name: value`, each ended by CR LF.
+    /// Creates headers from text: lines `name: value`, each with CR LF.
     pub fn of_lines(lines: &str) -> Self {
         Self(Bytes::copy_from_slice(lines.as_bytes()))
     }
 
-    /// The first header of this name, in whichever case. `None` also if its
-    /// value is not text.
+    /// Returns the first header of this name, in any case. Returns `None` also if its value is not
+    /// text.
     pub fn get(&self, name: &str) -> Option<&str> {
         let mut all = self.iter();
         all.find_map(|(other, value)| other.eq_ignore_ascii_case(name).then_some(value))
     }
 
-    /// Every header of this name.
+    /// Returns every header of this name.
     pub fn all(&self, name: &str) -> impl Iterator<Item = &str> {
         self.iter()
             .filter(move |(other, _)| other.eq_ignore_ascii_case(name))
             .map(|(_, value)| value)
     }
 
-    /// Names and values in the order they came, without those that are not text.
+    /// Returns names and values in the received order, except those that are not text.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0
             .split(|byte| *byte == b'\n')

@@ -16,17 +16,17 @@ use super::exchange::Record;
 use super::{ClientOptions, Endpoint, Handshake, Version, kind};
 use crate::Failure;
 
-/// A connection, encrypted or not.
+/// A connection with or without TLS.
 #[derive(Debug)]
 pub(super) enum Stream {
     Plain(TcpStream),
-    // A TLS session is large, and most of an idle user should be nothing.
+    // Boxed because a TLS session is large, and an idle user should be small.
     Tls(Box<TlsStream<TcpStream>>),
 }
 
 impl Stream {
-    /// Returns whether the server has neither closed an idle connection nor said
-    /// anything unasked. Costs no system call unless something has arrived.
+    /// Returns whether the server has neither closed an idle connection nor sent unrequested bytes.
+    /// Needs no system call unless something has arrived.
     pub(super) fn is_idle(&mut self) -> bool {
         let mut byte = [0];
         let mut context = Context::from_waker(Waker::noop());
@@ -35,7 +35,7 @@ impl Stream {
             .is_pending()
     }
 
-    /// Connects to the first address of `endpoint` that answers, and shakes hands.
+    /// Connects to the first address of `endpoint` that accepts, and performs the handshake.
     pub(super) async fn open(
         endpoint: &Endpoint,
         options: &ClientOptions,
@@ -44,7 +44,7 @@ impl Stream {
         let began = Instant::now();
         let until = began + options.connect_timeout;
         let tcp = dial(&endpoint.addresses, until).await?;
-        // Fails on a connection that is gone already, which the next step will say.
+        // Fails if the connection is already closed, which the next step reports.
         let _ = tcp.set_nodelay(true);
         record.connect = Some(began.elapsed());
         let stream = Self::secure(tcp, endpoint, options, until, record).await?;
@@ -52,7 +52,7 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Shakes hands over a connection that stands, if the endpoint wants TLS.
+    /// Performs the TLS handshake on a connection, if the endpoint uses TLS.
     pub(super) async fn secure(
         tcp: TcpStream,
         endpoint: &Endpoint,
@@ -76,8 +76,8 @@ impl Stream {
         Ok(Stream::Tls(Box::new(stream)))
     }
 
-    /// Takes in what a server sends after a TLS 1.3 handshake for the next one to
-    /// resume, until there is such a ticket or anything else.
+    /// Reads the messages after a TLS 1.3 handshake, until there is a ticket for resumption or
+    /// anything else arrives.
     pub(super) async fn ticket(&mut self) {
         let Stream::Tls(stream) = self else { return };
         let mut byte = [0];
@@ -92,14 +92,14 @@ impl Stream {
         .await;
     }
 
-    /// Shuts the connection down, as far as that can be done without waiting.
+    /// Shuts the connection down, as far as possible without waiting.
     pub(super) fn close(mut self) {
         let mut context = Context::from_waker(Waker::noop());
         let _ = Pin::new(&mut self).poll_shutdown(&mut context);
     }
 }
 
-/// Tries the addresses in turn; each gets its share of the time that is left.
+/// Tries the addresses in order; each gets a share of the remaining time.
 pub(super) async fn dial(addresses: &[SocketAddr], until: Instant) -> Result<TcpStream, Failure> {
     let mut failure = Failure::new(kind::CONNECT, "the host has no address");
     for (tried, address) in addresses.iter().enumerate() {
@@ -128,7 +128,7 @@ fn unconnected(address: SocketAddr, error: &io::Error) -> Failure {
             kind::CONNECT,
             "; every local port is in use: keep connections alive, or use more addresses",
         ),
-        // The system's names for too many open files are not among the kinds.
+        // `io::ErrorKind` has no kind for too many open files.
         _ if error.to_string().contains("open files") => {
             (kind::CONNECT, "; raise the limit (ulimit -n)")
         }
@@ -137,7 +137,7 @@ fn unconnected(address: SocketAddr, error: &io::Error) -> Failure {
     Failure::new(kind, format!("cannot connect to {address}: {error}{hint}"))
 }
 
-/// Returns whether the other side has ended the connection, at whichever step.
+/// Returns whether the peer has ended the connection, at any step.
 fn is_reset(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     matches!(
@@ -163,7 +163,7 @@ fn refused(error: &io::Error, host: &str) -> Failure {
     Failure::new(kind, detail)
 }
 
-/// HTTP/2 has to be agreed upon; HTTP/1.1 is what a server speaks that says nothing.
+/// Checks ALPN: HTTP/2 must be negotiated; without ALPN a server speaks HTTP/1.1.
 fn require_alpn(stream: &TlsStream<TcpStream>, version: Version) -> Result<(), Failure> {
     let agreed = stream.get_ref().1.alpn_protocol();
     let fits = match version {

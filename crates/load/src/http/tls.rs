@@ -1,4 +1,4 @@
-//! The trust, and the offer, of a handshake.
+//! TLS settings of the client.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use rustls::{ClientConfig, SupportedProtocolVersion, version};
 use super::trust::{read_certificates, trust};
 use super::{ClientOptions, EndpointError, Identity, TlsOptions, TlsVersion};
 
-/// TLS as `options` want it.
+/// Returns the TLS settings for `options`.
 pub(super) fn config(options: &ClientOptions) -> Result<Arc<ClientConfig>, EndpointError> {
     let provider = Arc::new(provider(&options.tls)?);
     let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&versions(&options.tls))
-        .map_err(|error| EndpointError::Tls(format!("TLS cannot be set up so: {error}")))?;
+        .map_err(|error| EndpointError::Tls(format!("setting up TLS: {error}")))?;
     let verifier = match options.insecure {
         true => Verifier::accepting_any(),
         false => Verifier::trusting(trust(options.ca.as_deref())?),
@@ -40,9 +40,9 @@ pub(super) fn config(options: &ClientOptions) -> Result<Arc<ClientConfig>, Endpo
     Ok(Arc::new(config))
 }
 
-/// The same, with sessions of its own to resume.
+/// Returns the same settings with a separate store of sessions.
 pub(super) fn with_own_sessions(config: &ClientConfig) -> Arc<ClientConfig> {
-    /// More than the tickets that a server hands out at once.
+    /// Limit of sessions: more than the tickets that a server sends at once.
     const SESSIONS: usize = 16;
     let mut config = config.clone();
     config.resumption = Resumption::in_memory_sessions(SESSIONS);
@@ -59,7 +59,7 @@ fn versions(options: &TlsOptions) -> Vec<&'static SupportedProtocolVersion> {
     wanted.map(|(_, version)| version).collect()
 }
 
-/// Cryptography with the suites and groups that are wanted.
+/// Returns a provider with the configured suites and groups.
 fn provider(options: &TlsOptions) -> Result<CryptoProvider, EndpointError> {
     let mut provider = aws_lc_rs::default_provider();
     if !options.suites.is_empty() {
@@ -79,12 +79,12 @@ fn provider(options: &TlsOptions) -> Result<CryptoProvider, EndpointError> {
     Ok(provider)
 }
 
-/// IANA's name: that of TLS 1.3's suites has no version in it.
+/// Returns IANA's name, which has no version for TLS 1.3's suites.
 pub(super) fn iana(name: Option<&'static str>) -> String {
     name.unwrap_or("unknown").replacen("TLS13_", "TLS_", 1)
 }
 
-/// Those of `all` that are wanted, in the order in which they are.
+/// Selects the configured entries of `all`, in the configured order.
 fn choose<T: Copy>(
     what: &str,
     wanted: &[String],
@@ -97,8 +97,11 @@ fn choose<T: Copy>(
             .find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.map(|(_, it)| *it).ok_or_else(|| {
             EndpointError::Tls(match nearest(name, &names) {
-                Some(near) => format!("`{name}` is no {what}; did you mean `{near}`?"),
-                None => format!("`{name}` is no {what}; there are {}", names.join(", ")),
+                Some(near) => format!("`{name}` is not a known {what}; did you mean `{near}`?"),
+                None => format!(
+                    "`{name}` is not a known {what}; there are {}",
+                    names.join(", ")
+                ),
             })
         })
     };
@@ -112,7 +115,7 @@ fn load(
     let file = &identity.key;
     let unusable = |reason: &dyn std::fmt::Display| {
         let file = file.display();
-        EndpointError::Trust(format!("cannot use the key in {file}: {reason}"))
+        EndpointError::Trust(format!("reading the key in {file}: {reason}"))
     };
     let text = std::fs::read(file).map_err(|error| unusable(&error))?;
     let key = pem::private_key(&text).map_err(|error| unusable(&error))?;

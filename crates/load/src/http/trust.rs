@@ -1,4 +1,4 @@
-//! The certificates that are trusted.
+//! Trusted certificates.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use super::EndpointError;
 /// Trusts the system's certificates, and those of the PEM file.
 ///
 /// # Errors
-/// If the file has no certificate, or one that cannot be read.
+/// The file has no certificate, or one that cannot be parsed.
 pub fn trust(file: Option<&Path>) -> Result<Trust, EndpointError> {
     let system = Trust::system();
     let Some(file) = file else { return Ok(system) };
@@ -20,7 +20,7 @@ pub fn trust(file: Option<&Path>) -> Result<Trust, EndpointError> {
     system.with(named).map_err(|error| unusable(&error))
 }
 
-/// The certificates of a PEM file: one at least.
+/// Reads the certificates of a PEM file, at least one.
 pub(super) fn read_certificates(
     file: &Path,
 ) -> Result<Vec<CertificateDer<'static>>, EndpointError> {

@@ -1,5 +1,5 @@
-//! Requests through an HTTP proxy: a tunnel (CONNECT, RFC 9110 section 9.3.6),
-//! TLS within it, and a request within that.
+//! Requests through an HTTP proxy: a tunnel (CONNECT, RFC 9110, section 9.3.6), TLS within it, and
+//! a request within that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,33 +15,33 @@ use super::stream::{Stream, dial, too_late};
 use super::{ClientOptions, Endpoint, EndpointError, Request, Response, Version, http1, kind, tls};
 use crate::Failure;
 
-/// A proxy, and how requests go through it: each over a connection, a tunnel and
-/// a TLS handshake of its own. HTTP/1.1.
+/// Access through a proxy. Each request has its own connection, tunnel and TLS handshake, and uses
+/// HTTP/1.1.
 #[derive(Debug)]
 pub struct Tunnel {
     proxy: Arc<Endpoint>,
     options: Arc<ClientOptions>,
     tls: Arc<ClientConfig>,
-    /// The value of `proxy-authorization`.
+    /// Value of `proxy-authorization`.
     authorization: Option<String>,
 }
 
-/// The response of a tunnel's target.
+/// Response of a tunnel's target.
 #[derive(Clone, Debug)]
 pub struct Tunnelled {
-    /// The answer. Of its phases, `connect` is the connection to the proxy, and
-    /// `tls` the handshake with whoever answers within the tunnel.
+    /// The response. Its phase `connect` is the connection to the proxy, and `tls` the handshake
+    /// within the tunnel.
     pub response: Response,
-    /// From the connection to the proxy until the proxy had answered CONNECT.
+    /// Time from the connection to the proxy to its response to CONNECT.
     pub tunnel: Option<Duration>,
 }
 
 impl Tunnel {
-    /// Through the proxy at `url` (`http://host:port`). Its address is looked up
-    /// now, those of hosts behind it never.
+    /// Creates the access through the proxy at `url` (`http://host:port`). Resolves the proxy's
+    /// address, but never those of hosts behind it.
     ///
     /// # Errors
-    /// A URL that is none of a plain HTTP proxy, or options that make no sense.
+    /// The URL is not the URL of a plain HTTP proxy, or the options are invalid.
     pub async fn resolve(
         url: &str,
         options: Arc<ClientOptions>,
@@ -53,10 +53,10 @@ impl Tunnel {
             reason: reason.to_owned(),
         };
         if proxy.tls.is_some() {
-            return Err(wrong("a proxy is spoken to in plain HTTP (http://)"));
+            return Err(wrong("the proxy must have an http:// URL"));
         }
         if options.version != Version::Http1 {
-            return Err(wrong("requests go through a proxy by HTTP/1.1 alone"));
+            return Err(wrong("requests through a proxy must use HTTP/1.1"));
         }
         let tls = tls::config(&options)?;
         Ok(Self {
@@ -67,7 +67,7 @@ impl Tunnel {
         })
     }
 
-    /// The version of HTTP that goes through it, as reports call it.
+    /// Returns the HTTP version in the form of reports.
     pub fn protocol(&self) -> &'static str {
         self.options.version.name()
     }
@@ -77,17 +77,17 @@ impl Tunnel {
         &self.proxy
     }
 
-    /// Connects to the proxy, and hangs up.
+    /// Connects to the proxy, and disconnects.
     ///
     /// # Errors
-    /// If that does not work.
+    /// The connection failed.
     pub async fn reach(&self) -> Result<(), Failure> {
         let until = Instant::now() + self.options.connect_timeout;
         dial(&self.proxy.addresses, until).await.map(|_| ())
     }
 
-    /// Sends a request to `host:port`, by way of the proxy. `address` is what
-    /// CONNECT names in the host's stead: then TLS alone tells the host (SNI).
+    /// Sends a request to `host:port` through the proxy. `address` replaces the host in CONNECT;
+    /// then only TLS names the host (SNI).
     pub async fn send(
         &self,
         host: &str,
@@ -115,7 +115,7 @@ impl Tunnel {
             Ok(outcome) => outcome,
             Err(_) => {
                 let (time, phase) = (self.options.timeout.as_secs_f64(), record.phase());
-                let detail = format!("no whole answer within {time:.1} s; it ran out {phase}");
+                let detail = format!("no complete response within {time:.1} s: stopped {phase}");
                 Err(Failure::new(kind::TIMEOUT, detail))
             }
         };
@@ -123,7 +123,7 @@ impl Tunnel {
         Tunnelled { response, tunnel }
     }
 
-    /// The server behind the proxy.
+    /// Returns the server behind the proxy.
     fn target(&self, host: &str, port: u16) -> Result<Endpoint, Failure> {
         let name = ServerName::try_from(host.to_owned()).map_err(|_| {
             let detail = format!("TLS cannot ask for a host called `{host}`");
@@ -151,7 +151,7 @@ impl Tunnel {
         let began = Instant::now();
         let until = began + self.options.connect_timeout;
         let tcp = dial(&self.proxy.addresses, until).await?;
-        // Fails on a connection that is gone already, which the next step will say.
+        // Fails if the connection is already closed, which the next step reports.
         let _ = tcp.set_nodelay(true);
         record.connect = Some(began.elapsed());
         let connected = Instant::now();
@@ -166,7 +166,7 @@ impl Tunnel {
         Ok(stream)
     }
 
-    /// Asks the proxy for a tunnel.
+    /// Requests a tunnel from the proxy.
     async fn ask(
         &self,
         mut stream: Stream,
@@ -178,7 +178,7 @@ impl Tunnel {
             head.push_str(&format!("proxy-authorization: {value}\r\n"));
         }
         head.push_str("\r\n");
-        // After a tunnel's head comes what the other end says: no body.
+        // The bytes after the head are those of the tunnel: the response has no body.
         let mut asked = Record::new(Answer::new(true, 0));
         let request = Request::new(&Method::CONNECT, "*");
         let head = head.as_bytes();
@@ -188,7 +188,7 @@ impl Tunnel {
         match (asked.answer.status, outcome) {
             (200..=299, Ok(())) => (),
             (status @ (1..=199 | 300..), _) => {
-                let detail = format!("the proxy answered CONNECT {place} with {status}");
+                let detail = format!("the proxy responded to CONNECT {place} with {status}");
                 return Err(Failure::new(kind::PROXY, detail));
             }
             (_, Err(failure)) => return Err(failure),
@@ -201,7 +201,7 @@ impl Tunnel {
     }
 }
 
-/// As CONNECT names it (RFC 9112 section 3.2.3).
+/// Formats the target of CONNECT (RFC 9112, section 3.2.3).
 fn place(host: &str, port: u16) -> String {
     match host.contains(':') {
         true => format!("[{host}]:{port}"),

@@ -1,33 +1,33 @@
-//! Rates that are worked out: `50000 / (47d * 2/3)`.
+//! Arithmetic expressions of rates: `50000 / (47d * 2/3)`.
 //!
-//! Numbers and lengths of time (`47d`, `1.5h`, `30s`, `500ms`), `+ - * /` and
-//! brackets. Time is told apart from numbers: what is added must be of one kind,
-//! and the whole must be a number, which is a rate in the scenario's `timeUnit`,
-//! or a number divided by a time, which is a rate by itself.
+//! Expressions consist of numbers, durations (`47d`, `1.5h`, `30s`, `500ms`), `+ - * /` and
+//! brackets. Durations differ from numbers: sums must have a single kind. The result must be a
+//! number, which is a rate in the scenario's `timeUnit`, or a number divided by a duration, which
+//! is a complete rate.
 
 use lucarne_settings::values::unit_seconds;
 
-/// The worth of an expression.
+/// Value of an expression.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Worth {
     /// A plain number.
     Number(f64),
-    /// So many per second.
+    /// A rate per second.
     PerSecond(f64),
 }
 
-/// Seconds to some power, and how many of them.
+/// A value with a power of seconds.
 #[derive(Clone, Copy)]
 struct Quantity {
     value: f64,
-    /// 0 for numbers, 1 for times, -1 for rates.
+    /// 0 for numbers, 1 for durations, -1 for rates.
     power: i32,
 }
 
-/// The deepest that brackets may go.
+/// Limit of nested brackets.
 const DEPTH: usize = 32;
 
-/// The fault of a text that works out to no rate, in words that follow the text.
+/// Reasons why a text is not a rate. The message follows the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ArithmeticError {
     #[error("has `{0}` where it should have ended")]
@@ -59,10 +59,10 @@ pub(super) enum ArithmeticError {
     Unit(String),
 }
 
-/// Works out `text`.
+/// Evaluates `text`.
 ///
 /// # Errors
-/// If it is no rate.
+/// The text is not a rate.
 pub(super) fn work_out(text: &str) -> Result<Worth, ArithmeticError> {
     let mut reader = Reader {
         rest: text,
@@ -164,7 +164,7 @@ impl Reader<'_> {
         }
         let seconds = match unit {
             "d" => Some(86_400.0),
-            // The units of rates end at microseconds, by the letters of a keyboard.
+            // Units of rates go down to microseconds, in ASCII letters.
             "ns" | "µs" | "μs" => None,
             unit => unit_seconds(unit),
         };

@@ -1,4 +1,4 @@
-//! A scenario's executor and its keys, which are k6's.
+//! Executor of a scenario with its keys, which are k6's.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::arithmetic::{ArithmeticError, Worth, work_out};
 use crate::ExecutorConfig;
 use crate::executor::{ArrivalRateOptions, MOST_PER_SECOND, Rate, Stage};
 
-/// The executors.
+/// Names of the executors.
 pub const EXECUTORS: &[&str] = &[
     "constant-arrival-rate",
     "ramping-arrival-rate",
@@ -18,7 +18,7 @@ pub const EXECUTORS: &[&str] = &[
     "ramping-vus",
 ];
 
-/// Keys of any executor.
+/// Keys of all executors.
 pub(super) const KEYS: &[&str] = &[
     "rate",
     "timeUnit",
@@ -44,7 +44,7 @@ const OPEN: &[&str] = &[
     "maxStartDelay",
 ];
 
-/// k6's other executors, and what comes nearest.
+/// Other executors of k6, and their replacements.
 const FOREIGN: &[(&str, &str)] = &[
     (
         "shared-iterations",
@@ -60,10 +60,10 @@ const FOREIGN: &[(&str, &str)] = &[
     ),
 ];
 
-/// Events per time unit, and users: beyond is a typing error.
+/// Limit of events per time unit, and of users: larger values are typing errors.
 const MOST: f64 = MOST_PER_SECOND;
 
-/// Reads when a scenario's iterations begin.
+/// Parses the executor of a scenario.
 pub(super) fn read(reader: &mut Reader<'_, '_>) -> Option<ExecutorConfig> {
     let executor = reader.parse("executor", executor);
     let executor = reader.required("executor", executor, EXECUTORS[0])?;
@@ -82,14 +82,14 @@ pub(super) fn read(reader: &mut Reader<'_, '_>) -> Option<ExecutorConfig> {
     }
 }
 
-/// The fault of a text that names no executor, in words that follow the text.
+/// Reasons why a text does not name an executor. The message follows the text.
 #[derive(Debug, thiserror::Error)]
 enum UnknownExecutor {
     #[error("{0}")]
     Foreign(&'static str),
-    #[error("is no executor; did you mean `{0}`?")]
+    #[error("is not a known executor; did you mean `{0}`?")]
     Near(&'static str),
-    #[error("is no executor; there are {}", EXECUTORS.join(", "))]
+    #[error("is not a known executor; there are {}", EXECUTORS.join(", "))]
     Far,
 }
 
@@ -106,7 +106,7 @@ fn executor(text: &str) -> Result<&'static str, UnknownExecutor> {
         })
 }
 
-/// A key of another executor would be passed over in silence.
+/// Refuses keys of other executors, which would be ignored silently.
 fn refuse_others(reader: &mut Reader<'_, '_>, executor: &str, own: &[&str]) {
     for key in KEYS.iter().filter(|key| !own.contains(key)) {
         if let Some(node) = reader.node(key) {
@@ -153,7 +153,7 @@ fn ramping_rate(reader: &mut Reader<'_, '_>) -> Option<ExecutorConfig> {
         Some(start) => in_unit(reader, "startRate", start, per)?,
         None => Rate { count: 0.0, per },
     };
-    // Both in the scenario's own unit, as the targets are.
+    // Both are in the scenario's unit, like the targets.
     let count = start.as_per_second() * per.as_secs_f64();
     Some(ExecutorConfig::RampingArrivalRate {
         start: Rate { count, per },
@@ -222,7 +222,7 @@ fn time_unit(reader: &mut Reader<'_, '_>) -> Option<Duration> {
     }
 }
 
-/// The fault of a text that is no rate, in words that follow the text.
+/// Reasons why a text is not a rate. The message follows the text.
 #[derive(Debug, thiserror::Error)]
 enum RateError {
     #[error(transparent)]
@@ -231,21 +231,21 @@ enum RateError {
     Arithmetic(#[from] ArithmeticError),
     #[error("comes to {0}, which is not between 0 and {MOST}")]
     OutOfBounds(f64),
-    #[error("asks for nothing: a rate must be above 0")]
+    #[error("must be above 0")]
     Nothing,
     #[error("{DIVIDED}")]
     Divided,
 }
 
-/// The problem of a rate by itself in a scenario that has a unit of its own.
+/// Error for a complete rate in a scenario with a time unit.
 const DIVIDED: &str = "is divided by a time already; leave out `timeUnit`";
 
-/// A rate, or what works out to one.
+/// Parses a rate, or an expression of one.
 fn worth(text: &str) -> Result<Worth, RateError> {
     let digit = |c: char| c.is_ascii_digit();
     let worth = match values::decimal(0.0, MOST)(text) {
         Ok(number) => return Ok(Worth::Number(number)),
-        // Of what is a number, or a word, that is all there is to say.
+        // A malformed number or word is not an expression, so its own error is reported.
         Err(why) if text.parse::<f64>().is_ok() || !text.contains(digit) => return Err(why.into()),
         Err(_) => work_out(text)?,
     };
@@ -256,7 +256,7 @@ fn worth(text: &str) -> Result<Worth, RateError> {
     }
 }
 
-/// A rate above nothing.
+/// Checks that a rate is above 0.
 fn positive(worth: Worth) -> Result<Worth, RateError> {
     match worth {
         Worth::Number(0.0) | Worth::PerSecond(0.0) => Err(RateError::Nothing),
@@ -264,8 +264,7 @@ fn positive(worth: Worth) -> Result<Worth, RateError> {
     }
 }
 
-/// A number is in the scenario's time unit; what was divided by a time has its
-/// own, and would be taken for something else beside another.
+/// Applies the scenario's time unit to a plain number. Refuses it for a complete rate.
 fn in_unit(
     reader: &mut Reader<'_, '_>,
     key: &str,
@@ -282,8 +281,8 @@ fn in_unit(
     }
 }
 
-/// The list `stages`, of which some must take time. Targets are rates in this
-/// unit, or without one numbers of users.
+/// Parses the list `stages`, some of which must take time. Targets are rates in this unit, or
+/// numbers of users without one.
 fn stages(reader: &mut Reader<'_, '_>, unit: Option<Duration>) -> Option<Vec<Stage>> {
     let Some(node) = reader.node("stages") else {
         let example = "[{ duration: 30s, target: 500 }]";

@@ -1,4 +1,4 @@
-//! Kinds of scenarios, which the engine is told about.
+//! Kinds of scenarios that are registered with the engine.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,27 +8,26 @@ use lucarne_settings::{Node, Report};
 use crate::threshold::Threshold;
 use crate::{PrepareError, Scenario};
 
-/// Makes a scenario of its options; the number is where its randomness begins.
+/// Creates a scenario from its options; the number is the seed of its random choices.
 pub type Build = Box<dyn Fn(u64) -> Result<Arc<dyn Scenario>, PrepareError> + Send + Sync>;
 
-/// Reads options: the node (with line, also where nothing is written) and
-/// where it stands.
+/// Parses options from a node and its path. The node has a line even if the plan has no options.
 type Read = Box<dyn Fn(&Node, &str, &mut Report) -> Option<Build> + Send + Sync>;
 
-/// A kind of scenario, and how its options are read.
+/// A kind of scenario, and the parser of its options.
 pub struct Kind {
-    /// The name by which a plan calls it.
+    /// Name of the kind in plans.
     pub name: &'static str,
-    /// Its purpose, in a line.
+    /// Description in one line.
     pub about: &'static str,
-    /// The thresholds that must hold of it, unless something else is said of their metrics.
+    /// Default thresholds, unless the plan has others for the same metrics.
     pub demands: &'static [&'static str],
     read: Read,
 }
 
 impl Kind {
-    /// A kind. `read` takes the node under `options`, whose path is given for
-    /// messages, and reports everything that is wrong with it.
+    /// Creates a kind. `read` receives the node under `options` with its path for messages, and
+    /// reports all its errors.
     pub fn new(
         name: &'static str,
         about: &'static str,
@@ -42,19 +41,19 @@ impl Kind {
         }
     }
 
-    /// The same, with these thresholds (`metric: expression`).
+    /// Sets the default thresholds (`metric: expression`).
     #[must_use]
     pub fn demanding(self, demands: &'static [&'static str]) -> Self {
         Kind { demands, ..self }
     }
 
-    /// Its demands as thresholds.
+    /// Returns the default thresholds.
     pub fn thresholds(&self) -> Vec<Threshold> {
         let read = self.demands.iter().map(|line| Threshold::parse(line));
         read.filter_map(Result::ok).collect()
     }
 
-    /// Reads the options in `node`, which stands at `path`.
+    /// Parses the options in `node` at `path`.
     pub fn read(&self, node: &Node, path: &str, report: &mut Report) -> Option<Build> {
         (self.read)(node, path, report)
     }

@@ -1,8 +1,7 @@
-//! Plans: a YAML file that says what to load, how, and what must hold.
+//! Plans: YAML files that define load and thresholds.
 //!
-//! Reading is strict: an unknown key is told the nearest known one, and
-//! everything that is wrong is reported at once, with its line. The keys are
-//! k6's where k6 has them.
+//! The parser is strict: it suggests the nearest known key for an unknown one, and reports all
+//! errors at once with their lines. The keys are k6's if k6 has them.
 
 mod arithmetic;
 mod executor;
@@ -34,32 +33,32 @@ pub const TOP: &[&str] = &[
     "seed",
 ];
 
-/// Keys of a scenario: those of all, and those of some executors.
+/// Keys of a scenario: common ones, and those of executors.
 pub const SCENARIO: [&[&str]; 2] = [scenario::COMMON, executor::KEYS];
 
-/// Most worker threads of a run.
+/// Limit of worker threads of a run.
 pub const MAX_THREADS: u64 = 1024;
 
-/// A plan that has been read and found right.
+/// A valid plan.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// The name of the run.
+    /// Name of the run.
     pub name: String,
-    /// The purpose of the run.
+    /// Purpose of the run.
     pub description: String,
-    /// Under load at the same time, or one after the other by their start.
+    /// Scenarios, which run concurrently or sequentially depending on their starts.
     pub scenarios: Vec<PlannedScenario>,
-    /// The thresholds that must hold.
+    /// Thresholds of the run.
     pub thresholds: Thresholds,
-    /// Worker threads; one if not given.
+    /// Number of worker threads; one by default.
     pub threads: Option<usize>,
-    /// The seed of its random numbers, if they are to repeat.
+    /// Seed of the random numbers, for repeatable runs.
     pub seed: Option<u64>,
 }
 
 impl Plan {
-    /// Reads the file at `path`, whose scenarios are of the given `kinds`;
-    /// variables come from the process' environment.
+    /// Reads the file at `path` with scenarios of the given `kinds`. Variables come from the
+    /// environment of the process.
     pub fn read(path: &Path, kinds: &[Kind]) -> (Option<Plan>, Report) {
         let mut report = Report::on(Some(path));
         let plan = match std::fs::read_to_string(path) {
@@ -75,8 +74,7 @@ impl Plan {
         (plan, report)
     }
 
-    /// Reads `yaml`; `lookup` is the environment. `None` if there was any
-    /// problem.
+    /// Parses `yaml`; `lookup` returns environment variables. Returns `None` if there is any error.
     pub fn parse(
         yaml: &str,
         kinds: &[Kind],
@@ -114,16 +112,14 @@ impl Plan {
         })
     }
 
-    /// Makes the scenarios, with `seed` for their randomness, and puts the run
-    /// together.
+    /// Builds the scenarios with `seed` for their random choices, and combines them into a run.
     ///
     /// # Errors
-    /// If a scenario cannot be made of its options; the message begins with
-    /// its name.
+    /// A scenario cannot be built from its options; the message begins with its name.
     pub fn into_run(self, seed: u64) -> Result<Run, PrepareError> {
         let planned = self.scenarios.into_iter().enumerate();
         let planned = planned.map(|(index, scenario)| {
-            // Scenarios of one kind must not do the same things.
+            // Scenarios of the same kind must not send the same requests.
             scenario.into_config(seed.wrapping_add(index as u64))
         });
         Ok(Run {
@@ -137,7 +133,7 @@ impl Plan {
     }
 }
 
-/// The scenarios under `scenarios:`, each under its name.
+/// Parses the scenarios under `scenarios:`.
 fn scenarios(top: &Section<'_>, kinds: &[Kind], report: &mut Report) -> Vec<PlannedScenario> {
     let entries = match top.get("scenarios") {
         Some(Node {

@@ -1,4 +1,4 @@
-//! A plan in a few seconds: does everything work together?
+//! Shortened plans, which check in a few seconds that everything works together.
 
 use std::time::Duration;
 
@@ -6,16 +6,15 @@ use super::{Plan, PlannedScenario};
 use crate::ExecutorConfig;
 use crate::executor::{Rate, Stage};
 
-/// So many iterations a scenario begins at least, for there to be figures.
+/// Minimum of iterations of a scenario, so that there are figures.
 const LEAST: f64 = 10.0;
-/// The time that iterations may still take after a quick run.
+/// Time for iterations to finish after a quick run.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Plan {
-    /// Shortens the plan to `length`: starts, durations and stages in
-    /// proportion, thresholds on counts with them. Rates stay, unless so little
-    /// of a scenario would be left that it had no figures; what was raised is
-    /// told, a line each. A plan that is short enough stays as it is.
+    /// Shortens the plan to `length`: starts, durations and stages in proportion, and thresholds on
+    /// counts with them. Rates stay the same, unless a scenario would have too few iterations for
+    /// figures. Returns a line for each raised rate. A plan that is short enough is not changed.
     pub fn quicken(&mut self, length: Duration) -> Vec<String> {
         let ends = self.scenarios.iter().map(PlannedScenario::end);
         let whole = ends.max().unwrap_or_default();
@@ -49,7 +48,7 @@ impl PlannedScenario {
     }
 }
 
-/// Shortens; what the arrivals are now, if they were raised.
+/// Shortens the executor. Returns the new arrivals if they were raised.
 fn shorten(executor: &mut ExecutorConfig, factor: f64) -> Option<String> {
     match executor {
         ExecutorConfig::ConstantArrivalRate {
@@ -106,7 +105,7 @@ fn shorten_stages(stages: &mut [Stage], factor: f64) {
     }
 }
 
-/// Returns what a ramp from `from` through `stages` adds up to, in units times seconds.
+/// Returns the area of a ramp from `from` through `stages`, in units times seconds.
 fn begun(from: f64, stages: &[Stage]) -> f64 {
     let mut at = from;
     let area = |stage: &Stage| {

@@ -1,4 +1,4 @@
-//! One scenario of a plan.
+//! A scenario of a plan.
 
 use std::fmt;
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::{Build, Kind, executor, tags};
 use crate::threshold::Threshold;
 use crate::{ExecutorConfig, PrepareError, ScenarioConfig};
 
-/// Keys of every scenario, whatever its executor.
+/// Keys of every scenario, with any executor.
 pub(super) const COMMON: &[&str] = &[
     "scenario",
     "executor",
@@ -21,7 +21,7 @@ pub(super) const COMMON: &[&str] = &[
     "options",
 ];
 
-/// Keys of k6, and what to do about them here.
+/// Other keys of k6, and their replacements.
 const FOREIGN: &[(&str, &str)] = &[
     (
         "exec",
@@ -37,28 +37,28 @@ const FOREIGN: &[(&str, &str)] = &[
     ),
 ];
 
-/// A scenario as the plan has it.
+/// A scenario as planned.
 pub struct PlannedScenario {
-    /// Its name in the plan, and its tag `scenario`.
+    /// Name in the plan, which is also its tag `scenario`.
     pub name: String,
-    /// The name of its kind.
+    /// Name of its kind.
     pub kind: String,
-    /// The executor: when its iterations begin.
+    /// Executor of the iterations.
     pub executor: ExecutorConfig,
-    /// The time from the run's begin to its own.
+    /// Time from the start of the run to the start of the scenario.
     pub start: Duration,
-    /// The time that iterations may still take after its end.
+    /// Time for iterations to finish after its end.
     pub graceful_stop: Duration,
-    /// Tags of all its samples.
+    /// Tags of all samples.
     pub tags: Vec<(String, String)>,
-    /// Thresholds that must hold of it, unless the plan says something else.
+    /// Default thresholds, unless the plan has others.
     pub demands: Vec<Threshold>,
-    /// Makes it.
+    /// Builder of the scenario.
     pub build: Build,
 }
 
 impl PlannedScenario {
-    /// Adds tags that it does not have.
+    /// Adds tags, unless there is a tag of the same name.
     pub(super) fn add_tags(&mut self, shared: &[(String, String)]) {
         for tag in shared {
             if self.tags.iter().all(|(name, _)| *name != tag.0) {
@@ -67,10 +67,10 @@ impl PlannedScenario {
         }
     }
 
-    /// Makes the scenario.
+    /// Builds the scenario.
     ///
     /// # Errors
-    /// If its options make no sense together.
+    /// Its options contradict each other.
     pub fn into_config(self, seed: u64) -> Result<ScenarioConfig, PrepareError> {
         let scenario = (self.build)(seed).map_err(|error| self.name_it(error))?;
         Ok(ScenarioConfig {
@@ -90,7 +90,7 @@ impl PlannedScenario {
         match error {
             PrepareError::Configuration(why) => PrepareError::Configuration(named(why)),
             PrepareError::Unreachable(why) => PrepareError::Unreachable(named(why)),
-            // Nothing is reached while a scenario is made.
+            // Building a scenario sends no requests.
             faulty @ PrepareError::Faulty { .. } => faulty,
         }
     }
@@ -106,7 +106,7 @@ impl fmt::Debug for PlannedScenario {
     }
 }
 
-/// Reads the scenario under a name.
+/// Parses a scenario.
 pub(super) fn read(entry: &Entry, kinds: &[Kind], report: &mut Report) -> Option<PlannedScenario> {
     let path = format!("scenarios.{}", entry.key);
     if let Err(why) = tags::name(&entry.key) {
@@ -139,8 +139,7 @@ pub(super) fn read(entry: &Entry, kinds: &[Kind], report: &mut Report) -> Option
     })
 }
 
-/// Reads the options, and makes the scenario once: what its options mean
-/// together is only known then.
+/// Parses the options, and builds the scenario once, which checks the options together.
 fn options_of(kind: &Kind, options: &Node, path: &str, report: &mut Report) -> Option<Build> {
     let path = format!("{path}.options");
     let build = kind.read(options, &path, report)?;
@@ -156,8 +155,8 @@ fn kind<'k>(reader: &mut Reader<'_, '_>, kinds: &'k [Kind]) -> Option<&'k Kind> 
     let kind: Option<Located<&Kind>> = reader.parse("scenario", |text| {
         let found = kinds.iter().find(|kind| kind.name == text);
         found.ok_or_else(|| match nearest(text, &names) {
-            Some(near) => format!("is no scenario; did you mean `{near}`?"),
-            None => format!("is no scenario; there are {}", names.join(", ")),
+            Some(near) => format!("is not a known scenario; did you mean `{near}`?"),
+            None => format!("is not a known scenario; there are {}", names.join(", ")),
         })
     });
     let example = names.first().copied().unwrap_or("…");

@@ -2,7 +2,7 @@
 
 use lucarne_settings::{Node, Report, Value, join};
 
-/// Reads a map of tags.
+/// Parses a map of tags.
 pub(super) fn read(node: Option<&Node>, path: &str, report: &mut Report) -> Vec<(String, String)> {
     let Some(node) = node else {
         return Vec::new();
@@ -27,27 +27,27 @@ pub(super) fn read(node: Option<&Node>, path: &str, report: &mut Report) -> Vec<
     tags
 }
 
-/// The fault of a tag or a name, in words that follow the text.
+/// Reasons why a tag or a name is invalid. The message follows the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TagError {
-    /// No `=` in a flag.
+    /// A flag without `=`.
     #[error("is not name=value")]
     NoPair,
-    /// A list or a map.
+    /// The value is a list or a map.
     #[error("must be a single value, but is {0}")]
     NotOneValue(&'static str),
-    /// The tag that the engine itself gives.
-    #[error("is the tag that every scenario has by its name; use another")]
+    /// The tag is reserved for the engine.
+    #[error("is reserved for the scenario's name; use another tag")]
     Scenario,
-    /// No value, or one that no threshold could name.
+    /// The value is empty, or no threshold could contain it.
     #[error("must have a value, without commas and braces")]
     Value,
-    /// A name that no threshold could have.
+    /// The name could not be part of a threshold.
     #[error("is not a name: letters, digits, `_`, `-` and `.`")]
     Name,
 }
 
-/// A tag as a flag has it: `name=value`.
+/// Parses a tag in a flag: `name=value`.
 ///
 /// # Errors
 /// [`TagError`].
@@ -67,7 +67,7 @@ fn checked(tag: &str, value: &str) -> Result<(String, String), TagError> {
     Ok((tag.to_owned(), value.to_owned()))
 }
 
-/// A name that can stand in a threshold, `metric{tag:value}`.
+/// Checks a name that can be part of a threshold, `metric{tag:value}`.
 pub(super) fn name(text: &str) -> Result<(), TagError> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     match !text.is_empty() && text.chars().all(allowed) {

@@ -45,7 +45,7 @@ fn kinds() -> Vec<Kind> {
     })]
 }
 
-/// The plan, its problems, and its warnings.
+/// Returns the plan with its errors and warnings.
 fn read(yaml: &str) -> (Option<Plan>, Vec<String>) {
     let mut report = Report::on(Some("p".as_ref()));
     let lookup = |name: &str| (name == "RATE").then(|| "750".to_owned());
@@ -56,7 +56,7 @@ fn read(yaml: &str) -> (Option<Plan>, Vec<String>) {
     (plan, said.collect())
 }
 
-/// A plan with one scenario `w`, to which `keys` belong.
+/// Returns a plan with one scenario `w` with `keys`.
 fn with(keys: &str) -> String {
     let indented: String = keys.lines().map(|line| format!("    {line}\n")).collect();
     format!(
@@ -193,7 +193,7 @@ fn every_executor_of_k6_that_there_is() {
             iterations: None
         }
     );
-    // A goal stands in for the duration.
+    // A goal replaces the duration.
     assert_eq!(
         executor("executor: constant-arrival-rate\nrate: 50\niterations: 500"),
         ExecutorConfig::ConstantArrivalRate {
@@ -233,8 +233,8 @@ thresholds:
         &[
             "p:1: nam: no such key; did you mean `name`?",
             "p:2: threads: `many` is not a whole number of threads",
-            "p:5: scenarios.write.scenario: `ct-wirte` is no scenario; did you mean `ct-write`?",
-            "p:6: scenarios.write.executor: `constant-arival-rate` is no executor; did you mean \
+            "p:5: scenarios.write.scenario: `ct-wirte` is not a known scenario; did you mean `ct-write`?",
+            "p:6: scenarios.write.executor: `constant-arival-rate` is not a known executor; did you mean \
              `constant-arrival-rate`?",
             "p:7: scenarios.write.duraton: no such key; did you mean `duration`?",
             "p:11: scenarios.again.rate: `fast` is not a number",
@@ -314,14 +314,14 @@ fn thresholds_name_scenarios_that_exist() {
     let fine = with("executor: constant-vus\nduration: 1s");
     problems(
         &format!("{fine}thresholds:\n  http_reqs{{scenario:wirte}}: count>1\n"),
-        &["p:8: thresholds.http_reqs{scenario:wirte}: no scenario is called `wirte`; there are w"],
+        &["p:8: thresholds.http_reqs{scenario:wirte}: there is no scenario `wirte`; there are w"],
     );
     let (plan, said) = read(&format!("{fine}thresholds:\n  http_req_durations: avg<1\n"));
     assert!(plan.is_some());
     assert_eq!(
         said,
         [
-            "warning: p:8: thresholds.http_req_durations: is no metric of every scenario; did you \
+            "warning: p:8: thresholds.http_req_durations: is not a metric of every scenario; did you \
           mean `http_req_duration`?"
         ]
     );
@@ -339,8 +339,8 @@ fn names_can_stand_in_a_threshold() {
         &[
             "p:2: scenarios.a b: is not a name: letters, digits, `_`, `-` and `.`",
             "p:7: scenarios.a b.tags.ok: must have a value, without commas and braces",
-            "p:7: scenarios.a b.tags.scenario: is the tag that every scenario has by its name; \
-             use another",
+            "p:7: scenarios.a b.tags.scenario: is reserved for the scenario's name; use \
+             another tag",
             "p:7: scenarios.a b.tags.y z: is not a name: letters, digits, `_`, `-` and `.`",
         ],
     );
@@ -371,7 +371,7 @@ fn rates_can_be_worked_out() {
         ("5000 / 30s\ntimeUnit: 1m\n", "leave out `timeUnit`"),
         ("47d\n", "`47d` comes to a time"),
         ("5 / \n", "ends where a number should stand"),
-        ("0 / 1s\n", "asks for nothing"),
+        ("0 / 1s\n", "must be above 0"),
     ] {
         let (none, said) = read(&with(&format!("{fleet}{keys}")));
         assert!(none.is_none() && said[0].contains(expected), "{said:?}");
@@ -425,7 +425,7 @@ fn a_plan_is_made_quick() {
         .map(|t| t.expression.as_str())
         .collect();
     assert_eq!(expressions, ["count>200", "count<99999", "p(95)<500"]);
-    // What is short already stays.
+    // A plan that is short enough is not changed.
     assert!(plan.quicken(Duration::from_secs(30)).is_empty());
     assert_eq!(
         plan.scenarios[0].executor.duration().as_secs_f64().round(),

@@ -1,4 +1,4 @@
-//! The thresholds of a plan, k6's.
+//! Thresholds of a plan, in k6's format.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use lucarne_settings::{Node, Reader, Report, Section, Value, nearest, values};
 use super::PlannedScenario;
 use crate::threshold::{Threshold, Thresholds};
 
-/// Metrics that every scenario has.
+/// Metrics of every scenario.
 const METRICS: &[&str] = &[
     "body_received",
     "body_sent",
@@ -37,7 +37,7 @@ const METRICS: &[&str] = &[
 /// Keys of a threshold's long form.
 const LONG: &[&str] = &["threshold", "abortOnFail", "delayAbortEval"];
 
-/// Reads `thresholds:`, a map from metrics to expressions.
+/// Parses `thresholds:`, a map from metrics to expressions.
 pub(super) fn read(
     node: Option<&Node>,
     scenarios: &[PlannedScenario],
@@ -67,7 +67,7 @@ pub(super) fn read(
     Thresholds(thresholds)
 }
 
-/// Looks for typing errors in a metric: it would have no samples.
+/// Warns about typing errors in a metric, which would have no samples.
 fn look_at(entry: &Entry, scenarios: &[PlannedScenario], report: &mut Report) {
     let path = format!("thresholds.{}", entry.key);
     let (metric, tags) = match entry.key.split_once('{') {
@@ -77,7 +77,7 @@ fn look_at(entry: &Entry, scenarios: &[PlannedScenario], report: &mut Report) {
     if !METRICS.contains(&metric)
         && let Some(near) = nearest(metric, METRICS)
     {
-        let message = format!("is no metric of every scenario; did you mean `{near}`?");
+        let message = format!("is not a metric of every scenario; did you mean `{near}`?");
         report.warning(Some(entry.line), &path, message);
     }
     let names: Vec<&str> = scenarios.iter().map(|s| s.name.as_str()).collect();
@@ -87,7 +87,7 @@ fn look_at(entry: &Entry, scenarios: &[PlannedScenario], report: &mut Report) {
             && !names.contains(&name)
         {
             let message = format!(
-                "no scenario is called `{name}`; there are {}",
+                "there is no scenario `{name}`; there are {}",
                 names.join(", ")
             );
             report.problem(Some(entry.line), &path, message);
@@ -95,7 +95,7 @@ fn look_at(entry: &Entry, scenarios: &[PlannedScenario], report: &mut Report) {
     }
 }
 
-/// Reads `p(95)<500`, or the map of the long form.
+/// Parses `p(95)<500`, or the map of the long form.
 fn threshold(metric: &str, node: &Node, report: &mut Report) -> Option<Threshold> {
     let path = format!("thresholds.{metric}");
     let parse = |text: &str, line, report: &mut Report| {

@@ -1,4 +1,4 @@
-//! This run against an earlier one: ratios, and which of them are too large.
+//! Comparison with an earlier run: ratios and regressions.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,79 +8,79 @@ use super::statistics::{Statistics, per, share};
 use crate::metric::milliseconds;
 use crate::{Histogram, Metric, Summary};
 
-/// From so many samples on, a percentile is taken for what it is; with fewer, a difference
-/// must be larger than chance makes it.
+/// Number of samples from which a percentile is trusted. With fewer, a difference must exceed the
+/// confidence intervals.
 const ENOUGH: u64 = 100;
-/// With fewer samples than this, chance explains everything.
+/// Number of samples below which any difference may be chance.
 const FEWEST: u64 = 5;
-/// Standard deviations within which chance stays 99 times of 100.
+/// Standard deviations of the 99 % confidence interval.
 const CHANCE: f64 = 2.576;
-/// A difference of this many milliseconds is noise, whatever its ratio.
+/// Difference in milliseconds that is noise, with any ratio.
 const NOISE_MS: f64 = 0.2;
-/// A difference in the share of failures that is noise, whatever its ratio.
+/// Difference in the share of failures that is noise, with any ratio.
 const NOISE_SHARE: f64 = 0.0005;
 
-/// Two runs side by side.
+/// Comparison of two runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// The factor by which worse was allowed.
+    /// Allowed factor of a regression.
     pub max_regression: f64,
-    /// Every figure that both runs have, and what only the earlier one has.
+    /// All figures of both runs, and those that only the earlier one has.
     pub rows: Vec<Row>,
 }
 
-/// One figure of both runs.
+/// A figure of both runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// The scenario; empty for the whole run.
+    /// Name of the scenario; empty for the whole run.
     pub scenario: String,
-    /// `http_req_duration p(95)`
+    /// Name of the figure, for example `http_req_duration p(95)`.
     pub figure: String,
-    /// The earlier run's, in the unit.
+    /// Value of the earlier run.
     pub old: Option<f64>,
-    /// This run's.
+    /// Value of this run.
     pub new: Option<f64>,
-    /// The unit of the values.
+    /// Unit of the values.
     pub unit: Unit,
-    /// `new / old`.
+    /// Ratio `new / old`.
     pub ratio: Option<f64>,
-    /// The verdict on it.
+    /// Outcome of the comparison.
     pub outcome: Outcome,
 }
 
-/// The unit of a value.
+/// Unit of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Milliseconds; less is better.
     Milliseconds,
-    /// Per second; more is better.
+    /// Events per second; more is better.
     PerSecond,
     /// A share of failures, 0 to 1; less is better.
     Share,
 }
 
-/// The outcome of a row.
+/// Outcomes of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Within the factor.
+    /// Difference within the factor.
     Same,
     /// Better by more than the factor.
     Better,
     /// Worse by more than the factor: the comparison fails.
     Worse,
-    /// Worse by more than the factor, but on so few samples that it may be chance.
+    /// Worse by more than the factor, but too few samples to exclude chance.
     Unsure,
-    /// The earlier run has it, this one does not: the comparison fails.
+    /// Missing in this run: the comparison fails.
     Missing,
 }
 
 impl Comparison {
-    /// Returns whether nothing became worse by more than the factor.
+    /// Returns whether no figure is worse by more than the factor.
     pub fn passed(&self) -> bool {
         self.regressions().next().is_none()
     }
 
-    /// The rows that fail the comparison.
+    /// Returns the rows that fail the comparison.
     pub fn regressions(&self) -> impl Iterator<Item = &Row> {
         self.rows
             .iter()
@@ -88,11 +88,11 @@ impl Comparison {
     }
 }
 
-/// Compares each scenario of `old` with the same of `new`: latency (avg, med, p95, p99),
-/// requests or iterations a second, and failures. A figure worse by more than the factor
-/// `max_regression` fails, so does a scenario that is no longer there. Differences below
-/// 0.2 ms, or 0.05 % of failures, never fail. Percentiles of fewer than 100 samples fail if
-/// their confidence intervals (99 %) are apart by more than the factor.
+/// Compares each scenario of `old` with the same scenario of `new`: latency (avg, med, p95, p99),
+/// requests or iterations per second, and failures. A figure that is worse by more than the factor
+/// `max_regression` fails, and so does a missing scenario. Differences below 0.2 ms, or 0.05 % of
+/// failures, never fail. Percentiles of fewer than 100 samples fail if their confidence intervals
+/// (99 %) are apart by more than the factor.
 pub fn compare(old: &Summary, new: &Summary, max_regression: f64) -> Comparison {
     let factor = max_regression.max(1.0);
     let mut rows = Vec::new();
@@ -127,7 +127,7 @@ fn compare_scenario(old: &Summary, new: &Summary, scenario: &str, factor: f64) -
         let before = Statistics::of_metric(old.as_ref());
         let after = Statistics::of_metric(new.as_ref());
         type Pick = fn(&Statistics) -> f64;
-        // Of the average of few samples nothing can be said: the percentiles do.
+        // The average of few samples is not meaningful: the percentiles decide.
         let picks: [(&str, Option<f64>, Pick); 4] = [
             ("avg", None, |s| s.avg),
             ("med", Some(0.5), |s| s.med),
@@ -150,7 +150,7 @@ fn compare_scenario(old: &Summary, new: &Summary, scenario: &str, factor: f64) -
     rows
 }
 
-/// Returns whether a difference between two trends is more than chance makes it.
+/// Returns whether a difference between two trends exceeds chance.
 fn is_certain(trends: [Option<&Histogram>; 2], quantile: Option<f64>, factor: f64) -> bool {
     let [Some(old), Some(new)] = trends else {
         return true;
@@ -165,15 +165,15 @@ fn is_certain(trends: [Option<&Histogram>; 2], quantile: Option<f64>, factor: f6
     }
 }
 
-/// The confidence interval of a quantile, in milliseconds: the samples of the ranks between
-/// which chance puts it.
+/// Returns the confidence interval of a quantile in milliseconds: the samples at the ranks of its
+/// bounds.
 fn interval(trend: &Histogram, quantile: f64) -> (f64, f64) {
     let margin = CHANCE * (quantile * (1.0 - quantile) / trend.count() as f64).sqrt();
     let at = |quantile: f64| milliseconds(trend.percentile(100.0 * quantile.clamp(0.0, 1.0)));
     (at(quantile - margin), at(quantile + margin))
 }
 
-/// The trends worth comparing: totals, not phases, and a scenario's own.
+/// Returns the trends to compare: totals instead of phases, and the scenario's own.
 fn trends(summary: &Summary, scenario: &str) -> BTreeSet<String> {
     let of_scenario = summary
         .series
@@ -184,7 +184,7 @@ fn trends(summary: &Summary, scenario: &str) -> BTreeSet<String> {
         .filter(|(_, metric)| metric.trend().is_some_and(|trend| !trend.is_empty()))
         .map(|(name, _)| name.clone())
         .filter(|name| !name.starts_with("http_req_") || name == "http_req_duration")
-        // This machine's, and not the target's.
+        // This metric is about this machine, not about the target.
         .filter(|name| name != "iteration_start_delay")
         .collect()
 }
@@ -206,7 +206,7 @@ fn failures(summary: &Summary, scenario: &str) -> Option<f64> {
     (total > 0).then(|| failed as f64 / total as f64)
 }
 
-/// The ratio and what it comes to; nothing where the earlier run has no figure.
+/// Returns ratio and outcome, or `None` if the earlier run has no figure.
 fn judge(
     unit: Unit,
     old: Option<f64>,
@@ -239,7 +239,7 @@ fn judge(
 }
 
 impl fmt::Display for Comparison {
-    /// The table, and a sentence.
+    /// Formats the table, and a sentence.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "  █ AGAINST THE BASELINE\n\n")?;
         let wide = self
@@ -417,7 +417,7 @@ mod tests {
         assert_eq!(judge(Unit::PerSecond, None, Some(3.0), true, 1.1), None);
     }
 
-    /// `count` samples around `ms` milliseconds, in a scenario of its own.
+    /// Returns `count` samples around `ms` milliseconds, in a separate scenario.
     fn few(count: u64, ms: f64) -> Summary {
         let mut summary = sample::summary();
         for series in &mut summary.series {
@@ -440,11 +440,11 @@ mod tests {
             assert!(failed.contains(&("write", figure.as_str())), "{much}");
         }
         assert!(compare(&few(20, 1650.0), &few(20, 10.0), 1.1).passed());
-        // A little worse, on few samples: not a pass without a word.
+        // Slightly worse on few samples: a pass with a warning.
         let little = compare(&few(20, 10.0), &few(20, 11.5), 1.1);
         assert!(little.passed(), "{little}");
         assert!(little.to_string().contains("may be chance"), "{little}");
-        // Of four samples nothing can be said.
+        // Four samples allow no statement.
         assert!(compare(&few(2, 10.0), &few(2, 1650.0), 1.1).passed());
     }
 }

@@ -1,6 +1,6 @@
-//! Figures as they are written for people: three significant digits, a unit, no more.
+//! Formatting of figures for people: three significant digits and a unit.
 
-/// A duration in milliseconds: `870µs`, `12.3ms`, `1.25s`, `3m20s`.
+/// Formats a duration in milliseconds: `870µs`, `12.3ms`, `1.25s`, `3m20s`.
 pub fn duration(ms: f64) -> String {
     let negative = if ms < 0.0 { "-" } else { "" };
     let ms = ms.abs();
@@ -18,7 +18,7 @@ pub fn duration(ms: f64) -> String {
     format!("{negative}{text}")
 }
 
-/// Whole seconds: `42s`, `3m20s`, `2h05m00s`.
+/// Formats whole seconds: `42s`, `3m20s`, `2h05m00s`.
 pub fn clock(seconds: f64) -> String {
     let seconds = seconds.max(0.0).round() as u64;
     let (h, m, s) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
@@ -29,7 +29,7 @@ pub fn clock(seconds: f64) -> String {
     }
 }
 
-/// Three significant digits without an exponent: `0.12`, `9.87`, `123`, `4567`.
+/// Formats three significant digits without an exponent: `0.12`, `9.87`, `123`, `4567`.
 pub fn significant(value: f64) -> String {
     let magnitude = value.abs();
     let digits = match magnitude {
@@ -45,7 +45,7 @@ pub fn significant(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Bytes in decimal units, as k6 and networks count: `512 B`, `4.1 kB`, `1.25 MB`.
+/// Formats bytes in decimal units, like k6 and networks: `512 B`, `4.1 kB`, `1.25 MB`.
 pub fn bytes(count: f64) -> String {
     let mut value = count;
     for unit in ["B", "kB", "MB", "GB", "TB"] {
@@ -57,12 +57,12 @@ pub fn bytes(count: f64) -> String {
     format!("{} PB", significant(value))
 }
 
-/// Events a second: `0.5/s`, `498/s`, `12500/s`.
+/// Formats events per second: `0.5/s`, `498/s`, `12500/s`.
 pub fn per_second(rate: f64) -> String {
     format!("{}/s", significant(rate))
 }
 
-/// Large numbers for narrow places: `950`, `12.5k`, `3.2M`.
+/// Formats large numbers for narrow places: `950`, `12.5k`, `3.2M`.
 pub fn short(value: f64) -> String {
     let magnitude = value.abs();
     if magnitude < 999.5 {

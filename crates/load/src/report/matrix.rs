@@ -1,4 +1,4 @@
-//! Cells: operation × size × concurrency, and endpoints side by side.
+//! Matrix of cells: operation × size × concurrency, with endpoints next to each other.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -7,11 +7,11 @@ use super::statistics::{Statistics, count, per, share};
 use crate::summary::{Series, Summary};
 use crate::{Histogram, Metric};
 
-/// Series with all of these tags are cells.
+/// Tags of cells: a series with all of them is a cell.
 const AXES: [&str; 3] = ["op", "size", "concurrency"];
-/// The metric by which a cell says how many seconds it ran; else its scenario's duration counts.
+/// Metric with the seconds of a cell; without it, the scenario's duration counts.
 const CELL_SECONDS: &str = "cell_seconds";
-/// The metric by which a cell counts its payload; else what went over the wire counts.
+/// Metric with the payload of a cell; without it, the bytes on the network count.
 const PAYLOAD: &str = "object_bytes";
 
 /// A table of cells.
@@ -19,26 +19,26 @@ const PAYLOAD: &str = "object_bytes";
 pub(crate) struct Matrix {
     pub(crate) rows: Vec<String>,
     pub(crate) columns: Vec<String>,
-    /// By row, then by column.
+    /// Cells by row, then by column.
     pub(crate) cells: Vec<Vec<Option<Cell>>>,
 }
 
-/// The figures of one cell.
+/// Figures of one cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Cell {
-    /// Operations a second.
+    /// Operations per second.
     pub(crate) operations: f64,
-    /// Bytes a second.
+    /// Bytes per second.
     pub(crate) bytes: f64,
     pub(crate) latency: Statistics,
-    /// Failed requests, of how many.
+    /// Number of failed requests, and of all.
     pub(crate) failed: (u64, u64),
 }
 
 type Row = (String, Size);
 type Column = (u64, String);
 
-/// A size that sorts by bytes and prints as it was written.
+/// A size that is ordered by bytes and formatted as written.
 #[derive(Clone, Debug, PartialEq)]
 struct Size(f64, String);
 
@@ -52,7 +52,7 @@ struct Sums {
     latency: Histogram,
 }
 
-/// The matrix of a run, if it has one: at least two cells.
+/// Returns the matrix of a run with at least two cells.
 pub(crate) fn matrix(summary: &Summary) -> Option<Matrix> {
     let mut sums = BTreeMap::<(Row, Column), Sums>::new();
     for series in &summary.series {
@@ -85,7 +85,7 @@ pub(crate) fn matrix(summary: &Summary) -> Option<Matrix> {
     })
 }
 
-/// Returns whether a series is a cell, and so told in the matrix.
+/// Returns whether a series is a cell, which the matrix shows.
 pub(crate) fn is_cell(series: &Series) -> bool {
     place(series).is_some()
 }
@@ -116,7 +116,7 @@ fn scenario_seconds(summary: &Summary, series: &Series) -> f64 {
     scenario.map_or(summary.duration, |scenario| scenario.duration)
 }
 
-/// `4KiB`, `4 kB`, `1M`: how many bytes; only the order of sizes hangs on it.
+/// Parses `4KiB`, `4 kB`, `1M` into bytes, only for the order of sizes.
 fn in_bytes(text: &str) -> f64 {
     let digits = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')

@@ -1,7 +1,7 @@
-//! The reports of a run: text, HTML, and comparison with an earlier one.
+//! Reports of a run: text, HTML, and comparison with an earlier run.
 //!
-//! Everything here is a pure function of a [`Summary`](crate::Summary): what is printed now
-//! can be printed from `summary.json` later, or of several that were merged.
+//! All reports are pure functions of a [`Summary`](crate::Summary). So they can be created later
+//! from `summary.json`, or from several merged summaries.
 
 pub mod baseline;
 pub mod format;

@@ -1,4 +1,4 @@
-//! A run that never was, for the tests of reports.
+//! A synthetic run for the tests of reports.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::threshold::ThresholdResult;
 use crate::timeline::{Point, PointRow, Timeline};
 use crate::{Histogram, Metric, Verdict};
 
-/// A text that nobody should be able to smuggle into a page or a terminal.
+/// A text that must not get into a page or a terminal unescaped.
 pub(crate) const EVIL: &str = "</script><img src=x onerror=alert(1)>&\"'\u{1b}[2J";
 
 pub(crate) fn tags(pairs: &[(&str, &str)]) -> TagList {
@@ -21,11 +21,11 @@ pub(crate) fn tags(pairs: &[(&str, &str)]) -> TagList {
         .collect()
 }
 
-/// Durations spread around `median` milliseconds, with a long tail, always the same.
+/// Returns deterministic durations around `median` milliseconds with a long tail.
 pub(crate) fn durations(count: u64, median: f64) -> Vec<Duration> {
     let spread = |i: u64| {
         let share = (i as f64 + 0.5) / count as f64;
-        // The quantile function of a log-logistic distribution.
+        // Quantile function of a log-logistic distribution.
         median * (share / (1.0 - share)).powf(0.32)
     };
     (0..count)
@@ -220,7 +220,7 @@ pub(crate) fn thresholds() -> Vec<ThresholdResult> {
     ]
 }
 
-/// Writes and reads for a minute, with a stall in its middle.
+/// Returns a minute of writes and reads with a stall in the middle.
 pub(crate) fn summary() -> Summary {
     let write = [("op", "add-chain"), ("scenario", "write")];
     let pre = [("op", "add-pre-chain"), ("scenario", "write")];
@@ -302,7 +302,7 @@ pub(crate) fn summary() -> Summary {
     }
 }
 
-/// The matrix of an object store.
+/// Returns the matrix of an object store.
 pub(crate) fn objects() -> Summary {
     let cells = [
         ("PUT", "4kB", 1, 111),

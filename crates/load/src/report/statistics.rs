@@ -1,10 +1,10 @@
-//! The figures of a metric, as all reports show them: milliseconds, k6's names.
+//! Figures of a metric in all reports: milliseconds, with k6's names.
 
 use crate::metric::is_bytes;
 use crate::report::format;
 use crate::{Histogram, Metric};
 
-/// The figures of a trend, in milliseconds.
+/// Figures of a trend, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Statistics {
     pub(crate) count: u64,
@@ -33,13 +33,13 @@ impl Statistics {
         }
     }
 
-    /// `None` for what is no trend, or an empty one.
+    /// Returns `None` for a metric that is not a trend, or an empty one.
     pub(crate) fn of_metric(metric: Option<&Metric>) -> Option<Self> {
         let histogram = metric?.trend()?;
         (!histogram.is_empty()).then(|| Statistics::of(histogram))
     }
 
-    /// Name and value, in k6's order.
+    /// Returns names and values in k6's order.
     pub(crate) fn columns(&self) -> [(&'static str, f64); 7] {
         [
             ("avg", self.avg),
@@ -53,7 +53,7 @@ impl Statistics {
     }
 }
 
-/// The sum of a counter.
+/// Returns the value of a counter.
 pub(crate) fn count(metric: Option<&Metric>) -> u64 {
     match metric {
         Some(Metric::Counter { count }) => *count,
@@ -61,7 +61,7 @@ pub(crate) fn count(metric: Option<&Metric>) -> u64 {
     }
 }
 
-/// Returns how often a rate was so, and out of how many.
+/// Returns the true values of a rate, and all.
 pub(crate) fn share(metric: Option<&Metric>) -> (u64, u64) {
     match metric {
         Some(Metric::Rate { good, total }) => (*good, *total),
@@ -69,7 +69,7 @@ pub(crate) fn share(metric: Option<&Metric>) -> (u64, u64) {
     }
 }
 
-/// Per second, over `seconds`.
+/// Returns the rate per second over `seconds`.
 pub(crate) fn per(count: u64, seconds: f64) -> f64 {
     if seconds > 0.0 {
         count as f64 / seconds
@@ -78,7 +78,7 @@ pub(crate) fn per(count: u64, seconds: f64) -> f64 {
     }
 }
 
-/// Any metric in one line. Trends have their columns; the rest as k6 writes it.
+/// Formats a metric in one line. Trends have their columns; others have k6's format.
 pub(crate) fn line(name: &str, metric: &Metric, seconds: f64) -> String {
     match metric {
         Metric::Trend(histogram) => {

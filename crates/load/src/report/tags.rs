@@ -1,9 +1,9 @@
-//! The tags that tell series apart.
+//! Tags that distinguish series.
 
 use crate::Summary;
 use crate::summary::{Series, TagList};
 
-/// Tags that all tagged series of a run share: repeating them in every row tells nothing.
+/// Returns the tags that all tagged series of a run share, which rows omit.
 pub(crate) fn common(summary: &Summary) -> TagList {
     let mut tagged = summary.series.iter().filter(|series| series.tags.len() > 1);
     let Some(first) = tagged.next() else {
@@ -18,7 +18,7 @@ pub(crate) fn common(summary: &Summary) -> TagList {
     first.tags.iter().filter(everywhere).cloned().collect()
 }
 
-/// `tags` without those of `common`; all of them if nothing would be left.
+/// Returns `tags` without `common`, or all of them if none would be left.
 pub(crate) fn telling(tags: &TagList, common: &TagList) -> TagList {
     let left: TagList = tags
         .iter()
@@ -28,7 +28,7 @@ pub(crate) fn telling(tags: &TagList, common: &TagList) -> TagList {
     if left.is_empty() { tags.clone() } else { left }
 }
 
-/// `{ op:add-chain, scenario:write }`
+/// Formats tags as `{ op:add-chain, scenario:write }`.
 pub(crate) fn braces(tags: &TagList) -> String {
     let pairs: Vec<_> = tags
         .iter()

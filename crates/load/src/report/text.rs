@@ -1,4 +1,4 @@
-//! The summary at the end, laid out so that people who know k6 find their way.
+//! Text summary at the end, in a layout like k6's.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -11,7 +11,7 @@ use super::threshold::{left_side, observed};
 use crate::summary::{Check, ScenarioSummary, Series, Summary, TagList};
 use crate::{Metric, Verdict};
 
-/// Metrics in k6's groups; what is in none of them is a scenario's own and comes first.
+/// Metrics in k6's groups; a scenario's own metrics are in no group and come first.
 const GROUPS: [(&str, &[&str]); 3] = [
     (
         "HTTP",
@@ -44,20 +44,20 @@ const GROUPS: [(&str, &[&str]); 3] = [
         &["data_received", "data_sent", "body_received", "body_sent"],
     ),
 ];
-/// Metrics whose rows for each scenario and set of tags are told too.
+/// Metrics with further rows for each scenario and set of tags.
 const DETAILED: [&str; 4] = [
     "http_req_duration",
     "http_req_failed",
     "iteration_duration",
     "iteration_start_delay",
 ];
-/// More rows than this per metric are left to `summary.json` and `report.html`.
+/// Limit of rows per metric; `summary.json` and `report.html` have all.
 const MOST_ROWS: usize = 24;
-/// Details told per failed check and per kind of error.
+/// Limit of details per failed check and per kind of error.
 const MOST_DETAILS: usize = 3;
 
-/// Everything that fits into a terminal: thresholds, checks, metrics with their scenarios and
-/// tags, cells, errors, notes. Text from outside has its control characters removed.
+/// Formats the summary for a terminal: thresholds, checks, metrics with their scenarios and tags,
+/// cells, errors, notes. Removes control characters from external text.
 pub fn text(summary: &Summary) -> String {
     let mut out = String::new();
     headline(&mut out, summary);
@@ -121,7 +121,7 @@ fn scenarios(out: &mut String, summary: &Summary) {
     }
 }
 
-/// Returns what was asked for, and what came of it.
+/// Describes the planned load and the actual one.
 fn offered(summary: &Summary, scenario: &ScenarioSummary) -> String {
     let ScenarioSummary {
         asked,
@@ -277,7 +277,7 @@ fn metrics(out: &mut String, summary: &Summary) {
     }
 }
 
-/// A name, and the figures: columns of a trend or one text.
+/// A label with its figures: columns of a trend, or one text.
 struct Row {
     label: String,
     figures: Vec<String>,
@@ -454,13 +454,13 @@ fn notes(out: &mut String, summary: &Summary) {
     }
 }
 
-/// The tags of a series besides its scenario, which stands above, and those of all.
+/// Returns the tags of a series without its scenario, which stands above, and without common ones.
 fn own_tags(series: &Series, common: &TagList) -> TagList {
     let others = series.tags.iter().filter(|(name, _)| name != "scenario");
     tags::telling(&others.cloned().collect(), common)
 }
 
-/// A name and dots up to a column, as k6 aligns its figures.
+/// Pads a name with dots to a column, as k6 aligns its figures.
 fn dotted(name: &str, columns: usize) -> String {
     let name = cut(name, columns.saturating_sub(1));
     let dots = columns.saturating_sub(format::width(&name));

@@ -1,8 +1,8 @@
-//! The two sides of a threshold, in its unit.
+//! Both sides of a threshold with their unit.
 
 use super::format;
 
-/// Returns what an expression compares: `p(95)` of `p(95)<500`.
+/// Returns the left side of an expression: `p(95)` of `p(95)<500`.
 pub(super) fn left_side(expression: &str) -> &str {
     let end = expression
         .find(['<', '>', '=', '!'])
@@ -10,7 +10,7 @@ pub(super) fn left_side(expression: &str) -> &str {
     expression[..end].trim()
 }
 
-/// Returns what a threshold saw, in its unit.
+/// Formats the observed value of a threshold in its unit.
 pub(crate) fn observed(metric: &str, expression: &str, value: f64) -> String {
     let name = metric.split('{').next().unwrap_or(metric).trim();
     let statistic = left_side(expression);

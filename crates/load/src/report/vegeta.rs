@@ -1,4 +1,4 @@
-//! vegeta's report, for people and scripts that know its lines.
+//! Report in vegeta's format, for people and scripts that know it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,11 +8,11 @@ use super::format;
 use super::statistics::{Statistics, count, per, share};
 use crate::{Metric, Summary};
 
-/// The lines that `vegeta report` prints: the same labels, the same columns.
+/// Formats the lines of `vegeta report` with the same labels and columns.
 ///
-/// The attack is from the first request sent to the last one sent, the wait from there to the
-/// last completion; the rate is requests in the attack, the throughput successes in both.
-/// Latencies are from the intended start. Bytes are those of bodies. Code 0 is no response.
+/// The attack lasts from the first request sent to the last one sent, the wait from there to the
+/// last completion. The rate is requests per attack, the throughput successes per both. Latencies
+/// count from the intended start. Bytes are those of bodies. Code 0 means no response.
 pub fn vegeta(summary: &Summary) -> String {
     let requests = count(summary.total("http_reqs").as_ref());
     let (failed, total) = share(summary.total("http_req_failed").as_ref());
@@ -88,7 +88,7 @@ fn bytes(summary: &Summary, metric: &str, requests: u64) -> String {
     format!("{total}, {:.2}", total as f64 / requests.max(1) as f64)
 }
 
-/// `0:3  200:997`, ascending.
+/// Formats `0:3  200:997`, in ascending order.
 fn codes(summary: &Summary) -> String {
     let mut codes = BTreeMap::<u16, u64>::new();
     for status in &summary.statuses {
@@ -101,7 +101,7 @@ fn codes(summary: &Summary) -> String {
     codes.join("  ")
 }
 
-/// Milliseconds as Go writes a duration that is cut to a few digits: `1.234ms`, `1m0.5s`.
+/// Formats milliseconds like Go's durations, cut to a few digits: `1.234ms`, `1m0.5s`.
 fn go_duration(ms: f64) -> String {
     let duration = Duration::from_secs_f64((ms / 1e3).max(0.0));
     let trimmed = |value: f64| {

@@ -1,4 +1,4 @@
-//! Samples under the names that thresholds and reports know them by.
+//! Metrics of samples, under the names in thresholds and reports.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::{Samples, Series};
 use crate::metric::{Metric, narrowing, sum};
 use crate::tags::{TagRegistry, has};
 
-/// The metrics that the engine itself records.
+/// Metrics that the engine itself records.
 const NAMES: [&str; 25] = [
     "http_req_duration",
     "http_req_connecting",
@@ -36,7 +36,7 @@ const NAMES: [&str; 25] = [
 ];
 
 impl Samples {
-    /// A metric over all series that have these tags, added up; `None` without samples.
+    /// Merges a metric over all series with these tags; `None` without samples.
     pub(crate) fn select(
         &self,
         registry: &TagRegistry,
@@ -55,7 +55,7 @@ impl Samples {
 }
 
 impl Series {
-    /// All metrics that have samples.
+    /// Returns all metrics that have samples.
     pub(crate) fn metrics(&self) -> BTreeMap<String, Metric> {
         let own = NAMES
             .iter()
@@ -131,7 +131,7 @@ impl Series {
         }
     }
 
-    /// A metric of one check, status or kind of error.
+    /// Returns a metric of one check, status or kind of error.
     fn narrowed(&self, name: &str, value: &str) -> Option<Metric> {
         if name == "checks" {
             let check = self.checks.iter().find(|check| check.name == value)?;
@@ -140,7 +140,7 @@ impl Series {
                 total: check.good + check.bad,
             });
         }
-        // There are none of this status or kind, but there might have been.
+        // A status or kind without samples counts as zero if the metric itself has samples.
         self.metric(name)?;
         let count = match name {
             "http_reqs" => value

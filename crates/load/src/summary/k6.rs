@@ -1,4 +1,4 @@
-//! Metrics in the shape of k6's `handleSummary`, for scripts that were written for it.
+//! Metrics in the format of k6's `handleSummary`, for scripts that use it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,30 +8,30 @@ use super::Summary;
 use crate::metric::{is_bytes, k6_values};
 use crate::{Metric, Verdict};
 
-/// A metric as k6's `handleSummary` gets it.
+/// A metric in the format of k6's `handleSummary`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Shown {
-    /// `trend`, `rate`, `counter` or `gauge`.
+    /// Kind: `trend`, `rate`, `counter` or `gauge`.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// The unit of the values: `time` in milliseconds, `data` in bytes, or `default`.
+    /// Unit of the values: `time` in milliseconds, `data` in bytes, or `default`.
     pub contains: &'static str,
-    /// By k6's names: `avg`, `p(95)`, `rate`, `count`, ….
+    /// Values by k6's names: `avg`, `p(95)`, `rate`, `count`, ….
     pub values: BTreeMap<&'static str, f64>,
-    /// By expression.
+    /// Thresholds by expression.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub thresholds: BTreeMap<String, Kept>,
 }
 
-/// The result of a threshold.
+/// Result of a threshold.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Kept {
-    /// True if it holds.
+    /// Whether it passed.
     pub ok: bool,
 }
 
 impl Summary {
-    /// Works [`metrics`](Summary::metrics) out of the series and the thresholds.
+    /// Computes [`metrics`](Summary::metrics) from the series and the thresholds.
     pub(crate) fn tell_metrics(&mut self) {
         let names: BTreeSet<&String> = self
             .series
@@ -52,7 +52,7 @@ impl Summary {
             }
         }
         for threshold in &self.thresholds {
-            // Of parts that are no scenarios, such as `{op:add-chain}`, those that are judged.
+            // Other selections, such as `{op:add-chain}`, are included if a threshold uses them.
             let shown = match metrics.get_mut(&threshold.metric) {
                 Some(shown) => shown,
                 None => {
@@ -85,8 +85,8 @@ impl Summary {
         }
     }
 
-    /// The verdict of a run that came to its end: by its thresholds. What was built in
-    /// says that the load was offered, and nothing of what came of it.
+    /// Returns the verdict of a finished run by its thresholds. Built-in thresholds only state that
+    /// the load was offered, and nothing about its results.
     pub(crate) fn held(&self) -> Verdict {
         let mut thresholds = self.thresholds.iter();
         match thresholds.all(|threshold| threshold.passed) {
@@ -97,7 +97,7 @@ impl Summary {
     }
 }
 
-/// `metric{tag:value,…}` taken apart.
+/// Splits `metric{tag:value,…}`.
 fn parts(key: &str) -> (&str, Vec<(&str, &str)>) {
     let Some((name, tags)) = key.split_once('{') else {
         return (key, Vec::new());

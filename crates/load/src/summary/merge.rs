@@ -1,39 +1,38 @@
-//! Adding up the summaries of several processes.
+//! Merging of summaries from several processes.
 
 use super::{Check, ErrorKind, Protocol, ScenarioSummary, Series, Status, Summary};
 use crate::exchange::DETAILS;
 use crate::threshold::{Threshold, ThresholdResult};
 use crate::verdict::Verdict;
 
-/// The reasons why summaries cannot be added up.
+/// Reasons why summaries cannot be merged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MergeError {
-    /// There are none.
+    /// There are no summaries.
     #[error("there is no summary to merge")]
     Nothing,
     /// A metric is a trend in one summary and a counter in another.
     #[error("metric \"{metric}\" is a {mine} in one summary and a {theirs} in another")]
     Kinds {
-        /// Its name.
+        /// Name of the metric.
         metric: String,
-        /// Its kind in one.
+        /// Kind in one summary.
         mine: &'static str,
-        /// Its kind in the other.
+        /// Kind in the other summary.
         theirs: &'static str,
     },
 }
 
 impl Summary {
-    /// Adds up what several processes or machines measured at the same time.
+    /// Merges the summaries of several processes or machines that ran at the same time.
     ///
-    /// Counts and histograms are added without loss, and thresholds are evaluated
-    /// anew over all. Durations are those of the longest part; timelines are laid
-    /// over each other from their beginnings. Name, command and environment are
-    /// those of the first part.
+    /// Counts and histograms are merged without loss, and thresholds are evaluated again over all.
+    /// Durations are those of the longest part; timelines are aligned at their beginnings. Name,
+    /// command and environment are those of the first part.
     ///
     /// # Errors
     ///
-    /// There are no parts, or they disagree about what a metric is.
+    /// There are no parts, or a metric has different kinds in them.
     pub fn merge(parts: Vec<Summary>) -> Result<Summary, MergeError> {
         let mut parts = parts.into_iter();
         let mut whole = parts.next().ok_or(MergeError::Nothing)?;
@@ -184,7 +183,7 @@ impl Summary {
         }
     }
 
-    /// Evaluates the thresholds over what is there now, and the verdict by them.
+    /// Evaluates the thresholds and the verdict over the merged data.
     fn judge(&mut self) {
         let results = std::mem::take(&mut self.thresholds);
         let judged = results.into_iter().map(|result| {
@@ -209,7 +208,7 @@ impl Summary {
     }
 }
 
-/// The part of what was asked for that has begun; 1 if nothing was.
+/// Returns the share of planned iterations that began; 1 if none were planned.
 pub(crate) fn achieved(started: u64, asked: u64) -> f64 {
     if asked == 0 {
         1.0

@@ -1,20 +1,19 @@
-//! Metrics out of a summary, by name and tags.
+//! Selection of metrics by name and tags.
 
 use super::{Summary, TagList};
 use crate::metric::{Metric, narrowing, sum};
 use crate::tags::has;
 
 impl Summary {
-    /// A metric over everything.
+    /// Returns a metric over all series.
     pub fn total(&self, metric: &str) -> Option<Metric> {
         self.select(metric, &[])
     }
 
-    /// A metric over all series that have these tags, added up. `None` if there
-    /// are no samples.
+    /// Merges a metric over all series with these tags. Returns `None` without samples.
     ///
-    /// Besides tags there are `check` for `checks` (a check's name), `status` for
-    /// `http_reqs`, and `kind` for `errors`.
+    /// Besides tags, `check` selects a check of `checks`, `status` a status of `http_reqs`, and
+    /// `kind` a kind of `errors`.
     pub fn select(&self, metric: &str, tags: &[(&str, &str)]) -> Option<Metric> {
         let (narrow, rest) = narrowing(metric, tags);
         match narrow {
@@ -29,7 +28,7 @@ impl Summary {
         }
     }
 
-    /// A metric of one check, status or kind of error.
+    /// Returns a metric of one check, status or kind of error.
     fn narrowed(&self, metric: &str, value: &str, tags: &[(&str, &str)]) -> Option<Metric> {
         match metric {
             "checks" => self
@@ -65,7 +64,7 @@ impl Summary {
 }
 
 impl super::Series {
-    /// The value of one tag.
+    /// Returns the value of a tag.
     pub fn tag(&self, name: &str) -> Option<&str> {
         value(&self.tags, name)
     }

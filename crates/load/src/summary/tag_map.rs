@@ -1,4 +1,4 @@
-//! Tags as a JSON object.
+//! Serialization of tags as a JSON object.
 
 use std::collections::BTreeMap;
 

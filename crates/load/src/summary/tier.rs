@@ -1,5 +1,4 @@
-//! The figures of each connector, in the shape that dashboards of certificate
-//! deployments read.
+//! Figures of each connector, in the format that dashboards of certificate deployments read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,32 +8,32 @@ use super::Summary;
 use crate::Metric;
 use crate::metric::milliseconds;
 
-/// The tag that tells connectors apart.
+/// Tag that names the connector.
 const TAG: &str = "connector";
 
-/// One connector: everything that has its tag, whichever scenarios it is of.
-/// What there are no samples of is `None`.
+/// Figures of one connector over all series with its tag, of any scenario. Figures without samples
+/// are `None`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tier {
-    /// Median of request durations, in milliseconds, connecting and TLS included.
+    /// Median of request durations in milliseconds, including connecting and TLS.
     pub p50: Option<f64>,
-    /// Their 95th percentile.
+    /// 95th percentile.
     pub p95: Option<f64>,
-    /// Their 99th percentile.
+    /// 99th percentile.
     pub p99: Option<f64>,
-    /// The longest.
+    /// Maximum.
     pub max: Option<f64>,
-    /// Their mean.
+    /// Mean.
     pub avg: Option<f64>,
-    /// The share of requests that failed, 0 to 1.
+    /// Share of failed requests, 0 to 1.
     pub error_rate: Option<f64>,
-    /// Iterations that came to their end.
+    /// Iterations that finished.
     pub iterations: u64,
 }
 
 impl Summary {
-    /// Works [`connector_tier`](Summary::connector_tier) out of the series.
+    /// Computes [`connector_tier`](Summary::connector_tier) from the series.
     pub(crate) fn tell_connectors(&mut self) {
         let planned = self.scenarios.iter().flat_map(|scenario| &scenario.tags);
         let sampled = self.series.iter().flat_map(|series| &series.tags);

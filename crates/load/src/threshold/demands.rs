@@ -1,16 +1,15 @@
-//! The thresholds that a run has although nobody asked for them.
+//! Default and built-in thresholds of a run.
 
 use std::time::Duration;
 
 use super::{Aggregation, Operator, Threshold};
 use crate::scenario_config::ScenarioConfig;
 
-/// The part of a scenario's iterations that must come to their end, unless the run says
-/// something else of it.
+/// Minimum share of a scenario's iterations that must finish, unless the run has its own threshold.
 const FINISHED: f64 = 0.99;
 
-/// Returns all thresholds of a run: those that were `asked` for, those that its scenarios
-/// demand of metrics that no other threshold judges, and the built-in ones.
+/// Returns all thresholds of a run: the configured ones in `asked`, the defaults of scenarios for
+/// metrics without a configured one, and the built-in ones.
 pub(crate) fn complete(asked: Vec<Threshold>, scenarios: &[ScenarioConfig]) -> Vec<Threshold> {
     let mut all = asked.clone();
     for planned in scenarios {
@@ -27,8 +26,8 @@ pub(crate) fn complete(asked: Vec<Threshold>, scenarios: &[ScenarioConfig]) -> V
     all
 }
 
-/// Enough of what a scenario was asked for has begun, and what has begun has come to its
-/// end. A scenario without a single iteration that did has no samples, and fails.
+/// Returns the built-in thresholds: enough of the planned iterations have begun, and the begun ones
+/// have finished. A scenario without a finished iteration has no samples, and fails.
 fn built_in(planned: &ScenarioConfig, asked: &[Threshold]) -> impl Iterator<Item = Threshold> {
     let achieved = planned.executor.arrival_rate().and_then(|options| {
         let least = options.min_achieved;
@@ -47,7 +46,7 @@ fn built_in(planned: &ScenarioConfig, asked: &[Threshold]) -> impl Iterator<Item
 }
 
 impl Threshold {
-    /// Built in: a rate of `scenario` that must be at least so large, or larger.
+    /// Creates a built-in threshold for the minimum of a rate of `scenario`.
     fn least(metric: &str, scenario: &str, operator: Operator, bound: f64) -> Self {
         let sign = match operator {
             Operator::Greater => ">",
@@ -68,14 +67,14 @@ impl Threshold {
         threshold.of_scenario(scenario)
     }
 
-    /// The same, of one scenario alone.
+    /// Restricts the threshold to one scenario.
     fn of_scenario(mut self, scenario: &str) -> Self {
         self.key = format!("{}{{scenario:{scenario}}}", self.metric);
         self.tags = vec![("scenario".into(), scenario.into())];
         self
     }
 
-    /// The check that this threshold judges alone, for all of `scenario`.
+    /// Returns the check that this threshold judges separately, for all of `scenario`.
     pub(crate) fn judged_check(&self, scenario: &str) -> Option<&str> {
         let check = self.tags.iter().find(|(name, _)| name == "check");
         let rest = |(name, value): &(String, String)| {
@@ -85,7 +84,7 @@ impl Threshold {
         check.filter(|_| all).map(|(_, check)| check.as_str())
     }
 
-    /// Returns whether this threshold judges all of what `other` would judge of `scenario`.
+    /// Returns whether this threshold covers everything that `other` would judge of `scenario`.
     fn judges(&self, other: &Threshold, scenario: &str) -> bool {
         let all = |(name, value): &(String, String)| name == "scenario" && value == scenario;
         self.metric == other.metric && self.tags.iter().all(all)

@@ -1,12 +1,11 @@
-//! Holding a run to its thresholds.
+//! Evaluation of thresholds.
 
 use super::{Aggregation, Operator, Threshold, ThresholdResult};
 use crate::metric::{Metric, milliseconds};
 
 impl Threshold {
-    /// Returns how it stands. `select` adds up a metric over the series that have some
-    /// tags, and returns `None` when there are no samples; `seconds` is how long
-    /// they took to come together.
+    /// Evaluates the threshold. `select` merges a metric over the series with some tags, and
+    /// returns `None` without samples; `seconds` is the duration of the samples.
     pub fn evaluate(
         &self,
         select: impl FnOnce(&str, &[(&str, &str)]) -> Option<Metric>,
@@ -54,7 +53,7 @@ impl Threshold {
 }
 
 impl Aggregation {
-    /// `None` if the metric has no such aggregation, or no samples.
+    /// Returns `None` if the metric has no such aggregation, or no samples.
     fn of_metric(self, metric: &Metric, seconds: f64) -> Option<f64> {
         Some(match (self, metric) {
             (Aggregation::Count, Metric::Counter { count }) => *count as f64,

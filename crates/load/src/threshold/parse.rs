@@ -1,60 +1,60 @@
-//! Reading thresholds.
+//! Parser of thresholds.
 
 use std::time::Duration;
 
 use super::{Aggregation, Operator, Threshold, ThresholdError};
 
-/// The problem with a threshold that cannot be read.
+/// Reasons why a threshold is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ThresholdProblem {
-    /// A metric alone.
+    /// The text has no expression.
     #[error("expected \"metric: expression\", as in \"http_req_failed: rate<0.01\"")]
     NoExpression,
-    /// An aggregation that a metric of this kind does not have.
+    /// Metrics of this kind do not have the aggregation.
     #[error("{metric} is a {kind}: it has {known}")]
     Kind {
-        /// The metric.
+        /// Name of the metric.
         metric: String,
-        /// Its kind.
+        /// Kind of the metric.
         kind: &'static str,
-        /// The aggregations that it has.
+        /// Aggregations of this kind.
         known: &'static str,
     },
-    /// A bound with a unit for something that is no time.
+    /// The bound has a unit, but is not a duration.
     #[error("only durations have a unit")]
     Unit,
-    /// No `}`.
+    /// A `}` is missing.
     #[error("the {{ of its tags is not closed")]
     NotClosed,
-    /// `{}`.
+    /// The braces are empty.
     #[error("there are no tags between {{ and }}")]
     NoTags,
-    /// A name that no metric has.
+    /// The name is not a metric's.
     #[error("\"{0}\" is not the name of a metric")]
     Metric(String),
-    /// A tag without its colon.
+    /// A tag has no colon.
     #[error("\"{0}\" is not a tag, which is written name:value")]
     Tag(String),
-    /// An expression that does not compare.
+    /// The expression has no operator.
     #[error("expected an aggregation, an operator and a number, as in \"p(95)<500\"")]
     NoOperator,
-    /// A comparison that there is not.
+    /// The operator is unknown.
     #[error("the operators are <, <=, >, >=, == and !=")]
     Operator,
-    /// A percentile that there is not.
+    /// The percentile is out of range.
     #[error("\"{0}\" is not a percentile between 0 and 100")]
     Percentile(String),
-    /// An aggregation that there is not.
+    /// The aggregation is unknown.
     #[error(
         "\"{0}\" is not an aggregation; there are avg, min, max, med, p(N), count, rate and value"
     )]
     Aggregation(String),
-    /// A bound that is none.
+    /// The bound is not a number.
     #[error("\"{0}\" is not a number")]
     Number(String),
 }
 
-/// Longest first: `<` is the beginning of `<=`.
+/// Operators, the longest first, because `<` is a prefix of `<=`.
 const OPERATORS: [(&str, Operator); 8] = [
     ("===", Operator::Equal),
     ("!==", Operator::Different),
@@ -66,7 +66,7 @@ const OPERATORS: [(&str, Operator); 8] = [
     (">", Operator::Greater),
 ];
 
-/// Units of durations, in milliseconds. Longest first again.
+/// Units of durations in milliseconds, the longest first.
 const UNITS: [(&str, f64); 7] = [
     ("ns", 1e-6),
     ("us", 1e-3),
@@ -78,11 +78,11 @@ const UNITS: [(&str, f64); 7] = [
 ];
 
 impl Threshold {
-    /// Reads a key (`metric{tag:value}`) and an expression (`p(95)<500`).
+    /// Parses a key (`metric{tag:value}`) and an expression (`p(95)<500`).
     ///
     /// # Errors
     ///
-    /// Says what is wrong with either.
+    /// The reason why either is invalid.
     pub fn new(key: &str, expression: &str) -> Result<Self, ThresholdError> {
         let (key, expression) = (key.trim(), expression.trim());
         let problem = |problem| ThresholdError {
@@ -107,11 +107,11 @@ impl Threshold {
         Ok(threshold)
     }
 
-    /// Reads the one-line form of the command line: `metric{tag:value}: p(95)<500`.
+    /// Parses the one-line form of the command line: `metric{tag:value}: p(95)<500`.
     ///
     /// # Errors
     ///
-    /// Says what is wrong with it.
+    /// The reason why it is invalid.
     pub fn parse(line: &str) -> Result<Self, ThresholdError> {
         let brace = closing_brace(line).unwrap_or(0);
         match line[brace..].find(':') {
@@ -123,7 +123,7 @@ impl Threshold {
         }
     }
 
-    /// Checks that the aggregation makes sense for a metric whose kind is known.
+    /// Checks that the aggregation exists for a metric whose kind is known.
     fn fits(&self, unit: bool) -> Result<(), ThresholdProblem> {
         let Some(kind) = known_kind(&self.metric) else {
             return Ok(());
@@ -144,7 +144,7 @@ impl Threshold {
 }
 
 impl Aggregation {
-    /// Returns what a metric of this kind has, in words.
+    /// Lists the aggregations of a kind of metric.
     pub(super) fn of(kind: &str) -> &'static str {
         match kind {
             "trend" => "avg, min, max, med, p(N) and count",
@@ -165,7 +165,7 @@ impl Aggregation {
     }
 }
 
-/// The kind of a metric that the engine itself records.
+/// Returns the kind of a metric that the engine records.
 fn known_kind(metric: &str) -> Option<&'static str> {
     Some(match metric {
         "http_req_duration"
@@ -197,7 +197,8 @@ fn known_kind(metric: &str) -> Option<&'static str> {
     })
 }
 
-/// Finds the brace that closes the first one of `text`: the name of a check may have some.
+/// Finds the brace that closes the first one of `text`, because the name of a check may contain
+/// braces.
 fn closing_brace(text: &str) -> Option<usize> {
     let mut open = 0_usize;
     for (at, letter) in text.char_indices() {
@@ -278,7 +279,7 @@ fn read_aggregation(text: &str) -> Result<Aggregation, ThresholdProblem> {
     })
 }
 
-/// A number, and whether it has a unit.
+/// Parses a number, and returns whether it has a unit.
 fn read_bound(text: &str) -> Result<(f64, bool), ThresholdProblem> {
     let unit = UNITS.into_iter().find(|(unit, _)| text.ends_with(unit));
     let number = unit.map_or(text, |(unit, _)| &text[..text.len() - unit.len()]);

@@ -1,4 +1,5 @@
-//! The heat strip: a column a second, fast answers below, slow ones above, the darker the more.
+//! Heat strip: a column per second, fast responses at the bottom, slow ones at the top, more
+//! responses in darker cells.
 
 use std::collections::VecDeque;
 
@@ -10,9 +11,9 @@ use ratatui::widgets::Widget;
 use super::BUCKETS;
 use crate::report::format;
 
-/// Columns that the labels on the left take.
+/// Columns for the labels on the left.
 pub(super) const LABELS: u16 = 7;
-/// From few to many; told apart without colour.
+/// Shades from few to many, distinct without colour.
 const SHADES: [&str; 5] = ["·", "░", "▒", "▓", "█"];
 const COLOURS: [Color; 5] = [
     Color::Blue,
@@ -24,9 +25,9 @@ const COLOURS: [Color; 5] = [
 
 /// Draws the newest columns that fit.
 pub(super) struct Heat<'a> {
-    /// Oldest first; answers per bucket in one second.
+    /// Responses per bucket in one second, the oldest column first.
     pub(super) columns: &'a VecDeque<[u32; BUCKETS]>,
-    /// The lower bounds of the buckets, in milliseconds.
+    /// Lower bounds of the buckets, in milliseconds.
     pub(super) bounds: &'a [f64; BUCKETS],
     pub(super) colour: bool,
 }
@@ -76,14 +77,14 @@ fn total(column: &[u32; BUCKETS], row: &std::ops::Range<usize>) -> u64 {
         .sum()
 }
 
-/// The buckets of each line, lowest first: those in use and a little around them, evenly.
+/// Returns the buckets of each line, lowest first: the used ones and a few around them, evenly.
 fn rows(columns: &[&[u32; BUCKETS]], height: usize) -> Vec<std::ops::Range<usize>> {
     let used = |bucket: &usize| columns.iter().any(|column| column[*bucket] > 0);
     let lowest = (0..BUCKETS).find(used).unwrap_or(0);
     let highest = (0..BUCKETS).rev().find(used).unwrap_or(BUCKETS - 1);
     let each = (highest - lowest + 1).div_ceil(height).max(1);
     let height = height.min(BUCKETS.div_ceil(each));
-    // Room to spare goes above: latency grows more often than it shrinks.
+    // Spare lines go to the top, because latency grows more often than it shrinks.
     let first = lowest.min(BUCKETS.saturating_sub(height * each));
     (0..height)
         .map(|row| first + row * each..(first + (row + 1) * each).min(BUCKETS))
@@ -91,7 +92,8 @@ fn rows(columns: &[&[u32; BUCKETS]], height: usize) -> Vec<std::ops::Range<usize
         .collect()
 }
 
-/// Returns how dark a cell is, on a logarithmic scale: a few slow answers among many must be seen.
+/// Returns the shade of a cell on a logarithmic scale, so that a few slow responses among many are
+/// visible.
 fn level(count: u64, most: u64) -> Option<usize> {
     if count == 0 {
         return None;

@@ -1,43 +1,43 @@
-//! The keys. `+ - > < w W` mean what they mean in the CT hammer.
+//! Keys of the live view. `+ - > < w W` have the same effect as in the CT hammer.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// The wish of the person at the keyboard.
+/// Action of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// More or less of a kind of load: one step.
+    /// Changes a kind of load by one step.
     Scale(Load, Direction),
-    /// Choose the next or the previous scenario; beyond the ends lies "all".
+    /// Chooses the next or the previous scenario; beyond both ends, all are chosen.
     Choose(Direction),
-    /// Show or hide the keys.
+    /// Shows or hides the list of keys.
     Help,
-    /// Close what lies above the view, if anything does.
+    /// Closes the window above the view, if there is one.
     Close,
-    /// Let running iterations end; the second time, do not wait for them.
+    /// Stops and lets running iterations finish; the second time, cuts them off.
     Stop,
 }
 
-/// The scenarios that a key turns.
+/// Scenarios that a key changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// The chosen scenario, else those that read, else all.
+    /// The chosen scenario, otherwise those that read, otherwise all.
     Reads,
-    /// Those that write, else all.
+    /// The scenarios that write, otherwise all.
     Writes,
-    /// Users of the chosen scenario, else of all.
+    /// Users of the chosen scenario, otherwise of all.
     Vus,
 }
 
-/// Up or down.
+/// Direction of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// More, or the next one.
+    /// More, or the next scenario.
     Up,
-    /// Less, or the one before.
+    /// Less, or the previous scenario.
     Down,
 }
 
-/// The keys as the help shows them.
+/// Keys with their help texts.
 pub const HELP: [(&str, &str); 8] = [
     ("+ -", "rate of reads up, down (of the chosen scenario)"),
     ("> <", "rate of writes up, down"),
@@ -49,14 +49,14 @@ pub const HELP: [(&str, &str); 8] = [
     ("Esc", "closes this"),
 ];
 
-/// Returns what `key` means; `None` for keys without a meaning.
+/// Returns the action of `key`, or `None` for other keys.
 pub fn action(key: &KeyEvent) -> Option<Action> {
     use Direction::{Down, Up};
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         return matches!(key.code, KeyCode::Char('c' | 'd')).then_some(Action::Stop);
     }
     let action = match key.code {
-        // `=` is `+` without shift on most keyboards, as `,` and `.` are `<` and `>`.
+        // `=` is `+` without shift on most keyboards, and `,` and `.` are `<` and `>`.
         KeyCode::Char('+' | '=') => Action::Scale(Load::Reads, Up),
         KeyCode::Char('-' | '_') => Action::Scale(Load::Reads, Down),
         KeyCode::Char('>' | '.') => Action::Scale(Load::Writes, Up),

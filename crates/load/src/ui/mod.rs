@@ -1,7 +1,7 @@
-//! The view of a run while it goes on.
+//! Live view of a run.
 //!
-//! [`live`] draws the terminal once a second and turns the load by keys, and returns when the run
-//! is over. For logs and pipes there are [`lines`](crate::lines::lines).
+//! [`live`] draws the terminal once a second, changes the load by keys, and returns at the end of
+//! the run. For logs and pipes there is [`lines`](crate::lines::lines).
 
 mod heat;
 mod keys;
@@ -21,18 +21,18 @@ use crate::Running;
 use crate::controls::Control;
 pub(crate) use crate::heat::HEAT as BUCKETS;
 
-/// The longest that a key may wait to be noticed.
+/// Longest delay before a key is handled.
 const ATTENTION: Duration = Duration::from_millis(100);
 
-/// Takes over the terminal until the run is over: draws each snapshot, and obeys the keys of
+/// Takes over the terminal until the run ends: draws each snapshot, and handles the keys of
 /// [`HELP`]. The first `q` or Ctrl-C stops gracefully, the second one at once.
 ///
-/// Colours are left out where `NO_COLOR` says so.
+/// The variable `NO_COLOR` disables colours.
 ///
 /// # Errors
 ///
-/// Fails if there is no terminal, or it goes away. The terminal is put back as it was, also
-/// then, and also if the program panics.
+/// There is no terminal, or it was closed. The terminal is restored in any case, even after a
+/// panic.
 pub fn live(running: &Running) -> io::Result<()> {
     let mut terminal = ratatui::try_init()?;
     let screen = Screen;
@@ -41,13 +41,13 @@ pub fn live(running: &Running) -> io::Result<()> {
     shown
 }
 
-/// Puts the terminal back as it was before [`live`]: for those who end the process under it.
+/// Restores the terminal to its state before [`live`], for code that ends the process.
 pub fn restore() {
-    // There is nothing to be done about a terminal that has gone away.
+    // A failure means that the terminal was closed.
     let _ = ratatui::try_restore();
 }
 
-/// The terminal, ours until dropped.
+/// The terminal, restored when dropped.
 struct Screen;
 
 impl Drop for Screen {
@@ -72,7 +72,7 @@ fn show(running: &Running, terminal: &mut ratatui::DefaultTerminal) -> io::Resul
         {
             model.act(action, &mut Wheel(running));
         }
-        // An error means that no more will come: `is_over` tells.
+        // An error means that there are no further snapshots: `is_over` ends the loop.
         if snapshots.has_changed().unwrap_or(false) {
             let snapshot = snapshots.borrow_and_update().clone();
             model.see(snapshot);
@@ -80,12 +80,12 @@ fn show(running: &Running, terminal: &mut ratatui::DefaultTerminal) -> io::Resul
     }
 }
 
-/// By <https://no-color.org>: set, and not empty.
+/// Follows <https://no-color.org>: the variable is set and not empty.
 fn colours(no_color: Option<std::ffi::OsString>) -> bool {
     no_color.is_none_or(|value| value.is_empty())
 }
 
-/// Turns a run that is under way.
+/// Controls a run in progress.
 struct Wheel<'a>(&'a Running);
 
 impl Steering for Wheel<'_> {

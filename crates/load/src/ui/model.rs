@@ -1,4 +1,4 @@
-//! The model of the live view: the last snapshot, what came before it, and what was chosen.
+//! Model of the live view: the last snapshot, the history, and the choice.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use crate::executor::Adjustable;
 use crate::report::format;
 use crate::snapshot::ScenarioRow;
 
-/// Seconds that are kept: more than any terminal is wide.
+/// Seconds of history: more than any terminal is wide.
 const KEPT: usize = 600;
-/// Seconds for which it is said what a key did.
+/// Seconds for which the effect of a key is shown.
 const SAID: u32 = 5;
-/// The factor of one press.
+/// Factor of one key press.
 const STEP: f64 = 1.1;
 
-/// The load that keys turn.
+/// Controls that keys operate.
 pub(super) trait Steering {
     fn list(&self) -> Vec<Control>;
     fn scale(&mut self, index: usize, factor: f64);
@@ -26,22 +26,22 @@ pub(super) trait Steering {
     fn stop(&mut self);
 }
 
-/// Everything that is drawn.
+/// Data of the view.
 pub(super) struct Model {
     pub(super) snapshot: Arc<Snapshot>,
-    /// Per scenario, oldest second first.
+    /// History of each scenario.
     pub(super) past: Vec<Past>,
-    /// The chosen scenario; `None` is all of them.
+    /// The chosen scenario; `None` for all.
     pub(super) chosen: Option<usize>,
     pub(super) help: bool,
-    /// The effect of the last key, in words.
+    /// Text about the effect of the last key.
     pub(super) message: String,
     pub(super) colour: bool,
     stops: u32,
     said: u32,
 }
 
-/// One scenario so far.
+/// History of one scenario, the oldest second first.
 #[derive(Default)]
 pub(super) struct Past {
     pub(super) heat: VecDeque<[u32; BUCKETS]>,
@@ -63,10 +63,10 @@ impl Model {
         }
     }
 
-    /// Takes a new second in.
+    /// Adds a new second.
     pub(super) fn see(&mut self, snapshot: Arc<Snapshot>) {
         self.said += 1;
-        // That it stops stays true; what was turned is seen in the table.
+        // The message about stopping stays; the table shows changed loads.
         if self.said > SAID && self.stops == 0 {
             self.message.clear();
         }
@@ -80,7 +80,7 @@ impl Model {
         self.snapshot = snapshot;
     }
 
-    /// Does what a key means.
+    /// Executes the action of a key.
     pub(super) fn act(&mut self, action: Action, wheel: &mut dyn Steering) {
         self.said = 0;
         match action {
@@ -99,7 +99,7 @@ impl Model {
         }
     }
 
-    /// The history of what is chosen: of one scenario, or the sum of all.
+    /// Returns the history of the chosen scenario, or the sum of all.
     pub(super) fn shown(&self) -> Past {
         let mut sum = Past::default();
         let chosen = |index: &usize| self.chosen.is_none_or(|chosen| chosen == *index);
@@ -128,7 +128,7 @@ impl Model {
         };
     }
 
-    /// The scenarios that a key turns.
+    /// Returns the scenarios that a key changes.
     fn turned(&self, load: Load, controls: &[Control]) -> Vec<usize> {
         let all = |wanted: &dyn Fn(&Control) -> bool| -> Vec<usize> {
             (0..controls.len())
@@ -161,12 +161,12 @@ fn writes(control: &Control) -> bool {
 
 fn nothing_to_turn(load: Load) -> &'static str {
     match load {
-        Load::Vus => "no users to turn here: a rate goes up and down with + and -",
-        Load::Reads | Load::Writes => "there is nothing to turn",
+        Load::Vus => "no users to change here: use + and - for the rate",
+        Load::Reads | Load::Writes => "there is nothing to change",
     }
 }
 
-/// Turns them all one step, and says what was done.
+/// Changes the load of the scenarios by one step. Returns a description.
 fn turn(
     controls: &[Control],
     indices: &[usize],
@@ -182,7 +182,7 @@ fn turn(
             ..
         } = &controls[index];
         let value = match (adjustable, direction) {
-            // Whole users: a tenth of one would never come to be one.
+            // Numbers of users are whole, so a step is at least one.
             (Adjustable::Vus, Direction::Up) => (asked * STEP).max(asked + 1.0).round(),
             (Adjustable::Vus, Direction::Down) => (asked / STEP).min(asked - 1.0).max(0.0).round(),
             (Adjustable::Rate, Direction::Up) if *asked <= 0.0 => 1.0,

@@ -1,4 +1,4 @@
-//! The lines above and below the pictures.
+//! Text lines of the live view.
 
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
@@ -10,7 +10,7 @@ use crate::snapshot::Phase;
 
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Returns what the run is doing, how long it has, how far it is.
+/// Returns the phase, the elapsed and the planned time.
 pub(super) fn headline(model: &Model, width: usize) -> Line<'static> {
     let snapshot = &model.snapshot;
     let (elapsed, planned) = (
@@ -48,7 +48,7 @@ pub(super) fn headline(model: &Model, width: usize) -> Line<'static> {
     ])
 }
 
-/// A title line: bold words and what belongs to them.
+/// Returns a title line: bold words, and a suffix.
 pub(super) fn title(words: &str, rest: &str, width: usize) -> Line<'static> {
     let room = width.saturating_sub(words.chars().count() + 2);
     Line::from(vec![
@@ -60,7 +60,7 @@ pub(super) fn title(words: &str, rest: &str, width: usize) -> Line<'static> {
     ])
 }
 
-/// Returns what is shown below: all scenarios, or the chosen one.
+/// Returns the name of the shown scenario, or of all.
 pub(super) fn subject(model: &Model) -> String {
     match model
         .chosen
@@ -72,7 +72,7 @@ pub(super) fn subject(model: &Model) -> String {
     }
 }
 
-/// Bars of the newest values, `height` lines high, the highest line first.
+/// Draws bars of the newest values, `height` lines high, the highest line first.
 pub(super) fn bars(
     values: impl ExactSizeIterator<Item = f64>,
     width: usize,
@@ -91,7 +91,7 @@ pub(super) fn bars(
     (0..height).rev().map(line).collect()
 }
 
-/// Kinds of errors, the most frequent first.
+/// Returns kinds of errors, the most frequent first.
 pub(super) fn errors(model: &Model, width: usize, height: usize) -> Vec<Line<'static>> {
     let errors = &model.snapshot.errors;
     let total: u64 = errors.iter().map(|error| error.count).sum();
@@ -127,7 +127,7 @@ pub(super) fn errors(model: &Model, width: usize, height: usize) -> Vec<Line<'st
     lines
 }
 
-/// Thresholds as they stand; crossed ones first.
+/// Returns the thresholds, crossed ones first.
 pub(super) fn thresholds(model: &Model, width: usize, height: usize) -> Vec<Line<'static>> {
     let thresholds = &model.snapshot.thresholds;
     let crossed = |sampled: bool| {
@@ -149,7 +149,7 @@ pub(super) fn thresholds(model: &Model, width: usize, height: usize) -> Vec<Line
             .map_or("no samples yet".to_owned(), |value| {
                 observed(&threshold.metric, &threshold.expression, value)
             });
-        // What has no samples yet has not been crossed yet.
+        // A threshold without samples is not crossed yet.
         let (mark, colour) = match (threshold.passed, threshold.samples) {
             (true, _) => ('✓', Color::Green),
             (false, 0) => ('·', Color::Yellow),
@@ -168,7 +168,7 @@ pub(super) fn thresholds(model: &Model, width: usize, height: usize) -> Vec<Line
     lines
 }
 
-/// Returns what the last key did, or which keys there are.
+/// Returns the effect of the last key, or the list of keys.
 pub(super) fn footer(model: &Model, width: usize) -> Line<'static> {
     let keys = " + - reads  > < writes  w W users  ↑ ↓ choose  ? help  q stop";
     let few = " ? help  q stop";
@@ -180,7 +180,7 @@ pub(super) fn footer(model: &Model, width: usize) -> Line<'static> {
     Line::styled(cut(&text, width), Style::new().add_modifier(Modifier::DIM))
 }
 
-/// A colour where colours are wanted.
+/// Returns a style with this colour, if colours are enabled.
 pub(super) fn tint(model: &Model, colour: Color) -> Style {
     if model.colour {
         Style::new().fg(colour)

@@ -1,4 +1,4 @@
-//! A row per scenario, with as many columns as the terminal is wide enough for.
+//! Table of scenarios, with as many columns as fit.
 
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
@@ -7,16 +7,16 @@ use super::model::Model;
 use crate::report::format::{cut, duration, pad, pad_left, printable, short};
 use crate::snapshot::{LATE, ScenarioRow};
 
-/// The narrowest and the widest that names get.
+/// Smallest and largest width of names.
 const NAME: (usize, usize) = (8, 30);
 
 struct Column {
     head: &'static str,
     width: usize,
-    /// Columns with a high number go first when there is no room.
+    /// Columns with a high rank are dropped first if there is no room.
     rank: u8,
     text: fn(&ScenarioRow) -> String,
-    /// Tells whether the figure is bad news.
+    /// Returns whether the figure indicates a problem.
     bad: fn(&ScenarioRow) -> bool,
 }
 
@@ -85,7 +85,7 @@ const COLUMNS: [Column; 15] = [
     column("in/s", 8, 14, |row| short(row.bytes_in)),
 ];
 
-/// The head and at most `height - 1` rows, `width` wide.
+/// Returns the head and at most `height - 1` rows, `width` wide.
 pub(super) fn table(model: &Model, width: usize, height: usize) -> Vec<Line<'static>> {
     let rows = &model.snapshot.scenarios;
     let longest = rows
@@ -93,7 +93,7 @@ pub(super) fn table(model: &Model, width: usize, height: usize) -> Vec<Line<'sta
         .map(|row| row.name.chars().count())
         .max()
         .unwrap_or(0);
-    // Names give way before the more important columns do.
+    // Names are shortened before important columns are dropped.
     let least = (longest + 1).min(NAME.1).min(width / 4).max(NAME.0);
     let columns = fitting(width.saturating_sub(least + 2));
     let taken: usize = columns.iter().map(|column| column.width).sum();
@@ -106,13 +106,13 @@ pub(super) fn table(model: &Model, width: usize, height: usize) -> Vec<Line<'sta
     let head = cut(&format!("  {}{head}", pad("scenario", name)), width);
     let mut lines = vec![Line::styled(head, Style::new().add_modifier(Modifier::DIM))];
     let all = height.saturating_sub(1);
-    // A line that says how many are not seen takes the place of one more.
+    // A line with the number of hidden rows takes the place of one row.
     let room = if rows.len() > all {
         all.saturating_sub(1)
     } else {
         all
     };
-    // The chosen row is always among those that are seen.
+    // The chosen row is always visible.
     let first = model
         .chosen
         .map_or(0, |chosen| (chosen + 1).saturating_sub(room));
@@ -156,7 +156,7 @@ fn line(
     Line::from(spans)
 }
 
-/// The most important columns that fit, in their order.
+/// Returns the most important columns that fit, in their order.
 fn fitting(room: usize) -> Vec<&'static Column> {
     let mut ranked: Vec<&Column> = COLUMNS.iter().collect();
     ranked.sort_by_key(|column| column.rank);

@@ -1,4 +1,4 @@
-//! The view on terminals of several sizes, and what keys do to a run.
+//! The view on terminals of several sizes, and the effect of keys on a run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +61,7 @@ fn snapshot(second: u64) -> Snapshot {
     }
 }
 
-/// A model after `seconds`.
+/// Returns a model after `seconds`.
 fn model(seconds: u64, colour: bool) -> Model {
     let mut model = Model::new(colour);
     (1..=seconds).for_each(|second| model.see(Arc::new(snapshot(second))));
@@ -151,7 +151,7 @@ fn without_colour_there_is_none() {
     assert!(!super::colours(Some("1".into())));
 }
 
-/// A run that only remembers what was asked of it.
+/// A run that only records its calls.
 #[derive(Default)]
 struct Fake {
     controls: Vec<Control>,

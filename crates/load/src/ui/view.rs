@@ -1,4 +1,4 @@
-//! The parts of the terminal.
+//! Layout of the live view.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -13,7 +13,7 @@ use super::{BUCKETS, parts, table};
 use crate::heat::heat_bounds;
 use crate::report::format::{pad, short};
 
-/// From here on, errors and thresholds stand side by side.
+/// Width from which errors and thresholds are next to each other.
 const WIDE: u16 = 110;
 
 /// Draws everything that fits.
@@ -46,7 +46,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model) {
     }
 }
 
-/// Lines for each part. The heat strip takes what is left, which is at least a third.
+/// Number of lines of each part. The heat strip takes the rest, at least a third.
 struct Heights {
     table: u16,
     throughput: u16,
@@ -79,7 +79,7 @@ impl Heights {
             false => errors.saturating_add(thresholds),
         };
         let below = wanted.min(most);
-        // Errors matter more, but they may not hide all thresholds.
+        // Errors are more important, but must not hide all thresholds.
         let spare = thresholds.min(below / 2);
         let errors = if side_by_side {
             below
@@ -127,7 +127,7 @@ fn draw_throughput(frame: &mut Frame<'_>, area: Rect, model: &Model, past: &Past
     lines(frame, area, shown);
 }
 
-/// Bars stand above the columns of the heat strip.
+/// Aligns the bars with the columns of the heat strip.
 const INDENT: u16 = super::heat::LABELS;
 
 fn draw_heat(frame: &mut Frame<'_>, area: Rect, model: &Model, past: &Past) {
@@ -152,7 +152,7 @@ fn draw_heat(frame: &mut Frame<'_>, area: Rect, model: &Model, past: &Past) {
     frame.render_widget(heat, rest);
 }
 
-/// The lower end of each bucket, in milliseconds.
+/// Returns the lower bound of each bucket in milliseconds.
 fn lower_bounds() -> [f64; BUCKETS] {
     let uppers = heat_bounds().map(|bound| bound.as_secs_f64() * 1e3);
     std::array::from_fn(|bucket| if bucket == 0 { 0.0 } else { uppers[bucket - 1] })

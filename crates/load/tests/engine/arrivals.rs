@@ -1,4 +1,4 @@
-//! When iterations begin, and from when they are measured.
+//! Start times of iterations, and the start of their measurement.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn every_arrival_begins_once_and_not_before_it_is_due() {
             outcome.summary.thresholds
         );
         assert_eq!(count(&outcome.summary, "http_reqs"), 600);
-        // The last one is due at 1.4975 s and takes 2 ms.
+        // The last iteration is due at 1.4975 s and takes 2 ms.
         assert!(scenario.duration >= 1.499, "{}", scenario.duration);
         let shortest = outcome.summary.total("http_req_duration").unwrap();
         assert!(shortest.trend().unwrap().min() >= millis(2));
@@ -42,9 +42,9 @@ fn every_arrival_begins_once_and_not_before_it_is_due() {
     }
 }
 
-/// Everything that comes in during a stall of half a second waits for its end: of
-/// 2 s at 200/s a quarter is slow, evenly between 0 and 500 ms. A load generator
-/// that waits for the stalled request would report a single slow one.
+/// All arrivals during a stall of half a second wait for its end: of 2 s at 200/s a quarter is
+/// slow, evenly between 0 and 500 ms. A load generator that waits for the stalled request would
+/// report a single slow one.
 #[test]
 fn a_stall_is_seen_in_full() {
     let scenario = Waiting::scenario(
@@ -53,7 +53,7 @@ fn a_stall_is_seen_in_full() {
             false => Duration::ZERO,
         },
     );
-    // One user must do: arrivals during the stall cannot even begin.
+    // There is one user only, so arrivals during the stall cannot even begin.
     let options = ArrivalRateOptions {
         max_vus: 1,
         ..ArrivalRateOptions::default()
@@ -69,7 +69,7 @@ fn a_stall_is_seen_in_full() {
         let metric = summary.total(metric).unwrap();
         let trend = metric.trend().unwrap();
         assert!(trend.percentile(50.0) < millis(250), "{trend:?}");
-        // A quarter of all waited 250 ms on average.
+        // A quarter of all arrivals waited 250 ms on average.
         assert!(trend.percentile(95.0) > millis(300), "{trend:?}");
         assert!(trend.max() > millis(400), "{trend:?}");
         let slow = trend.count() - trend.count_up_to(millis(100));

@@ -42,7 +42,7 @@ fn what_cannot_be_prepared_does_not_begin() {
             (verdict, code)
         );
         assert_eq!(outcome.error, Some(expected));
-        // Where there are several, it is said which.
+        // With several scenarios, the error names one.
         let refusing = || Arc::new(Refusing(PrepareError::Configuration("no".into())));
         let planned = |name| ScenarioConfig::new(name, constant(1.0, millis(100)), refusing());
         let outcome = run(vec![planned("a"), planned("b")], &[]).start().wait();

@@ -1,4 +1,4 @@
-//! The ends of a run: time, a goal, a threshold, a person, a mistake.
+//! Ends of a run: time, a goal, a threshold, a stop, an error.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,7 +35,7 @@ fn what_hangs_is_cut_off_and_told() {
             .count
     };
     assert_eq!((of("interrupted"), of("unanswered")), (4, 4));
-    // What never came back is not left out: iterations, and the requests in them.
+    // Iterations without an end, and their requests, are included.
     for metric in ["iteration_duration", "http_req_duration"] {
         let metric = outcome.summary.total(metric).unwrap();
         assert_eq!(metric.samples(), 4);
@@ -43,7 +43,7 @@ fn what_hangs_is_cut_off_and_told() {
     }
 }
 
-/// One request in twenty is never answered: more than the threshold allows.
+/// One request in twenty has no response: more than the threshold permits.
 #[test]
 fn requests_without_answer_when_the_run_ends_have_failed() {
     let number = AtomicU64::new(0);
@@ -76,7 +76,7 @@ fn requests_without_answer_when_the_run_ends_have_failed() {
     );
 }
 
-/// Waits for its target, or pauses, in some of its iterations; makes no request.
+/// Waits for its target, or pauses, in some of its iterations; sends no request.
 #[derive(Clone, Copy)]
 struct Patient {
     waits: fn(u64) -> bool,
@@ -114,7 +114,7 @@ impl VirtualUser for Patient {
     }
 }
 
-/// Ten iterations; the verdict, the rate of those that came to their end, and failed checks.
+/// Runs ten iterations. Returns the verdict, the rate of finished ones, and the failed checks.
 fn patiently(patient: Patient, thresholds: &[(&str, &str)]) -> (Verdict, (u64, u64), u64) {
     let mut planned = ScenarioConfig::new("s", constant(50.0, millis(200)), Arc::new(patient));
     planned.graceful_stop = millis(100);
@@ -135,10 +135,10 @@ fn an_iteration_that_waits_for_the_target_at_the_end_has_failed() {
         pauses: |_| false,
     };
     assert_eq!(patiently(one, &[]), (Verdict::Crossed, (9, 10), 1));
-    // Unless something else is said of it.
+    // A threshold on this metric replaces the default.
     let lax = [("iterations_finished", "rate>=0.9")];
     assert_eq!(patiently(one, &lax), (Verdict::Passed, (9, 10), 1));
-    // Without a single one that came to its end, whatever is said.
+    // Without a single finished iteration, the run fails in any case.
     let all = Patient {
         waits: |_| true,
         ..one
@@ -162,7 +162,7 @@ fn an_iteration_that_pauses_at_the_end_has_not_failed() {
     assert_eq!(patiently(all, &[]), (Verdict::Crossed, (0, 0), 0));
 }
 
-/// Has had enough after the iteration of this number.
+/// Reaches its goal after the iteration of this number.
 struct Enough(u64, Arc<tokio::sync::Notify>);
 
 #[async_trait]
@@ -227,7 +227,7 @@ fn a_threshold_can_end_the_run() {
         "{}",
         outcome.summary.duration
     );
-    // What was not due any more was not asked for.
+    // Arrivals after the end do not count as planned.
     assert!(outcome.summary.scenarios[0].achieved > 0.9);
 }
 
@@ -246,8 +246,8 @@ fn it_stops_when_told() {
         std::thread::sleep(millis(10));
     }
     running.stop();
-    // Long enough for a run that would end at once to end. One that ends later than this, on a
-    // busy machine, is not noticed.
+    // Long enough for a run that would end at once. A later end, on a busy machine, is not
+    // detected.
     std::thread::sleep(millis(100));
     assert!(!running.is_over(), "iterations have their gracefulStop");
     running.stop();

@@ -11,7 +11,7 @@ use lucarne_load::{
 
 use crate::waiting::{constant, millis, run};
 
-/// Fails every check but `good`; `nicety` is a warning.
+/// Fails every check except `good`; `nicety` is a warning.
 struct Checking;
 
 #[async_trait]
@@ -58,14 +58,14 @@ fn one_check_is_excused_and_the_others_are_not() {
     assert_eq!(crossed, ["checks"], "`other` still counts");
     let (outcome, crossed) = judged(&["one", "other"], &[ALL]);
     assert_eq!((outcome.verdict, crossed.len()), (Verdict::Passed, 0));
-    // By thresholds of their own, which must hold.
+    // The thresholds on these checks must pass.
     let own = [
         ("checks{check:one}", "rate>=0"),
         ("checks{check:other}", "rate>=0.5"),
     ];
     let (_, crossed) = judged(&[], &[ALL, own[0], own[1]]);
     assert_eq!(crossed, ["checks{check:other}"]);
-    // A warning can be demanded.
+    // A threshold can apply to a warning.
     let demand = ("checks{check:nicety}", "rate==1");
     let (_, crossed) = judged(&["one", "other"], &[ALL, demand]);
     assert_eq!(crossed, ["checks{check:nicety}"]);
@@ -83,10 +83,10 @@ fn the_report_says_what_was_excused() {
     assert_eq!(excuse("nicety"), Some(Excuse::Warning));
     let text = text(&outcome.summary);
     for line in [
-        "! nicety (a warning, because no specification demands it)",
+        "! nicety (a warning, because no specification requires it)",
         "! one (allowed to fail by --allow)",
         "one failed 5 of 5 times: allowed to fail by --allow",
-        "no check is called \"missing\"",
+        "no check has the name \"missing\"",
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }

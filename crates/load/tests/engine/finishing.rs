@@ -1,4 +1,4 @@
-//! What follows the load: bounded, and ended by whoever asks.
+//! Phase after the load: its limit, and its end by a stop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::waiting::{constant, millis, run};
 #[derive(Clone, Copy)]
 struct Endless {
     grace: Duration,
-    /// It is what runs beside the load that does not end.
+    /// Whether the background task never ends.
     beside: bool,
 }
 
@@ -64,7 +64,7 @@ fn what_follows_the_load_is_cut_off_after_its_grace() {
         let note = outcome.summary.notes.last().unwrap();
         assert_eq!(
             note.lines,
-            ["what follows the load was cut off after 200ms"]
+            ["the work after the load was cut off after 200ms"]
         );
     }
 }
@@ -77,7 +77,7 @@ fn a_stop_after_the_load_does_not_wait_for_what_follows() {
         beside: false,
     };
     let running = run(vec![planned(endless)], &[]).start();
-    // Polled: what is waited for is a state of the run.
+    // Polls, because there is no notification of this state.
     while running.snapshot().phase != Phase::Finishing {
         std::thread::sleep(millis(10));
     }
@@ -85,7 +85,7 @@ fn a_stop_after_the_load_does_not_wait_for_what_follows() {
     assert_eq!(running.wait().verdict, Verdict::Interrupted);
 }
 
-/// Passes, but for its audit, which panics.
+/// Passes, except that its audit panics.
 struct Panicking;
 
 #[async_trait]

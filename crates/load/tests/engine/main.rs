@@ -1,4 +1,4 @@
-//! The engine, with scenarios that only wait.
+//! Tests of the engine with scenarios that only wait.
 #![allow(clippy::unwrap_used)]
 
 mod arrivals;

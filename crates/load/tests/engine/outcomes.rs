@@ -1,4 +1,4 @@
-//! The outcomes of a run.
+//! Outcomes of a run.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ fn scenarios_start_when_they_should_and_keep_their_tags() {
     assert_eq!(outcome.summary.scenarios[0].name, "late");
 }
 
-/// Occupies the only worker, as too much load for this machine would.
+/// Occupies the only worker, like too much load for this machine.
 struct Hog;
 
 #[async_trait]
@@ -62,7 +62,7 @@ impl Scenario for Hog {
 #[async_trait]
 impl VirtualUser for Hog {
     async fn iterate(&mut self, _: &mut Iteration) {
-        // The fault: a worker that does something else, for this long at least.
+        // The fault: the worker does something else for at least this time.
         std::thread::sleep(millis(50));
     }
 }
@@ -80,7 +80,7 @@ fn what_the_load_generator_loses_is_told_apart_from_the_target() {
     let own = one(constant(50.0, millis(500)), Arc::new(Hog));
     assert!(delay(&own).max() >= millis(40), "{:?}", delay(&own));
     assert!(warned(&own));
-    // A target that is too slow for the users there are: late, and not by the generator.
+    // The target is too slow for the number of users: late, but not because of the generator.
     let options = lucarne_load::executor::ArrivalRateOptions {
         max_vus: 1,
         ..Default::default()

@@ -1,4 +1,4 @@
-//! The contents of the summary, and that it can be written, read and merged.
+//! Contents of the summary, which can be written, read and merged.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,7 +54,7 @@ fn metrics_are_those_of_k6s_handle_summary() {
     assert!(metric("vus")["values"]["value"].is_number());
 }
 
-/// Fails in every way that there is.
+/// Fails in every possible way.
 struct Failing(AtomicU64);
 
 struct Failer(Tags);
@@ -105,7 +105,7 @@ impl VirtualUser for Failer {
     }
 }
 
-/// Every response of its target ends without `close_notify`.
+/// Receives responses without `close_notify` only.
 struct Cut;
 
 #[async_trait]
@@ -207,7 +207,7 @@ fn durations(summary: &Summary) -> Vec<(Duration, u64)> {
     metric.trend().unwrap().buckets().collect()
 }
 
-/// JSON without the text of histograms.
+/// Returns JSON without the text of histograms.
 fn without_counts(mut value: Value) -> Value {
     match &mut value {
         Value::Object(members) => {
@@ -233,8 +233,8 @@ fn a_summary_can_be_written_read_and_merged_without_loss() {
     let summary = outcome.summary;
     let text = serde_json::to_string(&summary).unwrap();
     let read: Summary = serde_json::from_str(&text).unwrap();
-    // Counts are compared below: the text of the same ones also tells how long a
-    // duration the histogram has room for, which depends on how it grew.
+    // Counts are compared below. The text of equal histograms can differ, because it contains their
+    // capacity, which depends on how they grew.
     let series = |summary: &Summary| without_counts(serde_json::to_value(&summary.series).unwrap());
     assert_eq!(series(&read), series(&summary));
     assert_eq!(durations(&read), durations(&summary));
@@ -259,7 +259,7 @@ fn a_summary_can_be_written_read_and_merged_without_loss() {
     assert!(refused.contains("lucarne-load/9"), "{refused}");
 }
 
-/// Passes alone, fails together: what is judged is the whole.
+/// Passes alone and fails together, because the whole is judged.
 #[test]
 fn thresholds_are_judged_anew_over_all() {
     let part = |keys: &[(&str, &str)]| {

@@ -1,4 +1,4 @@
-//! A scenario that only waits, and how it is run.
+//! A scenario that only waits.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,8 +11,8 @@ use lucarne_load::{
     ScenarioConfig, Summary, Tags, VirtualUser,
 };
 
-/// Each iteration makes one "request" that takes what `delay` says of the time
-/// since the scenario was made.
+/// Each iteration records one "request" whose duration `delay` computes from the time since the
+/// creation of the scenario.
 pub(crate) struct Waiting<F> {
     since: Instant,
     delay: F,
@@ -54,7 +54,7 @@ impl<F: Fn(Duration) -> Duration + Send + Sync> VirtualUser for Waiter<F> {
     async fn iterate(&mut self, iteration: &mut Iteration) {
         let started = Instant::now();
         let delay = (self.delay)(started - self.since);
-        // The time that this target takes.
+        // The target takes this time.
         if !delay.is_zero() {
             let pending = iteration.pending(self.tags, "none");
             pending.until(tokio::time::sleep(delay)).await;

@@ -75,7 +75,7 @@ fn a_plan_with_typos_is_explained_and_not_run() {
     let here = temp_dir();
     fs::write(here.path().join("plan.yaml"), TYPOS).unwrap();
     let expected = [
-        "plan.yaml:3: scenarios.write.scenario: `ct-wirte` is no scenario; did you mean `ct-write`?",
+        "plan.yaml:3: scenarios.write.scenario: `ct-wirte` is not a known scenario; did you mean `ct-write`?",
         "plan.yaml:6: scenarios.write.duraton: no such key; did you mean `duration`?",
         "plan.yaml:10: scenarios.read.duration: `10` has no unit: write 10s or 10ms",
         "plan.yaml:13: scenarios.read.options.maxChekpointAge: no such key; did you mean \

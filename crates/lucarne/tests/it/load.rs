@@ -468,7 +468,7 @@ fn a_target_that_is_no_log_is_refused() {
     refused(
         &by_url("log.example", &[]),
         104,
-        &["log.example", "is not a URL"],
+        &["log.example", "is not the URL of a server"],
     );
 }
 

@@ -69,7 +69,7 @@ fn plans_that_make_no_sense() {
         (
             "rest",
             "      vars: { name: \"x-{{unique}}\" }\n      url: http://127.0.0.1:1/{{nmae}}\n",
-            "`{{nmae}}` is no value known here; did you mean `{{name}}`?",
+            "`{{nmae}}` is not a known value; did you mean `{{name}}`?",
         ),
         (
             "rest",
@@ -84,7 +84,7 @@ fn plans_that_make_no_sense() {
         (
             "rest",
             "      steps:\n        - { name: a, url: /x }\n",
-            "steps[0].url: `/x` has no https:// in front, and there is no `baseUrl`",
+            "steps[0].url: `/x` has no scheme (https://), and there is no `baseUrl`",
         ),
         (
             "rest",
@@ -94,7 +94,7 @@ fn plans_that_make_no_sense() {
         (
             "tls",
             "      url: http://127.0.0.1:1/\n",
-            "does not begin with https://",
+            "must begin with https://",
         ),
         ("tls", "      path: /\n", "`url` in a plan) is missing"),
     ] {

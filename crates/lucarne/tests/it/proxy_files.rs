@@ -133,7 +133,7 @@ fn files_that_do_not_fit_stop_the_start() {
     for list in ["certificates:\n  - ", "upstream:\n  certificates:\n    - "] {
         home.refused(
             &format!("{list}{{certificate: a.pem, key: other.pem}}\n"),
-            "other.pem: TLS cannot use it: keys may not be consistent",
+            "other.pem: TLS cannot use the certificate: keys may not be consistent",
         );
         home.refused(
             &format!("{list}{{certificate: a.pem}}\n"),

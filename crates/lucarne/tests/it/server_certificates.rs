@@ -314,10 +314,13 @@ fn certificates_of_old_appliances_are_accepted_on_demand() {
             (&["--insecure"][..], "s_server"),
             (&["--insecure-host", "localhost"], "s_server"),
             (&["--upstream-fingerprint", &right], "s_server"),
-            (&["--upstream-fingerprint", &wrong], "another fingerprint"),
+            (
+                &["--upstream-fingerprint", &wrong],
+                "none of the fingerprints",
+            ),
             (
                 &["--insecure", "--upstream-fingerprint", &wrong],
-                "another fingerprint",
+                "none of the fingerprints",
             ),
             (&["--insecure-host", "*.test"], refusal),
         ] {

@@ -2,17 +2,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// The clock that a store reads the time from: the system's, or one of a test's own.
+/// Clock of a store: the system's, or one of a test.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> SystemTime + Send + Sync>);
 
 impl Clock {
-    /// A clock that shows what `read` returns.
+    /// Creates a clock that shows the result of `read`.
     pub fn new(read: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         Clock(Arc::new(read))
     }
 
-    /// The time.
+    /// Returns the current time.
     pub fn now(&self) -> SystemTime {
         (self.0)()
     }

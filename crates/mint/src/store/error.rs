@@ -1,43 +1,42 @@
-//! The errors of asking for a certificate.
+//! Errors of requesting a certificate.
 
 use std::sync::Arc;
 
 use super::Host;
 
-/// The reasons why a store has no certificate to give. One failure is told to
-/// everybody who waits for it, so it is cheap to clone; it is never stored, so
-/// the next one who asks tries again.
+/// Reasons why a store provides no certificate. Clones are cheap, because all waiting callers
+/// receive the same error. Errors are never stored, so the next call retries.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// The generator failed.
-    #[error("cannot mint a certificate for {host}: {source}")]
+    #[error("creating a certificate for {host}: {source}")]
     Generate {
-        /// The host asked for.
+        /// Requested host.
         host: Host,
-        /// The generator's error.
+        /// Error of the generator.
         source: Arc<crate::MintError>,
     },
-    /// So many certificates are being made that no further one is begun.
-    #[error("no certificate for {host}: {limit} others are being made already; try again later")]
+    /// The limit of certificates in progress is reached.
+    #[error("no certificate for {host}: {limit} others are being created: try again later")]
     Overloaded {
-        /// The host asked for.
+        /// Requested host.
         host: Host,
-        /// The bound that was reached ([`StoreOptions::waiting`](super::StoreOptions::waiting)).
+        /// Limit that was reached ([`StoreOptions::waiting`](super::StoreOptions::waiting)).
         limit: usize,
     },
-    /// The generator panicked, or its runtime was shut down under it.
-    #[error("no certificate for {host}: making it was cut short")]
+    /// The generator panicked, or its runtime was shut down.
+    #[error("no certificate for {host}: its creation was interrupted")]
     Abandoned {
-        /// The host asked for.
+        /// Requested host.
         host: Host,
     },
-    /// Another failure, of a store that is not of this crate.
+    /// Another failure, of a store outside this crate.
     #[error("no certificate for {host}: {reason}")]
     Other {
-        /// The host asked for.
+        /// Requested host.
         host: Host,
-        /// The failure, and what to do.
+        /// Failure and remedy.
         reason: Arc<str>,
     },
 }

@@ -2,18 +2,18 @@ use std::time::{Duration, SystemTime};
 
 use super::{Minted, StoreOptions};
 
-/// Until when a certificate is given out, and from when a successor is made.
+/// Times from which a certificate is renewed, and no longer used.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Freshness {
     pub(super) refresh: SystemTime,
     pub(super) expires: SystemTime,
 }
 
-/// The state of a certificate at a moment.
+/// State of a certificate at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Age {
     Fresh,
-    /// Good still, but its successor is due.
+    /// Valid, but its renewal is due.
     Ageing,
     Expired,
 }
@@ -37,8 +37,7 @@ impl Freshness {
         }
     }
 
-    /// The same, to be refreshed only after an eighth of what time is left:
-    /// when there was no successor to be had.
+    /// Postpones the renewal by an eighth of the remaining time, after a failed one.
     pub(super) fn put_off(self, now: SystemTime) -> Self {
         let left = self.expires.duration_since(now).unwrap_or(Duration::ZERO);
         let refresh = now + left / 8;

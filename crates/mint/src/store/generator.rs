@@ -1,5 +1,4 @@
-//! The making of certificates: so many at a time, away from the
-//! asynchronous workers.
+//! Creation of certificates on blocking threads, with a limit of concurrent ones.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,7 +14,7 @@ pub(super) struct Generator {
     pub(super) counters: Arc<Counters>,
 }
 
-/// Makes one certificate.
+/// Creation of one certificate.
 pub(super) struct GenerateJob {
     key: StoreKey,
     generate: Generate,
@@ -30,9 +29,9 @@ impl Generator {
         }
     }
 
-    /// Waits for a permit. To be held until the work is done.
+    /// Waits for a permit, which the caller holds until the work is done.
     pub(super) async fn permit(&self) -> Option<tokio::sync::OwnedSemaphorePermit> {
-        // It is never closed.
+        // The semaphore is never closed.
         self.permits.clone().acquire_owned().await.ok()
     }
 
@@ -44,8 +43,7 @@ impl Generator {
         }
     }
 
-    /// Runs `work` on a thread for blocking work. It is not cut short when
-    /// the caller is dropped.
+    /// Runs `work` on a thread for blocking work. Dropping the caller does not interrupt it.
     pub(super) async fn run<T>(
         &self,
         key: &StoreKey,
@@ -62,7 +60,7 @@ impl Generator {
         })
     }
 
-    /// Makes a certificate as soon as there is a permit.
+    /// Creates a certificate when there is a permit.
     pub(super) async fn make(&self, key: &StoreKey, generate: Generate) -> Outcome {
         let permit = self.permit().await;
         let job = self.job(key, generate);

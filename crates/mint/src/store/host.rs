@@ -1,4 +1,4 @@
-//! Names that certificates are minted for.
+//! Names of hosts in certificates.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,9 +7,9 @@ use std::sync::Arc;
 use idna::AsciiDenyList;
 use rustls_pki_types::DnsName;
 
-/// A host as it stands in certificates and in the keys of stores: a DNS name
-/// in lower-case A-labels without a final dot, a wildcard of one level, or an
-/// IP address in its canonical form. Two spellings of one host are equal.
+/// A host in the form of certificates and store keys: a DNS name in lower-case A-labels without a
+/// final dot, a wildcard of one level, or an IP address in its canonical form. Different spellings
+/// of the same host are equal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Host(Kind);
 
@@ -19,25 +19,24 @@ enum Kind {
     Ip(IpAddr, Arc<str>),
 }
 
-/// The error of a name for which no certificate can be made.
+/// A name for which no certificate can be created.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{name:?} is no host name: {reason}")]
+#[error("{name:?} is not a host name: {reason}")]
 pub struct HostError {
-    /// The name, shortened to what fits on a line.
+    /// Name, shortened to fit on a line.
     name: String,
     reason: &'static str,
 }
 
 impl Host {
-    /// Reads a DNS name (Unicode or A-labels, any case, perhaps with a final
-    /// dot) or an IP address (IPv6 perhaps in brackets). No port.
+    /// Parses a DNS name (Unicode or A-labels, in any case, with an optional final dot) or an IP
+    /// address (IPv6 with optional brackets), without a port.
     ///
     /// # Errors
-    /// A name that DNS could not have: empty, longer than 253 octets, a label
-    /// that is empty, longer than 63 octets or begins or ends with a hyphen,
-    /// letters other than letters, digits, hyphens and underscores, a last
-    /// label of digits alone (which is a broken IP address), or what IDNA
-    /// (UTS 46) does not allow.
+    /// The name is impossible in DNS: it is empty or longer than 253 octets, or has a label that is
+    /// empty, longer than 63 octets or begins or ends with a hyphen. Or it has characters other
+    /// than letters, digits, hyphens and underscores, a last label of digits only (a broken IP
+    /// address), or violates IDNA (UTS 46).
     pub fn parse(name: &str) -> Result<Self, HostError> {
         let refused = |reason| HostError::new(name, reason);
         let bare = name
@@ -46,10 +45,10 @@ impl Host {
         if let Ok(ip) = bare.unwrap_or(name).parse::<IpAddr>() {
             return Ok(ip.into());
         }
-        // Unicode takes at most four bytes where an A-label takes one or more:
-        // what is longer than this cannot become short enough, and is not read.
+        // A character takes at most four bytes in Unicode and at least one in an A-label, so a
+        // longer name cannot become short enough and is not parsed.
         if name.len() > 4 * 254 {
-            return Err(refused("it is longer than 253 octets"));
+            return Err(refused("the name is longer than 253 octets"));
         }
         let ascii = idna::domain_to_ascii_cow(name.as_bytes(), AsciiDenyList::URL)
             .map_err(|_| refused("IDNA does not allow it"))?;
@@ -58,24 +57,23 @@ impl Host {
         Ok(Host(Kind::Dns(ascii.into())))
     }
 
-    /// The host that a client means: the name in its ClientHello, and where it
-    /// sent none, the host of its CONNECT request (which may be an address
-    /// that several names share).
+    /// Returns the host that a client requests: the name in its ClientHello or, without one, the
+    /// host of its CONNECT request (which may be an address that several names share).
     ///
     /// # Errors
-    /// The one of both that counts is no host name.
+    /// The applicable one is not a host name.
     pub fn choose(sni: Option<&str>, connect: &str) -> Result<Self, HostError> {
         Self::parse(sni.unwrap_or(connect))
     }
 
-    /// The name, or the address without brackets.
+    /// Returns the name, or the address without brackets.
     pub fn as_str(&self) -> &str {
         match &self.0 {
             Kind::Dns(name) | Kind::Ip(_, name) => name,
         }
     }
 
-    /// The address, if it is one.
+    /// Returns the address, if the host is one.
     pub fn ip(&self) -> Option<IpAddr> {
         match self.0 {
             Kind::Dns(_) => None,
@@ -83,18 +81,17 @@ impl Host {
         }
     }
 
-    /// Returns whether this stands for all hosts one label below a domain.
+    /// Returns whether this is a wildcard for all hosts one label below a domain.
     pub fn is_wildcard(&self) -> bool {
         self.as_str().starts_with("*.")
     }
 
-    /// The wildcard that covers this host and its neighbours: `*.example.com`
-    /// for `www.example.com`.
+    /// Returns the wildcard that covers this host and its siblings: `*.example.com` for
+    /// `www.example.com`.
     ///
-    /// `None` for addresses, and where browsers would refuse such a wildcard:
-    /// directly below a top-level domain or below what looks like a registry's
-    /// second level (`co.uk`, `com.au`: a country's two letters below at most
-    /// three).
+    /// Returns `None` for addresses, and if browsers would refuse the wildcard: directly below a
+    /// top-level domain, or below a probable second level of a registry (`co.uk`, `com.au`: two
+    /// letters of a country below at most three letters).
     pub fn wildcard(&self) -> Option<Self> {
         let Kind::Dns(name) = &self.0 else {
             return None;
@@ -108,8 +105,7 @@ impl Host {
         Some(Host(Kind::Dns(format!("*.{parent}").into())))
     }
 
-    /// The names that its certificate carries: itself, and for a wildcard the
-    /// domain above as well.
+    /// Returns the names in its certificate: the host and, for a wildcard, the domain above.
     pub fn names(&self) -> Vec<String> {
         let name = self.as_str();
         let parent = name.strip_prefix("*.");

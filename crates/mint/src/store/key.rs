@@ -1,4 +1,4 @@
-//! The key that a certificate is kept under.
+//! Key of a stored certificate.
 
 use std::fmt;
 
@@ -7,15 +7,15 @@ use lucarne_x509::Fingerprint;
 use super::Host;
 use crate::KeyType;
 
-/// The key that a certificate is kept under. The CA is part of it: once the CA is
-/// another, nothing of the old one is found.
+/// Key of a stored certificate. The CA is part of it, so certificates of an earlier CA are not
+/// found.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StoreKey {
-    /// The CA's certificate.
+    /// Fingerprint of the CA's certificate.
     pub ca: Fingerprint,
-    /// The host that the certificate is for.
+    /// Host of the certificate.
     pub host: Host,
-    /// The kind of the certificate's key.
+    /// Kind of the certificate's key.
     pub key_type: KeyType,
 }
 

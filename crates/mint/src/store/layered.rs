@@ -1,4 +1,4 @@
-//! Memory before another store.
+//! Memory in front of another store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use super::single_flight::{Joined, SingleFlight};
 use super::stats::Counters;
 use super::{CertificateStore, Generate, Minted, Outcome, StoreKey, StoreOptions, StoreStats};
 
-/// Keeps in memory what another store has: a [`DiskStore`](super::DiskStore),
-/// say, whose certificates then need not be read for each connection, and
-/// whose sessions resume.
+/// Caches the certificates of another store in memory. In front of a
+/// [`DiskStore`](super::DiskStore), certificates need not be read for each connection, and sessions
+/// resume.
 pub struct LayeredStore(Arc<Layer>);
 
 struct Layer {
@@ -31,12 +31,12 @@ struct Layer {
 struct CacheEntry {
     minted: Arc<Minted>,
     freshness: Freshness,
-    /// The time that it is kept at most.
+    /// Limit of the time that the entry is kept.
     life: Duration,
 }
 
 impl LayeredStore {
-    /// Memory, empty, before `below`.
+    /// Creates an empty cache in front of `below`.
     pub fn new(options: StoreOptions, below: Arc<dyn CertificateStore>) -> Self {
         let counters = Arc::<Counters>::default();
         LayeredStore(Arc::new(Layer {
@@ -132,7 +132,7 @@ impl CertificateStore for LayeredStore {
 }
 
 impl Layer {
-    /// Returns what is kept and may still be given out. What may not is dropped.
+    /// Returns a valid certificate from the cache, and drops an expired one.
     fn look(&self, key: &StoreKey) -> Option<(Arc<Minted>, Age)> {
         let entry = self.entries.get(key)?;
         match entry.freshness.at(self.options.clock.now()) {
@@ -144,7 +144,7 @@ impl Layer {
         }
     }
 
-    /// Drops what is kept, unless a successor took its place just now.
+    /// Drops an expired entry, unless it was just replaced.
     fn drop_expired(&self, key: &StoreKey) {
         let now = self.options.clock.now();
         let dropped = self.entries.entry_by_ref(key).and_compute_with(|entry| {
@@ -165,10 +165,10 @@ impl Layer {
         Ok(minted)
     }
 
-    /// Has the successor of `current` made, by a task that nobody waits for.
+    /// Starts the renewal of `current` in a background task.
     fn refresh(self: &Arc<Self>, key: &StoreKey, current: &Arc<Minted>, generate: Generate) {
         let work = || self.clone().renew(key.clone(), current.clone(), generate);
-        // Where it is under way already, or there is no room, it is not begun.
+        // Nothing is started if a renewal is in progress, or too many keys are waiting.
         self.fetches.join(key, || None, work);
     }
 
@@ -183,7 +183,7 @@ impl Layer {
         let now = self.options.clock.now();
         let mut freshness = Freshness::of(successor, &self.options);
         if freshness.at(now) == Age::Ageing {
-            // It failed, or the store below has none yet either.
+            // The renewal failed, or the store below has no successor yet.
             freshness = freshness.put_off(now);
         }
         if freshness.at(now) != Age::Expired {

@@ -1,4 +1,4 @@
-//! Certificates in memory.
+//! Certificate store in memory.
 
 use std::sync::Arc;
 
@@ -6,14 +6,13 @@ use super::{
     CertificateStore, Generate, LayeredStore, NoStore, Outcome, StoreKey, StoreOptions, StoreStats,
 };
 
-/// Keeps certificates in memory, within a bound; those that are asked for
-/// least go first (and a rush of names that are asked for once does not drive
-/// out those in use).
+/// Stores certificates in memory within a limit. The least requested ones are dropped first, and
+/// many names that are requested once do not displace those in use.
 #[derive(Debug)]
 pub struct MemoryStore(LayeredStore);
 
 impl MemoryStore {
-    /// An empty one.
+    /// Creates an empty store.
     pub fn new(options: StoreOptions) -> Self {
         let none = Arc::new(NoStore::new(&options));
         MemoryStore(LayeredStore::new(options, none))

@@ -1,4 +1,4 @@
-//! A finished certificate.
+//! A certificate with its TLS settings.
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
@@ -12,49 +12,50 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::{MintError, Time};
 
-/// The protocols that a server of minted certificates offers by ALPN.
+/// Default ALPN protocols of servers with minted certificates.
 pub const DEFAULT_ALPN: [&str; 2] = ["h2", "http/1.1"];
 
-/// A certificate that a TLS server can use as it is.
+/// A certificate that is ready for a TLS server.
 ///
-/// What a store keeps is this whole: the same [`ServerConfig`] answers every
-/// connection to the host, so that TLS sessions resume (by tickets under a key
-/// of its own: resumption takes no memory, and ends with the certificate).
+/// A store keeps the whole value: all connections to the host use the same [`ServerConfig`], so TLS
+/// sessions resume. Session tickets have their own key, so resumption needs no memory and ends with
+/// the certificate.
 pub struct Minted {
-    /// Holds what the server sends: the leaf, then intermediates; no root.
+    /// Certificates that the server sends: the leaf, then intermediates, without the root.
     pub chain: Vec<CertificateDer<'static>>,
-    /// The CA certificate that issued the leaf, whether it is sent or not.
+    /// CA certificate that issued the leaf, whether the server sends it or not.
     pub issuer: CertificateDer<'static>,
-    /// The leaf's private key. **Secret.**
+    /// Private key of the leaf. **Secret.**
     pub key: PrivateKeyDer<'static>,
-    /// The leaf's validity, from.
+    /// Start of the leaf's validity.
     pub not_before: SystemTime,
-    /// The leaf's validity, through.
+    /// End of the leaf's validity.
     pub not_after: SystemTime,
-    /// The leaf's serial number, big-endian.
+    /// Serial number of the leaf, big-endian.
     pub serial: Vec<u8>,
-    /// The time that making it took; zero when it was read from disk.
+    /// Time that its creation took; zero if it was read from disk.
     pub made_in: Duration,
-    /// TLS 1.2 and 1.3 with this certificate, ready to accept connections.
+    /// Settings of TLS 1.2 and 1.3 with this certificate.
     pub server_config: Arc<ServerConfig>,
 }
 
 impl Minted {
-    /// Of a chain (leaf first, no root), the CA certificate that issued the
-    /// leaf and the leaf's key. `alpn`: the protocols that the server offers,
-    /// best first.
+    /// Creates the value from a chain (leaf first, no root), the CA certificate that issued the
+    /// leaf, and the leaf's key. `alpn` lists the protocols of the server, best first.
     ///
     /// # Errors
-    /// A leaf that cannot be read, or whose key is another.
+    /// The leaf cannot be parsed, or has another key.
     pub fn new(
         chain: Vec<CertificateDer<'static>>,
         issuer: CertificateDer<'static>,
         key: PrivateKeyDer<'static>,
         alpn: &[String],
     ) -> Result<Self, MintError> {
-        let leaf = chain.first().ok_or(MintError::Leaf("there is none"))?;
+        let leaf = chain
+            .first()
+            .ok_or(MintError::Leaf("the certificate is missing"))?;
         let fields =
-            CertificateFields::read(leaf).ok_or(MintError::Leaf("its DER cannot be read"))?;
+            CertificateFields::read(leaf).ok_or(MintError::Leaf("its DER cannot be parsed"))?;
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
@@ -74,9 +75,8 @@ impl Minted {
         })
     }
 
-    /// About how many bytes of memory this takes: the bytes it holds twice
-    /// (once here, once in the TLS configuration), and what the rest was
-    /// measured to take.
+    /// Estimates the memory in bytes: the bytes that are stored twice (here and in the TLS
+    /// settings), and the measured size of the rest.
     pub fn weight(&self) -> u32 {
         const REST: usize = 6 * 1024;
         let chain: usize = self.chain.iter().map(|der| der.len()).sum();
@@ -94,14 +94,14 @@ impl fmt::Debug for Minted {
     }
 }
 
-/// The one cryptographic provider of all configurations.
+/// Returns the cryptographic provider that all settings share.
 pub(super) fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: LazyLock<Arc<CryptoProvider>> =
         LazyLock::new(|| Arc::new(aws_lc_rs::default_provider()));
     PROVIDER.clone()
 }
 
-/// The fields that are read of a certificate.
+/// Parsed fields of a certificate.
 pub(super) struct CertificateFields {
     serial: Vec<u8>,
     not_before: SystemTime,

@@ -1,4 +1,4 @@
-//! Certificates of one CA, for hosts as they come.
+//! Certificates of one CA for requested hosts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,41 +17,40 @@ use super::{
 };
 use crate::{Authority, KeyPair, KeyType, MintError, Time};
 
-/// The time by which certificates are backdated, for clients whose clocks are behind: by hours, or
-/// by a day where the date was set wrong.
+/// Backdating of certificates, for clients with slow clocks: by hours, or by a day if the date is
+/// wrong.
 const BACKDATE: Duration = Duration::from_secs(2 * 86_400);
 
-/// The number of slow (RSA) keys that are made ahead.
+/// Number of slow (RSA) keys that are generated in advance.
 const KEYS_AHEAD: usize = 8;
 
-/// The choice of whose key is in a certificate.
+/// Sharing of keys among certificates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LeafKey {
-    /// Each certificate has a key of its own. RSA keys, which take tens of
-    /// milliseconds, are made ahead, a few at a time.
+    /// Each certificate has its own key. RSA keys, which take tens of milliseconds, are generated
+    /// in advance, a few at a time.
     #[default]
     PerCertificate,
-    /// All certificates of a minter share one key (never the CA's). A
-    /// certificate then costs one signature, whatever the kind of key; whoever
-    /// gets hold of the one key can pose as all of the hosts.
+    /// All certificates of a minter share one key, which is never the CA's. A certificate then
+    /// costs one signature for any kind of key, but the one key is enough to impersonate all hosts.
     Shared,
 }
 
-/// The options of minting.
+/// Options of minting.
 #[derive(Clone, Debug)]
 pub struct MintOptions {
-    /// The kind of their keys: P-256. RSA for clients that know nothing else.
+    /// Kind of the leaf keys: P-256 by default; RSA for old clients.
     pub key_type: KeyType,
-    /// The choice of whose keys they are.
+    /// Sharing of the leaf keys.
     pub leaf_key: LeafKey,
-    /// The time that they are valid: 30 days, but no longer than the CA.
+    /// Lifetime of certificates: 30 days by default, limited by the CA's.
     pub lifetime: Duration,
-    /// One certificate for all hosts one level below a domain, where browsers
-    /// take such a one ([`Host::wildcard`]): off.
+    /// Whether one certificate covers all hosts one level below a domain, if browsers accept it
+    /// ([`Host::wildcard`]); off by default.
     pub wildcard: bool,
-    /// The protocols that servers offer, best first: HTTP/2 and HTTP/1.1.
+    /// ALPN protocols of servers, best first: HTTP/2 and HTTP/1.1 by default.
     pub alpn: Vec<String>,
-    /// The source of the time.
+    /// Clock of the minter.
     pub clock: Clock,
 }
 
@@ -68,12 +67,11 @@ impl Default for MintOptions {
     }
 }
 
-/// Mints server certificates of a CA for hosts, each once for as long as its
-/// store keeps it.
+/// Creates server certificates of a CA for hosts. Each is created once, for as long as the store
+/// keeps it.
 ///
-/// Serial numbers are 128 random bits, so no two certificates share one, of
-/// however many processes. Certificates name no place for revocation lists or
-/// OCSP: nobody would answer there.
+/// Serial numbers are 128 random bits, so certificates never share one, even across processes.
+/// Certificates have no URLs of revocation lists or OCSP, because no server would respond there.
 pub struct Minter {
     issuer: ArcSwap<Issuer>,
     own: ArcSwap<Vec<OwnCertificate>>,
@@ -81,27 +79,26 @@ pub struct Minter {
     mint: Arc<LeafMinter>,
 }
 
-/// The CA of the moment.
+/// The current CA.
 struct Issuer {
     authority: Authority,
     fingerprint: Fingerprint,
     generate: Generate,
 }
 
-/// The parts of a minter that do not change with the CA.
+/// Parts of a minter that do not depend on the CA.
 struct LeafMinter {
     options: MintOptions,
     keys: Arc<KeyPool>,
-    /// The one key, once it was made, where all share it.
+    /// The shared key, after it was generated.
     shared: Mutex<Option<Arc<KeyPair>>>,
 }
 
 impl Minter {
-    /// Mints by `ca` into `store`.
+    /// Creates a minter for `ca` and `store`.
     ///
     /// # Errors
-    /// A kind of key that cannot be made, or a CA whose certificate cannot be
-    /// read.
+    /// The kind of key cannot be generated, or the CA's certificate cannot be parsed.
     pub fn new(
         ca: Authority,
         store: Arc<dyn CertificateStore>,
@@ -130,14 +127,13 @@ impl Minter {
         })
     }
 
-    /// The certificate for a host: the first [`OwnCertificate`] that covers it, else
-    /// from the store or made now.
+    /// Returns the certificate for a host: the first [`OwnCertificate`] that covers it, otherwise a
+    /// stored or a new one.
     ///
-    /// Any number of callers may ask at a time, for one host or many; see
-    /// [`CertificateStore`] for what then happens.
+    /// Any number of callers may request certificates concurrently; see [`CertificateStore`].
     ///
     /// # Errors
-    /// The CA has expired, or too much is asked at a time.
+    /// The CA has expired, or too many requests are waiting.
     pub async fn certificate(&self, host: &Host) -> Result<Arc<Minted>, StoreError> {
         if let Some(own) = self.own.load().iter().find_map(|own| own.serves(host)) {
             return Ok(own);
@@ -152,33 +148,32 @@ impl Minter {
         self.store.fetch(&key, issuer.generate.clone()).await
     }
 
-    /// Mints by `ca` from now on. No certificate of the CA before is given
-    /// out any more; connections that are open stay so.
+    /// Issues from `ca` from now on. Certificates of the earlier CA are not used for new
+    /// connections; open connections continue.
     ///
     /// # Errors
-    /// A CA whose certificate cannot be read; then nothing changes.
+    /// The CA's certificate cannot be parsed; nothing changes.
     pub fn replace_ca(&self, ca: Authority) -> Result<(), MintError> {
         self.issuer.store(Arc::new(Issuer::new(ca, &self.mint)?));
         Ok(())
     }
 
-    /// Serves these instead of minted certificates from now on, and those
-    /// that were given before no more.
+    /// Replaces the certificates that are served instead of minted ones.
     pub fn replace_own(&self, own: Vec<OwnCertificate>) {
         self.own.store(Arc::new(own));
     }
 
-    /// The CA of the moment.
+    /// Returns the current CA.
     pub fn ca(&self) -> Authority {
         self.issuer.load().authority.clone()
     }
 
-    /// Returns what certificates are minted.
+    /// Returns the options.
     pub fn options(&self) -> &MintOptions {
         &self.mint.options
     }
 
-    /// Returns what the store did so far.
+    /// Returns the statistics of the store.
     pub fn stats(&self) -> StoreStats {
         self.store.stats()
     }
@@ -188,7 +183,7 @@ impl Issuer {
     fn new(authority: Authority, mint: &Arc<LeafMinter>) -> Result<Self, MintError> {
         let fields = CertificateFields::read(authority.cert_der());
         let ca_ends = fields
-            .ok_or(MintError::Certificate("its validity cannot be read"))?
+            .ok_or(MintError::Certificate("its validity cannot be parsed"))?
             .not_after;
         let (mint, issuing) = (mint.clone(), authority.clone());
         Ok(Issuer {
@@ -200,7 +195,7 @@ impl Issuer {
 }
 
 impl LeafMinter {
-    /// A new certificate. Blocks for as long as its key takes.
+    /// Creates a certificate. Blocks while its key is generated.
     fn certificate(
         &self,
         ca: &Authority,
@@ -217,7 +212,7 @@ impl LeafMinter {
         let key = self.key()?;
         let certificate = ServerCertificate {
             names: &host.names(),
-            // A short life is not begun long ago: shares of it count.
+            // A short lifetime limits the backdating.
             not_before: (now - BACKDATE.min(life)).into(),
             not_after: (now + life).into(),
             key: &key,
@@ -247,8 +242,8 @@ impl LeafMinter {
     }
 }
 
-/// Makes the shared key aside. Whoever needs it before it is there waits for it, and
-/// is told if it cannot be made.
+/// Generates the shared key in the background. Callers that need it earlier wait for it, and
+/// receive the error if it fails.
 fn make_ahead(mint: &Arc<LeafMinter>) {
     let mint = mint.clone();
     let make = move || drop(mint.key());

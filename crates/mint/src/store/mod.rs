@@ -1,5 +1,5 @@
-//! Certificates by host, each made once: what an intercepting proxy, and any
-//! server that mints as names come in, keeps its certificates in.
+//! Certificates by host, each created once, for an intercepting proxy or any other server that
+//! creates certificates for requested names.
 //!
 //! ```
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -16,10 +16,10 @@
 //! # }
 //! ```
 //!
-//! [`CertificateStore`] says what every store promises. Those of this crate:
-//! [`MemoryStore`], [`DiskStore`] (shared between processes), [`LayeredStore`]
-//! (memory before any other), and [`NoStore`], which keeps nothing. An
-//! [`OwnCertificate`], which somebody else issued, goes before all of them.
+//! [`CertificateStore`] states the guarantees of all stores. This crate has [`MemoryStore`],
+//! [`DiskStore`] (shared between processes), [`LayeredStore`] (memory in front of another store),
+//! and [`NoStore`], which keeps nothing. An [`OwnCertificate`] of another issuer takes precedence
+//! over all of them.
 
 mod clock;
 mod disk;
@@ -57,44 +57,37 @@ pub use options::StoreOptions;
 pub use own_certificate::{OwnCertificate, read_pair};
 pub use stats::{GenerationTime, StoreStats};
 
-/// Makes the certificate of a key: blocking work, from microseconds (ECDSA) to
-/// tenths of a second (RSA). A store runs it away from the asynchronous
-/// workers, and only so many at a time.
+/// Creates the certificate of a key. This is blocking work that takes from microseconds (ECDSA) to
+/// tenths of a second (RSA). A store runs it on blocking threads, with a limit of concurrent calls.
 pub type Generate = Arc<dyn Fn(&StoreKey) -> Result<Minted, crate::MintError> + Send + Sync>;
 
-/// Keeps certificates, and has each made once however many ask for it.
+/// Stores certificates, and creates each once for any number of callers.
 ///
-/// What an implementation promises, and what the stores of this crate do:
+/// Guarantees of every implementation:
 ///
-/// - **Single flight.** For one key, `generate` runs at most once at a time.
-///   Whoever asks meanwhile waits for that run, and gets what it gives.
-///   ([`NoStore`] alone does not: that is what it is for.)
-/// - **Errors** are told to everybody who waits, and not kept: the next call
-///   tries again.
-/// - **Cancellation.** The work runs in a task of its own. A caller that is
-///   dropped stops waiting, nothing else: the certificate is made, kept, and
-///   given to the others. Nothing of the caller remains.
-/// - **Expiry.** A certificate is given out until its notAfter less a margin.
-///   Some time before, the first who asks gets it still, and has the next one
-///   made in the background.
-/// - **Bounds.** Memory (or disk) is bounded, so are the generations that run
-///   at a time and the keys that wait for theirs: beyond that callers get
-///   [`StoreError::Overloaded`] at once. Names are chosen by clients, and
-///   whatever they choose costs no more than this. What is forgotten for lack
-///   of room is made anew when it is asked for.
+/// - **Single flight.** For one key, `generate` runs at most once at a time. Concurrent callers
+///   wait for this run and receive its result. [`NoStore`] is the exception.
+/// - **Errors.** All waiting callers receive the error. It is not stored, so the next call retries.
+/// - **Cancellation.** The work runs in its own task. Dropping a caller only ends its wait: the
+///   certificate is created, stored, and returned to the others. Nothing of the caller remains.
+/// - **Expiry.** A certificate is used until its notAfter less a margin. Some time before, the next
+///   caller still receives it, and a task in the background creates its successor.
+/// - **Bounds.** Memory (or disk) is bounded, and so are the concurrent generations and the waiting
+///   keys: beyond them, callers receive [`StoreError::Overloaded`] at once. Clients choose the
+///   names, and no choice costs more than this. A certificate that was dropped for lack of room is
+///   created again on request.
 ///
 /// Stores must be called from within a Tokio runtime.
 #[async_trait::async_trait]
 pub trait CertificateStore: Send + Sync + 'static {
-    /// The certificate of `key`, made by `generate` where there is none.
+    /// Returns the certificate of `key`. Calls `generate` if there is none.
     ///
     /// # Errors
-    /// What `generate` failed with, or that too much is asked at a time.
+    /// `generate` failed, or too many keys are waiting.
     async fn fetch(&self, key: &StoreKey, generate: Generate) -> Result<Arc<Minted>, StoreError>;
 
-    /// Returns what happened so far.
+    /// Returns the statistics since the creation of the store.
     fn stats(&self) -> StoreStats;
 }
 
-/// The outcome of a fetch.
 type Outcome = Result<Arc<Minted>, StoreError>;

@@ -1,4 +1,4 @@
-//! A store that keeps nothing.
+//! Store that keeps nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use super::generator::Generator;
 use super::{CertificateStore, Generate, Outcome, StoreError, StoreKey, StoreOptions, StoreStats};
 
-/// Makes a certificate for every call, to see what a store is worth; and
-/// makes those of a [`MemoryStore`](super::MemoryStore).
+/// Creates a certificate for every call. Serves to measure the benefit of a store, and as the base
+/// of a [`MemoryStore`](super::MemoryStore).
 ///
-/// The bounds on work hold here too. Callers of one key do *not* share.
+/// The limits of work apply here, too. Callers with the same key do *not* share the work.
 #[derive(Debug)]
 pub struct NoStore {
     generator: Generator,
@@ -18,7 +18,7 @@ pub struct NoStore {
 }
 
 impl NoStore {
-    /// Of `options`, the bounds on work count.
+    /// Creates a store with the limits of work in `options`.
     pub fn new(options: &StoreOptions) -> Self {
         NoStore {
             generator: Generator::new(options.generations),
@@ -51,7 +51,7 @@ impl CertificateStore for NoStore {
     }
 }
 
-/// Counts as one for as long as it lives.
+/// Counts a call until it is dropped.
 struct Call(Arc<AtomicUsize>);
 
 impl Call {

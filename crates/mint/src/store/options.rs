@@ -2,24 +2,23 @@ use std::time::Duration;
 
 use super::Clock;
 
-/// The bounds of a store.
+/// Limits of a store.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// The memory that certificates may take, in bytes (of
-    /// [`Minted::weight`](super::Minted::weight)): 64 MiB, some 7,000 of them.
-    /// Beyond it those asked for least go.
+    /// Limit of the memory for certificates in bytes, by [`Minted::weight`](super::Minted::weight):
+    /// 64 MiB by default, for about 7,000. Beyond it, the least requested ones are dropped.
     pub max_bytes: u64,
-    /// The number of certificates that are made at a time: one per processor.
+    /// Limit of certificates that are created concurrently: one per processor by default.
     pub generations: usize,
-    /// The number of keys that may be waited for at a time: 4,096.
+    /// Limit of keys that callers wait for at the same time: 4,096 by default.
     pub waiting: usize,
-    /// The time before its notAfter from which a certificate is no longer given out: an
-    /// hour, but at most a tenth of its life.
+    /// Time before notAfter from which a certificate is no longer used: an hour by default, but at
+    /// most a tenth of its lifetime.
     pub margin: Duration,
-    /// The time before that at which its successor is made in the background: a day,
-    /// but at most a quarter of its life.
+    /// Time before that from which its successor is created in the background: a day by default,
+    /// but at most a quarter of its lifetime.
     pub ahead: Duration,
-    /// The source of the time.
+    /// Clock of the store.
     pub clock: Clock,
 }
 

@@ -1,4 +1,4 @@
-//! Certificates that somebody else issued, for hosts of theirs.
+//! Certificates of other issuers, for the operator's own hosts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use webpki::EndEntityCert;
 use super::{Host, Minted};
 use crate::{MintError, pem};
 
-/// Reads a certificate chain, the certificate first, and its key, both in PEM.
+/// Parses a certificate chain (leaf first) and its key, both in PEM.
 ///
 /// # Errors
-/// What cannot be read, or is not there.
+/// A part is missing or cannot be parsed.
 pub fn read_pair(
     certificates: &[u8],
     key: &[u8],
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), MintError> {
     let chain = pem::certificates(certificates)?.into_iter();
     let key = PrivateKeyDer::try_from(pem::private_key(key)?)
-        .map_err(|why| MintError::Pem(format!("the private key cannot be read: {why}")))?;
+        .map_err(|why| MintError::Pem(format!("the private key cannot be parsed: {why}")))?;
     Ok((chain.map(CertificateDer::from).collect(), key))
 }
 
-/// A certificate with its key, served to clients instead of a minted one, for
-/// the hosts that it covers.
+/// A certificate with its key that clients receive instead of a minted one, for the hosts that it
+/// covers.
 #[derive(Clone)]
 pub struct OwnCertificate {
     minted: Arc<Minted>,
@@ -33,17 +33,17 @@ pub struct OwnCertificate {
 }
 
 impl OwnCertificate {
-    /// The certificate of a chain and its key, both in PEM, for all hosts that the certificate
-    /// covers. `alpn`: the protocols that servers offer, best first.
+    /// Parses a chain and its key, both in PEM, for all hosts that the certificate covers. `alpn`
+    /// lists the protocols of servers, best first.
     ///
     /// # Errors
-    /// What cannot be read, or a key that is not the certificate's.
+    /// A part cannot be parsed, or the key does not belong to the certificate.
     pub fn from_pem(certificates: &[u8], key: &[u8], alpn: &[String]) -> Result<Self, MintError> {
         let (chain, key) = read_pair(certificates, key)?;
         let issuer = chain.get(1).or(chain.first()).cloned();
-        let issuer = issuer.ok_or(MintError::Leaf("there is none"))?;
+        let issuer = issuer.ok_or(MintError::Leaf("the certificate is missing"))?;
         EndEntityCert::try_from(&chain[0])
-            .map_err(|_| MintError::Leaf("it cannot be read as X.509 of version 3"))?;
+            .map_err(|_| MintError::Leaf("it is not a valid certificate of X.509 version 3"))?;
         let minted = Minted::new(chain, issuer, key, alpn)?;
         Ok(OwnCertificate {
             minted: Arc::new(minted),
@@ -51,13 +51,13 @@ impl OwnCertificate {
         })
     }
 
-    /// The same, for those hosts alone of which `concerns` is true.
+    /// Restricts the certificate to hosts for which `concerns` returns true.
     pub fn only_for(self, concerns: impl Fn(&Host) -> bool + Send + Sync + 'static) -> Self {
         let concerns = Arc::new(concerns);
         OwnCertificate { concerns, ..self }
     }
 
-    /// Returns whether clients would take it for this host's, as far as names go.
+    /// Returns whether the names in the certificate cover this host.
     pub fn covers(&self, host: &Host) -> bool {
         let name = ServerName::try_from(host.as_str());
         let leaf = EndEntityCert::try_from(&self.minted.chain[0]);
@@ -67,7 +67,7 @@ impl OwnCertificate {
         }
     }
 
-    /// The DNS names in it, wildcards as they stand there.
+    /// Returns the DNS names, including wildcards.
     pub fn names(&self) -> Vec<String> {
         let leaf = EndEntityCert::try_from(&self.minted.chain[0]);
         leaf.map_or(Vec::new(), |leaf| {
@@ -75,12 +75,12 @@ impl OwnCertificate {
         })
     }
 
-    /// The end of its validity.
+    /// Returns the end of its validity.
     pub fn not_after(&self) -> SystemTime {
         self.minted.not_after
     }
 
-    /// The certificate, if it is what this host is to be served.
+    /// Returns the certificate if this host must be served with it.
     pub(super) fn serves(&self, host: &Host) -> Option<Arc<Minted>> {
         let served = (self.concerns)(host) && self.covers(host);
         served.then(|| self.minted.clone())

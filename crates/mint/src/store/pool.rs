@@ -1,4 +1,4 @@
-//! Keys that are slow to make, made before they are asked for.
+//! Pool of keys that are slow to generate.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 
 use crate::{KeyPair, KeyType, MintError};
 
-/// A few keys in store, for a kind that takes longer to make than a client
-/// likes to wait. Each is given out once.
+/// A few keys that were generated in advance, because their generation takes longer than a client
+/// should wait. Each key is used once.
 #[derive(Debug)]
 pub(super) struct KeyPool {
     kind: KeyType,
@@ -22,7 +22,7 @@ pub(super) struct KeyPool {
 }
 
 impl KeyPool {
-    /// For kinds that are made in microseconds the pool stays empty.
+    /// Creates a pool, which stays empty for kinds that are generated in microseconds.
     pub(super) fn new(kind: KeyType, size: usize) -> Arc<Self> {
         let slow = matches!(kind, KeyType::Rsa(_));
         Arc::new(KeyPool {
@@ -33,27 +33,27 @@ impl KeyPool {
         })
     }
 
-    /// A key that nobody had, from the pool or made now. Blocks.
+    /// Takes an unused key from the pool, or generates one. Blocks.
     ///
     /// # Errors
-    /// A kind that cannot be made.
+    /// The kind cannot be generated.
     pub(super) fn take(self: &Arc<Self>) -> Result<KeyPair, MintError> {
         let ready = self.ready.lock().pop_front();
         self.fill();
         ready.map_or_else(|| KeyPair::generate(self.kind), Ok)
     }
 
-    /// Has the pool filled by a thread of its own, one at a time.
+    /// Fills the pool on a separate thread, of which there is one at a time.
     pub(super) fn fill(self: &Arc<Self>) {
         if self.ready.lock().len() >= self.size || self.filling.swap(true, AcqRel) {
             return;
         }
         let pool = Arc::downgrade(self);
         let fill = move || {
-            // Whoever has the pool may let go of it meanwhile.
+            // The owner may drop the pool in the meantime.
             while let Some(pool) = pool.upgrade() {
                 let made = KeyPair::generate(pool.kind).ok();
-                // If none can be made, whoever asks for one is told why.
+                // If the generation fails, the next caller of `take` receives the error.
                 let failed = made.is_none();
                 let mut ready = pool.ready.lock();
                 ready.extend(made);

@@ -1,4 +1,4 @@
-//! The certificates that are minted for hosts.
+//! Certificates that are created for hosts.
 
 use crate::certificate::random_serial;
 use crate::{
@@ -6,21 +6,21 @@ use crate::{
     extension, oid,
 };
 
-/// A server's certificate before it is issued: what clients need, and no place for
-/// revocation lists, OCSP or policies, where nobody would answer.
+/// An unissued server certificate. It has the fields that clients need, but no URLs of revocation
+/// lists or OCSP and no policies, because no server would respond there.
 pub(super) struct ServerCertificate<'a> {
     /// DNS names and IP addresses.
     pub(super) names: &'a [String],
-    /// Validity, from.
+    /// Start of validity.
     pub(super) not_before: Time,
-    /// Validity, through.
+    /// End of validity.
     pub(super) not_after: Time,
-    /// The server's key.
+    /// Key of the server.
     pub(super) key: &'a KeyPair,
 }
 
 impl ServerCertificate<'_> {
-    /// The certificate, signed by `ca`, in DER.
+    /// Issues the certificate by `ca` and returns its DER.
     ///
     /// # Errors
     /// Only if the cryptographic library fails.
@@ -49,7 +49,7 @@ impl ServerCertificate<'_> {
     fn extensions(&self, ca: &Authority, subject: &Name) -> Vec<Extension> {
         let rsa = matches!(self.key.kind(), KeyType::Rsa(_));
         let mut names = extension::subject_alt_name(self.names);
-        // RFC 5280 4.2.1.6: where there is no subject, the name there counts.
+        // RFC 5280, section 4.2.1.6: with an empty subject, the subjectAltName is critical.
         names.critical = *subject == Name::empty();
         let mut extensions = vec![
             extension::leaf_key_usage(rsa),
@@ -71,7 +71,7 @@ mod tests {
     use crate::LeafOptions;
     use crate::testing::Pki;
 
-    /// The leaf of a CA of the WebPKI, less what it promises of others.
+    /// Returns a WebPKI leaf without URLs of services and without policies.
     fn stripped(ca: &Authority, options: &LeafOptions) -> Template {
         let mut template = ca.leaf_template(options).unwrap();
         for oid in [

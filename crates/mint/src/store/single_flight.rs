@@ -1,5 +1,4 @@
-//! Single flight: one task for each key that is being fetched, and everybody who
-//! waits for it.
+//! Single flight: one task for each requested key, which all callers wait for.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -10,26 +9,26 @@ use tokio::sync::watch;
 
 use super::{Minted, Outcome, StoreError, StoreKey};
 
-/// The tasks in flight, by key.
+/// Tasks in flight, by key.
 ///
-/// A task is not a caller's: it goes on when its callers leave, and takes
-/// itself out when it ends, however it ends. So there is one entry per running
-/// task, and nothing per caller but the caller's own handle.
+/// A task does not belong to a caller: it continues when its callers are dropped, and removes its
+/// entry when it ends in any way. So there is one entry per running task, and nothing per caller
+/// except the caller's own handle.
 #[derive(Debug)]
 pub(super) struct SingleFlight {
     open: Mutex<HashMap<StoreKey, watch::Receiver<Option<Outcome>>>>,
     limit: usize,
 }
 
-/// The ways in which a caller comes to its certificate.
+/// Ways in which a caller receives its certificate.
 pub(super) enum Joined {
-    /// It was there after all.
+    /// The certificate existed after all.
     Found(Arc<Minted>),
-    /// By the task that this call began: it leads.
+    /// Result of the task that this call started.
     Leader(Waiter),
-    /// By a task that was in flight: it follows.
+    /// Result of a task that was in flight.
     Follower(Waiter),
-    /// Not at all: so many tasks are under way as there may be.
+    /// Not at all: the limit of tasks is reached.
     Full(StoreError),
 }
 
@@ -51,11 +50,10 @@ impl SingleFlight {
         self.open.lock().len()
     }
 
-    /// Joins the task of `key`, or begins it with `work`.
+    /// Joins the task of `key`, or starts it with `work`.
     ///
-    /// `look` is asked once more before a task is begun: one that ended
-    /// between the caller's own look and this call has stored its certificate
-    /// by then.
+    /// `look` is called before a task starts: a task that ended between the caller's own lookup and
+    /// this call has stored its certificate by then.
     pub(super) fn join<F>(
         self: &Arc<Self>,
         key: &StoreKey,
@@ -111,7 +109,7 @@ impl Waiter {
     }
 }
 
-/// Takes a task's entry out when the task ends, panics or is dropped.
+/// Removes a task's entry when the task ends, panics or is dropped.
 struct InFlight {
     fetches: Arc<SingleFlight>,
     key: StoreKey,
@@ -121,7 +119,7 @@ impl Drop for InFlight {
     fn drop(&mut self) {
         let mut open = self.fetches.open.lock();
         open.remove(&self.key);
-        // After a rush of names, the room it took is given back.
+        // After a peak of names, memory is released.
         if open.capacity() > 64 && open.len() * 4 < open.capacity() {
             let keep = open.len() * 2;
             open.shrink_to(keep);

@@ -1,48 +1,48 @@
-//! The counters of stores.
+//! Statistics of stores.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The counters of what a store did since it was made. Counters only grow; `in_flight`,
-/// `entries` and `bytes` are of the moment.
+/// Statistics of a store since its creation. Counters only grow; `in_flight`, `entries` and `bytes`
+/// are current values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoreStats {
-    /// Answered from memory.
+    /// Calls served from memory.
     pub hits: u64,
-    /// Answered from disk.
+    /// Calls served from disk.
     pub disk_hits: u64,
-    /// Found nowhere, so made (or tried to be).
+    /// Calls without a stored certificate.
     pub misses: u64,
-    /// Waited for what another caller had begun.
+    /// Calls that waited for the certificate of another caller.
     pub coalesced: u64,
-    /// Certificates made.
+    /// Created certificates.
     pub generated: u64,
-    /// Of those, successors made ahead of time, in the background.
+    /// Created certificates that renewed another one in advance, in the background.
     pub refreshed: u64,
-    /// Certificates that could not be made.
+    /// Certificates that could not be created.
     pub errors: u64,
-    /// Files that could not be read, or written, or that held something else.
-    /// Such a certificate is made anew, and given out all the same.
+    /// Files that could not be read or written, or whose content was invalid. Their certificates
+    /// are recreated and used nevertheless.
     pub disk_errors: u64,
-    /// Forgotten for lack of room.
+    /// Certificates dropped for lack of room.
     pub evicted: u64,
-    /// Forgotten because their time was over.
+    /// Certificates dropped because they expired.
     pub expired: u64,
-    /// Turned away because too much was asked at a time.
+    /// Calls refused because too many were waiting.
     pub overloaded: u64,
-    /// Keys that are being fetched right now.
+    /// Keys that are being fetched now.
     pub in_flight: u64,
-    /// Certificates in memory.
+    /// Certificates in memory now.
     pub entries: u64,
-    /// The memory they take, about, in bytes.
+    /// Estimated memory of these certificates in bytes.
     pub bytes: u64,
-    /// The time that making them took.
+    /// Times of creating certificates.
     pub generation: GenerationTime,
 }
 
 impl StoreStats {
-    /// These of a store in memory and those of the store below it, as one.
+    /// Combines the statistics of a store in memory with those of the store below it.
     pub(super) fn above(self, below: StoreStats) -> Self {
         StoreStats {
             hits: self.hits + below.hits,
@@ -59,18 +59,17 @@ impl StoreStats {
     }
 }
 
-/// A histogram of how long generating certificates took.
+/// Histogram of the times of creating certificates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GenerationTime {
-    /// The number of them that were made.
+    /// Number of created certificates.
     pub count: u64,
-    /// The time they took together.
+    /// Sum of the times.
     pub total: Duration,
-    /// The longest.
+    /// Longest time.
     pub longest: Duration,
-    /// The number of those that took at most the bound of the same index in
-    /// [`BOUNDS`](Self::BOUNDS), and more than the bound before it; the last
-    /// counts those beyond all bounds.
+    /// Number of times of at most the bound with the same index in [`BOUNDS`](Self::BOUNDS), and
+    /// more than the bound before it. The last one counts those beyond all bounds.
     pub buckets: [u64; Self::BOUNDS.len() + 1],
 }
 
@@ -80,7 +79,7 @@ impl GenerationTime {
         0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5,
     ];
 
-    /// The mean; zero if there was none.
+    /// Returns the mean; zero without certificates.
     pub fn mean(&self) -> Duration {
         self.total
             .checked_div(u32::try_from(self.count).unwrap_or(u32::MAX))
@@ -88,7 +87,7 @@ impl GenerationTime {
     }
 }
 
-/// The counters behind [`StoreStats`].
+/// Counters behind [`StoreStats`].
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) hits: Counter,
@@ -107,7 +106,7 @@ pub(super) struct Counters {
     generation_buckets: [Counter; GenerationTime::BOUNDS.len() + 1],
 }
 
-/// A number that grows.
+/// A counter that grows.
 #[derive(Debug, Default)]
 pub(super) struct Counter(AtomicU64);
 
@@ -122,7 +121,7 @@ impl Counter {
 }
 
 impl Counters {
-    /// One certificate was made, in so much time.
+    /// Counts a certificate that was created in this time.
     pub(super) fn made(&self, took: Duration) {
         self.generated.add_one();
         let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);

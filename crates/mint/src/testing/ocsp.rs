@@ -1,4 +1,4 @@
-//! OCSP responses, as responders sign them (RFC 6960 section 4.2.1).
+//! OCSP responses as responders sign them (RFC 6960, section 4.2.1).
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
@@ -7,36 +7,37 @@ use crate::{Authority, Der, KeyPair, MintError, Time, TimeForm, oid};
 
 const ENUMERATED: u8 = 0x0a;
 
-/// The status of a certificate in a response.
+/// Status of a certificate in a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OcspStatus {
-    /// Not revoked.
+    /// The certificate is not revoked.
     Good,
-    /// Revoked, since the response was made.
+    /// The certificate is revoked, since the creation of the response.
     Revoked,
-    /// The responder does not know it.
+    /// The responder does not know the certificate.
     Unknown,
 }
 
-/// A response before it is signed: about one certificate, with every field open to the caller.
+/// An unsigned response about one certificate, with all fields accessible.
 #[derive(Clone, Debug)]
 pub struct OcspResponse {
-    /// The status.
+    /// Status of the certificate.
     pub status: OcspStatus,
-    /// The serial number's content octets.
+    /// Content octets of the serial number.
     pub serial: Vec<u8>,
-    /// The time from which on it holds.
+    /// Start of its validity.
     pub this_update: Time,
-    /// The time until which it holds; `None`: the field is left out.
+    /// End of its validity; `None` omits the field.
     pub next_update: Option<Time>,
-    /// A SignedCertificateTimestampList (RFC 6962 section 3.3).
+    /// SignedCertificateTimestampList (RFC 6962, section 3.3).
     pub scts: Option<Vec<u8>>,
-    /// The responder's certificate, where that is not the issuer.
+    /// Certificate of the responder, if it is not the issuer.
     pub responder: Option<Vec<u8>>,
 }
 
 impl OcspResponse {
-    /// About `certificate`, from an hour ago for a week. `None` if it has no serial number.
+    /// Creates a response about `certificate`, valid from an hour ago for a week. Returns `None` if
+    /// it has no serial number.
     pub fn about(certificate: &[u8], status: OcspStatus) -> Option<Self> {
         let now = Time::now();
         Some(OcspResponse {
@@ -49,7 +50,7 @@ impl OcspResponse {
         })
     }
 
-    /// The response for a certificate of `issuer`, signed by `key`.
+    /// Signs the response for a certificate of `issuer` with `key`.
     ///
     /// # Errors
     /// Only if the cryptographic library fails.
@@ -130,7 +131,7 @@ fn sha1(bytes: &[u8]) -> Vec<u8> {
     digest(&SHA1_FOR_LEGACY_USE_ONLY, bytes).as_ref().to_vec()
 }
 
-/// Returns what the BIT STRING of a SubjectPublicKeyInfo holds.
+/// Returns the content of a SubjectPublicKeyInfo's BIT STRING.
 fn public_key(key: &KeyPair) -> &[u8] {
     let bits = subject_public_key(key.spki()).ok();
     bits.and_then(|bits| bits.get(1..)).unwrap_or_default()

@@ -4,20 +4,20 @@ use crate::{
     Extension, KeyPair, KeyType, MintError, Oid, SignatureAlgorithm, Time, extension, oid,
 };
 
-/// The place and the form of the poison in a precertificate.
+/// Place and form of the poison in a precertificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Poison {
-    /// Before all other extensions.
+    /// First of all extensions.
     First,
-    /// Among the others.
+    /// Middle of the extensions.
     Middle,
-    /// After all others, as most CAs do.
+    /// Last of all extensions, as with most CAs.
     Last,
-    /// Last, but not marked critical: wrong.
+    /// Last, but not marked critical, which is invalid.
     NonCritical,
-    /// Last, but with a value other than NULL: wrong.
+    /// Last, but with a value other than NULL, which is invalid.
     NonNull,
-    /// Twice: wrong.
+    /// Twice, which is invalid.
     Twice,
 }
 
@@ -36,34 +36,33 @@ impl Poison {
     }
 }
 
-/// The properties of a leaf to be issued. Start from [`for_names`](Self::for_names) and change
-/// what matters.
+/// Properties of a leaf to issue. Start from [`for_names`](Self::for_names).
 #[derive(Clone, Debug)]
 pub struct LeafOptions {
     /// DNS names and IP addresses; the first DNS name is also the CN.
     pub names: Vec<String>,
-    /// Validity, from.
+    /// Start of validity.
     pub not_before: Time,
-    /// Validity, through.
+    /// End of validity.
     pub not_after: Time,
-    /// The subject's key. Shared keys make minting cheap.
+    /// Key of the subject. A shared key makes issuing cheap.
     pub key: Arc<KeyPair>,
-    /// `Some`: a precertificate.
+    /// Poison of a precertificate; `None` for a final certificate.
     pub poison: Option<Poison>,
-    /// Extended key usages; none: the extension is left out.
+    /// Extended key usages; without any, the extension is omitted.
     pub eku: Vec<Oid>,
-    /// The number of SCTs of realistic size that a final certificate embeds.
+    /// Number of SCTs of realistic size that a final certificate embeds.
     pub scts: usize,
-    /// The serial number's content octets; `None`: 128 random bits.
+    /// Content octets of the serial number; `None` for 128 random bits.
     pub serial: Option<Vec<u8>>,
-    /// The algorithm by which the issuer signs; `None`: its key's default.
+    /// Algorithm of the issuer's signature; `None` for the default of its key.
     pub algorithm: Option<SignatureAlgorithm>,
-    /// Extensions after the usual ones (before a poison that comes last).
+    /// Extensions after the usual ones, before a poison that comes last.
     pub extra_extensions: Vec<Extension>,
 }
 
 impl LeafOptions {
-    /// A server certificate for these names with a new P-256 key, valid for 90
+    /// Returns options of a server certificate for these names with a new P-256 key, valid for 90
     /// days from an hour ago.
     ///
     /// # Errors
@@ -75,7 +74,7 @@ impl LeafOptions {
         Ok(Self::with_key(names, key))
     }
 
-    /// The same with a key that exists.
+    /// Returns the same options with an existing key.
     pub fn with_key<S: Into<String>>(
         names: impl IntoIterator<Item = S>,
         key: Arc<KeyPair>,
@@ -95,7 +94,7 @@ impl LeafOptions {
         }
     }
 
-    /// The same as a precertificate, poison last.
+    /// Makes it a precertificate with the poison last.
     pub fn precertificate(mut self) -> Self {
         self.poison = Some(Poison::Last);
         self

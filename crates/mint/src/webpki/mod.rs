@@ -1,6 +1,6 @@
-//! Certificates as CAs of the WebPKI issue them, down to the oddest: what tests submit
-//! and load tests mint. They name revocation services where nobody answers; what is
-//! served to clients comes of [`store`](crate::store).
+//! Certificates as CAs of the WebPKI issue them, including unusual ones, for tests and load tests.
+//! They contain URLs of revocation services at which no server responds. Certificates for clients
+//! come from [`store`](crate::store).
 
 mod leaf;
 mod sct_list;
@@ -16,10 +16,10 @@ use crate::{
 use sct_list::sct_list;
 
 impl Authority {
-    /// A CA below this one.
+    /// Creates a CA below this one.
     ///
     /// # Errors
-    /// A key type that cannot be generated.
+    /// The key type cannot be generated.
     pub fn intermediate(&self, options: &CaOptions) -> Result<Self, MintError> {
         let key = KeyPair::generate(options.key)?;
         let mut template = self.ca_template(options, &key)?;
@@ -30,11 +30,11 @@ impl Authority {
         self.subordinate(key, &template)
     }
 
-    /// A Precertificate Signing Certificate of this CA (RFC 6962 3.1): a CA
-    /// with the Certificate Transparency extended key usage.
+    /// Creates a Precertificate Signing Certificate of this CA (RFC 6962, section 3.1): a CA with
+    /// the Certificate Transparency extended key usage.
     ///
     /// # Errors
-    /// A key type that cannot be generated.
+    /// The key type cannot be generated.
     pub fn precert_signing(&self, options: &CaOptions) -> Result<Self, MintError> {
         let key = KeyPair::generate(options.key)?;
         let mut template = self.ca_template(options, &key)?;
@@ -43,10 +43,10 @@ impl Authority {
         self.subordinate(key, &template)
     }
 
-    /// A CA below this one whose certificate is this template, however odd.
+    /// Creates a CA below this one from a template, which may be unusual.
     ///
     /// # Errors
-    /// A template whose algorithm this CA's key cannot sign with.
+    /// This CA's key cannot sign with the template's algorithm.
     pub fn subordinate(&self, key: KeyPair, template: &Template) -> Result<Self, MintError> {
         let mut certificates = vec![self.sign(template)?];
         certificates.extend_from_slice(self.certificates());
@@ -56,12 +56,12 @@ impl Authority {
     /// Issues a leaf or a precertificate, in DER.
     ///
     /// # Errors
-    /// An algorithm that does not fit the CA's key.
+    /// The algorithm does not fit the CA's key.
     pub fn issue(&self, options: &LeafOptions) -> Result<Vec<u8>, MintError> {
         self.sign(&self.leaf_template(options)?)
     }
 
-    /// Returns what [`issue`](Self::issue) signs, to be changed first.
+    /// Returns the template that [`issue`](Self::issue) signs, for modification.
     ///
     /// # Errors
     /// Only if the cryptographic library fails.
@@ -105,8 +105,8 @@ impl Authority {
         Ok(extensions)
     }
 
-    /// Returns what [`intermediate`](Self::intermediate) signs, less the extended key
-    /// usage, for a CA with this key.
+    /// Returns the template that [`intermediate`](Self::intermediate) signs for a CA with this key,
+    /// without the extended key usage.
     ///
     /// # Errors
     /// Only if the cryptographic library fails.
@@ -118,15 +118,16 @@ impl Authority {
         Ok(template)
     }
 
-    /// AKI, AIA, policies and CRL DP: the same in all that a CA issues, so made once.
+    /// Returns AKI, AIA, policies and CRL DP. They are the same in all certificates of a CA, so
+    /// they are created once.
     fn constant_extensions(&self) -> impl Iterator<Item = Extension> {
         let services = self.services.get_or_init(|| services(self.key()));
         self.authority_key_id().into_iter().chain(services).cloned()
     }
 }
 
-/// AIA, policies and CRL DP. The URLs carry a piece of the key identifier, as those of
-/// real CAs do.
+/// Returns AIA, policies and CRL DP. The URLs contain a part of the key identifier, as with real
+/// CAs.
 fn services(key: &KeyPair) -> [Extension; 3] {
     let tag: String = key.id()[..2]
         .iter()

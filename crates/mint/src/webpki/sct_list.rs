@@ -1,8 +1,7 @@
 use crate::{Extension, MintError, der::tag, oid, random};
 
-/// An SCT list extension (RFC 6962 3.3) of `count` SCTs that have the shape
-/// and size of real ones, with `leaf_index` extensions and random signatures
-/// that verify under no key.
+/// Returns an SCT list extension (RFC 6962, section 3.3) of `count` SCTs with the format and size
+/// of real ones. They have `leaf_index` extensions and random signatures that no key verifies.
 pub(crate) fn sct_list(count: usize, timestamp_ms: u64) -> Result<Extension, MintError> {
     let mut list = Vec::with_capacity(count * 130);
     for _ in 0..count {
@@ -17,7 +16,7 @@ pub(crate) fn sct_list(count: usize, timestamp_ms: u64) -> Result<Extension, Min
     }))
 }
 
-/// One serialized SCT (RFC 6962 3.2).
+/// Returns a serialized SCT (RFC 6962, section 3.2).
 fn sct(timestamp_ms: u64) -> Result<Vec<u8>, MintError> {
     let mut noise = [0; 32 + 3 + 64];
     random(&mut noise)?;

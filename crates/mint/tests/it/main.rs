@@ -1,4 +1,4 @@
-//! Certificates as they are minted, and the store that keeps them.
+//! Tests of certificates and of the certificate store.
 #![allow(clippy::unwrap_used)]
 
 mod minting;

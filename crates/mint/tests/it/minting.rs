@@ -1,5 +1,5 @@
-//! Certificates are parsed back and their signatures checked, with nothing of
-//! this crate but the DER reader below it.
+//! Certificates are parsed and their signatures verified with nothing of this crate except the DER
+//! reader below it.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::{collections::HashSet, sync::Arc};
@@ -11,7 +11,7 @@ use lucarne_mint::{
     SignatureAlgorithm, Time, TimeForm, Version, extension, oid, testing::Pki,
 };
 
-/// The pieces of a certificate, borrowed.
+/// Parts of a certificate, borrowed.
 struct Parsed<'a> {
     tbs: &'a [u8],
     serial: &'a [u8],

@@ -1,4 +1,4 @@
-//! The reasons of failed handshakes with servers, in words.
+//! Descriptions of failed TLS handshakes with servers.
 
 use std::error::Error as StdError;
 use std::io;
@@ -12,7 +12,7 @@ pub fn tls_error<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e Error> {
     if let Some(found) = error.downcast_ref() {
         return Some(found);
     }
-    // An I/O error leaves out the error that it carries when it is asked for its source.
+    // The source of an I/O error omits the error that it wraps.
     let carried = error
         .downcast_ref::<io::Error>()
         .and_then(io::Error::get_ref);
@@ -22,8 +22,8 @@ pub fn tls_error<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e Error> {
     }
 }
 
-/// Describes why a TLS handshake with a server failed, as a clause without a full stop: `the
-/// certificate has expired`.
+/// Describes why a TLS handshake with a server failed, as a clause without a full stop:
+/// `the certificate has expired`.
 pub fn explain(error: &Error) -> String {
     use PeerIncompatible::{
         ServerDoesNotSupportTls12Or13, ServerTlsVersionIsDisabledByOurConfig, Tls12NotOffered,
@@ -122,7 +122,7 @@ fn webpki(error: &webpki::Error) -> String {
     words.to_owned()
 }
 
-/// The first names of a certificate, as rustls has them: `DnsName("a.example")`.
+/// Formats the first names of a certificate from the format of rustls: `DnsName("a.example")`.
 fn names(presented: &[String]) -> String {
     const SHOWN: usize = 8;
     if presented.is_empty() {

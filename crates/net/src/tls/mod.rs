@@ -1,5 +1,5 @@
-//! TLS with servers: the certificates that are trusted, the one verifier of all clients of the
-//! product, and the reasons of failed handshakes in words.
+//! TLS with servers: trusted certificates, the verifier of all clients in this workspace, and
+//! descriptions of failed handshakes.
 
 mod explain;
 mod public_key;

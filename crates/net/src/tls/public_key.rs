@@ -1,9 +1,9 @@
-//! The public key of a certificate, also of one that rustls does not read: of X.509 version 1, or
-//! with extensions that are malformed.
+//! Public key of a certificate, including certificates that rustls cannot parse: those of X.509
+//! version 1, or with malformed extensions.
 
 use lucarne_x509::der::{DerError, Reader, tag};
 
-/// The SubjectPublicKeyInfo of a certificate, in DER (RFC 5280, section 4.1).
+/// Returns the SubjectPublicKeyInfo of a certificate in DER (RFC 5280, section 4.1).
 pub(super) fn spki(certificate: &[u8]) -> Result<&[u8], DerError> {
     let mut certificate = Reader::new(certificate).any("Certificate")?.reader();
     let mut tbs = certificate.any("tbsCertificate")?.reader();
@@ -14,7 +14,7 @@ pub(super) fn spki(certificate: &[u8]) -> Result<&[u8], DerError> {
     Ok(tbs.any("subjectPublicKeyInfo")?.raw)
 }
 
-/// The content of the algorithm of a SubjectPublicKeyInfo, as rustls compares it.
+/// Returns the content of a SubjectPublicKeyInfo's algorithm, as rustls compares it.
 pub(super) fn algorithm(spki: &[u8]) -> Result<&[u8], DerError> {
     let mut spki = Reader::new(spki).any("subjectPublicKeyInfo")?.reader();
     Ok(spki.any("algorithm")?.value)
@@ -22,14 +22,14 @@ pub(super) fn algorithm(spki: &[u8]) -> Result<&[u8], DerError> {
 
 /// An RSA public key.
 pub(super) struct RsaKey<'a> {
-    /// Big-endian, without leading zeros.
+    /// Modulus, big-endian without leading zeros.
     pub(super) modulus: &'a [u8],
-    /// Big-endian, without leading zeros.
+    /// Exponent, big-endian without leading zeros.
     pub(super) exponent: &'a [u8],
 }
 
 impl<'a> RsaKey<'a> {
-    /// Reads an RSAPublicKey (RFC 8017, appendix A.1.1).
+    /// Parses an RSAPublicKey (RFC 8017, appendix A.1.1).
     pub(super) fn read(key: &'a [u8]) -> Result<Self, DerError> {
         let mut key = Reader::new(key).any("RSAPublicKey")?.reader();
         let modulus = key.expect(tag::INTEGER, "modulus")?.value;
@@ -40,16 +40,16 @@ impl<'a> RsaKey<'a> {
         })
     }
 
-    /// Reads the key of a SubjectPublicKeyInfo, which must be an RSA key.
+    /// Parses the key of a SubjectPublicKeyInfo, which must be an RSA key.
     pub(super) fn of_spki(spki: &'a [u8]) -> Result<Self, DerError> {
         let mut spki = Reader::new(spki).any("subjectPublicKeyInfo")?.reader();
         spki.any("algorithm")?;
         let bits = spki.expect(tag::BIT_STRING, "subjectPublicKey")?.value;
-        // The first byte counts unused bits.
+        // The first byte is the number of unused bits.
         Self::read(bits.get(1..).unwrap_or_default())
     }
 
-    /// Returns the bits of the modulus.
+    /// Returns the number of bits of the modulus.
     pub(super) fn bits(&self) -> usize {
         let zeros = self.modulus.first().map_or(0, |byte| byte.leading_zeros());
         self.modulus.len() * 8 - zeros as usize

@@ -1,5 +1,5 @@
-//! What `openssl req -x509` makes, and weak signatures that `openssl dgst -sign` made, before the
-//! verifier.
+//! Verifier tests with certificates from `openssl req -x509`, and weak signatures from
+//! `openssl dgst -sign`.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn certificate(name: &str) -> CertificateDer<'static> {
     CertificateDer::from_pem_file(format!("{directory}/{name}.pem")).unwrap()
 }
 
-/// What is said of the certificate of a server called `host` where `trusted` is trusted.
+/// Returns the verdict on the certificate of a server named `host` if `trusted` is trusted.
 fn verified(leaf: &str, trusted: &str, host: &str, now: UnixTime) -> Result<(), String> {
     let trust = Trust::none().with([certificate(trusted)]).unwrap();
     let name = ServerName::try_from(host.to_owned()).unwrap();
@@ -83,7 +83,7 @@ fn any_certificate_means_any() {
     }
 }
 
-/// Each line of the file: padding and hash, an RSAPublicKey, and its signature of `a handshake`.
+/// Each line of the file has padding and hash, an RSAPublicKey, and its signature of `a handshake`.
 #[test]
 fn signatures_by_short_rsa_keys_are_verified() {
     let vectors = include_str!("testdata/weak-rsa.txt");

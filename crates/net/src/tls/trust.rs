@@ -1,5 +1,5 @@
-//! The trusted certificates: the system's, or those of the file that `SSL_CERT_FILE` names
-//! instead, and those that a configuration names.
+//! Trusted certificates: the system's, or those of the file in `SSL_CERT_FILE`, and configured
+//! ones.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,23 +11,24 @@ use rustls::{CertificateError, ClientConfig, Error, RootCertStore};
 
 use super::Verifier;
 
-/// Trusted certificates, of authorities and of servers.
+/// Trusted certificates of authorities and of servers.
 ///
-/// A server may show a trusted certificate itself, be it self-signed, marked as a CA (`CA:TRUE`)
-/// or neither, as with curl's `--cacert`. Its names and its validity are checked all the same.
+/// A server may present a trusted certificate itself, whether that is self-signed, a CA certificate
+/// (`CA:TRUE`) or neither, as with curl's `--cacert`. Its names and its validity are checked
+/// nevertheless.
 #[derive(Clone, Debug)]
 pub struct Trust {
     roots: Arc<RootCertStore>,
     certificates: Arc<[CertificateDer<'static>]>,
 }
 
-/// A certificate that cannot be trusted because it cannot be read.
+/// A certificate that cannot be trusted, because it cannot be parsed.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("certificate {number} cannot be read: {error}")]
+#[error("certificate {number} cannot be parsed: {error}")]
 pub struct TrustError {
-    /// The place of the certificate among those given, from 1.
+    /// Index of the certificate in the list, from 1.
     pub number: usize,
-    /// The problem with it.
+    /// Error of parsing.
     pub error: Error,
 }
 
@@ -37,14 +38,13 @@ impl Trust {
         Self::of(RootCertStore::empty(), Vec::new())
     }
 
-    /// Trusts the certificates of this system, which are read once. Those that cannot be read
-    /// are left out.
+    /// Trusts the certificates of this system, which are read once. Invalid ones are ignored.
     pub fn system() -> Self {
         static SYSTEM: OnceLock<Trust> = OnceLock::new();
         let read = || {
             let mut found = rustls_native_certs::load_native_certs();
             for error in &found.errors {
-                tracing::warn!(%error, "cannot read some of the system's certificate authorities");
+                tracing::warn!(%error, "reading some of the system's CA certificates failed");
             }
             let mut roots = RootCertStore::empty();
             found.certs.retain(|der| roots.add(der.clone()).is_ok());
@@ -56,7 +56,7 @@ impl Trust {
     /// Trusts these certificates as well.
     ///
     /// # Errors
-    /// The first certificate that cannot be read.
+    /// The first certificate that cannot be parsed.
     pub fn with(
         self,
         more: impl IntoIterator<Item = CertificateDer<'static>>,
@@ -96,8 +96,8 @@ impl Trust {
         self.certificates.iter().any(|named| named == certificate)
     }
 
-    /// Checks that the certificate `leaf` is trusted, or leads to a trusted one by way of
-    /// `others`, and is valid at `now`. Its names are another question.
+    /// Checks that `leaf` is trusted, or chains to a trusted certificate through `others`, and is
+    /// valid at `now`. Names are not checked.
     ///
     /// # Errors
     /// The reason why the certificate is not trusted.
@@ -122,8 +122,8 @@ impl Trust {
     }
 }
 
-/// Returns whether an error is about the certificate's own validity or purpose, and not about
-/// its issuer. webpki checks the validity first.
+/// Returns whether an error is about the certificate's own validity or purpose, and not about its
+/// issuer. webpki checks the validity first.
 fn is_own(error: &CertificateError) -> bool {
     use CertificateError::{
         Expired, ExpiredContext, InvalidPurpose, InvalidPurposeContext, NotValidYet,
@@ -140,7 +140,7 @@ fn is_own(error: &CertificateError) -> bool {
     )
 }
 
-/// TLS with servers whose certificates are trusted.
+/// Returns TLS settings for servers with trusted certificates.
 pub fn trusting(trust: Trust) -> ClientConfig {
     ClientConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()

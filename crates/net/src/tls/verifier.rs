@@ -1,4 +1,4 @@
-//! The verifier of the certificates of servers, the same for all clients of the product.
+//! Verifier of server certificates, which all clients in this workspace use.
 
 use std::sync::Arc;
 
@@ -19,12 +19,12 @@ use super::{Trust, weak_rsa};
 /// Verifies the certificates of servers, and the signatures of their handshakes.
 #[derive(Clone, Debug)]
 pub struct Verifier {
-    /// `None`: any certificate is accepted.
+    /// Trusted certificates; `None` accepts any certificate.
     trust: Option<Trust>,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-/// What no error of rustls says of a certificate.
+/// Errors of certificates that rustls does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum KeyError {
     #[error("the certificate has an RSA key of {0} bits, too short to be trusted")]
@@ -53,8 +53,8 @@ impl Verifier {
         Self::new(Some(trust))
     }
 
-    /// Accepts any certificate, also one that cannot be read. The server must prove that it has
-    /// the key, unless that is of a kind that cannot be verified.
+    /// Accepts any certificate, even one that cannot be parsed. The server must prove that it has
+    /// the key, unless the kind of key is not supported.
     pub fn accepting_any() -> Self {
         Self::new(None)
     }
@@ -66,8 +66,8 @@ impl Verifier {
         }
     }
 
-    /// Checks that the key of a certificate is long enough, and of a kind that can prove whose
-    /// it is. A certificate that is trusted itself may have a short key.
+    /// Checks that the key of a certificate is long enough, and of a supported kind. A certificate
+    /// that is itself trusted may have a short key.
     fn check_key(&self, trust: &Trust, certificate: &CertificateDer<'_>) -> Result<(), KeyError> {
         let spki = public_key::spki(certificate).map_err(|_| KeyError::Unknown)?;
         let algorithm = public_key::algorithm(spki).map_err(|_| KeyError::Unknown)?;
@@ -108,8 +108,8 @@ impl Verifier {
         }
     }
 
-    /// Verifies the signature by a key that rustls does not take: of a certificate that it cannot
-    /// read, or one of RSA that is short.
+    /// Verifies a signature by a key that rustls does not accept: of a certificate that it cannot
+    /// parse, or a short RSA key.
     fn verify_odd(
         &self,
         tls: Tls,
@@ -128,7 +128,7 @@ impl Verifier {
         let (_, strong) = mapping
             .find(|(known, _)| *known == scheme)
             .ok_or(KeyError::NotProven)?;
-        // In TLS 1.3, a scheme names the curve.
+        // In TLS 1.3, a scheme determines the curve.
         let strong = match tls {
             Tls::V1_3 => &strong[..strong.len().min(1)],
             Tls::V1_2 => strong,

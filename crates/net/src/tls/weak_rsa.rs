@@ -1,8 +1,8 @@
 //! Signatures by RSA keys of less than 2048 bits, which aws-lc-rs does not verify.
 //!
-//! Old appliances have such keys. They are verified only where a client accepts the certificate
-//! as it is: by its fingerprint, because it is trusted itself, or because any certificate is
-//! accepted. All numbers are public, so that neither time nor memory need be constant.
+//! Old appliances have them. Such a key is used only if a client accepts the certificate in any
+//! case: by its fingerprint, because it is itself trusted, or because any certificate is accepted.
+//! All numbers are public, so neither time nor memory access must be constant.
 
 use std::cmp::Ordering;
 
@@ -14,10 +14,10 @@ use rustls::pki_types::{
 
 use super::public_key::RsaKey;
 
-/// The shortest key that aws-lc-rs verifies signatures of, in bits.
+/// Length in bits of the shortest key whose signatures aws-lc-rs verifies.
 pub(super) const STRONG: usize = 2048;
 
-/// The algorithm of `scheme` for weak keys, if it is one of RSA.
+/// Returns the algorithm of `scheme` for weak keys, if it is an RSA scheme.
 pub(super) fn algorithm(
     scheme: SignatureScheme,
 ) -> Option<&'static dyn SignatureVerificationAlgorithm> {
@@ -73,7 +73,8 @@ const ALL: [(SignatureScheme, &WeakRsa); 6] = [
 #[derive(Debug)]
 struct WeakRsa {
     hash: &'static Algorithm,
-    /// RSASSA-PSS with a salt as long as the hash, not RSASSA-PKCS1-v1_5.
+    /// Whether the scheme is RSASSA-PSS with a salt as long as the hash, instead of
+    /// RSASSA-PKCS1-v1_5.
     pss: bool,
 }
 
@@ -101,7 +102,7 @@ impl SignatureVerificationAlgorithm for WeakRsa {
         alg_id::RSA_ENCRYPTION
     }
 
-    /// For chains of certificates, which are never verified by it.
+    /// Required for chains of certificates, for which this algorithm is never used.
     fn signature_alg_id(&self) -> AlgorithmIdentifier {
         match self.pss {
             true => alg_id::RSA_PSS_SHA256,
@@ -111,7 +112,7 @@ impl SignatureVerificationAlgorithm for WeakRsa {
 }
 
 impl WeakRsa {
-    /// The one encoded message of a digest (EMSA-PKCS1-v1_5, RFC 8017, section 9.2).
+    /// Returns the encoded message of a digest (EMSA-PKCS1-v1_5, RFC 8017, section 9.2).
     fn pkcs1(&self, length: usize, digest: &[u8]) -> Option<Vec<u8>> {
         let last_arc = match digest.len() {
             32 => 1,
@@ -160,7 +161,7 @@ impl WeakRsa {
             && digest::digest(self.hash, &message).as_ref() == hash
     }
 
-    /// MGF1 (RFC 8017, appendix B.2.1).
+    /// Computes MGF1 (RFC 8017, appendix B.2.1).
     fn mask(&self, seed: &[u8], length: usize) -> Vec<u8> {
         let block =
             |counter: u32| digest::digest(self.hash, &[seed, &counter.to_be_bytes()].concat());
@@ -169,14 +170,14 @@ impl WeakRsa {
     }
 }
 
-/// A number in digits of 64 bits, the least significant first, with an empty digit at its end for
-/// what doubling carries over.
+/// A number in digits of 64 bits, the least significant first, with a spare digit at the end for
+/// the carry of doubling.
 type Number = Vec<u64>;
 
-/// `base` to the power of the key's exponent, modulo its modulus, in as many bytes as that has.
-/// `None` if the key is none of RSA, or the base is not below the modulus.
+/// Computes `base` to the power of the key's exponent, modulo its modulus, in the length of the
+/// modulus. Returns `None` if the key is not a valid RSA key, or the base is not below the modulus.
 fn raise(base: &[u8], key: &RsaKey<'_>) -> Option<Vec<u8>> {
-    /// Longer ones only serve to keep a client busy.
+    /// Limit of the exponent in bytes; longer ones would only cost the client time.
     const LONGEST_EXPONENT: usize = 4;
     let odd = |number: &[u8]| number.last().is_some_and(|byte| byte & 1 == 1);
     if !odd(key.modulus) || !odd(key.exponent) || key.exponent.len() > LONGEST_EXPONENT {
@@ -222,7 +223,7 @@ fn compare(a: &Number, b: &Number) -> Ordering {
     a.iter().rev().cmp(b.iter().rev())
 }
 
-/// The product of two numbers below the modulus, bit by bit: slow, and short.
+/// Multiplies two numbers below the modulus bit by bit, which is slow but short.
 fn multiply(a: &Number, b: &Number, modulus: &Number) -> Number {
     let mut product = vec![0; modulus.len()];
     for digit in b.iter().rev() {
@@ -237,7 +238,7 @@ fn multiply(a: &Number, b: &Number, modulus: &Number) -> Number {
     product
 }
 
-/// Adds a number below the modulus, modulo that.
+/// Adds a number below the modulus, modulo the modulus.
 fn add(sum: &mut Number, number: &Number, modulus: &Number) {
     let mut carry = false;
     for (digit, more) in sum.iter_mut().zip(number) {

@@ -1,4 +1,4 @@
-//! The logs that chains go to, and which of them takes a certificate.
+//! Destination logs of chains, and the choice among them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,28 +14,28 @@ use url::Url;
 use super::submitter::PendingSubmission;
 use crate::time::day;
 
-/// `log.v3.json` of a log has one or two kB.
+/// Size limit of `log.v3.json` in bytes; real ones have one or two kB.
 const MOST_BYTES: usize = 64 << 10;
-/// The time that a log may take to say what it takes, while the proxy starts.
+/// Time that a log may take to send `log.v3.json` while the proxy starts.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A log that chains go to.
+/// A log that receives chains.
 #[derive(Debug)]
 pub(crate) struct Destination {
     pub(crate) log: Url,
     pub(crate) key: Option<Arc<PublicKey>>,
-    /// The notAfter that it takes by its own word, in milliseconds since 1970.
+    /// Range of notAfter that the log accepts by its own statement, in Unix milliseconds.
     pub(crate) window: Option<Range<u64>>,
     pub(crate) send: mpsc::Sender<PendingSubmission>,
 }
 
-/// The fit of a certificate with a log: whether the log takes it.
+/// How well a certificate fits a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Fit {
     No,
-    /// It has no window, as far as is known.
+    /// The log has no known range of notAfter.
     Any,
-    /// It is within the log's window.
+    /// The certificate is within the range of the log.
     Within,
 }
 
@@ -59,10 +59,11 @@ impl Destination {
     }
 }
 
-/// The log for a certificate: the first whose window it fits into, else the first without one.
+/// Chooses the log for a certificate: the first whose range contains it, otherwise the first
+/// without a range.
 ///
 /// # Errors
-/// There is none.
+/// No log accepts the certificate.
 pub(crate) fn choose<'d>(
     destinations: &'d [Destination],
     list: Option<&LogList>,
@@ -82,18 +83,18 @@ pub(crate) fn choose<'d>(
     best.ok_or_else(|| NoDestination::Window(day(not_after)))
 }
 
-/// The reasons why a certificate goes to no log.
+/// Reasons why a certificate is sent to no log.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoDestination {
     #[error(transparent)]
     Certificate(#[from] DerError),
     #[error("its notAfter cannot be read")]
     NotAfter,
-    #[error("no log takes certificates that expire on {0}, of those that chains go to")]
+    #[error("none of the configured logs accepts certificates that expire on {0}")]
     Window(String),
 }
 
-/// The log in the list: by its key, where that is known, else by its URL.
+/// Returns the log from the list, by its key if known, otherwise by its URL.
 pub(crate) fn listed<'l>(
     list: &'l LogList,
     log: &Url,
@@ -108,14 +109,14 @@ pub(crate) fn listed<'l>(
     }
 }
 
-/// Returns what a log says of itself in `log.v3.json` beside its submission prefix, where
-/// operators of static CT logs have it: the notAfter that it takes. Its word is enough for what it
-/// is sent; its key it could not vouch for.
+/// Returns the range of notAfter from `log.v3.json`, which operators of static CT logs publish
+/// beside the submission prefix. The log's own statement suffices for the choice of submissions,
+/// but it could not vouch for the log's key.
 pub(crate) async fn window(client: &Client, log: &Url) -> Option<Range<u64>> {
     let url = format!("{}/log.v3.json", log.as_str().trim_end_matches('/'));
     let body = timeout(PATIENCE, client.get(&url, MOST_BYTES)).await;
     let log: Value = serde_json::from_slice(&body.ok()?.ok()?).ok()?;
-    // The same fields as in a log list.
+    // The fields are the same as in a log list.
     let list = json!({"operators": [{"name": "", "tiled_logs": [log]}]});
     let list = LogList::parse(list.to_string().as_bytes()).ok()?;
     list.iter().next()?.temporal_interval.clone()

@@ -1,4 +1,4 @@
-//! The hosts that a page shows.
+//! Filter of the hosts on a page.
 
 use url::form_urlencoded;
 
@@ -7,19 +7,19 @@ use super::judge::{Judgement, Standing};
 /// Hosts on one page.
 pub(crate) const PAGE_SIZE: usize = 200;
 
-/// The hosts to show, by their latest certificate.
+/// Selection of hosts by their latest certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Show {
     All,
-    /// Without a valid SCT.
+    /// Hosts without a valid SCT.
     NotLogged,
-    /// SCTs that are not enough for a policy, or none.
+    /// Hosts whose SCTs do not satisfy a policy.
     PolicyFailed,
-    /// With a false SCT.
+    /// Hosts with a false SCT.
     Invalid,
-    /// With SCTs that cannot be verified: of logs or issuers that are not known.
+    /// Hosts with SCTs that cannot be verified, because the log or the issuer is unknown.
     Unverified,
-    /// Revoked.
+    /// Hosts with a revoked certificate.
     Revoked,
 }
 
@@ -47,7 +47,7 @@ impl Show {
     pub(crate) fn text(self) -> &'static str {
         match self {
             Show::All => "All",
-            Show::NotLogged => "In no log",
+            Show::NotLogged => "No valid SCT",
             Show::PolicyFailed => "Policy failed",
             Show::Invalid => "False SCT",
             Show::Unverified => "Not verified",
@@ -55,7 +55,7 @@ impl Show {
         }
     }
 
-    /// Returns whether a certificate that is judged so is shown.
+    /// Returns whether the selection includes a certificate with this judgement.
     pub(crate) fn has(self, judgement: &Judgement) -> bool {
         match self {
             Show::All => true,
@@ -72,14 +72,14 @@ impl Show {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Filter {
     pub(crate) show: Show,
-    /// Lower case; part of the host's name.
+    /// Part of the host name, in lower case.
     pub(crate) query: String,
-    /// Hosts passed over.
+    /// Number of hosts to skip.
     pub(crate) from: usize,
 }
 
 impl Filter {
-    /// Returns what is not understood is as if it were not there.
+    /// Parses a query. Unknown parameters and values are ignored.
     pub(crate) fn parse(query: &str) -> Self {
         let show = parameter(query, "show").unwrap_or_default();
         let show = Show::ALL.into_iter().find(|one| one.name() == show);
@@ -98,14 +98,14 @@ impl Filter {
     }
 }
 
-/// One parameter of a query.
+/// Returns a parameter of a query.
 pub(crate) fn parameter(query: &str, name: &str) -> Option<String> {
     let mut parameters = form_urlencoded::parse(query.as_bytes());
     let found = parameters.find(|(key, _)| key == name);
     found.map(|(_, value)| value.into_owned())
 }
 
-/// A text as the value of a parameter.
+/// Encodes a text as the value of a parameter.
 pub(crate) fn encoded(text: &str) -> String {
     form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }

@@ -1,36 +1,37 @@
-//! The way from a certificate up to a root: through what the server sent, and where it left
-//! something out, through what other servers have sent.
+//! Paths from a certificate up to a root, through the certificates of the server and, where those
+//! are missing, of other servers.
 
 use std::sync::Arc;
 
 use lucarne_ct::{Certificate, Issuer, Roots, is_issued_by, names_match};
 
-/// Certificates above a leaf, from its issuer up, each kept once in memory.
+/// Certificates above a leaf, from its issuer upwards, each stored once in memory.
 pub(crate) type Issuers = Arc<[Arc<Issuer>]>;
 
-/// Certificates above a leaf, at most.
+/// Limit of certificates above a leaf.
 const LONGEST: usize = 8;
-/// Certificates of one name whose keys are tried, at most, of each source.
+/// Limit of certificates of one name whose keys are tried, for each source.
 const MOST_NAMESAKES: usize = 8;
 
-/// The certificates above a leaf. A certificate is an issuer if its key has signed, not by its
-/// name alone: CAs keep their name when they take another key.
+/// Certificates above a leaf. An issuer is found by its signature, not by name alone, because CAs
+/// keep their name when they change keys.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Path {
-    /// The leaf's issuer, if it is known.
+    /// The leaf's issuer, if known.
     pub(crate) issuer: Option<Arc<Issuer>>,
-    /// True if a certificate has the issuer's name, but another key.
+    /// True if a certificate has the name of the issuer but another key.
     pub(crate) is_namesake: bool,
-    /// From the leaf's issuer up, without a root that the server did not send.
+    /// Certificates from the leaf's issuer upwards, without a root that the server did not send.
     pub(crate) chain: Issuers,
-    /// Those of them that the server did not send.
+    /// Certificates of the chain that the server did not send.
     pub(crate) added: Issuers,
-    /// The name of the issuer at which the way ends too early; `None`: it reaches a root.
+    /// Name of the first missing issuer; `None` if the path reaches a root.
     pub(crate) wanted: Option<Arc<[u8]>>,
 }
 
 impl Path {
-    /// The way up from `leaf` through `sent`, `roots`, and what `seen` finds by a name.
+    /// Builds the path from `leaf` through `sent`, `roots`, and the certificates that `seen`
+    /// returns for a name.
     pub(crate) fn of(
         leaf: &[u8],
         sent: &[Arc<Issuer>],
@@ -75,7 +76,7 @@ impl Path {
     }
 }
 
-/// The one among these whose key has signed; whether one has the name at least.
+/// Returns the certificate whose key signed `below`. Sets `is_namesake` if one has the name only.
 fn issuer_of(
     below: &Certificate<'_>,
     among: &[Arc<Issuer>],

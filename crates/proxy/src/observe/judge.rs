@@ -1,5 +1,4 @@
-//! The judgement of one certificate: its SCTs, each with what became of it, and the
-//! policies' verdicts.
+//! Judgement of a certificate: the findings about its SCTs, and the verdicts of the policies.
 
 use std::sync::Arc;
 
@@ -11,15 +10,15 @@ use lucarne_ct::{
 use super::issuer::Path;
 use super::staple::Staple;
 
-/// The policies that are asked.
+/// Policies that certificates are checked against.
 pub(crate) const POLICIES: [CtPolicy; 2] = CtPolicy::ALL;
 
-/// The lists of SCTs that came beside a certificate.
+/// SCTs that a server delivered outside the certificate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SctDeliveries {
-    /// The stapled OCSP response; empty: none.
+    /// The stapled OCSP response; empty if there was none.
     pub(crate) ocsp: Vec<u8>,
-    /// The list of the TLS extension; empty: none.
+    /// The SCT list of the TLS extension; empty if there was none.
     pub(crate) tls: Vec<u8>,
 }
 
@@ -29,35 +28,36 @@ impl SctDeliveries {
     }
 }
 
-/// An SCT that came with a certificate.
+/// An SCT that a server presented.
 #[derive(Debug, Clone)]
 pub(crate) struct PresentedSct {
     pub(crate) seen: SeenSct,
-    /// True if a log that chains go to has signed it, in the list or not.
+    /// True if one of the logs for submission signed it, whether the log list contains that log or
+    /// not.
     pub(crate) by_target: bool,
 }
 
-/// The standing of a certificate, the worst first.
+/// Standing of a certificate, worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Standing {
-    /// A stapled OCSP response says so, and can be believed.
+    /// A verified stapled OCSP response states the revocation.
     Revoked,
-    /// It came without any SCT: nothing shows that it is in a log.
+    /// There was no SCT: nothing proves that a log has the certificate.
     NoSct,
     /// An SCT is false.
     Invalid,
-    /// None is false, none is valid: the logs or the issuer are not known.
+    /// No SCT is false and none is valid, because the logs or the issuer are unknown.
     Unverified,
-    /// There are valid ones, not enough for a policy.
+    /// There are valid SCTs, but too few for a policy.
     PolicyFailed,
-    /// Enough, but the stapled OCSP response proves nothing.
+    /// The SCTs satisfy every policy, but the stapled OCSP response is not verified.
     StapleUnverified,
-    /// Enough for every policy.
+    /// The SCTs satisfy every policy.
     Good,
 }
 
 impl Standing {
-    /// A word for labels, filters and JSON.
+    /// Returns the word for labels, filters and JSON.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Standing::Revoked => "revoked",
@@ -70,7 +70,7 @@ impl Standing {
         }
     }
 
-    /// For people.
+    /// Returns the words for people.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Standing::Revoked => "revoked",
@@ -84,42 +84,42 @@ impl Standing {
     }
 }
 
-/// The judgement of one certificate.
+/// Judgement of a certificate.
 #[derive(Debug, Clone)]
 pub(crate) struct Judgement {
     pub(crate) scts: Vec<PresentedSct>,
-    /// SCTs beyond [`MOST_SCTS`], which nothing has looked at.
+    /// Number of SCTs beyond [`MOST_SCTS`], which were not checked.
     pub(crate) left_out: usize,
-    /// One for each of [`POLICIES`].
+    /// Verdicts in the order of [`POLICIES`].
     pub(crate) verdicts: [Verdict; POLICIES.len()],
     pub(crate) standing: Standing,
     pub(crate) staple: Staple,
-    /// True if the SCTs of the TLS extension were there to be looked at.
+    /// True if the SCTs of the TLS extension were available.
     pub(crate) tls_seen: bool,
-    /// True if there was a log list: without one the verdicts mean nothing.
+    /// True if there was a log list; without one the verdicts mean nothing.
     pub(crate) listed: bool,
 }
 
 impl Judgement {
-    /// Returns whether the SCTs are not enough for a policy, as far as the log list tells.
+    /// Returns whether the SCTs do not satisfy a policy, according to the log list.
     pub(crate) fn fails_policy(&self) -> bool {
         self.listed && !self.verdicts.iter().all(Verdict::is_compliant)
     }
 
-    /// Returns what could make a difference and cannot be seen: where the SCTs are too few.
+    /// Returns a note about SCTs that this proxy cannot see, if the visible ones are too few.
     pub(crate) fn unseen(&self) -> Option<&'static str> {
         let too_few = self.scts.is_empty() || self.fails_policy();
         (too_few && !self.tls_seen).then_some(UNSEEN)
     }
 
-    /// A log that has it, by an SCT that verifies.
+    /// Returns a log that has the certificate, according to a verified SCT.
     pub(crate) fn logged_by(&self) -> Option<&str> {
         let proven = |sct: &&PresentedSct| sct.by_target || sct.seen.finding == SctFinding::Valid;
         let log = self.scts.iter().find(proven)?.seen.log.as_deref();
-        Some(log.map_or("a log that chains go to", |log| &log.description))
+        Some(log.map_or("one of the configured logs", |log| &log.description))
     }
 
-    /// Returns whether a log of the list has promised to have it.
+    /// Returns whether an SCT of a listed log is valid.
     pub(crate) fn is_logged(&self) -> bool {
         self.scts
             .iter()
@@ -127,18 +127,18 @@ impl Judgement {
     }
 }
 
-/// The handshake of rustls does not offer the extension, so that servers do not send it.
-const UNSEEN: &str = "SCTs by TLS extension cannot be seen here, as rustls does not ask servers \
-                      for them: browsers do, and may get enough";
+/// rustls does not offer the extension in its handshake, so servers do not send it.
+const UNSEEN: &str = "SCTs by TLS extension are not visible to the proxy, because rustls does not \
+                      request them; browsers do, and may receive enough";
 
-/// A certificate with what is above and beside it.
+/// A certificate with its path and the SCTs that were delivered beside it.
 pub(crate) struct Subject<'a> {
     pub(crate) leaf: &'a [u8],
     pub(crate) path: &'a Path,
     pub(crate) deliveries: &'a SctDeliveries,
 }
 
-/// Judges `subject`, at `now_ms` since 1970. `targets` are the keys of logs that chains go to.
+/// Judges `subject` at `now_ms` (Unix time). `targets` are the keys of the logs for submission.
 pub(crate) fn judge(
     subject: &Subject<'_>,
     list: Option<&LogList>,
@@ -211,13 +211,13 @@ fn standing(scts: &[PresentedSct], verdicts: &[Verdict], staple: &Staple) -> Sta
     }
 }
 
-/// A certificate that is none: nothing in it counts.
+/// Judges bytes that are not a certificate.
 fn unreadable(why: String, listed: bool) -> Judgement {
     let seen = SeenSct {
         sct: None,
         delivery: Delivery::Embedded,
         log: None,
-        finding: SctFinding::Unreadable(format!("the certificate cannot be read: {why}")),
+        finding: SctFinding::Unreadable(format!("the certificate cannot be parsed: {why}")),
     };
     let sct = PresentedSct {
         seen,
@@ -234,8 +234,8 @@ fn unreadable(why: String, listed: bool) -> Judgement {
     }
 }
 
-/// Every SCT that came, in the order embedded, OCSP, TLS; if there are more than are looked at,
-/// those of logs in the list first. A list that cannot be read counts as one SCT that cannot.
+/// Returns all SCTs in the order embedded, OCSP, TLS. If there are too many, those of listed logs
+/// come first. A list that cannot be parsed counts as one unreadable SCT.
 fn presented(
     leaf: &Certificate<'_>,
     deliveries: &SctDeliveries,
@@ -247,7 +247,7 @@ fn presented(
     };
     add(Delivery::Embedded, leaf.embedded_scts());
     if !deliveries.ocsp.is_empty() {
-        // A response that cannot be read has no SCT that could be false.
+        // An OCSP response that cannot be parsed has no SCT that could be false.
         add(
             Delivery::Ocsp,
             Ok(sct_list_of_ocsp(&deliveries.ocsp).unwrap_or(None)),
@@ -262,7 +262,7 @@ fn presented(
     found
 }
 
-/// The entries that logs may have signed for a certificate, as far as its issuer is known.
+/// Returns the entries that logs may have signed for the certificate, if its issuer is known.
 fn entries(leaf: &Certificate<'_>, path: &Path, staple: &Staple) -> LoggedEntries {
     let issuer = path.issuer.as_ref();
     let issuer = issuer.and_then(|issuer| Certificate::parse(&issuer.der).ok());

@@ -1,4 +1,5 @@
-//! The memory of what was seen, within bounds: the longest unseen goes first, and is counted.
+//! Bounded memory of observed hosts and certificates. The least recently seen is dropped first, and
+//! counted.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,19 +11,19 @@ use super::issuer::{Issuers, Path};
 use super::judge::{Judgement, SctDeliveries};
 use super::submission::Submission;
 
-/// Certificates of one host that are remembered, the latest first.
+/// Limit of remembered certificates of one host, latest first.
 const MOST_OF_A_HOST: usize = 8;
-/// Issuers that are kept once for all certificates.
+/// Limit of issuers, which all certificates share.
 const MOST_ISSUERS: usize = 512;
-/// Fingerprints of which is known that they were offered to the log.
+/// Limit of remembered fingerprints of certificates that were offered to a log.
 const MOST_OFFERED: usize = 65_536;
 
-/// A certificate that was seen.
+/// An observed certificate.
 #[derive(Debug, Clone)]
 pub(crate) struct Record {
     pub(crate) fingerprint: Fingerprint,
     pub(crate) leaf: Arc<[u8]>,
-    /// As the server sent them, in its order.
+    /// Certificates that the server sent, in its order.
     pub(crate) issuers: Issuers,
     pub(crate) deliveries: Arc<SctDeliveries>,
     pub(crate) path: Path,
@@ -34,40 +35,40 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Roughly the memory it takes; shared issuers count in full.
+    /// Estimates the memory of the record in bytes; shared issuers count in full.
     fn weight(&self) -> usize {
         let issuers = self.issuers.iter().chain(self.path.added.iter());
         let issuers: usize = issuers.map(|issuer| issuer.der.len()).sum();
         self.leaf.len() + issuers + self.deliveries.len() + self.judgement.scts.len() * 256 + 512
     }
 
-    /// The certificate, unless the server has sent something else.
+    /// Parses the certificate. Returns `None` if the server sent something else.
     pub(crate) fn certificate(&self) -> Option<Certificate<'_>> {
         Certificate::parse(&self.leaf).ok()
     }
 }
 
-/// A host that was seen.
+/// An observed host.
 #[derive(Debug, Clone)]
 pub(crate) struct Host {
     pub(crate) name: String,
     pub(crate) first_ms: u64,
     pub(crate) last_ms: u64,
     pub(crate) handshakes: u64,
-    /// The latest first.
+    /// Fingerprints, latest first.
     pub(crate) certificates: VecDeque<Fingerprint>,
 }
 
-/// The bounds of what may be remembered.
+/// Limits of the memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
     pub(crate) hosts: usize,
     pub(crate) certificates: usize,
-    /// Of certificates and what came with them.
+    /// Bytes of certificates and their SCT deliveries.
     pub(crate) bytes: usize,
 }
 
-/// The number of hosts and certificates that had to be forgotten.
+/// Numbers of hosts and certificates that were dropped.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Forgotten {
     pub(crate) hosts: u64,
@@ -78,7 +79,7 @@ pub(crate) struct Forgotten {
 #[derive(Debug)]
 struct Interned {
     issuer: Arc<Issuer>,
-    /// Its subject (DER); empty: it is not a certificate.
+    /// Subject in DER; empty if the bytes are not a certificate.
     subject: Box<[u8]>,
 }
 
@@ -92,7 +93,7 @@ impl Interned {
     }
 }
 
-/// The memory of what was seen.
+/// Memory of observed hosts and certificates.
 #[derive(Debug)]
 pub(crate) struct Memory {
     bounds: Bounds,
@@ -106,7 +107,7 @@ pub(crate) struct Memory {
 
 impl Memory {
     pub(crate) fn new(bounds: Bounds) -> Self {
-        // Not with their capacity: that would be allocated at once.
+        // Unbounded, because a cache with a capacity allocates all of it at once.
         Memory {
             bounds,
             certificates: LruCache::unbounded(),
@@ -118,7 +119,7 @@ impl Memory {
         }
     }
 
-    /// Notes a handshake with `host`, which presented this certificate.
+    /// Records a handshake with `host`, which presented this certificate.
     pub(crate) fn saw(&mut self, name: &str, fingerprint: Fingerprint, at_ms: u64) {
         let host = self.hosts.get_or_insert_mut_ref(name, || Host {
             name: name.to_owned(),
@@ -144,12 +145,12 @@ impl Memory {
         }
     }
 
-    /// Returns what is known of a certificate; it stays where it is in the order.
+    /// Returns the record of a certificate without changing its order.
     pub(crate) fn record(&self, fingerprint: &Fingerprint) -> Option<&Record> {
         self.certificates.peek(fingerprint)
     }
 
-    /// Changes what is known of a certificate, if it still is.
+    /// Changes the record of a certificate, if it is still remembered.
     pub(crate) fn change(&mut self, fingerprint: &Fingerprint, change: impl FnOnce(&mut Record)) {
         if let Some(record) = self.certificates.peek_mut(fingerprint) {
             self.bytes -= record.weight();
@@ -158,7 +159,7 @@ impl Memory {
         }
     }
 
-    /// Remembers a certificate, in place of what was known of it.
+    /// Stores a record in place of the old one.
     pub(crate) fn remember(&mut self, record: Record) {
         self.bytes += record.weight();
         if let Some((_, old)) = self.certificates.push(record.fingerprint, record) {
@@ -175,7 +176,7 @@ impl Memory {
         }
     }
 
-    /// The certificates above a leaf, each kept once; and the names of those that are new.
+    /// Returns the certificates above a leaf, each stored once, and the subjects of the new ones.
     pub(crate) fn intern(&mut self, chain: &[Vec<u8>]) -> (Issuers, Vec<Box<[u8]>>) {
         let mut new = Vec::new();
         let issuers = chain.iter().map(|der| {
@@ -195,15 +196,15 @@ impl Memory {
         (issuers.into(), new)
     }
 
-    /// The certificates with this subject that any server has sent above its own, the latest
-    /// first. Whether they are what they say is for their keys to prove.
+    /// Returns the issuers with this subject that any server has sent, latest first. Only their
+    /// keys can prove that they issued a certificate.
     pub(crate) fn issuers_named(&self, subject: &[u8]) -> Vec<Arc<Issuer>> {
         let issuers = self.issuers.iter().map(|(_, interned)| interned);
         let named = issuers.filter(|interned| *interned.subject == *subject);
         named.map(|interned| interned.issuer.clone()).collect()
     }
 
-    /// Returns whether a certificate is offered to the log for the first time.
+    /// Returns whether a certificate is offered to a log for the first time.
     pub(crate) fn offer(&mut self, fingerprint: Fingerprint) -> bool {
         let first = self.offered.put(fingerprint, ()).is_none();
         while self.offered.len() > MOST_OFFERED {
@@ -212,12 +213,12 @@ impl Memory {
         first
     }
 
-    /// It may be offered again.
+    /// Allows the certificate to be offered again.
     pub(crate) fn forget_offer(&mut self, fingerprint: &Fingerprint) {
         self.offered.pop(fingerprint);
     }
 
-    /// The latest seen first.
+    /// Returns the hosts, latest first.
     pub(crate) fn hosts(&self) -> impl Iterator<Item = &Host> {
         self.hosts.iter().map(|(_, host)| host)
     }

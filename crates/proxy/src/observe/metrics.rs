@@ -1,4 +1,4 @@
-//! The metrics of the observer.
+//! Metrics of the observer.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -46,7 +46,7 @@ impl Metrics {
         self.dropped.get_or_create(&KindLabels { what }).inc();
     }
 
-    /// Handshakes that were not looked at.
+    /// Returns the number of handshakes that were not checked.
     pub(crate) fn dropped_handshakes(&self) -> u64 {
         let what = KindLabels { what: "handshakes" };
         self.dropped.get(&what).map_or(0, |counter| counter.get())
@@ -62,27 +62,27 @@ impl Metrics {
         let registry = registry.sub_registry_with_prefix("lucarne_proxy_observed");
         registry.register(
             "handshakes",
-            "Handshakes with servers whose certificates were looked at",
+            "Handshakes with servers whose certificates were checked",
             self.handshakes.clone(),
         );
         registry.register(
             "certificates",
-            "Certificates seen for the first time, by where they stood",
+            "Certificates seen for the first time, by standing",
             self.certificates.clone(),
         );
         registry.register(
             "scts",
-            "SCTs of certificates seen for the first time, by how they came and what became of them",
+            "SCTs of certificates seen for the first time, by delivery and finding",
             self.scts.clone(),
         );
         registry.register(
             "dropped",
-            "What was not looked at or had to be forgotten for want of room",
+            "Observations that were dropped or forgotten for lack of room",
             self.dropped.clone(),
         );
         registry.register(
             "submissions",
-            "Chains sent to the log, by what became of them",
+            "Chains sent to the log, by outcome",
             self.submissions.clone(),
         );
         registry.register(

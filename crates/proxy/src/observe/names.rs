@@ -1,4 +1,4 @@
-//! The names that a certificate is for (RFC 5280 section 4.2.1.6).
+//! Subject names of a certificate (RFC 5280, section 4.2.1.6).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -8,10 +8,10 @@ use lucarne_mint::oid::content::SUBJECT_ALT_NAME;
 
 const DNS_NAME: u8 = 0x82;
 const IP_ADDRESS: u8 = 0x87;
-/// More are not shown.
+/// Limit of the names that are shown.
 const MOST_NAMES: usize = 100;
 
-/// DNS names and IP addresses, as they stand there.
+/// Returns the DNS names and IP addresses in the order of the certificate.
 pub(crate) fn dns_names(certificate: &Certificate<'_>) -> Vec<String> {
     let Some(extension) = certificate.extension(SUBJECT_ALT_NAME) else {
         return Vec::new();

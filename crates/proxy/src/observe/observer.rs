@@ -1,4 +1,4 @@
-//! The observer: what the proxy holds.
+//! The observer, as the proxy uses it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -27,37 +27,38 @@ use super::source::{Source, SourceError};
 use super::submitter::{MOST_WAITING, PendingSubmission, Submitter};
 use super::worker::{Message, Sighting, Worker};
 
-/// The time that a request of the observer itself may take.
+/// Time limit of the observer's own requests.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// A start waits no longer for the log list.
+/// Time limit of reading the log list at startup.
 const LIST_PATIENCE: Duration = Duration::from_secs(3);
-/// The time after which a log list that was never read is requested again.
+/// Interval between attempts while no log list has been read yet.
 const READ_AGAIN: Duration = Duration::from_secs(60);
 
-/// Handshakes that wait to be looked at, at most; and what they may weigh.
+/// Limits of the handshakes in the queue: number, and bytes.
 const MOST_QUEUED: usize = 1024;
 const MOST_QUEUED_BYTES: usize = 8 << 20;
 
-/// The reasons why an observer cannot start.
+/// Reasons why an observer cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
-    /// The log list cannot be had.
-    #[error("cannot read the log list {from}: {why}")]
+    /// The log list cannot be read.
+    #[error("reading the log list {from}: {why}")]
     LogList {
         /// File or URL.
         from: String,
-        /// The problem, and what to do.
+        /// The reason, and the remedy.
         why: SourceError,
     },
-    /// The key of the log to submit to is none.
-    #[error("the key of the log to submit to cannot be used: {0}")]
+    /// The public key of a log for submission is invalid.
+    #[error("the public key of the log for submissions is invalid: {0}")]
     Key(#[from] lucarne_ct::KeyError),
-    /// The system gives no thread.
-    #[error("cannot start the thread that looks at certificates: {0}")]
+    /// The system cannot start a thread.
+    #[error("starting the thread that checks certificates: {0}")]
     Thread(#[from] std::io::Error),
 }
 
-/// Records what servers present. Cheap to call; dropping the last one ends its work.
+/// Observer of the certificates that servers present. Calls return at once. Dropping the last clone
+/// stops its tasks.
 #[derive(Debug)]
 pub struct Observer {
     messages: SyncSender<Message>,
@@ -67,12 +68,12 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Reads the log list and starts the work behind. Must be called inside a tokio runtime.
+    /// Reads the log list and starts the tasks. Must be called inside a tokio runtime.
     ///
     /// # Errors
-    /// A log list that cannot be read: without it the answers would be wrong. One that does not
-    /// arrive is read later, and what was seen until then is judged again. Once it has been read,
-    /// the last one stays in use whatever happens to its source.
+    /// The log list is invalid: without it the judgements would be wrong. A list that cannot be
+    /// fetched now is read later, and all remembered certificates are then judged again. After the
+    /// first success, the last valid list stays in use.
     pub async fn start(options: ObserveOptions) -> Result<Arc<Self>, ObserveError> {
         let client = Client::new(&options.tls, TIMEOUT);
         let targets = options.submit_to.iter().map(Target::new);
@@ -98,7 +99,7 @@ impl Observer {
         let mut tasks = Vec::new();
         let mut destinations = Vec::new();
         for target in targets {
-            // Each has a queue and a task of its own: one that is away holds up no other.
+            // Each log has its own queue and task, so an unavailable log does not delay the others.
             let (send, submissions) = mpsc::channel(MOST_WAITING);
             let key = target.key.clone();
             let submitter = Submitter::new(client.clone(), &target.log, key, &shared);
@@ -124,11 +125,11 @@ impl Observer {
         }))
     }
 
-    /// A server presented this chain (leaf first) for `host`.
+    /// Records the chain (leaf first) that a server presented for `host`.
     ///
     /// `ocsp` is the stapled OCSP response, `tls_scts` the SignedCertificateTimestampList of the
-    /// TLS extension (RFC 6962 section 3.3); empty where there was none. Never blocks: a
-    /// handshake that finds no room in the queue is counted, and forgotten.
+    /// TLS extension (RFC 6962, section 3.3); both may be empty. Never blocks: if the queue is
+    /// full, the handshake is counted and dropped.
     pub fn seen(&self, host: &str, chain: &[CertificateDer<'_>], ocsp: &[u8], tls_scts: &[u8]) {
         let certificates: usize = chain.iter().map(|der| der.len()).sum();
         let length = host.len() + certificates + ocsp.len() + tls_scts.len();
@@ -150,7 +151,7 @@ impl Observer {
         }
     }
 
-    /// Adds the observer's metrics.
+    /// Registers the observer's metrics.
     pub fn register(&self, registry: &mut Registry) {
         self.shared.metrics.register(registry);
     }
@@ -166,7 +167,7 @@ impl Drop for Observer {
     }
 }
 
-/// A log to submit to, its key read.
+/// A log for submissions, with its parsed key.
 struct Target {
     log: Url,
     key: Option<Arc<PublicKey>>,
@@ -181,7 +182,8 @@ impl Target {
         })
     }
 
-    /// Returns what it takes is asked of the log itself where the log list does not have it.
+    /// Starts the destination. Requests the range of notAfter from the log itself if the log list
+    /// does not have it.
     async fn destination(
         self,
         client: &Client,
@@ -242,13 +244,13 @@ fn now_listed(list: Option<LogList>, from: String) -> Listed {
     }
 }
 
-/// The worker's thread. It ends when nobody can tell it anything any more.
+/// Starts the worker's thread. The thread ends when all senders are dropped.
 fn spawn(worker: Worker, messages: Receiver<Message>) -> std::io::Result<()> {
     let thread = std::thread::Builder::new().name("observe".to_owned());
     thread.spawn(move || worker.run(&messages)).map(|_| ())
 }
 
-/// Reads the list again every so often. What cannot be read changes nothing.
+/// Reads the log list periodically. A list that cannot be read changes nothing.
 async fn refresh(
     mut source: Source,
     shared: Arc<Shared>,
@@ -260,7 +262,7 @@ async fn refresh(
     loop {
         tokio::time::sleep(pause).await;
         let read = source.read().await;
-        // Log lists change a few times a month.
+        // Log lists change a few times per month.
         pause = match (&read, unread()) {
             (Err(_), true) => every.min(READ_AGAIN),
             _ => every,
@@ -276,13 +278,13 @@ async fn refresh(
                 let from = shared.list.load().from.clone().unwrap_or_default();
                 shared.list.store(Arc::new(now_listed(list, from)));
                 shared.list_trouble.store(Arc::default());
-                // A full queue wakes the worker just as well.
+                // A full queue wakes the worker as well.
                 shared.relisted.store(true, Ordering::Release);
                 let _ = messages.try_send(Message::Listed);
             }
             Err(why) => {
                 shared.metrics.list_failures.inc();
-                tracing::warn!("the log list cannot be read again: {why}");
+                tracing::warn!("reading the log list again failed: {why}");
                 shared.list_trouble.store(Arc::new(why.to_string()));
             }
         }

@@ -1,4 +1,4 @@
-//! The options of an observer.
+//! Options of an observer.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,48 +7,48 @@ use std::time::Duration;
 use lucarne_ct::Roots;
 use url::Url;
 
-/// The source of the log list (version 3 JSON, as Chrome and Apple publish it).
+/// Source of the log list (version 3 JSON, the format of Chrome and Apple).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogListSource {
-    /// A file, read again when it has changed.
+    /// A file, which is read again after a change.
     File(PathBuf),
-    /// `http` or `https`, fetched again now and then.
+    /// An `http` or `https` URL, which is fetched periodically.
     Url(Url),
 }
 
-/// A log that gets chains.
+/// A log that receives chains.
 #[derive(Debug, Clone)]
 pub struct SubmitTo {
-    /// Its submission prefix, to which `ct/v1/add-chain` is appended.
+    /// Submission prefix, to which `ct/v1/add-chain` is appended.
     pub log: Url,
-    /// Its SubjectPublicKeyInfo (DER), where the log list does not have it.
+    /// SubjectPublicKeyInfo of the log in DER, if the log list does not have it.
     pub key: Option<Vec<u8>>,
 }
 
-/// The options of an observer. Start from [`ObserveOptions::new`].
+/// Options of an observer. Start from [`ObserveOptions::new`].
 #[derive(Debug, Clone)]
 pub struct ObserveOptions {
-    /// The logs whose SCTs count. Without a list SCTs are shown, but none can be verified.
+    /// Source of the log list. Without a list, SCTs are shown but not verified.
     pub log_list: Option<LogListSource>,
-    /// The interval at which the log list is looked at again.
+    /// Interval at which the log list is read again.
     pub refresh: Duration,
-    /// The logs that get the chains that are in no log yet: each chain goes to the first whose
-    /// temporal interval it fits into.
+    /// Logs that receive the chains that no log has yet. Each chain goes to the first log whose
+    /// temporal interval contains it.
     pub submit_to: Vec<SubmitTo>,
-    /// Holds what the observer's own requests trust (log list, `submit_to`).
+    /// TLS settings of the observer's own requests (log list, `submit_to`).
     pub tls: Arc<rustls::ClientConfig>,
-    /// Trusted roots: where a server sends a leaf alone, its issuer is looked for here.
+    /// Trusted roots, in which the issuer of a leaf without intermediates is looked up.
     pub roots: Arc<Roots>,
-    /// Most hosts that are remembered; the one not seen for longest is dropped.
+    /// Limit of remembered hosts; the least recently seen is dropped.
     pub most_hosts: usize,
-    /// Most certificates that are remembered; the one not seen for longest is dropped.
+    /// Limit of remembered certificates; the least recently seen is dropped.
     pub most_certificates: usize,
-    /// Most bytes of certificates that are remembered, however few they are.
+    /// Limit of the bytes of remembered certificates.
     pub most_bytes: usize,
 }
 
 impl ObserveOptions {
-    /// Observes without a log list and submits nothing.
+    /// Returns options without a log list and without submissions.
     pub fn new(tls: Arc<rustls::ClientConfig>) -> Self {
         ObserveOptions {
             log_list: None,

@@ -1,8 +1,8 @@
-//! The page of what was seen, and its JSON.
+//! Pages of the observer, and their JSON.
 //!
-//! Everything lies in one folder, and links are relative to it: `./` the hosts, `host?name=…`
-//! one of them, `observed.json` and `host.json` the same as JSON, `chain.pem` a chain. The
-//! pages have no script, and load nothing but one style sheet beside them.
+//! All paths are in one folder, and links are relative: `./` lists the hosts, `host?name=…` shows
+//! one host, `observed.json` and `host.json` are the same as JSON, `chain.pem` is a chain. The
+//! pages have no scripts and load only one style sheet from the same folder.
 
 use askama::Template;
 use bytes::Bytes;
@@ -23,8 +23,8 @@ const CSS: &str = "text/css; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 const PEM: &str = "application/x-pem-file";
 
-/// The answer to a GET of `path` below the place where the observer is mounted (no leading
-/// slash; empty: the page), with the query as it stands. `None`: there is no such page.
+/// Responds to a GET of `path` below the mount point of the observer, without a leading slash; the
+/// empty path is the page of hosts. Returns `None` for unknown paths.
 pub fn routes(observer: &Observer, path: &str, query: &str) -> Option<Response<Bytes>> {
     let shared = observer.shared();
     match path {
@@ -47,7 +47,7 @@ struct HostsPage {
     summary: Summary,
     hosts: Vec<HostRow>,
     matching: usize,
-    /// The beginning of the next page, if there is one.
+    /// Offset of the next page, if there is one.
     next: Option<usize>,
     page_size: usize,
     show: Show,
@@ -86,7 +86,7 @@ fn hosts(shared: &Shared, filter: &Filter) -> (Vec<HostRow>, usize, Summary) {
 #[serde(rename_all = "camelCase")]
 struct Hosts {
     summary: Summary,
-    /// The number of hosts that match; `hosts` are those from `from` on.
+    /// Number of matching hosts; `hosts` begins at `from`.
     matching: usize,
     from: usize,
     hosts: Vec<HostRow>,
@@ -117,14 +117,14 @@ fn host_page(shared: &Shared, query: &str) -> Response<Bytes> {
             now: time(now_ms()),
             version: env!("CARGO_PKG_VERSION"),
         }),
-        None => not_found("this host has not been seen, or had to be forgotten\n"),
+        None => not_found("this host has not been seen, or is no longer remembered\n"),
     }
 }
 
 fn host_json(shared: &Shared, query: &str) -> Response<Bytes> {
     match host(shared, query) {
         Some(host) => json(&host),
-        None => not_found("this host has not been seen, or had to be forgotten\n"),
+        None => not_found("this host has not been seen, or is no longer remembered\n"),
     }
 }
 
@@ -133,7 +133,7 @@ fn host(shared: &Shared, query: &str) -> Option<HostView> {
     view::host(&shared.memory.lock(), &name, now_ms())
 }
 
-/// The certificates as the server sent them.
+/// Responds with the certificates that the server sent.
 fn chain(shared: &Shared, query: &str) -> Response<Bytes> {
     let record = parameter(query, "certificate").and_then(|fingerprint| {
         let fingerprint = hex::decode(fingerprint).ok()?.try_into().ok()?;
@@ -143,7 +143,7 @@ fn chain(shared: &Shared, query: &str) -> Response<Bytes> {
             .cloned()
     });
     let Some(record) = record else {
-        return not_found("this certificate has not been seen, or had to be forgotten\n");
+        return not_found("this certificate has not been seen, or is no longer remembered\n");
     };
     let mut text = pem::encode("CERTIFICATE", &record.leaf);
     for issuer in record.issuers.iter() {
@@ -157,13 +157,13 @@ fn not_found(text: &'static str) -> Response<Bytes> {
 }
 
 fn json(value: &impl Serialize) -> Response<Bytes> {
-    // Our own structures of texts and numbers: nothing that can fail.
+    // Serializing our own structures of texts and numbers cannot fail.
     let json = serde_json::to_vec(value).unwrap_or_default();
     answer(StatusCode::OK, JSON, json)
 }
 
 fn page(template: &impl Template) -> Response<Bytes> {
-    // Our templates render numbers and texts: nothing that can fail.
+    // Rendering our own templates of numbers and texts cannot fail.
     let mut response = answer(StatusCode::OK, HTML, template.render().unwrap_or_default());
     let policy = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'self'; \
          frame-ancestors 'none'";

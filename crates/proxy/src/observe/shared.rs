@@ -1,4 +1,4 @@
-//! The state that the observer's parts share.
+//! State that the parts of the observer share.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -15,31 +15,31 @@ use super::submission::{Submission, Verified};
 #[derive(Debug, Default)]
 pub(crate) struct Listed {
     pub(crate) list: Option<LogList>,
-    /// The source that it is from.
+    /// Source of the list.
     pub(crate) from: Option<String>,
-    /// The time when it was read.
+    /// Time at which it was read, in Unix milliseconds.
     pub(crate) read_ms: u64,
 }
 
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// Never locked by who only has something to report.
+    /// Locked only by the worker, the submitters and the pages, never by [`super::Observer::seen`].
     pub(crate) memory: Mutex<Memory>,
     pub(crate) list: ArcSwap<Listed>,
-    /// The reason why the list could not be read again; empty if it could.
+    /// Reason why the last reading failed; empty after a success.
     pub(crate) list_trouble: ArcSwap<String>,
-    /// True if what is remembered was judged by an older list.
+    /// True if the remembered certificates were judged by an older list.
     pub(crate) relisted: AtomicBool,
     pub(crate) metrics: Metrics,
     pub(crate) roots: Arc<Roots>,
-    /// The logs that chains go to, if any.
+    /// URLs of the logs for submissions.
     pub(crate) submit_to: Vec<String>,
-    /// The keys of those logs that were given.
+    /// Configured keys of these logs.
     pub(crate) submit_keys: Vec<Arc<PublicKey>>,
 }
 
 impl Shared {
-    /// Notes what became of offering a certificate to the log.
+    /// Records the outcome of offering a certificate to a log.
     pub(crate) fn submitted(&self, fingerprint: &Fingerprint, outcome: Submission) {
         self.metrics.submission(match &outcome {
             Submission::Not => return,

@@ -1,4 +1,4 @@
-//! The log list: read at the start, looked at again now and then.
+//! Source of the log list, which is read at startup and then periodically.
 
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
@@ -8,7 +8,7 @@ use lucarne_net::{Client, ClientError};
 
 use super::options::LogListSource;
 
-/// Chrome's list of all logs has about 300 kB.
+/// Size limit in bytes. Chrome's list of all logs has about 300 kB.
 const MOST_BYTES: usize = 16 << 20;
 
 impl fmt::Display for LogListSource {
@@ -20,11 +20,11 @@ impl fmt::Display for LogListSource {
     }
 }
 
-/// A source, and what is known of it.
+/// A source, and the state of its last reading.
 pub(crate) struct Source {
     from: LogListSource,
     client: Client,
-    /// A file's time and length when its list was read.
+    /// Inode, change time and length of the file when it was last read.
     stamp: Option<(u64, (i64, i64), u64)>,
 }
 
@@ -37,7 +37,7 @@ impl Source {
         }
     }
 
-    /// The list, `None` where it is still the one that was read before.
+    /// Reads the list. Returns `None` if the file has not changed.
     ///
     /// # Errors
     /// [`SourceError`].
@@ -47,7 +47,7 @@ impl Source {
             LogListSource::Url(url) => self.client.get(url.as_str(), MOST_BYTES).await?,
             LogListSource::File(path) => {
                 let metadata = tokio::fs::metadata(path).await?;
-                // A copy may keep the time and the length; never all of these.
+                // A copy may keep the modification time and the length, but not all of these.
                 let changed = (metadata.ctime(), metadata.ctime_nsec());
                 stamp = Some((metadata.ino(), changed, metadata.len()));
                 if self.stamp == stamp {
@@ -68,19 +68,19 @@ impl Source {
     }
 }
 
-/// The reasons why there is no log list.
+/// Reasons why there is no log list.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// Its server gave none.
+    /// Fetching the list failed.
     #[error(transparent)]
     Fetch(#[from] ClientError),
-    /// Its file cannot be read.
+    /// The file cannot be read.
     #[error(transparent)]
     File(#[from] std::io::Error),
-    /// It is longer than any.
-    #[error("it is longer than {MOST_BYTES} bytes")]
+    /// The list is too long.
+    #[error("the list has more than {MOST_BYTES} bytes")]
     TooLong,
-    /// It is no log list.
+    /// The content is not a valid log list.
     #[error(transparent)]
     Parse(#[from] LogListError),
 }

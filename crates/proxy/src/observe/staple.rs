@@ -1,22 +1,22 @@
-//! The worth of a stapled OCSP response.
+//! Verification of stapled OCSP responses.
 
 use lucarne_ct::{CertStatus, Certificate, Issuer, ocsp_status};
 
-/// The verdict of the stapled OCSP response on a certificate, if that is proven.
+/// Status of a certificate according to its stapled OCSP response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Staple {
-    /// No response.
+    /// There was no response.
     Absent,
-    /// A proof that the certificate is not revoked.
+    /// A verified response states that the certificate is not revoked.
     Good,
-    /// A proof that it is.
+    /// A verified response states that the certificate is revoked.
     Revoked,
-    /// A response that proves nothing; why.
+    /// The response is not verified; the reason.
     Unproven(String),
 }
 
 impl Staple {
-    /// The verdict on `response` (empty: none) for `leaf`, whose issuer may not be known.
+    /// Verifies `response` (empty if there was none) for `leaf`, whose issuer may be unknown.
     pub(crate) fn of(
         response: &[u8],
         leaf: &Certificate<'_>,
@@ -28,7 +28,7 @@ impl Staple {
         }
         let issuer = issuer.map(|issuer| Certificate::parse(&issuer.der));
         let Some(Ok(issuer)) = issuer else {
-            return Staple::Unproven("the issuer, whose word it is, is not known".to_owned());
+            return Staple::Unproven("the issuer of the certificate is unknown".to_owned());
         };
         let now_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
         match ocsp_status(response, leaf, &issuer, now_ms) {
@@ -41,7 +41,7 @@ impl Staple {
         }
     }
 
-    /// The word for JSON; `None`: there is no staple.
+    /// Returns the word for JSON; `None` without a response.
     pub(crate) fn name(&self) -> Option<&'static str> {
         match self {
             Staple::Absent => None,
@@ -51,7 +51,7 @@ impl Staple {
         }
     }
 
-    /// The words for people.
+    /// Formats the status for people.
     pub(crate) fn text(&self) -> String {
         match self {
             Staple::Absent => "none".to_owned(),

@@ -1,33 +1,33 @@
-//! What became of a chain that was offered to a log.
+//! Outcomes of offering a chain to a log.
 
 use lucarne_ct::Sct;
 
-/// The outcome of offering a certificate to the log.
+/// Outcome of offering a certificate to a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Submission {
     /// There is no log to submit to.
     Not,
-    /// A log has it, and has said so by an SCT that verifies; which.
+    /// A log has the certificate already, according to a verified SCT; its name.
     NotNeeded(String),
-    /// None of the logs takes it; why.
+    /// No configured log accepts the certificate; the reason.
     NoLog(String),
-    /// It waits for its turn; what went wrong so far.
+    /// The submission waits for its turn; the last error.
     Waiting(Option<String>),
-    /// The log gave an SCT. Who it is of and whether it verifies.
+    /// The log returned an SCT.
     Accepted { sct: Sct, verified: Verified },
-    /// The log does not want it; what it says.
+    /// The log refused the chain; its reason.
     Refused(String),
-    /// The log could not be had, or there was no room in the queue; why.
+    /// The log was unavailable or the queue was full; details.
     Failed(String),
 }
 
-/// The verdict on the SCT of the log that was submitted to.
+/// Result of verifying the returned SCT.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verified {
-    /// It is, by the key of this log.
+    /// The SCT is valid; the name of the key.
     By(String),
-    /// It is not.
+    /// The SCT is false; the reason.
     No(String),
-    /// Nobody knows the log's key.
+    /// The key of the log is unknown.
     UnknownKey,
 }

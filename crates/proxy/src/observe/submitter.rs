@@ -1,7 +1,8 @@
-//! Chains that are in no log go to one.
+//! Submission of chains that no log has yet.
 //!
-//! One at a time, from a bounded queue for each log: a log that is slow or away costs the proxy nothing but
-//! the chains that find no room, which are counted and offered again when they are next seen.
+//! Each log has a bounded queue, from which chains are sent one at a time. A slow or unavailable
+//! log costs the proxy only the chains that do not fit into the queue. They are counted, and
+//! offered again when they are next seen.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -16,18 +17,18 @@ use url::Url;
 use super::shared::Shared;
 use super::submission::{Submission, Verified};
 
-/// Chains that wait at most.
+/// Limit of chains in a queue.
 pub(crate) const MOST_WAITING: usize = 512;
-/// Attempts for one chain before the next one gets its turn.
+/// Attempts for one chain before the next chain has its turn.
 const ATTEMPTS: u32 = 8;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
-/// A log that asks for more than this gets it anyway after so long.
+/// Longest `Retry-After` that is obeyed.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(3600);
-/// Of what a log says when it refuses, so much is kept.
+/// Limit of the bytes of a log's refusal that are kept.
 const MOST_REASON: usize = 300;
 
-/// A chain on its way to the log.
+/// A chain that waits for its submission.
 #[derive(Debug)]
 pub(crate) struct PendingSubmission {
     pub(crate) fingerprint: Fingerprint,
@@ -35,14 +36,14 @@ pub(crate) struct PendingSubmission {
     pub(crate) issuers: Arc<[Arc<Issuer>]>,
 }
 
-/// The outcome of an attempt.
+/// Result of an attempt.
 enum Attempt {
     Done(Submission),
-    /// Later: why, and when the log would like it.
+    /// Retry later: the reason, and the wait that the log requested.
     Again(String, Option<Duration>),
 }
 
-/// Sends chains to a log.
+/// Submits chains to one log.
 pub(crate) struct Submitter {
     client: Client,
     add_chain: String,
@@ -65,10 +66,11 @@ impl Submitter {
         }
     }
 
-    /// Sends what comes until nothing can come any more.
+    /// Submits chains until all senders are dropped.
     pub(crate) async fn run(self, mut submissions: mpsc::Receiver<PendingSubmission>) {
         let mut pause = FIRST_PAUSE;
-        // What was tried in vain comes first: an answer to it tells that the log is back.
+        // A chain that failed is retried first: a response to it shows that the log is available
+        // again.
         let mut late: Option<(PendingSubmission, u32)> = None;
         loop {
             let (pending, attempts) = match late.take() {
@@ -106,13 +108,13 @@ impl Submitter {
                 shared.metrics.submissions_waiting.dec();
             }
             shared.submitted(&pending.fingerprint, outcome);
-            // While nothing is sent, what was seen need not be held.
+            // The state is released during the wait, so that dropping the observer frees it.
             drop(shared);
             if again {
                 late = Some((pending, attempts + 1));
             }
             if let Some(wait) = wait {
-                // The log is away or asked for it (Retry-After).
+                // The log is unavailable, or requested the wait (Retry-After).
                 tokio::time::sleep(wait).await;
             }
         }
@@ -141,7 +143,9 @@ impl Submitter {
     ) -> Submission {
         let sct = match Sct::parse(&answer.body) {
             Ok(sct) => sct,
-            Err(error) => return Submission::Failed(format!("the log answered 200, but {error}")),
+            Err(error) => {
+                return Submission::Failed(format!("the log sent status 200, but {error}"));
+            }
         };
         let listed = shared.list.load();
         let listed = listed.list.as_ref().and_then(|list| list.get(&sct.log_id));
@@ -162,11 +166,11 @@ impl Submitter {
             (None, None) => return Verified::UnknownKey,
         };
         let Ok(leaf) = Certificate::parse(&pending.leaf) else {
-            return Verified::No("the certificate cannot be read".to_owned());
+            return Verified::No("the certificate cannot be parsed".to_owned());
         };
         match sct.verify(key, &delivered_entry(&leaf)) {
             Ok(()) if sct.timestamp > now_ms().saturating_add(MOST_AHEAD_MS) => {
-                Verified::No("its time has not come yet".to_owned())
+                Verified::No("its timestamp is in the future".to_owned())
             }
             Ok(()) => Verified::By(name),
             Err(error) => Verified::No(error.to_string()),
@@ -174,15 +178,15 @@ impl Submitter {
     }
 }
 
-/// A log's clock may be ahead of ours by this much: its SCT is brand new.
+/// Tolerance for a log's clock that is ahead: the SCT is brand new.
 const MOST_AHEAD_MS: u64 = 60_000;
 
-/// The URL of `add-chain` below a submission prefix, which may or may not end in a slash.
+/// Returns the URL of `add-chain` below a submission prefix, with or without a final slash.
 fn add_chain(log: &Url) -> String {
     format!("{}/ct/v1/add-chain", log.as_str().trim_end_matches('/'))
 }
 
-/// The body of `add-chain` (RFC 6962 section 4.1).
+/// Encodes the body of `add-chain` (RFC 6962, section 4.1).
 fn add_chain_json(pending: &PendingSubmission) -> Vec<u8> {
     let issuers = pending.issuers.iter().map(|issuer| &issuer.der[..]);
     let chain = std::iter::once(&pending.leaf[..]).chain(issuers);
@@ -198,7 +202,7 @@ fn add_chain_json(pending: &PendingSubmission) -> Vec<u8> {
     json
 }
 
-/// The status and the beginning of what the log says.
+/// Formats the status and the beginning of the log's response.
 fn reason(answer: &Answer) -> String {
     let said = String::from_utf8_lossy(&answer.body);
     let said: String = said

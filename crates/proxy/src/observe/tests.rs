@@ -1,4 +1,4 @@
-//! Certificates as servers show them, with SCTs of logs whose keys the tests have.
+//! Certificates as servers present them, with SCTs of logs whose private keys the tests have.
 
 mod judging;
 mod remembering;
@@ -24,7 +24,7 @@ fn log_key(n: u8) -> LogKey {
     LogKey::from_seed(&[n; 32]).unwrap()
 }
 
-/// A log list of these logs: number, operator, state; its since is 2026.
+/// Returns a log list with these logs (number, operator, state); each state begins in 2026.
 fn list_json(logs: &[(u8, &str, &str)]) -> Value {
     let operators = logs.iter().map(|(n, operator, state)| {
         let key = log_key(*n);
@@ -51,7 +51,7 @@ fn template(options: &LeafOptions) -> Template {
     ca().leaf_template(options).unwrap()
 }
 
-/// The SCTs of these logs for what `template` will be.
+/// Returns the SCTs of these logs for the certificate of `template`.
 fn embedded_scts(template: &Template, logs: &[u8], timestamp_ms: u64) -> Vec<Sct> {
     let bare = ca().sign(template).unwrap();
     let bare = Certificate::parse(&bare).unwrap();
@@ -67,7 +67,8 @@ fn embed(mut template: Template, list: &[u8]) -> Vec<u8> {
     ca().sign(&template).unwrap()
 }
 
-/// A certificate for `name` with SCTs of these logs (none: without the extension).
+/// Returns a certificate for `name` with SCTs of these logs; without the extension if there are
+/// none.
 fn certificate(name: &str, logs: &[u8]) -> Vec<u8> {
     let template = template(&Pki::shared().leaf(name));
     match logs {
@@ -79,7 +80,7 @@ fn certificate(name: &str, logs: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Returns what a server sends: the leaf, and the intermediate that issued it.
+/// Returns the chain of a server: the leaf, and the intermediate that issued it.
 fn chain(leaf: Vec<u8>) -> Vec<rustls_pki_types::CertificateDer<'static>> {
     vec![leaf.into(), ca().cert_der().to_vec().into()]
 }

@@ -1,4 +1,4 @@
-//! The views: the same for the page and for JSON.
+//! Data of the pages and of their JSON.
 
 use lucarne_ct::{Certificate, Delivery, SctFinding, SeenSct, display_name};
 use serde::Serialize;
@@ -11,7 +11,7 @@ use super::shared::Shared;
 use super::submission::{Submission, Verified};
 use crate::time::{day, time};
 
-/// Counts of everything that is remembered.
+/// Counts of all remembered hosts and certificates.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Summary {
@@ -28,7 +28,7 @@ pub(crate) struct Summary {
     pub(crate) not_needed: usize,
     pub(crate) refused: usize,
     pub(crate) waiting: usize,
-    /// Holds what was dropped or forgotten, in words; empty if nothing.
+    /// Text about dropped or forgotten items; empty if there were none.
     pub(crate) lost: String,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct ListSummary {
     pub(crate) trouble: String,
 }
 
-/// A line of the list of hosts.
+/// A line in the list of hosts.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct HostRow {
@@ -69,13 +69,13 @@ pub(crate) struct HostRow {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct VerdictRow {
     pub(crate) policy: &'static str,
-    /// True if there was a log list to judge by.
+    /// Whether there was a log list to judge by.
     pub(crate) known: bool,
     pub(crate) compliant: bool,
     pub(crate) reason: String,
 }
 
-/// Everything of one host.
+/// All data of one host.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct HostView {
@@ -85,7 +85,7 @@ pub(crate) struct HostView {
     pub(crate) handshakes: u64,
     pub(crate) first_seen: String,
     pub(crate) last_seen: String,
-    /// The latest first.
+    /// Certificates, latest first.
     pub(crate) certificates: Vec<CertificateView>,
 }
 
@@ -104,14 +104,14 @@ pub(crate) struct CertificateView {
     pub(crate) standing_text: &'static str,
     pub(crate) logged: bool,
     pub(crate) verdicts: Vec<VerdictRow>,
-    /// Holds what could make a difference and cannot be seen.
+    /// Note about SCTs that cannot be seen and might satisfy the policies.
     pub(crate) unseen: Option<&'static str>,
     pub(crate) scts: Vec<SctView>,
-    /// The number of SCTs that were not looked at.
+    /// Number of SCTs that were not checked.
     pub(crate) left_out: usize,
     pub(crate) staple: Option<StapleView>,
     pub(crate) chain: Vec<IssuerView>,
-    /// Issuers that the server left out and others have sent, lowest first.
+    /// Issuers that the server omitted and other servers have sent, lowest first.
     pub(crate) completed_by: Vec<IssuerView>,
     pub(crate) submission: Option<SubmissionView>,
     pub(crate) handshakes: u64,
@@ -125,7 +125,7 @@ pub(crate) struct SctView {
     pub(crate) delivery: &'static str,
     pub(crate) log: Option<String>,
     pub(crate) operator: Option<String>,
-    /// The log's state now.
+    /// State of the log now.
     pub(crate) state: Option<&'static str>,
     pub(crate) log_id: Option<String>,
     pub(crate) timestamp: Option<String>,
@@ -134,7 +134,7 @@ pub(crate) struct SctView {
     pub(crate) valid: bool,
     pub(crate) is_false: bool,
     pub(crate) text: String,
-    /// Holds what else is odd.
+    /// Note about another oddity of the SCT.
     pub(crate) note: Option<&'static str>,
 }
 
@@ -158,7 +158,7 @@ pub(crate) struct IssuerView {
 pub(crate) struct SubmissionView {
     pub(crate) outcome: &'static str,
     pub(crate) text: String,
-    /// The SCT that the log gave, as RFC 6962 section 4.1 has it.
+    /// SCT of the log in the format of RFC 6962, section 4.1.
     pub(crate) sct: Option<serde_json::Value>,
     #[serde(skip)]
     pub(crate) good: bool,
@@ -166,7 +166,7 @@ pub(crate) struct SubmissionView {
     pub(crate) bad: bool,
 }
 
-/// Hosts that match, one page of them, and how many there are.
+/// Returns one page of the matching hosts, and their total number.
 pub(crate) fn hosts(memory: &Memory, filter: &Filter, now_ms: u64) -> (Vec<HostRow>, usize) {
     let mut matching = 0;
     let mut rows = Vec::new();
@@ -187,7 +187,7 @@ pub(crate) fn hosts(memory: &Memory, filter: &Filter, now_ms: u64) -> (Vec<HostR
     (rows, matching)
 }
 
-/// The latest certificate of a host that is still remembered.
+/// Returns the latest certificate of a host that is still remembered.
 fn latest<'a>(memory: &'a Memory, host: &Host) -> Option<&'a Record> {
     host.certificates
         .iter()
@@ -231,13 +231,13 @@ fn verdicts(judgement: &Judgement) -> Vec<VerdictRow> {
             compliant: verdict.is_compliant(),
             reason: match judgement.listed {
                 true => verdict.to_string(),
-                false => "not known without a log list".to_owned(),
+                false => "unknown without a log list".to_owned(),
             },
         })
         .collect()
 }
 
-/// Counts of everything; one pass.
+/// Counts all hosts and certificates in one pass.
 pub(crate) fn summary(shared: &Shared, memory: &Memory) -> Summary {
     let (hosts, certificates) = memory.counts();
     let of_hosts = |show: Show| {
@@ -281,7 +281,7 @@ fn list_summary(shared: &Shared) -> Option<ListSummary> {
 fn lost(shared: &Shared, memory: &Memory) -> String {
     let unseen = shared.metrics.dropped_handshakes();
     let counts = [
-        (unseen, "handshakes not looked at"),
+        (unseen, "handshakes not checked"),
         (memory.forgotten.hosts, "hosts forgotten"),
         (memory.forgotten.certificates, "certificates forgotten"),
     ];
@@ -292,7 +292,7 @@ fn lost(shared: &Shared, memory: &Memory) -> String {
     words.join(", ")
 }
 
-/// Everything of one host.
+/// Returns all data of one host.
 pub(crate) fn host(memory: &Memory, name: &str, now_ms: u64) -> Option<HostView> {
     let host = memory.host(name)?;
     let records = host.certificates.iter();
@@ -391,7 +391,7 @@ fn sct(seen: &SeenSct, not_after: Option<i64>) -> SctView {
         valid: seen.finding == SctFinding::Valid,
         is_false: seen.finding.is_false(),
         text: seen.finding.text(),
-        note: outside.then_some("the certificate expires outside of what this log takes"),
+        note: outside.then_some("expires outside the temporal interval of this log"),
     }
 }
 
@@ -407,14 +407,14 @@ fn submission(submission: &Submission) -> Option<SubmissionView> {
         Submission::NoLog(why) => ("no-log", why.clone(), false, false),
         Submission::Waiting(None) => ("waiting", "waiting for its turn".to_owned(), false, false),
         Submission::Waiting(Some(why)) => {
-            ("waiting", format!("to be tried again: {why}"), false, false)
+            ("waiting", format!("will be retried: {why}"), false, false)
         }
         Submission::Refused(why) => ("refused", format!("refused: {why}"), false, true),
         Submission::Failed(why) => ("failed", why.clone(), false, true),
         Submission::Accepted { sct, verified } => {
             let taken = match sct.index() {
-                Some(index) => format!("taken at {}, index {index}", time(sct.timestamp)),
-                None => format!("taken at {}", time(sct.timestamp)),
+                Some(index) => format!("accepted at {}, index {index}", time(sct.timestamp)),
+                None => format!("accepted at {}", time(sct.timestamp)),
             };
             match verified {
                 Verified::By(key) => (

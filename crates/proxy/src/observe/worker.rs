@@ -1,5 +1,5 @@
-//! The thread that looks at what was seen: signatures take time that neither the proxy's tasks
-//! nor its pages should wait for.
+//! The worker thread that checks certificates. Verifying signatures takes time, for which neither
+//! the proxy's tasks nor its pages may wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,11 +18,11 @@ use super::staple::Staple;
 use super::submission::Submission;
 use super::submitter::PendingSubmission;
 
-/// The messages to the worker.
+/// Messages to the worker.
 #[derive(Debug)]
 pub(crate) enum Message {
     Seen(Sighting),
-    /// There is another log list ([`Shared::relisted`]).
+    /// The log list has changed ([`Shared::relisted`]).
     Listed,
 }
 
@@ -44,14 +44,14 @@ impl Sighting {
 
 pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
-    /// The logs that chains go to, if any.
+    /// Logs for submissions.
     pub(crate) destinations: Vec<Destination>,
     /// Bytes in the queue.
     pub(crate) queued: Arc<AtomicUsize>,
 }
 
 impl Worker {
-    /// Looks at what comes until nothing can come any more.
+    /// Processes messages until all senders are dropped.
     pub(crate) fn run(self, messages: &Receiver<Message>) {
         while let Ok(message) = messages.recv() {
             if self.shared.relisted.swap(false, Ordering::AcqRel) {
@@ -84,7 +84,7 @@ impl Worker {
             let mut record = self.record(fingerprint, &sighting, issuers, deliveries, before);
             memory = self.shared.memory.lock();
             if let Some(now) = memory.record(&fingerprint) {
-                // Meanwhile the log may have answered.
+                // The submission may have finished in the meantime.
                 record.submission = now.submission.clone();
             }
             memory.remember(record);
@@ -133,8 +133,8 @@ impl Worker {
         }
     }
 
-    /// Returns what came beside a certificate, and what it comes to. A revocation that was proven
-    /// stands until the issuer says otherwise: anybody can send a staple that proves nothing.
+    /// Returns the SCT deliveries to keep, and the judgement. A proven revocation stays until the
+    /// issuer proves otherwise, because anyone can send a staple that proves nothing.
     fn deliveries(
         &self,
         leaf: &[u8],
@@ -200,12 +200,13 @@ impl Worker {
             .set(i64::try_from(certificates).unwrap_or(i64::MAX));
     }
 
-    /// Puts a chain that is in no log into the queue to the one that takes it, if there is room.
+    /// Queues a chain that no log has for the log that accepts it, if there is room.
     fn offer(&self, record: &Record) {
         let fingerprint = record.fingerprint;
         let destination = match self.destination(record) {
             Ok(destination) => destination,
-            // Told once, and looked at again when it is seen again: logs come and go.
+            // The outcome is reported once. The chain is offered again when it is next seen,
+            // because the choice of logs can change.
             Err(outcome) if outcome == record.submission => {
                 return self.shared.memory.lock().forget_offer(&fingerprint);
             }
@@ -231,13 +232,13 @@ impl Worker {
         if destination.send.try_send(pending).is_err() {
             self.shared.metrics.submissions_waiting.dec();
             self.shared.metrics.drop("submissions");
-            let full = "too many chains wait for the log; offered again when seen again";
+            let full = "the log's queue is full; the chain is offered again when next seen";
             self.shared
                 .submitted(&fingerprint, Submission::Failed(full.to_owned()));
         }
     }
 
-    /// The log that a certificate goes to; what becomes of it where there is none.
+    /// Returns the log for a certificate, or the outcome if there is none.
     fn destination(&self, record: &Record) -> Result<&Destination, Submission> {
         if let Some(log) = record.judgement.logged_by() {
             return Err(Submission::NotNeeded(log.to_owned()));
@@ -247,8 +248,8 @@ impl Worker {
         chosen.map_err(|why| Submission::NoLog(why.to_string()))
     }
 
-    /// Judges what is remembered and `meant` once more: there is another log list, or an issuer
-    /// that was wanted.
+    /// Judges the remembered certificates that `meant` selects again, after a new log list or a
+    /// missing issuer has arrived.
     fn judge_again(&self, meant: impl Fn(&Record) -> bool) {
         let meant: Vec<_> = {
             let memory = self.shared.memory.lock();
@@ -257,7 +258,7 @@ impl Worker {
         };
         for mut record in meant {
             let path = self.path(&record.leaf, &record.issuers);
-            // What a log does not take without its issuers, it may take with them.
+            // A log may accept a chain with its issuers that it refused without them.
             let is_longer = path.chain.len() > record.path.chain.len();
             record.judgement = self.judge(&record.leaf, &path, &record.deliveries);
             record.path = path;
@@ -281,8 +282,8 @@ impl Worker {
     }
 }
 
-/// Returns whether a certificate that is known has come with something new: another staple, which
-/// may have other SCTs, or the issuers that were wanted.
+/// Returns whether a known certificate came with new data: another staple, which may have other
+/// SCTs, or other issuers while one is missing.
 fn tells_more(record: &Record, sighting: &Sighting) -> bool {
     let other_beside = sighting.deliveries.len() != 0 && *record.deliveries != sighting.deliveries;
     let issuers = record.issuers.iter().map(|issuer| &issuer.der[..]);

@@ -1,5 +1,5 @@
-//! Clients and files that are not as they should be: a clear error, and
-//! nobody else is affected.
+//! Malformed input from clients and in files: the proxy reports a clear error, and other clients
+//! are not affected.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use lucarne_mint::store::{DiskOptions, DiskStore};
 use lucarne_testkit::until;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// A server that must always be reachable, whatever else happens.
+/// A server that must be reachable during each test.
 async fn well(rig: &Rig, origin: &Origin) {
     let authority = format!("localhost:{}", origin.address.port());
     let answer = client::get(rig, &authority, "localhost", &["h2", "http/1.1"], "/well").await;
@@ -85,7 +85,7 @@ async fn connect_to_nonsense_is_refused() {
 async fn a_client_that_stalls_is_given_up() {
     let (rig, origin) = rig().await;
     let target = origin.address.to_string();
-    // A ClientHello's beginning; the promise of one; half a request.
+    // The beginning of a ClientHello, a bare record header, and half a request.
     let mut stalled = Vec::new();
     for start in [&[22, 3, 1, 2, 0, 1][..], &[22]] {
         let (mut stream, _) = client::connect(rig.address, &target).await;
@@ -106,7 +106,7 @@ async fn a_client_that_stalls_is_given_up() {
     well(&rig, &origin).await;
 }
 
-/// A ClientHello with a server name of so many bytes.
+/// A ClientHello with a server name of this length.
 fn hello(name: usize) -> Vec<u8> {
     let u16 = |n: usize| u16::try_from(n.min(0xffff)).unwrap().to_be_bytes();
     let name = vec![b'a'; name];
@@ -133,14 +133,14 @@ async fn an_endless_server_name_ends_its_connection() {
     let (rig, origin) = rig().await;
     for name in [254, 16 << 10, 64 << 10, 1 << 20] {
         let (mut stream, _) = client::connect(rig.address, &origin.address.to_string()).await;
-        // It may well be closed before everything is written.
+        // The proxy may close the connection before everything is written.
         let _ = stream.write_all(&hello(name)).await;
         let mut said = Vec::new();
         let reading = stream.read_to_end(&mut said);
         let _ = tokio::time::timeout(crate::common::PATIENCE, reading)
             .await
             .expect("not closed");
-        // An alert, or nothing: no ServerHello.
+        // An alert or nothing, but no ServerHello.
         assert!(
             said.first().is_none_or(|kind| *kind == 21),
             "{name}: {said:?}"
@@ -149,7 +149,7 @@ async fn an_endless_server_name_ends_its_connection() {
     well(&rig, &origin).await;
 }
 
-/// The fingerprint of the certificate that a new client sees.
+/// Returns whether a new client that trusts `ca` accepts the proxy's certificate.
 async fn issuer(rig: &Rig, origin: &Origin, ca: &lucarne_mint::Authority) -> bool {
     let authority = format!("localhost:{}", origin.address.port());
     client::tls(rig, ca, &authority, "localhost", &["h2"])
@@ -173,7 +173,7 @@ async fn the_ca_changes_under_way() {
     );
     assert!(issuer(&rig, &origin, &next).await);
     assert!(rig.proxy.ca_pem().contains(&next.certificate_pem()));
-    // What was open goes on.
+    // An open connection continues.
     let request = Request::get("https://localhost/open")
         .body(Full::default())
         .unwrap();
@@ -201,13 +201,13 @@ async fn a_store_directory_that_went_bad_costs_new_certificates_only() {
     well(&rig, &origin).await;
     let stats = rig.proxy.store_stats();
     assert_eq!((stats.generated, stats.disk_hits), (1, 1), "{stats:?}");
-    // Everything in it becomes something else.
+    // Every file in the directory is overwritten.
     let spoilt = spoil(&directory);
     assert!(spoilt > 0);
     well(&rig, &origin).await;
     let stats = rig.proxy.store_stats();
     assert!(stats.generated == 2 && stats.disk_errors >= 1, "{stats:?}");
-    // And then it is gone, with a file in its place: even root cannot write there.
+    // Then the directory is replaced by a file: even root cannot write there.
     std::fs::remove_dir_all(&directory).unwrap();
     std::fs::write(&directory, "no directory").unwrap();
     let before = rig.proxy.store_stats().disk_errors;
@@ -216,7 +216,7 @@ async fn a_store_directory_that_went_bad_costs_new_certificates_only() {
     assert!(rig.proxy.store_stats().disk_errors > before);
 }
 
-/// Overwrites every file below, and says how many there were.
+/// Overwrites every file below the directory, and returns their number.
 fn spoil(directory: &std::path::Path) -> usize {
     let mut spoilt = 0;
     for entry in std::fs::read_dir(directory).unwrap() {

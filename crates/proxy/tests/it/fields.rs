@@ -1,4 +1,4 @@
-//! Headers and transfer codings of HTTP/1.1, byte for byte.
+//! Header fields and transfer codings of HTTP/1.1, byte for byte.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use lucarne_testkit::until;
 
 use crate::common::{Rig, Setup};
 
-/// Sends this to the proxy, and reads the head of the response.
+/// Sends these bytes to the proxy, and reads the head of the response.
 async fn ask(rig: &Rig, request: &str) -> String {
     let mut stream = TcpStream::connect(rig.address).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -121,7 +121,7 @@ async fn failures_of_plain_requests_are_counted_for_their_host() {
     .await;
 }
 
-/// A body that never stands still, and would take minutes.
+/// A body that never stops, and would take minutes.
 #[tokio::test]
 async fn a_body_that_brings_next_to_nothing_is_given_up() {
     let mut setup = Setup::new();
@@ -154,7 +154,7 @@ async fn letters_beyond_ascii_in_the_request_line_are_refused_in_words() {
         assert!(said.starts_with("HTTP/1.1 400"), "{said}");
         assert!(said.contains("punycode"), "{said}");
     }
-    // Elsewhere they are allowed.
+    // Characters beyond ASCII are allowed elsewhere.
     let request = "GET / HTTP/1.1\r\nHost: x\r\nX-Name: bücher\r\nConnection: close\r\n\r\n";
     let said = client::raw(rig.address, request.as_bytes()).await;
     assert!(said.starts_with("HTTP/1.1 200"), "{said}");

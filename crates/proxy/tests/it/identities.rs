@@ -1,4 +1,4 @@
-//! As whom the proxy comes to servers, and who learns the secrets of TLS.
+//! Client certificates for servers, and logging of TLS secrets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use crate::common::client;
 use crate::common::origin::Origin;
 use crate::common::{PATIENCE, Setup, authority, roots};
 
-/// A client's certificate and its key, as files have them.
+/// A client certificate and its key, as in files.
 fn certificate(ca: &Authority, name: &str) -> (String, String) {
     let mut options = LeafOptions::for_names([name]).unwrap();
     options.eku = vec![oid::CLIENT_AUTH];
@@ -37,7 +37,7 @@ fn shown(hosts: &str, ca: &Authority, name: &str) -> ClientCertificate {
     }
 }
 
-/// TLS for `localhost` that asks for a client's certificate by `clients`.
+/// TLS settings for `localhost` that request a client certificate of `clients`.
 fn asking(world: &Authority, clients: &Authority, wanted: bool) -> TlsAcceptor {
     let verifier = WebPkiClientVerifier::builder_with_provider(
         roots(clients),
@@ -59,7 +59,7 @@ fn asking(world: &Authority, clients: &Authority, wanted: bool) -> TlsAcceptor {
     Arc::new(config).into()
 }
 
-/// Says in its answers who the client is, and whether its session was resumed.
+/// Responds with the name of the client, and whether its session was resumed.
 async fn who(acceptor: TlsAcceptor, close: Arc<AtomicBool>) -> Origin {
     Origin::of(move |stream| {
         let (acceptor, close) = (acceptor.clone(), close.clone());
@@ -67,7 +67,7 @@ async fn who(acceptor: TlsAcceptor, close: Arc<AtomicBool>) -> Origin {
             let mut stream = match acceptor.accept(stream).into_fallible().await {
                 Ok(stream) => stream,
                 Err((_, mut tcp)) => {
-                    // Closed with bytes unread, the alert might get lost.
+                    // If the socket is closed with unread bytes, the alert can be lost.
                     let _ = tokio::io::copy(&mut tcp, &mut tokio::io::sink()).await;
                     return;
                 }
@@ -108,7 +108,7 @@ async fn a_certificate_is_shown_to_matching_hosts_alone() {
     let mut setup = Setup::new();
     let acceptor = asking(&setup.world, &clients, false);
     let close = Arc::new(AtomicBool::new(true));
-    // Two servers of one name, who resume each other's sessions.
+    // Two servers with the same name, which resume each other's sessions.
     let (inner, outer) = (
         who(acceptor.clone(), close.clone()).await,
         who(acceptor, close).await,
@@ -124,7 +124,7 @@ async fn a_certificate_is_shown_to_matching_hosts_alone() {
             resumed += usize::from(answer.body.contains("Resumed"));
         }
     }
-    // Without that the test would not see a session of the one used for the other.
+    // Without resumption the test could not detect a session shared between clients.
     assert!(resumed > 0);
 }
 
@@ -218,10 +218,10 @@ fn a_key_of_another_certificate_is_refused() {
     }
 }
 
-/// A label, the client's random, a secret.
+/// A label, the client random and a secret.
 type Line = (String, Vec<u8>, Vec<u8>);
 
-/// What would be written.
+/// The lines that would be written.
 #[derive(Debug, Default)]
 struct Lines(Mutex<Vec<Line>>);
 

@@ -1,4 +1,4 @@
-//! Requests on their way through the proxy, with and without TLS.
+//! Requests through the proxy, with and without TLS.
 
 use crate::common::client::{self, Answer};
 use crate::common::origin::{self, Origin};
@@ -49,7 +49,7 @@ async fn the_client_speaks_what_the_server_speaks() {
     ] {
         let origin = Origin::https(&rig.world, &["localhost"], server).await;
         let authority = format!("localhost:{}", origin.address.port());
-        // The second connection comes to know from the first.
+        // The second connection reuses the knowledge of the first.
         for _ in 0..2 {
             let stream = client::tls(&rig, &rig.ca, &authority, "localhost", client)
                 .await
@@ -58,7 +58,7 @@ async fn the_client_speaks_what_the_server_speaks() {
             assert_eq!(http2, expected == "HTTP/2.0", "{server:?} {client:?}");
             let answer = client::over(stream, "localhost", "/seen").await;
             assert!(answer.body.contains(expected), "{}", answer.body);
-            // Servers behind TLS are not told of the proxy.
+            // Servers behind TLS receive no Via header.
             assert!(answer.body.contains("via= "), "{}", answer.body);
         }
     }
@@ -103,8 +103,8 @@ async fn many_first_connections_make_one_certificate() {
     assert!(hosts[0].intercepted && hosts[0].minted_us > 0, "{hosts:?}");
 }
 
-/// Twelve answers of a megabyte that nobody reads: more than the proxy, its client and
-/// both connections hold.
+/// Twelve responses of a megabyte that the client does not read: more than the proxy, its client
+/// and both connections buffer.
 #[tokio::test]
 async fn a_client_that_does_not_read_holds_up_nobody_else() {
     let rig = Rig::new().await;
@@ -121,7 +121,7 @@ async fn a_client_that_does_not_read_holds_up_nobody_else() {
     let other = client::get(&rig, &authority, "localhost", &["h2"], "/x").await;
     assert_eq!((other.status, other.body.as_str()), (200, "/x"));
     assert_eq!(origin.taken(), 1, "they share a connection");
-    // What was held up is whole.
+    // The delayed response arrives completely.
     let read = futures_util::future::join_all(unread.into_iter().map(Answer::of));
     for answer in tokio::time::timeout(PATIENCE, read).await.unwrap() {
         assert_eq!(answer.body.len(), 1 << 20);
@@ -157,7 +157,7 @@ async fn bodies_pass_through_both_ways() {
     }
 }
 
-/// Upgrades, and has some bytes echoed.
+/// Upgrades, and sends some bytes through an echo.
 async fn socket(mut sender: hyper::client::conn::http1::SendRequest<Full<Bytes>>, url: &str) {
     let request = Request::get(url)
         .header("host", "localhost")
@@ -235,7 +235,7 @@ async fn rules_tell_what_is_passed_on_untouched() {
     let names = ["localhost", "www.bank.example", "www.shop.example"];
     let origin = Origin::https(&rig.world, &names, &["http/1.1"]).await;
     let port = origin.address.port();
-    // Whoever is tunnelled sees the server's certificate, others the proxy's.
+    // A tunnelled client sees the server's certificate, other clients the proxy's.
     for (authority, name, ca) in [
         (format!("localhost:{port}"), "localhost", &rig.world),
         (format!("127.0.0.1:{port}"), "www.bank.example", &rig.world),
@@ -252,7 +252,7 @@ async fn rules_tell_what_is_passed_on_untouched() {
 #[tokio::test]
 async fn what_is_not_http_in_tls_is_passed_on() {
     let mut setup = Setup::new();
-    // A client that waits for the server to speak is waited for no longer.
+    // Shortens the wait for a client that lets the server send first.
     setup.limits.silence = std::time::Duration::from_millis(300);
     let rig = setup.start().await;
     let origin = Origin::of(origin::banner).await;
@@ -269,7 +269,7 @@ async fn what_is_not_http_in_tls_is_passed_on() {
             .unwrap();
         assert_eq!(said, expected);
     }
-    // TLS that carries something else: the client's own CA counts.
+    // For TLS that carries another protocol, the client's own CA counts.
     let mail = origin::acceptor(&rig.world, &["localhost"], &["imap"], |_| ());
     let origin = Origin::of(move |stream| {
         let mail = mail.clone();

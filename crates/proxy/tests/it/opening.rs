@@ -1,4 +1,4 @@
-//! What a client says first after CONNECT, and what the rules make of it.
+//! The first bytes of a client after CONNECT, and the decision of the rules.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-/// A proxy that denies `denied.example`, and takes a client for silent soon.
+/// A proxy that denies `denied.example`, and considers a client silent after a short time.
 async fn strict(change: impl FnOnce(&mut Setup)) -> Rig {
     let mut setup = Setup::new();
     setup.rules.deny = vec!["denied.example".parse().unwrap()];
@@ -28,7 +28,7 @@ async fn connected(rig: &Rig, authority: &str) -> TcpStream {
     stream
 }
 
-/// What is said until the connection is closed, or reset.
+/// Reads until the connection is closed or reset.
 async fn rest(mut stream: TcpStream) -> Vec<u8> {
     let mut said = Vec::new();
     let reading = stream.read_to_end(&mut said);
@@ -47,11 +47,12 @@ async fn a_client_hello_is_judged_however_late_it_comes() {
             let origin = Origin::https(&rig.world, &names, alpn).await;
             let authority = origin.address.to_string();
             let stream = connected(&rig, &authority).await;
-            // The client's silence has been noticed when the server is waited for.
+            // When the server is connected to, the proxy has noticed the client's silence.
             until("the server is asked", || origin.taken() == 1).await;
             let stream = client::tls_over(stream, &rig.ca, name, alpn).await;
             let stream = stream.expect("not intercepted");
-            // The name of the connection counts for all that it carries, whatever a request says.
+            // The name of the connection applies to all its requests, even if they name another
+            // host.
             let statuses = statuses(stream, &[name, &authority, &authority]).await;
             assert_eq!(statuses, [status; 3], "{name} {alpn:?}");
             assert!(status == 200 || origin.taken() == 1, "{alpn:?}");
@@ -60,7 +61,7 @@ async fn a_client_hello_is_judged_however_late_it_comes() {
     assert_eq!(rig.proxy.totals().tunnelled, 0);
 }
 
-/// The answers to requests for each of `hosts`, one after the other over one connection.
+/// Returns the responses to requests for each of `hosts`, one after the other on one connection.
 async fn statuses(stream: TlsStream<TcpStream>, hosts: &[&str]) -> Vec<u16> {
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let request = |uri: String| Request::get(uri);
@@ -182,7 +183,7 @@ async fn tls_does_not_follow_a_server_that_spoke() {
             b"GET / HTTP/1.1\r\nHost: denied.example\r\n\r\n".to_vec(),
             true,
         ),
-        // With nothing behind it.
+        // Without a line end.
         (b"GET http://denied.example/ HTTP/1.0".to_vec(), true),
         (b"EHLO a.example\r\n".to_vec(), false),
     ] {
@@ -193,7 +194,7 @@ async fn tls_does_not_follow_a_server_that_spoke() {
         assert_eq!(&banner, b"220 ready\r\n");
         stream.write_all(&first).await.unwrap();
         if closed {
-            // The proxy may have closed it by now.
+            // The proxy may have closed the connection already.
             let _ = stream.shutdown().await;
             assert_eq!(rest(stream).await, b"");
             continue;
@@ -221,7 +222,7 @@ async fn requests_in_the_clear_are_judged_like_others() {
             assert!(said.starts_with(&format!("HTTP/1.1 {status}")), "{said}");
         }
     }
-    // HTTP/2, as gRPC speaks it without TLS.
+    // HTTP/2 without TLS, as gRPC uses it.
     let origin = Origin::of(origin::clear_http2).await;
     let mut sender = client::http2_over(connected(&rig, &origin.address.to_string()).await).await;
     for (host, status) in [("denied.example", 403), ("localhost", 200)] {
@@ -236,7 +237,7 @@ async fn requests_in_the_clear_are_judged_like_others() {
     }
 }
 
-/// As `nc` does whose input is empty.
+/// Behaves like `nc` with empty input.
 #[tokio::test]
 async fn a_client_that_has_nothing_to_say_hears_the_server() {
     let rig = strict(|_| ()).await;
@@ -246,7 +247,7 @@ async fn a_client_that_has_nothing_to_say_hears_the_server() {
     assert_eq!(rest(stream).await, b"220 ready\r\n");
 }
 
-/// Some servers skip blanks, take any byte in a path, or answer a line that has no end.
+/// Some servers skip blanks, accept any byte in a path, or respond to a line without an end.
 #[tokio::test]
 async fn requests_that_only_lenient_servers_read_reach_none() {
     let rig = strict(|_| ()).await;

@@ -1,4 +1,4 @@
-//! What the proxy does not do, and how it says so.
+//! Refusals of the proxy, and their texts.
 
 use crate::common::client;
 use crate::common::origin::{self, Origin};
@@ -8,7 +8,7 @@ use http_body_util::Full;
 use lucarne_proxy::{Rules, Users};
 use lucarne_testkit::until;
 
-/// CONNECT, which is refused: the head and the text.
+/// Sends CONNECT, which is refused, and returns the head and the text.
 async fn refused(rig: &Rig, authority: &str, extra: &str) -> String {
     let request = format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n{extra}\r\n");
     client::raw(rig.address, request.as_bytes()).await
@@ -33,7 +33,7 @@ async fn inner_addresses_are_refused_however_they_are_written() {
         assert!(said.starts_with("HTTP/1.1 403"), "{host}: {said}");
         assert!(said.contains("destination_ip_prohibited"), "{host}: {said}");
     }
-    // A name is refused for its address, inside of TLS.
+    // Inside TLS, a name is refused because of its address.
     let authority = format!("localhost:{port}");
     let answer = client::get(&rig, &authority, "localhost", &["http/1.1"], "/").await;
     assert_eq!(answer.status, 403, "{answer:?}");
@@ -54,12 +54,12 @@ async fn the_proxy_does_not_talk_to_itself() {
             answer.headers["proxy-status"],
             "lucarne; error=proxy_loop_detected"
         );
-        // By which the log lines of the request are found.
+        // The id that finds the log lines of the request.
         assert_eq!(answer.headers["x-request-id"].len(), 16);
     }
     let said = refused(&rig, &rig.address.to_string(), "").await;
     assert!(said.starts_with("HTTP/1.1 403"), "{said}");
-    // A loop by way of somebody else is known by its Via.
+    // A loop through another proxy is detected by Via.
     let origin = Origin::plain().await;
     let seen = client::plain(&rig, &format!("http://{}/seen", origin.address)).await;
     let via = seen
@@ -97,12 +97,12 @@ async fn lists_and_ports_hold_for_every_way_in() {
     }
     let answer = client::plain(&rig, "http://denied.example/").await;
     assert_eq!(answer.status, 403);
-    // The name inside of TLS counts, and so does the one inside of the request.
+    // The name inside TLS counts, and also the name in the request.
     let origin = Origin::https(&rig.world, &["localhost", "denied.example"], &["http/1.1"]).await;
     let authority = origin.address.to_string();
     let answer = client::get(&rig, &authority, "denied.example", &["http/1.1"], "/").await;
     assert_eq!(answer.status, 403, "{answer:?}");
-    // It is that name which the answer is about, not the one in CONNECT.
+    // The response is about that name, not the name in CONNECT.
     let named = "denied.example is on the list of denied hosts";
     assert!(answer.body.contains(named), "{}", answer.body);
     let stream = client::tls(&rig, &rig.ca, &authority, "localhost", &["http/1.1"])
@@ -153,7 +153,7 @@ async fn users_are_asked_who_they_are() {
         answer.status == 200 && answer.body.ends_with("auth="),
         "{answer:?}"
     );
-    // The CA is no secret: whoever is to trust it must get it first.
+    // The CA certificate is no secret: a client must get it before it can trust it.
     let pem = client::raw(
         rig.address,
         b"GET /ca.pem HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
@@ -162,8 +162,8 @@ async fn users_are_asked_who_they_are() {
     assert!(pem.contains(&rig.ca.certificate_pem()), "{pem}");
 }
 
-/// However many wrong passwords come from the same address, whoever is known gets through, and a
-/// wrong one is told apart from one that was not looked at.
+/// Known users get through regardless of the number of wrong passwords from the same address. The
+/// responses to a wrong password and to an unchecked one differ.
 #[tokio::test]
 async fn those_who_guess_are_in_nobodys_way() {
     let mut setup = Setup::new();
@@ -236,7 +236,7 @@ async fn a_server_that_is_not_to_be_believed_is_explained() {
             }
         }
     }
-    // Browsers get a page.
+    // Browsers receive a page.
     let authority = format!("localhost:{}", cases[0].0.address.port());
     let stream = client::tls(&rig, &rig.ca, &authority, "localhost", &[])
         .await
@@ -316,13 +316,14 @@ async fn servers_that_are_not_there_are_told_apart() {
     assert_eq!(answer.status, 502, "{answer:?}");
 }
 
-/// However many wait for a connection that fails, each would wait as long for its own.
+/// Requests that wait for a failing connection fail with it, because each would otherwise wait for
+/// its own.
 #[tokio::test]
 async fn requests_that_wait_for_a_connection_share_its_failure() {
     let rig = Rig::new().await;
     let (fail, failing) = tokio::sync::watch::channel(false);
     let first = std::sync::atomic::AtomicBool::new(true);
-    // The first one is closed at once, so that TLS with the client comes about.
+    // The first connection is closed at once, so that TLS with the client is established.
     let origin = Origin::of(move |stream| {
         let at_once = first.swap(false, std::sync::atomic::Ordering::SeqCst);
         let mut failing = failing.clone();

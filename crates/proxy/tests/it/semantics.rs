@@ -1,5 +1,5 @@
-//! What HTTP wants of those who pass requests on (RFC 9110): which HTTP is
-//! spoken with the server, interim answers, trailers, hops, many fields.
+//! Rules of RFC 9110 for intermediaries: the HTTP version of the server, interim responses,
+//! trailers, hops, and many fields.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request};
@@ -19,7 +19,7 @@ async fn http2_does_not_travel_over_http1_where_the_server_speaks_it() {
     let rig = Rig::new().await;
     let both = &["h2", "http/1.1"];
     let acceptor = origin::acceptor(&rig.world, &["localhost"], both, |_| ());
-    // Of HTTP/2, the server ends each connection after one request.
+    // The server ends each HTTP/2 connection after one request.
     let origin = Origin::of(move |stream| {
         let acceptor = acceptor.clone();
         async move {
@@ -31,7 +31,7 @@ async fn http2_does_not_travel_over_http1_where_the_server_speaks_it() {
     })
     .await;
     let authority = format!("localhost:{}", origin.address.port());
-    // A connection of HTTP/1.1 lies about.
+    // An idle HTTP/1.1 connection is in the pool.
     let old = client::get(&rig, &authority, "localhost", &["http/1.1"], "/seen").await;
     assert!(old.body.contains("HTTP/1.1"), "{old:?}");
     let stream = client::tls(&rig, &rig.ca, &authority, "localhost", &["h2"]).await;
@@ -118,14 +118,14 @@ async fn trailers_pass_both_ways() {
 
 const EXPECTING: &str = "Content-Length: 5\r\nExpect: 100-continue\r\n\r\n";
 
-/// A proxy that waits for a server's word however long it takes.
+/// A proxy that waits for a server's interim response without a limit.
 async fn patient() -> Rig {
     let mut setup = Setup::new();
     setup.limits.expectation = PATIENCE;
     setup.start().await
 }
 
-/// Answers each request, once its head has been read, with these bytes.
+/// Responds to the head of each request with these bytes.
 async fn says(answer: &'static [u8]) -> Origin {
     Origin::of(move |mut stream| async move {
         while !client::head(&mut stream).await.is_empty() {
@@ -135,8 +135,8 @@ async fn says(answer: &'static [u8]) -> Origin {
     .await
 }
 
-/// A connection to the proxy or, through it, to the server: what a request
-/// begins with on it.
+/// Opens a connection to the proxy, or through it to the server. Returns the prefix of request
+/// targets on it.
 async fn ways_to(rig: &Rig, origin: &Origin, way: &str) -> (Box<dyn Stream>, String) {
     let authority = format!("localhost:{}", origin.address.port());
     match way {
@@ -154,7 +154,7 @@ async fn ways_to(rig: &Rig, origin: &Origin, way: &str) -> (Box<dyn Stream>, Str
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
-/// A connection on which the proxy is asked whether this server wants five bytes.
+/// Opens a connection and sends a request with an expectation for five bytes.
 async fn expecting(rig: &Rig, origin: &Origin) -> TcpStream {
     let mut stream = TcpStream::connect(rig.address).await.unwrap();
     let head = format!("POST http://{}/ HTTP/1.1\r\nHost: x", origin.address);
@@ -273,7 +273,7 @@ async fn early_hints_pass() {
     .await;
     for (way, origin) in [("plain", &plain), ("intercepted", &secure)] {
         let (mut stream, start) = ways_to(&rig, origin, way).await;
-        // The second and third are sent before the first is answered.
+        // The second and third request are sent before the first response.
         let request = format!("GET {start}/ HTTP/1.1\r\nHost: localhost\r\n\r\n").repeat(3);
         stream.write_all(request.as_bytes()).await.unwrap();
         for round in 0..3 {
@@ -286,7 +286,7 @@ async fn early_hints_pass() {
                 hints.contains("link: </style.css>; rel=preload\r\n"),
                 "{hints}"
             );
-            // What is about the connection, or about a body that it has not.
+            // Fields about the connection, or about a body that the response does not have.
             for field in ["x-once", "content-length", "trailer"] {
                 assert!(!hints.contains(field), "{hints}");
             }
@@ -299,14 +299,14 @@ async fn early_hints_pass() {
             assert_eq!(&body, b"ok");
         }
     }
-    // HTTP/1.0 has no interim answers (RFC 9110 15.2).
+    // HTTP/1.0 has no interim responses (RFC 9110, section 15.2).
     let old = format!("GET http://{}/ HTTP/1.0\r\n\r\n", plain.address);
     let said = client::raw(rig.address, old.as_bytes()).await;
     assert!(
         said.contains(" 200 OK") && !said.contains(" 103 "),
         "{said}"
     );
-    // Of HTTP/2, clients get the answer alone.
+    // HTTP/2 clients receive only the final response.
     let authority = format!("localhost:{}", secure.address.port());
     let answer = client::get(&rig, &authority, "localhost", &["h2"], "/").await;
     assert_eq!((answer.status, answer.body.as_str()), (200, "ok"));
@@ -354,7 +354,7 @@ async fn options_of_a_whole_server_stay_that() {
         stream.read_exact(&mut body).await.unwrap();
         assert_eq!(body, expected.as_bytes());
     }
-    // HTTP/2 says `:path: *`.
+    // HTTP/2 sends `:path: *`.
     for server in ["h2", "http/1.1"] {
         let origin = Origin::https(&rig.world, &["localhost"], &[server]).await;
         let authority = format!("localhost:{}", origin.address.port());
@@ -370,7 +370,7 @@ async fn options_of_a_whole_server_stay_that() {
             "{server}"
         );
     }
-    // Of the proxy itself.
+    // A request for the proxy itself.
     let own = b"OPTIONS * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     let said = client::raw(rig.address, own).await;
     assert!(
@@ -395,7 +395,7 @@ async fn a_request_goes_as_far_as_it_says() {
             stream.write_all(request.as_bytes()).await.unwrap();
             let mut said = String::new();
             let reading = stream.read_to_string(&mut said);
-            // Some servers leave TLS without a word.
+            // Some servers close TLS without an alert.
             let _ = timeout(PATIENCE, reading).await.unwrap();
             let (head, body) = said.split_once("\r\n\r\n").unwrap();
             assert!(head.starts_with("HTTP/1.1 200"), "{said}");

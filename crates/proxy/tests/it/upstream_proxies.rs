@@ -1,4 +1,4 @@
-//! Servers reached by way of another proxy: our own, as a parent.
+//! Servers that are reached through another proxy: our own, as a parent.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::common::client::{self, Answer};
 use crate::common::origin::{self, Origin};
 use crate::common::{PATIENCE, Rig, Setup};
 
-/// `way("*", "http://…")`, or `direct`.
+/// Returns a route for `hosts` to the proxy at `url`, or without a proxy if `url` is `direct`.
 fn way(hosts: &str, url: &str) -> UpstreamRoute {
     UpstreamRoute {
         hosts: hosts.parse().unwrap(),
@@ -30,7 +30,7 @@ fn tunnel(hosts: &str) -> Rule {
     }
 }
 
-/// A proxy that looks into nothing.
+/// A proxy that intercepts nothing.
 fn parent() -> Setup {
     let mut setup = Setup::new();
     setup.rules.default = Action::Tunnel;
@@ -38,7 +38,7 @@ fn parent() -> Setup {
     setup
 }
 
-/// A proxy that goes these ways, and tunnels one host.
+/// A proxy with these routes that tunnels one host.
 fn child(upstream_routes: Vec<UpstreamRoute>) -> Setup {
     let mut setup = Setup::new();
     setup.upstream_routes.through = upstream_routes;
@@ -46,8 +46,8 @@ fn child(upstream_routes: Vec<UpstreamRoute>) -> Setup {
     setup
 }
 
-/// The three ways in, plain, intercepted and tunnelled: what a proxy says to
-/// each of them of a server that it cannot reach, and what `Proxy-Status` says.
+/// The three ways in: plain, intercepted and tunnelled. Returns the proxy's response to each about
+/// a server that it cannot reach, and the `Proxy-Status`.
 async fn ways_in(rig: &Rig, port: u16) -> [(u16, String); 3] {
     let said = |answer: Answer| {
         let status = answer.headers.get("proxy-status");
@@ -78,7 +78,7 @@ async fn everything_goes_through_the_upstream_proxy() {
             let answer = client::get(&rig, &authority, "localhost", alpn, path).await;
             assert_eq!((answer.status, answer.body.as_str()), (200, path));
         }
-        // One connection, kept, and that by way of the parent.
+        // One connection through the parent, which is kept.
         assert_eq!(origin.taken(), 1, "{alpn:?}");
     }
     assert_eq!(parent.proxy.totals().tunnelled, 2);
@@ -86,7 +86,7 @@ async fn everything_goes_through_the_upstream_proxy() {
     let origin = Origin::plain().await;
     let url = format!("http://localhost:{}/seen?q=1", origin.address.port());
     let answer = client::plain(&rig, &url).await;
-    // Both proxies have passed it on, and its host is what the client said.
+    // Both proxies forwarded the request, and its host is the client's.
     let expected = format!(
         "GET /seen?q=1 HTTP/1.1 host=localhost:{} via=1.1 lucarne-",
         origin.address.port()
@@ -99,7 +99,7 @@ async fn everything_goes_through_the_upstream_proxy() {
     );
     assert_eq!(parent.proxy.totals().requests, 1);
 
-    // A server that speaks first: what it says comes along with the answer to CONNECT.
+    // The first bytes of a server that sends first arrive together with the response to CONNECT.
     let origin = Origin::of(origin::banner).await;
     let (mut stream, head) = client::connect(
         rig.address,
@@ -129,7 +129,7 @@ async fn patterns_tell_who_is_asked() {
         assert_eq!(client::plain(&rig, &url).await.body, "/x");
         assert_eq!(parent.proxy.totals().requests, asked);
     }
-    // Where no pattern matches, nobody is asked.
+    // Without a matching pattern the connection is direct.
     let url = format!("http://{}/x", direct.address);
     assert_eq!(client::plain(&rig, &url).await.body, "/x");
     assert_eq!(parent.proxy.totals().requests, 1);
@@ -160,7 +160,7 @@ async fn the_upstream_proxy_is_told_who_asks_and_nobody_else() {
     for user in ["", "anna:wrong@"] {
         let unknown = through(user).await;
         for (status, said) in ways_in(&unknown, origin.address.port()).await {
-            // Not 407: the client would take it for a question to itself.
+            // Not 407, because the client would send its own credentials.
             assert_eq!(status, 502, "{said}");
             let name = format!("http://{}", parent.address);
             let expected =
@@ -195,9 +195,12 @@ async fn a_refusal_is_the_upstream_proxy_s_and_said_so() {
                 "next-hop=\"http://{}\"; received-status={status}",
                 parent.address
             );
-            // What is passed on is the parent's own page: here its header is the first.
+            // The parent's own page is forwarded: its header comes first here.
             if way > 0 {
-                let told = format!("The upstream proxy http://{} says {status}", parent.address);
+                let told = format!(
+                    "The upstream proxy http://{} responded with {status}",
+                    parent.address
+                );
                 assert!(said.contains(&told) && said.contains(&name), "{said}");
             }
             assert!(said.contains(word), "{said}");
@@ -214,8 +217,8 @@ async fn without_the_upstream_proxy_nothing_is_connected_to() {
     );
     for (proxy, why) in [
         (dead, "Connection refused"),
-        (closing.address, "closed the connection before it answered"),
-        (garbage.address, "not HTTP"),
+        (closing.address, "closed the connection before it responded"),
+        (garbage.address, "not valid HTTP"),
     ] {
         let rig = child(vec![way("*", &format!("http://{proxy}"))])
             .start()
@@ -234,14 +237,14 @@ async fn without_the_upstream_proxy_nothing_is_connected_to() {
                     assert!(said.contains(&told) && said.contains(why), "{said}");
                 }
             }
-            assert_eq!(origin.taken(), 0, "connected to directly");
+            assert_eq!(origin.taken(), 0, "does not connect directly");
         }
     }
 }
 
 #[tokio::test]
 async fn circles_are_refused() {
-    // To itself.
+    // A route to the proxy itself.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let own = format!("http://{}", listener.local_addr().unwrap());
     let rig = child(vec![way("*", &own)]).start_on(listener).await;
@@ -253,7 +256,7 @@ async fn circles_are_refused() {
             "{said}"
         );
     }
-    // By way of another, whatever that one does with TLS.
+    // Through another proxy, whose handling of TLS does not matter.
     for action in [Action::Tunnel, Action::Intercept] {
         let (first, second) = (
             TcpListener::bind("127.0.0.1:0").await.unwrap(),
@@ -372,7 +375,7 @@ async fn what_is_not_tls_inside_connect_goes_by_connect_too() {
     let mut setup = child(vec![way("*", &format!("http://{}", parent.address))]);
     setup.limits.silence = Duration::from_millis(50);
     let rig = setup.start().await;
-    // Requests without TLS: for the parent they are bytes to a host.
+    // Requests without TLS, which the parent forwards as bytes.
     let origin = Origin::plain().await;
     let authority = format!("localhost:{}", origin.address.port());
     let (stream, head) = client::connect(rig.address, &authority).await;
@@ -384,7 +387,7 @@ async fn what_is_not_tls_inside_connect_goes_by_connect_too() {
     let expected = "GET /seen HTTP/1.1 host=elsewhere.example via= ";
     assert!(answer.body.starts_with(expected), "{}", answer.body);
     assert_eq!(parent.proxy.totals().requests, 0);
-    // A client that waits for its server to speak first.
+    // A client that waits for the server to send first.
     let origin = Origin::of(origin::banner).await;
     let authority = format!("localhost:{}", origin.address.port());
     let (mut stream, _) = client::connect(rig.address, &authority).await;
@@ -408,7 +411,7 @@ async fn what_is_not_tls_inside_connect_goes_by_connect_too() {
 
 #[tokio::test]
 async fn a_wrong_password_is_one_also_where_it_is_told_as_servers_do() {
-    // As Tinyproxy says it.
+    // The text of Tinyproxy.
     let parent = Origin::of(|mut stream| async move {
         client::head(&mut stream).await;
         let refusal = b"HTTP/1.0 401 Unauthorized\r\nConnection: close\r\n\r\n";

@@ -1,4 +1,4 @@
-//! The certificate that an enrolment ends with, compared with what was ordered.
+//! Comparison of an issued certificate with its order.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,28 +16,28 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 
 use super::jws::encode;
 
-/// A certificate that a server has issued.
+/// A certificate that the server issued.
 #[derive(Clone, Debug)]
 pub(super) struct IssuedCertificate {
-    /// In DER.
+    /// The certificate in DER.
     pub(super) leaf: Vec<u8>,
-    /// The identifier of its renewal information.
+    /// Identifier for its renewal information.
     pub(super) renewal_id: String,
 }
 
-/// A check by its name, and what it found.
+/// Name of a check, and its result.
 pub(super) type Finding = (&'static str, Result<(), String>);
 
-/// The certificates of a PEM file, the leaf first.
+/// Parses the certificates of a PEM file, the leaf first.
 ///
 /// # Errors
-/// In words: there is none.
+/// A description: the file has no valid certificate.
 pub(super) fn read_pem(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let chain = pem::certificates(text).map_err(|error| error.to_string())?;
     Ok(chain.into_iter().map(CertificateDer::from).collect())
 }
 
-/// Checks the media type of a chain (RFC 8555 9.1).
+/// Checks the media type of a chain (RFC 8555, section 9.1).
 pub(super) fn media_type(found: Option<&str>) -> Result<(), String> {
     const CHAIN: &str = "application/pem-certificate-chain";
     let kind = found.map(|found| found.split(';').next().unwrap_or_default().trim());
@@ -50,7 +50,7 @@ pub(super) fn media_type(found: Option<&str>) -> Result<(), String> {
     }
 }
 
-/// Looks at a chain that was ordered for `names` and the key `spki`.
+/// Checks a chain that was ordered for `names` and the key `spki`.
 pub(super) fn check(
     chain: &[CertificateDer<'_>],
     names: &[String],
@@ -69,7 +69,7 @@ pub(super) fn check(
 }
 
 fn check_names(leaf: &[u8], names: &[String]) -> Result<(), String> {
-    let found = names_of(leaf).ok_or("its names cannot be read")?;
+    let found = names_of(leaf).ok_or("its names cannot be parsed")?;
     let ordered: BTreeSet<_> = names.iter().map(|name| name.to_lowercase()).collect();
     match found == ordered {
         true => Ok(()),
@@ -81,11 +81,12 @@ fn check_key(leaf: &[u8], spki: &[u8]) -> Result<(), String> {
     let certificate = Certificate::parse(leaf).map_err(|error| error.to_string())?;
     match certificate.spki() == spki {
         true => Ok(()),
-        false => Err("its key is not the one that it was ordered for".to_owned()),
+        false => Err("its key differs from the ordered one".to_owned()),
     }
 }
 
-/// Every signature up to the last certificate of the chain, for servers, and now.
+/// Verifies the signatures up to the last certificate of the chain, the usage for servers, and the
+/// validity at `now`.
 fn check_chain(
     leaf: &CertificateDer<'_>,
     above: &[CertificateDer<'_>],
@@ -97,7 +98,8 @@ fn check_chain(
     };
     let mut roots = RootCertStore::empty();
     let added = roots.add(last.clone().into_owned());
-    added.map_err(|error| format!("the last certificate is none of a CA: {error}"))?;
+    added
+        .map_err(|error| format!("the last certificate is not a valid CA certificate: {error}"))?;
     let provider = Arc::new(aws_lc_rs::default_provider());
     let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider)
         .build()
@@ -108,7 +110,7 @@ fn check_chain(
     verified.map(|_| ()).map_err(|error| error.to_string())
 }
 
-/// The names in a certificate's subjectAltName.
+/// Returns the names in the certificate's subjectAltName.
 fn names_of(leaf: &[u8]) -> Option<BTreeSet<String>> {
     let certificate = Certificate::parse(leaf).ok()?;
     let value = certificate.extension(SUBJECT_ALT_NAME)?.value;
@@ -130,8 +132,8 @@ fn address(octets: &[u8]) -> Option<IpAddr> {
         .ok()
 }
 
-/// The identifier of a certificate's renewal information (RFC 9773 4.1): the key
-/// identifier of who issued it, and its serial number.
+/// Returns the identifier for the certificate's renewal information (RFC 9773, section 4.1): the
+/// issuer's key identifier and the serial number.
 pub(super) fn renewal_id(leaf: &[u8]) -> Option<String> {
     let certificate = Certificate::parse(leaf).ok()?;
     let authority = certificate.extension(AUTHORITY_KEY_ID)?.value;
@@ -176,7 +178,8 @@ mod tests {
             failed(check(chain, names, spki, now))
         };
         assert_eq!(judge(&chain, &names, &spki, now), [""; 0]);
-        // More or fewer names, another key, a signature by somebody else, too late.
+        // Checks with more or fewer names, another key, a signature of another CA, and after
+        // expiry.
         assert_eq!(
             judge(&chain, &names[..1], &spki, now),
             ["certificate_names"]
@@ -218,7 +221,7 @@ MIIBQzCB66ADAgECAgUAh2VDIaA KBggqhkjOPQQDAjAVMRMwEQYDVQQDEwpFeGFt\n";
         let ca = &Pki::shared().p256;
         let id = renewal_id(&ca.issue(&options).unwrap()).unwrap();
         let (key, serial) = id.split_once('.').unwrap();
-        // The leading zero belongs to it.
+        // The leading zero is part of the serial number.
         assert_eq!(serial, "AIdlQyE");
         assert_eq!(key, encode(ca.key().id()));
     }

@@ -1,4 +1,4 @@
-//! Requests to the server: sent, judged, recorded.
+//! Requests to the ACME server: sending, checking and recording.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,19 +17,19 @@ use super::shared_state::SharedState;
 use super::step::{Step, StepTags};
 use crate::retry_after::retry_after;
 
-/// An iteration cannot go on. What was wrong has been recorded.
+/// The iteration cannot continue. The failure has been recorded.
 #[derive(Debug)]
 pub(super) struct Failed;
 
-/// So many refusals of a nonce in a row are one too many.
+/// Number of consecutive refused nonces that is a failure.
 const MOST_NONCES: u32 = 5;
 
-/// The kind of failure that a rate limit is.
+/// Kind of the failures by rate limits.
 const RATE_LIMITED: &str = "rate_limited";
 
 const JOSE: (&str, &str) = ("content-type", "application/jose+json");
 
-/// One user's connection to the server.
+/// The connection of one user to the server.
 pub(super) struct AcmeClient {
     pub(super) shared: Arc<SharedState>,
     client: Client,
@@ -49,7 +49,7 @@ impl AcmeClient {
         self.tags.of(step)
     }
 
-    /// GET of the directory.
+    /// Requests the directory.
     pub(super) async fn directory(
         &mut self,
         iteration: &mut Iteration,
@@ -61,7 +61,7 @@ impl AcmeClient {
         self.judge(iteration, Step::Directory, "directory", response, outcome)
     }
 
-    /// HEAD of newNonce (RFC 8555 7.2).
+    /// Requests a nonce with HEAD of newNonce (RFC 8555, section 7.2).
     pub(super) async fn new_nonce(
         &mut self,
         iteration: &mut Iteration,
@@ -71,7 +71,7 @@ impl AcmeClient {
         let shared = self.shared.clone();
         let headers = shared.headers(None);
         let request = Request::new(&Method::HEAD, &at).headers(&headers);
-        // 204 is for GET, but some say it here too.
+        // Status 204 is specified for GET, but some servers send it here, too.
         let response = self
             .send(iteration, Step::NewNonce, &request, &[200, 204])
             .await?;
@@ -79,7 +79,7 @@ impl AcmeClient {
         self.judge(iteration, Step::NewNonce, "replay_nonce", response, outcome)
     }
 
-    /// GET whose answer is judged by the caller.
+    /// Sends a GET whose response the caller judges.
     pub(super) async fn get(
         &mut self,
         iteration: &mut Iteration,
@@ -93,8 +93,8 @@ impl AcmeClient {
         self.send(iteration, step, &request, expected).await
     }
 
-    /// A signed POST; where there is no payload, POST-as-GET. Asks again where a
-    /// nonce was refused, and after a rate limit.
+    /// Sends a signed POST; without a payload this is a POST-as-GET. Repeats the request with a new
+    /// nonce after a refused one, and after a rate limit.
     pub(super) async fn post(
         &mut self,
         iteration: &mut Iteration,
@@ -121,7 +121,7 @@ impl AcmeClient {
                     self.keep_nonce(iteration, post.step, &response);
                     return Ok(response);
                 }
-                // An error should have a nonce, and need not (RFC 8555 6.5).
+                // An error response should contain a nonce, but need not (RFC 8555, section 6.5).
                 Answer::Right => {
                     if let Ok(nonce) = nonce_of(&response) {
                         self.shared.nonces.put(&nonce);
@@ -151,8 +151,8 @@ impl AcmeClient {
         }
     }
 
-    /// Sends what needs no signature. Its answer is recorded only if it is wrong:
-    /// if it is right, that is up to [`judge`](Self::judge).
+    /// Sends an unsigned request. Records the response only if it is wrong; [`judge`](Self::judge)
+    /// records correct ones.
     async fn send(
         &mut self,
         iteration: &mut Iteration,
@@ -195,7 +195,7 @@ impl AcmeClient {
         }
     }
 
-    /// Nobody asks for this step again for a while.
+    /// Records a rate limit and closes this step for all users until its end.
     fn limited(
         &self,
         iteration: &mut Iteration,
@@ -214,7 +214,7 @@ impl AcmeClient {
         Failure::new(RATE_LIMITED, words)
     }
 
-    /// Records an answer that has the right status, with what its content is worth.
+    /// Records a response of the right status, together with the result of its content check.
     pub(super) fn judge<T>(
         &self,
         iteration: &mut Iteration,
@@ -239,7 +239,7 @@ impl AcmeClient {
         iteration.request(tags, &response.exchange);
     }
 
-    /// Every good answer to a POST has a nonce for the next one (RFC 8555 6.5).
+    /// Stores the nonce of a successful POST response for the next request (RFC 8555, section 6.5).
     fn keep_nonce(&self, iteration: &mut Iteration, step: Step, response: &Response) {
         let nonce = nonce_of(response);
         if let Ok(nonce) = &nonce {
@@ -248,7 +248,7 @@ impl AcmeClient {
         iteration.check(self.tags(step), "replay_nonce", nonce.map(|_| ()));
     }
 
-    /// The path of a URL that the server has named.
+    /// Returns the path of a URL that the server sent.
     pub(super) fn path<'u>(
         &self,
         iteration: &mut Iteration,
@@ -258,22 +258,20 @@ impl AcmeClient {
             .map_err(|words| fail(iteration, Failure::new("content", words)))
     }
 
-    /// The wait before the first look at what the server is to do: no time,
-    /// unless it says so.
+    /// Returns the wait before the first poll: zero, unless the server requests one.
     pub(super) fn first_look(&self, response: &Response) -> Duration {
         let said = retry_after(response.headers.get("retry-after"), now_ms());
         said.unwrap_or_default()
     }
 
-    /// The wait before looking again at what is not finished
-    /// (RFC 8555 7.5.1).
+    /// Returns the wait before the next poll of an unfinished object (RFC 8555, section 7.5.1).
     pub(super) fn next_look(&self, response: &Response) -> Duration {
         let said = retry_after(response.headers.get("retry-after"), now_ms());
         said.unwrap_or(self.shared.options.poll.0)
     }
 }
 
-/// A POST: its payload, and whose it is.
+/// A POST request: payload and signer.
 pub(super) struct Post<'a> {
     pub(super) step: Step,
     pub(super) url: &'a str,
@@ -284,7 +282,7 @@ pub(super) struct Post<'a> {
 }
 
 impl<'a> Post<'a> {
-    /// By an account, to which 200 is the answer.
+    /// Creates a request by an account that expects status 200.
     pub(super) fn new(step: Step, account: &'a Account, url: &'a str, payload: String) -> Self {
         Self {
             step,
@@ -296,7 +294,7 @@ impl<'a> Post<'a> {
         }
     }
 
-    /// POST-as-GET (RFC 8555 6.3).
+    /// Creates a POST-as-GET (RFC 8555, section 6.3).
     pub(super) fn as_get(step: Step, account: &'a Account, url: &'a str) -> Self {
         Self::new(step, account, url, String::new())
     }
@@ -305,12 +303,12 @@ impl<'a> Post<'a> {
 enum Answer {
     Right,
     BadNonce,
-    /// For how long, if the server says so.
+    /// The wait, if the server requests one.
     Limited(Option<Duration>),
     Wrong(Failure),
 }
 
-/// Tells of something that is no request's fault.
+/// Records a failure that does not belong to a request.
 pub(super) fn fail(iteration: &mut Iteration, failure: Failure) -> Failed {
     iteration.fail(failure);
     Failed
@@ -319,12 +317,15 @@ pub(super) fn fail(iteration: &mut Iteration, failure: Failure) -> Failed {
 fn nonce_of(response: &Response) -> Result<String, String> {
     match response.headers.get("replay-nonce") {
         Some(nonce) if is_nonce(nonce) => Ok(nonce.to_owned()),
-        Some(other) => Err(format!("Replay-Nonce: {other:?} is no base64url")),
-        None => Err(format!("{} without a Replay-Nonce", response.status)),
+        Some(other) => Err(format!("Replay-Nonce: {other:?} is not base64url")),
+        None => Err(format!(
+            "the response ({}) has no Replay-Nonce",
+            response.status
+        )),
     }
 }
 
-/// A problem document, whatever it says.
+/// Checks that the response is a problem document.
 pub(super) fn problem(response: &Response) -> Result<(), String> {
     match response.headers.get("content-type") {
         Some(kind) if kind.starts_with("application/problem+json") => {

@@ -1,7 +1,7 @@
 use serde::Deserialize;
 use url::{Position, Url};
 
-/// The operations of a server, and their URLs (RFC 8555 7.1.1). Every one has been looked at.
+/// Operations of a server with their URLs (RFC 8555, section 7.1.1), all of which are checked.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Directory {
@@ -10,18 +10,18 @@ pub(super) struct Directory {
     pub(super) new_order: String,
     pub(super) revoke_cert: String,
     pub(super) key_change: String,
-    /// RFC 9773 3.
+    /// URL of renewal information (RFC 9773, section 3).
     pub(super) renewal_info: Option<String>,
 }
 
 impl Directory {
-    /// Reads the body of an answer, of a server at this origin.
+    /// Parses the directory of a server at this origin.
     ///
     /// # Errors
-    /// In words: it is no directory, or names another server.
+    /// A description: the body is not a directory, or names another server.
     pub(super) fn read(body: &[u8], origin: &str) -> Result<Self, String> {
-        let directory: Self = serde_json::from_slice(body)
-            .map_err(|error| format!("that is no directory: {error}"))?;
+        let directory: Self =
+            serde_json::from_slice(body).map_err(|error| format!("invalid directory: {error}"))?;
         let always = [
             &directory.new_nonce,
             &directory.new_account,
@@ -36,10 +36,10 @@ impl Directory {
     }
 }
 
-/// Returns what follows the host in a URL of the server at `origin`.
+/// Returns the part of a URL after the host, for the server at `origin`.
 ///
 /// # Errors
-/// In words: it is not a URL of that server.
+/// A description: it is not a URL of that server.
 pub(super) fn path<'u>(url: &'u str, origin: &str) -> Result<&'u str, String> {
     let parsed = Url::parse(url).map_err(|error| format!("`{url}` is not a URL: {error}"))?;
     if parsed[..Position::BeforePath] != *origin {

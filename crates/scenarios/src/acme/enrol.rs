@@ -1,4 +1,4 @@
-//! A whole enrolment.
+//! A complete enrolment.
 
 use std::time::{Duration, Instant};
 
@@ -17,24 +17,24 @@ use super::order::{self, Authorization, Order, OrderStatus};
 use super::problem::Problem;
 use super::step::Step;
 
-/// CRLReason superseded (RFC 5280 5.3.1).
+/// CRLReason superseded (RFC 5280, section 5.3.1).
 const SUPERSEDED: u8 = 4;
 
-/// One enrolment.
+/// An enrolment.
 pub(super) struct Enrolment<'a> {
     pub(super) client: &'a mut AcmeClient,
     pub(super) directory: &'a Directory,
     pub(super) account: &'a Account,
     pub(super) names: &'a [String],
-    /// The key of the certificate.
+    /// Key of the certificate.
     pub(super) key: &'a KeyPair,
-    /// The waits before the looks that found something finished: nobody can say
-    /// how much of that the server took. It is in no duration.
+    /// Sum of the waits before the polls that found an object finished. The server's share of these
+    /// waits is unknown, so they are excluded from all durations.
     pub(super) idle: Duration,
 }
 
 impl Enrolment<'_> {
-    /// From the order to the certificate; it may replace another one.
+    /// Orders and downloads a certificate, which may replace another one.
     pub(super) async fn certificate(
         &mut self,
         iteration: &mut Iteration,
@@ -54,7 +54,7 @@ impl Enrolment<'_> {
         Ok(issued)
     }
 
-    /// RFC 8555 7.4, with RFC 9773 5.
+    /// Creates an order (RFC 8555, section 7.4; RFC 9773, section 5).
     async fn order(
         &mut self,
         iteration: &mut Iteration,
@@ -80,7 +80,7 @@ impl Enrolment<'_> {
         let response = self.client.post(iteration, self.directory, post).await?;
         let outcome = order::read::<Order>(&response, "order").and_then(|order| {
             let url = response.headers.get("location");
-            let url = url.ok_or("an order without a Location")?;
+            let url = url.ok_or("the order has no Location")?;
             path(url, &self.client.shared.origin)?;
             match order.status.is_open() && !order.authorizations.is_empty() {
                 true => Ok((url.to_owned(), order)),
@@ -95,20 +95,20 @@ impl Enrolment<'_> {
             .judge(iteration, step, "order", response, outcome)
     }
 
-    /// Proves one name (RFC 8555 7.5).
+    /// Proves one name (RFC 8555, section 7.5).
     async fn authorize(&mut self, iteration: &mut Iteration, url: &str) -> Result<(), Failed> {
         let authorization = self
             .authorization(iteration, Step::Authorization, url)
             .await?
             .1;
         if authorization.status == OrderStatus::Valid {
-            return Ok(()); // from an order before
+            return Ok(()); // valid since an earlier order
         }
         let shared = self.client.shared.clone();
         let kind = shared.options.challenge.name();
         let name = authorization.identifier.value.as_str();
         let Some(challenge) = authorization.challenge(kind) else {
-            let words = format!("{name} cannot be proven by {kind}");
+            let words = format!("{name} has no challenge of the type {kind}");
             return Err(fail(iteration, Failure::new("challenge", words)));
         };
         let answer = self.account.key.authorize(&challenge.token);
@@ -125,13 +125,13 @@ impl Enrolment<'_> {
         Ok(())
     }
 
-    /// The time since `begun`, without what was waited in vain.
+    /// Returns the time since `begun` without the idle waits.
     fn since(&self, begun: Instant) -> Duration {
         begun.elapsed().saturating_sub(self.idle)
     }
 
-    /// Has the challenge looked at, and waits for the verdict; how long the wait was
-    /// before the look that found it.
+    /// Starts the validation of the challenge and waits for its result. Returns the wait before the
+    /// poll that found it.
     async fn prove(
         &mut self,
         iteration: &mut Iteration,
@@ -146,7 +146,7 @@ impl Enrolment<'_> {
             .judge(iteration, Step::Challenge, "challenge", response, outcome)?;
         let deadline = self.deadline();
         loop {
-            // Until the server has looked.
+            // Gives the server time to validate.
             tokio::time::sleep(wait).await;
             let (next, now) = self.authorization(iteration, Step::Validation, url).await?;
             match now.status {
@@ -160,7 +160,7 @@ impl Enrolment<'_> {
         }
     }
 
-    /// Returns an authorisation as it is now, and when to look again.
+    /// Returns the current state of an authorisation, and the wait before the next poll.
     async fn authorization(
         &mut self,
         iteration: &mut Iteration,
@@ -176,8 +176,8 @@ impl Enrolment<'_> {
             .judge(iteration, step, "authorization", response, outcome)
     }
 
-    /// Sends the certification request and waits (RFC 8555 7.4): the URL of the
-    /// certificate.
+    /// Sends the certification request and waits for the certificate (RFC 8555, section 7.4).
+    /// Returns its URL.
     async fn finalize(
         &mut self,
         iteration: &mut Iteration,
@@ -196,7 +196,7 @@ impl Enrolment<'_> {
         let mut idle = Duration::ZERO;
         let deadline = self.deadline();
         while now.status.is_open() && Instant::now() < deadline {
-            // Until the server has issued.
+            // Gives the server time to issue.
             tokio::time::sleep(wait).await;
             idle = wait;
             let post = Post::as_get(Step::Issuance, self.account, at);
@@ -226,7 +226,7 @@ impl Enrolment<'_> {
             .judge(iteration, step, "order", response, outcome)
     }
 
-    /// Downloads and checks (RFC 8555 7.4.2).
+    /// Downloads the certificate and checks it (RFC 8555, section 7.4.2).
     async fn download(
         &mut self,
         iteration: &mut Iteration,
@@ -243,7 +243,7 @@ impl Enrolment<'_> {
         let chain = certificate::read_pem(&response.body);
         let outcome = chain.and_then(|chain| {
             let renewal_id = certificate::renewal_id(&chain[0]);
-            let renewal_id = renewal_id.ok_or("it does not say by which key it was signed")?;
+            let renewal_id = renewal_id.ok_or("it has no authority key identifier")?;
             Ok((chain, renewal_id))
         });
         let (chain, renewal_id) = self.client.judge(
@@ -268,7 +268,7 @@ impl Enrolment<'_> {
         })
     }
 
-    /// Revokes a certificate that another has replaced (RFC 8555 7.6).
+    /// Revokes the replaced certificate (RFC 8555, section 7.6).
     pub(super) async fn revoke(
         &mut self,
         iteration: &mut Iteration,
@@ -286,7 +286,8 @@ impl Enrolment<'_> {
             .await
     }
 
-    /// Revokes it once more, which a server that has carried it out refuses (RFC 8555 7.6).
+    /// Repeats the revocation, which a server refuses after it has revoked the certificate (RFC
+    /// 8555, section 7.6).
     async fn confirm_revocation(
         &mut self,
         iteration: &mut Iteration,
@@ -302,7 +303,7 @@ impl Enrolment<'_> {
             Ok(problem) if problem.is("alreadyRevoked") => Ok(()),
             Ok(problem) => Err(format!("expected alreadyRevoked, found {problem}")),
             Err(_) => Err(format!(
-                "the certificate was revoked again, with status {}: it had not been",
+                "the server accepted a second revocation with status {}: the first had no effect",
                 response.status
             )),
         };

@@ -1,5 +1,5 @@
-//! Signed requests: flattened JWS (RFC 7515 7.2.2) as RFC 8555 6.2 wants them,
-//! with ES256 (RFC 7518 3.4).
+//! Signed requests: flattened JWS (RFC 7515, section 7.2.2) with ES256 (RFC 7518, section 3.4), as
+//! RFC 8555, section 6.2, requires.
 
 use aws_lc_rs::digest;
 use aws_lc_rs::error::Unspecified;
@@ -8,40 +8,40 @@ use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPai
 use base64_simd::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-/// The key of an account.
+/// Key of an account.
 pub(super) struct AccountKey {
     pair: EcdsaKeyPair,
-    /// The public key's coordinates, in base64url.
+    /// Coordinates of the public key, in base64url.
     x: String,
     y: String,
 }
 
-/// The signer: a key that the server is to learn, or one that it knows.
+/// Signer of a request: a new key, or a known account.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Signer<'a> {
-    /// `jwk`: a new account.
+    /// A new account, with its key as `jwk`.
     New,
-    /// `kid`: the account with this URL.
+    /// The account with this URL, as `kid`.
     Account(&'a str),
 }
 
-/// The failure of an account's key.
+/// Errors of account keys.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum JwsError {
-    #[error("no key for an account can be made")]
+    #[error("generating the key of an account failed")]
     Generate(#[source] Unspecified),
-    #[error("the key of an account is not on P-256")]
+    #[error("the key of the account is not on P-256")]
     Curve,
-    #[error("a request cannot be signed")]
+    #[error("signing the request failed")]
     Sign(#[source] Unspecified),
 }
 
 impl AccountKey {
-    /// A new one.
+    /// Generates a new key.
     pub(super) fn generate() -> Result<Self, JwsError> {
         let pair =
             EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).map_err(JwsError::Generate)?;
-        // Uncompressed: 4, x, y.
+        // Uncompressed point: 4, x, y.
         let (x, y) = match pair.public_key().as_ref() {
             [4, point @ ..] if point.len() == 64 => (encode(&point[..32]), encode(&point[32..])),
             _ => return Err(JwsError::Curve),
@@ -53,18 +53,18 @@ impl AccountKey {
         json!({ "kty": "EC", "crv": "P-256", "x": self.x, "y": self.y })
     }
 
-    /// A token as only the holder of this key says it (RFC 8555 8.1): with the
-    /// key's thumbprint (RFC 7638).
+    /// Returns the key authorisation of a token (RFC 8555, section 8.1), which contains the key's
+    /// thumbprint (RFC 7638).
     pub(super) fn authorize(&self, token: &str) -> String {
-        // Members in lexicographic order, no white space.
+        // Members in lexicographic order, without white space.
         let (x, y) = (&self.x, &self.y);
         let jwk = format!(r#"{{"crv":"P-256","kty":"EC","x":"{x}","y":"{y}"}}"#);
         let thumbprint = digest::digest(&digest::SHA256, jwk.as_bytes());
         format!("{token}.{}", encode(thumbprint.as_ref()))
     }
 
-    /// The body of a POST to `url`. The payload is JSON, or nothing: POST-as-GET
-    /// (RFC 8555 6.3).
+    /// Signs the body of a POST to `url`. The payload is JSON, or empty for POST-as-GET (RFC 8555,
+    /// section 6.3).
     pub(super) fn sign(
         &self,
         signer: Signer<'_>,
@@ -90,7 +90,7 @@ impl AccountKey {
     }
 }
 
-/// base64url without padding (RFC 7515 2).
+/// Encodes bytes in base64url without padding (RFC 7515, section 2).
 pub(super) fn encode(bytes: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode_to_string(bytes)
 }

@@ -1,30 +1,27 @@
-//! ACME servers (RFC 8555), with renewal information (RFC 9773).
+//! Load on ACME servers (RFC 8555) with renewal information (RFC 9773).
 //!
-//! An iteration runs a [`Flow`]: three small requests that any client
-//! may send (`probe`, and `burst` without pauses), renewal information of real
-//! certificates, or a whole enrolment: order, authorisations, challenges,
-//! finalisation, download, renewal information, renewal with `replaces`, and
-//! revocation of what was replaced.
+//! An iteration runs a [`Flow`]: three small requests that any client may send (`probe`, and
+//! `burst` without pauses), requests for the renewal information of real certificates, or a
+//! complete enrolment. An enrolment consists of order, authorisations, challenges, finalisation,
+//! download, renewal information, renewal with `replaces`, and revocation of the replaced
+//! certificate.
 //!
-//! - Every request carries the tag `step`. A status is right if the step expects
-//!   it: to a renewal id of no certificate, 400 and 404 both are. Every body is
-//!   read for what it should be, so that a server that answers HTML to everything
-//!   fails everything.
-//! - Requests are signed with ES256 before their time begins. Nonces are pooled
-//!   over all users; a nonce that is refused is replaced, as RFC 8555 6.5 wants,
-//!   and counted (`acme_bad_nonce`). Only the fifth refusal in a row is a failure.
-//! - A rate limit (429, or a problem of the type `rateLimited`) is a failure of
-//!   the kind `rate_limited`, counted as `acme_rate_limited`. Nobody asks for the
-//!   same step again until the time in Retry-After has passed; then the enrolment
-//!   goes on.
-//! - Challenges are answered by a built-in responder, http-01 and tls-alpn-01.
-//! - A certificate is checked: its names are those that were ordered, its key is
-//!   the one that was certified, its signatures hold up to the end of the chain,
-//!   and it is valid now. Whom to trust in the end is not asked: test servers make
-//!   their roots as they start.
+//! - Every request carries the tag `step`. A status is right if the step expects it: for an unknown
+//!   renewal id, 400 and 404 are both right. Every body is parsed, so a server that sends HTML for
+//!   everything fails every check.
+//! - Requests are signed with ES256 before their time begins. All users share a pool of nonces. A
+//!   refused nonce is replaced, as RFC 8555, section 6.5, requires, and counted (`acme_bad_nonce`).
+//!   Only the fifth refusal in a row is a failure.
+//! - A rate limit (429, or a problem of the type `rateLimited`) is a failure of the kind
+//!   `rate_limited`, counted as `acme_rate_limited`. No user repeats the step before the time in
+//!   Retry-After has passed; then the enrolment continues.
+//! - A built-in responder serves challenges of the types http-01 and tls-alpn-01.
+//! - A certificate is checked: its names are the ordered ones, its key is the certified one, its
+//!   signatures are valid up to the end of the chain, and it is valid now. The root need not be
+//!   trusted, because test servers generate their roots at startup.
 //!
-//! An enrolment that does not come to its end fails the check `enrolled`. All that
-//! the directory names must be on the same server.
+//! An enrolment that does not finish fails the check `enrolled`. All URLs of the directory must be
+//! on the same server.
 
 mod account;
 mod certificate;

@@ -1,11 +1,11 @@
 use parking_lot::Mutex;
 
-/// Nonces that servers have given and nobody has used, the newest last: that
-/// one is the least likely to have expired.
+/// Unused nonces from the server, the newest last. The newest is taken first, because it is the
+/// least likely to have expired.
 #[derive(Debug, Default)]
 pub(super) struct NoncePool(Mutex<Vec<String>>);
 
-/// More than this are not kept.
+/// Limit of stored nonces.
 const MOST: usize = 1024;
 
 impl NoncePool {
@@ -21,7 +21,7 @@ impl NoncePool {
     }
 }
 
-/// Returns whether it is one: base64url (RFC 8555 6.5.1), and not nothing.
+/// Returns whether the text is a nonce: non-empty base64url (RFC 8555, section 6.5.1).
 pub(super) fn is_nonce(text: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     !text.is_empty() && text.bytes().all(allowed)

@@ -1,4 +1,4 @@
-//! The options of `acme`.
+//! Options of `acme`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,26 +12,28 @@ use crate::connection_options::ResolveOverride;
 use crate::option_values::{HttpVersion, TimeSpan, defaults};
 use crate::rest::Header;
 
-/// The ACME server that is loaded, and with what.
+/// Server and flow of the scenario.
 #[derive(Clone, Debug, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct AcmeOptions {
     /// URL of the server's directory
     #[arg(long, value_name = "URL", default_value = "")]
     pub directory: String,
-    /// What each iteration does
+    /// Flow of each iteration
     #[arg(long, value_enum, default_value_t)]
     pub flow: Flow,
-    /// Renewal id of no certificate (probe, burst): the answer to it is 400 or 404
+    /// Renewal id of no certificate (probe, burst): the server must respond with 400 or 404
     #[arg(long, value_name = "ID", default_value = "aaaa.bbbb")]
     pub synthetic_id: String,
-    /// PEM file of certificates to ask about (renewal-info), instead of enrolling for one
+    /// PEM file of certificates whose renewal information is requested (renewal-info), instead of
+    /// enrolling for one
     #[arg(long, value_name = "FILE")]
     pub certificates: Option<PathBuf>,
-    /// Pause between requests (probe), and between the parts of an enrolment; half to one and a half of it
+    /// Pause between requests (probe), and between the parts of an enrolment; varies from half to
+    /// one and a half of it
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(1))]
     pub think: TimeSpan,
-    /// How far an enrolment goes
+    /// Last step of an enrolment
     #[arg(long, value_enum, default_value_t)]
     pub until: Until,
     /// Whether each user has an account or all share one
@@ -40,30 +42,30 @@ pub struct AcmeOptions {
     /// Mail address of the accounts
     #[arg(long, value_name = "ADDRESS")]
     pub contact: Option<String>,
-    /// Domain under which names are made up; it must lead to the responder
+    /// Domain of the generated names; it must resolve to the responder
     #[arg(long, value_name = "DOMAIN", default_value = "example.test")]
     pub domain: String,
     /// Names in each certificate
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub names: u32,
-    /// Key of each certificate; RSA keys are made once for each user
+    /// Key of each certificate; RSA keys are generated once for each user
     #[arg(long, value_enum, default_value_t)]
     pub key: KeyAlgorithm,
-    /// How names are proven
+    /// Challenge type that proves the names
     #[arg(long, value_enum, default_value_t)]
     pub challenge: ChallengeType,
-    /// Where http-01 is answered; the server asks at port 80 unless told otherwise
+    /// Listen address for http-01; the server connects to port 80 unless configured otherwise
     #[arg(long, value_name = "ADDRESS", default_value = HTTP01)]
     #[serde(deserialize_with = "typed::parsed")]
     pub http01_listen: SocketAddr,
-    /// Where tls-alpn-01 is answered; the server asks at port 443 unless told otherwise
+    /// Listen address for tls-alpn-01; the server connects to port 443 unless configured otherwise
     #[arg(long, value_name = "ADDRESS", default_value = TLS_ALPN01)]
     #[serde(deserialize_with = "typed::parsed")]
     pub tls_alpn01_listen: SocketAddr,
-    /// Time between two looks at what is not finished, where the server names none
+    /// Interval between polls of an unfinished object, if the server names none
     #[arg(long, value_name = "TIME", default_value_t = POLL)]
     pub poll: TimeSpan,
-    /// The most that a validation or an issuance may take
+    /// Time limit of a validation or an issuance
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(60))]
     pub patience: TimeSpan,
     /// Header of every request
@@ -84,16 +86,16 @@ pub struct AcmeOptions {
     /// PEM file of certificates to trust besides the system's
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
-    /// The most a request may take
+    /// Time limit of a request
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(60))]
     pub timeout: TimeSpan,
-    /// Address of a host that is not to be looked up
+    /// Address of a host that is not resolved by DNS
     #[arg(long, value_name = "HOST=ADDRESS")]
     #[serde(deserialize_with = "typed::list")]
     pub resolve: Vec<ResolveOverride>,
 }
 
-/// Pebble's ports: both need no privileges.
+/// Pebble's ports, which need no privileges.
 const HTTP01: &str = "127.0.0.1:5002";
 const TLS_ALPN01: &str = "127.0.0.1:5001";
 const POLL: TimeSpan = TimeSpan(std::time::Duration::from_millis(500));
@@ -104,7 +106,7 @@ impl Default for AcmeOptions {
     }
 }
 
-/// The work of an iteration.
+/// Flows of an iteration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Flow {
@@ -119,33 +121,33 @@ pub enum Flow {
     Enrol,
 }
 
-/// The step at which an enrolment ends: each includes what comes before it.
+/// Last step of an enrolment: each includes all earlier steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Until {
-    /// The certificate is downloaded and checked
+    /// Downloads and checks the certificate
     Certificate,
-    /// Its renewal information is looked up (RFC 9773)
+    /// Requests its renewal information (RFC 9773)
     RenewalInfo,
-    /// It is renewed, with `replaces`
+    /// Renews it, with `replaces`
     Renewal,
-    /// The replaced certificate is revoked
+    /// Revokes the replaced certificate
     #[default]
     Revocation,
 }
 
-/// The use of accounts.
+/// Sharing of accounts among users.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AccountReuse {
-    /// One for each user
+    /// An account for each user
     #[default]
     Own,
-    /// One for all
+    /// A single account for all users
     Shared,
 }
 
-/// The key of a certificate.
+/// Key of a certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyAlgorithm {
@@ -168,7 +170,7 @@ impl KeyAlgorithm {
     }
 }
 
-/// The challenge by which names are proven.
+/// Challenge type that proves names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 pub enum ChallengeType {
     /// A file on port 80 (RFC 8555 8.3)
@@ -183,7 +185,7 @@ pub enum ChallengeType {
 }
 
 impl ChallengeType {
-    /// As the server calls it.
+    /// Returns the name of the type in ACME.
     pub(super) fn name(self) -> &'static str {
         match self {
             ChallengeType::Http01 => "http-01",

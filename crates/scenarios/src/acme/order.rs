@@ -1,4 +1,4 @@
-//! Orders and authorisations, as a server tells of them (RFC 8555 7.1).
+//! Orders and authorisations in the server's responses (RFC 8555, section 7.1).
 
 use lucarne_load::http::Response;
 use serde::Deserialize;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::option_values::Timestamp;
 
-/// The status of an order, an authorisation or a challenge (RFC 8555 7.1.6).
+/// Status of an order, an authorisation or a challenge (RFC 8555, section 7.1.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum OrderStatus {
@@ -22,7 +22,7 @@ pub(super) enum OrderStatus {
 }
 
 impl OrderStatus {
-    /// Returns whether waiting can still help.
+    /// Returns whether the status can still change by waiting.
     pub(super) fn is_open(self) -> bool {
         matches!(
             self,
@@ -31,7 +31,7 @@ impl OrderStatus {
     }
 }
 
-/// An order (RFC 8555 7.1.3).
+/// An order (RFC 8555, section 7.1.3).
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Order {
     pub(super) status: OrderStatus,
@@ -41,7 +41,7 @@ pub(super) struct Order {
     pub(super) error: Option<Value>,
 }
 
-/// An authorisation (RFC 8555 7.1.4).
+/// An authorisation (RFC 8555, section 7.1.4).
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Authorization {
     pub(super) status: OrderStatus,
@@ -50,33 +50,33 @@ pub(super) struct Authorization {
     pub(super) challenges: Vec<Challenge>,
 }
 
-/// The name that is to be proven.
+/// The name to prove.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Identifier {
     pub(super) value: String,
 }
 
-/// One way to prove it (RFC 8555 8).
+/// A challenge (RFC 8555, section 8).
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Challenge {
     #[serde(rename = "type")]
     pub(super) kind: String,
     pub(super) url: String,
-    /// Not every type has one.
+    /// Some types have no token.
     #[serde(default)]
     pub(super) token: String,
     pub(super) error: Option<Value>,
 }
 
 impl Authorization {
-    /// The challenge of this type.
+    /// Returns the challenge of this type.
     pub(super) fn challenge(&self, kind: &str) -> Option<&Challenge> {
         self.challenges
             .iter()
             .find(|challenge| challenge.kind == kind && !challenge.token.is_empty())
     }
 
-    /// The reason why it did not become valid, in the server's words.
+    /// Returns the server's errors that prevented the authorisation.
     pub(super) fn reason(&self) -> String {
         let errors = self.challenges.iter().filter_map(|it| it.error.as_ref());
         let errors: Vec<_> = errors.map(Value::to_string).collect();
@@ -84,7 +84,7 @@ impl Authorization {
     }
 }
 
-/// The time at which certificates had better be renewed (RFC 9773 4.2).
+/// The suggested renewal time of certificates (RFC 9773, section 4.2).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RenewalInfo {
@@ -98,7 +98,7 @@ struct Window {
 }
 
 impl RenewalInfo {
-    /// Returns whether it makes sense.
+    /// Checks that the window is valid.
     pub(super) fn check(&self) -> Result<(), String> {
         let Window { start, end } = self.suggested_window;
         match start < end {
@@ -108,11 +108,11 @@ impl RenewalInfo {
     }
 }
 
-/// A body of this kind.
+/// Parses a body of this kind.
 ///
 /// # Errors
-/// In words: it is something else.
+/// A description: the body is something else.
 pub(super) fn read<T: DeserializeOwned>(response: &Response, what: &str) -> Result<T, String> {
     serde_json::from_slice(&response.body)
-        .map_err(|error| format!("that is no {what}: {error}: {}", response.excerpt()))
+        .map_err(|error| format!("invalid {what}: {error}: {}", response.excerpt()))
 }

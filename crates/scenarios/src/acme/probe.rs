@@ -1,4 +1,4 @@
-//! Requests that any client may send, without an account.
+//! Requests that any client may send without an account.
 
 use std::time::Duration;
 
@@ -8,21 +8,21 @@ use super::client::{AcmeClient, Failed, problem};
 use super::order::{self, RenewalInfo};
 use super::step::Step;
 
-/// The name of the check that renewal information says when to ask again (RFC 9773 4.3.2).
+/// Name of the check that renewal information has a Retry-After (RFC 9773, section 4.3.2).
 pub(super) const RENEWAL_INFO_RETRY_AFTER: &str = "renewal_info_retry_after";
 
-/// To a renewal id of no certificate servers differ, and both are right.
+/// Statuses for an unknown renewal id: servers differ, and both are right.
 const NO_SUCH: [u16; 2] = [400, 404];
 
-/// Directory, new nonce, renewal information of a synthetic id; `think` in
-/// between.
+/// Requests the directory, a new nonce, and the renewal information of a synthetic id, with pauses
+/// of `think`.
 pub(super) async fn probe(
     client: &mut AcmeClient,
     iteration: &mut Iteration,
     mut think: impl FnMut() -> Duration,
 ) -> Result<(), Failed> {
     let directory = client.directory(iteration).await?;
-    // A person's, or a slow client's.
+    // Pauses as a person or a slow client would.
     iteration.pause(think()).await;
     client.new_nonce(iteration, &directory).await?;
     iteration.pause(think()).await;
@@ -43,7 +43,7 @@ pub(super) async fn probe(
     )
 }
 
-/// Renewal information of a certificate (RFC 9773 4.1).
+/// Requests the renewal information of a certificate (RFC 9773, section 4.1).
 pub(super) async fn renewal_info(
     client: &mut AcmeClient,
     iteration: &mut Iteration,
@@ -59,7 +59,7 @@ pub(super) async fn renewal_info(
     let tags = client.tags(Step::RenewalInfo);
     let told = match response.headers.get("retry-after") {
         Some(_) => Ok(()),
-        None => Err("renewal information without a Retry-After".to_owned()),
+        None => Err("the renewal information has no Retry-After".to_owned()),
     };
     iteration.check(tags, RENEWAL_INFO_RETRY_AFTER, told);
     let outcome = order::read::<RenewalInfo>(&response, "renewal information");
@@ -73,8 +73,8 @@ pub(super) async fn renewal_info(
     )
 }
 
-/// The path at which to ask about a certificate. A server without renewal information is
-/// told of as a failed check.
+/// Returns the path of a certificate's renewal information. Fails a check if the server does not
+/// offer renewal information.
 fn renewal_path(
     client: &AcmeClient,
     iteration: &mut Iteration,

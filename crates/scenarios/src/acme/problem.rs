@@ -2,10 +2,10 @@ use lucarne_load::Failure;
 use lucarne_load::http::{Response, kind};
 use serde::Deserialize;
 
-/// A problem document (RFC 7807), as ACME has it (RFC 8555 6.7).
+/// A problem document (RFC 7807) of ACME (RFC 8555, section 6.7).
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Problem {
-    /// A URN below `urn:ietf:params:acme:error:`.
+    /// URN below `urn:ietf:params:acme:error:`.
     #[serde(rename = "type")]
     kind: String,
     #[serde(default)]
@@ -15,10 +15,10 @@ pub(super) struct Problem {
 const NAMESPACE: &str = "urn:ietf:params:acme:error:";
 
 impl Problem {
-    /// The one that an answer carries.
+    /// Parses the problem document of a response.
     ///
     /// # Errors
-    /// In words: it carries none.
+    /// A description: there is no valid document.
     pub(super) fn read(response: &Response) -> Result<Self, String> {
         let problem: Self = serde_json::from_slice(&response.body).map_err(|error| {
             format!(
@@ -29,11 +29,11 @@ impl Problem {
         })?;
         match problem.kind.starts_with(NAMESPACE) {
             true => Ok(problem),
-            false => Err(format!("`{}` is no type of ACME's", problem.kind)),
+            false => Err(format!("`{}` is not an error type of ACME", problem.kind)),
         }
     }
 
-    /// Returns whether it is of this type.
+    /// Returns whether the problem has this type.
     pub(super) fn is(&self, name: &str) -> bool {
         self.kind.strip_prefix(NAMESPACE) == Some(name)
     }
@@ -46,7 +46,7 @@ impl std::fmt::Display for Problem {
     }
 }
 
-/// An answer with another status than is right, in the server's words.
+/// Describes a response with an unexpected status, including the server's explanation.
 pub(super) fn unexpected(response: &Response) -> Failure {
     let words = match Problem::read(response) {
         Ok(problem) => problem.to_string(),

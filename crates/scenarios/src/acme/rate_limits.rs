@@ -5,28 +5,28 @@ use tokio::time::Instant;
 
 use super::step::Step;
 
-/// The time at which each step may be asked for again, as the server has said: rate limits
-/// are those of an account or an address, which all users of a run share.
+/// Time at which each step may be requested again, according to the server. Rate limits apply to an
+/// account or an address, so all users of a run share them.
 #[derive(Debug, Default)]
 pub(super) struct RateLimits([Mutex<Option<Instant>>; Step::ALL.len()]);
 
-/// The wait where the server does not say.
+/// Wait if the server requests none.
 const UNTOLD: Duration = Duration::from_secs(5);
 
 impl RateLimits {
-    /// Nobody asks for this step within that time.
+    /// Closes this step for the wait.
     pub(super) fn close(&self, step: Step, wait: Option<Duration>) {
         let until = Instant::now() + wait.unwrap_or(UNTOLD);
         let mut closed = self.0[step as usize].lock();
         *closed = (*closed).max(Some(until));
     }
 
-    /// Waits until it may be asked for.
+    /// Waits until the step may be requested.
     pub(super) async fn pass(&self, step: Step) {
         loop {
             let until = *self.0[step as usize].lock();
             match until {
-                // As the server has told us to.
+                // The server requested this wait.
                 Some(until) if until > Instant::now() => tokio::time::sleep_until(until).await,
                 _ => return,
             }

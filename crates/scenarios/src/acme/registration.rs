@@ -1,4 +1,4 @@
-//! The registration of an account (RFC 8555 7.3).
+//! Registration of an account (RFC 8555, section 7.3).
 
 use lucarne_load::{Failure, Iteration};
 use serde::Deserialize;
@@ -41,11 +41,11 @@ pub(super) async fn register(
     let response = client.post(iteration, directory, post).await?;
     let outcome = order::read::<AccountResponse>(&response, "account").and_then(|said| {
         let url = response.headers.get("location");
-        let url = url.ok_or("an account without a Location")?;
+        let url = url.ok_or("the account has no Location")?;
         path(url, &client.shared.origin)?;
         match said.status {
             OrderStatus::Valid => Ok(url.to_owned()),
-            other => Err(format!("a new account is {other:?}")),
+            other => Err(format!("the new account has the status {other:?}")),
         }
     });
     let url = client.judge(iteration, Step::NewAccount, "account", response, outcome)?;

@@ -1,5 +1,5 @@
-//! Answers the challenges that a server sets: http-01 (RFC 8555 8.3) and
-//! tls-alpn-01 (RFC 8737).
+//! Responder to the challenges of a server: http-01 (RFC 8555, section 8.3) and tls-alpn-01 (RFC
+//! 8737).
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -23,30 +23,30 @@ use tokio_rustls::TlsAcceptor;
 
 use super::options::ChallengeType;
 
-/// The most that a connection may take.
+/// Time limit of a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The most that a request's head may have.
+/// Size limit of a request's head in bytes.
 const MOST_HEAD: usize = 8 << 10;
-/// The protocol that tells a validation from other connections (RFC 8737 6.2).
+/// ALPN protocol of validations (RFC 8737, section 6.2).
 const ALPN: &[u8] = b"acme-tls/1";
 
-/// The answers to challenges, and where they are given.
+/// Responses to challenges, and the listener for them.
 pub(super) struct Responder {
     kind: ChallengeType,
     listener: tokio::sync::Mutex<Option<TcpListener>>,
-    /// Token to key authorisation (http-01).
+    /// Key authorisation by token (http-01).
     tokens: Mutex<HashMap<String, String>>,
     certificates: Arc<Certificates>,
 }
 
-/// Name to certificate (tls-alpn-01).
+/// Certificate by name (tls-alpn-01).
 #[derive(Debug)]
 struct Certificates {
     key: KeyPair,
     by_name: Mutex<HashMap<String, Arc<CertifiedKey>>>,
 }
 
-/// The failure to make the certificate of a challenge.
+/// Errors of creating the certificate of a challenge.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ResponderError {
     #[error(transparent)]
@@ -70,11 +70,11 @@ impl Responder {
         })
     }
 
-    /// Takes the address.
+    /// Binds the listener.
     pub(super) async fn listen(&self, address: SocketAddr) -> Result<(), PrepareError> {
         let listener = TcpListener::bind(address).await.map_err(|error| {
             PrepareError::Configuration(format!(
-                "challenges ({}) cannot be answered at {address}: {error}",
+                "listening at {address} for challenges ({}): {error}",
                 self.kind.name()
             ))
         })?;
@@ -82,7 +82,7 @@ impl Responder {
         Ok(())
     }
 
-    /// Answers until `stop`.
+    /// Responds to validations until `stop`.
     pub(super) async fn serve(self: Arc<Self>, stop: Stop) {
         let Some(listener) = self.listener.lock().await.take() else {
             return;
@@ -96,7 +96,7 @@ impl Responder {
                 () = stop.cancelled() => return,
             };
             let Ok((stream, _)) = accepted else {
-                // No descriptor is free: some will be when connections have ended.
+                // No file descriptor is free until other connections end.
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 continue;
             };
@@ -104,7 +104,7 @@ impl Responder {
             tokio::spawn(tokio::time::timeout(PATIENCE, async move {
                 match responder.kind {
                     ChallengeType::Http01 => responder.answer(stream).await,
-                    // The handshake is the answer.
+                    // The handshake alone is the response.
                     ChallengeType::TlsAlpn01 => {
                         if let Ok(mut stream) = acceptor.accept(stream).await {
                             let _ = stream.shutdown().await;
@@ -115,7 +115,7 @@ impl Responder {
         }
     }
 
-    /// From now on it answers for `name`.
+    /// Prepares the response to a challenge for `name`.
     pub(super) fn expect(
         &self,
         name: &str,
@@ -132,13 +132,13 @@ impl Responder {
         Ok(())
     }
 
-    /// No longer.
+    /// Removes the response.
     pub(super) fn forget(&self, name: &str, token: &str) {
         self.tokens.lock().remove(token);
         self.certificates.by_name.lock().remove(name);
     }
 
-    /// One request, one answer.
+    /// Responds to one request.
     async fn answer(&self, mut stream: TcpStream) {
         let mut head = Vec::new();
         while !head.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -166,7 +166,7 @@ impl Responder {
 }
 
 impl Certificates {
-    /// A self-signed certificate that holds the digest of the key authorisation.
+    /// Creates a self-signed certificate with the digest of the key authorisation.
     fn add(&self, name: &str, authorization: &str) -> Result<(), ResponderError> {
         let digest = digest::digest(&digest::SHA256, authorization.as_bytes());
         let proof = Extension::new(oid::ACME_IDENTIFIER, true, |der: &mut Der| {

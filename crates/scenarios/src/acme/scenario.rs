@@ -12,10 +12,10 @@ use super::step::StepTags;
 use super::user::AcmeUser;
 use crate::preparing::{self, Retries};
 
-/// The scenario that `options` describe; `seed` is where its randomness begins.
+/// Builds the scenario from `options`, with `seed` for its random choices.
 ///
 /// # Errors
-/// Options that make no sense.
+/// The options are invalid.
 pub fn build(options: AcmeOptions, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
     Ok(Arc::new(Acme(Arc::new(SharedState::new(options, seed)?))))
 }
@@ -31,7 +31,7 @@ impl Scenario for Acme {
             EndpointError::Dns { .. } => PrepareError::Unreachable(error.to_string()),
             error => wrong(error.to_string()),
         })?;
-        // What it answers is judged under load; that it answers is known before.
+        // Responses are judged under load; only the reachability is checked in advance.
         let mut client = Client::new(endpoint.clone(), shared.client.clone());
         let headers = shared.headers(None);
         let request = Request::get(&shared.directory_path).headers(&headers);

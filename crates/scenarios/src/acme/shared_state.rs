@@ -21,20 +21,20 @@ use crate::rest::Header;
 pub(super) struct SharedState {
     pub(super) options: AcmeOptions,
     pub(super) seed: u64,
-    /// Tells this run's names from those of other runs.
+    /// Distinguishes the names of this run from those of other runs.
     pub(super) run: u32,
     /// Scheme, host and port of the server.
     pub(super) origin: String,
-    /// The path of its directory.
+    /// Path of the directory.
     pub(super) directory_path: String,
     pub(super) nonces: NoncePool,
     pub(super) limits: RateLimits,
     pub(super) responder: Arc<Responder>,
-    /// The account, if all share one.
+    /// The account, if all users share one.
     pub(super) account: OnceCell<Arc<Account>>,
-    /// The directory, where one look at it is enough.
+    /// The directory, if one request for it is enough.
     pub(super) directory: OnceLock<Directory>,
-    /// Renewal ids of the certificates that were given.
+    /// Renewal ids of the configured certificates.
     pub(super) ids: Vec<String>,
     pub(super) client: Arc<ClientOptions>,
     pub(super) endpoint: OnceLock<Arc<Endpoint>>,
@@ -46,14 +46,16 @@ impl SharedState {
             return Err(wrong("`--directory` (`directory` in a plan) is missing"));
         }
         if options.names == 0 {
-            return Err(wrong("`--names` is 0: a certificate has a name"));
+            return Err(wrong(
+                "`--names` is 0: a certificate needs at least one name",
+            ));
         }
         let url = Url::parse(&options.directory)
             .map_err(|error| wrong(format!("`{}` is not a URL: {error}", options.directory)))?;
         if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
-            return Err(wrong(format!("`{url}` is not a URL of a server")));
+            return Err(wrong(format!("`{url}` is not the URL of a server")));
         }
-        // Two runs with one seed must not meet: the clock is part of the names.
+        // Two runs with one seed must use different names, so the names include the time.
         let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
         Ok(Self {
             run: (seed ^ now.as_millis() as u64) as u32,
@@ -72,13 +74,13 @@ impl SharedState {
         })
     }
 
-    /// The renewal id whose turn it is, if certificates were given.
+    /// Returns the renewal id for this iteration, if certificates are configured.
     pub(super) fn given_id(&self, number: u64) -> Option<String> {
         let index = number.checked_rem(self.ids.len() as u64)?;
         self.ids.get(index as usize).cloned()
     }
 
-    /// Those of every request, after one of its own.
+    /// Returns the headers of a request: its own one, then the configured ones.
     pub(super) fn headers<'a>(
         &'a self,
         own: Option<(&'a str, &'a str)>,
@@ -88,7 +90,7 @@ impl SharedState {
         own.into_iter().chain(given).collect()
     }
 
-    /// Returns whether challenges are set.
+    /// Returns whether the flow uses challenges.
     pub(super) fn enrols(&self) -> bool {
         match self.options.flow {
             Flow::Enrol => true,
@@ -105,13 +107,13 @@ pub(super) fn given_ids(options: &AcmeOptions) -> Result<Vec<String>, PrepareErr
     };
     let failed = |words: &dyn std::fmt::Display| {
         let file = file.display();
-        wrong(format!("cannot use the certificates in {file}: {words}"))
+        wrong(format!("reading the certificates in {file}: {words}"))
     };
     let pem = std::fs::read(file).map_err(|error| failed(&error))?;
     let certificates = certificate::read_pem(&pem).map_err(|words| failed(&words))?;
     let ids = certificates.iter().map(|der| certificate::renewal_id(der));
     let ids: Option<Vec<_>> = ids.collect();
-    ids.ok_or_else(|| failed(&"one does not say by which key it was signed"))
+    ids.ok_or_else(|| failed(&"a certificate has no authority key identifier"))
 }
 
 pub(super) fn client_options(options: &AcmeOptions) -> ClientOptions {
@@ -123,7 +125,7 @@ pub(super) fn client_options(options: &AcmeOptions) -> ClientOptions {
             HttpVersion::V2 => Version::Http2,
         },
         insecure: options.insecure,
-        // A plan's `${NAME:-}` gives an empty one.
+        // `${NAME:-}` in a plan can give an empty path.
         ca: options.ca.clone().filter(|ca| !ca.as_os_str().is_empty()),
         timeout: options.timeout.0,
         resolve: resolve.collect(),

@@ -1,6 +1,6 @@
 use lucarne_load::{Recorder, Tags};
 
-/// The purpose of a request, in the order of an enrolment.
+/// Purposes of requests, in the order of an enrolment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Directory,
@@ -9,10 +9,10 @@ pub(super) enum Step {
     NewOrder,
     Authorization,
     Challenge,
-    /// Looking whether an authorisation has become valid.
+    /// Poll of an authorisation.
     Validation,
     Finalize,
-    /// Looking whether an order has its certificate.
+    /// Poll of an order.
     Issuance,
     Certificate,
     RenewalInfo,
@@ -38,7 +38,7 @@ impl Step {
         Step::Revocation,
     ];
 
-    /// The value of the tag `step`.
+    /// Returns the value of the tag `step`.
     pub(super) fn name(self) -> &'static str {
         match self {
             Step::Directory => "directory",
@@ -58,7 +58,7 @@ impl Step {
     }
 }
 
-/// The tags of each step.
+/// Tags of each step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StepTags([Tags; Step::ALL.len()]);
 

@@ -16,25 +16,25 @@ use super::registration;
 use super::shared_state::SharedState;
 use crate::random::Random;
 
-/// One user: a connection, and what it has at the server.
+/// A user: its connection, and its objects at the server.
 pub(super) struct AcmeUser {
     client: AcmeClient,
     shared: Arc<SharedState>,
     number: u64,
-    /// Enrolments so far.
+    /// Number of enrolments so far.
     sequence: u64,
     random: Random,
     account: Option<Arc<Account>>,
-    /// An RSA key takes longer to make than an enrolment does.
+    /// RSA key of the user, generated once because that takes longer than an enrolment.
     rsa: Option<Arc<KeyPair>>,
-    /// The certificate that renewal information is asked about, and where.
+    /// Certificate whose renewal information is requested, and its directory.
     known: Option<(Directory, IssuedCertificate)>,
 }
 
 #[async_trait]
 impl VirtualUser for AcmeUser {
     async fn iterate(&mut self, iteration: &mut Iteration) {
-        // What has failed is recorded.
+        // The failure has been recorded.
         let _ = match self.shared.options.flow {
             Flow::Probe => {
                 let (shared, random) = (self.shared.clone(), &mut self.random);
@@ -76,7 +76,7 @@ impl AcmeUser {
         }
     }
 
-    /// Renewal information: of the certificates given, else of one of its own.
+    /// Requests renewal information of a configured certificate, or of one that it enrolled for.
     async fn ask(&mut self, iteration: &mut Iteration) -> Result<(), Failed> {
         if let Some(id) = self.shared.given_id(iteration.number()) {
             let directory = match self.shared.directory.get() {
@@ -120,7 +120,7 @@ impl AcmeUser {
         enrolment.certificate(iteration, None).await
     }
 
-    /// All of it, as far as is asked for.
+    /// Runs an enrolment up to the configured step.
     async fn enrol(&mut self, iteration: &mut Iteration) -> Result<(), Failed> {
         let shared = self.shared.clone();
         let until = shared.options.until;
@@ -142,7 +142,7 @@ impl AcmeUser {
         }
         let at = directory.renewal_info.as_deref();
         let random = &mut self.random;
-        // Between the parts that a real client does days apart.
+        // A real client runs the following parts days later.
         iteration.pause(pause(&shared, random)).await;
         renewal_info(enrolment.client, iteration, at, &issued.renewal_id).await?;
         if until < Until::Renewal {
@@ -150,7 +150,7 @@ impl AcmeUser {
         }
         iteration.pause(pause(&shared, random)).await;
         enrolment.key = &next_key;
-        // A server without renewal information knows no `replaces`.
+        // A server without renewal information does not know `replaces`.
         let replaces = at.map(|_| &issued);
         enrolment.certificate(iteration, replaces).await?;
         if until < Until::Revocation {
@@ -197,7 +197,7 @@ impl AcmeUser {
         Ok(key)
     }
 
-    /// Names that nobody has asked for before.
+    /// Returns names that were never ordered before.
     fn new_names(&mut self) -> Vec<String> {
         let shared = &self.shared;
         self.sequence += 1;
@@ -209,17 +209,16 @@ impl AcmeUser {
     }
 }
 
-/// An enrolment that does not come to its end is a failed check, whatever it
-/// was that it failed by.
+/// Records the check `enrolled`, which fails for any unfinished enrolment.
 fn tell<T>(iteration: &Iteration, outcome: &Result<T, Failed>) {
     let tags = iteration.base();
     iteration.rate(tags, "acme_enrolled", outcome.is_ok());
     let verdict = outcome.as_ref().map(|_| ());
-    let verdict = verdict.map_err(|_| "it did not come to its end: see the errors".to_owned());
+    let verdict = verdict.map_err(|_| "the enrolment did not finish: see the errors".to_owned());
     iteration.check(tags, "enrolled", verdict);
 }
 
-/// Half to one and a half of what is asked for.
+/// Returns a random pause from half to one and a half of the configured time.
 fn pause(shared: &SharedState, random: &mut Random) -> Duration {
     let think = shared.options.think.0;
     let spread = random.below(u64::try_from(think.as_nanos()).unwrap_or(u64::MAX));

@@ -1,4 +1,4 @@
-//! The authorities of what is submitted: those of `lucarne ca new`, or one that was given.
+//! Certificate authorities of the submissions: those of `lucarne ca new`, or a configured one.
 
 use std::fs;
 use std::io;
@@ -14,45 +14,45 @@ use lucarne_mint::{
 use super::profile::{DAY, Profile};
 use super::{Issuers, Roots, roots};
 
-/// See the module.
+/// Certificate authorities of the submissions.
 #[derive(Clone, Debug)]
 pub enum Authorities {
-    /// Made by `lucarne ca new`.
+    /// Created by `lucarne ca new`.
     Made(Box<Roots>),
-    /// A CA's certificate and key, as the CT hammer is given them.
+    /// A configured CA certificate and key, in the form that the CT hammer accepts.
     Given(Box<GivenAuthority>),
 }
 
-/// A CA that was given by its files.
+/// A CA from configured files.
 #[derive(Clone, Debug)]
 pub struct GivenAuthority {
     authority: Authority,
-    /// The key of the leaves.
+    /// Key of the leaves.
     leaf: Option<Arc<KeyPair>>,
 }
 
-/// The files of a CA that is given.
+/// Files of a configured CA.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AuthorityFiles {
-    /// Its certificate, and those above it, in PEM.
+    /// Certificate of the CA, and those above it, in PEM.
     pub(crate) certificate: PathBuf,
-    /// Its key.
+    /// Private key of the CA.
     pub(crate) key: PathBuf,
-    /// The key of the leaves.
+    /// Key of the leaves.
     pub(crate) leaf_key: Option<PathBuf>,
 }
 
-/// The error of a file of a CA that is given.
+/// Errors of the files of a configured CA.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AuthorityError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
-    /// It is not what it should be.
+    /// The file is invalid.
     #[error("{}: {source}", path.display())]
     Mint { path: PathBuf, source: MintError },
-    /// It has no key.
-    #[error("{}: there is no private key in it (PEM, PKCS#8 or PKCS#1)", .0.display())]
+    /// The file has no private key.
+    #[error("{}: the file has no private key (PEM, PKCS#8 or PKCS#1)", .0.display())]
     NoKey(PathBuf),
 }
 
@@ -72,7 +72,7 @@ impl Authorities {
     /// Reads a CA from its files.
     ///
     /// # Errors
-    /// A file that cannot be read, or is not what it should be.
+    /// A file cannot be read, or is invalid.
     pub(crate) fn given(files: &AuthorityFiles) -> Result<Self, AuthorityError> {
         let path = &files.certificate;
         let text = fs::read_to_string(path).map_err(|source| AuthorityError::io(path, source))?;
@@ -87,7 +87,7 @@ impl Authorities {
         })))
     }
 
-    /// The sorts of certificates that are sent.
+    /// Returns the profiles of the certificates to submit.
     pub(crate) fn profiles(&self, issuers: Issuers) -> Vec<Profile<'_>> {
         match self {
             Self::Made(roots) => issuers.profiles(roots),
@@ -95,7 +95,7 @@ impl Authorities {
         }
     }
 
-    /// The key of all leaves, if one is given.
+    /// Returns the key of all leaves, if one is configured.
     pub(crate) fn leaf_key(&self) -> Option<Arc<KeyPair>> {
         match self {
             Self::Made(_) => None,
@@ -103,7 +103,7 @@ impl Authorities {
         }
     }
 
-    /// The roots' certificates in DER, as far as they are known.
+    /// Returns the certificates of the known roots in DER.
     pub(crate) fn roots(&self) -> Vec<Vec<u8>> {
         match self {
             Self::Made(roots) => {
@@ -117,7 +117,7 @@ impl Authorities {
         }
     }
 
-    /// The same, as get-roots has them.
+    /// Returns the known roots in the format of get-roots.
     pub(crate) fn roots_base64(&self) -> Vec<String> {
         let roots = self.roots();
         roots
@@ -126,7 +126,7 @@ impl Authorities {
             .collect()
     }
 
-    /// Names what a log is configured with, for messages.
+    /// Names the roots that a log must accept, for messages.
     pub(crate) fn roots_file(&self) -> String {
         match self {
             Self::Made(roots) => roots.roots_file().display().to_string(),
@@ -141,7 +141,7 @@ impl Authorities {
         }
     }
 
-    /// The body of a submission whose leaf ends at `not_after`.
+    /// Returns the body of a submission whose leaf expires at `not_after`.
     ///
     /// # Errors
     /// Only if the cryptographic library fails.
@@ -154,13 +154,13 @@ impl Authorities {
         Ok(self.body(leaf))
     }
 
-    /// The same, with a signature that does not verify.
+    /// Returns the body of a submission with an invalid signature.
     ///
     /// # Errors
     /// Only if the cryptographic library fails.
     pub(crate) fn forged(&self, not_after: i64) -> Result<Vec<u8>, MintError> {
         let mut forged = self.one().issue(&probe_leaf(not_after)?)?;
-        // The last byte of the signature, whichever algorithm made it: it stays well-formed.
+        // Changes the last byte of the signature, of any algorithm: the encoding stays valid.
         if let Some(last) = forged.last_mut() {
             *last ^= 1;
         }
@@ -173,7 +173,7 @@ impl Authorities {
     }
 }
 
-/// A leaf until `not_after`, in seconds since 1970.
+/// Returns the options of a leaf that expires at `not_after`, in seconds since 1970.
 pub(crate) fn probe_leaf(not_after: i64) -> Result<LeafOptions, MintError> {
     let key = Arc::new(KeyPair::generate(KeyType::EcdsaP256)?);
     let mut options = LeafOptions::with_key(["probe.load.example.test"], key);
@@ -183,7 +183,7 @@ pub(crate) fn probe_leaf(not_after: i64) -> Result<LeafOptions, MintError> {
     Ok(options)
 }
 
-/// Splits an authority's certificates into those that are sent and the root, which is left out.
+/// Splits an authority's certificates into those to send and the root, which is omitted.
 pub(crate) fn split(certificates: &[Vec<u8>]) -> (&[Vec<u8>], Option<&[u8]>) {
     match certificates.split_last() {
         Some((last, before)) if is_root(last) => (before, Some(last)),
@@ -195,8 +195,8 @@ fn is_root(der: &[u8]) -> bool {
     Certificate::parse(der).is_ok_and(|it| it.subject() == it.issuer())
 }
 
-/// A private key: PKCS#8, or PKCS#1 as older tools write it; also under the labels that
-/// mark a key as one for tests.
+/// Reads a private key in PKCS#8 or PKCS#1, the format of older tools. Accepts the labels of test
+/// keys, too.
 fn read_key(path: &Path) -> Result<KeyPair, AuthorityError> {
     let text = fs::read_to_string(path).map_err(|source| AuthorityError::io(path, source))?;
     let wrong = |source| AuthorityError::mint(path, source);
@@ -212,7 +212,7 @@ fn read_key(path: &Path) -> Result<KeyPair, AuthorityError> {
     Err(AuthorityError::NoKey(path.to_owned()))
 }
 
-/// An RSAPrivateKey (RFC 8017 A.1.2) as PKCS#8 (RFC 5208).
+/// Wraps an RSAPrivateKey (RFC 8017, section A.1.2) in PKCS#8 (RFC 5208).
 fn wrapped(pkcs1: &[u8]) -> Vec<u8> {
     Der::build(|der| {
         der.sequence(|der| {

@@ -1,27 +1,27 @@
-//! A certificate of which only serial number, name and validity change: made
-//! once, patched and signed for each submission. Minting costs one signature
-//! and a copy.
+//! Template of certificates in which only serial number, name and validity change. It is encoded
+//! once, then patched and signed for each submission, so a certificate costs one signature and one
+//! copy.
 
 use jiff::Timestamp;
 use jiff::tz::Offset;
 use lucarne_mint::der::{DerError, Reader, tag};
 use lucarne_mint::{Authority, LeafOptions, MintError, Time};
 
-/// The placeholder of a certificate's own label in the names of its options.
+/// Placeholder for the certificate's own label in its names.
 pub(crate) const LABEL: &str = "0123456789abcdef";
 
-/// The fields that are new in each certificate.
+/// Fields that differ in each certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct VariableFields {
-    /// The serial number's 16 octets after the first, which keeps it positive.
+    /// The 16 octets of the serial number after the first, which keeps the number positive.
     pub(crate) serial: [u8; 16],
-    /// Validity, from, in seconds since 1970.
+    /// Start of validity, in seconds since 1970.
     pub(crate) not_before: i64,
-    /// Validity, through, in seconds since 1970.
+    /// End of validity, in seconds since 1970.
     pub(crate) not_after: i64,
 }
 
-/// See the module.
+/// Template of certificates.
 #[derive(Debug)]
 pub(crate) struct CertificateTemplate {
     authority: Authority,
@@ -37,15 +37,15 @@ pub(crate) struct CertificateTemplate {
 /// A time in the TBSCertificate.
 #[derive(Clone, Copy, Debug)]
 struct TimeField {
-    /// The offset of its first digit.
+    /// Offset of its first digit.
     at: usize,
-    /// GeneralizedTime: a year of four digits.
+    /// Whether it is a GeneralizedTime, with a year of four digits.
     generalized: bool,
 }
 
 impl CertificateTemplate {
-    /// Of what `authority` issues for `options`. Every [`LABEL`] in its names
-    /// is replaced in each certificate.
+    /// Creates the template of the certificates that `authority` issues for `options`. Each
+    /// certificate replaces every [`LABEL`] in the names.
     ///
     /// # Errors
     /// Those of [`Authority::leaf_template`].
@@ -54,7 +54,7 @@ impl CertificateTemplate {
         template.serial = vec![0x04; 17];
         let tbs = template.tbs();
         let [serial, not_before, not_after] = field_offsets(&tbs)
-            .map_err(|_| MintError::Certificate("its own template cannot be read"))?;
+            .map_err(|_| MintError::Certificate("its own template cannot be parsed"))?;
         Ok(Self {
             authority: authority.clone(),
             algorithm: template.algorithm.identifier(),
@@ -68,7 +68,7 @@ impl CertificateTemplate {
         })
     }
 
-    /// One certificate, in DER.
+    /// Creates a certificate in DER.
     ///
     /// # Errors
     /// Only if the cryptographic library fails.
@@ -82,8 +82,8 @@ impl CertificateTemplate {
         let signature = key.sign(key.default_algorithm(), &certificate[start..])?;
         certificate.extend_from_slice(&self.algorithm);
         bit_string(&signature, &mut certificate);
-        // A certificate with a key, a name and a signature is never shorter
-        // than 256 bytes, and these are never longer than 65,535.
+        // A certificate with a key, a name and a signature has at least 256 bytes, and these
+        // templates have at most 65,535.
         let length = (certificate.len() - start) as u16;
         certificate[2..4].copy_from_slice(&length.to_be_bytes());
         Ok(certificate)
@@ -100,11 +100,11 @@ impl CertificateTemplate {
     }
 }
 
-/// The name that goes with a serial number: the last eight octets of it in
-/// hexadecimal, which count the certificates of a run.
+/// Returns the label of a serial number: its last eight octets in hexadecimal, which count the
+/// certificates of a run.
 fn label(serial: &[u8; 16]) -> [u8; 16] {
     let mut label = [0; 16];
-    // A buffer of the right length cannot be refused.
+    // The buffer has the right length, so encoding cannot fail.
     let _ = hex::encode_to_slice(&serial[8..], &mut label);
     label
 }
@@ -136,7 +136,7 @@ impl TimeField {
     }
 }
 
-/// The offsets of the contents of the serial number and of the two times.
+/// Returns the offsets of the contents of the serial number and of the two times.
 fn field_offsets(tbs: &[u8]) -> Result<[usize; 3], DerError> {
     let mut fields = Reader::new(tbs).any("tbsCertificate")?.reader();
     fields.any("version")?;
@@ -153,7 +153,7 @@ fn time_field(tbs: &[u8], at: usize) -> TimeField {
     TimeField { at, generalized }
 }
 
-/// BIT STRING of whole bytes, appended.
+/// Appends a BIT STRING of whole bytes.
 fn bit_string(bytes: &[u8], out: &mut Vec<u8>) {
     let length = (bytes.len() + 1) as u16;
     out.push(tag::BIT_STRING);
@@ -169,11 +169,11 @@ fn bit_string(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// The last second that is written with a year of two digits (RFC 5280
-/// 4.1.2.5). A template keeps the form that it was made with.
+/// The last second that is encoded with a year of two digits (RFC 5280, section 4.1.2.5). A
+/// template keeps its encoding of times.
 pub(crate) const LAST_UTC_TIME: i64 = 2_524_607_999;
 
-/// A validity of the form that `not_after` asks for.
+/// Returns a validity in the encoding that `not_after` requires.
 pub(crate) fn sample_validity(not_after: i64) -> (Time, Time) {
     (Time::now(), Time::from_unix(not_after))
 }
@@ -227,7 +227,7 @@ mod tests {
         }
     }
 
-    /// The log's own rules are the judge of the signature.
+    /// The log's own rules verify the signature.
     #[test]
     fn a_log_accepts_it() {
         let pki = Pki::shared();

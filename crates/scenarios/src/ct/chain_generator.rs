@@ -1,4 +1,4 @@
-//! The chains that are submitted: minted as they are asked for, or ahead.
+//! Generator of chains to submit, created on demand or in advance.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,19 +17,19 @@ use super::submission::{ChainSuffix, Submission};
 use super::{Authorities, Issuers};
 use crate::random::Random;
 
-/// The interval `[start, end)` that a log takes notAfter from, in seconds since
-/// 1970; `None`: unbounded.
+/// Interval `[start, end)` of the notAfter that a log accepts, in seconds since 1970; `None` is
+/// unbounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TemporalInterval {
-    /// The first second.
+    /// First second.
     pub start: Option<i64>,
-    /// The second after the last.
+    /// First second after the interval.
     pub end: Option<i64>,
 }
 
 impl TemporalInterval {
-    /// The range that a certificate made at `now` with a usual life of `days`
-    /// takes its notAfter from: unexpired where the window allows it.
+    /// Returns the range of notAfter for a certificate created at `now` with a usual lifetime of
+    /// `days`. The certificate is unexpired if the interval permits it.
     pub(crate) fn not_after(&self, now: i64, days: i64) -> (i64, i64) {
         let last = now + days * DAY;
         let end = self.end.map_or(last, |end| end - 1);
@@ -48,7 +48,7 @@ impl TemporalInterval {
 
 const HOUR: i64 = 3600;
 
-/// Makes chains: any number, from any thread.
+/// Generator of any number of chains, usable from any thread.
 #[derive(Debug)]
 pub struct ChainGenerator {
     profiles: Vec<ProfileTemplates>,
@@ -56,8 +56,7 @@ pub struct ChainGenerator {
     /// Probability of a precertificate.
     precerts: f64,
     temporal_interval: TemporalInterval,
-    /// In front of the serial numbers of this run, so that no run repeats
-    /// another.
+    /// Prefix of this run's serial numbers, so that runs do not repeat each other's.
     run: u64,
     next: AtomicU64,
     stock: Mutex<Vec<Submission>>,
@@ -73,9 +72,9 @@ struct ProfileTemplates {
 }
 
 impl ChainGenerator {
-    /// Chains by `issuers`, of which `precerts` (0 to 1) are precertificates,
-    /// with notAfter in `temporal_interval`. Serial numbers count from `offset` after 64
-    /// random bits.
+    /// Creates a generator of chains by `issuers`. `precerts` (0 to 1) is the share of
+    /// precertificates, and notAfter is in `temporal_interval`. Serial numbers count from `offset`
+    /// after 64 random bits.
     ///
     /// # Errors
     /// Only if the cryptographic library fails.
@@ -108,7 +107,7 @@ impl ChainGenerator {
         })
     }
 
-    /// Mints `count` chains ahead, on all cores.
+    /// Creates `count` chains in advance, on all cores.
     ///
     /// # Errors
     /// Only if the cryptographic library fails.
@@ -134,7 +133,7 @@ impl ChainGenerator {
         Ok(())
     }
 
-    /// The next chain and whether it came from the stock.
+    /// Returns the next chain, and whether it was created in advance.
     ///
     /// # Errors
     /// Only if the cryptographic library fails.
@@ -216,7 +215,7 @@ fn names(count: usize) -> Vec<String> {
     first.into_iter().chain(further).take(count).collect()
 }
 
-/// Seconds since 1970.
+/// Returns the seconds since 1970.
 fn now() -> i64 {
     lucarne_mint::Time::now().unix()
 }
@@ -287,7 +286,7 @@ mod tests {
             range(temporal_interval(Some(0), Some(1_000_010_000))),
             (1_000_003_600, 1_000_009_999)
         );
-        // Wholly in the past, wholly further than a certificate usually lasts.
+        // An interval wholly in the past, and one beyond the usual lifetime.
         assert_eq!(range(temporal_interval(Some(5), Some(9))), (5, 8));
         let far = last + 5;
         assert_eq!(

@@ -1,5 +1,4 @@
-//! The names of everything that is checked. They are stable: thresholds, tests
-//! and reports of long ago refer to them.
+//! Names of all checks. They are stable, because thresholds, tests and old reports refer to them.
 
 use std::fmt;
 
@@ -8,125 +7,126 @@ use lucarne_load::{Failure, Recorder, Tags};
 macro_rules! names {
     ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
         $($(#[$doc])* pub const $name: &str = $text;)*
-        /// All of them.
+        /// All names.
         pub const ALL: &[&str] = &[$($name),*];
     };
 }
 
 names! {
-    /// An answer of 200 is an SCT of version 1 in JSON (RFC 6962 4.1).
+    /// A response with status 200 is an SCT of version 1 in JSON (RFC 6962, section 4.1).
     SCT_WELLFORMED = "sct_wellformed";
-    /// The SCT is by this log.
+    /// The SCT is from this log.
     SCT_LOG_ID = "sct_log_id";
-    /// Its extensions are one `leaf_index` (static-ct-api).
+    /// The extensions of the SCT are one `leaf_index` (static-ct-api).
     SCT_INDEX = "sct_index";
-    /// It is neither of the future nor, for a new entry, older than the submission.
+    /// The timestamp of the SCT is not in the future, nor, for a new entry, before the submission.
     SCT_TIMESTAMP = "sct_timestamp";
-    /// The log signed it, for what was submitted.
+    /// The log's signature of the SCT is valid for the submission.
     SCT_SIGNATURE = "sct_signature";
     /// No index is promised to two submissions.
     SCT_INDEX_UNIQUE = "sct_index_unique";
-    /// A repeated submission gets the same index and timestamp.
+    /// A repeated submission receives the same index and timestamp.
     DUPLICATE_SAME = "duplicate_same";
-    /// A submission is answered with 200, or with 429 or 503 to come back later.
+    /// The response to a submission has status 200, or 429 or 503 with a request to retry later.
     SUBMISSION_ACCEPTED = "submission_accepted";
-    /// 429 and 503 say when to come back, in seconds or as an HTTP date (RFC 9110 10.2.3).
+    /// Responses with 429 and 503 state the wait in seconds or as an HTTP date (RFC 9110, section
+    /// 10.2.3).
     RETRY_AFTER = "retry_after";
 
-    /// The checkpoint is answered with 200.
+    /// The checkpoint is served with status 200.
     CHECKPOINT_SERVED = "checkpoint_served";
-    /// It is a signed note of a checkpoint of three lines.
+    /// The checkpoint is a signed note of three lines.
     CHECKPOINT_WELLFORMED = "checkpoint_wellformed";
-    /// It names this log.
+    /// The checkpoint has the origin of this log.
     CHECKPOINT_ORIGIN = "checkpoint_origin";
-    /// The log signed it.
+    /// The checkpoint has the log's signature.
     CHECKPOINT_SIGNATURE = "checkpoint_signature";
-    /// Neither its size nor its timestamp is below one served earlier, and a larger tree
-    /// has a newer timestamp (RFC 6962 3.5).
+    /// Size and timestamp of a checkpoint are not below those of an earlier one, and a larger tree
+    /// has a newer timestamp (RFC 6962, section 3.5).
     CHECKPOINT_GROWTH = "checkpoint_growth";
-    /// It is not older than it may be, nor of the future.
+    /// The checkpoint is neither stale nor from the future.
     CHECKPOINT_FRESH = "checkpoint_fresh";
-    /// It is not older than any entry that it covers (static-ct-api, "Checkpoints").
+    /// The checkpoint is not older than any entry that it covers (static-ct-api, "Checkpoints").
     CHECKPOINT_TIMESTAMP = "checkpoint_timestamp";
-    /// No two roots for one size.
+    /// There are no two roots of the same size.
     CHECKPOINT_FORK = "checkpoint_fork";
-    /// Its tree is the verified one with leaves appended.
+    /// The tree of the checkpoint is the verified tree with further leaves.
     CHECKPOINT_CONSISTENT = "checkpoint_consistent";
 
-    /// A tile of a published tree is answered with 200.
+    /// A tile of a published tree is served with status 200.
     TILE_SERVED = "tile_served";
-    /// It has the bytes of its width.
+    /// The tile has the length of its width.
     TILE_WELLFORMED = "tile_wellformed";
-    /// Its hashes lead to the signed root.
+    /// The hashes of the tile lead to the signed root.
     TILE_CONSISTENT = "tile_consistent";
-    /// A data tile holds as many entries as its width says, and nothing else.
+    /// A data tile has exactly the number of entries of its width.
     ENTRY_WELLFORMED = "entry_wellformed";
-    /// Each entry says the index at which it is.
+    /// Each entry contains its own index.
     ENTRY_INDEX = "entry_index";
-    /// Each entry hashes to the tree's leaf.
+    /// Each entry hashes to the leaf of the tree.
     ENTRY_HASH = "entry_hash";
-    /// A data tile holds the precertificate that was submitted.
+    /// The data tile has the submitted precertificate.
     ENTRY_PRECERTIFICATE = "entry_precertificate";
-    /// It names the chain that was submitted: in its order, and up to the root.
+    /// The entry names the submitted chain, in its order and up to the root.
     ENTRY_CHAIN = "entry_chain";
-    /// Every certificate that an entry names is answered with 200.
+    /// Every certificate that an entry names is served with status 200.
     ISSUER_SERVED = "issuer_served";
-    /// It hashes to its name.
+    /// The certificate hashes to its name.
     ISSUER_HASH = "issuer_hash";
-    /// Compressed answers are in a coding that was asked for, and can be decoded.
+    /// Compressed responses have a requested coding, and can be decoded.
     ENCODING = "encoding";
-    /// Everything is served as what it is (static-ct-api, "Monitoring APIs").
+    /// Files have the specified media type (static-ct-api, "Monitoring APIs").
     CONTENT_TYPE = "content_type";
     /// Caches may not keep a checkpoint for long (static-ct-api, "Checkpoints").
     CACHE_CONTROL = "cache_control";
-    /// Caches may keep what never changes.
+    /// Caches may keep immutable files.
     TILE_CACHE_CONTROL = "tile_cache_control";
-    /// Scripts of any origin may read it.
+    /// Scripts of any origin may read the file.
     CORS = "cors";
 
-    /// A certificate whose notAfter is outside of the log's window is refused.
+    /// A certificate whose notAfter is outside the log's interval is refused.
     REFUSED_OUTSIDE_WINDOW = "refused_outside_window";
     /// A chain to a root that the log does not accept is refused.
     REFUSED_UNKNOWN_ROOT = "refused_unknown_root";
-    /// A certificate whose signature does not verify is refused.
+    /// A certificate with an invalid signature is refused.
     REFUSED_BAD_SIGNATURE = "refused_bad_signature";
-    /// A precertificate on add-chain is refused, a certificate on add-pre-chain too.
+    /// A precertificate on add-chain is refused, and a certificate on add-pre-chain.
     REFUSED_WRONG_ENDPOINT = "refused_wrong_endpoint";
-    /// A body that is no submission is refused: broken JSON, an empty chain, no certificate.
+    /// A malformed submission is refused: broken JSON, an empty chain, or no certificate.
     REFUSED_MALFORMED = "refused_malformed";
-    /// A path that is none is refused: no such endpoint, a tile beyond the tree.
+    /// An unknown path is refused: no endpoint, or a tile beyond the tree.
     REFUSED_UNKNOWN_PATH = "refused_unknown_path";
-    /// get-roots lists the roots that this load test's chains lead to.
+    /// get-roots lists the roots of this load test's chains.
     ROOTS_SERVED = "roots_served";
-    /// get-roots says that its response is JSON.
+    /// The response of get-roots has the media type of JSON.
     ROOTS_CONTENT_TYPE = "roots_content_type";
 
-    /// `log.v3.json` is answered with 200.
+    /// `log.v3.json` is served with status 200.
     METADATA_SERVED = "metadata_served";
 
-    /// A checkpoint covers the promised index within the time given.
+    /// A checkpoint covers the promised index within the time limit.
     INCLUSION_IN_TIME = "inclusion_in_time";
     /// The promised entry is in the log.
     INCLUSION_ENTRY = "inclusion_entry";
-    /// It is at the index that was promised.
+    /// The entry is at the promised index.
     INCLUSION_INDEX = "inclusion_index";
-    /// It has the timestamp that was promised.
+    /// The entry has the promised timestamp.
     INCLUSION_TIMESTAMP = "inclusion_timestamp";
-    /// At the end, nothing promised is missing.
+    /// No promised entry is missing at the end.
     AUDIT_COMPLETE = "audit_complete";
-    /// As many leaves were written as there should be (`--leaf_write_goal`).
+    /// The goal of written leaves (`--leaf_write_goal`) is reached.
     LEAF_WRITE_GOAL = "leaf_write_goal";
 }
 
-/// What no specification demands, and logs had better do: its failures are warnings.
+/// Checks of recommendations that no specification requires; their failures are warnings.
 pub const WARNINGS: &[&str] = &[TILE_CACHE_CONTROL, CORS, ROOTS_CONTENT_TYPE];
 
-/// Something that is not as it must be.
+/// A failed check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The check that failed: a name of this module.
+    /// Name of the check, from this module.
     pub check: &'static str,
-    /// A description for people.
+    /// Description for people.
     pub detail: String,
 }
 
@@ -149,23 +149,23 @@ impl From<Finding> for Failure {
     }
 }
 
-/// A sink of the outcomes of checks.
+/// Receiver of the results of checks.
 pub trait CheckSink: Send + Sync {
-    /// One check was made.
+    /// Records the result of a check.
     fn check(&self, name: &'static str, outcome: Result<(), String>);
 
-    /// One check was passed.
+    /// Records a passed check.
     fn passed(&self, name: &'static str) {
         self.check(name, Ok(()));
     }
 
-    /// One check failed.
+    /// Records a failed check.
     fn failed(&self, finding: Finding) {
         self.check(finding.check, Err(finding.detail));
     }
 }
 
-/// A recorder and the tags to record under.
+/// A recorder with the tags for its records.
 #[derive(Clone, Debug)]
 pub(crate) struct TaggedRecorder {
     pub(crate) recorder: Recorder,
@@ -178,12 +178,12 @@ impl CheckSink for TaggedRecorder {
     }
 }
 
-/// A list of findings: for tests and for what happens before a run.
+/// List of findings, for tests and for checks before a run.
 #[derive(Debug, Default)]
 pub struct Findings(parking_lot::Mutex<Vec<Finding>>);
 
 impl Findings {
-    /// The findings so far.
+    /// Takes the findings so far.
     #[must_use]
     pub fn take(&self) -> Vec<Finding> {
         std::mem::take(&mut self.0.lock())

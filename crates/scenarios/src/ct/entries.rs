@@ -1,4 +1,4 @@
-//! The entries of a data tile, and how they go with the tree.
+//! Entries of a data tile, and their comparison with the tree.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,18 +9,18 @@ use super::checks::{self, CheckSink, Finding};
 use super::extra_data::ExtraData;
 use super::pending_scts::PendingSct;
 
-/// The entries of a data tile.
+/// Entries of a data tile.
 #[derive(Debug, Default)]
 pub(crate) struct TileEntries {
-    /// The leaf hash of each.
+    /// Leaf hash of each entry.
     pub(crate) leaves: Vec<Hash>,
-    /// The certificates that they name.
+    /// Certificates that the entries name.
     pub(crate) fingerprints: BTreeSet<Fingerprint>,
-    /// The timestamp of the newest, in milliseconds since 1970.
+    /// Timestamp of the newest entry, in milliseconds since 1970.
     pub(crate) newest: u64,
 }
 
-/// Reads a data tile.
+/// Parses a data tile.
 ///
 /// # Errors
 /// `entry_wellformed`, `entry_index`.
@@ -33,7 +33,7 @@ pub(crate) fn read(tile: &Tile, mut bytes: &[u8]) -> Result<TileEntries, Finding
             Finding::new(checks::ENTRY_WELLFORMED, detail)
         })?;
         if entry.index != index {
-            let detail = format!("{tile}: entry {index} says that it is {}", entry.index);
+            let detail = format!("{tile}: entry {index} contains the index {}", entry.index);
             return Err(Finding::new(checks::ENTRY_INDEX, detail));
         }
         leaf.clear();
@@ -49,7 +49,7 @@ pub(crate) fn read(tile: &Tile, mut bytes: &[u8]) -> Result<TileEntries, Finding
     Ok(entries)
 }
 
-/// Compares a data tile's leaves with the tree's, which may be more.
+/// Compares a data tile's leaves with the tree's, which may have more.
 ///
 /// # Errors
 /// `entry_hash`.
@@ -70,7 +70,7 @@ pub(crate) fn compare(tile: &Tile, entries: &TileEntries, tree: &[Hash]) -> Resu
     }
 }
 
-/// Reads, compares and records; the entries if all is well.
+/// Parses, compares and records. Returns the entries if all checks pass.
 pub(crate) fn verify(
     tile: &Tile,
     bytes: &[u8],
@@ -95,8 +95,8 @@ pub(crate) fn verify(
     }
 }
 
-/// Compares what the tree hash does not cover with what was submitted, for the entries
-/// of a tile that has been verified and that we have submitted ourselves.
+/// Compares the data that the tree hash does not cover with the submissions, for entries of a
+/// verified tile that this load test submitted.
 pub(crate) fn compare_submitted(
     tile: &Tile,
     mut bytes: &[u8],
@@ -114,7 +114,7 @@ pub(crate) fn compare_submitted(
         let outcome = match found == extra_data.precertificate {
             true => Ok(()),
             false => Err(format!(
-                "{tile}: entry {index} has another precertificate than was submitted"
+                "{tile}: entry {index} has another precertificate than the submitted one"
             )),
         };
         sink.check(checks::ENTRY_PRECERTIFICATE, outcome);
@@ -125,15 +125,14 @@ pub(crate) fn compare_submitted(
     }
 }
 
-/// Finds a promised entry in a data tile, whatever index and timestamp it
-/// has there.
+/// Finds a promised entry in a data tile. Returns its index and its timestamp there.
 pub(crate) fn find(sct: &PendingSct, tile: &Tile, mut bytes: &[u8]) -> Option<(u64, u64)> {
     let mut leaf = Vec::with_capacity(4096);
     for place in tile.start_leaf()..tile.end_leaf() {
         let entry = TileLeafRef::read(&mut bytes).ok()?;
         let signed: SignedEntryRef<'_> = entry.signed;
         leaf.clear();
-        // The promised leaf, if this is what was submitted.
+        // The hash equals the promised leaf if this is the submitted certificate.
         merkle_tree_leaf(sct.timestamp, signed, sct.index, &mut leaf);
         if leaf_hash(&leaf) == sct.leaf {
             return Some((place, entry.timestamp));

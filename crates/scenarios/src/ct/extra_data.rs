@@ -1,25 +1,26 @@
-//! The data that a log must store of a submission besides what it signs.
+//! Data of a submission that a log must store but does not sign.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use lucarne_ct::Fingerprint;
 
-/// The part of a submission that the tree's hash does not cover (`extra_data` in RFC 6962 4.6).
+/// The part of a submission that the tree's hash does not cover (`extra_data` in RFC 6962, section
+/// 4.6).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtraData {
     /// SHA-256 of the precertificate; `None` for a final certificate.
     pub precertificate: Option<Fingerprint>,
-    /// The chain above it.
+    /// Chain above the certificate.
     pub issuers: Arc<IssuerChain>,
 }
 
-/// The chain above what was submitted, as a log must name it.
+/// Chain above a submitted certificate, as a log must store it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IssuerChain {
-    /// The issuer first.
+    /// Fingerprints, the issuer first.
     pub chain: Vec<Fingerprint>,
-    /// `true` if the last one is the accepted root. If not, one more follows.
+    /// Whether the last one is the accepted root. Otherwise one more follows.
     pub complete: bool,
 }
 
@@ -27,7 +28,7 @@ impl IssuerChain {
     /// Compares the fingerprints of an entry with this chain.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// A description of the difference.
     pub fn compare(&self, found: &[Fingerprint]) -> Result<(), String> {
         let expected = self.chain.len() + usize::from(!self.complete);
         if found.len() == expected && found.starts_with(&self.chain) {

@@ -1,4 +1,4 @@
-//! Reading what a log publishes.
+//! Access to the published files of a log.
 
 use std::future::Future;
 
@@ -9,12 +9,12 @@ use lucarne_tlog::{Hash, Level, Tile};
 use super::checks::{self, Finding};
 use crate::content_coding::{decode, problem};
 
-/// The error of something that could not be read.
+/// Errors of reading a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FetchError {
-    /// No answer: the log is away, or the network. That is not the log's word.
+    /// No response: the log or the network is unavailable. The log itself has stated nothing.
     Unreachable(String),
-    /// The answer is wrong.
+    /// The response is wrong.
     Faulty(Finding),
 }
 
@@ -33,12 +33,12 @@ impl std::fmt::Display for FetchError {
     }
 }
 
-/// The files below a log's monitoring prefix.
+/// Files below a log's monitoring prefix.
 pub trait Fetch: Send {
-    /// One file, its content coding taken off.
+    /// Reads a file and decodes its content coding.
     fn get(&mut self, path: &str) -> impl Future<Output = Result<Bytes, FetchError>> + Send;
 
-    /// Several, in the order of `paths`; side by side where that is possible.
+    /// Reads several files, concurrently if possible. Returns them in the order of `paths`.
     fn get_all(
         &mut self,
         paths: &[String],
@@ -53,14 +53,13 @@ pub trait Fetch: Send {
     }
 }
 
-/// The bytes of a tile at its width. Once its full tile is there, a partial one
-/// need not be served any more (static-ct-api, "Merkle Tree"): then it is cut
-/// from the full one.
+/// Reads a tile of the given width. A log may remove a partial tile once the full tile exists
+/// (static-ct-api, "Merkle Tree"); then the tile is cut from the full one.
 pub(crate) async fn tile<F: Fetch>(fetch: &mut F, tile: &Tile) -> Result<Bytes, FetchError> {
     resolve(fetch, tile, None).await
 }
 
-/// [`tile`], with the answer to its path at hand.
+/// Completes [`tile`] with an available response to its path.
 pub(crate) async fn resolve<F: Fetch>(
     fetch: &mut F,
     tile: &Tile,
@@ -82,7 +81,7 @@ pub(crate) async fn resolve<F: Fetch>(
     }
 }
 
-/// The beginning of a full tile, as wide as `tile`.
+/// Returns the beginning of a full tile in the width of `tile`.
 fn cut(tile: &Tile, full: Bytes) -> Bytes {
     let end = match tile.level() {
         Level::Hashes(_) => usize::from(tile.width()) * Hash::LENGTH,
@@ -98,7 +97,7 @@ fn cut(tile: &Tile, full: Bytes) -> Bytes {
     full.slice(..end.min(full.len()))
 }
 
-/// The check that a path's absence fails.
+/// Returns the check that fails if the path is not served.
 pub(crate) fn served(path: &str) -> &'static str {
     match path {
         "checkpoint" => checks::CHECKPOINT_SERVED,
@@ -107,17 +106,17 @@ pub(crate) fn served(path: &str) -> &'static str {
     }
 }
 
-/// The finding of an answer instead of the file.
+/// Returns the finding for a response that is not the file.
 pub(crate) fn not_served(path: &str, status: u16, body: &[u8]) -> Finding {
     let detail = format!("{path}: status {status}: {}", super::sct::excerpt(body));
     Finding::new(served(path), detail)
 }
 
-/// No tile is larger: 256 entries of 2^24 bytes would be, but no log takes them.
+/// Size limit of a tile. 256 entries of 2^24 bytes would be larger, but no log accepts them.
 const LARGEST: u64 = 256 << 20;
 
-/// Takes the content coding off a body. gzip needs no asking for
-/// (static-ct-api, "Log Entries"), zstd must be in `accept`.
+/// Decodes the content coding of a body. A log may send gzip unrequested (static-ct-api, "Log
+/// Entries"), but zstd only if it is in `accept`.
 pub(crate) fn decoded(
     path: &str,
     coding: Option<&str>,
@@ -135,7 +134,7 @@ pub(crate) fn decoded(
         Some(Ok(plain)) => Ok(plain.into()),
         Some(Err(error)) => Err(found(problem(coding, &error, LARGEST))),
         None => Err(found(format!(
-            "the answer is in {coding}, asked for was {accept}"
+            "the response has the content coding {coding}, requested was {accept}"
         ))),
     }
 }

@@ -1,17 +1,17 @@
-//! Checks of the headers of what a log serves.
+//! Checks of response headers of a log.
 
 use lucarne_load::http::Headers;
 
 use super::checks;
 
-/// Whoever reads logs from a web page: a server may tell scripts that they may read it
-/// only when it is asked by one.
+/// Origin of a web page that reads the log. A server may send CORS headers only to requests with an
+/// origin.
 pub(crate) const ORIGIN: (&str, &str) = ("origin", "https://monitor.example");
 
-/// A checkpoint may be cached for so many seconds: one must be published every minute.
+/// Longest caching of a checkpoint in seconds: a log must publish one every minute.
 const FRESH: u64 = 60;
 
-/// The media type that a path is served as (static-ct-api, "Monitoring APIs").
+/// Returns the media type of a path (static-ct-api, "Monitoring APIs").
 fn expected(path: &str) -> &'static str {
     match path {
         "checkpoint" => "text/plain",
@@ -20,8 +20,8 @@ fn expected(path: &str) -> &'static str {
     }
 }
 
-/// Looks at the headers of an answer of 200: each check, and what is wrong with it.
-/// CORS is asked for only if the request had [`ORIGIN`].
+/// Checks the headers of a response with status 200. Returns each check with its result. CORS is
+/// checked only if the request had [`ORIGIN`].
 pub(crate) fn examine(
     path: &str,
     headers: &Headers,
@@ -48,7 +48,7 @@ pub(crate) fn examine(
 fn content_type(path: &str, headers: &Headers) -> Result<(), String> {
     let expected = expected(path);
     let Some(found) = headers.get("content-type") else {
-        return Err(format!("there is no Content-Type; it is {expected}"));
+        return Err(format!("there is no Content-Type, expected {expected}"));
     };
     let (kind, parameters) = found.split_once(';').unwrap_or((found, ""));
     let charset = parameters.trim().to_ascii_lowercase();
@@ -57,13 +57,13 @@ fn content_type(path: &str, headers: &Headers) -> Result<(), String> {
         .map(|it| it.trim_matches('"'));
     match kind.trim().eq_ignore_ascii_case(expected) && charset.is_none_or(|it| it == "utf-8") {
         true => Ok(()),
-        false => Err(format!("Content-Type: {found}, but it is {expected}")),
+        false => Err(format!("Content-Type: {found}, expected {expected}")),
     }
 }
 
 fn cache_control(path: &str, headers: &Headers) -> Result<(), String> {
     let Some(found) = headers.get("cache-control") else {
-        // Then caches decide by themselves, and nothing has been told them wrong.
+        // Without the header, caches use their own heuristics, which is allowed.
         return Ok(());
     };
     let found = found.to_ascii_lowercase();

@@ -1,4 +1,4 @@
-//! Reading a log over HTTP.
+//! Access to a log over HTTP.
 
 use std::sync::Arc;
 
@@ -12,27 +12,26 @@ use super::headers;
 use super::outage::Outage;
 use crate::preparing::{self, Retries};
 
-/// Connections that tiles are read over side by side.
+/// Concurrent connections for reading tiles.
 const CONNECTIONS: usize = 4;
 
-/// A log's monitoring prefix, read beside the load: what it sends is not
-/// counted as load.
+/// Reader of a log's monitoring prefix. Its requests do not count as load.
 pub struct HttpFetcher {
     clients: Vec<Client>,
     prefix: Arc<str>,
     outage: Arc<Outage>,
-    /// The recorder of what is found of headers.
+    /// Recorder of the checks of headers.
     told: Option<TaggedRecorder>,
     /// The retries before the load begins.
     retries: Option<Retries>,
 }
 
-/// The content coding that the monitor accepts: full data tiles are kept in gzip by every log.
+/// Content coding that the monitor accepts: every log stores full data tiles in gzip.
 const ACCEPT: &str = "gzip";
 
 impl HttpFetcher {
-    /// Of `endpoint`, whose path is the log's monitoring prefix. What happens to
-    /// requests is told to `outage`.
+    /// Creates a reader of `endpoint`, whose path is the log's monitoring prefix. Reports failed
+    /// and successful requests to `outage`.
     pub fn new(
         endpoint: &Arc<Endpoint>,
         options: &Arc<ClientOptions>,
@@ -56,7 +55,7 @@ impl HttpFetcher {
         }
     }
 
-    /// Records what is found of the headers of answers.
+    /// Records the checks of response headers.
     pub(crate) fn telling(self, tagged: TaggedRecorder) -> Self {
         Self {
             told: Some(tagged),
@@ -88,7 +87,7 @@ async fn get(
     judge(path, ACCEPT, outage, response)
 }
 
-/// The file in an answer.
+/// Returns the file in a response.
 pub(crate) fn judge(
     path: &str,
     accept: &str,

@@ -1,74 +1,74 @@
-//! Certificate Transparency logs under load: [`mod@write`] submits to them, [`read`]
-//! reads them, and both verify everything that they see.
+//! Load on Certificate Transparency logs: [`mod@write`] submits to them, [`read`] reads
+//! them, and both verify all responses.
 //!
 //! | step | where |
 //! |---|---|
-//! | authorities, made once and kept, or given | [`Roots`], [`Authorities`] |
-//! | which log: URLs, origin, key, window | [`LogOptions`], [`Target`] |
-//! | chains: one signature each, minted as they are sent or ahead | [`ChainGenerator`], [`Issuers`] |
-//! | an SCT, verified as it comes | [`SctVerifier`] |
-//! | what it promises, until it is proven | [`PendingScts`] |
-//! | every checkpoint seen | [`TreeHeads`] |
-//! | from one verified tree to the next, by tiles; promises, entries, issuers | [`Monitor`] |
-//! | the verified tree, to check any tile with | [`TileCache`] |
-//! | what a log must refuse, asked now and then | `probes` |
+//! | certificate authorities, created once and stored, or configured | [`Roots`], [`Authorities`] |
+//! | the log: URLs, origin, key, temporal interval | [`LogOptions`], [`Target`] |
+//! | chains with one signature each, created on demand or in advance | [`ChainGenerator`], [`Issuers`] |
+//! | verification of each SCT | [`SctVerifier`] |
+//! | promised entries until their proof | [`PendingScts`] |
+//! | all observed checkpoints | [`TreeHeads`] |
+//! | extension of the verified tree by tiles; promises, entries, issuers | [`Monitor`] |
+//! | the verified tree, which any tile is compared with | [`TileCache`] |
+//! | requests that a log must refuse | `probes` |
 //! | a log that is being restarted | [`Outage`] |
 //!
-//! # What is found
+//! # Checks
 //!
-//! Everything that is checked has a name that stays ([`checks`]). A check that
+//! Every check has a stable name ([`checks`]). A check that
 //! fails within an iteration is also the kind of the iteration's failure.
 //!
-//! | what the log does | what fails |
+//! | behaviour of the log | failed check |
 //! |---|---|
-//! | answers 200 with what is no SCT | `sct_wellformed` |
+//! | a response with status 200 that is not an SCT | `sct_wellformed` |
 //! | another log's SCT | `sct_log_id` |
 //! | an SCT without index, or with other extensions | `sct_index` |
-//! | an SCT of the future, or older than its submission | `sct_timestamp` |
-//! | an SCT whose signature is not for what was submitted | `sct_signature` |
+//! | an SCT from the future, or older than its submission | `sct_timestamp` |
+//! | an SCT whose signature is not for the submission | `sct_signature` |
 //! | one index for two submissions | `sct_index_unique` |
 //! | another index or timestamp for a repetition | `duplicate_same` |
-//! | refuses a submission | `submission_accepted` |
-//! | 429 or 503 without a Retry-After that makes sense | `retry_after` |
+//! | a refused submission | `submission_accepted` |
+//! | 429 or 503 without a valid Retry-After | `retry_after` |
 //! | no checkpoint | `checkpoint_served` |
-//! | a checkpoint that cannot be read; of another name; not signed by its key | `checkpoint_wellformed`, `checkpoint_origin`, `checkpoint_signature` |
-//! | a checkpoint smaller or older than one before, or larger and not newer | `checkpoint_growth` |
+//! | a malformed checkpoint; one of another origin; one without the log's signature | `checkpoint_wellformed`, `checkpoint_origin`, `checkpoint_signature` |
+//! | a checkpoint smaller or older than an earlier one, or larger and not newer | `checkpoint_growth` |
 //! | a checkpoint older than an entry that it covers | `checkpoint_timestamp` |
-//! | the same checkpoint for too long, or one of the future | `checkpoint_fresh` |
+//! | a stale checkpoint, or one from the future | `checkpoint_fresh` |
 //! | two roots for one size | `checkpoint_fork` |
 //! | a root that its own entries do not lead to | `checkpoint_consistent` |
 //! | no tile; a tile of another length | `tile_served`, `tile_wellformed` |
 //! | a hash tile that does not lead to the root, though the entries do | `tile_consistent` |
-//! | a data tile that cannot be read; an entry with another index; entries that are not those of the hash tile | `entry_wellformed`, `entry_index`, `entry_hash` |
-//! | another precertificate beside an entry than the one submitted | `entry_precertificate` |
-//! | another chain beside an entry, in another order, or one that ends before the root | `entry_chain` |
-//! | no issuer; another one | `issuer_served`, `issuer_hash` |
-//! | a content coding that was not asked for, or cannot be decoded | `encoding` |
+//! | a malformed data tile; an entry with another index; entries that differ from the hash tile | `entry_wellformed`, `entry_index`, `entry_hash` |
+//! | an entry with another precertificate than the submitted one | `entry_precertificate` |
+//! | an entry with another chain, in another order, or with one that ends before the root | `entry_chain` |
+//! | a missing issuer; a wrong one | `issuer_served`, `issuer_hash` |
+//! | a content coding that was not requested, or cannot be decoded | `encoding` |
 //! | another Content-Type; a checkpoint that caches may keep | `content_type`, `cache_control` |
-//! | a tile that caches may not keep; no CORS; get-roots that is not called JSON (warnings) | `tile_cache_control`, `cors`, `roots_content_type` |
-//! | takes a certificate outside of its window, of an unknown root, with a bad signature, or poison on the wrong endpoint | `refused_outside_window`, `refused_unknown_root`, `refused_bad_signature`, `refused_wrong_endpoint` |
-//! | answers nonsense, or a path that is none, with anything but 4xx | `refused_malformed`, `refused_unknown_path` |
-//! | get-roots lacks a root that it accepts | `roots_served` |
+//! | a tile that caches may not keep; no CORS; get-roots without the media type of JSON (warnings) | `tile_cache_control`, `cors`, `roots_content_type` |
+//! | an accepted certificate outside the temporal interval, of an unknown root, with a bad signature, or poison on the wrong endpoint | `refused_outside_window`, `refused_unknown_root`, `refused_bad_signature`, `refused_wrong_endpoint` |
+//! | a status other than 4xx for a malformed request or an unknown path | `refused_malformed`, `refused_unknown_path` |
+//! | get-roots without a root that the log accepts | `roots_served` |
 //! | `log.v3.json` is refused with 403, 429 or 5xx before the run | `metadata_served` |
 //! | no checkpoint covers a promised index in time | `inclusion_in_time` |
-//! | something else is at the promised index | `inclusion_entry` |
+//! | another entry at the promised index | `inclusion_entry` |
 //! | the entry is at another index; it has another timestamp | `inclusion_index`, `inclusion_timestamp` |
-//! | at the end something promised is missing, or the log has not come back | `audit_complete` |
+//! | at the end a promised entry is missing, or the log is unavailable | `audit_complete` |
 //!
-//! # What is counted apart
+//! # Further metrics
 //!
 //! | metric | |
 //! |---|---|
-//! | `ct_accepted` | the rate of submissions that were answered with an SCT that verifies |
-//! | `throttled`, `ct_retry_after` | the rate of answers of 429 and 503, and the waits they asked for: the user waits as told and submits the same chain again |
-//! | `ct_outage`, `ct_outage_errors` | with `--expect-restarts`: absences, and requests without answer during them |
-//! | `ct_minted_late` | chains minted under load because those made ahead were used up |
+//! | `ct_accepted` | the rate of submissions with a valid SCT as response |
+//! | `throttled`, `ct_retry_after` | the rate of responses with 429 and 503, and the requested waits: the user waits and submits the same chain again |
+//! | `ct_outage`, `ct_outage_errors` | with `--expect-restarts`: absences, and requests without a response during them |
+//! | `ct_minted_late` | chains created under load because the stock was used up |
 //! | `ct_tree_size`, `ct_promises_open` | the verified tree, and SCTs not yet proven |
 //! | `ct_entries_read`, `ct_full_reads` | entries verified by readers, and whole logs read from end to end |
 //! | `ct_cache_hits`, `ct_proof_requests` | reads saved by the cache, and hash tiles read only to verify |
 //!
-//! Requests of the monitor, which runs beside the load, are not load and are
-//! not counted among `http_reqs`.
+//! The monitor runs beside the load. Its requests do not count as load and are not in
+//! `http_reqs`.
 
 mod authorities;
 mod certificate_template;

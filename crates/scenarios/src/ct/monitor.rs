@@ -1,5 +1,5 @@
-//! Follows a log: from one verified tree to the next by its hash tiles, then
-//! the promises, the entries and the issuers in it.
+//! Monitor of a log: extends the verified tree by hash tiles, then checks the promises, entries and
+//! issuers in it.
 
 mod consistency;
 mod entry_audit;
@@ -24,40 +24,40 @@ use super::tree_heads::TreeHead;
 pub(crate) use self::consistency::root_at;
 pub(crate) use self::entry_audit::issuer;
 
-/// The number of tiles that are asked for at a time.
+/// Number of tiles that are requested at a time.
 const TOGETHER: usize = 16;
 
-/// See the module.
+/// Monitor of a log.
 #[derive(Debug)]
 pub struct Monitor {
     tree: VerifiedTree,
     entries: EntryAudit,
     rejected: Option<TreeHead>,
-    /// The counts of what was checked.
+    /// Counts of the checked objects.
     pub seen: MonitorCounts,
 }
 
-/// Counts of what a monitor has checked.
+/// Counts of the objects that a monitor has checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MonitorCounts {
-    /// The size at which it began.
+    /// Size of the first tree.
     pub first: u64,
-    /// Leaves appended since.
+    /// Leaves appended since then.
     pub leaves: u64,
     /// Data tiles.
     pub data_tiles: u64,
-    /// Entries in them.
+    /// Entries in the data tiles.
     pub entries: u64,
     /// Certificates at `issuer/`.
     pub issuers: u64,
 }
 
 impl Monitor {
-    /// Begins at `head`: its right edge, read from tiles, must have its root.
-    /// With `entries`, data tiles and issuers are checked from there on.
+    /// Starts at `head`. Reads its right edge from tiles, which must have its root. With `entries`,
+    /// data tiles and issuers are checked from there on.
     ///
     /// # Errors
-    /// Tiles that cannot be had; `tile_consistent`.
+    /// Tiles are unavailable; `tile_consistent`.
     pub async fn start<F: Fetch>(
         tile_cache: Arc<TileCache>,
         fetch: &mut F,
@@ -84,19 +84,18 @@ impl Monitor {
         })
     }
 
-    /// The size up to which the tree is verified.
+    /// Returns the size of the verified tree.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.tree.size()
     }
 
-    /// Extends the verified tree to `head` by its tiles, and compares the roots
-    /// of `between` (sizes on the way, smallest first) in passing.
+    /// Extends the verified tree to `head` by its tiles. Also compares the roots of `between`,
+    /// which are sizes on the way in ascending order.
     ///
     /// # Errors
-    /// No answer. Everything else is a verdict: `checkpoint_consistent` if the
-    /// log's own entries lead to another root, `tile_consistent` if only its
-    /// hash tiles do.
+    /// No response. All other results go to `sink`: `checkpoint_consistent` if the log's own
+    /// entries lead to another root, `tile_consistent` if only its hash tiles do.
     pub async fn advance<F: Fetch>(
         &mut self,
         fetch: &mut F,
@@ -131,7 +130,7 @@ impl Monitor {
         Ok(())
     }
 
-    /// The leaf hashes from the verified size to `size`, from tiles of level 0.
+    /// Returns the leaf hashes from the verified size to `size`, from tiles of level 0.
     async fn leaves<F: Fetch>(
         &self,
         fetch: &mut F,
@@ -165,7 +164,7 @@ impl Monitor {
         Ok(leaves)
     }
 
-    /// The hash tiles do not lead to the root: do the entries?
+    /// Checks whether the entries lead to the root, after the hash tiles did not.
     async fn inquire<F: Fetch>(
         &self,
         fetch: &mut F,
@@ -218,13 +217,12 @@ impl Monitor {
         self.tree.extend(grown.edge, old, leaves, head.timestamp);
     }
 
-    /// Looks up the promises that the verified tree covers. One that is not kept at its
-    /// index and whose entry is not near it either may still come: what is said of it
-    /// must not depend on how quickly the log is followed, and is said when it is due at
-    /// `now`.
+    /// Checks the promises that the verified tree covers. An entry that is neither at its index nor
+    /// near it may still appear. To be independent of the speed of the monitor, such a promise
+    /// fails only after it is due at `now`.
     ///
     /// # Errors
-    /// No answer: what was not looked up stays promised.
+    /// No response: the remaining promises stay open.
     pub async fn verify_inclusion<F: Fetch>(
         &self,
         fetch: &mut F,
@@ -235,12 +233,12 @@ impl Monitor {
         inclusion::verify(&self.tree, fetch, pending_scts, now, sink).await
     }
 
-    /// Checks data tiles that became full, the hash tiles above them, and the
-    /// issuers that they name; with `all`, the partial data tile at the end too. Entries
-    /// that are among `pending_scts` are compared with what was submitted, whole.
+    /// Checks new full data tiles, the hash tiles above them, and the issuers that they name; with
+    /// `all`, also the partial data tile at the end. Entries among `pending_scts` are compared
+    /// completely with the submission.
     ///
     /// # Errors
-    /// No answer: what was not checked will be.
+    /// No response: the remaining tiles are checked next time.
     pub async fn read_entries<F: Fetch>(
         &mut self,
         fetch: &mut F,
@@ -255,7 +253,7 @@ impl Monitor {
         read.await
     }
 
-    /// Forgets that a head was rejected, so that it is tried again.
+    /// Forgets that a head was rejected, so that it is checked again.
     pub fn reconsider(&mut self) {
         self.rejected = None;
     }
@@ -264,6 +262,6 @@ impl Monitor {
 enum Inconsistency {
     /// The entries lead to the root, the hash tiles do not.
     WrongTile(ExtendedTree, Vec<Hash>, String),
-    /// Neither does.
+    /// Neither entries nor hash tiles lead to the root.
     Inconsistent(String),
 }

@@ -1,4 +1,4 @@
-//! One log under observation: what is looked at beside the load, and at its end.
+//! Monitoring of one log during the load, and its audit at the end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ use super::tile_cache::TileCache;
 use super::tree_heads::{TreeHead, TreeHeads};
 use super::{ExtraData, Submission};
 
-/// See the module.
+/// A monitored log.
 pub(crate) struct MonitoredLog {
     pub(crate) target: Target,
     pub(crate) tree_heads: Mutex<TreeHeads>,
@@ -35,28 +35,28 @@ pub(crate) struct MonitoredLog {
     interval: Duration,
     clock_tolerance: Duration,
     monitor: tokio::sync::Mutex<Option<Monitor>>,
-    /// The number of absences that have been allowed for.
+    /// Number of absences that have been excused.
     excused: Mutex<usize>,
-    /// A look was cut off: what it was about to verify is not known any more.
+    /// Whether a poll was cancelled, so that its unfinished checks are lost.
     cut_off: AtomicBool,
 }
 
-/// The wait for promises at the end of a run, beyond the merge delay.
+/// Time to wait for promises at the end of a run, beyond the merge delay.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The wait at the end of a run for a log that may be restarted and is down.
+/// Time to wait at the end of a run for the return of a log that may be restarted.
 const RETURN: Duration = Duration::from_secs(30);
-/// The most that a merge delay is waited for.
+/// Limit of the merge delay that is waited for.
 const LONGEST_MMD: Duration = Duration::from_secs(3600);
-/// The time that the last look at a log may take beyond its end, if the log responds.
+/// Time that the last poll may take beyond its end, if the log responds.
 const LAST_LOOK: Duration = Duration::from_secs(30);
 
-/// The longest time that all of this takes after the load, for a merge delay of `mmd`: the
-/// look under way, the probes, the wait for promises and the last look.
+/// Returns the longest time after the load for a merge delay of `mmd`: the current poll, the
+/// probes, the wait for promises, and the last poll.
 pub(super) fn grace(mmd: Duration) -> Duration {
     mmd.min(LONGEST_MMD) + Duration::from_secs(120)
 }
 
-/// The logs of a scenario, with what it keeps of each: opened once, for all users.
+/// Logs of a scenario with its state of each; opened once for all users.
 pub(super) struct OpenedLogs<L>(OnceCell<Vec<L>>);
 
 impl<L> Default for OpenedLogs<L> {
@@ -66,7 +66,7 @@ impl<L> Default for OpenedLogs<L> {
 }
 
 impl<L: AsRef<MonitoredLog>> OpenedLogs<L> {
-    /// Opens them, the first time.
+    /// Opens the logs on the first call.
     pub(super) async fn open(
         &self,
         open: impl Future<Output = Result<Vec<L>, PrepareError>>,
@@ -74,18 +74,18 @@ impl<L: AsRef<MonitoredLog>> OpenedLogs<L> {
         self.0.get_or_try_init(|| open).await.map(drop)
     }
 
-    /// All of them; none before they are opened.
+    /// Returns all logs, or none before they are opened.
     pub(super) fn all(&self) -> &[L] {
         self.0.get().map_or(&[], Vec::as_slice)
     }
 
-    /// What all scenarios keep of them.
+    /// Returns the monitored part of each log.
     pub(super) fn monitored(&self) -> impl Iterator<Item = &MonitoredLog> {
         self.all().iter().map(AsRef::as_ref)
     }
 }
 
-/// Follows all of these logs until `stop`.
+/// Polls all these logs until `stop`.
 pub(super) async fn follow<'l>(
     logs: impl Iterator<Item = &'l MonitoredLog>,
     recorder: Recorder,
@@ -94,7 +94,7 @@ pub(super) async fn follow<'l>(
     join_all(logs.map(|log| log.follow(recorder.clone(), stop.clone()))).await;
 }
 
-/// Audits all of these logs: a note for each.
+/// Audits all these logs. Returns a note for each.
 pub(super) async fn audit<'l>(
     logs: impl Iterator<Item = &'l MonitoredLog>,
     recorder: Recorder,
@@ -103,7 +103,7 @@ pub(super) async fn audit<'l>(
 }
 
 impl MonitoredLog {
-    /// Begins to observe: the tree that is there now is the first verified one.
+    /// Starts monitoring. The current tree is the first verified one.
     pub(crate) async fn begin(target: Target, options: &LogOptions) -> Result<Self, PrepareError> {
         let verifier = CheckpointVerifier::new(&target.origin, &target.spki)
             .map_err(|error| configuration(format!("the key of {}: {error}", target.url)))?;
@@ -171,7 +171,7 @@ impl MonitoredLog {
         Ok(self.tree_heads.lock().observe(&note, prior, now_ms(), sink))
     }
 
-    /// Looks at the log again and again, until `stop`.
+    /// Polls the log until `stop`.
     pub(crate) async fn follow(&self, recorder: Recorder, stop: Stop) {
         if self.audit == AuditLevel::None {
             return stop.cancelled().await;
@@ -186,14 +186,14 @@ impl MonitoredLog {
             self.gauges(&tagged);
             tokio::select! {
                 () = stop.cancelled() => break,
-                // The time between two looks: `--checkpoint-interval`.
+                // Interval between polls: `--checkpoint-interval`.
                 () = tokio::time::sleep(self.interval) => (),
             }
         }
     }
 
-    /// Resolves when a look at the log has taken too long beyond its `end`: sooner if the
-    /// log has stopped responding. That look must then be dropped.
+    /// Completes when a poll has taken too long beyond `end`, and earlier if the log has stopped
+    /// responding. The caller must then cancel that poll.
     async fn too_late(&self, end: impl Future<Output = ()>) {
         end.await;
         let last = Instant::now() + LAST_LOOK;
@@ -204,7 +204,7 @@ impl MonitoredLog {
                 true => {}
                 false => silent = None,
             }
-            // Polled: what is waited for is a state of the log.
+            // Polls, because there is no notification of the log's state.
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         self.cut_off.store(true, Ordering::Relaxed);
@@ -224,7 +224,7 @@ impl MonitoredLog {
         tagged.recorder.gauge(tagged.tags, "ct_promises_open", open);
     }
 
-    /// One look: checkpoint, tree, promises, entries.
+    /// Polls once: checkpoint, tree, promises, entries.
     async fn tick(&self, fetcher: &mut impl Fetch, all: bool, sink: &dyn CheckSink) {
         let asked = Instant::now();
         match self.advance(fetcher, all, asked, sink).await {
@@ -233,7 +233,7 @@ impl MonitoredLog {
             Err(FetchError::Unreachable(reason)) if !self.outage.expected() => {
                 sink.failed(Finding::new(checks::CHECKPOINT_SERVED, reason));
             }
-            // Nobody is late while the log is known to be away.
+            // No promise is late while the log is known to be unavailable.
             Err(FetchError::Unreachable(_)) => return,
         }
         for sct in self.pending_scts.lock().overdue(asked) {
@@ -249,7 +249,7 @@ impl MonitoredLog {
             let read = monitor.read_entries(fetcher, &self.pending_scts, all, sink);
             match read.await {
                 Err(FetchError::Faulty(finding)) => sink.failed(finding),
-                // It will be tried again; the checkpoint tells of an absence.
+                // The next poll retries; an absence is reported for the checkpoint.
                 Err(FetchError::Unreachable(_)) | Ok(()) => (),
             }
         }
@@ -291,7 +291,7 @@ impl MonitoredLog {
         settled.await
     }
 
-    /// After an absence everybody has the whole merge delay again.
+    /// Restarts the merge delay of all promises after an absence.
     fn excuse(&self) {
         if !self.outage.expected() {
             return;
@@ -304,28 +304,27 @@ impl MonitoredLog {
         }
     }
 
-    /// Returns the time by which a promise made now must be kept.
+    /// Returns the time by which a promise of now must be fulfilled.
     pub(crate) fn due(&self) -> Instant {
         Instant::now() + self.mmd
     }
 
-    /// By which the log's clock may differ from ours.
+    /// Returns the allowed difference between the clocks.
     pub(crate) fn clock_tolerance(&self) -> Duration {
         self.clock_tolerance
     }
 
-    /// Returns the extra data that the log must store of a submission, if entries are read.
+    /// Returns the extra data that the log must store for a submission, if entries are checked.
     pub(crate) fn expects(&self, submission: &Submission) -> Option<ExtraData> {
         (self.audit == AuditLevel::Full).then(|| submission.extra_data())
     }
 
-    /// Returns whether promises are followed up.
+    /// Returns whether promises are checked.
     pub(crate) fn audits(&self) -> bool {
         self.audit != AuditLevel::None
     }
 
-    /// The end: waits for what is still promised, reads the rest of the entries
-    /// and says what was found.
+    /// Finishes: waits for open promises, checks the remaining entries, and returns the results.
     pub(crate) async fn audit(&self, recorder: &Recorder) -> Note {
         let tagged = self.tagged(recorder);
         if self.audit == AuditLevel::None {
@@ -344,7 +343,7 @@ impl MonitoredLog {
             if settled || Instant::now() > end {
                 break;
             }
-            // Nobody but the log makes it grow: looked at again, a little sooner than before.
+            // Only the log can extend the tree; it is polled at a slightly shorter interval.
             tokio::time::sleep(self.interval.min(Duration::from_millis(200))).await;
         }
         self.gauges(&tagged);
@@ -370,7 +369,7 @@ impl MonitoredLog {
         self.note(lines.as_slice())
     }
 
-    /// The wait for what is still promised, and for a log that is to come back.
+    /// Returns the wait for open promises and for the return of the log.
     fn patience(&self) -> Duration {
         let promised = match self.pending_scts.lock().open() {
             0 => Duration::ZERO,
@@ -383,7 +382,7 @@ impl MonitoredLog {
         promised + down + PATIENCE
     }
 
-    /// Records the absences of a log that may be restarted, whoever noticed their end.
+    /// Records the absences of a log that may be restarted, whichever client noticed their end.
     fn tell_absences(&self, tagged: &TaggedRecorder) {
         if self.outage.expected() {
             for away in self.outage.over() {
@@ -392,7 +391,7 @@ impl MonitoredLog {
         }
     }
 
-    /// Returns whether a log that may be restarted is there in the end.
+    /// Returns an error if the log is unavailable at the end.
     fn back(&self) -> Result<(), String> {
         match self.outage.is_down() {
             true => Err("the log has not come back".to_owned()),
@@ -411,7 +410,7 @@ impl MonitoredLog {
         }
         let first = pending_scts.iter().next();
         let first = first.map_or_else(String::new, |sct| {
-            format!("; the first in no checkpoint is entry {}", sct.index)
+            format!("; the first entry in no checkpoint is {}", sct.index)
         });
         Err(format!(
             "of {} promised entries {} are in no checkpoint, {} are not where they were promised, {} were not followed{first}",
@@ -441,7 +440,7 @@ impl MonitoredLog {
             let longest = over.iter().max().copied().unwrap_or_default();
             let total: Duration = over.iter().sum();
             all.push(format!(
-                "away {} times, {:.1} s in all, {:.1} s at the longest{}; {} requests without answer",
+                "away {} times, {:.1} s in all, {:.1} s at the longest{}; {} requests without a response",
                 over.len(),
                 total.as_secs_f64(),
                 longest.as_secs_f64(),

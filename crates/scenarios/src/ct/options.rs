@@ -1,12 +1,12 @@
-//! An option that both CT scenarios share.
+//! Option that both CT scenarios share.
 
 use serde::Deserialize;
 
-/// The part of the log that is read back and checked beside the load.
+/// Level of the checks of the log beside the load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AuditLevel {
-    /// Nothing: only the answers themselves
+    /// Checks of the responses only
     None,
     /// Checkpoints and hash tiles: consistency, and inclusion of every SCT'd entry
     Inclusion,
@@ -36,7 +36,7 @@ mod tests {
         options: read::CtReadOptions,
     }
 
-    /// Options that neither the command line nor a plan gives are the same in both.
+    /// Options without a value have the same defaults on the command line and in a plan.
     #[test]
     fn one_set_of_defaults() {
         let flags = Write::try_parse_from(["write"]).unwrap().options;
@@ -103,7 +103,7 @@ mod tests {
         }
     }
 
-    /// A plan is YAML: what looks like a number there is read as well.
+    /// A plan is YAML: values that look like numbers are accepted, too.
     #[test]
     fn numbers_of_a_plan() {
         let read = |yaml: &str| {

@@ -1,11 +1,11 @@
-//! The absences of a log.
+//! Absences of a log.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// The absences of one log, as seen by everybody who sends requests to it.
+/// Absences of one log, reported by all its clients.
 #[derive(Debug, Default)]
 pub struct Outage {
     expected: bool,
@@ -16,7 +16,7 @@ pub struct Outage {
 }
 
 impl Outage {
-    /// Of a log that may be restarted (`--expect-restarts`), or may not.
+    /// Creates the state of a log that may be restarted (`--expect-restarts`), or may not.
     #[must_use]
     pub fn new(expected: bool) -> Self {
         Self {
@@ -25,13 +25,13 @@ impl Outage {
         }
     }
 
-    /// Returns whether the log may be away at all.
+    /// Returns whether absences are expected.
     #[must_use]
     pub fn expected(&self) -> bool {
         self.expected
     }
 
-    /// A request that began at `started` got no answer.
+    /// Records a request without a response, which began at `started`.
     pub(crate) fn request_failed(&self, started: Instant) {
         self.errors.fetch_add(1, Ordering::Relaxed);
         let mut since = self.since.lock();
@@ -39,7 +39,7 @@ impl Outage {
         self.down.store(true, Ordering::Relaxed);
     }
 
-    /// A request got an answer; how long the log had been away, if it had.
+    /// Records a response. Returns the length of the absence that it ends, if any.
     pub(crate) fn answered(&self) -> Option<Duration> {
         if !self.down.load(Ordering::Relaxed) {
             return None;
@@ -51,19 +51,19 @@ impl Outage {
         Some(away)
     }
 
-    /// Returns whether it is away now.
+    /// Returns whether the log is unavailable now.
     #[must_use]
     pub fn is_down(&self) -> bool {
         self.down.load(Ordering::Relaxed)
     }
 
-    /// The absences that are over, in order.
+    /// Returns the lengths of past absences, in order.
     #[must_use]
     pub fn over(&self) -> Vec<Duration> {
         self.over.lock().clone()
     }
 
-    /// The number of requests without answer.
+    /// Returns the number of requests without a response.
     #[must_use]
     pub fn errors(&self) -> u64 {
         self.errors.load(Ordering::Relaxed)

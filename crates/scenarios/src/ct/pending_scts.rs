@@ -1,5 +1,5 @@
-//! SCTs whose entries are still to be proven included. One goes away once it is
-//! proven, so memory depends on the merge delay and not on the run's length.
+//! SCTs whose entries are not yet proven to be included. Proven ones are removed, so the memory
+//! depends on the merge delay and not on the length of the run.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -10,45 +10,45 @@ use lucarne_tlog::{Hash, TILE_WIDTH};
 use super::extra_data::ExtraData;
 use super::sct::VerifiedSct;
 
-/// More than this is not kept: ten minutes at 1,000/s, some 100 MB.
+/// Limit of pending SCTs: ten minutes at 1,000/s, about 100 MB.
 const MOST: usize = 600_000;
 
-/// The number of proven ones that are remembered, to notice an index promised again.
+/// Number of proven SCTs that are remembered, to detect an index that is promised again.
 const REMEMBERED: usize = 4096;
 
-/// One SCT to be kept.
+/// A promised entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingSct {
-    /// The entry's place.
+    /// Promised index.
     pub index: u64,
-    /// The hash that the tree must have there.
+    /// Hash of the leaf at this index.
     pub leaf: Hash,
     /// Milliseconds since 1970.
     pub timestamp: u64,
-    /// Until when a checkpoint must cover it.
+    /// Time by which a checkpoint must cover the entry.
     pub due: Instant,
-    /// None did.
+    /// True if no checkpoint did.
     pub late: bool,
-    /// The extra data that the entry must have, where that is known.
+    /// Extra data that the entry must have, if known.
     pub extra_data: Option<ExtraData>,
 }
 
 /// The promises of one log.
 #[derive(Debug, Default)]
 pub struct PendingScts {
-    /// By index; more than one at an index only if the log has promised it twice.
+    /// Open promises by index; several at one index only if the log promised it twice.
     open: BTreeMap<(u64, Hash), PendingSct>,
-    /// The time at which each becomes overdue, in the order in which they were issued.
+    /// Due times in the order of issue.
     due: VecDeque<(Instant, (u64, Hash))>,
-    /// Those that are not at their index. Where else they are, if anywhere, is known
-    /// once they are due: until then the entry may still come.
+    /// Promises that are not at their index. They are searched elsewhere only when due, because the
+    /// entry may still appear.
     deferred: Vec<PendingSct>,
-    /// The extra data of those that are proven, until its data tile is read.
+    /// Extra data of proven promises, until their data tile is checked.
     unread: BTreeMap<u64, ExtraData>,
-    /// The last indexes that were proven, and in which order.
+    /// The last proven indexes, and their order.
     known: BTreeMap<u64, Hash>,
     order: VecDeque<u64>,
-    /// The counts of the whole run.
+    /// Counts of the whole run.
     pub counts: SctCounts,
 }
 
@@ -57,22 +57,22 @@ pub struct PendingScts {
 pub struct SctCounts {
     /// SCTs of new entries.
     pub issued: u64,
-    /// In the log, at their place.
+    /// Entries in the log, at their index.
     pub included: u64,
-    /// In the log at another place, or not there.
+    /// Entries in the log at another index, or missing.
     pub misplaced: u64,
-    /// Not covered in time.
+    /// Entries not covered in time.
     pub late: u64,
-    /// Not remembered, because there were too many at once.
+    /// SCTs that were not tracked, because too many were pending.
     pub untracked: u64,
 }
 
 impl PendingScts {
-    /// A new entry was promised.
+    /// Adds a promise of a new entry.
     ///
     /// # Errors
-    /// Its index has been promised to another one: in words. Both are followed, as
-    /// whichever came first says nothing about which of them is kept.
+    /// A description: its index is promised to another entry. Both promises are tracked, because
+    /// the order does not show which one the log fulfils.
     pub fn add(
         &mut self,
         verified: &VerifiedSct,
@@ -83,7 +83,7 @@ impl PendingScts {
         let key = (verified.index, verified.leaf);
         let same = self.open.contains_key(&key);
         if same || self.known.get(&verified.index) == Some(&verified.leaf) {
-            // One submission, answered again because its first answer got lost.
+            // The same submission again, because its first response was lost.
             self.counts.included += 1;
             return Ok(());
         }
@@ -117,15 +117,14 @@ impl PendingScts {
         there.next().is_some() || self.known.contains_key(&index)
     }
 
-    /// Takes out the promises that a tree of this size covers.
+    /// Removes and returns the promises that a tree of this size covers.
     pub fn covered(&mut self, size: u64) -> Vec<PendingSct> {
         let beyond = self.open.split_off(&(size, Hash([0; Hash::LENGTH])));
         let covered = std::mem::replace(&mut self.open, beyond);
         covered.into_values().collect()
     }
 
-    /// The promises that were due at `now` and that no checkpoint asked for since
-    /// covers, each once. They stay open.
+    /// Returns the promises that were due at `now` and are not covered, each once. They stay open.
     pub fn overdue(&mut self, now: Instant) -> Vec<PendingSct> {
         let mut late = Vec::new();
         while let Some((_, key)) = self.due.pop_front_if(|(due, _)| *due <= now) {
@@ -138,7 +137,7 @@ impl PendingScts {
         late
     }
 
-    /// A promise was looked up.
+    /// Records the result for a promise.
     pub fn resolve(&mut self, sct: &PendingSct, kept: bool) {
         self.counts.included += u64::from(kept);
         self.counts.misplaced += u64::from(!kept);
@@ -157,7 +156,7 @@ impl PendingScts {
         }
     }
 
-    /// Puts back what could not be looked up.
+    /// Restores promises that could not be checked.
     pub fn put_back(&mut self, pending_scts: impl IntoIterator<Item = PendingSct>) {
         let back = pending_scts.into_iter();
         let back = back.map(|sct| ((sct.index, sct.leaf), sct));
@@ -169,12 +168,12 @@ impl PendingScts {
         self.deferred.push(sct);
     }
 
-    /// Takes out those that were set aside and were due at `now`.
+    /// Removes and returns the deferred promises that were due at `now`.
     pub fn take_deferred(&mut self, now: Instant) -> Vec<PendingSct> {
         self.deferred.extract_if(.., |sct| sct.due <= now).collect()
     }
 
-    /// Takes out what was submitted for the entries of this range.
+    /// Removes and returns the extra data of the entries in this range.
     pub fn take_unread(&mut self, range: Range<u64>) -> BTreeMap<u64, ExtraData> {
         let mut from = self.unread.split_off(&range.start);
         let mut beyond = from.split_off(&range.end);
@@ -182,15 +181,15 @@ impl PendingScts {
         from
     }
 
-    /// The data tiles below `tile` whose entries are still to be compared: their
-    /// answers came after the tile was read.
+    /// Returns the data tiles below `tile` with entries to compare. The responses to their
+    /// submissions arrived after the tile was read.
     #[must_use]
     pub fn unread_tiles(&self, tile: u64) -> BTreeSet<u64> {
         let below = self.unread.range(..tile * TILE_WIDTH);
         below.map(|(index, _)| index / TILE_WIDTH).collect()
     }
 
-    /// The log was away: whatever is open is due no earlier than this.
+    /// Extends open promises after an absence: none is due before `due`.
     pub fn extend(&mut self, due: Instant) {
         for (at, _) in &mut self.due {
             *at = (*at).max(due);
@@ -200,19 +199,19 @@ impl PendingScts {
         }
     }
 
-    /// The number of those that are open.
+    /// Returns the number of open promises.
     #[must_use]
     pub fn open(&self) -> usize {
         self.open.len() + self.deferred.len()
     }
 
-    /// The open one with the largest index.
+    /// Returns the open promise with the largest index.
     #[must_use]
     pub fn last(&self) -> Option<&PendingSct> {
         self.open.values().next_back()
     }
 
-    /// The open ones, for the audit's last word.
+    /// Returns the open promises, for the result of the audit.
     pub fn iter(&self) -> impl Iterator<Item = &PendingSct> {
         self.open.values().chain(&self.deferred)
     }
@@ -256,7 +255,7 @@ mod tests {
         assert_eq!(indexes(pending_scts.overdue(at(3))), [] as [u64; 0]);
         pending_scts.extend(at(20));
         assert_eq!(indexes(pending_scts.overdue(at(19))), [] as [u64; 0]);
-        // Whoever came first, both are followed.
+        // Both are tracked, in either order.
         assert_eq!(indexes(pending_scts.overdue(at(20))), [9, 9]);
         assert_eq!((pending_scts.open(), pending_scts.counts.late), (4, 4));
         assert_eq!(indexes(pending_scts.covered(10)), [2, 3, 9, 9]);

@@ -1,5 +1,5 @@
-//! Requests that a log must refuse, at a low rate beside the load: a log that takes
-//! everything is as wrong as one that takes nothing.
+//! Requests that a log must refuse, sent at a low rate beside the load. A log that accepts
+//! everything is as wrong as one that accepts nothing.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,48 +17,48 @@ use super::outage::Outage;
 use super::target::Target;
 use crate::retry_after::retry_after;
 
-/// For so long probes are sent again, all together, that a log goes on putting off.
+/// Total time in which throttled probes are repeated after the load.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// All that is sent after the load takes no longer.
+/// Limit of the time for all probes after the load.
 const LONGEST_FINISH: Duration = Duration::from_secs(40);
-/// It is waited for no longer than this before one is sent again.
+/// Longest wait before a probe is repeated.
 const LONGEST: Duration = Duration::from_secs(3);
 
-/// One request, and what must become of it.
+/// A request with the expected response.
 #[derive(Debug)]
 struct Probe {
     check: &'static str,
-    /// A description for people.
+    /// Description for people.
     what: &'static str,
     method: Method,
     path: String,
     body: Vec<u8>,
-    /// To the submission prefix; else to the monitoring prefix.
+    /// Whether the path is below the submission prefix, and not the monitoring prefix.
     submission: bool,
     expected: ExpectedAnswer,
 }
 
-/// The right answer to a probe.
+/// Expected response to a probe.
 #[derive(Debug)]
 enum ExpectedAnswer {
-    /// 4xx.
+    /// Status 4xx.
     Refused,
-    /// get-roots: 200, JSON, with these certificates among others (base64).
+    /// get-roots: status 200 and JSON that contains these certificates (base64).
     Roots(Vec<String>),
 }
 
-/// The probes of one log.
+/// Probes of one log.
 #[derive(Debug)]
 pub(crate) struct Probes {
     probes: Vec<Probe>,
-    /// The probes that have been judged.
+    /// Whether each probe has a result.
     judged: Mutex<Vec<bool>>,
     target: Target,
     outage: Arc<Outage>,
 }
 
 impl Probes {
-    /// For a log that accepts chains of `authorities`.
+    /// Creates the probes for a log that accepts chains of `authorities`.
     ///
     /// # Errors
     /// Only if the cryptographic library fails.
@@ -87,19 +87,19 @@ impl Probes {
         })
     }
 
-    /// Sends one after the other, `interval` apart, until `stop`.
+    /// Sends the probes one after the other at `interval` until `stop`.
     pub(crate) async fn run(&self, interval: Duration, sink: &dyn CheckSink, stop: &Stop) {
         let mut clients = self.clients();
         for number in (0..self.probes.len()).cycle() {
             tokio::select! {
                 () = stop.cancelled() => return,
-                // A low rate: the load is somebody else's business.
+                // The rate is low, because probes are not load.
                 () = tokio::time::sleep(interval) => (),
             }
             let probe = &self.probes[number];
             let response = tokio::select! {
                 response = self.send(probe, &mut clients) => response,
-                // It is sent again after the load.
+                // The probe is sent again after the load.
                 () = stop.cancelled() => return,
             };
             if let Some(outcome) = self.judge(probe, &response) {
@@ -110,8 +110,8 @@ impl Probes {
         }
     }
 
-    /// Sends those that have had no verdict yet: no run ends without one. A log that
-    /// puts them off is asked again; one that goes on doing so has not refused them.
+    /// Sends the probes without a result, so that every run checks all. Throttled probes are
+    /// repeated. A log that still throttles them has not refused them.
     pub(crate) async fn finish(&self, sink: &dyn CheckSink) {
         let mut clients = self.clients();
         let left = self.judged.lock().clone();
@@ -150,16 +150,16 @@ impl Probes {
                     Err(failure) => failure.detail.clone(),
                 };
                 return Err(format!(
-                    "{}: no verdict, the last answer: {last}",
+                    "{}: no verdict, the last response: {last}",
                     probe.what
                 ));
             }
-            // What the log asks for, within reason.
+            // Waits as long as the log requests, within limits.
             tokio::time::sleep(wait).await;
         }
     }
 
-    /// To the submission prefix, and to the monitoring prefix.
+    /// Returns clients for the submission prefix and the monitoring prefix.
     fn clients(&self) -> [Client; 2] {
         let client = |endpoint, options| Client::new(Arc::clone(endpoint), Arc::clone(options));
         [
@@ -182,7 +182,7 @@ impl Probes {
         client.send(&request).await
     }
 
-    /// `None`: the log has put it off, or is away, which says nothing.
+    /// Returns the result of a probe, or `None` if the log throttled it or is unavailable.
     fn judge(&self, probe: &Probe, response: &Response) -> Option<Result<(), String>> {
         let what = probe.what;
         if let Err(failure) = &response.exchange.outcome {
@@ -196,7 +196,7 @@ impl Probes {
         Some(match (&probe.expected, response.status) {
             (ExpectedAnswer::Refused, 400..=499) => Ok(()),
             (ExpectedAnswer::Refused, status @ 200..=299) => {
-                Err(format!("{what}: accepted, with status {status}"))
+                Err(format!("{what}: accepted with status {status}"))
             }
             (ExpectedAnswer::Refused, status) => Err(format!("{what}: status {status}, not 4xx")),
             (ExpectedAnswer::Roots(ours), 200) => roots(ours, response),
@@ -205,7 +205,7 @@ impl Probes {
     }
 }
 
-/// Checks how get-roots calls its response, which no specification says.
+/// Checks the media type of get-roots, which no specification states.
 fn content_type(probe: &Probe, response: &Response, sink: &dyn CheckSink) {
     if !matches!(probe.expected, ExpectedAnswer::Roots(_)) || response.status != 200 {
         return;
@@ -220,7 +220,7 @@ fn content_type(probe: &Probe, response: &Response, sink: &dyn CheckSink) {
     sink.check(checks::ROOTS_CONTENT_TYPE, outcome);
 }
 
-/// get-roots (RFC 6962 4.7).
+/// Checks get-roots (RFC 6962, section 4.7).
 fn roots(ours: &[String], response: &Response) -> Result<(), String> {
     #[derive(serde::Deserialize)]
     struct Answer {
@@ -234,7 +234,7 @@ fn roots(ours: &[String], response: &Response) -> Result<(), String> {
     }
 }
 
-/// Submissions that are to be refused.
+/// Returns the submissions that a log must refuse.
 fn submissions(target: &Target, authorities: &Authorities) -> Result<Vec<Probe>, MintError> {
     let path = |op: &str| format!("{}/ct/v1/{op}", target.submission.prefix);
     let post = |check, what, op: &str, body: Vec<u8>| Probe {
@@ -297,11 +297,14 @@ fn submissions(target: &Target, authorities: &Authorities) -> Result<Vec<Probe>,
         }
     }
     for (what, body) in [
-        ("JSON that breaks off", "{\"chain\":[\"MIIB"),
+        ("truncated JSON", "{\"chain\":[\"MIIB"),
         ("JSON without a chain", "{}"),
         ("an empty chain", "{\"chain\":[]}"),
         ("a chain that is not base64", "{\"chain\":[\"%%%\"]}"),
-        ("a chain of no certificate", "{\"chain\":[\"AAAA\"]}"),
+        (
+            "a chain without a valid certificate",
+            "{\"chain\":[\"AAAA\"]}",
+        ),
         ("an empty body", ""),
     ] {
         probes.push(post(checks::REFUSED_MALFORMED, what, chain, body.into()));
@@ -309,7 +312,7 @@ fn submissions(target: &Target, authorities: &Authorities) -> Result<Vec<Probe>,
     Ok(probes)
 }
 
-/// A chain of a root that nobody knows, for a leaf that would be right otherwise.
+/// Returns a chain to an unknown root, with an otherwise valid leaf.
 fn stranger(not_after: i64) -> Result<Vec<u8>, MintError> {
     let root = CaOptions::named("Lucarne Load Unknown Root", KeyType::EcdsaP256);
     let root = Authority::root(&root)?;
@@ -317,25 +320,19 @@ fn stranger(not_after: i64) -> Result<Vec<u8>, MintError> {
     Ok(root.full_chain(leaf).to_json().into_bytes())
 }
 
-/// Paths that are none.
+/// Returns requests for unknown paths.
 fn paths(target: &Target) -> Vec<Probe> {
     let check = checks::REFUSED_UNKNOWN_PATH;
     vec![
         get(
             target,
             check,
-            "an endpoint that there is none of",
+            "an unknown endpoint",
             "ct/v1/add-chains",
             true,
         ),
         get(target, check, "GET of add-chain", "ct/v1/add-chain", true),
-        get(
-            target,
-            check,
-            "a file that there is none of",
-            "no-such-file",
-            false,
-        ),
+        get(target, check, "an unknown file", "no-such-file", false),
         get(
             target,
             check,
@@ -346,14 +343,14 @@ fn paths(target: &Target) -> Vec<Probe> {
         get(
             target,
             check,
-            "a tile of no entries",
+            "a tile without entries",
             "tile/0/x999/x999/999.p/0",
             false,
         ),
         get(
             target,
             check,
-            "an issuer that nobody has named",
+            "an issuer that no entry names",
             "issuer/0000000000000000000000000000000000000000000000000000000000000000",
             false,
         ),

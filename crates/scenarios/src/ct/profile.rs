@@ -1,5 +1,4 @@
-//! The issuers of the certificates that are sent: one throughout, or a mix as the WebPKI
-//! has it.
+//! Issuers of the submitted certificates: a single one, or a mix as in the WebPKI.
 
 use lucarne_mint::{Authority, KeyType};
 
@@ -7,12 +6,12 @@ use super::Roots;
 
 pub(crate) const DAY: i64 = 86_400;
 
-/// The issuers of the certificates that are sent.
+/// Issuers of the submitted certificates.
 ///
-/// `webpki` is a mix after what public logs take in: short-lived certificates
-/// of two automated CAs for the most part, a cloud provider whose chain goes
-/// through a cross-signed root, organisations with RSA keys, and a few
-/// certificates with dozens of names. Final certificates embed two SCTs.
+/// `webpki` is a mix modelled on public logs. Most certificates are short-lived ones of two
+/// automated CAs. Others are of a cloud provider whose chain goes through a cross-signed root, or
+/// of organisations with RSA keys, and a few have dozens of names. Final certificates embed two
+/// SCTs.
 ///
 /// | of 100 | issuer | subject's key | names | days | certificates sent |
 /// |---:|---|---|---:|---:|---:|
@@ -23,8 +22,7 @@ pub(crate) const DAY: i64 = 86_400;
 /// | 9 | RSA-2048 | RSA-2048 | 4 | 199 | 2 |
 /// | 5 | P-256 | P-384 | 40 | 90 | 2 |
 ///
-/// Signing with RSA-2048 costs half a millisecond: mint this mix ahead to
-/// offer much of it.
+/// A signature with RSA-2048 takes half a millisecond: create this mix in advance for high rates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Issuers {
@@ -39,20 +37,20 @@ pub enum Issuers {
     Webpki,
 }
 
-/// Certificates of one sort.
+/// Certificates of one kind.
 pub(crate) struct Profile<'a> {
-    /// Its share of the sum of all weights.
+    /// Weight of this kind in the sum of all weights.
     pub(crate) weight: u64,
     pub(crate) issuer: &'a Authority,
     pub(crate) subject: KeyType,
     pub(crate) names: usize,
     pub(crate) days: i64,
-    /// SCTs that a final certificate embeds.
+    /// Number of SCTs that a final certificate embeds.
     pub(crate) scts: usize,
 }
 
 impl<'a> Profile<'a> {
-    /// Certificates of one issuer, all of one sort.
+    /// Returns the only profile of certificates of one issuer.
     pub(crate) fn of(issuer: &'a Authority) -> Self {
         Profile {
             weight: 1,
@@ -66,7 +64,7 @@ impl<'a> Profile<'a> {
 }
 
 impl Issuers {
-    /// The sorts of certificates of this choice.
+    /// Returns the profiles of this choice.
     pub(crate) fn profiles(self, roots: &Roots) -> Vec<Profile<'_>> {
         let only = |issuer| vec![Profile::of(issuer)];
         match self {

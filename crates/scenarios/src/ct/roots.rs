@@ -1,5 +1,5 @@
-//! The certificate authorities that a load test issues from, made once and
-//! kept, so that a log can be configured with their roots.
+//! Certificate authorities of load tests. They are created once and stored, so that a log can be
+//! configured with their roots.
 
 use std::fs;
 use std::io::{self, Write};
@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 
 use lucarne_mint::{Authority, CaOptions, KeyPair, KeyType, pem};
 
-/// The file that a log is configured with: the roots' certificates, in PEM.
+/// File with the roots' certificates in PEM, for the configuration of logs.
 const ROOTS: &str = "roots.pem";
 
-/// Two roots and what is below them.
+/// Two roots and their intermediates.
 ///
-/// | file | authority | below |
+/// | file | authority | issuer |
 /// |---|---|---|
 /// | `root-x1.pem` | RSA-2048 root | |
 /// | `root-x2.pem` | P-384 root | |
@@ -22,8 +22,8 @@ const ROOTS: &str = "roots.pem";
 /// | `p384.pem` | P-384 intermediate | X2 |
 /// | `cross.pem` | P-256 intermediate | X2, cross-signed by X1 |
 ///
-/// Each file holds a private key and the certificates up to the root, mode
-/// 0600; `roots.pem` holds the roots' certificates and no secret.
+/// Each file contains a private key and the certificates up to the root, with mode 0600.
+/// `roots.pem` contains the roots' certificates and no secret.
 #[derive(Clone, Debug)]
 pub struct Roots {
     directory: PathBuf,
@@ -37,44 +37,44 @@ pub struct Roots {
     pub p256: Authority,
     /// P-384 intermediate.
     pub p384: Authority,
-    /// P-256 intermediate whose chain goes through a cross-signed root: one
-    /// certificate longer.
+    /// P-256 intermediate whose chain goes through a cross-signed root, and is one certificate
+    /// longer.
     pub cross: Authority,
 }
 
-/// The authorities cannot be had.
+/// Errors of opening or creating the authorities.
 #[derive(Debug, thiserror::Error)]
 pub enum RootsError {
-    /// The disk refused.
+    /// A file operation failed.
     #[error("{path}: {error}", path = path.display())]
     Io {
-        /// File or directory.
+        /// Path of the file or directory.
         path: PathBuf,
         /// The system's error.
         error: io::Error,
     },
-    /// A file that is not what this program wrote.
-    #[error("{path}: {error}; delete the directory to have new authorities made", path = path.display())]
+    /// A file was not written by this program.
+    #[error("{path}: {error}; delete the directory to create new authorities", path = path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The problem with it.
+        /// Error in the file.
         error: lucarne_mint::MintError,
     },
-    /// Making the authorities failed.
-    #[error("making certificate authorities: {0}")]
+    /// Creating the authorities failed.
+    #[error("creating certificate authorities: {0}")]
     Mint(#[from] lucarne_mint::MintError),
-    /// There are none, and none are to be made.
-    #[error("{path} holds no load-test authorities; make them with `lucarne ca new {path}` and give {path}/{ROOTS} to the log", path = _0.display())]
+    /// The directory has no authorities, and none are to be created.
+    #[error("{path} has no load-test authorities; create them with `lucarne ca new {path}` and give {path}/{ROOTS} to the log", path = _0.display())]
     Missing(PathBuf),
 }
 
 impl Roots {
-    /// Opens the authorities in `directory`; makes them if it does not exist or
-    /// is empty.
+    /// Opens the authorities in `directory`. Creates them if the directory does not
+    /// exist or is empty.
     ///
     /// # Errors
-    /// Files that cannot be read, written or understood.
+    /// Files cannot be read, written or parsed.
     pub fn open_or_create(directory: &Path) -> Result<Self, RootsError> {
         match Self::open(directory) {
             Err(RootsError::Missing(_)) => Self::create(directory),
@@ -85,8 +85,7 @@ impl Roots {
     /// Opens the authorities in `directory`.
     ///
     /// # Errors
-    /// [`RootsError::Missing`] where there are none; files that cannot be read
-    /// or understood.
+    /// [`RootsError::Missing`] if there are none; files that cannot be read or parsed.
     pub fn open(directory: &Path) -> Result<Self, RootsError> {
         if !directory.join(ROOTS).exists() {
             return Err(RootsError::Missing(directory.to_owned()));
@@ -107,7 +106,7 @@ impl Roots {
         })
     }
 
-    /// Makes new authorities and writes them. All files appear at once, or none.
+    /// Creates authorities and writes them. All files appear at once, or none.
     fn create(directory: &Path) -> Result<Self, RootsError> {
         let roots = Self::make(directory)?;
         let staging = directory.with_extension(format!("new-{}", std::process::id()));
@@ -117,14 +116,14 @@ impl Roots {
             .create(&staging)
             .map_err(|error| io_error(&staging, error))?;
         let written = roots.write(&staging).and_then(|()| {
-            // Renaming replaces an empty directory, and nothing else.
+            // The rename replaces an empty directory, but nothing else.
             fs::rename(&staging, directory).map_err(|error| io_error(directory, error))
         });
         match written {
             Ok(()) => Ok(roots),
             Err(error) => {
                 let _ = fs::remove_dir_all(&staging);
-                // Another process may have been quicker: then its are the ones.
+                // Another process may have created the directory first: its files are used.
                 Self::open(directory).map_err(|_| error)
             }
         }
@@ -159,25 +158,25 @@ impl Roots {
         write_new(&directory.join(ROOTS), 0o644, &self.roots_pem())
     }
 
-    /// The directory in which they are kept.
+    /// Returns the directory of the authorities.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// The file that a log is configured with.
+    /// Returns the path of the file for the configuration of a log.
     #[must_use]
     pub fn roots_file(&self) -> PathBuf {
         self.directory.join(ROOTS)
     }
 
-    /// The roots' certificates as PEM: what a log accepts chains by.
+    /// Returns the roots' certificates in PEM, for the configuration of a log.
     #[must_use]
     pub fn roots_pem(&self) -> String {
         self.x1.certificate_pem() + &self.x2.certificate_pem()
     }
 
-    /// One line for each authority: its name, its key, the length of its chain.
+    /// Returns a line for each authority: name, key, and length of the chain.
     #[must_use]
     pub fn describe(&self) -> Vec<String> {
         let line = |name: &str, authority: &Authority| {
@@ -203,8 +202,8 @@ fn ca(name: &str, key: KeyType, path_length: Option<u8>) -> CaOptions {
     }
 }
 
-/// An intermediate below the key of `x2`, whose chain ends in `x1` through a
-/// certificate of `x2`'s key that `x1` has signed.
+/// Creates an intermediate below the key of `x2`. Its chain ends in `x1`, through a certificate of
+/// `x2`'s key that `x1` signed.
 fn cross_signed(x1: &Authority, x2: &Authority) -> Result<Authority, lucarne_mint::MintError> {
     let options = CaOptions {
         name: x2.name().clone(),
@@ -230,7 +229,7 @@ fn io_error(path: &Path, error: io::Error) -> RootsError {
     }
 }
 
-/// PEM blocks of certificates, in DER.
+/// Parses PEM certificates into DER.
 pub(crate) fn certificates(text: &str) -> Result<Vec<Vec<u8>>, lucarne_mint::MintError> {
     Ok(pem::certificates(text.as_bytes())?)
 }

@@ -1,4 +1,4 @@
-//! Verifying SCTs at the rate at which they come.
+//! Verification of SCTs at the rate of their arrival.
 
 use std::time::Duration;
 
@@ -11,31 +11,32 @@ use lucarne_tlog::{Hash, leaf_hash};
 use super::Submission;
 use super::checks::{self, Finding};
 
-/// Verifies the SCTs of one log.
+/// Verifier of the SCTs of one log.
 #[derive(Debug)]
 pub struct SctVerifier {
-    /// The key in a form that says yes quickly; anything else is asked of `key`.
+    /// The key in a form that accepts valid signatures quickly; `key` decides about others.
     known: Option<KnownKey>,
     key: ParsedPublicKey,
     log_id: LogId,
 }
 
-/// An SCT whose signature is verified.
+/// An SCT whose signature is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VerifiedSct {
-    /// The entry's place.
+    /// Index of the entry.
     pub index: u64,
-    /// Its timestamp, in milliseconds since 1970.
+    /// Timestamp in milliseconds since 1970.
     pub timestamp: u64,
-    /// The hash that the tree must have at that place.
+    /// Hash of the leaf at this index.
     pub leaf: Hash,
 }
 
-/// The offset of the point in a P-256 SubjectPublicKeyInfo.
+/// Offset of the point in a P-256 SubjectPublicKeyInfo.
 const POINT: usize = 26;
 
 impl SctVerifier {
-    /// For the log with this SubjectPublicKeyInfo; `None` if it is not a P-256 key.
+    /// Creates a verifier for the log with this SubjectPublicKeyInfo. Returns `None` if it is not a
+    /// P-256 key.
     #[must_use]
     pub fn new(spki: &[u8]) -> Option<Self> {
         let log_id = lucarne_ct::PublicKey::from_spki(spki).ok()?.log_id();
@@ -46,7 +47,7 @@ impl SctVerifier {
         })
     }
 
-    /// Verifies the answer to a submission. `buffer` is working space.
+    /// Verifies the response to a submission. `buffer` is working space.
     ///
     /// # Errors
     /// `sct_wellformed`, `sct_log_id`, `sct_index`, `sct_signature`.
@@ -69,15 +70,15 @@ impl SctVerifier {
         let signed = submission.signed().ok_or_else(|| {
             Finding::new(
                 checks::SCT_SIGNATURE,
-                "the submission itself cannot be read",
+                "the submission itself cannot be parsed",
             )
         })?;
         buffer.clear();
-        // What an SCT signs is, byte for byte, what the tree hashes.
+        // The signed bytes of an SCT are exactly the hashed bytes of the tree's leaf.
         merkle_tree_leaf(sct.timestamp, &signed, index, buffer);
         if !self.signed(buffer, &sct.signature) {
             let detail = format!("index {index}, timestamp {}", sct.timestamp);
-            let detail = format!("the signature does not verify for what was submitted ({detail})");
+            let detail = format!("the signature does not verify for the submission ({detail})");
             return Err(Finding::new(checks::SCT_SIGNATURE, detail));
         }
         Ok(VerifiedSct {
@@ -87,7 +88,8 @@ impl SctVerifier {
         })
     }
 
-    /// Returns whether a DigitallySigned (RFC 5246 4.7) is the log's over `message`.
+    /// Returns whether a DigitallySigned (RFC 5246, section 4.7) is the log's signature of
+    /// `message`.
     fn signed(&self, message: &[u8], digitally_signed: &[u8]) -> bool {
         let Some((&[4, 3, high, low], signature)) = digitally_signed.split_first_chunk() else {
             return false;
@@ -101,12 +103,12 @@ impl SctVerifier {
     }
 }
 
-/// Checks that an SCT's timestamp makes sense for a submission sent and answered at
-/// these moments (all in milliseconds since 1970). A repeated one may be as old
-/// as it likes.
+/// Checks that an SCT's timestamp is plausible for a submission with these times of sending and
+/// response (all in milliseconds since 1970). The timestamp of a repeated submission may be
+/// arbitrarily old.
 ///
 /// # Errors
-/// In words.
+/// A description of the problem.
 pub fn timestamp_sane(
     timestamp: u64,
     sent: u64,
@@ -128,8 +130,8 @@ pub fn timestamp_sane(
     Ok(())
 }
 
-/// The index in extensions that are `00 0005` and its five bytes, and nothing more: what an SCT
-/// signs is the leaf of the tree only then.
+/// Returns the index from extensions that consist of `00 0005` and five bytes only. Only then are
+/// the signed bytes of the SCT the leaf of the tree.
 fn only_index(extensions: &[u8]) -> Result<u64, String> {
     match *extensions {
         [0, 0, 5, a, b, c, d, e] => Ok(u64::from_be_bytes([0, 0, 0, a, b, c, d, e])),
@@ -143,12 +145,12 @@ fn only_index(extensions: &[u8]) -> Result<u64, String> {
     }
 }
 
-/// The beginning of an answer, for a message.
+/// Returns the beginning of a response, for a message.
 pub(crate) fn excerpt(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(160)]);
     let text = text.trim().replace(char::is_control, " ");
     match text.is_empty() {
-        true => "(an empty answer)".to_owned(),
+        true => "(an empty response)".to_owned(),
         false => text,
     }
 }
@@ -161,8 +163,7 @@ mod tests {
     use crate::ct::{Authorities, ChainGenerator, Issuers, Roots, TemporalInterval};
     use crate::random::Random;
 
-    /// The log's own signer is the other side; what is changed afterwards is
-    /// called by its name.
+    /// The log's own signer creates the SCTs; each change afterwards is found under its name.
     #[test]
     fn flaws_have_names() {
         let directory = tempfile::tempdir().unwrap();
@@ -189,7 +190,7 @@ mod tests {
             let verified = verified.unwrap();
             assert_eq!(verified.index, 0x01_0203_0405);
             assert_eq!(verified.leaf, leaf_hash(&buffer));
-            // Some JSON writers escape slashes.
+            // Some JSON encoders escape slashes.
             let escaped = good.replace('/', "\\/");
             assert!(
                 verifier

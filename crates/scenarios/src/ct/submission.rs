@@ -1,4 +1,4 @@
-//! One submission: a leaf, and the chain that it is sent with.
+//! A submission: a leaf with its chain.
 
 use std::sync::Arc;
 
@@ -9,19 +9,19 @@ use lucarne_ct::{Certificate, EntryKind, Fingerprint, SignedEntry, sha256, tbs_w
 use super::authorities::split;
 use super::extra_data::{ExtraData, IssuerChain};
 
-/// The part of a submission after the leaf: the same for all of an issuer.
+/// The part of a submission after the leaf, which is the same for all leaves of an issuer.
 #[derive(Debug)]
 pub struct ChainSuffix {
-    /// The rest of the JSON body after the leaf's base64.
+    /// Rest of the JSON body after the leaf's base64.
     json: String,
     /// SHA-256 of the issuer's SubjectPublicKeyInfo.
     issuer_key_hash: [u8; 32],
-    /// As the log must name it.
+    /// Chain in the form that the log must store.
     issuers: Arc<IssuerChain>,
 }
 
 impl ChainSuffix {
-    /// Of what `issuer` issues; the root is left out.
+    /// Creates the suffix for the leaves of `issuer`; the root is omitted.
     pub(super) fn new(issuer: &lucarne_mint::Authority) -> Self {
         let (sent, root) = split(issuer.certificates());
         let mut json = String::from("\"");
@@ -47,27 +47,27 @@ impl ChainSuffix {
     }
 }
 
-/// The beginning of a body, before the leaf's base64.
+/// Beginning of the body before the leaf's base64.
 pub(crate) const BODY_PREFIX: &str = "{\"chain\":[\"";
 
-/// One chain to submit.
+/// A chain to submit.
 #[derive(Clone, Debug)]
 pub struct Submission {
-    /// The endpoint that takes it.
+    /// Kind of entry, which determines the endpoint.
     pub kind: EntryKind,
     pub(super) leaf: Bytes,
     pub(super) suffix: Arc<ChainSuffix>,
 }
 
 impl Submission {
-    /// Writes the leaf's base64 into `buffer`, whose contents go away. The body
-    /// is [`parts`](Self::parts) of it.
+    /// Writes the leaf's base64 into `buffer` and discards its old contents. [`parts`](Self::parts)
+    /// returns the body for it.
     pub(crate) fn encode_leaf(&self, buffer: &mut String) {
         buffer.clear();
         STANDARD.encode_append(&self.leaf, buffer);
     }
 
-    /// The JSON body, given the leaf's base64.
+    /// Returns the JSON body for the leaf's base64.
     pub(crate) fn parts<'a>(&'a self, leaf: &'a str) -> [&'a [u8]; 3] {
         [
             BODY_PREFIX.as_bytes(),
@@ -76,7 +76,7 @@ impl Submission {
         ]
     }
 
-    /// Returns what the log must store of it besides what it signs.
+    /// Returns the data that the log must store but does not sign.
     pub(crate) fn extra_data(&self) -> ExtraData {
         ExtraData {
             precertificate: match self.kind {
@@ -87,7 +87,7 @@ impl Submission {
         }
     }
 
-    /// Returns what a log signs for it.
+    /// Returns the entry that a log signs for the submission.
     pub(crate) fn signed(&self) -> Option<SignedEntry> {
         Some(match self.kind {
             EntryKind::X509 => SignedEntry::X509 {

@@ -1,4 +1,4 @@
-//! The log that is loaded: its URLs, origin, key and window, from flags or from its
+//! Target log of the load: its URLs, origin, key and temporal interval, from flags or from its
 //! `log.v3.json`.
 
 use std::path::PathBuf;
@@ -22,40 +22,40 @@ use super::tree_heads::unverified;
 use crate::option_values::HttpVersion;
 use crate::preparing::{self, Retries};
 
-/// The options of both scenarios that concern logs.
+/// Options about logs that both scenarios share.
 #[derive(Clone, Debug)]
 pub struct LogOptions {
-    /// URLs of the logs, as monitors read them.
+    /// Monitoring URLs of the logs.
     pub log_url: Vec<String>,
-    /// URLs to submit to, where they differ.
+    /// Submission URLs, if different.
     pub write_log_url: Vec<String>,
     /// Origins.
     pub origin: Vec<String>,
     /// Public keys: base64 of DER, or PEM files.
     pub log_public_key: Vec<String>,
-    /// The part that is read back.
+    /// Level of the checks beside the load.
     pub audit: AuditLevel,
-    /// Within which an entry must be covered.
+    /// Time within which a checkpoint must cover an entry.
     pub mmd: Duration,
     /// Age at which a checkpoint is stale.
     pub max_checkpoint_age: Duration,
-    /// Between two looks at the checkpoint.
+    /// Interval between polls of the checkpoint.
     pub checkpoint_interval: Duration,
-    /// By which clocks may differ.
+    /// Allowed difference between the clocks.
     pub clock_tolerance: Duration,
-    /// The log may be restarted.
+    /// Whether the log may be restarted.
     pub expect_restarts: bool,
     /// Token of every request (`Authorization: Bearer …`).
     pub bearer_token: Option<String>,
-    /// Token of submissions, if another one.
+    /// Token of submissions, if different.
     pub bearer_token_write: Option<String>,
-    /// Version of HTTP.
+    /// HTTP version.
     pub http: HttpVersion,
-    /// Accept any TLS certificate.
+    /// Whether any TLS certificate is accepted.
     pub insecure: bool,
-    /// More certificates to trust, in PEM.
+    /// File of further trusted certificates in PEM.
     pub ca: Option<PathBuf>,
-    /// Longest time for a request.
+    /// Time limit of a request.
     pub timeout: Duration,
 }
 
@@ -65,30 +65,30 @@ impl Default for LogOptions {
     }
 }
 
-/// One log, known.
+/// A log whose parameters are known.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// As it was given: for messages and tags.
+    /// The configured URL, for messages and tags.
     pub url: String,
-    /// The submission prefix.
+    /// Submission prefix.
     pub submission: Arc<Endpoint>,
-    /// The monitoring prefix.
+    /// Monitoring prefix.
     pub monitoring: Arc<Endpoint>,
-    /// The client's options for reading.
+    /// Client options for reading.
     pub client: Arc<ClientOptions>,
-    /// The client's options for submitting.
+    /// Client options for submissions.
     pub writer: Arc<ClientOptions>,
-    /// The log's name in its checkpoints.
+    /// Name of the log in its checkpoints.
     pub origin: String,
-    /// Its SubjectPublicKeyInfo, in DER.
+    /// SubjectPublicKeyInfo of the log in DER.
     pub spki: Vec<u8>,
-    /// The interval of notAfter that it accepts.
+    /// Interval of notAfter that the log accepts.
     pub temporal_interval: TemporalInterval,
     /// The retries of requests before the load begins.
     pub(crate) retries: Retries,
 }
 
-/// `log.v3.json`, as far as it matters here.
+/// The used fields of `log.v3.json`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct LogMetadata {
@@ -108,10 +108,10 @@ impl LogOptions {
     /// Finds all logs and reads a checkpoint of each.
     ///
     /// # Errors
-    /// No log given, none that answers, or one that is not what the options say.
+    /// No log is configured, a log does not respond, or it contradicts the options.
     pub async fn targets(&self) -> Result<Vec<Target>, PrepareError> {
         if self.log_url.is_empty() && self.write_log_url.is_empty() {
-            return Err(configuration("no log is given: --log-url URL"));
+            return Err(configuration("no log is configured: use --log-url URL"));
         }
         let count = self.log_url.len().max(self.write_log_url.len());
         for (name, list) in [
@@ -155,7 +155,7 @@ impl LogOptions {
         let writing = write.map_or(writing, String::as_str);
         let lacking = |what: &str| {
             configuration(format!(
-                "{url}/log.v3.json says nothing of the log's {what}: give it as a flag"
+                "{url}/log.v3.json has no {what} of the log: use the flag"
             ))
         };
         let target = Target {
@@ -188,7 +188,7 @@ impl LogOptions {
                 HttpVersion::V2 => Version::Http2,
             },
             insecure: self.insecure,
-            // A plan's `${NAME:-}` gives an empty one.
+            // `${NAME:-}` in a plan can give an empty path.
             ca: self.ca.clone().filter(|ca| !ca.as_os_str().is_empty()),
             timeout: self.timeout,
             bearer_token: self.bearer_token.clone().filter(|token| !token.is_empty()),
@@ -209,9 +209,9 @@ impl LogOptions {
 }
 
 impl Target {
-    /// Reads a checkpoint: whoever answers is this log. If not, that is a mistake in what
-    /// was asked for; unless the answer has said itself that it is a log (`known`), or is
-    /// signed by the key that was named: then the log is at fault.
+    /// Reads a checkpoint to prove that the server is this log. A failure is an error of the
+    /// configuration, unless the server has identified itself as a log (`known`) or the checkpoint
+    /// has the configured key's signature: then it is a fault of the log.
     async fn prove(&self, known: bool) -> Result<(), PrepareError> {
         let verifier = CheckpointVerifier::new(&self.origin, &self.spki)
             .map_err(|error| configuration(format!("the key of {}: {error}", self.url)))?;
@@ -249,8 +249,7 @@ impl Target {
         ask(&mut client, &self.url, &path, self.retries).await
     }
 
-    /// The certificates that the log accepts chains by, in base64; `None` if it
-    /// does not say.
+    /// Returns the roots that the log accepts, in base64, or `None` if it does not publish them.
     pub(crate) async fn roots(&self) -> Result<Option<Vec<String>>, PrepareError> {
         #[derive(Deserialize)]
         struct Answer {
@@ -292,7 +291,7 @@ async fn resolve(url: &str, options: &ClientOptions) -> Result<Arc<Endpoint>, Pr
         })
 }
 
-/// `log.v3.json`. `optional`: everything is known without it.
+/// Reads `log.v3.json`. If `optional`, the other options suffice without it.
 async fn metadata(
     url: &str,
     client: &mut Client,
@@ -319,7 +318,7 @@ async fn metadata(
     }
 }
 
-/// Returns whether a status says that the target does not serve now, whatever was asked for.
+/// Returns whether the status means that the server refuses all requests now.
 fn refuses(status: u16) -> bool {
     matches!(status, 403 | 429 | 500..)
 }
@@ -329,7 +328,7 @@ impl LogMetadata {
         STANDARD.decode_to_vec(self.key.as_deref()?).ok()
     }
 
-    /// The submission prefix without scheme and trailing slash (static-ct-api,
+    /// Returns the submission prefix without scheme and trailing slash (static-ct-api,
     /// "Checkpoints").
     fn origin(&self) -> Option<String> {
         let (_, rest) = self.submission_url.as_deref()?.split_once("://")?;
@@ -345,10 +344,9 @@ impl LogMetadata {
         }
     }
 
-    /// The prefixes to read from and to write to. The URL that was given is used for
-    /// both, whatever the log calls itself: it may stand behind a proxy. Only
-    /// a log with two different prefixes, of which one was given, has the other
-    /// one from here.
+    /// Returns the prefixes for reading and for writing. The configured URL is used for both, even
+    /// if the log publishes other URLs, because it may be a proxy. If the log publishes two
+    /// different prefixes and the configured URL is one of them, both published prefixes are used.
     fn prefixes<'a>(&'a self, given: &'a str) -> (&'a str, &'a str) {
         let bare = |url: &'a str| url.trim_end_matches('/');
         match (&self.monitoring_url, &self.submission_url) {
@@ -362,7 +360,7 @@ impl LogMetadata {
     }
 }
 
-/// The log is not as it must be.
+/// Returns the error for a log that fails a check.
 pub(crate) fn faulty(url: &str, finding: Finding) -> PrepareError {
     PrepareError::Faulty {
         check: finding.check,

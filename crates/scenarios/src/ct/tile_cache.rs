@@ -1,5 +1,5 @@
-//! The verified part of the tree: its right edge, and from there down the full
-//! tiles that somebody asked about. Whatever tile is read can be checked with it.
+//! Verified part of the tree: its right edge, and the full tiles below that were requested. Any
+//! tile can be verified with it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use parking_lot::Mutex;
 use super::checks::{self, Finding};
 use super::fetch::{Fetch, FetchError};
 
-/// The number of full tiles that are kept: 8 kB each.
+/// Number of full tiles that are kept: 8 kB each.
 const KEPT: usize = 1024;
 
-/// The hashes of one tile.
+/// Hashes of one tile.
 pub(crate) type TileHashes = Arc<[Hash]>;
 
-/// See the module. Shared by the monitor that extends it and all who read.
+/// Verified part of a tree. The monitor extends it, and all readers share it.
 #[derive(Debug)]
 pub struct TileCache {
     edge: Mutex<Arc<RightEdge>>,
@@ -33,22 +33,22 @@ impl Default for TileCache {
 }
 
 impl TileCache {
-    /// The right edge of the verified tree.
+    /// Returns the right edge of the verified tree.
     #[must_use]
     pub fn edge(&self) -> Arc<RightEdge> {
         Arc::clone(&self.edge.lock())
     }
 
-    /// The tree has been verified up to here.
+    /// Sets the right edge of the verified tree.
     pub(crate) fn advance(&self, edge: RightEdge) {
         *self.edge.lock() = Arc::new(edge);
     }
 
-    /// A full tile whose hashes are verified.
+    /// Stores a full tile with verified hashes.
     pub(crate) fn keep(&self, level: u8, index: u64, hashes: TileHashes) {
         let mut kept = self.kept.lock();
         if kept.len() >= KEPT {
-            // Any will do: what is needed again is fetched again.
+            // Any tile can be dropped, because it is fetched again when needed.
             let victim = kept.keys().next().copied();
             victim.map(|victim| kept.remove(&victim));
         }
@@ -59,12 +59,12 @@ impl TileCache {
         self.kept.lock().get(&(level, index)).cloned()
     }
 
-    /// The verified hashes of the tile at `index` of `level`, as wide as it is
-    /// in the verified tree.
+    /// Returns the verified hashes of the tile at `index` of `level`, in its width in the verified
+    /// tree.
     ///
     /// # Errors
-    /// A tile that cannot be had, or does not lead to the root; `tile_consistent`
-    /// too where the verified tree has no such tile.
+    /// A tile is unavailable, or does not lead to the root; also `tile_consistent` if the verified
+    /// tree has no such tile.
     pub async fn hashes<F: Fetch>(
         &self,
         fetch: &mut F,
@@ -75,7 +75,7 @@ impl TileCache {
         if let Some(hashes) = self.at_hand(&edge, level, index) {
             return Ok(hashes);
         }
-        // Up to what is known, then down again, verifying each with the one above.
+        // Goes up to a verified tile, then down again, and verifies each tile with its parent.
         let mut missing = vec![full(level, index)?];
         let mut above = loop {
             let (lowest, number) = missing[missing.len() - 1];
@@ -124,14 +124,14 @@ fn path(level: u8, index: u64) -> String {
         .unwrap_or_default()
 }
 
-/// The hashes in a tile's bytes.
+/// Splits a tile's bytes into hashes.
 pub(crate) fn parse_hashes(bytes: &[u8]) -> Option<Vec<Hash>> {
     let (parse_hashes, rest) = bytes.as_chunks::<{ Hash::LENGTH }>();
     rest.is_empty()
         .then(|| parse_hashes.iter().copied().map(Hash).collect())
 }
 
-/// The hashes of a hash tile, which must have as many as its width says.
+/// Returns the hashes of a hash tile, whose number must be its width.
 pub(crate) fn parse_hash_tile(tile: &Tile, bytes: &[u8]) -> Result<Vec<Hash>, Finding> {
     parse_hashes(bytes)
         .filter(|parse_hashes| parse_hashes.len() == usize::from(tile.width()))

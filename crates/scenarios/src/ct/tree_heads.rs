@@ -1,5 +1,5 @@
-//! Every checkpoint that is seen, whoever fetched it: signature, origin,
-//! freshness, growth, one root for each size.
+//! All observed checkpoints of a log: their signature, origin, freshness and growth, and one root
+//! for each size.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,35 +12,35 @@ use super::checks::{self, CheckSink, Finding};
 /// A verified tree head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeHead {
-    /// Leaves.
+    /// Number of leaves.
     pub size: u64,
-    /// The Merkle tree hash over them.
+    /// Merkle tree hash of the leaves.
     pub root: Hash,
     /// Milliseconds since 1970.
     pub timestamp: u64,
 }
 
-/// The number of roots that are remembered.
+/// Number of remembered roots.
 const REMEMBERED: usize = 4096;
 
-/// The heads of one log.
+/// The tree heads of one log.
 #[derive(Debug)]
 pub struct TreeHeads {
     verifier: CheckpointVerifier,
     max_age_ms: u64,
     tolerance_ms: u64,
     newest: Option<TreeHead>,
-    /// The note of `newest`, so that the same bytes are not verified again.
+    /// Note of `newest`, so that the same bytes are not verified twice.
     note: Vec<u8>,
-    /// The root of each size that was seen, for the largest sizes.
+    /// Roots by size, for the largest sizes.
     roots: BTreeMap<u64, Hash>,
-    /// Those among them that no tile has proven yet.
+    /// Roots that no tiles have proven yet.
     unproven: BTreeMap<u64, Hash>,
-    /// Different checkpoints seen.
+    /// Number of different checkpoints.
     pub seen: u64,
 }
 
-/// The tree head that had been seen when a checkpoint was asked for.
+/// The newest tree head at the time of a request for a checkpoint.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PriorTreeHead {
     size: u64,
@@ -48,8 +48,8 @@ pub struct PriorTreeHead {
 }
 
 impl TreeHeads {
-    /// Of the log that `verifier` knows; a checkpoint is stale after `max_age`,
-    /// the clocks may differ by `tolerance`.
+    /// Creates the state for the log of `verifier`. A checkpoint is stale after `max_age`, and the
+    /// clocks may differ by `tolerance`.
     #[must_use]
     pub fn new(verifier: CheckpointVerifier, max_age: Duration, tolerance: Duration) -> Self {
         let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
@@ -65,13 +65,13 @@ impl TreeHeads {
         }
     }
 
-    /// The largest head so far.
+    /// Returns the largest head so far.
     #[must_use]
     pub fn newest(&self) -> Option<TreeHead> {
         self.newest
     }
 
-    /// Returns the tree head that a checkpoint asked for from now on must not be below.
+    /// Returns the tree head that later checkpoints must not be below.
     #[must_use]
     pub fn prior(&self) -> PriorTreeHead {
         self.newest
@@ -81,8 +81,8 @@ impl TreeHeads {
             })
     }
 
-    /// Checks a checkpoint that was asked for when `prior` was known and came
-    /// at `now_ms`. `None` if it is not one of this log, or contradicts another.
+    /// Checks a checkpoint that was requested when `prior` was known and arrived at `now_ms`.
+    /// Returns `None` if it is not from this log, or contradicts another.
     pub fn observe(
         &mut self,
         note: &[u8],
@@ -181,21 +181,20 @@ impl TreeHeads {
         }
     }
 
-    /// The sizes that are still to be proven by tiles, up to `size`, smallest
-    /// first.
+    /// Returns the sizes up to `size` that tiles must still prove, in ascending order.
     #[must_use]
     pub fn unproven(&self, size: u64) -> Vec<(u64, Hash)> {
         let range = self.unproven.range(..=size);
         range.map(|(size, root)| (*size, *root)).collect()
     }
 
-    /// Tiles have proven, or disproven, the root of this size.
+    /// Records that tiles have proven or disproven the root of this size.
     pub fn mark_checked(&mut self, size: u64) {
         self.unproven.remove(&size);
     }
 }
 
-/// The check that a checkpoint fails that does not verify.
+/// Returns the finding for a checkpoint that does not verify.
 pub(crate) fn unverified(error: &CheckpointError) -> Finding {
     let check = match error {
         CheckpointError::Note(_) | CheckpointError::Text(_) => checks::CHECKPOINT_WELLFORMED,
@@ -258,7 +257,7 @@ mod tests {
             }
         }
 
-        /// Serves a checkpoint at 100 s; the names of what is found.
+        /// Serves a checkpoint at 100 s. Returns the names of the failed checks.
         fn serves(&mut self, size: u64, root: &[u8], seconds: u64) -> Vec<&'static str> {
             let root = leaf_hash(root);
             let note = self
@@ -314,7 +313,7 @@ mod tests {
         assert_eq!(log.serves(1, b"", 90), [checks::CHECKPOINT_SIGNATURE]);
     }
 
-    /// An answer that was under way while a newer one came is no step back.
+    /// A response that arrives after a newer one is not a shrinking tree.
     #[test]
     fn answers_may_overtake_each_other() {
         let mut log = Log::new();

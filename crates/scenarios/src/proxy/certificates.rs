@@ -1,14 +1,14 @@
-//! Checks of the certificates that a proxy shows.
+//! Checks of the certificates that a proxy presents.
 //!
-//! | check | holds if |
+//! | check | passes if |
 //! |---|---|
-//! | `certificate_name` | it is for the host that was asked for |
+//! | `certificate_name` | the certificate is for the requested host |
 //! | `certificate_issuer` | the proxy's CA (`ca`) issued it, and it is valid now |
 //! | `certificate_serial` | no other certificate of the run has its serial number |
-//! | `certificate_once` | the host has shown no other one (with `once`) |
+//! | `certificate_once` | the host has presented no other certificate (with `once`) |
 //!
-//! Clients refuse a second certificate of one issuer and serial number, so two of
-//! them are an error whatever they are for.
+//! Clients refuse a second certificate with the same issuer and serial number, so two of them are
+//! always an error.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,36 +26,36 @@ const ISSUER: &str = "certificate_issuer";
 const SERIAL: &str = "certificate_serial";
 const ONCE: &str = "certificate_once";
 
-/// The outcome of each check.
+/// Result of each check.
 pub(super) type Findings = Vec<(&'static str, Result<(), String>)>;
 
-/// Looks at the certificates of a run, and remembers them.
+/// Checks the certificates of a run, and remembers them.
 #[derive(Debug)]
 pub(super) struct Certificates {
-    /// `None`: names and issuers do not matter.
+    /// Trusted issuers; `None` skips the checks of names and issuers.
     trust: Option<Trust>,
     once: bool,
-    /// The last one of each host, and what was found: the same is not looked at twice.
+    /// Last certificate of each host with its findings, so that it is not checked twice.
     hosts: Vec<Mutex<Option<Known>>>,
     serials: Mutex<HashMap<Vec<u8>, Fingerprint>>,
 }
 
-/// A certificate, and what was found of it.
+/// A certificate with its findings.
 #[derive(Debug)]
 struct Known {
     fingerprint: Fingerprint,
     findings: Arc<Findings>,
 }
 
-/// The findings about a certificate.
+/// Findings about a certificate.
 pub(super) struct CertificateFindings {
     pub(super) findings: Arc<Findings>,
-    /// `true` if it is one that was not seen before.
+    /// True for a certificate that was not seen before.
     pub(super) new: bool,
 }
 
 impl Certificates {
-    /// Of so many hosts, issued by one of `trust`.
+    /// Creates the state for this number of hosts, whose certificates one of `trust` must issue.
     pub(super) fn new(hosts: usize, trust: Option<Trust>, once: bool) -> Self {
         Self {
             trust,
@@ -65,12 +65,12 @@ impl Certificates {
         }
     }
 
-    /// The number of different ones.
+    /// Returns the number of different certificates.
     pub(super) fn count(&self) -> usize {
         self.serials.lock().len()
     }
 
-    /// Looks at the chain that the host of this number has shown.
+    /// Checks the chain that this host presented.
     pub(super) fn see(
         &self,
         number: usize,
@@ -104,7 +104,7 @@ impl Certificates {
         if self.once {
             let once = match last.is_none() {
                 true => Ok(()),
-                false => Err(format!("{host} has shown another certificate before")),
+                false => Err(format!("{host} has presented another certificate before")),
             };
             findings.push((ONCE, once));
         }
@@ -116,12 +116,12 @@ impl Certificates {
         CertificateFindings { findings, new }
     }
 
-    /// Checks that its serial number is its own, and tells whether it is new.
+    /// Checks that the serial number is unique. Also returns whether the certificate is new.
     fn serial(&self, leaf: &[u8], fingerprint: Fingerprint) -> (Result<(), String>, bool) {
-        /// So many serial numbers are remembered: 100 MB.
+        /// Limit of remembered serial numbers: 100 MB.
         const MOST: usize = 1_000_000;
         let Ok(serial) = serial(leaf) else {
-            return (Err("its DER cannot be read".to_owned()), false);
+            return (Err("its DER cannot be parsed".to_owned()), false);
         };
         let mut serials = self.serials.lock();
         match serials.get(serial) {
@@ -143,7 +143,7 @@ impl Certificates {
     }
 }
 
-/// The content of a certificate's serial number.
+/// Returns the content of a certificate's serial number.
 fn serial(certificate: &[u8]) -> Result<&[u8], DerError> {
     let mut certificate = Reader::new(certificate).any("Certificate")?.reader();
     let mut tbs = certificate.any("tbsCertificate")?.reader();
@@ -151,7 +151,7 @@ fn serial(certificate: &[u8]) -> Result<&[u8], DerError> {
     Ok(tbs.any("serialNumber")?.value)
 }
 
-/// Its name, and who issued it.
+/// Verifies name and issuer.
 fn verify(
     host: &str,
     leaf: &CertificateDer<'_>,

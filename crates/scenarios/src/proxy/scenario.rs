@@ -8,10 +8,10 @@ use super::options::ProxyScenarioOptions;
 use super::shared_state::SharedState;
 use super::user::ProxyUser;
 
-/// The scenario that `options` describe.
+/// Builds the scenario from `options`.
 ///
 /// # Errors
-/// Options that make no sense.
+/// The options are invalid.
 pub fn build(options: ProxyScenarioOptions, _seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
     Ok(Arc::new(ProxyLoad(Arc::new(SharedState::new(options)?))))
 }

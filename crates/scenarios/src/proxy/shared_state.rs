@@ -28,9 +28,7 @@ impl SharedState {
         }
         if !options.path.starts_with('/') {
             let path = &options.path;
-            return Err(wrong(format!(
-                "the path `{path}` does not begin with a slash"
-            )));
+            return Err(wrong(format!("the path `{path}` must begin with a slash")));
         }
         let hosts = options.names();
         if hosts.is_empty() {
@@ -39,7 +37,7 @@ impl SharedState {
         if hosts.len() > 1 && options.host.is_empty() && !options.template.contains("{}") {
             let template = &options.template;
             return Err(wrong(format!(
-                "the hosts would all be called `{template}`: put {{}} where the number goes"
+                "all hosts would have the name `{template}`: write {{}} for the number"
             )));
         }
         let usual = || ["2xx", "3xx"].iter().filter_map(|text| text.parse().ok());
@@ -54,15 +52,14 @@ impl SharedState {
         })
     }
 
-    /// The way to the hosts, and what is known of them; `None` before the proxy
-    /// has been found.
+    /// Returns the tunnel and the certificates; `None` before the proxy has been resolved.
     pub(super) fn ready(&self) -> Option<&(Tunnel, Certificates)> {
         self.ready.get()
     }
 
     pub(super) async fn tunnel(&self) -> Result<Tunnel, PrepareError> {
         let options = ClientOptions {
-            // The certificate is looked at afterwards, and in more ways.
+            // The certificate is checked afterwards, with more checks.
             insecure: true,
             timeout: self.options.timeout.0,
             connect_timeout: self.options.connect_timeout.0,
@@ -81,7 +78,7 @@ impl SharedState {
         })
     }
 
-    /// The trusted issuer: the proxy's CA, and nobody else, if it is given.
+    /// Returns the trusted issuers: only the proxy's CA, if it is configured.
     pub(super) fn trust(&self) -> Result<Option<Trust>, PrepareError> {
         if self.options.insecure {
             return Ok(None);
@@ -91,7 +88,7 @@ impl SharedState {
         };
         let unusable = |error: &dyn std::fmt::Display| {
             let file = file.display();
-            wrong(format!("cannot use the certificates in {file}: {error}"))
+            wrong(format!("reading the certificates in {file}: {error}"))
         };
         let text = std::fs::read(file).map_err(|error| unusable(&error))?;
         let certificates = pem::certificates(&text).map_err(|error| unusable(&error))?;

@@ -9,16 +9,16 @@ use super::certificates::CertificateFindings;
 use super::shared_state::SharedState;
 use crate::connection_options::list;
 
-/// A failure: the certificate is not what it should be.
+/// Kind of failure: a check of the certificate failed.
 const CERTIFICATE: &str = "certificate";
-/// A check: the answer to the request has a status that is right.
+/// Check: the response has an expected status.
 const STATUS: &str = "status";
-/// A trend: how long the proxy took to answer CONNECT.
+/// Trend: time until the response to CONNECT.
 const TUNNEL: &str = "proxy_connect_duration";
-/// A counter: certificates that were not seen before.
+/// Counter: certificates that were not seen before.
 const CERTIFICATES: &str = "proxy_certificates";
 
-/// One user. It keeps nothing: every request connects anew.
+/// A user. It keeps no connection: every request opens one.
 pub(super) struct ProxyUser {
     shared: Arc<SharedState>,
     tags: Tags,
@@ -66,7 +66,7 @@ impl VirtualUser for ProxyUser {
     }
 }
 
-/// Tells what was found of the certificate; the first thing that is wrong.
+/// Records the findings about the certificate. Returns the first failure.
 fn judge(seen: &CertificateFindings, tags: Tags, iteration: &Iteration) -> Option<Failure> {
     if seen.new {
         iteration.count(tags, CERTIFICATES, 1);

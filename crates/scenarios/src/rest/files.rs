@@ -1,9 +1,9 @@
-//! Files that options name: `@file`, as curl and vegeta have it.
+//! Files that options name by `@file`, as in curl and vegeta.
 
-/// The bytes of the file that `text` names, if it names one.
+/// Reads the file that `text` names. Returns `None` if it names no file.
 ///
 /// # Errors
-/// In words: the file cannot be read.
+/// A description: the file cannot be read.
 pub(super) fn bytes(text: &str) -> Result<Option<Vec<u8>>, String> {
     let Some(path) = text.strip_prefix('@') else {
         return Ok(None);
@@ -14,10 +14,10 @@ pub(super) fn bytes(text: &str) -> Result<Option<Vec<u8>>, String> {
     })
 }
 
-/// `text`, or the text of the file that it names, without its last line break.
+/// Returns `text`, or the content of the file that it names, without the last line break.
 ///
 /// # Errors
-/// In words: the file cannot be read, or is not a text.
+/// A description: the file cannot be read, or is not UTF-8.
 pub(super) fn text(text: &str) -> Result<String, String> {
     let Some(bytes) = bytes(text)? else {
         return Ok(text.to_owned());

@@ -1,4 +1,4 @@
-//! Looking at a few places of a JSON document without building the rest of it.
+//! Extraction of a few values from a JSON document without building the rest of it.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 
 use super::options::JsonType;
 
-/// The places that are looked at, as a tree.
+/// Tree of the wanted places.
 #[derive(Debug, Default)]
 pub(super) struct JsonPointers {
     root: PointerNode,
@@ -15,38 +15,36 @@ pub(super) struct JsonPointers {
 
 #[derive(Debug, Default)]
 struct PointerNode {
-    /// The numbers under which this place is wanted.
+    /// Numbers of the pointers to this place.
     wanted: Vec<usize>,
-    /// By key of an object, or number of an item.
+    /// Children by key of an object, or by index of an array.
     below: Vec<(String, PointerNode)>,
 }
 
-/// The value that a pointer leads to.
+/// The value at a pointer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct JsonMatch {
     pub(super) kind: JsonType,
-    /// Items, keys, or letters; 0 for everything else.
+    /// Number of items, keys or characters; 0 for other types.
     pub(super) length: u64,
-    /// The text itself, or a number as it would be written; empty for objects
-    /// and arrays.
+    /// The text itself, or the number as written; empty for objects and arrays.
     pub(super) text: String,
 }
 
 impl JsonMatch {
-    /// Returns whether it is an object or an array.
+    /// Returns whether the value is an object or an array.
     pub(super) fn is_structure(&self) -> bool {
         matches!(self.kind, JsonType::Object | JsonType::Array)
     }
 }
 
 impl JsonPointers {
-    /// Adds a place by its pointer (RFC 6901); `/` alone stands for the whole
-    /// document, as the empty pointer does.
+    /// Adds a JSON pointer (RFC 6901); `/` alone means the whole document, like the empty pointer.
     pub(super) fn add(&mut self, pointer: &str) -> Result<usize, String> {
         let mut node = &mut self.root;
         if !pointer.is_empty() && pointer != "/" {
             let tokens = pointer.strip_prefix('/').ok_or_else(|| {
-                format!("`{pointer}` is not a JSON pointer: it begins with a slash")
+                format!("`{pointer}` is not a JSON pointer: it must begin with a slash")
             })?;
             for token in tokens.split('/') {
                 let token = token.replace("~1", "/").replace("~0", "~");
@@ -67,10 +65,10 @@ impl JsonPointers {
         self.count == 0
     }
 
-    /// Looks at every place of `document`.
+    /// Extracts the values at all pointers from `document`.
     ///
     /// # Errors
-    /// If it is not JSON.
+    /// The document is not JSON.
     pub(super) fn look(&self, document: &[u8]) -> Result<Vec<Option<JsonMatch>>, String> {
         let mut found = vec![None; self.count];
         let mut reader = serde_json::Deserializer::from_slice(document);
@@ -194,12 +192,12 @@ impl<'de> Visitor<'de> for PointerVisitor<'_> {
     }
 }
 
-/// Returns whether a token of a pointer names this item.
+/// Returns whether a token of a pointer is the index of this item.
 fn is_number(token: &str, number: u64) -> bool {
     token.parse() == Ok(number) && (token.len() == 1 || !token.starts_with(['0', '+']))
 }
 
-/// Finds what is looked at below a key.
+/// Finds the node of an object's key.
 struct Key<'p>(&'p PointerNode);
 
 impl<'de, 'p> DeserializeSeed<'de> for Key<'p> {
@@ -227,7 +225,7 @@ impl<'p> Visitor<'_> for Key<'p> {
 mod tests {
     use super::*;
 
-    /// The values at these pointers, as `type length text`.
+    /// Formats the values at these pointers as `type length text`.
     fn look(document: &str, pointers: &[&str]) -> Result<Vec<String>, String> {
         let mut compiled = JsonPointers::default();
         for (index, pointer) in pointers.iter().enumerate() {

@@ -1,21 +1,19 @@
-//! Any API over HTTP, as a plan describes it.
+//! Requests to any HTTP API, as a plan describes them.
 //!
-//! An iteration makes all requests of `steps`, one after the other, or one of
-//! `requests`, by weight. Paths, headers and bodies are templates, compiled
-//! once. Each request says which statuses are right; a
-//! plan that expects 404 counts 404 as a success, and 200 as a failure. What else
-//! must be true of an answer is told by `checks`, each of which has a name of its
-//! own in reports. An answer that is not right is a failed request: a server that
-//! answers HTML to everything does not pass for one that works.
+//! An iteration sends all requests of `steps` in order, or one of `requests` by weight. Paths,
+//! headers and bodies are templates, which are compiled once. Each request has its expected
+//! statuses: a plan that expects 404 counts 404 as a success and 200 as a failure. `checks` are
+//! further conditions for a response, each with a name in reports. A response that fails a check is
+//! a failed request, so a server that sends HTML for everything does not pass.
 //!
-//! - Requests carry the tag `op`: the request's name.
-//! - Redirects are not followed, cookies not kept: an answer is looked at as it is.
-//! - Values are taken from answers by JSON pointer or header, for the rest of the
-//!   iteration (`capture`) or of the user's life (`remember`). A request whose
-//!   values are not there is not sent; that is a failed iteration.
-//! - Bodies, headers and values come from files too (`@file`), rows of values from CSV and
-//!   JSON (`data`), whole requests from files of vegeta's (`targets`).
-//! - JSON is looked through once for all places that matter, and not built up.
+//! - Requests carry the tag `op`, which is the name of the request.
+//! - Redirects are not followed and cookies are not stored: a response is checked as it is.
+//! - Values are captured from responses by JSON pointer or header, for the rest of the iteration
+//!   (`capture`) or of the user's life (`remember`). A request with missing values is not sent, and
+//!   the iteration fails.
+//! - Bodies, headers and values can come from files (`@file`), rows of values from CSV and JSON
+//!   (`data`), complete requests from vegeta's files (`targets`).
+//! - JSON is scanned once for all wanted places, without building the document.
 
 mod files;
 mod json_pointers;

@@ -1,4 +1,4 @@
-//! The options of `rest`.
+//! Options of `rest`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,14 +16,14 @@ use crate::connection_options::{OfferedTls, Pause, ResolveOverride, StatusRange}
 use crate::option_values::{HttpVersion, TimeSpan, defaults};
 use crate::s3::Size;
 
-/// The requests that are sent, and how.
+/// Requests of the scenario, and the settings for sending them.
 #[derive(Clone, Debug, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct RestOptions {
     /// URL of the one request, with templates ({{unique}}, {{counter(to=99)}}, …) in path and query
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
-    /// What paths of requests are added to
+    /// URL to which the paths of requests are added
     #[arg(long, value_name = "URL")]
     pub base_url: Option<String>,
     /// Method [default: GET, with a body POST]
@@ -47,17 +47,17 @@ pub struct RestOptions {
     /// Requests from a file in either of vegeta's formats, one after the other
     #[arg(long, value_name = "FILE")]
     pub targets: Option<PathBuf>,
-    /// Statuses that are right (201, 2xx) [default: 2xx; for --targets also 3xx]
+    /// Expected statuses (201, 2xx) [default: 2xx; for --targets also 3xx]
     #[arg(long, value_name = "STATUS", value_delimiter = ',')]
     #[serde(deserialize_with = "typed::list")]
     pub expect: Vec<StatusRange>,
     /// Time between two requests of an iteration, and after the last (1s, 500ms..2s)
     #[arg(long, value_name = "TIME")]
     pub think_time: Option<Pause>,
-    /// Wait up to so long before an iteration, by chance; latency counts from then
+    /// Random wait of up to this time before an iteration; latency counts from its end
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(0))]
     pub jitter: TimeSpan,
-    /// How long a connection is kept
+    /// Lifetime of a connection
     #[arg(long, value_enum, default_value_t)]
     pub connections: Connections,
     /// Version of HTTP
@@ -75,7 +75,7 @@ pub struct RestOptions {
     /// PEM file of the key of the client's certificate
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
-    /// Name to ask for in TLS, instead of the URL's
+    /// Server name in TLS, instead of the URL's host
     #[arg(long, value_name = "NAME")]
     pub server_name: Option<String>,
     /// Versions of TLS to offer [default: both]
@@ -84,44 +84,44 @@ pub struct RestOptions {
     /// Cipher suites to offer, by IANA's names [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub cipher_suites: Vec<String>,
-    /// Groups for the key exchange, the preferred one first [default: the usual ones]
+    /// Groups for the key exchange, the preferred one first [default: the client's defaults]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub groups: Vec<String>,
     /// Resume TLS sessions of earlier connections
     #[arg(long)]
     pub resume: bool,
-    /// The most a request may take
+    /// Time limit of a request
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(60))]
     pub timeout: TimeSpan,
-    /// The largest body of a response, decoded or not
+    /// Size limit of a response body, decoded or not
     #[arg(long, value_name = "SIZE", default_value_t = Size(64 << 20))]
     pub max_body: Size,
-    /// The most that connecting and the TLS handshake may take together
+    /// Time limit of connecting and the TLS handshake together
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(10))]
     pub connect_timeout: TimeSpan,
-    /// Address of a host that is not to be looked up
+    /// Address of a host that is not resolved by DNS
     #[arg(long, value_name = "HOST=ADDRESS")]
     #[serde(deserialize_with = "typed::list")]
     pub resolve: Vec<ResolveOverride>,
 
-    /// Files with rows of values by name: an iteration gets a row of each.
+    /// Files with rows of values by name: an iteration uses one row of each.
     #[arg(skip)]
     pub data: BTreeMap<String, DataOptions>,
-    /// Values by name, made once an iteration.
+    /// Values by name, computed once per iteration.
     #[arg(skip)]
     pub vars: Pairs,
-    /// The checks of the one request's answer.
+    /// Checks of the response to the one request.
     #[arg(skip)]
     pub checks: Vec<CheckOptions>,
-    /// Requests of an iteration, one after the other.
+    /// Requests of an iteration, in order.
     #[arg(skip)]
     pub steps: Vec<Step>,
-    /// Requests of which an iteration makes one, by weight.
+    /// Requests of which an iteration sends one, by weight.
     #[arg(skip)]
     pub requests: Vec<Step>,
 }
 
-/// Keys that only plans have.
+/// Keys that exist only in plans.
 pub(crate) const STRUCTURED: &[&str] = &["data", "vars", "checks", "steps", "requests"];
 
 impl Default for RestOptions {
@@ -130,65 +130,64 @@ impl Default for RestOptions {
     }
 }
 
-/// One request of a list.
+/// A request of a list.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Step {
-    /// The name in reports: its tag `op`.
+    /// Name in reports: the value of the tag `op`.
     pub name: String,
-    /// Its weight among the others (1).
+    /// Weight among the requests; 1 by default.
     pub weight: Option<f64>,
-    /// Method.
+    /// HTTP method.
     pub method: Option<String>,
-    /// A URL, or what is added to `baseUrl`.
+    /// URL, or a path that is added to `baseUrl`.
     pub url: String,
-    /// Headers besides those of all.
+    /// Headers in addition to the common ones.
     #[serde(deserialize_with = "headers")]
     pub headers: Vec<Header>,
-    /// Body, as text.
+    /// Body as text.
     pub body: Option<String>,
-    /// Body, as JSON.
+    /// Body as JSON.
     pub json: Option<Json>,
-    /// Statuses that are right.
+    /// Expected statuses.
     #[serde(deserialize_with = "typed::list")]
     pub expect: Vec<StatusRange>,
-    /// Further checks of the answer.
+    /// Further checks of the response.
     pub checks: Vec<CheckOptions>,
-    /// Values to take from the answer, for the rest of the iteration.
+    /// Values to capture from the response, for the rest of the iteration.
     pub capture: Pairs,
-    /// The same, for as long as the user lives.
+    /// Values to capture from the response, for the rest of the user's life.
     pub remember: Pairs,
-    /// Time after it.
+    /// Pause after the request.
     pub think_time: Option<Pause>,
 }
 
-/// Something that must be true of an answer: of one place in it, one thing or
-/// more.
+/// A check of a response: one place in it, and one or more conditions.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct CheckOptions {
-    /// The name in reports.
+    /// Name in reports.
     pub name: Option<String>,
-    /// The place: a JSON pointer (RFC 6901) into the body, `/` alone for all of it.
+    /// Place: a JSON pointer (RFC 6901) into the body; `/` alone means all of it.
     pub json: Option<String>,
-    /// The place: a header.
+    /// Place: a header.
     pub header: Option<String>,
-    /// The place: the whole body, as text.
+    /// Place: the whole body, as text.
     pub body: bool,
-    /// `true` if there is to be anything.
+    /// Whether the place must exist.
     pub exists: Option<bool>,
-    /// The text there, or the number as text.
+    /// Exact text, or the number as text.
     pub equals: Option<String>,
-    /// A text that the one there contains.
+    /// Text that the value must contain.
     pub contains: Option<String>,
-    /// Its type in JSON.
+    /// JSON type of the value.
     #[serde(rename = "type")]
     pub kind: Option<JsonType>,
-    /// The number of its items, keys or letters.
+    /// Number of its items, keys or characters.
     pub length: Option<Length>,
 }
 
-/// A type of JSON.
+/// A JSON type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JsonType {
@@ -206,12 +205,12 @@ pub enum JsonType {
     Null,
 }
 
-/// A length, or bounds of one: `50`, `>0`, `<=50`.
+/// A length, or a bound of it: `50`, `>0`, `<=50`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Length {
-    /// The least.
+    /// Smallest length.
     pub least: u64,
-    /// The most.
+    /// Largest length.
     pub most: u64,
 }
 
@@ -244,20 +243,20 @@ impl<'de> Deserialize<'de> for Length {
     }
 }
 
-/// The life of a connection.
+/// Lifetime of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Connections {
-    /// As long as its user
+    /// Lasts as long as its user
     #[default]
     User,
-    /// For one iteration
+    /// Lasts for one iteration
     Iteration,
-    /// For one request
+    /// Lasts for one request
     Request,
 }
 
-/// A header: its name, and its value with templates.
+/// A header: its name, and the template of its value.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Header(pub String, pub String);
 
@@ -274,14 +273,14 @@ impl FromStr for Header {
     }
 }
 
-/// Without the value, which may be a secret.
+/// Omits the value, which may be a secret.
 impl fmt::Debug for Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Header").field(&self.0).finish()
     }
 }
 
-/// In a plan a map, or a list of texts as flags have them.
+/// Deserializes a map, or a list of texts in the format of the flag.
 pub(crate) fn headers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Header>, D::Error> {
     struct Either;
     impl<'de> Visitor<'de> for Either {
@@ -322,7 +321,7 @@ pub(crate) fn headers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<
     deserializer.deserialize_any(Either)
 }
 
-/// JSON: written as YAML, or as a text of JSON.
+/// JSON, written in a plan as YAML, or as a text of JSON.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Json(pub serde_json::Value);
 
@@ -349,7 +348,7 @@ impl<'de> Deserialize<'de> for Json {
     }
 }
 
-/// Names and texts, in the order in which they are written.
+/// Pairs of name and text, in the written order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pairs(pub Vec<(String, String)>);
 

@@ -1,4 +1,4 @@
-//! One request, compiled.
+//! A compiled request.
 
 use http::Method;
 use lucarne_load::http::Response;
@@ -13,51 +13,51 @@ use super::template::{Escaping, Scope, Template};
 use crate::connection_options::{Pause, StatusRange, list};
 use crate::interned::intern;
 
-/// Makes a template of the path of a URL.
+/// Compiles the path of a URL.
 type CompilePath = fn(&str, &mut Scope) -> Result<Template, String>;
 
-/// A request as it is sent over and over again.
+/// A request that is sent repeatedly.
 #[derive(Debug)]
 pub(super) struct Request {
-    /// The name in reports.
+    /// Name in reports.
     pub(super) name: String,
-    /// The one of the scenario's servers that it goes to.
+    /// Index of its server among those of the scenario.
     pub(super) server: usize,
     pub(super) method: Method,
     pub(super) path: Template,
     pub(super) headers: Vec<(String, Template)>,
     pub(super) body: Option<RequestBody>,
     expect: Vec<StatusRange>,
-    /// The name of the check of the status.
+    /// Name of the check of the status.
     pub(super) status_check: &'static str,
     pub(super) checks: ResponseChecks,
     pub(super) think_time: Option<Pause>,
-    /// Its weight, and the sum of the weights before it.
+    /// Weight plus the weights of all requests before it.
     pub(super) weight: f64,
 }
 
-/// The body of a request.
+/// Body of a request.
 #[derive(Debug)]
 pub(super) enum RequestBody {
-    /// Written anew each time.
+    /// A template that is rendered for each request.
     Template(Template),
-    /// The bytes of a file, as they are.
+    /// Unchanged bytes of a file.
     Bytes(Vec<u8>),
 }
 
-/// State that requests of one scenario share while they are compiled.
+/// State shared by the requests of one scenario during compilation.
 #[derive(Debug, Default)]
 pub(super) struct Compiler<'o> {
     pub(super) scope: Scope,
-    /// Their servers: scheme, host and port.
+    /// Servers of the requests: scheme, host and port.
     pub(super) servers: Vec<String>,
     pub(super) base: Option<&'o str>,
     pub(super) headers: &'o [Header],
 }
 
 impl Compiler<'_> {
-    /// Compiles one request; values that it captures are known from then on.
-    /// Those go to `forgotten` that do not outlive an iteration.
+    /// Compiles one request and declares the values that it captures. Adds the slots that last for
+    /// one iteration to `forgotten`.
     pub(super) fn request(
         &mut self,
         step: &Step,
@@ -69,7 +69,7 @@ impl Compiler<'_> {
             None if body.is_some() => Method::POST,
             None => Method::GET,
             Some(name) => Method::from_bytes(name.to_uppercase().as_bytes())
-                .map_err(|_| format!("method: `{name}` is no method of HTTP"))?,
+                .map_err(|_| format!("method: `{name}` is not an HTTP method"))?,
         };
         let name = match step.name.as_str() {
             "" => format!("{method} {shown}"),
@@ -112,7 +112,7 @@ impl Compiler<'_> {
         })
     }
 
-    /// Compiles one request of a file: nothing in it is a template.
+    /// Compiles one request of a file without templates.
     pub(super) fn target(
         &mut self,
         target: Target,
@@ -120,7 +120,7 @@ impl Compiler<'_> {
     ) -> Result<Request, String> {
         let (server, path, shown) = self.url(&target.url, |path, _| Ok(Template::fixed(path)))?;
         let method = Method::from_bytes(target.method.as_bytes())
-            .map_err(|_| format!("`{}` is no method of HTTP", target.method))?;
+            .map_err(|_| format!("`{}` is not an HTTP method", target.method))?;
         let name = format!("{method} {shown}");
         let own = |Header(name, _): &&Header| {
             let mut own = target.headers.iter();
@@ -149,7 +149,7 @@ impl Compiler<'_> {
         })
     }
 
-    /// Its server, its path as `compile` has it, and how it is shown.
+    /// Returns the server of a URL, its compiled path, and its form in reports.
     fn url(
         &mut self,
         text: &str,
@@ -165,7 +165,7 @@ impl Compiler<'_> {
             (false, None) if text.is_empty() => return Err("url: is missing".into()),
             (false, None) => {
                 return Err(format!(
-                    "url: `{text}` has no https:// in front, and there is no `baseUrl`"
+                    "url: `{text}` has no scheme (https://), and there is no `baseUrl`"
                 ));
             }
         };
@@ -178,7 +178,7 @@ impl Compiler<'_> {
             ));
         }
         let parsed =
-            Url::parse(origin).map_err(|error| format!("url: `{origin}` is no URL: {error}"))?;
+            Url::parse(origin).map_err(|error| format!("url: `{origin}` is not a URL: {error}"))?;
         let origin = parsed[..Position::BeforePath].to_owned();
         let path = match path.starts_with('/') {
             true => path.to_owned(),
@@ -215,7 +215,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Those of the request, and those of all that it does not have.
+    /// Returns the headers of the request, and the common headers that it does not override.
     fn headers(&mut self, step: &Step) -> Result<Vec<(String, Template)>, String> {
         let mut headers: Vec<(String, Template)> = Vec::new();
         let of_all = self.headers.iter().filter(|Header(name, _)| {
@@ -236,16 +236,16 @@ impl Compiler<'_> {
 }
 
 impl Request {
-    /// Its method and its name, for messages.
+    /// Returns method and name for messages.
     pub(super) fn shown(&self) -> String {
-        // A request without a name is called by its method and path.
+        // A request without a name is named by method and path.
         match self.name.starts_with(self.method.as_str()) {
             true => self.name.clone(),
             false => format!("{} {}", self.method, self.name),
         }
     }
 
-    /// Returns whether the answer has a status that is right.
+    /// Checks the status of the response.
     pub(super) fn status(&self, response: &Response) -> Result<(), String> {
         let status = response.status;
         if self.expect.iter().any(|expected| expected.contain(status)) {
@@ -259,7 +259,7 @@ impl Request {
     }
 }
 
-/// A path without its query, its templates as `*`.
+/// Returns a path without its query, with `*` for each template.
 fn shown(path: &str) -> String {
     let mut shown = String::new();
     let mut rest = path;
@@ -273,7 +273,7 @@ fn shown(path: &str) -> String {
     shown.replace([',', '{', '}'], "_")
 }
 
-/// JSON with templates in its texts.
+/// Compiles JSON whose texts contain templates.
 fn json(value: &Value, scope: &mut Scope) -> Result<Template, String> {
     let mut all = Template::fixed("");
     let mut push = |text: &str| all.extend(Template::fixed(text));
@@ -311,7 +311,7 @@ fn json(value: &Value, scope: &mut Scope) -> Result<Template, String> {
     Ok(all)
 }
 
-/// A text of JSON: what is around its values is escaped too.
+/// Compiles a JSON text; the text around the values is escaped, too.
 fn escaped(text: &str, scope: &mut Scope) -> Result<Template, String> {
     let whole = Template::compile(text, Escaping::Json, scope)?;
     Ok(whole.escape_texts())

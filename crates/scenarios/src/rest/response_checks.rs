@@ -1,4 +1,4 @@
-//! Checks of an answer, and captures from it.
+//! Checks of a response, and captures from it.
 
 use lucarne_load::http::Response;
 
@@ -7,7 +7,7 @@ use super::options::{self, JsonType, Length};
 use super::template::{Escaping, Scope, Template, Values};
 use crate::interned::intern;
 
-/// Checks and captures of one request, compiled.
+/// Compiled checks and captures of one request.
 #[derive(Debug, Default)]
 pub(super) struct ResponseChecks {
     pointers: JsonPointers,
@@ -33,17 +33,17 @@ struct Capture {
     slot: usize,
 }
 
-/// The part of an answer that is looked at.
+/// The checked part of a response.
 #[derive(Debug)]
 enum Subject {
-    /// By number among the places that are looked at.
+    /// Index of the JSON pointer.
     Json(usize),
     Header(String),
     Body,
 }
 
 impl ResponseChecks {
-    /// Compiles what a plan says of the answers to `request`.
+    /// Compiles a plan's checks of the responses to `request`.
     pub(super) fn compile(
         request: &str,
         checks: &[options::CheckOptions],
@@ -59,7 +59,7 @@ impl ResponseChecks {
         Ok(compiled)
     }
 
-    /// Takes what is at `subject` (a JSON pointer, or `header:Name`) into `slot`.
+    /// Captures the value at `subject` (a JSON pointer, or `header:Name`) into `slot`.
     pub(super) fn capture(
         &mut self,
         request: &str,
@@ -100,7 +100,7 @@ impl ResponseChecks {
         }
         let tests = check.equals.is_some() || check.contains.is_some() || check.length.is_some();
         if check.exists == Some(false) && (tests || check.kind.is_some()) {
-            return Err("what does not exist is nothing else either".into());
+            return Err("`exists: false` allows no other condition".into());
         }
         let mut template = |text: &Option<String>| {
             let compiled = text
@@ -114,7 +114,7 @@ impl ResponseChecks {
             None => format!("{request}: {of} {}", words(check)),
         };
         Ok(CompiledCheck {
-            // Tags are separated by commas, and thresholds may name checks.
+            // Tags are separated by commas, and thresholds may contain names of checks.
             name: intern(&name.replace(',', " ")),
             subject,
             exists: check.exists,
@@ -125,13 +125,13 @@ impl ResponseChecks {
         })
     }
 
-    /// Returns whether there is anything to look at.
+    /// Returns whether there are no checks and no captures.
     pub(super) fn is_empty(&self) -> bool {
         self.checks.is_empty() && self.captures.is_empty()
     }
 
-    /// Looks at an answer: `tell` hears of every check, and what is to be kept
-    /// goes into `values`. The first thing that was wrong, of those that `tell` says count.
+    /// Checks a response and stores captured values in `values`. Calls `tell` with the result of
+    /// every check. Returns the first error that counts according to `tell`.
     pub(super) fn look(
         &self,
         response: &Response,
@@ -231,7 +231,7 @@ impl CompiledCheck {
     }
 }
 
-/// A check in words, for its name.
+/// Describes a check, for its name.
 fn words(check: &options::CheckOptions) -> String {
     let mut words = Vec::new();
     if let Some(kind) = check.kind {

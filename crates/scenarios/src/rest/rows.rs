@@ -11,44 +11,43 @@ use serde_json::Value;
 
 use crate::random::Random;
 
-/// A file with rows of values, and the row that an iteration gets.
+/// A file with rows of values, and the selection of a row for an iteration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DataOptions {
-    /// CSV with a line of names, a JSON array of objects (`.json`), or an object on each
-    /// line (`.jsonl`).
+    /// CSV with a header line, a JSON array of objects (`.json`), or one object per line
+    /// (`.jsonl`).
     pub file: String,
-    /// The order in which rows are taken.
+    /// Order of the rows.
     pub order: RowOrder,
-    /// The users that share the order.
+    /// Users that share the order.
     pub scope: RowScope,
 }
 
-/// The order in which rows are taken.
+/// Orders of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RowOrder {
-    /// One after the other, and from the first again.
+    /// Sequential, and again from the first row after the last.
     #[default]
     Turn,
-    /// By chance.
+    /// Random.
     Random,
 }
 
-/// The users that share the order of rows.
+/// Sharing of the order among users.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RowScope {
-    /// All: an iteration gets the row after that of the iteration before it, whichever
-    /// user made that.
+    /// All users share it: each iteration uses the row after the previous iteration's, of any user.
     #[default]
     Shared,
-    /// Each user goes through all rows by itself.
+    /// Each user goes through all rows.
     User,
-    /// Each user keeps one row for as long as it lives.
+    /// Each user keeps one row for its life.
     Fixed,
 }
 
-/// In a plan `file.csv`, or a map.
+/// Deserializes the name of a file, or a map.
 impl<'de> Deserialize<'de> for DataOptions {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
@@ -85,7 +84,7 @@ impl<'de> Deserialize<'de> for DataOptions {
     }
 }
 
-/// The rows of a file.
+/// Rows of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Table {
     pub(super) columns: Vec<String>,
@@ -93,10 +92,10 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Reads a file; its name says what it is.
+    /// Reads a file, whose extension determines the format.
     ///
     /// # Errors
-    /// In words: it cannot be read, or has no rows.
+    /// A description: the file cannot be read, or has no rows.
     pub(super) fn read(file: &str) -> Result<Self, String> {
         let content = std::fs::read_to_string(file)
             .map_err(|error| format!("the file `{file}` cannot be read: {error}"))?;
@@ -116,7 +115,7 @@ impl Table {
     fn csv(content: &str) -> Result<Self, String> {
         let mut records = csv_records(content.strip_prefix('\u{feff}').unwrap_or(content))?;
         if records.is_empty() {
-            return Err("there is no line of names".to_owned());
+            return Err("there is no header line".to_owned());
         }
         let (_, columns) = records.remove(0);
         for (line, record) in &records {
@@ -168,7 +167,7 @@ impl Table {
     }
 }
 
-/// The records of a CSV file (RFC 4180), each with the number of its line.
+/// Parses the records of a CSV file (RFC 4180). Returns each with its line number.
 fn csv_records(content: &str) -> Result<Vec<(usize, Vec<String>)>, String> {
     let mut records = Vec::new();
     let (mut record, mut field) = (Vec::new(), String::new());
@@ -185,7 +184,7 @@ fn csv_records(content: &str) -> Result<Vec<(usize, Vec<String>)>, String> {
             '\n' if !quoted => {
                 record.push(std::mem::take(&mut field));
                 let whole = std::mem::take(&mut record);
-                // An empty line is no record.
+                // An empty line is not a record.
                 if whole != [""] {
                     records.push((begun, whole));
                 }
@@ -204,11 +203,11 @@ fn csv_records(content: &str) -> Result<Vec<(usize, Vec<String>)>, String> {
     Ok(records)
 }
 
-/// The rows of one file, as users take them.
+/// Rows of one file and their order of use.
 #[derive(Debug)]
 pub(super) struct Rows {
     rows: Vec<Vec<String>>,
-    /// Columns that templates name, with the slot of each.
+    /// Columns that templates use, with their slots.
     slots: Vec<(usize, usize)>,
     order: RowOrder,
     scope: RowScope,
@@ -226,7 +225,7 @@ impl Rows {
         }
     }
 
-    /// The place of a user that has not taken a row yet.
+    /// Returns the initial position of a user.
     pub(super) fn place(&self, user: u64, random: &mut Random) -> u64 {
         match (self.scope, self.order) {
             (RowScope::Fixed, RowOrder::Turn) => user,
@@ -235,7 +234,7 @@ impl Rows {
         }
     }
 
-    /// The values of the row for an iteration, each with its slot; `place` is the user's.
+    /// Returns the values of an iteration's row with their slots; `place` is the user's position.
     pub(super) fn take<'r>(
         &'r self,
         place: &mut u64,
@@ -289,7 +288,7 @@ mod tests {
         assert_eq!(Table::json(short).unwrap_err(), "row 2 has no `id`");
     }
 
-    /// The rows that two users get, in turn.
+    /// Returns the rows that two users take in turn.
     fn taken(order: RowOrder, scope: RowScope) -> Vec<String> {
         let table = Table::csv("n\na\nb\nc\n").unwrap();
         let options = DataOptions {

@@ -8,11 +8,10 @@ use super::shared_state::SharedState;
 use super::user::RestUser;
 use crate::connection_options::{self};
 
-/// The scenario that `options` describe; `seed` is where its randomness begins.
+/// Builds the scenario from `options`, with `seed` for its random choices.
 ///
 /// # Errors
-/// Options that make no sense, templates that cannot be read, values that
-/// nobody knows.
+/// Options are invalid, templates cannot be parsed, or values are unknown.
 pub fn build(options: RestOptions, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
     Ok(Arc::new(Rest(Arc::new(SharedState::new(options, seed)?))))
 }

@@ -18,13 +18,13 @@ use crate::connection_options::{ConnectionOptions, wrong};
 /// State that all users share.
 #[derive(Debug)]
 pub(super) struct SharedState {
-    /// Values by slot, made once an iteration.
+    /// Values by slot, computed once per iteration.
     pub(super) vars: Vec<(usize, Template)>,
     pub(super) requests: Vec<Request>,
     pub(super) order: Order,
-    /// Files of rows: an iteration gets a row of each.
+    /// Files of rows: an iteration uses one row of each.
     pub(super) data: Vec<Rows>,
-    /// Slots that are empty when an iteration begins.
+    /// Slots that are cleared when an iteration begins.
     pub(super) forgotten: Vec<usize>,
     pub(super) jitter: Duration,
     pub(super) connections: Connections,
@@ -34,14 +34,14 @@ pub(super) struct SharedState {
     pub(super) options: Arc<ClientOptions>,
 }
 
-/// The requests that an iteration makes.
+/// Selection of an iteration's requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Order {
-    /// All of them, one after the other.
+    /// All requests in order.
     Steps,
-    /// One of them, by weight.
+    /// A single request, by weight.
     One,
-    /// One of them, in turn.
+    /// A single request, in turn.
     Turn,
 }
 
@@ -86,7 +86,7 @@ impl SharedState {
         })
     }
 
-    /// A client for each server; none before they have been found.
+    /// Returns a client for each server, or none before they are resolved.
     pub(super) fn clients(&self) -> Vec<Client> {
         let endpoints = self.endpoints.get().into_iter().flatten();
         let own = |endpoint: &Arc<Endpoint>| match self.options.resume {
@@ -103,7 +103,7 @@ impl SharedState {
     }
 }
 
-/// The rows of each file of `data`, with the slots of their columns.
+/// Rows of each file of `data`, with the slots of their columns.
 type Tables<'o> = Vec<(Table, Vec<usize>, &'o DataOptions)>;
 
 /// Reads the files of `data`.
@@ -125,13 +125,13 @@ fn tables<'o>(options: &'o RestOptions, scope: &mut Scope) -> Result<Tables<'o>,
     each.collect()
 }
 
-/// The requests of a file of vegeta's.
+/// Compiles the requests of a file in vegeta's formats.
 fn of_file(
     file: &Path,
     options: &RestOptions,
     compiler: &mut Compiler<'_>,
 ) -> Result<Vec<Request>, String> {
-    /// More names than this are not told apart in reports.
+    /// Limit of distinct names in reports.
     const NAMES: usize = 1000;
     let expected = RestOptions {
         targets: None,
@@ -139,9 +139,7 @@ fn of_file(
         ..options.clone()
     };
     if steps(&expected).is_ok() {
-        return Err(
-            "`targets` has the requests: `url`, `steps` and `requests` are not for it".into(),
-        );
+        return Err("`targets` contains the requests: remove `url`, `steps` and `requests`".into());
     }
     let wrong = |why: String| format!("targets: {}: {why}", file.display());
     let content = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
@@ -162,24 +160,25 @@ fn of_file(
     Ok(requests)
 }
 
-/// The order of a plan's requests, its values by slot, and its requests.
+/// Order of a plan's requests, its values by slot, and its requests.
 type Compiled = (Order, Vec<(usize, Template)>, Vec<Request>);
 
-/// The requests of a plan; slots that are empty when an iteration begins go to `forgotten`.
+/// Compiles the requests of a plan. Adds the slots that are cleared at each iteration to
+/// `forgotten`.
 fn of_plan(
     options: &RestOptions,
     compiler: &mut Compiler<'_>,
     forgotten: &mut Vec<usize>,
 ) -> Result<Compiled, PrepareError> {
     let (order, steps, key) = steps(options).map_err(wrong)?;
-    // What outlives an iteration is known to all, whoever comes first.
+    // Remembered values are declared first, because any request may use them.
     for step in &steps {
         for (name, _) in &step.remember.0 {
             compiler.scope.declare(name).map_err(wrong)?;
         }
         if order == Order::One && !step.capture.0.is_empty() {
             let why =
-                "`capture` lasts for one iteration, which is one request here: write `remember`";
+                "`capture` lasts for one iteration, which is one request here: use `remember`";
             return Err(wrong(format!("{key}: {why}")));
         }
     }
@@ -214,7 +213,7 @@ fn of_plan(
     Ok((order, vars, requests))
 }
 
-/// The requests, in which order, and under which key they are written.
+/// Returns the requests with their order and the key in the plan.
 pub(super) fn steps(options: &RestOptions) -> Result<(Order, Vec<Step>, &'static str), String> {
     let lists = [
         (Order::Steps, &options.steps, "steps"),
@@ -238,11 +237,11 @@ pub(super) fn steps(options: &RestOptions) -> Result<(Order, Vec<Step>, &'static
             "`url`, `method`, `body`, `json`, `expect` and `checks` describe the one request; with \
              `{key}` they stand in its items"
         )),
-        _ => Err("there are `steps` and `requests`: an iteration makes all, or one".into()),
+        _ => Err("there are both `steps` and `requests`: remove one of them".into()),
     }
 }
 
-/// The one request that needs no list.
+/// Returns the single request of the options.
 pub(super) fn one(options: &RestOptions) -> Step {
     Step {
         url: options.url.clone().unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! Files of requests in vegeta's two formats.
+//! Files of requests in the two formats of vegeta.
 
 use base64_simd::STANDARD;
 use serde::Deserialize;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::files;
 
-/// One request of a file.
+/// A request of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) method: String,
@@ -15,22 +15,22 @@ pub(super) struct Target {
     pub(super) body: Option<Vec<u8>>,
 }
 
-/// Reads a file: a JSON object on each line, or `METHOD URL` with its headers and `@body`.
+/// Parses a file: one JSON object per line, or `METHOD URL` with headers and `@body`.
 ///
 /// # Errors
-/// In words, with the line.
+/// A description with the line number.
 pub(super) fn read(content: &str) -> Result<Vec<Target>, String> {
     let targets = match content.trim_start().starts_with('{') {
         true => json(content),
         false => http(content),
     }?;
     match targets.is_empty() {
-        true => Err("there is no request in it".to_owned()),
+        true => Err("the file has no request".to_owned()),
         false => Ok(targets),
     }
 }
 
-/// vegeta's `-format=http`.
+/// Parses vegeta's `-format=http`.
 fn http(content: &str) -> Result<Vec<Target>, String> {
     let mut targets: Vec<Target> = Vec::new();
     for (number, line) in content.lines().enumerate() {
@@ -71,7 +71,7 @@ fn request_line(line: &str) -> Option<(&str, &str)> {
     is_method.then_some((method, url.trim()))
 }
 
-/// vegeta's `-format=json`.
+/// Parses vegeta's `-format=json`.
 fn json(content: &str) -> Result<Vec<Target>, String> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_with_its_line() {
         for (content, why) in [
-            ("", "there is no request in it"),
+            ("", "the file has no request"),
             (
                 "X-One: 1\n",
                 "line 1: expected METHOD URL, found `X-One: 1`",

@@ -11,21 +11,21 @@ use super::shared_state::{Order, SharedState};
 use super::template::Values;
 use crate::content_coding;
 
-/// A failure: the answer is not what it should be, although its status is.
+/// Kind of failure: the status is right, but the content is not.
 pub(super) const CONTENT: &str = "content";
-/// A failure: a request needs a value that no answer has given.
+/// Kind of failure: a request needs a value that no response has provided.
 pub(super) const MISSING: &str = "missing_value";
 
-/// One user: a connection to each server, and what it remembers.
+/// A user: a connection to each server, and its remembered values.
 pub(super) struct RestUser {
     shared: Arc<SharedState>,
     clients: Vec<Client>,
-    /// One for each request.
+    /// Tags of each request.
     tags: Vec<Tags>,
     values: Values,
-    /// Its place in each of the files of rows.
+    /// Position in each of the row files.
     places: Vec<u64>,
-    /// Buffers that the request under way is written into.
+    /// Buffers for the current request.
     written: Buffers,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct RestUser {
 struct Buffers {
     path: String,
     body: String,
-    /// Values of headers that are not always the same.
+    /// Values of headers that contain templates.
     headers: Vec<String>,
 }
 
@@ -47,7 +47,7 @@ impl VirtualUser for RestUser {
             let most = shared.jitter.as_nanos() as u64;
             let wait = Duration::from_nanos(self.values.random().below(most));
             iteration.postpone(wait);
-            // What the plan asks for: arrivals that are not on the beat.
+            // Jitter of the plan: arrivals off the regular beat.
             iteration.pause_until(iteration.intended()).await;
         }
         for (slot, template) in &shared.vars {
@@ -95,7 +95,7 @@ impl RestUser {
         }
     }
 
-    /// Takes the iteration's row of each file.
+    /// Takes this iteration's row of each file.
     fn take_rows(&mut self, shared: &SharedState) {
         for (rows, place) in shared.data.iter().zip(&mut self.places) {
             for (slot, value) in rows.take(place, self.values.random()) {
@@ -104,7 +104,7 @@ impl RestUser {
         }
     }
 
-    /// One of the requests, by weight; one whose values are there, if there is any.
+    /// Picks a request by weight, preferably one whose values are available.
     fn pick(&mut self, shared: &SharedState) -> usize {
         let requests = &shared.requests;
         let total = requests.last().map_or(0.0, |last| last.weight);
@@ -123,7 +123,10 @@ impl RestUser {
     async fn request(&mut self, shared: &SharedState, index: usize, iteration: &mut Iteration) {
         let request = &shared.requests[index];
         if !is_ready(request, &self.values) {
-            let why = format!("`{}` needs a value that no answer has given", request.name);
+            let why = format!(
+                "`{}` needs a value that no response has provided",
+                request.name
+            );
             iteration.fail(Failure::new(MISSING, why));
             return;
         }
@@ -133,7 +136,7 @@ impl RestUser {
         self.judge(request, tags, &mut response, iteration);
         iteration.request(tags, &response.exchange);
         if let Some(pause) = request.think_time {
-            // What the plan asks for: people and programs pause.
+            // Think time of the plan.
             iteration.pause(pause.pick(self.values.random())).await;
         }
     }
@@ -171,8 +174,8 @@ impl RestUser {
         self.clients[request.server].send(&ask).await
     }
 
-    /// Looks at an answer, if there is one. One that is not right is a failed
-    /// request, whatever its status.
+    /// Checks a response, if there is one. A response that fails a check is a failed request,
+    /// regardless of its status.
     fn judge(
         &mut self,
         request: &Request,
@@ -211,7 +214,7 @@ impl RestUser {
     }
 }
 
-/// Returns whether all that a request says is known.
+/// Returns whether all values of the request are available.
 fn is_ready(request: &Request, values: &Values) -> bool {
     request.path.is_ready(values)
         && match &request.body {
@@ -224,7 +227,8 @@ fn is_ready(request: &Request, values: &Values) -> bool {
             .all(|(_, value)| value.is_ready(values))
 }
 
-/// Takes the content codings off a body, the last one first (RFC 9110 8.4): `most` bytes of it.
+/// Decodes the content codings of a body, the last one first (RFC 9110, section 8.4), up to `most`
+/// bytes.
 fn decode(response: &mut Response, most: u64) -> Result<(), String> {
     if response.body.is_empty() {
         return Ok(());
@@ -238,7 +242,7 @@ fn decode(response: &mut Response, most: u64) -> Result<(), String> {
         .collect();
     for coding in codings.iter().rev() {
         let plain = content_coding::decode(coding, &response.body, most)
-            .ok_or_else(|| format!("the answer is in {coding}, which is not known here"))?;
+            .ok_or_else(|| format!("the response has the unsupported content coding {coding}"))?;
         let plain = plain.map_err(|error| content_coding::problem(coding, &error, most))?;
         response.body = plain.into();
     }

@@ -1,4 +1,4 @@
-//! Objects that a store has acknowledged, with the entity tags that it gave them.
+//! Objects whose writes a store acknowledged, with their entity tags.
 
 use std::collections::HashMap;
 
@@ -7,21 +7,21 @@ use parking_lot::Mutex;
 
 use super::store::error_code;
 
-/// The name of the check of a response to PUT, CREATE and DELETE.
+/// Name of the check of a response to PUT, CREATE and DELETE.
 pub(super) const ACKNOWLEDGED: &str = "write is acknowledged";
-/// The name of the check of an entity tag: that of the write, and of no other object.
+/// Name of the check that an entity tag is the tag of the write.
 pub(super) const ENTITY_TAG: &str = "ETag is that of the write";
 
-/// The number of entity tags that are kept of one object: a store may choose another one
-/// for each write, even of the same bytes.
+/// Limit of entity tags of one object: a store may choose a new tag for each write, even of the
+/// same bytes.
 const MOST: usize = 32;
 
-/// The objects of one store, each with the entity tags of its last writes.
+/// Objects of one store with the entity tags of their last writes.
 #[derive(Debug, Default)]
 pub(super) struct AcknowledgedObjects(Mutex<HashMap<String, Vec<String>>>);
 
 impl AcknowledgedObjects {
-    /// Keeps the entity tag of a write.
+    /// Stores the entity tag of a write.
     pub(super) fn remember(&self, key: &str, tag: String) {
         let mut objects = self.0.lock();
         let tags = objects.entry(key.to_owned()).or_default();
@@ -41,7 +41,7 @@ impl AcknowledgedObjects {
     /// Compares the entity tag of a response to GET or HEAD with those of the writes.
     ///
     /// # Errors
-    /// In words: it is missing, or that of another object.
+    /// A description: the tag is missing, or belongs to another object.
     pub(super) fn compare(&self, key: &str, response: &Response) -> Result<(), String> {
         let found = entity_tag(response)?;
         match self.0.lock().get(key) {
@@ -54,19 +54,19 @@ impl AcknowledgedObjects {
     }
 }
 
-/// The entity tag of a response that acknowledges a PUT.
+/// Returns the entity tag of a response that acknowledges a PUT.
 ///
 /// # Errors
-/// In words: it acknowledges nothing.
+/// A description: the response does not acknowledge the write.
 pub(super) fn acknowledgement(response: &Response) -> Result<String, String> {
     no_error(response)?;
     entity_tag(response)
 }
 
-/// Checks that a response is not an error document with a status of success.
+/// Checks that a response with a status of success is not an error document.
 ///
 /// # Errors
-/// In words, with S3's code.
+/// A description with S3's code.
 pub(super) fn no_error(response: &Response) -> Result<(), String> {
     match error_code(&response.body) {
         Some(code) => Err(format!("{} with the error {code}", response.status)),
@@ -74,7 +74,7 @@ pub(super) fn no_error(response: &Response) -> Result<(), String> {
     }
 }
 
-/// Without quotes: some stores send them to PUT and not to HEAD.
+/// Returns the tag without quotes: some stores send them for PUT and not for HEAD.
 fn entity_tag(response: &Response) -> Result<String, String> {
     let tag = response.headers.get("etag").unwrap_or_default();
     match tag.trim_start_matches("W/").trim_matches('"') {

@@ -9,18 +9,17 @@ use lucarne_load::{Iteration, Pending};
 use super::content::{Content, Header};
 use super::store::{S3Request, Store};
 
-/// The counts of the races at one store.
+/// Counts of the races at one store.
 #[derive(Debug, Default)]
 pub(super) struct RaceCounts {
-    /// Races whose every answer was heard.
+    /// Races in which every response arrived.
     pub(super) races: AtomicU64,
-    /// Of these, races that did not have exactly one winner, or whose winner's
-    /// bytes were not there afterwards.
+    /// Complete races without exactly one winner, or whose winner's bytes were not stored.
     pub(super) broken: AtomicU64,
 }
 
 impl RaceCounts {
-    /// In a line; `None` if there were no races.
+    /// Formats the counts as a line. Returns `None` if there were no races.
     pub(super) fn line(&self, store: &str, racers: u32) -> Option<String> {
         let races = self.races.load(Ordering::Relaxed);
         let broken = self.broken.load(Ordering::Relaxed);
@@ -42,16 +41,16 @@ impl RaceCounts {
     }
 }
 
-/// The outcome of a race.
+/// Result of a race.
 pub(super) struct Finish {
     pub(super) responses: Vec<Response>,
-    /// The one that won; or why there is none, in words.
+    /// Index of the winner, or a description of why there is none.
     pub(super) winner: Result<usize, String>,
-    /// `true` if every racer was answered, so that the race says something.
+    /// Whether every racer received a response, so that the result is meaningful.
     pub(super) complete: bool,
 }
 
-/// Lets every client create the object `key`, each with its own header, at once.
+/// Lets all clients create the object `key` concurrently, each with its own header.
 pub(super) async fn run(
     store: &Store,
     clients: &mut [Client],
@@ -86,20 +85,20 @@ fn judge(responses: Vec<Response>) -> Finish {
         [one] => Ok(one),
         [] => Err("no creator won".to_owned()),
         _ => Err(format!(
-            "{} of {} creators were told that they made the object",
+            "{} of {} creators received the response that they created the object",
             winners.len(),
             responses.len()
         )),
     };
     Finish {
         responses,
-        // Two winners are wrong whatever became of the others.
+        // Two winners are wrong even if other responses are missing.
         complete: complete || winners.len() > 1,
         winner,
     }
 }
 
-/// Checks that what the winner wrote is there.
+/// Checks that the store has the winner's bytes.
 pub(super) async fn confirm(
     store: &Store,
     client: &mut Client,
@@ -113,15 +112,15 @@ pub(super) async fn confirm(
         Err(failure) => Err(failure.to_string()),
         Ok(()) => content
             .compare(&response.body, header, size)
-            .map_err(|how| format!("what the winner wrote is not there: {how}")),
+            .map_err(|how| format!("the winner's object is not stored: {how}")),
     };
     (response, there)
 }
 
-/// The name of the check.
+/// Name of the check.
 pub(super) const CHECK: &str = "one creator wins";
 
-/// Tells the check and the tally.
+/// Records the check and counts the race.
 pub(super) fn tell(
     iteration: &Iteration,
     tags: lucarne_load::Tags,

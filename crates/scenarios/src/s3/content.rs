@@ -1,16 +1,15 @@
-/// The content of the objects of a run: a header that tells them apart, then
-/// noise that all of one run share, so that nothing is copied to send it, and no
-/// store can compress it away.
+/// Content of the objects of a run: a distinct header, then random bytes that all objects share. So
+/// sending needs no copy, and a store cannot compress the content.
 #[derive(Debug)]
 pub(super) struct Content {
     noise: Vec<u8>,
 }
 
-/// The header of one object.
+/// Header of one object.
 pub(super) type Header = [u8; 32];
 
 impl Content {
-    /// For objects of up to `size` bytes.
+    /// Creates content for objects of up to `size` bytes.
     pub(super) fn new(seed: u64, size: u64) -> Self {
         let words = size.div_ceil(8);
         let noise = (0..words).flat_map(|word| mix(seed.wrapping_add(word)).to_le_bytes());
@@ -19,18 +18,18 @@ impl Content {
         }
     }
 
-    /// The two parts of an object with this header.
+    /// Returns the two parts of the object with this header.
     pub(super) fn parts<'a>(&'a self, header: &'a Header, size: u64) -> [&'a [u8]; 2] {
         let size = (size as usize).min(self.noise.len());
         let cut = header.len().min(size);
         [&header[..cut], &self.noise[cut..size]]
     }
 
-    /// Compares `body` with the object that has this header.
+    /// Compares `body` with the object with this header.
     pub(super) fn compare(&self, body: &[u8], header: &Header, size: u64) -> Result<(), String> {
         let [front, back] = self.parts(header, size);
         if body.len() as u64 != size {
-            return Err(format!("it has {} bytes instead of {size}", body.len()));
+            return Err(format!("expected {size} bytes, found {}", body.len()));
         }
         let (body_front, body_back) = body.split_at(front.len());
         if body_front == front && body_back == back {
@@ -42,7 +41,7 @@ impl Content {
     }
 }
 
-/// The header of an object: what it is for, which of them, and who wrote it.
+/// Returns the header for an object's purpose, number and writer.
 pub(super) fn header(seed: u64, purpose: &str, number: u64, writer: u64) -> Header {
     let purpose = purpose
         .bytes()
@@ -52,13 +51,13 @@ pub(super) fn header(seed: u64, purpose: &str, number: u64, writer: u64) -> Head
     for (bytes, word) in header.chunks_exact_mut(8).zip(words) {
         bytes.copy_from_slice(&mix(word).to_le_bytes());
     }
-    // Small objects have but the beginning of it.
+    // Small objects contain only the beginning of the header.
     let all = mix(words.into_iter().fold(0, |hash, word| mix(hash ^ word)));
     header[..8].copy_from_slice(&all.to_le_bytes());
     header
 }
 
-/// A number that looks like chance (SplitMix64's step).
+/// Mixes the bits of a number (the step of SplitMix64).
 pub(super) fn mix(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

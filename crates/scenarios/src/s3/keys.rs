@@ -1,4 +1,4 @@
-//! The keys that requests are signed with.
+//! Keys for signing requests.
 
 use lucarne_load::PrepareError;
 use rusty_s3::Credentials;
@@ -6,18 +6,18 @@ use rusty_s3::Credentials;
 use super::options::S3Options;
 use super::store::wrong;
 
-/// The variables of the environment with a key, its secret and its token.
+/// Environment variables with the key, its secret and its token.
 const ENVIRONMENT: [&str; 3] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
     "AWS_SESSION_TOKEN",
 ];
 
-/// The keys of each store that the options or the environment give; none if they are to be
-/// found elsewhere.
+/// Returns the keys of each store from the options or the environment. Returns an empty list if
+/// they must be looked up elsewhere.
 ///
 /// # Errors
-/// A part of them is missing, or there are too many or too few.
+/// A part of a key is missing, or the number of keys is wrong.
 pub(super) fn given(
     options: &S3Options,
     environment: &dyn Fn(&str) -> Option<String>,
@@ -45,14 +45,11 @@ pub(super) fn given(
         let given = parts[part].take();
         given.or_else(|| Some(vec![variable(ENVIRONMENT[part])?; stores]))
     };
-    let missing = |flag: &str, name: &str| {
-        wrong(format!(
-            "there is no key to sign with: give `--{flag}` or set {name}"
-        ))
-    };
+    let missing =
+        |flag: &str, name: &str| wrong(format!("no signing key: use `--{flag}` or set {name}"));
     let keys = value(0).ok_or_else(|| missing("access-key", ENVIRONMENT[0]))?;
     let secrets = value(1).ok_or_else(|| missing("secret-key", ENVIRONMENT[1]))?;
-    // A token belongs to the key that it came with.
+    // A token belongs to the key from the same source.
     let tokens = match of_environment {
         true => value(2),
         false => parts[2].take(),
@@ -65,7 +62,8 @@ pub(super) fn given(
     Ok(signed.collect())
 }
 
-/// One value for each store: one for all, or one each; `None` without any.
+/// Returns a value for each store from one common value or one for each. Returns `None` without
+/// values.
 fn per_store(
     values: &[String],
     flag: &str,
@@ -73,7 +71,7 @@ fn per_store(
 ) -> Result<Option<Vec<String>>, PrepareError> {
     match values {
         [] => Ok(None),
-        // A plan's `${NAME:-}` gives an empty text.
+        // `${NAME:-}` in a plan can give an empty text.
         [one] if one.is_empty() => Ok(None),
         [one] => Ok(Some(vec![one.clone(); stores])),
         many if many.len() == stores => Ok(Some(many.to_vec())),
@@ -84,17 +82,17 @@ fn per_store(
     }
 }
 
-/// Finds keys where the stores of a log find them: in a profile, or from the service that
-/// gives this machine its role.
+/// Looks up keys as the stores of a log do: in a profile, or from the service that provides this
+/// machine's role.
 ///
 /// # Errors
-/// There are none.
+/// No key was found.
 #[cfg(feature = "object-stores")]
 pub(super) async fn find(profile: Option<&str>) -> Result<Credentials, PrepareError> {
     let found = lucarne_storage::object::aws_keys(profile).await;
     let keys = found.map_err(|error| {
         wrong(format!(
-            "there is no key to sign with: {error}: give `--access-key` and `--secret-key`, set \
+            "no signing key: {error}: use `--access-key` and `--secret-key`, set \
              AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a `--profile`"
         ))
     })?;
@@ -104,14 +102,14 @@ pub(super) async fn find(profile: Option<&str>) -> Result<Credentials, PrepareEr
     })
 }
 
-/// The same, in a build without object stores.
+/// Looks up keys in a build without object stores.
 ///
 /// # Errors
-/// Always: nothing is found.
+/// Always.
 #[cfg(not(feature = "object-stores"))]
 pub(super) async fn find(_profile: Option<&str>) -> Result<Credentials, PrepareError> {
     Err(wrong(
-        "there is no key to sign with: give `--access-key` and `--secret-key`, or set \
+        "no signing key: use `--access-key` and `--secret-key`, or set \
          AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (this build has no profiles)",
     ))
 }
@@ -131,7 +129,7 @@ mod tests {
         }
     }
 
-    /// Key, secret and token of each store; the environment has all three.
+    /// Returns key, secret and token of each store; the environment has all three.
     fn keys(options: &S3Options) -> Result<Vec<String>, PrepareError> {
         let environment = |name: &str| Some(name.replace("AWS_", "").to_lowercase());
         let keys = given(options, &environment)?;

@@ -1,4 +1,4 @@
-//! Objects that are written into a store before a run, and removed after it.
+//! Objects that are written before a run and removed after it.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use super::content::{Content, Header};
 use super::store::{S3Request, Store, wrong};
 use crate::preparing::Retries;
 
-/// The number of requests that go on at the same time.
+/// Limit of concurrent requests.
 const AT_ONCE: usize = 8;
-/// The name of the check that a store takes objects before the run.
+/// Name of the check that a store accepts objects before the run.
 const READY: &str = "store is ready";
-/// The number of times that a store that is not ready is asked again, a second apart.
+/// Number of retries for a store that is not ready, one per second.
 const PATIENCE: u32 = 30;
 
-/// Finds the bucket, or makes it if `create` says so; returns whether it did.
+/// Checks that the bucket exists, or creates it if `create`. Returns whether it did.
 pub(super) async fn require_bucket(store: &Store, create: bool) -> Result<bool, PrepareError> {
     let (bucket, name) = (store.bucket.name(), &store.name);
     let found = patiently(store, S3Request::HeadBucket).await?;
@@ -29,7 +29,7 @@ pub(super) async fn require_bucket(store: &Store, create: bool) -> Result<bool, 
         404 if create => {}
         404 => {
             return Err(wrong(format!(
-                "there is no bucket `{bucket}` at {name}: make it, or say --create-bucket"
+                "there is no bucket `{bucket}` at {name}: create it, or use --create-bucket"
             )));
         }
         401 | 403 => {
@@ -46,7 +46,7 @@ pub(super) async fn require_bucket(store: &Store, create: bool) -> Result<bool, 
         }
         status => {
             return Err(wrong(format!(
-                "{name} answers {status} to a question for the bucket `{bucket}`: is it an S3 store?"
+                "{name} responds with {status} to HEAD of the bucket `{bucket}`: is it an S3 store?"
             )));
         }
     }
@@ -57,18 +57,18 @@ pub(super) async fn require_bucket(store: &Store, create: bool) -> Result<bool, 
             "the bucket `{bucket}` cannot be created at {name}: {failure}"
         ))),
         Err(failure) => Err(wrong(format!(
-            "the bucket `{bucket}` cannot be made at {name}: {failure}"
+            "the bucket `{bucket}` cannot be created at {name}: {failure}"
         ))),
     }
 }
 
-/// The store is not as it must be before a run.
+/// Returns the error of a store that is not ready for a run.
 pub(super) fn faulty(detail: String) -> PrepareError {
     let check = READY;
     PrepareError::Faulty { check, detail }
 }
 
-/// Asks until the store is ready.
+/// Repeats the request until the store is ready.
 async fn patiently(store: &Store, request: S3Request<'_>) -> Result<Response, PrepareError> {
     let mut client = client(store).map_err(|failure| wrong(failure.detail))?;
     let (mut tries, attempts) = (0, Retries::Brief.begin());
@@ -86,7 +86,7 @@ async fn patiently(store: &Store, request: S3Request<'_>) -> Result<Response, Pr
             }
             _ if response.status == 503 && tries < PATIENCE => {
                 tries += 1;
-                // S3's own advice for "slow down": ask again, later.
+                // S3's documentation for "slow down": retry later.
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
             _ => return Ok(response),
@@ -94,14 +94,14 @@ async fn patiently(store: &Store, request: S3Request<'_>) -> Result<Response, Pr
     }
 }
 
-/// Removes every object whose name begins with `prefix`; returns how many. Fails
-/// if the store lists them again and again, or does not let go of one.
+/// Removes every object whose name begins with `prefix`, and returns their number. Fails if the
+/// store lists removed objects repeatedly, or refuses to remove one.
 pub(super) async fn remove(store: &Store, prefix: &str) -> Result<u64, Failure> {
     let mut client = client(store)?;
     let mut removed = 0;
     let mut last = Vec::new();
     loop {
-        // The beginning of the list, each time: what is there next.
+        // Each list starts from the beginning, because the listed objects are removed.
         let list = store
             .send(&mut client, S3Request::List(prefix), Body::Empty)
             .await;
@@ -123,19 +123,19 @@ pub(super) async fn remove(store: &Store, prefix: &str) -> Result<u64, Failure> 
 fn keys(list: &Response) -> Result<Vec<String>, Failure> {
     let text = String::from_utf8_lossy(&list.body);
     let parsed = ListObjectsV2::parse_response(&text).map_err(|error| {
-        let detail = format!("the list of objects cannot be read: {error}");
+        let detail = format!("the list of objects cannot be parsed: {error}");
         Failure::new("s3", detail)
     })?;
     Ok(parsed.contents.into_iter().map(|it| it.key).collect())
 }
 
-/// Something to be done to one object.
+/// An operation on one object.
 enum Job<'a> {
     Put(&'a str, [&'a [u8]; 2]),
     Delete(&'a str),
 }
 
-/// Writes objects of `size` bytes; returns the entity tag of each by its name.
+/// Writes objects of `size` bytes. Returns the names with their entity tags.
 pub(super) async fn write(
     store: &Store,
     objects: &[(String, Header)],
@@ -148,8 +148,8 @@ pub(super) async fn write(
     all(store, jobs.collect()).await
 }
 
-/// Does all the jobs, several at once; stops at the first failure. Returns the entity tags of
-/// what was written.
+/// Runs all jobs concurrently and stops at the first failure. Returns the entity tags of the
+/// written objects.
 async fn all(store: &Store, jobs: Vec<Job<'_>>) -> Result<Vec<(String, String)>, Failure> {
     let workers = AT_ONCE.min(jobs.len());
     let jobs = Mutex::new(jobs.into_iter());
@@ -193,6 +193,6 @@ pub(super) async fn remove_bucket(store: &Store) -> Result<(), Failure> {
 }
 
 fn client(store: &Store) -> Result<Client, Failure> {
-    let why = "the store's address has not been looked up";
+    let why = "the store's address has not been resolved";
     store.client().ok_or_else(|| Failure::new("s3", why))
 }

@@ -1,4 +1,4 @@
-//! The options of `s3`.
+//! Options of `s3`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,24 +11,24 @@ use serde::{Deserialize, Deserializer};
 use crate::connection_options::ResolveOverride;
 use crate::option_values::{HttpVersion, TimeSpan, defaults};
 
-/// The stores that are loaded, and with what.
+/// Stores and operations of the scenario.
 #[derive(Clone, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct S3Options {
-    /// URL of a store, `name=` before it if its host does not tell; several take turns
+    /// URL of a store, with `name=` before it if the host is not a suitable name; several take turns
     #[arg(long, value_name = "[NAME=]URL")]
     #[serde(deserialize_with = "typed::list")]
     pub endpoint: Vec<String>,
     /// Bucket to use
     #[arg(long, value_name = "NAME", default_value = "lucarne-load")]
     pub bucket: String,
-    /// Make the bucket if it is not there, and remove it in the end
+    /// Create the bucket if it does not exist, and remove it at the end
     #[arg(long)]
     pub create_bucket: bool,
-    /// What the names of all objects begin with
+    /// Prefix of the names of all objects
     #[arg(long, value_name = "TEXT", default_value = "lucarne-load/")]
     pub prefix: String,
-    /// Leave the objects where they are
+    /// Do not remove the objects at the end
     #[arg(long)]
     pub keep: bool,
     /// Access key, one for all stores or one for each [default: AWS_ACCESS_KEY_ID]
@@ -49,30 +49,30 @@ pub struct S3Options {
     /// Region to sign for
     #[arg(long, value_name = "NAME", default_value = "us-east-1")]
     pub region: String,
-    /// Where the bucket's name goes: into the path, or in front of the host
+    /// Place of the bucket's name: in the path, or in front of the host
     #[arg(long, value_enum, default_value_t)]
     pub style: AddressingStyle,
-    /// What to do
+    /// Operations to run
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Operation::Put, Operation::Get])]
     pub operations: Vec<Operation>,
     /// Sizes of the objects (4KiB, 1MB, 0)
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_values_t = SIZES)]
     #[serde(deserialize_with = "typed::list")]
     pub sizes: Vec<Size>,
-    /// Numbers of users at work, of those that the run has
+    /// Numbers of active users, at most the users of the run
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = CONCURRENCY)]
     #[serde(deserialize_with = "typed::list")]
     pub concurrency: Vec<u32>,
-    /// How long each combination takes
+    /// Duration of each combination
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(10))]
     pub cell_duration: TimeSpan,
-    /// Do everything in turn instead, with all users: for a fixed rate
+    /// Instead run all combinations in turn with all users: for a fixed rate
     #[arg(long)]
     pub mixed: bool,
-    /// Objects of each size that are written over and read
+    /// Number of objects of each size that are overwritten and read
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub objects: u32,
-    /// Clients that race for an object (create)
+    /// Clients that create an object concurrently (create)
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub racers: u32,
     /// Version of HTTP
@@ -84,10 +84,10 @@ pub struct S3Options {
     /// PEM file of certificates to trust besides the system's
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
-    /// The most a request may take
+    /// Time limit of a request
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(60))]
     pub timeout: TimeSpan,
-    /// Address of a host that is not to be looked up
+    /// Address of a host that is not resolved by DNS
     #[arg(long, value_name = "HOST=ADDRESS")]
     #[serde(deserialize_with = "typed::list")]
     pub resolve: Vec<ResolveOverride>,
@@ -102,7 +102,7 @@ impl Default for S3Options {
     }
 }
 
-/// Everything but the secret.
+/// Omits the secret.
 impl fmt::Debug for S3Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
@@ -130,20 +130,20 @@ impl fmt::Debug for S3Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Operation {
-    /// PUT, over an older one after a while
+    /// PUT, which later overwrites older objects
     Put,
-    /// GET, compared with what was written
+    /// GET, compared with the written object
     Get,
     /// HEAD
     Head,
-    /// PUT if there is none yet; several race for it
+    /// PUT only if there is no such object; several clients send it concurrently
     Create,
     /// DELETE of an object that was just written
     Delete,
 }
 
 impl Operation {
-    /// As it is called in options and tags.
+    /// Returns the name in options and tags.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -156,7 +156,7 @@ impl Operation {
     }
 }
 
-/// The place of the bucket's name: in the path or in the host.
+/// Place of the bucket's name: in the path or in the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AddressingStyle {
@@ -171,7 +171,7 @@ pub enum AddressingStyle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Size(pub u64);
 
-/// The most an object may have: one PUT takes 5 GB, but a client holds it in memory.
+/// Size limit of an object: one PUT allows 5 GB, but a client holds the object in memory.
 const MAX_SIZE: u64 = 1 << 30;
 
 const UNITS: [(&str, u64); 7] = [

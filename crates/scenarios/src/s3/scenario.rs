@@ -10,10 +10,10 @@ use super::options::S3Options;
 use super::shared_state::SharedState;
 use super::user::S3User;
 
-/// The scenario that `options` describe; `seed` is where its randomness begins.
+/// Builds the scenario from `options`, with `seed` for its random choices.
 ///
 /// # Errors
-/// Options that make no sense, or keys that are missing.
+/// The options are invalid, or keys are missing.
 pub fn build(options: S3Options, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
     Ok(Arc::new(S3(Arc::new(SharedState::new(options, seed)?))))
 }
@@ -42,7 +42,7 @@ impl Scenario for S3 {
     }
 
     fn grace(&self) -> Duration {
-        // Many objects are to be removed.
+        // Removing many objects takes time.
         Duration::from_secs(600)
     }
 

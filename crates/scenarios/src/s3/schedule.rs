@@ -1,4 +1,4 @@
-//! The cells of a run, and whose turn it is.
+//! Cells of a run, and their order.
 
 use std::time::{Duration, Instant};
 
@@ -6,19 +6,19 @@ use parking_lot::Mutex;
 
 use super::options::{Operation, S3Options, Size};
 
-/// One combination of what is done, and where.
+/// A combination of store, operation, size and number of users.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cell {
-    /// The store.
+    /// Index of the store.
     pub(super) store: usize,
     pub(super) operation: Operation,
     pub(super) size: Size,
-    /// The number of users; `None` as many as there are.
+    /// Number of users; `None` for all.
     pub(super) concurrency: Option<u32>,
 }
 
 impl Cell {
-    /// All of them, in the order in which they are run.
+    /// Returns all cells in the order of the run.
     pub(super) fn all(options: &S3Options, stores: usize) -> Vec<Self> {
         let concurrency: Vec<_> = match options.mixed {
             true => vec![None],
@@ -41,45 +41,45 @@ impl Cell {
     }
 }
 
-/// The cell that is on. A cell lasts its time and until its last request is done;
-/// only then does the next begin.
+/// The current cell. A cell lasts for its duration and until its last request is finished; only
+/// then does the next begin.
 #[derive(Debug)]
 pub(super) struct Schedule {
     duration: Duration,
-    /// The number of users that may be at work in each.
+    /// Limit of active users in each cell.
     limits: Vec<u32>,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// The cell that is on.
+    /// Index of the current cell.
     index: usize,
     at_work: u32,
     cells: Vec<Progress>,
 }
 
-/// The progress of a cell.
+/// Progress of a cell.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Progress {
     pub(super) started: Option<Instant>,
     pub(super) finished: Option<Instant>,
-    /// The time that its own requests took, added up over all users.
+    /// Time of the cell's own requests, summed over all users.
     pub(super) busy: Duration,
-    /// The most users that were at work at the same time.
+    /// Largest number of users that were active at the same time.
     pub(super) most: u32,
 }
 
-/// A user's next action.
+/// Next action of a user.
 #[derive(Debug)]
 pub(super) enum Turn<'a> {
-    /// This cell's work, until the value is dropped.
+    /// Work in this cell, until the value is dropped.
     Work(usize, ActiveUser<'a>),
-    /// Nothing, for so long.
+    /// Wait this long.
     Wait(Duration),
 }
 
-/// A user at work.
+/// An active user.
 #[derive(Debug)]
 pub(super) struct ActiveUser<'a> {
     schedule: &'a Schedule,
@@ -87,7 +87,7 @@ pub(super) struct ActiveUser<'a> {
 }
 
 impl Schedule {
-    /// For cells with these limits, each for `duration`.
+    /// Creates a schedule of cells with these limits, each for `duration`.
     pub(super) fn new(limits: Vec<u32>, duration: Duration) -> Self {
         let cells = vec![Progress::default(); limits.len()];
         Self {
@@ -100,15 +100,15 @@ impl Schedule {
         }
     }
 
-    /// A user asks what to do.
+    /// Returns the next action of a user.
     pub(super) fn turn(&self) -> Turn<'_> {
         self.turn_at(Instant::now())
     }
 
     fn turn_at(&self, now: Instant) -> Turn<'_> {
-        /// The sleep of a user that is not needed.
+        /// Sleep of a user that is not needed.
         const NAP: Duration = Duration::from_millis(100);
-        /// The time between two looks whether the last request of a cell is done.
+        /// Interval between checks whether the last request of a cell is finished.
         const BLINK: Duration = Duration::from_millis(1);
         let mut state = self.state.lock();
         let state = &mut *state;
@@ -138,14 +138,14 @@ impl Schedule {
         Turn::Work(index, ActiveUser { schedule, index })
     }
 
-    /// Returns the progress of the cells.
+    /// Returns the progress of all cells.
     pub(super) fn progress(&self) -> Vec<Progress> {
         self.state.lock().cells.clone()
     }
 }
 
 impl ActiveUser<'_> {
-    /// A request of the cell itself took so long.
+    /// Adds the time of a request of the cell itself.
     pub(super) fn busy(&self, time: Duration) {
         self.schedule.state.lock().cells[self.index].busy += time;
     }
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn no_more_than_are_wanted_and_the_last_is_waited_for() {
         let schedule = Schedule::new(vec![2, 1], Duration::from_millis(30));
-        // After the times that the users note when they are done.
+        // Later than the times that the users record when they finish.
         let begin = Instant::now() + Duration::from_secs(3600);
         let turn = |millis| schedule.turn_at(begin + Duration::from_millis(millis));
         let Turn::Work(0, first) = turn(0) else {

@@ -15,26 +15,26 @@ use super::options::{Operation, S3Options, Size};
 use super::schedule::{Cell, Progress, Schedule};
 use super::store::{S3Request, Store, wrong};
 
-/// The name of the check of an object's bytes.
+/// Name of the check of an object's bytes.
 pub(super) const WRITTEN: &str = "object is what was written";
-/// Of objects larger than this, one is read back and not eight.
+/// Size above which one object is read again instead of eight.
 const LARGE: u64 = 4 << 20;
 
 /// State that all users share.
 pub(super) struct SharedState {
     pub(super) stores: Vec<Store>,
     pub(super) cells: Vec<Cell>,
-    /// `None` if everything is done in turn.
+    /// `None` if all cells run in turn.
     pub(super) schedule: Option<Schedule>,
     pub(super) content: Content,
     pub(super) objects: u64,
     pub(super) racers: u32,
     pub(super) seed: u64,
-    /// One for each store.
+    /// Counts of each store.
     pub(super) counts: Vec<RaceCounts>,
-    /// One for each store.
+    /// Acknowledged objects of each store.
     pub(super) acknowledged: Vec<AcknowledgedObjects>,
-    /// The prefix of all names of this run.
+    /// Prefix of all names of this run.
     pub(super) prefix: String,
     pub(super) puts: Vec<AtomicU64>,
     pub(super) made_bucket: Vec<AtomicBool>,
@@ -49,7 +49,7 @@ impl SharedState {
         let limits = cells.iter().map(|cell| cell.concurrency);
         let limits: Option<Vec<u32>> = limits.collect();
         let largest = options.sizes.iter().max().map_or(0, |size| size.0);
-        // Two runs with one seed must not meet: the clock is part of the name.
+        // Two runs with one seed must use different names, so the name includes the time.
         let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
         let run = mix(seed ^ now.as_nanos() as u64);
         Ok(Self {
@@ -72,18 +72,19 @@ impl SharedState {
         })
     }
 
-    /// Name and header of an object.
+    /// Returns name and header of an object.
     pub(super) fn object(&self, purpose: &str, cell: &Cell, number: u64) -> (String, Header) {
         let key = format!("{}{purpose}-{}-{number:x}", self.prefix, cell.size);
         (key, header(self.seed, purpose, number, 0))
     }
 
-    /// The object to be written next: in a ring, so that a disk is not filled.
+    /// Returns the number of the next object to write. The numbers repeat, so that the disk does
+    /// not fill up.
     pub(super) fn next_put(&self, store: usize) -> u64 {
         self.puts[store].fetch_add(1, Ordering::Relaxed) % self.objects
     }
 
-    /// The tags of a cell.
+    /// Returns the tags of a cell.
     pub(super) fn tags(&self, cell: &Cell, recorder: &Recorder) -> Tags {
         let concurrency = match cell.concurrency {
             Some(users) => users.to_string(),
@@ -97,9 +98,9 @@ impl SharedState {
         ])
     }
 
-    /// Writes what will be read, and an object that stays until the end: a store
-    /// that keeps objects in directories may take away an empty one while
-    /// somebody writes into it (versitygw 1.8.0 then answers 409 or 500).
+    /// Writes the objects to read, and an object that stays until the end. A store that keeps
+    /// objects in directories may remove an empty directory during a write into it (versitygw 1.8.0
+    /// then responds with 409 or 500).
     pub(super) async fn fill(&self, store: usize) -> Result<(), PrepareError> {
         let keeper = (format!("{}run", self.prefix), [0; 32]);
         self.write(store, &[keeper], 0).await?;
@@ -122,7 +123,7 @@ impl SharedState {
         Ok(())
     }
 
-    /// Writes objects before the run, and keeps their entity tags.
+    /// Writes objects before the run, and stores their entity tags.
     async fn write(
         &self,
         store: usize,
@@ -139,7 +140,7 @@ impl SharedState {
         })?;
         let mut seen = HashMap::new();
         for (key, tag) in written {
-            // Smaller ones may be the same.
+            // Objects smaller than the header may have equal bytes.
             if size >= size_of::<Header>() as u64
                 && let Some(other) = seen.insert(tag.clone(), key.clone())
             {
@@ -152,7 +153,7 @@ impl SharedState {
         Ok(())
     }
 
-    /// Reads back some of the objects that were written over during the run.
+    /// Reads some of the objects that were overwritten during the run.
     pub(super) async fn read_back(&self, recorder: &Recorder) {
         if !self.options.operations.contains(&Operation::Put) {
             return;
@@ -187,7 +188,7 @@ impl SharedState {
         }
     }
 
-    /// Some of the objects of a size that PUT has written.
+    /// Returns some of the objects of a size that PUT has written.
     fn some_written(&self, store: usize, size: Size) -> Vec<(String, Header)> {
         let most = match size.0 > LARGE {
             true => 1,
@@ -204,7 +205,7 @@ impl SharedState {
         written.take(most).collect()
     }
 
-    /// Tells how long each cell took, and what it lacked.
+    /// Records the duration of each cell. Returns a note about incomplete cells.
     pub(super) fn tell_cells(&self, recorder: &Recorder) -> Option<Note> {
         let progress = self.schedule.as_ref()?.progress();
         let mut lines = Vec::new();
@@ -259,8 +260,8 @@ impl SharedState {
     }
 }
 
-/// The time that a cell had for its own requests. What lies between two deletes or
-/// two races is not theirs.
+/// Returns the time that a cell had for its own requests. The work between two deletes or two races
+/// is excluded.
 pub(super) fn seconds(cell: &Cell, progress: &Progress) -> Option<Duration> {
     let (started, finished) = progress.started.zip(progress.finished)?;
     Some(match cell.operation {
@@ -269,8 +270,8 @@ pub(super) fn seconds(cell: &Cell, progress: &Progress) -> Option<Duration> {
     })
 }
 
-/// Returns whether names that begin like this could be taken for those of other places: a URL
-/// with `..` in it names something else, and stores clean up slashes.
+/// Returns whether names with this prefix could leave the bucket: `..` in a URL names another path,
+/// and stores normalize slashes.
 fn leaves(prefix: &str) -> bool {
     let parts = prefix.strip_suffix('/').unwrap_or(prefix);
     !parts.is_empty() && parts.split('/').any(|part| matches!(part, "" | "." | ".."))
@@ -287,17 +288,14 @@ pub(super) fn validate(options: &S3Options) -> Result<(), PrepareError> {
         ),
         (
             options.concurrency.contains(&0),
-            "`--concurrency` 0 is nobody",
+            "`--concurrency` must not be 0",
         ),
         (
             leaves(&options.prefix),
             "`--prefix` has a part that is empty, `.` or `..`: object names would leave the bucket",
         ),
         (options.objects == 0, "`--objects` is 0"),
-        (
-            options.racers < 2,
-            "`--racers` is less than 2: nobody races alone",
-        ),
+        (options.racers < 2, "`--racers` must be at least 2"),
         (
             options.cell_duration.0.is_zero() && !options.mixed,
             "`--cell-duration` is 0",

@@ -1,4 +1,4 @@
-//! One store: how it is reached, and how requests to it are signed.
+//! A store: its connections, and the signatures of its requests.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -16,16 +16,16 @@ use super::keys;
 use super::options::{AddressingStyle, S3Options};
 use crate::option_values::HttpVersion;
 
-/// The life of a signature: longer than any request takes.
+/// Validity of a signature: longer than any request takes.
 const VALID: Duration = Duration::from_secs(3600);
 
 /// A store under load.
 #[derive(Debug)]
 pub(super) struct Store {
-    /// The name in reports.
+    /// Name in reports.
     pub(super) name: String,
     pub(super) bucket: Bucket,
-    /// Set when the store is resolved, at the latest.
+    /// Keys, set at the latest when the store is resolved.
     credentials: OnceLock<Credentials>,
     profile: Option<String>,
     options: Arc<ClientOptions>,
@@ -40,10 +40,10 @@ pub(super) enum S3Request<'a> {
     Create(&'a str),
     Get(&'a str),
     Head(&'a str),
-    /// HEAD of an object that was deleted.
+    /// HEAD of a deleted object.
     Gone(&'a str),
     Delete(&'a str),
-    /// The objects whose names begin like this.
+    /// List of the objects with this prefix.
     List(&'a str),
     HeadBucket,
     CreateBucket,
@@ -62,13 +62,14 @@ impl S3Request<'_> {
         }
     }
 
-    /// The answers that are right.
+    /// Returns the expected statuses.
     fn expected(self) -> &'static [u16] {
         match self {
-            // 409: another creator is at it (ConditionalRequestConflict).
+            // 409: another creator is active (ConditionalRequestConflict).
             S3Request::Create(_) => &[200, 412, 409],
             S3Request::Delete(_) | S3Request::DeleteBucket => &[200, 204],
-            // 403: who may not list the bucket is not told that there is no such object.
+            // 403: without permission to list the bucket, a store does not reveal that an object is
+            // missing.
             S3Request::Gone(_) => &[200, 403, 404],
             _ => &[200],
         }
@@ -76,7 +77,7 @@ impl S3Request<'_> {
 }
 
 impl Store {
-    /// The stores that `options` name.
+    /// Creates the stores that `options` name.
     pub(super) fn all(options: &S3Options) -> Result<Vec<Self>, PrepareError> {
         let count = options.endpoint.len();
         if count == 0 {
@@ -95,7 +96,7 @@ impl Store {
         for (index, store) in stores.iter().enumerate() {
             if stores[..index].iter().any(|other| other.name == store.name) {
                 return Err(wrong(format!(
-                    "two stores are called `{}`: write NAME=URL",
+                    "two stores have the name `{}`: write NAME=URL",
                     store.name
                 )));
             }
@@ -137,7 +138,7 @@ impl Store {
         })
     }
 
-    /// Looks up its address, and its keys if they were not given.
+    /// Resolves the address, and looks up the keys if they are not configured.
     pub(super) async fn resolve(&self) -> Result<(), PrepareError> {
         if self.credentials.get().is_none() {
             let _ = self
@@ -154,13 +155,13 @@ impl Store {
         Ok(())
     }
 
-    /// A client of its own; `None` before [`resolve`](Self::resolve).
+    /// Returns a new client; `None` before [`resolve`](Self::resolve).
     pub(super) fn client(&self) -> Option<Client> {
         let endpoint = self.endpoint.get()?.clone();
         Some(Client::new(endpoint, self.options.clone()))
     }
 
-    /// Signs and sends. An answer with another status than is right is a failure.
+    /// Signs and sends a request. A response with an unexpected status is a failure.
     pub(super) async fn send(
         &self,
         client: &mut Client,
@@ -183,7 +184,7 @@ impl Store {
         response
     }
 
-    /// The keys that the store was resolved with.
+    /// Returns the keys of the resolved store.
     fn credentials(&self) -> &Credentials {
         self.credentials.get_or_init(|| Credentials::new("", ""))
     }
@@ -214,7 +215,7 @@ impl Store {
     }
 }
 
-/// The failure of an answer that was not expected: the status, and S3's own code.
+/// Describes an unexpected response: the status, and S3's own code.
 fn unexpected(request: S3Request<'_>, response: &Response) -> Failure {
     let code = error_code(&response.body).unwrap_or_default();
     let method = request.method();
@@ -223,7 +224,7 @@ fn unexpected(request: S3Request<'_>, response: &Response) -> Failure {
     Failure::new(kind::STATUS, format!("{} to {method}", detail.trim_end()))
 }
 
-/// S3's code in an error document; `None` if `body` is not one.
+/// Returns S3's code from an error document, or `None` if `body` is not one.
 pub(super) fn error_code(body: &[u8]) -> Option<String> {
     let body = String::from_utf8_lossy(body);
     let (_, error) = body.split_once("<Error")?;

@@ -12,19 +12,19 @@ use super::schedule::{ActiveUser, Cell, Turn};
 use super::shared_state::{SharedState, WRITTEN};
 use super::store::{S3Request, Store};
 
-/// One user: a connection to each store, and what it needs to race with itself.
+/// A user: a connection to each store, and its clients for races.
 pub(super) struct S3User {
     shared: Arc<SharedState>,
     number: u64,
-    /// Operations so far.
+    /// Number of operations so far.
     sequence: u64,
-    /// One for each store.
+    /// Client for each store.
     clients: Vec<Client>,
-    /// For each store, made when first needed.
+    /// Racing clients of each store, created when first needed.
     racers: Vec<Vec<Client>>,
-    /// One for each cell.
+    /// Tags of each cell.
     tags: Vec<Tags>,
-    /// Of requests that belong to no cell.
+    /// Tags of requests outside cells.
     aside: Tags,
 }
 
@@ -40,8 +40,8 @@ impl VirtualUser for S3User {
         };
         match schedule.turn() {
             Turn::Work(cell, at_work) => self.work(cell, iteration, Some(at_work)).await,
-            // Until this user's turn comes. Nothing is recorded: the next iteration begins, and
-            // counts, later.
+            // Waits for this user's turn. Nothing is recorded: the next iteration begins and counts
+            // later.
             Turn::Wait(time) => {
                 iteration.idle();
                 iteration.pause(time).await;
@@ -98,7 +98,7 @@ impl S3User {
         record(iteration, tags, &response);
     }
 
-    /// GET or HEAD of an object that was there before the run.
+    /// Sends GET or HEAD of an object that was written before the run.
     async fn read(&mut self, cell: &Cell, tags: Tags, iteration: &mut Iteration) {
         let shared = self.shared.clone();
         let chance = mix(mix(self.number) ^ self.sequence);
@@ -136,7 +136,7 @@ impl S3User {
         record(iteration, tags, &response);
     }
 
-    /// Writes an object, aside, and deletes it.
+    /// Writes an object outside the measurement, and deletes it.
     async fn delete(
         &mut self,
         cell: &Cell,
@@ -171,7 +171,7 @@ impl S3User {
         }
     }
 
-    /// Looks whether an object is gone that the store says it has deleted.
+    /// Checks that a deleted object no longer exists.
     async fn confirm_deletion(
         &mut self,
         cell: &Cell,
@@ -197,7 +197,7 @@ impl S3User {
         );
     }
 
-    /// Races with itself for a new object, and looks who has won.
+    /// Creates an object with several clients concurrently, and checks the winner.
     async fn create(
         &mut self,
         cell: &Cell,
@@ -225,7 +225,7 @@ impl S3User {
             record(iteration, tags, response);
         }
         if let Some(at_work) = at_work {
-            // All of a race go on at once: it takes as long as the longest.
+            // The clients of a race run concurrently: it takes as long as the slowest.
             let longest = race.responses.iter().map(took).max();
             at_work.busy(longest.unwrap_or_default());
         }
@@ -270,7 +270,7 @@ fn record(iteration: &mut Iteration, tags: Tags, response: &Response) {
     iteration.request(tags, &response.exchange);
 }
 
-/// The entity tag of a PUT that was acknowledged. One that was not is a failed request.
+/// Returns the entity tag of an acknowledged PUT. Without acknowledgement the request fails.
 fn acknowledged(
     iteration: &Iteration,
     tags: Tags,
@@ -289,13 +289,13 @@ fn acknowledged(
     tag.ok()
 }
 
-/// The name of the check that a deleted object is gone.
+/// Name of the check that a deleted object no longer exists.
 const DELETED: &str = "object is deleted";
 
-/// The counter of payload bytes.
+/// Counter of payload bytes.
 const OBJECT_BYTES: &str = "object_bytes";
 
-/// A number that no other object of the run has.
+/// Returns a number that is unique among the objects of the run.
 fn unique(user: u64, sequence: u64) -> u64 {
     (user << 40) | sequence
 }
@@ -315,6 +315,6 @@ fn verify(
     }
     match response.headers.get("content-length") {
         Some(length) if length.parse() == Ok(cell.size.0) => Ok(()),
-        other => Err(format!("its length is said to be {other:?}")),
+        other => Err(format!("its Content-Length is {other:?}")),
     }
 }

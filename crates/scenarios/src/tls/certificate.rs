@@ -1,15 +1,15 @@
-//! Checks of the certificate that a server shows.
+//! Checks of the certificate that a server presents.
 //!
-//! | check | holds if |
+//! | check | passes if |
 //! |---|---|
-//! | `certificate_name` | the name asked for is among its names |
-//! | `certificate_chain` | it leads to a root that is trusted, by the certificates that came with it |
-//! | `certificate_expiry` | it is valid now, and for as long as `expiryMargin` |
-//! | `certificate_fingerprint` | it is one of those given |
-//! | `certificate_scts` | it has as many SCTs as it must (embedded, RFC 6962 section 3.3) |
+//! | `certificate_name` | the requested name is among its names |
+//! | `certificate_chain` | it chains to a trusted root through the certificates of the server |
+//! | `certificate_expiry` | it is valid now, and for at least `expiryMargin` |
+//! | `certificate_fingerprint` | its fingerprint is a configured one |
+//! | `certificate_scts` | it has the required number of SCTs (embedded, RFC 6962, section 3.3) |
 //!
-//! Names and chain are not looked at with `insecure`, fingerprint and SCTs only
-//! where they are asked for.
+//! With `insecure`, names and chain are not checked. Fingerprint and SCTs are checked only if
+//! configured.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -24,21 +24,21 @@ use rustls::server::ParsedCertificate;
 
 use super::options::TlsScenarioOptions;
 
-/// The names of the checks, in the order in which they are made.
+/// Names of the checks, in their order.
 pub(super) const NAME: &str = "certificate_name";
 pub(super) const CHAIN: &str = "certificate_chain";
 pub(super) const EXPIRY: &str = "certificate_expiry";
 pub(super) const FINGERPRINT: &str = "certificate_fingerprint";
 pub(super) const SCTS: &str = "certificate_scts";
 
-/// The outcome of each check.
+/// Result of each check.
 pub(super) type Findings = Vec<(&'static str, Result<(), String>)>;
 
-/// Looks at certificates. The same ones are looked at once a second: a chain's
-/// signatures cost more than the handshake that brought them.
+/// Checks certificates. The same chain is checked once per second, because its signatures cost more
+/// than the handshake.
 #[derive(Debug)]
 pub(super) struct Examiner {
-    /// The name to find, and what is trusted; `None` if neither matters.
+    /// Expected name and trusted roots; `None` skips both checks.
     trust: Option<(ServerName<'static>, Trust)>,
     margin: Duration,
     fingerprints: Vec<Fingerprint>,
@@ -67,9 +67,9 @@ impl Examiner {
         }
     }
 
-    /// Looks at what a server has shown, its own certificate first.
+    /// Checks the certificates of a server, the leaf first.
     pub(super) fn examine(&self, certificates: &[CertificateDer<'static>]) -> Arc<Findings> {
-        /// For so long nothing about a certificate changes that would matter.
+        /// Time for which the findings about a certificate are reused.
         const FRESH: Duration = Duration::from_secs(1);
         let known = self.last.lock().clone();
         if let Some(known) = known
@@ -90,11 +90,11 @@ impl Examiner {
     fn look(&self, certificates: &[CertificateDer<'_>], now: SystemTime) -> Findings {
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         let Some((leaf, others)) = certificates.split_first() else {
-            return vec![(CHAIN, Err("the server has shown no certificate".into()))];
+            return vec![(CHAIN, Err("the server presented no certificate".into()))];
         };
         let parsed = match Certificate::parse(leaf) {
             Ok(parsed) => parsed,
-            Err(error) => return vec![(CHAIN, Err(format!("it cannot be read: {error}")))],
+            Err(error) => return vec![(CHAIN, Err(format!("it cannot be parsed: {error}")))],
         };
         let mut findings = Findings::new();
         if let Some((name, trust)) = &self.trust {
@@ -114,8 +114,8 @@ impl Examiner {
 
     fn expiry(&self, certificate: &Certificate<'_>, now: Duration) -> Result<(), String> {
         let time = |ms: Option<i64>| ms.map(|ms| Duration::from_millis(ms.max(0) as u64));
-        let begin = time(certificate.not_before()).ok_or("its notBefore cannot be read")?;
-        let end = time(certificate.not_after()).ok_or("its notAfter cannot be read")?;
+        let begin = time(certificate.not_before()).ok_or("its notBefore cannot be parsed")?;
+        let end = time(certificate.not_after()).ok_or("its notAfter cannot be parsed")?;
         let shown = lucarne_settings::values::rfc3339(end.as_millis() as u64);
         if now < begin {
             return Err("it is not valid yet".into());
@@ -140,11 +140,11 @@ impl Examiner {
 
     fn scts(&self, certificate: &Certificate<'_>) -> Result<(), String> {
         let list = certificate.embedded_scts();
-        let list = list.map_err(|error| format!("its SCT list cannot be read: {error}"))?;
+        let list = list.map_err(|error| format!("its SCT list cannot be parsed: {error}"))?;
         let count = match list.map(SctList::parse) {
             None => 0,
             Some(Ok(list)) => list.iter().count(),
-            Some(Err(error)) => return Err(format!("its SCT list cannot be read: {error}")),
+            Some(Err(error)) => return Err(format!("its SCT list cannot be parsed: {error}")),
         };
         match count >= self.min_scts as usize {
             true => Ok(()),
@@ -153,8 +153,8 @@ impl Examiner {
     }
 }
 
-/// A time at which the certificate is valid, the nearest to now: that it is not
-/// valid now is another check's business.
+/// Returns a time at which the certificate is valid, as near to now as possible, because the
+/// validity is a separate check.
 fn within(certificate: &Certificate<'_>, now: Duration) -> Duration {
     let seconds = |ms: Option<i64>| ms.map(|ms| ms.max(0) as u64 / 1000);
     let now = now.as_secs();
@@ -163,7 +163,7 @@ fn within(certificate: &Certificate<'_>, now: Duration) -> Duration {
     Duration::from_secs(now.clamp(begin, end))
 }
 
-/// Its name, and the chain to a root.
+/// Verifies the name, and the chain to a root.
 fn trusted(
     leaf: &CertificateDer<'_>,
     others: &[CertificateDer<'_>],
@@ -174,7 +174,7 @@ fn trusted(
     let parsed = match ParsedCertificate::try_from(leaf) {
         Ok(parsed) => parsed,
         Err(error) => {
-            let why = format!("it cannot be read: {error}");
+            let why = format!("it cannot be parsed: {error}");
             return (Err(why.clone()), Err(why));
         }
     };
@@ -189,7 +189,7 @@ fn trusted(
 fn said(error: &rustls::Error) -> String {
     match error {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            "it comes from an issuer that is not trusted: name its root (`ca`)".into()
+            "its issuer is not trusted: configure its root (`ca`)".into()
         }
         error => lucarne_net::explain(error),
     }

@@ -1,10 +1,10 @@
-//! Handshakes: an iteration is a TCP connection and a TLS handshake of its own,
-//! and a request if the options name a path.
+//! TLS handshakes. An iteration opens a TCP connection with its own handshake, and sends a request
+//! if the options name a path.
 //!
-//! - Connecting, the handshake, the first byte and the whole are told apart
-//!   (`http_req_connecting`, `http_req_tls_handshaking`, `http_req_waiting`,
-//!   `http_req_duration`). Full handshakes and resumed ones never share a series:
-//!   the tag `handshake` is `full` or `resumed`, `none` where there was none.
+//! - The times of connecting, of the handshake, up to the first byte and of the whole are separate
+//!   (`http_req_connecting`, `http_req_tls_handshaking`, `http_req_waiting`, `http_req_duration`).
+//!   Full and resumed handshakes never share a series: the tag `handshake` is `full`, `resumed`, or
+//!   `none` without a handshake.
 //! - A user resumes its own sessions only. Its first handshake is a full one.
 //! - The handshake proves that the server holds the key of the certificate that it
 //!   shows. What else must be true of that certificate is looked at afterwards,

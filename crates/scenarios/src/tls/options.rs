@@ -1,4 +1,4 @@
-//! The options of `tls`.
+//! Options of `tls`.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::connection_options::{OfferedTls, ResolveOverride, StatusRange};
 use crate::option_values::{HttpVersion, TimeSpan, defaults};
 use crate::rest::Header;
 
-/// The server whose handshakes are measured, and what must be true of them.
+/// Server and checks of the scenario.
 #[derive(Clone, Debug, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct TlsScenarioOptions {
@@ -23,7 +23,7 @@ pub struct TlsScenarioOptions {
         hide_default_value = true
     )]
     pub url: String,
-    /// What to ask for after the handshake; without it nothing
+    /// Path to request after the handshake; without it no request is sent
     #[arg(long, value_name = "PATH")]
     pub path: Option<String>,
     /// Method of the request
@@ -38,7 +38,7 @@ pub struct TlsScenarioOptions {
     )]
     #[serde(deserialize_with = "crate::rest::headers")]
     pub headers: Vec<Header>,
-    /// Statuses of the answer that are right (200, 2xx) [default: 2xx, 3xx]
+    /// Expected statuses of the response (200, 2xx) [default: 2xx, 3xx]
     #[arg(long, value_name = "STATUS", value_delimiter = ',')]
     #[serde(deserialize_with = "typed::list")]
     pub expect: Vec<StatusRange>,
@@ -51,26 +51,26 @@ pub struct TlsScenarioOptions {
     /// Cipher suites to offer, by IANA's names [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub cipher_suites: Vec<String>,
-    /// Groups for the key exchange, the preferred one first [default: the usual ones]
+    /// Groups for the key exchange, the preferred one first [default: the client's defaults]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub groups: Vec<String>,
-    /// Name to ask for, and to find in the certificate, instead of the URL's
+    /// Server name in TLS, which the certificate must contain, instead of the URL's host
     #[arg(long, value_name = "NAME")]
     pub server_name: Option<String>,
-    /// Do not look at the certificate's names and chain
+    /// Do not check the certificate's names and chain
     #[arg(long)]
     pub insecure: bool,
     /// PEM file of certificates to trust besides the system's
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
-    /// How long the certificate must still be good
+    /// Minimum remaining validity of the certificate
     #[arg(long, value_name = "TIME")]
     pub expiry_margin: Option<Days>,
-    /// SHA-256 of the certificate, in hexadecimal; one of several
+    /// SHA-256 of the certificate in hexadecimal; any of several
     #[arg(long, value_name = "HEX", value_delimiter = ',')]
     #[serde(deserialize_with = "typed::list")]
     pub fingerprint: Vec<Fingerprint>,
-    /// How many SCTs the certificate must have
+    /// Minimum number of SCTs of the certificate
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub min_scts: u32,
     /// PEM file of the client's own certificate
@@ -79,19 +79,19 @@ pub struct TlsScenarioOptions {
     /// PEM file of the key of the client's certificate
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
-    /// Wait up to so long before an iteration, by chance; latency counts from then
+    /// Random wait of up to this time before an iteration; latency counts from its end
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(0))]
     pub jitter: TimeSpan,
     /// Version of HTTP
     #[arg(long, value_enum, default_value_t)]
     pub http: HttpVersion,
-    /// The most an iteration's request may take, connecting included
+    /// Time limit of an iteration's request, including connecting
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(60))]
     pub timeout: TimeSpan,
-    /// The most that connecting and the TLS handshake may take together
+    /// Time limit of connecting and the TLS handshake together
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(10))]
     pub connect_timeout: TimeSpan,
-    /// Address of a host that is not to be looked up
+    /// Address of a host that is not resolved by DNS
     #[arg(long, value_name = "HOST=ADDRESS")]
     #[serde(deserialize_with = "typed::list")]
     pub resolve: Vec<ResolveOverride>,
@@ -103,7 +103,7 @@ impl Default for TlsScenarioOptions {
     }
 }
 
-/// A time that may be written in days: `14d`, `36h`.
+/// A duration that may be written in days: `14d`, `36h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Days(pub std::time::Duration);
 
@@ -117,7 +117,7 @@ impl std::str::FromStr for Days {
             ))),
             _ => lucarne_settings::values::duration(text)
                 .map(Self)
-                .map_err(|_| "is not a time such as 14d or 36h".into()),
+                .map_err(|_| "is not a duration such as 14d or 36h".into()),
         }
     }
 }

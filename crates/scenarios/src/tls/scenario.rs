@@ -10,10 +10,10 @@ use super::shared_state::SharedState;
 use super::user::TlsUser;
 use crate::connection_options::{self, wrong};
 
-/// The scenario that `options` describe; `seed` is where its randomness begins.
+/// Builds the scenario from `options`, with `seed` for its random choices.
 ///
 /// # Errors
-/// Options that make no sense.
+/// The options are invalid.
 pub fn build(options: TlsScenarioOptions, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
     Ok(Arc::new(TlsLoad(Arc::new(SharedState::new(
         options, seed,

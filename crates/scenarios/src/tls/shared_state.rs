@@ -19,12 +19,12 @@ pub(super) struct SharedState {
     pub(super) seed: u64,
     pub(super) jitter: Duration,
     pub(super) resume: bool,
-    /// The path to ask for after the handshake.
+    /// Request to send after the handshake.
     pub(super) request: Option<Request>,
     pub(super) options: TlsScenarioOptions,
     pub(super) client: Arc<ClientOptions>,
     pub(super) ready: OnceLock<(Arc<Endpoint>, Examiner)>,
-    /// The count of each outcome of handshakes.
+    /// Number of handshakes of each kind.
     pub(super) handshakes: Mutex<BTreeMap<String, u64>>,
 }
 
@@ -42,7 +42,7 @@ impl SharedState {
         match options.url.as_str() {
             "" => return Err(wrong("`--url` (`url` in a plan) is missing")),
             url if !url.starts_with("https://") => {
-                return Err(wrong(format!("`{url}` does not begin with https://")));
+                return Err(wrong(format!("`{url}` must begin with https://")));
             }
             _ => {}
         }
@@ -58,7 +58,7 @@ impl SharedState {
         })
     }
 
-    /// A client of its own; `None` before the server has been found.
+    /// Returns a new client; `None` before the server has been resolved.
     pub(super) fn client(&self) -> Option<Client> {
         let (endpoint, _) = self.ready.get()?;
         let endpoint = match self.resume {
@@ -89,20 +89,18 @@ pub(super) fn request(options: &TlsScenarioOptions) -> Result<Option<Request>, P
         return match options.headers.is_empty() && options.expect.is_empty() {
             true => Ok(None),
             false => Err(wrong(
-                "`headers` and `expect` are for a request: give a `path`",
+                "`headers` and `expect` apply to a request: set `path`",
             )),
         };
     };
     if !path.starts_with('/') {
-        return Err(wrong(format!(
-            "the path `{path}` does not begin with a slash"
-        )));
+        return Err(wrong(format!("the path `{path}` must begin with a slash")));
     }
     let method = Method::from_bytes(options.method.to_uppercase().as_bytes());
     let usual = || ["2xx", "3xx"].iter().filter_map(|text| text.parse().ok());
     let headers = options.headers.iter();
     Ok(Some(Request {
-        method: method.map_err(|_| wrong(format!("`{}` is no method of HTTP", options.method)))?,
+        method: method.map_err(|_| wrong(format!("`{}` is not an HTTP method", options.method)))?,
         path: path.clone(),
         expect: match options.expect.is_empty() {
             true => usual().collect(),
@@ -119,7 +117,7 @@ pub(super) fn client_options(
 ) -> Result<Arc<ClientOptions>, PrepareError> {
     let connecting = ConnectionOptions {
         http: options.http,
-        // The certificate is looked at afterwards, and in more ways.
+        // The certificate is checked afterwards, with more checks.
         insecure: true,
         ca: None,
         cert: options.cert,

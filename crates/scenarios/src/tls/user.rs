@@ -9,19 +9,19 @@ use super::shared_state::SharedState;
 use crate::connection_options::list;
 use crate::random::Random;
 
-/// A check: a user that has a session resumes it.
+/// Check: a user with a session resumes it.
 const RESUMED: &str = "handshake_resumed";
-/// A check: the answer to the request has a status that is right.
+/// Check: the response has an expected status.
 const STATUS: &str = "status";
 
-/// One user: its client, and the sessions that it can resume.
+/// A user: its client, and its sessions to resume.
 pub(super) struct TlsUser {
     shared: Arc<SharedState>,
     client: Option<Client>,
     random: Random,
-    /// Of iterations without a handshake, with a full one, with a resumed one.
+    /// Tags of iterations without a handshake, with a full one, and with a resumed one.
     tags: [Tags; 3],
-    /// `true` if there is a session to be resumed.
+    /// Whether there is a session to resume.
     has_session: bool,
 }
 
@@ -52,10 +52,10 @@ impl VirtualUser for TlsUser {
         if !shared.jitter.is_zero() {
             let most = shared.jitter.as_nanos() as u64;
             iteration.postpone(Duration::from_nanos(self.random.below(most)));
-            // What the plan asks for: arrivals that are not on the beat.
+            // Jitter of the plan: arrivals off the regular beat.
             iteration.pause_until(iteration.intended()).await;
         }
-        // No handshake yet; whether it will be a full one is not known.
+        // There is no handshake yet, and its kind is unknown.
         let pending = iteration.pending(self.tags[0], client.protocol());
         let mut response = match &shared.request {
             None => pending.until(client.handshake()).await,
@@ -86,7 +86,7 @@ impl VirtualUser for TlsUser {
 }
 
 impl TlsUser {
-    /// Returns whether the session of the last connection was resumed, if it was to be.
+    /// Checks whether the session of the last connection was resumed, if it should be.
     fn resumption(&mut self, handshake: &Handshake, tags: Tags, iteration: &Iteration) {
         if !self.shared.resume {
             return;
@@ -94,7 +94,7 @@ impl TlsUser {
         if self.has_session {
             let outcome = match handshake.resumed {
                 true => Ok(()),
-                false => Err("the server made a full handshake of it".to_owned()),
+                false => Err("the server responded with a full handshake".to_owned()),
             };
             iteration.check(tags, RESUMED, outcome);
         }
@@ -102,8 +102,7 @@ impl TlsUser {
     }
 }
 
-/// Looks at the certificate and at the status of the answer. What is wrong is a
-/// failed request.
+/// Checks the certificate and the status of the response. A failed check is a failed request.
 fn judge(
     shared: &SharedState,
     handshake: Option<&Handshake>,

@@ -1,4 +1,4 @@
-//! The ACME scenario against Pebble, which `scripts/install-test-tools` builds.
+//! The ACME scenario with Pebble, which `scripts/install-test-tools` builds.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use lucarne_scenarios::acme::{
 use lucarne_scenarios::option_values::TimeSpan;
 use lucarne_targets::{Authority, Pebble};
 
-/// Pebble, refusing so many nonces of a hundred, and who certifies it.
+/// Starts Pebble, which refuses this percentage of valid nonces, with its authority.
 fn pebble(nonces: u32) -> (Authority, Pebble) {
     let authority = Authority::new().unwrap();
     let pebble = Pebble::start(&authority, 0, nonces).unwrap();
     (authority, pebble)
 }
 
-/// What it is to be asked, without pauses.
+/// Returns options without pauses.
 fn options((authority, pebble): &(Authority, Pebble), flow: Flow) -> AcmeOptions {
     AcmeOptions {
         directory: pebble.directory.clone(),
@@ -46,7 +46,7 @@ fn run(options: AcmeOptions, users: u64, iterations: u64) -> Outcome {
     run.start().wait()
 }
 
-/// All of a counter, over all tags.
+/// Returns a counter summed over all tags.
 fn counter(outcome: &Outcome, name: &str) -> u64 {
     let all = outcome.summary.series.iter();
     all.filter_map(|series| match series.metrics.get(name) {
@@ -67,7 +67,7 @@ fn steps(outcome: &Outcome) -> BTreeSet<&str> {
         .collect()
 }
 
-/// Nothing was wrong, and something was checked; without thresholds, nothing is judged.
+/// Checks that no check failed and some were made; without thresholds there is no verdict.
 #[track_caller]
 fn assert_good(outcome: &Outcome, checks: &[&str]) {
     let summary = &outcome.summary;
@@ -81,7 +81,7 @@ fn assert_good(outcome: &Outcome, checks: &[&str]) {
     }
 }
 
-/// Says of a run that all its errors are those of Pebble's own race.
+/// Returns whether all errors of a run are caused by Pebble's own race.
 fn pebble_lacks_an_order(outcome: &Outcome) -> bool {
     let details = outcome.summary.errors.iter().flat_map(|it| &it.details);
     let mut ours = details.map(|it| it.contains("could not find order resulting in the given"));
@@ -92,13 +92,13 @@ fn pebble_lacks_an_order(outcome: &Outcome) -> bool {
 fn whole_enrolments_with_nonces_refused() {
     let pebble = pebble(5);
     let options = AcmeOptions {
-        // Pebble finds an order by its certificate only a moment after the
-        // certificate can be fetched: until then nothing can replace it.
+        // Pebble finds an order by its certificate only a moment after the certificate can be
+        // downloaded. Until then the certificate cannot be replaced.
         think: TimeSpan(Duration::from_millis(500)),
         ..options(&pebble, Flow::Enrol)
     };
     let mut outcome = run(options.clone(), 6, 12);
-    // On a machine with much to do, the moment may be a long one.
+    // On a busy machine, the moment may be long.
     for _ in 0..2 {
         if pebble_lacks_an_order(&outcome) {
             outcome = run(options.clone(), 6, 12);
@@ -124,7 +124,7 @@ fn whole_enrolments_with_nonces_refused() {
             "enrolled",
         ],
     );
-    // Each has one, and one that replaces it.
+    // Each enrolment has a certificate, and another one that replaces it.
     assert_eq!(counter(&outcome, "acme_certificates"), 24);
     assert!(
         counter(&outcome, "acme_bad_nonce") > 0,
@@ -176,13 +176,13 @@ fn validation_by_tls_with_one_account_and_many_names() {
     assert_eq!(accounts.map(|it| it.passes).sum::<u64>(), 1, "all share it");
 }
 
-/// Pebble answers 400 to an id that it cannot read and 404 to one that it does
-/// not know; both are right. Certificates that exist have a window.
+/// Pebble responds with 400 to an id that it cannot parse and with 404 to an unknown one; both are
+/// right. Existing certificates have a window.
 #[test]
 fn synthetic_and_real_renewal_ids() {
     let pebble = pebble(0);
     let unknown = AcmeOptions {
-        // A key identifier and a serial number of nobody.
+        // The key identifier and the serial number do not exist.
         synthetic_id: "aYhba4dGQEHhs3uEe6CuLN4ByNQ.AIdlQyE".into(),
         ..options(&pebble, Flow::Burst)
     };
@@ -200,12 +200,12 @@ fn synthetic_and_real_renewal_ids() {
     assert_eq!(counter(&real, "acme_certificates"), 2, "one for each user");
 }
 
-/// A status that is right for a real certificate is wrong for a synthetic one.
+/// A status that is right for a synthetic certificate is wrong for a real one.
 #[test]
 fn a_certificate_of_somebody_else_is_not_found() {
     let pebble = pebble(0);
     let options = AcmeOptions {
-        // Of an authority that Pebble does not know.
+        // A certificate of an authority that Pebble does not know.
         certificates: Some(pebble.0.identity("stranger").unwrap().chain),
         ..options(&pebble, Flow::RenewalInfo)
     };
@@ -214,12 +214,12 @@ fn a_certificate_of_somebody_else_is_not_found() {
     assert_eq!(kinds, ["status"], "{:#?}", outcome.summary.errors);
 }
 
-/// Whoever answers no challenge enrols for nothing, and does not pass.
+/// A client that responds to no challenge does not finish its enrolment, and fails.
 #[test]
 fn a_challenge_that_is_not_answered_fails_the_enrolment() {
     let pebble = pebble(0);
     let options = AcmeOptions {
-        // Where the server does not look.
+        // An address to which the server does not connect.
         http01_listen: ([127, 0, 0, 1], lucarne_testkit::free_port()).into(),
         ..options(&pebble, Flow::Enrol)
     };

@@ -1,4 +1,4 @@
-//! A log in memory that does one thing wrong, and what the monitor calls it.
+//! A log in memory with one fault each, and the checks that fail in the monitor.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 const ORIGIN: &str = "log.example/2026h2";
 const NOW: u64 = 1_800_000_000_000;
 
-/// A log whose files can be spoilt.
+/// A log whose files can be damaged.
 struct Log {
     key: LogKey,
     entries: Vec<Entry>,
@@ -66,7 +66,7 @@ impl Log {
         NOW - 100_000 + index
     }
 
-    /// Appends entries and publishes all that goes with them.
+    /// Appends entries and publishes all files of them.
     fn grow(&mut self, count: u64) {
         let issuer = Arc::new(Issuer::new(Bytes::from_static(b"an issuer")));
         let first = self.size();
@@ -120,14 +120,14 @@ fn signed(number: u64) -> SignedEntry {
     }
 }
 
-/// The leaf hash of certificate `number` at `index`.
+/// Returns the leaf hash of certificate `number` at `index`.
 fn leaf(number: u64, index: u64, timestamp: u64) -> Hash {
     let mut bytes = Vec::new();
     lucarne_ct::merkle_tree_leaf(timestamp, &signed(number), index, &mut bytes);
     leaf_hash(&bytes)
 }
 
-/// What an SCT for certificate `number` says.
+/// Returns the content of an SCT for certificate `number`.
 fn verified(number: u64, index: u64, timestamp: u64) -> VerifiedSct {
     VerifiedSct {
         index,
@@ -136,12 +136,12 @@ fn verified(number: u64, index: u64, timestamp: u64) -> VerifiedSct {
     }
 }
 
-/// The SCT that a good log gives for entry `index`.
+/// Returns the SCT of a correct log for entry `index`.
 fn good(index: u64) -> VerifiedSct {
     verified(index, index, Log::timestamp(index))
 }
 
-/// What all are submitted with: a certificate, below one issuer that is the root.
+/// Returns the chain of all submissions: a certificate below one issuer, which is the root.
 fn extra_data() -> ExtraData {
     let issuer = Issuer::new(Bytes::from_static(b"an issuer"));
     ExtraData {
@@ -153,7 +153,7 @@ fn extra_data() -> ExtraData {
     }
 }
 
-/// Somebody who watches the log.
+/// A monitor of the log with its state.
 struct Watch {
     tree_heads: TreeHeads,
     monitor: Monitor,
@@ -178,7 +178,7 @@ impl Watch {
         }
     }
 
-    /// The names of what one look finds, long after everything was due.
+    /// Polls once, long after everything was due. Returns the names of the failed checks.
     async fn look(&mut self, log: &mut Log) -> Vec<&'static str> {
         let later = Instant::now() + Duration::from_secs(3600);
         self.look_at(log, later).await
@@ -279,27 +279,27 @@ async fn what_is_wrong_with_promises() {
     log.grow(300);
     let mut watch = Watch::of(&mut log).await;
     log.grow(300);
-    // One too large, in the next tile even.
+    // An index that is one too large, even in the next tile.
     watch.sct(verified(511, 512, Log::timestamp(511)));
     assert_eq!(watch.look(&mut log).await, [checks::INCLUSION_INDEX]);
     watch.sct(verified(400, 400, 5));
     assert_eq!(watch.look(&mut log).await, [checks::INCLUSION_TIMESTAMP]);
-    // Never logged.
+    // An entry that was never logged.
     watch.sct(verified(9_999, 401, Log::timestamp(401)));
     assert_eq!(watch.look(&mut log).await, [checks::INCLUSION_ENTRY]);
     let counts = watch.pending_scts.lock().counts;
     assert_eq!((counts.included, counts.misplaced), (0, 3));
 }
 
-/// The entry is at another index than was promised, and the log is looked at before it
-/// is published there: what is said must not depend on that.
+/// The entry is at another index than promised, and the log is polled before it is published there.
+/// The result must not depend on that.
 #[tokio::test]
 async fn a_verdict_does_not_depend_on_who_was_faster() {
     let mut log = Log::new();
     log.grow(300);
     let mut watch = Watch::of(&mut log).await;
     log.grow(10);
-    // Entry 315 with the index of entry 305, which is there already.
+    // Entry 315 with the index of entry 305, which exists already.
     watch.sct(verified(315, 305, Log::timestamp(315)));
     let early = Instant::now();
     assert_eq!(watch.look_at(&mut log, early).await, NOTHING);
@@ -311,14 +311,14 @@ async fn a_verdict_does_not_depend_on_who_was_faster() {
     log.grow(10);
     assert_eq!(watch.look(&mut log).await, [checks::INCLUSION_INDEX]);
     assert_eq!(watch.pending_scts.lock().open(), 0);
-    // One that never comes, looked at early and late.
+    // An entry that never appears, polled early and late.
     watch.sct(verified(9_999, 306, Log::timestamp(306)));
     assert_eq!(watch.look_at(&mut log, early).await, NOTHING);
     assert_eq!(watch.look(&mut log).await, [checks::INCLUSION_ENTRY]);
     assert_eq!(watch.pending_scts.lock().counts.misplaced, 2);
 }
 
-/// Whichever of two promises of one index comes first, the one that is not kept is told.
+/// Of two promises of the same index, the broken one is reported in either order.
 #[tokio::test]
 async fn of_two_promises_of_one_index_both_are_followed() {
     for first in [302, 303] {
@@ -340,7 +340,7 @@ async fn of_two_promises_of_one_index_both_are_followed() {
     }
 }
 
-/// What the tree hash does not cover.
+/// Data that the tree hash does not cover.
 #[tokio::test]
 async fn an_entry_is_compared_whole() {
     let print = |name: &'static [u8]| Issuer::new(Bytes::from_static(name)).fingerprint;
@@ -378,7 +378,7 @@ async fn an_entry_is_compared_whole() {
         };
         made(&watch, 7);
         assert_eq!(watch.look(&mut log).await, expected);
-        // Its answer came after its tile was read.
+        // The response arrived after the tile was read.
         made(&watch, 8);
         assert_eq!(watch.look(&mut log).await, expected);
     }
@@ -424,13 +424,13 @@ async fn what_is_wrong_with_checkpoints() {
     assert_eq!(watch.look(&mut log).await, NOTHING, "it is said once");
     log.files.insert("checkpoint".into(), first);
     assert_eq!(watch.look(&mut log).await, [checks::CHECKPOINT_GROWTH]);
-    // The log's own tree goes on from what was verified last.
+    // The log's own tree continues from the last verified one.
     log.grow(10);
     assert_eq!(watch.look(&mut log).await, NOTHING);
     assert_eq!(watch.monitor.size(), 320);
 }
 
-/// Another reader was given a fork: the verified tree does not go through it.
+/// Another reader was served a fork, which does not become part of the verified tree.
 #[tokio::test]
 async fn a_checkpoint_on_the_way_is_compared_too() {
     let mut log = Log::new();
@@ -450,7 +450,7 @@ async fn what_is_wrong_with_tiles() {
     log.grow(300);
     let mut watch = Watch::of(&mut log).await;
 
-    // A hash tile with a bit flipped: the entries tell that it is the tile.
+    // A hash tile with a flipped bit: the entries prove that the tile is wrong.
     log.grow(10);
     log.file("tile/0/001.p/54")[1500] ^= 1;
     assert_eq!(watch.look(&mut log).await, [checks::TILE_CONSISTENT]);
@@ -458,7 +458,7 @@ async fn what_is_wrong_with_tiles() {
     log.grow(10);
     assert_eq!(watch.look(&mut log).await, NOTHING);
 
-    // Hashes published before that are others now.
+    // Hashes that were published before have changed.
     log.grow(10);
     log.file("tile/0/001.p/74")[0] ^= 1;
     assert_eq!(watch.look(&mut log).await, [checks::TILE_CONSISTENT]);
@@ -473,7 +473,7 @@ async fn what_is_wrong_with_tiles() {
     assert_eq!(found, [checks::TILE_SERVED]);
     log.grow(10);
     assert_eq!(watch.look(&mut log).await, NOTHING);
-    // Above level 0, where nothing but its own check would notice.
+    // A damaged tile above level 0, which only its own check detects.
     log.grow(256 * 256 - 350);
     log.file("tile/1/000")[77] ^= 1;
     let found = watch.look(&mut log).await;

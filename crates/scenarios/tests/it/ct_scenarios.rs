@@ -1,4 +1,4 @@
-//! `ct-write` and `ct-read` against a real log behind a real listener.
+//! `ct-write` and `ct-read` with a real log and a real listener.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// Logs of their own names behind one address.
+/// Logs with separate names at one address.
 struct Logs {
     logs: Vec<Arc<Log>>,
     address: SocketAddr,
@@ -64,7 +64,7 @@ impl Logs {
         })));
     }
 
-    /// Nobody listens for so long.
+    /// Stops listening for this time.
     async fn restart(&mut self, away: Duration) {
         self.end().await;
         self.begin_after(away).await;
@@ -150,8 +150,8 @@ async fn open(config: LogConfig, roots: &str) -> Arc<Log> {
     log
 }
 
-/// Runs a scenario: so many users, so many iterations each. How many failed,
-/// and what it says in the end.
+/// Runs a scenario with this number of users and iterations each. Returns the failures and the
+/// notes.
 async fn run(scenario: &Arc<dyn Scenario>, users: u64, each: u64) -> (u64, Vec<Note>) {
     scenario.prepare().await.unwrap();
     let recorder = Recorder::detached("ct");
@@ -306,7 +306,7 @@ async fn promises_hold_over_a_restart() {
         let scenario = Arc::clone(&scenario);
         async move { run(&scenario, 4, 400).await }
     });
-    // Into the middle of the load.
+    // In the middle of the load.
     let log = site.logs[0].clone();
     until("some are logged", || log.published().unwrap().size > 100).await;
     site.restart(Duration::from_secs(1)).await;

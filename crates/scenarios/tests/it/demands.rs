@@ -1,4 +1,4 @@
-//! What must hold of a run although its plan does not say so.
+//! Default thresholds of a run whose plan has none for their metrics.
 #![allow(clippy::unwrap_used)]
 
 use lucarne_load::Verdict;
@@ -6,7 +6,7 @@ use lucarne_load::Verdict;
 use crate::api::Api;
 use crate::rest_tls::{REST, run};
 
-/// A plan of these scenarios, each with its options, by one user for a tenth of a second.
+/// Returns a plan of these scenarios with their options, one user each, for a tenth of a second.
 fn plan(scenarios: &[(&str, &str)], keys: &str, thresholds: &str) -> String {
     let scenario = |(name, options): &(&str, &str)| {
         let options = format!("{REST}{options}");
@@ -42,7 +42,7 @@ fn a_plan_demands_what_flags_demand() {
         "{:?}",
         outcome.summary.thresholds
     );
-    // One scenario of two is judged for itself.
+    // One of two scenarios has its own threshold.
     let outcome = run(&plan(&[("good", "url: /list\n"), wrong], "", ""), &api);
     assert_eq!(
         crossed(&outcome),
@@ -63,7 +63,7 @@ fn a_plan_may_say_something_else() {
             "  checks{scenario:one}: rate>=0\n  http_req_failed{scenario:good}: rate<=1\n",
             &["http_req_failed{scenario:one}"],
         ),
-        // Of one operation, that says nothing of the others.
+        // A threshold on one operation does not cover the others.
         (
             "  checks{op:other}: rate>=0\n  http_req_failed: rate<=1\n",
             &["checks{op:other}", "checks{scenario:one}"],
@@ -77,7 +77,7 @@ fn a_plan_may_say_something_else() {
     }
 }
 
-/// No iteration comes to its end, because its think time is longer than the run.
+/// No iteration finishes, because its think time is longer than the run.
 #[test]
 fn a_scenario_that_never_finishes_has_not_passed() {
     let api = Api::start();
@@ -87,7 +87,7 @@ fn a_scenario_that_never_finishes_has_not_passed() {
     assert_eq!(crossed(&outcome), ["iterations_finished{scenario:one}"]);
     let told = &outcome.summary.errors[0].details[0];
     assert!(told.ends_with(", in a pause"), "{told}");
-    // Nor if the plan does not mind.
+    // The verdict stays the same with a lenient threshold.
     let lax = "thresholds:\n  iterations_finished: rate>=0\n";
     let outcome = run(&plan(&slow, "    gracefulStop: 100ms\n", lax), &api);
     assert_eq!(outcome.verdict, Verdict::Crossed);

@@ -1,4 +1,4 @@
-//! Bodies, headers, values and whole requests that come from files.
+//! Bodies, headers, values and complete requests from files.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -10,7 +10,7 @@ use lucarne_settings::Report;
 use crate::api::Api;
 use crate::rest_tls::{REST, run};
 
-/// Six iterations of these options by one user.
+/// Runs six iterations of these options by one user.
 fn plan(options: &str) -> String {
     let options = format!("{REST}{options}");
     let options: String = options
@@ -23,7 +23,7 @@ fn plan(options: &str) -> String {
     )
 }
 
-/// Writes a file, and returns its path.
+/// Writes a file and returns its path.
 fn file(directory: &Path, name: &str, content: &[u8]) -> String {
     let path = directory.join(name);
     std::fs::write(&path, content).unwrap();
@@ -49,7 +49,7 @@ fn bodies_headers_and_values_come_from_files() {
          - name: template\n  url: /things\n  json: \"@{template}\"\n  expect: 201\n  \
          checks: [{{ json: /name, equals: \"from-a-file-{{{{iteration}}}}\" }}]\n"
     );
-    // The headers of the plan that all of these tests begin with would be given twice.
+    // The headers of the plan that all these tests start from would be duplicated.
     let plan = plan(&options).replace("      headers: { Authorization: Bearer secret }\n", "");
     let outcome = run(&plan, &api);
     assert_eq!(
@@ -144,7 +144,7 @@ fn what_is_wrong_with_files_is_said_before_the_run() {
         ("targets: /no/such\n".to_owned(), "targets: /no/such: "),
         (
             "targets: a\nurl: /a\n".to_owned(),
-            "`targets` has the requests",
+            "`targets` contains the requests",
         ),
         (
             format!("url: /a\ndata: {{ users: {empty} }}\n"),

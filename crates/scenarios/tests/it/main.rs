@@ -1,4 +1,4 @@
-//! Scenarios against servers that are right, and against servers that are not.
+//! Scenarios with correct servers, and with faulty ones.
 #![allow(clippy::unwrap_used)]
 
 mod acme;

@@ -1,4 +1,4 @@
-//! The proxy scenario against small intercepting proxies, right and wrong.
+//! The proxy scenario with small intercepting proxies, correct and faulty.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{TlsAcceptor, rustls};
 
-/// How a proxy answers.
+/// Behaviour of a proxy.
 enum Manner {
     Mints(Minter),
-    /// Every host gets this one.
+    /// Presents this certificate for every host.
     Shows(Minted),
-    /// CONNECT is refused.
+    /// Refuses CONNECT.
     Refuses,
 }
 
@@ -54,7 +54,7 @@ fn start(ca: &Authority, manner: Manner) -> Fixture {
     }
 }
 
-/// One connection; ends when the client does something unexpected.
+/// Serves one connection; ends when the client does something unexpected.
 async fn serve(stream: TcpStream, manner: &Manner) -> Option<()> {
     let mut stream = BufReader::new(stream);
     let mut line = String::new();
@@ -126,7 +126,7 @@ fn counter(outcome: &Outcome, metric: &str) -> u64 {
     }
 }
 
-/// How many checks of this name passed, and failed.
+/// Returns how often the check of this name passed and failed.
 fn checks(outcome: &Outcome, name: &str) -> (u64, u64) {
     let checks = outcome.summary.checks.iter();
     let (passes, fails) = checks

@@ -1,5 +1,5 @@
-//! The scenarios rest and tls against a small API over TLS, and what load tests
-//! of certificate services have been found to get wrong.
+//! The scenarios rest and tls with a small API over TLS, including mistakes that were found in load
+//! tests of certificate services.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -10,7 +10,7 @@ use lucarne_load::{Metric, Outcome, Summary, Verdict};
 use lucarne_settings::Report;
 use lucarne_testkit::block_until;
 
-/// The plan, or what is wrong with it.
+/// Returns the plan, or its errors.
 fn plan(yaml: &str, api: &Api) -> Result<Plan, Vec<String>> {
     let lookup = |name: &str| match name {
         "URL" => Some(api.url.clone()),
@@ -31,7 +31,7 @@ pub(crate) fn run(yaml: &str, api: &Api) -> Outcome {
     plan.into_run(7).unwrap().start().wait()
 }
 
-/// A plan of one scenario, whose `options` are these lines.
+/// Returns a plan of one scenario with these lines of `options`.
 fn scenario(kind: &str, arrivals: &str, options: &str, thresholds: &str) -> String {
     let options: String = options
         .lines()
@@ -43,7 +43,7 @@ fn scenario(kind: &str, arrivals: &str, options: &str, thresholds: &str) -> Stri
     )
 }
 
-/// So many iterations, one after the other.
+/// Returns an executor for this number of sequential iterations.
 fn times(count: u64) -> String {
     format!("executor: constant-vus\n    vus: 1\n    duration: 60s\n    iterations: {count}")
 }
@@ -55,7 +55,7 @@ fn rest(count: u64, options: &str) -> String {
     scenario("rest", &times(count), &format!("{REST}{options}"), "")
 }
 
-/// Three requests for `/list`, and thresholds for them.
+/// Returns a plan of three requests for `/list` with thresholds.
 fn lists(thresholds: &str) -> String {
     let options = format!("{REST}url: /list\n");
     scenario("rest", &times(3), &options, thresholds)
@@ -76,7 +76,7 @@ fn count(summary: &Summary, metric: &str, tags: &[(&str, &str)]) -> u64 {
         .map_or(0, |metric| metric.samples())
 }
 
-/// Checks that failed at least once.
+/// Returns the checks that failed at least once.
 fn failed(outcome: &Outcome) -> Vec<&str> {
     let checks = outcome.summary.checks.iter();
     let mut failed: Vec<_> = checks
@@ -132,7 +132,7 @@ fn values_go_from_answer_to_request() {
         20,
         "every name was another one"
     );
-    // One connection, besides the first one that looks whether anybody is there.
+    // One connection, in addition to the one that checks the reachability.
     assert_eq!(api.seen.connections.load(SeqCst), 2);
     assert_eq!(
         count(&outcome.summary, "http_req_duration", &[("op", "show")]),
@@ -209,7 +209,7 @@ fn what_nobody_knows_is_said_before_anything_is_sent() {
     for (options, expected) in [
         (
             "steps:\n- { url: \"/x/{{idd}}\", capture: { id: /id } }\n",
-            "`{{idd}}` is no value known",
+            "`{{idd}}` is not a known value",
         ),
         (
             "steps:\n- { url: /a }\n- { url: /a }\n",
@@ -217,11 +217,11 @@ fn what_nobody_knows_is_said_before_anything_is_sent() {
         ),
         (
             "steps: [{ url: /a }]\nrequests: [{ url: /b }]\n",
-            "all, or one",
+            "there are both",
         ),
         (
             "requests: [{ url: /a, capture: { id: /id } }]\n",
-            "write `remember`",
+            "use `remember`",
         ),
         (
             "url: \"https://{{user}}.example/\"\n",
@@ -231,7 +231,7 @@ fn what_nobody_knows_is_said_before_anything_is_sent() {
             "steps: [{ url: /a, checks: [{ equals: x }] }]\n",
             "names one place",
         ),
-        ("url: /a\nmethod: G T\n", "is no method"),
+        ("url: /a\nmethod: G T\n", "is not an HTTP method"),
         (
             "steps: [{ url: /a, exepct: 200 }]\n",
             "did you mean `expect`?",
@@ -292,10 +292,9 @@ fn defect_1_every_handshake_that_is_counted_is_one() {
     let api = Api::start();
     let outcome = run(&tls(40, "ca: ${CA}\n"), &api);
     passed(&outcome);
-    // A handshake has no status: not the one of a request without a response either.
+    // A handshake has no status, not even that of a missing response.
     assert!(outcome.summary.statuses.is_empty());
-    // One looked whether anybody was there. A server is done with a handshake after
-    // its client.
+    // One connection checked the reachability. A server finishes a handshake after its client.
     block_until("41 handshakes", || api.seen.full.load(SeqCst) >= 41);
     assert_eq!(api.seen.full.load(SeqCst), 41);
     let of = |metric| count(&outcome.summary, metric, &[("handshake", "full")]);
@@ -303,7 +302,7 @@ fn defect_1_every_handshake_that_is_counted_is_one() {
         (of("http_req_tls_handshaking"), of("http_req_connecting")),
         (40, 40)
     );
-    // The whole has its parts in it.
+    // The total includes its parts.
     let mean = |metric| match outcome.summary.total(metric) {
         Some(Metric::Trend(durations)) => durations.mean(),
         other => panic!("{other:?}"),
@@ -375,7 +374,7 @@ fn defect_2_and_7_each_scenario_and_connector_has_its_own_figures() {
     for name in ["nginx", "haproxy", "idle"] {
         assert!(text.contains(name), "{text}");
     }
-    // Merged, it is worked out anew.
+    // The merged value is computed again.
     let both = Summary::merge(vec![outcome.summary.clone(), outcome.summary.clone()]).unwrap();
     assert_eq!(both.connector_tier["nginx"].iterations, 40);
 }
@@ -398,7 +397,7 @@ fn defect_3_the_summary_says_of_thresholds_what_is_true() {
             ("rate==0", true),
             ("count>=3", true),
             ("count>3", false),
-            // Those that nobody asked for.
+            // Thresholds by default.
             ("rate<0.01", true),
             ("rate>=0.99", true)
         ]
@@ -454,7 +453,7 @@ fn defect_6_load_that_was_not_offered_is_noticed() {
                     maxStartDelay: 100ms";
     let plan = scenario("rest", arrivals, &format!("{REST}url: /slow/200\n"), "");
     let outcome = run(&plan, &api);
-    // All answers were right, and yet.
+    // All responses were right, but the run fails.
     assert_eq!(
         (outcome.verdict, errors(&outcome)),
         (Verdict::Crossed, vec![])
@@ -478,7 +477,7 @@ fn jitter_is_no_latency() {
     let outcome = run(&tls(10, "ca: ${CA}\njitter: 200ms\n"), &api);
     passed(&outcome);
     match outcome.summary.total("http_req_duration") {
-        // Ten of them waited for a second together.
+        // Ten of them waited for a second at the same time.
         Some(Metric::Trend(durations)) => assert!(durations.mean().as_millis() < 60),
         other => panic!("{other:?}"),
     }

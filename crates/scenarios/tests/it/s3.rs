@@ -1,5 +1,5 @@
-//! The S3 scenario against real object stores, and against one that lies.
-//! `scripts/install-test-tools` builds the real ones.
+//! The S3 scenario with real object stores, which `scripts/install-test-tools` builds, and with a
+//! faulty one.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ fn run(options: S3Options, users: u64, seconds: u64) -> Outcome {
     with_demands(executor, scenario)
 }
 
-/// A run that says nothing of what must hold: what the scenario demands by itself does.
+/// Runs a scenario with its default thresholds.
 fn with_demands(executor: ExecutorConfig, scenario: Arc<dyn Scenario>) -> Outcome {
     let run = Run {
         scenarios: vec![ScenarioConfig {
@@ -66,7 +66,7 @@ fn counter(series: &Series, metric: &str) -> u64 {
     }
 }
 
-/// The lines of the note with this title.
+/// Returns the lines of the note with this title.
 fn note<'o>(outcome: &'o Outcome, title: &str) -> &'o [String] {
     let mut notes = outcome.summary.notes.iter();
     notes
@@ -137,7 +137,7 @@ fn every_cell_of_two_stores_in_one_run() {
         "{verdicts:?}"
     );
 
-    // Nothing is left: not even the buckets, which the run had made.
+    // Nothing is left, not even the buckets that the run created.
     let left: Vec<_> = note(&outcome, "Tidying up")
         .iter()
         .filter(|line| line.contains("left"))
@@ -173,7 +173,7 @@ fn either_style_of_address_and_a_bucket_that_stays() {
         assert_eq!(outcome.verdict, Verdict::Passed);
         assert!(note(&outcome, "Tidying up").is_empty());
 
-        // Another run takes the bucket as it is, and leaves it.
+        // Another run uses the existing bucket, and keeps it.
         let again = S3Options {
             keep: false,
             create_bucket: false,
@@ -272,7 +272,7 @@ fn what_keeps_a_run_from_beginning_is_said() {
     assert!(matches!(told(nowhere), PrepareError::Unreachable(_)));
 }
 
-/// Small objects at a store that does one thing wrong.
+/// Options for small objects at a store with one fault.
 fn at_liar(liar: &Liar, operations: &[Operation]) -> S3Options {
     S3Options {
         endpoint: vec![format!("liar=http://{}", liar.address)],
@@ -287,7 +287,7 @@ fn at_liar(liar: &Liar, operations: &[Operation]) -> S3Options {
     }
 }
 
-/// The first detail of a check that never passed.
+/// Returns the first detail of a check that never passed.
 #[track_caller]
 fn always_fails(outcome: &Outcome, name: &str) -> String {
     let mut checks = outcome.summary.checks.iter();
@@ -297,8 +297,8 @@ fn always_fails(outcome: &Outcome, name: &str) -> String {
     check.details[0].clone()
 }
 
-/// A store that does not honour conditions and serves other bytes than it was
-/// sent is found out, and every fault has its name.
+/// A store that ignores conditions and serves other bytes than the written ones is detected, and
+/// every fault has its name.
 #[test]
 fn a_store_that_lies_is_found_out() {
     let liar = Liar::start(Lie::Bytes);
@@ -361,7 +361,8 @@ fn every_lie_fails_a_check() {
     }
 }
 
-/// One object in 150 is damaged: less than failed requests may be, and too many all the same.
+/// One object in 150 is damaged: below the threshold of failed requests, but nevertheless a
+/// failure.
 #[test]
 fn a_rare_lie_is_not_outvoted() {
     let liar = Liar::start(Lie::RarelyShort);
@@ -383,7 +384,7 @@ fn a_rare_lie_is_not_outvoted() {
     );
 }
 
-/// Objects without an ETag, or all with the same, are noticed before the run.
+/// Objects without an ETag, or all with the same one, are detected before the run.
 #[test]
 fn entity_tags_are_checked_before_the_run() {
     for (lie, check) in [
@@ -399,7 +400,7 @@ fn entity_tags_are_checked_before_the_run() {
 
 #[test]
 fn options_are_shared_by_all() {
-    // A scenario is shared by the threads of a run.
+    // The threads of a run share a scenario.
     fn shared<T: Send + Sync + ?Sized>(_: &T) {}
     let store = S3Options {
         endpoint: vec!["http://127.0.0.1:1".into()],

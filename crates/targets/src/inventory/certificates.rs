@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-/// The problems with a request, field by field.
+/// Errors of a request by field.
 type Wrong = Vec<(&'static str, String)>;
 
-/// A certificate that is to be issued.
+/// A certificate to issue.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct New {
     pub(super) name: String,
@@ -67,7 +67,8 @@ impl New {
     }
 }
 
-/// Labels of letters, digits and hyphens (RFC 1123 2.1).
+/// Returns whether the name consists of labels of letters, digits and hyphens (RFC 1123, section
+/// 2.1).
 fn is_dns_name(name: &str) -> bool {
     let is_label = |label: &str| {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
@@ -76,10 +77,10 @@ fn is_dns_name(name: &str) -> bool {
     name.len() <= 253 && name.contains('.') && name.split('.').all(is_label)
 }
 
-/// The part of a list that is shown.
+/// The requested part of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Page {
-    /// From 1.
+    /// Number of the page, from 1.
     pub(super) number: u32,
     pub(super) size: u32,
 }

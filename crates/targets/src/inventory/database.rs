@@ -5,7 +5,7 @@ use sqlx::{Executor, Row};
 
 use super::certificates::{New, Page};
 
-/// Connections to PostgreSQL at most.
+/// Limit of connections to PostgreSQL.
 const CONNECTIONS: u32 = 16;
 
 const SCHEMA: &str = "
@@ -35,17 +35,17 @@ const SCHEMA: &str = "
         seen TIMESTAMPTZ NOT NULL DEFAULT now()
     )";
 
-/// The inventory's data.
+/// Data of the inventory.
 pub(super) struct Database(PgPool);
 
-/// The outcome of a new certificate.
+/// Result of inserting a certificate.
 pub(super) enum Inserted {
     Yes(Value),
     NameTaken,
 }
 
 impl Database {
-    /// The empty database at this URL, with its tables.
+    /// Opens the empty database at this URL, and creates its tables.
     pub(super) async fn open(url: &str) -> Result<Self> {
         let pool = PgPoolOptions::new().max_connections(CONNECTIONS);
         let pool = pool.connect(url).await?;
@@ -86,7 +86,7 @@ impl Database {
         row.map(|row| certificate(&row)).transpose()
     }
 
-    /// Returns how many there are, and those of a page, the newest first.
+    /// Returns the number of certificates, and those of a page, the newest first.
     pub(super) async fn page(&self, page: Page) -> Result<(i64, Vec<Value>), sqlx::Error> {
         let total = sqlx::query("SELECT count(*) FROM certificates");
         let total = total.fetch_one(&self.0).await?.try_get(0)?;
@@ -100,8 +100,8 @@ impl Database {
         Ok((total, rows?))
     }
 
-    /// Has all certificates of a team and an issuer renewed: the job's number,
-    /// and how many they are.
+    /// Renews all certificates of a team and an issuer. Returns the number of the job, and of the
+    /// certificates.
     pub(super) async fn renew(&self, team: &str, issuer: &str) -> Result<(i64, i64), sqlx::Error> {
         let row = sqlx::query(
             "INSERT INTO renewals (team_id, issuer_id, certificates) \
@@ -115,7 +115,7 @@ impl Database {
         Ok((row.try_get(0)?, row.try_get(1)?))
     }
 
-    /// An agent is alive: how often it has said so.
+    /// Records a heartbeat of an agent. Returns the number of its heartbeats.
     pub(super) async fn heartbeat(&self, agent: &str, version: &str) -> Result<i64, sqlx::Error> {
         let row = sqlx::query(
             "INSERT INTO agents (id, version, heartbeats) VALUES ($1, $2, 1) \

@@ -16,34 +16,34 @@ use crate::server::{Answer, Asked, Service, TlsServer, json as reply, with_type}
 use certificates::{New, Page};
 use database::{Database, Inserted};
 
-/// A certificate inventory: what a fleet's certificates are, and who is asked to
-/// renew them. Its data is in a PostgreSQL of its own.
+/// A certificate inventory: the certificates of a fleet, and the agents that renew them. Its data
+/// is in a separate PostgreSQL server.
 ///
-/// | request | answer |
+/// | request | response |
 /// |---|---|
-/// | POST `/api/v1/certificates` | 201; 400 with what is wrong, field by field; 409 |
+/// | POST `/api/v1/certificates` | 201; 400 with the errors by field; 409 |
 /// | GET `/api/v1/certificates?page=1&per_page=50` | 200 with an ETag, or 304 |
 /// | GET `/api/v1/certificates/{id}` | 200, 404 |
 /// | POST `/api/v1/certificates/bulk-renew` | 202 |
-/// | POST `/api/v1/agents/{id}/heartbeat` | 200; 404 for others than its 5,000 agents |
+/// | POST `/api/v1/agents/{id}/heartbeat` | 200; 404 except for its 5,000 agents |
 /// | GET `/healthz` | 200, without a token |
 #[derive(Debug)]
 pub struct Inventory {
-    /// `https://127.0.0.1:port`.
+    /// URL of the inventory: `https://127.0.0.1:port`.
     pub url: String,
     server: TlsServer,
-    /// The directory it stores in; goes away after the server.
+    /// PostgreSQL server with the data; dropped after the server.
     pub database: Arc<DatabaseServer>,
 }
 
 impl Inventory {
-    /// The token that every request must bear.
+    /// Token of every request.
     pub const TOKEN: &'static str = "load-test-token";
 
-    /// At `port` (0: any that is free), in a new database.
+    /// Starts the inventory at `port` (0 for any free one) with a new database.
     ///
     /// # Errors
-    /// PostgreSQL is not installed, or does not start; the port is taken.
+    /// PostgreSQL is not installed or does not start, or the port is taken.
     pub fn start(authority: &Authority, port: u16) -> Result<Self> {
         let database = DatabaseServer::shared(DatabaseKind::Postgres)?;
         let url = database.url(&database.new_database()?);
@@ -61,7 +61,7 @@ impl Inventory {
         })
     }
 
-    /// The address at which it listens.
+    /// Returns the listen address.
     pub fn address(&self) -> SocketAddr {
         self.server.address()
     }
@@ -205,7 +205,7 @@ impl Api {
     }
 }
 
-/// Returns whether there is such an agent: as in certctl's load tests, 5,000 of them, from
+/// Returns whether the agent exists: as in certctl's load tests, there are 5,000, from
 /// `ag-loadtest-00001` on.
 fn is_agent(id: &str) -> bool {
     let number = id
@@ -218,7 +218,7 @@ fn is_agent(id: &str) -> bool {
     })
 }
 
-/// The problems, field by field.
+/// Errors by field.
 type Wrong = [(&'static str, String)];
 
 fn invalid(fields: &Wrong) -> Answer {

@@ -4,8 +4,8 @@ use super::*;
 
 const MAX: usize = 1 << 20;
 
-/// Feeds `pieces` and then, if `closed`, the end of the connection. What is left
-/// of the input after the answer comes back.
+/// Feeds `pieces` and then, if `closed`, the end of the connection. Returns the response and the
+/// unconsumed input.
 fn decode(
     to_head: bool,
     pieces: &[&[u8]],
@@ -210,7 +210,7 @@ fn a_long_body_is_read_to_its_place() {
     assert!(answer.body.starts_with(b"abc") && answer.body.ends_with(b"dd"));
 }
 
-/// The bytes of an answer with this body, and how it was to be framed.
+/// Encodes a response with this body and framing.
 fn encode(body: &[u8], chunks: &[usize], chunked: bool) -> Vec<u8> {
     if !chunked {
         let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
@@ -254,7 +254,7 @@ proptest! {
         prop_assert!(rest.is_empty());
     }
 
-    /// The way bytes are cut never decides what they mean.
+    /// The split of the bytes never changes the result.
     #[test]
     fn any_bytes_mean_the_same_however_they_are_cut(
         tail in proptest::collection::vec(any::<u8>(), 0..60),

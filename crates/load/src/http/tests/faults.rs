@@ -1,4 +1,4 @@
-//! Faults, and what they are called.
+//! Faults, and the kinds of their failures.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn failure(response: Response) -> Failure {
     response.exchange.outcome.unwrap_err()
 }
 
-/// One event has one kind, whichever step it comes at.
+/// The same event has the same kind at any step.
 #[tokio::test]
 async fn a_connection_that_ends_in_the_handshake_was_reset() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -81,7 +81,7 @@ async fn a_server_that_says_nothing() {
         (0, kind::TIMEOUT)
     );
 
-    // Nor does it shake hands.
+    // The server does not perform a TLS handshake either.
     let mut tls = server;
     tls.root = Some(String::new());
     let failure = failure(get(&tls, impatient()).await);
@@ -99,7 +99,7 @@ async fn a_body_that_dries_up() {
     assert_eq!((response.status, &response.body[..]), (200, &b"12345"[..]));
     let failure = failure(response);
     assert_eq!(failure.kind, kind::TIMEOUT);
-    assert!(failure.detail.contains("answer was read"), "{failure}");
+    assert!(failure.detail.contains("response was read"), "{failure}");
 }
 
 #[tokio::test]
@@ -198,14 +198,14 @@ async fn a_server_that_speaks_no_http2() {
     );
 }
 
-/// It answers as soon as it has seen the head, and closes: what it said counts.
+/// The server responds after the head and closes the connection: its response counts.
 #[tokio::test]
 async fn an_answer_before_the_request_is_out() {
     let server = Server::script(|_| Script::of(&[b"HTTP/1.1 413 Too Large\r\n\r\n"])).await;
     let mut client = server.client(ClientOptions::default()).await;
     let body = vec![0; 20 << 20];
     let response = client.send(&Request::post("/", &body)).await;
-    // The reset may overtake the answer; that the client hangs is not allowed.
+    // The reset may overtake the response; the client must not hang.
     match response.exchange.outcome {
         Ok(()) => assert_eq!(response.status, 413),
         Err(failure) => assert!(failure.kind == kind::RESET || failure.kind == kind::BODY),

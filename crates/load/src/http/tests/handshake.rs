@@ -1,4 +1,4 @@
-//! TLS by itself: what is offered, what came of it, what is resumed.
+//! TLS handshakes: offers, results and resumption.
 
 use std::sync::Arc;
 
@@ -79,12 +79,12 @@ async fn a_session_is_resumed_by_the_user_that_has_it() {
             for _ in 0..3 {
                 assert!(shake(&mut client).await.resumed, "{version:?}");
             }
-            // With a request, too.
+            // Resumption also works with a request.
             let response = client.send(&Request::get("/bytes/1")).await;
             assert!(response.handshake.unwrap().resumed, "{version:?}");
         }
     }
-    // And not unless asked for.
+    // Without the option no session is resumed.
     let mut client = server.client(insecure(TlsOptions::default())).await;
     for _ in 0..3 {
         assert!(!shake(&mut client).await.resumed);
@@ -155,11 +155,11 @@ async fn what_no_tls_has_is_refused_by_name() {
         suites: vec!["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256".into()],
         ..TlsOptions::default()
     });
-    assert!(neither.await.contains("cannot be set up"));
+    assert!(neither.await.contains("setting up TLS"));
 }
 
-/// As curl's `--cacert` has it: what is named is trusted, also where it is no authority's
-/// certificate, or an authority's own. Its name and its time must be right all the same.
+/// Configured certificates are trusted as in curl's `--cacert`, even if they are not CA
+/// certificates. Name and validity must be correct nevertheless.
 #[tokio::test]
 async fn a_certificate_that_is_named_is_trusted_as_it_is() {
     let directory = tempfile::tempdir().unwrap();
@@ -188,7 +188,7 @@ async fn a_certificate_that_is_named_is_trusted_as_it_is() {
                 trusted,
                 "{authority} {name} {days}: {outcome:?}"
             );
-            // Nobody has named it here.
+            // The certificate is not configured here.
             let mut client = server.client(ClientOptions::default()).await;
             assert!(client.handshake().await.exchange.outcome.is_err());
         }

@@ -1,4 +1,4 @@
-//! The things that go well: bodies, phases, connections, TLS, HTTP/2.
+//! Successful requests: bodies, phases, connections, TLS, HTTP/2.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn http2() -> ClientOptions {
     }
 }
 
-/// Every kind of body there and back.
+/// Sends and receives every kind of body.
 async fn converse(client: &mut Client) {
     let parts: Vec<Vec<u8>> = (0..40).map(|n| vec![n; n as usize * 100]).collect();
     let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
@@ -137,7 +137,7 @@ async fn a_server_without_http2_is_told_apart() {
     };
     let outcome = server.client(options).await.send(&Request::get("/")).await;
     let failure = outcome.exchange.outcome.unwrap_err();
-    // OpenSSL's servers go on without, rustls's end the handshake.
+    // OpenSSL's servers continue without ALPN, rustls's end the handshake.
     assert!([kind::PROTOCOL, kind::TLS].contains(&failure.kind));
 }
 
@@ -168,7 +168,7 @@ async fn phases_are_there_and_add_up() {
             ];
             let sum: Duration = phases.into_iter().flatten().sum();
             assert!(sum <= total, "{exchange:?}");
-            // What lies between the phases is next to nothing.
+            // The time between the phases is negligible.
             assert!(total - sum < total / 2, "{exchange:?}");
         }
     }
@@ -195,7 +195,7 @@ async fn a_fresh_connection_per_request() {
 
 #[tokio::test]
 async fn a_kept_connection_that_was_closed_is_opened_again() {
-    // The first connection answers once; while idle it is closed, or reset.
+    // The first connection responds once; while idle it is closed, or reset.
     for reset in [false, true] {
         let server = Server::script(move |_| {
             let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nx";
@@ -207,20 +207,19 @@ async fn a_kept_connection_that_was_closed_is_opened_again() {
         .await;
         let mut client = server.client(ClientOptions::default()).await;
         for number in 1..4 {
-            // A body that comes after the close would be answered by a reset.
+            // A body that arrives after the close would be answered with a reset.
             let response = client.send(&Request::post("/", Body::Empty)).await;
             assert_eq!(ok(&response).body, "x");
             assert_eq!(server.connections(), number);
-            // After a second of idleness the client opens another connection, whether the
-            // server's close arrives before the request or after it; a busy machine makes it longer.
+            // After a second of idleness the client opens another connection, whether the server's
+            // close arrives before the request or after it. A busy machine prolongs the idle time.
             tokio::time::sleep(Duration::from_millis(1100)).await;
         }
     }
 }
 
-/// The server takes the second request and closes without a word: the client
-/// cannot know before it has sent. After a while of silence that is the server's
-/// right; in the midst of work it is counted.
+/// The server reads the second request and closes the connection without a response, which the
+/// client cannot know before. After some idle time the server may do so; otherwise it is counted.
 #[tokio::test]
 async fn a_request_is_sent_once_more_and_it_is_said_why() {
     for (idle, why) in [(true, Resent::Idle), (false, Resent::Busy)] {
@@ -235,8 +234,8 @@ async fn a_request_is_sent_once_more_and_it_is_said_why() {
         let mut client = server.client(ClientOptions::default()).await;
         let first = client.send(&Request::get("/")).await;
         assert_eq!(ok(&first).exchange.resent, None);
-        // Longer than the second from which a connection counts as idle. On a busy machine it is
-        // longer still.
+        // Longer than the second after which a connection counts as idle. A busy machine prolongs
+        // it.
         if idle {
             tokio::time::sleep(Duration::from_millis(1100)).await;
         }
@@ -249,8 +248,7 @@ async fn a_request_is_sent_once_more_and_it_is_said_why() {
     }
 }
 
-/// A connection that has not carried a response yet is not tried again, nor is a request
-/// that was sent again already.
+/// A request on a new connection is not repeated, nor is a repeated request.
 #[tokio::test]
 async fn a_request_is_not_sent_three_times() {
     let server = Server::script(|number| match number {
@@ -280,7 +278,7 @@ async fn the_body_waits_until_it_is_asked_for() {
     let response = client.send(&request).await;
     assert!(ok(&response).body == body);
 
-    // One that says no right away is not sent anything.
+    // A server that refuses at once receives no body.
     let server = Server::script(|_| Script {
         hang: true,
         ..Script::of(&[b"HTTP/1.1 413 Too Large\r\ncontent-length: 0\r\n\r\n"])
@@ -300,7 +298,7 @@ async fn a_dropped_request_leaves_no_trace() {
     let server = Server::plain().await;
     let mut client = server.client(ClientOptions::default()).await;
     ok(&client.send(&Request::get("/bytes/1")).await);
-    // However late the timeout is noticed, the response has not come.
+    // Even if the timeout is noticed late, the response has not arrived.
     let hanging = Request::get("/hang");
     let hanging = tokio::time::timeout(Duration::from_millis(5), client.send(&hanging));
     assert!(hanging.await.is_err());

@@ -1,4 +1,4 @@
-//! The client against small servers in the same process.
+//! Tests of the client with small servers in the same process.
 
 mod faults;
 mod handshake;

@@ -1,4 +1,4 @@
-//! Servers: hyper's, for what is right, and scripts, for what is not.
+//! Servers: hyper for correct behaviour, scripts for faults.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -24,12 +24,12 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::http::{Client, ClientOptions, Endpoint};
 
-/// A server on loopback; ends with the test's runtime.
+/// A server on loopback, which ends with the test's runtime.
 pub(super) struct Server {
     pub(super) address: SocketAddr,
-    /// Connections accepted so far.
+    /// Number of accepted connections.
     connections: Arc<AtomicUsize>,
-    /// The root that signed its certificate, PEM.
+    /// Root of its certificate in PEM.
     pub(super) root: Option<String>,
 }
 
@@ -69,18 +69,18 @@ impl Server {
         }
     }
 
-    /// hyper: see [`answer`].
+    /// Starts a hyper server: see [`answer`].
     pub(super) async fn plain() -> Self {
         Self::accept(None, |stream, _| serve(TokioIo::new(stream))).await
     }
 
-    /// The same over TLS, with a certificate for localhost.
+    /// Starts a hyper server over TLS, with a certificate for localhost.
     pub(super) async fn tls(alpn: &'static [&'static [u8]]) -> Self {
         let (config, root) = certificate(alpn);
         Self::over_tls(config, root).await
     }
 
-    /// The same, with a certificate that is its own issuer, which is returned.
+    /// Starts a hyper server with a self-signed certificate, which is returned.
     pub(super) async fn self_signed(name: &str, authority: bool, days: i64) -> (Self, String) {
         let (config, pem) = self_signed(name, authority, days);
         (Self::over_tls(config, pem.clone()).await, pem)
@@ -99,7 +99,7 @@ impl Server {
         .await
     }
 
-    /// TLS with a certificate whose key the server does not have.
+    /// Starts a TLS server with a certificate whose key it does not have.
     pub(super) async fn impostor() -> Self {
         let ca = Authority::root(&CaOptions::named("Test Root", KeyType::EcdsaP256)).unwrap();
         let key = || Arc::new(KeyPair::generate(KeyType::EcdsaP256).unwrap());
@@ -116,8 +116,8 @@ impl Server {
         Self::over_tls(config, ca.certificate_pem()).await
     }
 
-    /// Answers one request over TLS with these bytes, and closes the connection without
-    /// `close_notify`.
+    /// Starts a TLS server that sends these bytes as response to one request, and closes the
+    /// connection without `close_notify`.
     pub(super) async fn cut_off(answer: &'static [u8]) -> Self {
         let (config, root) = certificate(&[b"http/1.1"]);
         let acceptor = TlsAcceptor::from(Arc::new(config));
@@ -135,9 +135,9 @@ impl Server {
         .await
     }
 
-    /// Answers each request of connection number n with `script(n)`, byte for
-    /// byte, piece by piece, and closes after the last request that it was told
-    /// about. A request ends with an empty line.
+    /// Starts a server that responds to the requests of connection number n with the pieces of
+    /// `script(n)`, and closes after the last request of the script. A request ends with an empty
+    /// line.
     pub(super) async fn script(script: impl Fn(usize) -> Script + Send + Sync + 'static) -> Self {
         let script = Arc::new(script);
         Self::accept(None, move |mut stream, number| {
@@ -152,8 +152,8 @@ impl Server {
                         if stream.write_all(&piece).await.is_err() {
                             return;
                         }
-                        // So that the pieces arrive as pieces. If some arrive together, on a busy
-                        // machine, the response is the same.
+                        // The pause lets the pieces arrive separately. If some arrive together on a
+                        // busy machine, the response is the same.
                         tokio::time::sleep(Duration::from_millis(5)).await;
                     }
                 }
@@ -169,20 +169,20 @@ impl Server {
     }
 }
 
-/// The script of a connection.
+/// Script of a connection.
 pub(super) struct Script {
-    /// The pieces of each answer.
+    /// Pieces of each response.
     pub(super) answers: Vec<Vec<Vec<u8>>>,
-    /// True if a request is waited for before each.
+    /// Whether a request is read before each response.
     pub(super) read: bool,
-    /// Then: stay, and say nothing.
+    /// Whether to keep the connection open without sending at the end.
     pub(super) hang: bool,
-    /// Then: reset the connection instead of closing it.
+    /// Whether to reset the connection at the end instead of closing it.
     pub(super) reset: bool,
 }
 
 impl Script {
-    /// These answers, each in one piece; then close.
+    /// Sends these responses, each in one piece, and closes the connection.
     pub(super) fn of(answers: &[&[u8]]) -> Self {
         Self {
             answers: answers.iter().map(|a| vec![a.to_vec()]).collect(),
@@ -214,8 +214,8 @@ where
 
 type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, Infallible>;
 
-/// `/echo` says what it was sent, `/bytes/N` so many bytes, `/chunks/N` the same
-/// in chunks, `/status/N` that status, `/slow` after 30 ms, everything else 404.
+/// Responds to `/echo` with the body, to `/bytes/N` with N bytes, to `/chunks/N` with N bytes in
+/// chunks, to `/status/N` with this status, to `/slow` after 30 ms, and to other paths with 404.
 async fn answer(request: ::http::Request<Incoming>) -> Result<Response<Body>, Infallible> {
     let path = request.uri().path().to_owned();
     let number = || -> usize { path.rsplit('/').next().unwrap().parse().unwrap() };
@@ -251,7 +251,7 @@ async fn answer(request: ::http::Request<Incoming>) -> Result<Response<Body>, In
         }
         "hang" => std::future::pending().await,
         "slow" => {
-            // A time to the first byte that is there to be measured: this long at least.
+            // A measurable time to the first byte: at least this long.
             tokio::time::sleep(Duration::from_millis(30)).await;
             Response::new(full(Bytes::from_static(b"at last")))
         }
@@ -262,7 +262,7 @@ async fn answer(request: ::http::Request<Incoming>) -> Result<Response<Body>, In
         }
     };
     if to_head {
-        // hyper leaves that to the service where it speaks HTTP/2.
+        // hyper leaves the response to HEAD to the service for HTTP/2.
         let length = response.body().size_hint().exact().unwrap_or_default();
         *response.body_mut() = full(Bytes::new());
         response
@@ -284,8 +284,8 @@ fn certificate(alpn: &[&[u8]]) -> (rustls::ServerConfig, String) {
     (serving(leaf, &key, alpn), ca.certificate_pem())
 }
 
-/// A certificate that is its own issuer, for a server of this name: an authority's, or none,
-/// valid for so many days from yesterday.
+/// Returns a self-signed certificate for a server of this name, as a CA certificate or not, valid
+/// for this number of days from yesterday.
 fn self_signed(name: &str, authority: bool, days: i64) -> (rustls::ServerConfig, String) {
     let mut options = CaOptions::named(name, KeyType::EcdsaP256);
     options.not_after = options.not_before.plus_days(1 + days);

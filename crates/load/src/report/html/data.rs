@@ -1,4 +1,4 @@
-//! The data that the plots are drawn from.
+//! Data of the plots.
 
 use serde::Serialize;
 
@@ -8,12 +8,12 @@ use crate::report::tags;
 use crate::timeline::{PointRow, Timeline};
 use crate::{Histogram, Metric, Summary};
 
-/// More curves than colours cannot be told apart.
+/// Limit of curves, because further ones would not have distinct colours.
 const MOST_CURVES: usize = 8;
-/// Points of a curve on the way to one more nine.
+/// Points of a curve between one nine and the next.
 const POINTS_PER_NINE: u32 = 16;
 
-/// As `assets/report.js` reads it: durations in milliseconds, rates per second.
+/// Data in the format that `assets/report.js` reads: durations in milliseconds, rates per second.
 #[derive(Serialize)]
 pub(super) struct Data {
     timeline: Columns,
@@ -25,9 +25,9 @@ pub(super) struct Data {
 struct Columns {
     /// Seconds of one column.
     interval: f64,
-    /// The time when each begins.
+    /// Begin of each column.
     at: Vec<f64>,
-    /// Edges of the heat map's buckets, one more than buckets.
+    /// Bounds of the heat map's buckets, one more than buckets.
     bounds: Vec<f64>,
     scenarios: Vec<Lines>,
 }
@@ -134,7 +134,7 @@ fn lines(name: &str, rows: &[PointRow], interval: f64) -> Lines {
     }
 }
 
-/// A curve per scenario; of a single scenario, one per set of tags.
+/// Returns a curve per scenario, or for a single scenario one per set of tags.
 fn curves(summary: &Summary) -> Vec<Curve> {
     let by_scenario = |scenario: &crate::summary::ScenarioSummary| {
         let metric = duration(summary, &[("scenario", &scenario.name)])?;
@@ -168,7 +168,7 @@ fn curves(summary: &Summary) -> Vec<Curve> {
     curves
 }
 
-/// Requests, or iterations of what makes none.
+/// Returns the durations of requests, or of iterations without requests.
 fn duration(summary: &Summary, tags: &[(&str, &str)]) -> Option<Metric> {
     let requests = summary
         .select("http_req_duration", tags)
@@ -218,7 +218,7 @@ fn bars(matrix: &Matrix) -> Bars {
     }
 }
 
-/// Digits that no plot can show are not worth their bytes.
+/// Rounds to the digits that a plot can show, to save bytes.
 fn round(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }

@@ -1,9 +1,8 @@
-//! `report.html`: one file that needs no other and asks nobody for anything.
+//! `report.html`: a single file without external resources.
 //!
-//! Tables are written here and can be read without JavaScript; the plots are drawn by
-//! `assets/report.js` from the JSON in the page. The page's own content security policy allows
-//! that script and that style sheet by their hashes, and nothing else: text that a target
-//! managed to get into a report cannot run.
+//! The tables are static and readable without JavaScript. `assets/report.js` draws the plots from
+//! the JSON in the page. The page's content security policy permits only this script and this style
+//! sheet, by their hashes, so text from a target cannot run as a script.
 
 mod data;
 mod rows;
@@ -52,7 +51,7 @@ struct Page {
     data: String,
 }
 
-/// The whole report as one HTML document. Everything from the run is escaped.
+/// Renders the whole report as one HTML document. All text of the run is escaped.
 pub fn html(summary: &Summary) -> String {
     let matrix = matrix::matrix(summary);
     let data = data::Data::of(summary, matrix.as_ref());
@@ -88,7 +87,7 @@ pub fn html(summary: &Summary) -> String {
         version: summary.environment.version.clone(),
         data: embedded(&data),
     };
-    // Writing into a string fails only if a template asks for it, and ours does not.
+    // Writing to a string fails only if a template returns an error, and ours do not.
     page.render().unwrap_or_default()
 }
 
@@ -100,7 +99,7 @@ fn mood(verdict: Verdict) -> &'static str {
     }
 }
 
-/// Unix milliseconds as people and machines read them.
+/// Formats Unix milliseconds for people and machines.
 fn instant(ms: u64) -> String {
     if ms == 0 {
         return String::new();
@@ -114,14 +113,14 @@ fn instant(ms: u64) -> String {
     })
 }
 
-/// JSON that cannot end the element it stands in: `<` occurs only in strings, where it may be
+/// Serializes JSON that cannot end its HTML element: `<` occurs only in strings, where it is
 /// written as an escape.
 fn embedded(data: &data::Data) -> String {
     let json = serde_json::to_string(data).unwrap_or_else(|_| "{}".to_owned());
     json.replace('<', "\\u003c")
 }
 
-/// A source of a content security policy.
+/// Returns a hash source of a content security policy.
 fn hash(text: &str) -> String {
     format!(
         "sha256-{}",
@@ -129,7 +128,7 @@ fn hash(text: &str) -> String {
     )
 }
 
-/// A command line that a shell would take again.
+/// Formats a command line that a shell can run again.
 fn command(words: &[String]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,@%+".contains(c);
     let quote = |word: &String| match !word.is_empty() && word.chars().all(plain) {
@@ -144,7 +143,7 @@ mod tests {
     use super::*;
     use crate::report::sample::{self, EVIL};
 
-    /// Pages without hostile text, which is looked for elsewhere.
+    /// Returns pages without the hostile text, which has its own tests.
     fn pages() -> [String; 3] {
         let mut tame = sample::summary();
         tame.errors.clear();
@@ -153,7 +152,7 @@ mod tests {
         [tame, sample::objects(), Summary::default()].map(|summary| html(&summary))
     }
 
-    /// A summary with hostile text wherever there is text.
+    /// Returns a summary with hostile text in every text.
     fn hostile() -> Summary {
         let json = serde_json::to_value(sample::summary()).unwrap();
         fn spoil(value: &mut serde_json::Value) {
@@ -179,7 +178,7 @@ mod tests {
     fn the_page_needs_nothing_else() {
         for page in pages() {
             assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"));
-            // A namespace is a name, not an address that is asked.
+            // A namespace is a name, and is not requested.
             let page = page.replace("http://www.w3.org/2000/svg", "");
             for trace in [
                 "http://", "https://", "src=", "@import", "url(", "fetch(", "import ",
@@ -225,7 +224,7 @@ mod tests {
             let start = page.rfind(open).unwrap() + open.len();
             page[start..start + page[start..].find(close).unwrap()].to_owned()
         };
-        // Attributes are escaped, so `+` and `=` of base64 may be written as entities.
+        // Attributes are escaped, so `+` and `=` of base64 may be entities.
         let policy = page[..page.find("<title>").unwrap()]
             .replace("&#61;", "=")
             .replace("&#43;", "+");
@@ -235,7 +234,7 @@ mod tests {
         assert!(!page.contains(" style=\"") && !page.contains(" onclick="));
     }
 
-    /// Writes the pages where a person can look at them.
+    /// Writes the pages to files for inspection.
     #[test]
     fn pages_for_the_eye() {
         let Some(folder) = std::env::var_os("LUCARNE_SAMPLE_PAGES") else {

@@ -1,4 +1,4 @@
-//! The tables of the page, as text.
+//! Tables of the page, as text.
 
 use crate::report::format;
 use crate::report::matrix::{Cell, Matrix, is_cell};
@@ -8,7 +8,7 @@ use crate::report::threshold::observed;
 use crate::summary::{ScenarioSummary, Series, TagList};
 use crate::{Metric, Summary};
 
-/// Rows of the table by tag; more are in the table of all metrics.
+/// Limit of rows in the table by tag; the table of all metrics has the rest.
 const MOST_TAGGED: usize = 200;
 
 pub(super) struct Figure {
@@ -32,9 +32,9 @@ pub(super) struct ScenarioRow {
     pub(super) started: u64,
     pub(super) dropped: u64,
     pub(super) achieved: String,
-    /// The time that the load generator itself lost before iterations began.
+    /// Delay by the load generator before iterations began.
     pub(super) start_delay: String,
-    /// Less was offered than asked for.
+    /// Whether less load was offered than planned.
     pub(super) short: bool,
     pub(super) requests: u64,
     pub(super) rate: String,
@@ -109,7 +109,7 @@ pub(super) struct MatrixCell {
     pub(super) best: bool,
 }
 
-/// Returns what was offered, in one line.
+/// Describes the load in one line.
 pub(super) fn load(summary: &Summary) -> String {
     let one = |scenario: &ScenarioSummary| format!("{} {}", scenario.name, scenario.executor);
     match summary.scenarios.as_slice() {
@@ -119,7 +119,7 @@ pub(super) fn load(summary: &Summary) -> String {
     }
 }
 
-/// The figures at the top.
+/// Returns the figures at the top.
 pub(super) fn figures(summary: &Summary) -> Vec<Figure> {
     let figure = |value: String, label, bad| Figure { value, label, bad };
     let requests = count(summary.total("http_reqs").as_ref());

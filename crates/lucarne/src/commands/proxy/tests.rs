@@ -70,10 +70,10 @@ fn every_problem_has_its_line() {
     let said = said.join("\n");
     for expected in [
         "p.yaml:1: listen: `nowhere` has no port",
-        "p.yaml:2: keytype: `dsa` is no kind of key",
+        "p.yaml:2: keytype: `dsa` is not a kind of key",
         "p.yaml:3: store: `cloud` is none of memory",
         "p.yaml:6: rules[0].action: `block` is neither intercept nor tunnel",
-        "p.yaml:7: networks: `10.0.0.0/40` is no address block",
+        "p.yaml:7: networks: `10.0.0.0/40` is not an address block",
         "p.yaml:9: limits.idletimeout: `5` has no unit",
         "p.yaml:10: limits.maxhost: no such key; did you mean `maxhosts`?",
         "p.yaml:12: upstream.insecure: `maybe` is neither true nor false",
@@ -153,7 +153,7 @@ fn what_is_wrong_with_an_upstream_proxy_is_said_without_its_password() {
     for (yaml, expected) in [
         (
             "upstream: {proxy: 'socks5://anna:secret@p.example:1'}",
-            "p.yaml:1: upstream.proxy: the URL is socks5://, which is not spoken here",
+            "p.yaml:1: upstream.proxy: the URL has the scheme socks5://, which is not supported",
         ),
         (
             "upstream: {proxy: 'http://anna@p.example:1'}",
@@ -223,8 +223,8 @@ fn flags_name_hosts_before_what_is_for_them() {
         ("ftp://anna:secret@p.example", "is ftp://"),
         ("http://anna:secret@p.example/x", "has a path"),
         ("http://anna@p.example", "names a user without a password"),
-        ("anna:secret@p.example", "is no URL of a proxy"),
-        ("", "is no URL of a proxy"),
+        ("anna:secret@p.example", "is not the URL of a proxy"),
+        ("", "is not the URL of a proxy"),
     ] {
         let said = match Command::try_parse_from(["proxy", "--upstream-proxy", wrong]) {
             Ok(command) => read(&command.options)

@@ -1,5 +1,5 @@
-//! The content of a file: the private key, the chain that a server sends, and last
-//! the CA certificate that issued it, all in PEM.
+//! Content of a file: the private key, the chain that a server sends, and last the CA certificate
+//! that issued it, all in PEM.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,12 +9,12 @@ use webpki::{EndEntityCert, KeyUsage};
 use crate::store::{Fingerprint, Host, Minted, StoreKey};
 use crate::{MintError, pem};
 
-/// The reasons why the content of a file is not taken.
+/// Reasons why the content of a file is refused.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FileError {
-    #[error("it is damaged: {0}")]
+    #[error("the file is damaged: {0}")]
     Damaged(#[from] MintError),
-    #[error("it holds no {0}")]
+    #[error("the file has no {0}")]
     Lacks(&'static str),
     #[error("its certificate was issued by another CA")]
     OtherCa,
@@ -33,7 +33,7 @@ pub(super) fn write(key: &StoreKey, minted: &Minted) -> String {
     text
 }
 
-/// Reads a file back. The certificate may have ended, nothing else.
+/// Parses a file. The certificate may have expired, but must be valid otherwise.
 pub(super) fn parse(
     text: &str,
     key: &StoreKey,
@@ -56,19 +56,19 @@ pub(super) fn parse(
     if Fingerprint::of(&issuer) != key.ca {
         return Err(FileError::OtherCa);
     }
-    // This fails, too, if the key is not the certificate's.
+    // This also fails if the key does not belong to the certificate.
     let minted = Minted::new(chain, issuer, private, alpn)?;
     let unverified = |source| FileError::Unverified {
         host: key.host.clone(),
         source,
     };
-    // What has ended is told apart by who asks: here only the rest counts.
+    // The caller checks the expiry; here only the other conditions count.
     let at = now.clamp(minted.not_before, minted.not_after.max(minted.not_before));
     verify(&minted, &key.host, at).map_err(|source| source.map_or(FileError::Clock, unverified))?;
     Ok(minted)
 }
 
-/// That the CA issued the leaf, and for this host. `None`: no time to ask at.
+/// Verifies that the CA issued the leaf for this host. The error is `None` if the time is invalid.
 fn verify(minted: &Minted, host: &Host, at: SystemTime) -> Result<(), Option<webpki::Error>> {
     let at = at.duration_since(UNIX_EPOCH).map_err(|_| None)?;
     let anchor = webpki::anchor_from_trusted_cert(&minted.issuer)?;
@@ -82,7 +82,7 @@ fn verify(minted: &Minted, host: &Host, at: SystemTime) -> Result<(), Option<web
         None,
         None,
     )?;
-    // A wildcard is asked for by one of the names that it stands for.
+    // A wildcard is checked with a name that it covers.
     let name = host.as_str().replacen('*', "any", 1);
     let name = ServerName::try_from(name).map_err(|_| webpki::Error::MalformedDnsIdentifier)?;
     leaf.verify_is_valid_for_subject_name(&name)?;

@@ -1,4 +1,4 @@
-//! The directory: a folder for each CA, a file for each key, and lock files.
+//! Directory of a store: a folder for each CA, a file for each key, and lock files.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -14,13 +14,13 @@ use crate::pem;
 use crate::store::minted::CertificateFields;
 use crate::store::{Fingerprint, Minted, StoreKey};
 
-/// No file of a certificate is longer.
+/// Size limit of a certificate's file.
 const MAX_FILE: u64 = 256 * 1024;
 
-/// Files are swept once in so many writes.
+/// Number of writes between sweeps.
 const SWEEP_EVERY: u64 = 256;
 
-/// The age of a file that nobody writes any more, but that was not renamed.
+/// Age from which an unfinished file counts as abandoned.
 const LEFT_BEHIND: Duration = Duration::from_secs(3600);
 
 const LOCKS: &str = "locks";
@@ -32,7 +32,7 @@ pub(super) struct Folder {
     writes: AtomicU64,
 }
 
-/// The number of files that were removed.
+/// Numbers of removed files.
 #[derive(Debug, Default)]
 pub(super) struct Swept {
     pub(super) expired: u64,
@@ -59,7 +59,7 @@ impl Folder {
         })
     }
 
-    /// Checks that locks can be taken, and so that the directory can be written to.
+    /// Checks that locks can be taken, and thus that the directory is writable.
     pub(super) fn check(&self) -> io::Result<()> {
         let locks = self.directory.join(LOCKS);
         let locked = private_directory(&locks).and_then(|()| Lock::try_take(&locks.join("00")));
@@ -70,7 +70,7 @@ impl Folder {
         &self.directory
     }
 
-    /// Returns the path of the certificate of a key.
+    /// Returns the path of a key's certificate.
     pub(super) fn path(&self, key: &StoreKey) -> PathBuf {
         self.of_ca(&key.ca).join(name(key))
     }
@@ -84,14 +84,14 @@ impl Folder {
         Lock::take(&self.lock_of(&name(key))).await
     }
 
-    /// The lock file of a certificate's file.
+    /// Returns the lock file for a certificate's file.
     fn lock_of(&self, name: &str) -> PathBuf {
         let digits = name.get(..2).unwrap_or_default();
         let stripe = u8::from_str_radix(digits, 16).unwrap_or(0) % STRIPES;
         self.directory.join(LOCKS).join(format!("{stripe:02}"))
     }
 
-    /// The content of a key's file; `None` if there is none.
+    /// Reads the file of a key. Returns `None` if there is none.
     pub(super) fn read(&self, key: &StoreKey) -> io::Result<Option<String>> {
         let path = self.path(key);
         let said = |error| saying(&path, error);
@@ -102,14 +102,14 @@ impl Folder {
         };
         let mut bytes = Vec::new();
         file.take(MAX_FILE).read_to_end(&mut bytes).map_err(said)?;
-        // What is not text is not PEM either, which is found out in a moment.
+        // Content that is not text is not PEM either, which the parser reports.
         Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
     }
 
-    /// Puts a certificate in its place. Whether it is time to sweep.
+    /// Writes a certificate's file. Returns whether a sweep is due.
     ///
-    /// The file's modification time becomes the end of the certificate: what
-    /// is to go is then known without reading it.
+    /// The modification time of the file is the end of the certificate, so that a sweep need not
+    /// read it.
     pub(super) fn write(&self, key: &StoreKey, minted: &Minted) -> io::Result<bool> {
         let number = self.writes.fetch_add(1, Relaxed);
         let (path, folder) = (self.path(key), self.of_ca(&key.ca));
@@ -118,7 +118,7 @@ impl Folder {
         let text = file::write(key, minted);
         let written = write_and_rename(&unfinished, &path, &text, minted.not_after);
         if let Err(error) = written {
-            // If it was made at all.
+            // The file may not exist.
             let _ = fs::remove_file(&unfinished);
             return Err(saying(&path, error));
         }
@@ -128,8 +128,8 @@ impl Folder {
         Ok(number.is_multiple_of(SWEEP_EVERY))
     }
 
-    /// Removes what has ended, and of the rest those that end first, until at
-    /// most `keep` are left.
+    /// Removes expired certificates, and then those that expire first, until at most `keep` are
+    /// left.
     pub(super) fn sweep(&self, now: SystemTime, keep: usize) -> io::Result<Swept> {
         let (mut swept, mut good) = (Swept::default(), Vec::new());
         for folder in entries(&self.directory)? {
@@ -150,12 +150,12 @@ impl Folder {
                     swept.expired += u64::from(!unfinished);
                 }
             }
-            // Only succeeds for a CA of which nothing is left.
+            // Succeeds only if nothing of this CA is left.
             let _ = fs::remove_dir(&folder);
         }
         if good.len() > keep {
             good.sort_unstable();
-            // A tenth more, so that the next certificate does not sweep again.
+            // Removes a tenth more, so that the next certificate needs no sweep.
             let surplus = good.len() - (keep - keep / 10);
             for (ends, path) in &good[..surplus] {
                 swept.evicted += u64::from(self.remove(path, *ends)?);
@@ -175,19 +175,18 @@ impl Folder {
     }
 }
 
-/// The name of a key's file: a hash, since hosts are longer than names of
-/// files may be. The first two digits say which lock file is its own.
+/// Returns the name of a key's file. The name is a hash, because hosts can be longer than names of
+/// files. Its first two digits determine the lock file.
 fn name(key: &StoreKey) -> String {
     let text = format!("{} {} {}", key.ca, key.key_type, key.host);
     let digest = Fingerprint::of(text.as_bytes());
     format!("{}.pem", hex::encode(&digest.0[..20]))
 }
 
-/// Tells the files of this process from those of others, and of processes
-/// that had its number before.
+/// Returns a suffix that is unique among processes, including earlier ones with the same number.
 fn unique() -> String {
     let mut random = [0; 8];
-    // Without random numbers the process number has to do.
+    // Without random bytes, the process number has to suffice.
     let _ = crate::random(&mut random);
     format!("{}-{}", std::process::id(), hex::encode(random))
 }
@@ -200,7 +199,7 @@ fn write_and_rename(at: &Path, to: &Path, text: &str, modified: SystemTime) -> i
     fs::rename(at, to)
 }
 
-/// Returns what is in a directory; nothing if it is none.
+/// Returns the entries of a directory, or none if there is no directory.
 fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let listed = match fs::read_dir(directory) {
         Ok(listed) => listed,
@@ -217,8 +216,8 @@ fn gone(error: &io::Error) -> bool {
     )
 }
 
-/// Returns the end of the certificate in a file, if that is still to come: the file's modification
-/// time is another after it was copied, and is corrected.
+/// Returns the end of the certificate in a file, if it is in the future. A copied file has a wrong
+/// modification time, which this corrects.
 fn copied(path: &Path, now: SystemTime) -> Option<SystemTime> {
     let mut text = Vec::new();
     let file = File::open(path).ok()?;
@@ -230,7 +229,7 @@ fn copied(path: &Path, now: SystemTime) -> Option<SystemTime> {
     if ends <= now {
         return None;
     }
-    // It is read again at the next sweep where that fails.
+    // If this fails, the next sweep reads the file again.
     let written = File::options().write(true).open(path);
     let _ = written.and_then(|file| file.set_modified(ends));
     Some(modified(path).unwrap_or(ends))

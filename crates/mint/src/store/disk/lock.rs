@@ -1,4 +1,4 @@
-//! A lock per key between processes.
+//! Locks between processes, one per key.
 
 use std::fs::File;
 use std::io;
@@ -10,23 +10,21 @@ use tokio::time::Instant;
 
 use super::private::private_file;
 
-/// The number of lock files: keys share them, so that their number does
-/// not grow with that of the hosts.
+/// Number of lock files. Keys share them, so that their number does not grow with the hosts.
 pub(super) const STRIPES: u8 = 64;
 
-/// The time that another process may take before it is no longer waited for.
+/// Longest wait for another process.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A lock that is held. The kernel lets go of it when it is dropped, or its
-/// process ends, however it ends.
+/// A lock. The kernel releases it when it is dropped or its process ends in any way.
 #[derive(Debug)]
 pub(super) struct Lock {
     _file: File,
 }
 
 impl Lock {
-    /// Waits for the lock, and not on a thread: others of this process want it
-    /// too.
+    /// Waits for the lock without blocking a thread, because other tasks of this process may wait
+    /// for it, too.
     pub(super) async fn take(path: &Path) -> io::Result<Self> {
         let file = open(path)?;
         let begun = Instant::now();
@@ -38,18 +36,17 @@ impl Lock {
             if begun.elapsed() >= PATIENCE {
                 return Err(io::Error::new(
                     io::ErrorKind::TimedOut,
-                    format!("{} is held by a process that hangs", path.display()),
+                    format!("{} is locked by a process that hangs", path.display()),
                 ));
             }
-            // Nothing tells when another process lets go without blocking a
-            // thread for as long.
+            // There is no notification of the release without blocking a thread.
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(Duration::from_millis(20));
         }
         Ok(Lock { _file: file })
     }
 
-    /// The lock, if nobody holds it.
+    /// Takes the lock if it is free.
     pub(super) fn try_take(path: &Path) -> io::Result<Option<Self>> {
         let file = open(path)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {

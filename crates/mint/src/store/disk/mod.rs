@@ -1,4 +1,4 @@
-//! Certificates on disk, shared between processes.
+//! Certificate store on disk, shared between processes.
 
 mod file;
 mod folder;
@@ -22,18 +22,18 @@ use super::{
     StoreStats,
 };
 
-/// The number of files that are read at a time.
+/// Limit of concurrent readers of files.
 const READERS: usize = 16;
 
-/// The options of a store on disk.
+/// Options of a store on disk.
 #[derive(Clone, Debug)]
 pub struct DiskOptions {
-    /// Its bounds; that on memory does not count here.
+    /// Limits of the store; the limit of memory does not apply.
     pub store: StoreOptions,
-    /// The number of certificates that it keeps: 100,000 (of some 2 kB each). Beyond it
-    /// those go that end first.
+    /// Limit of certificates: 100,000 by default, about 2 kB each. Beyond it, those that expire
+    /// first are removed.
     pub max_files: usize,
-    /// The protocols that servers of its certificates offer, best first.
+    /// ALPN protocols of servers with its certificates, best first.
     pub alpn: Vec<String>,
 }
 
@@ -47,48 +47,45 @@ impl Default for DiskOptions {
     }
 }
 
-/// The reasons why a store cannot be opened.
+/// Reasons why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The file system refused.
+    /// A file operation failed.
     #[error("cannot open the certificate store {}: {source}", path.display())]
     Io {
-        /// The store's directory, or what in it is at fault.
+        /// Path of the store's directory, or of an entry in it.
         path: PathBuf,
-        /// The error it gave.
+        /// Error of the system.
         source: io::Error,
     },
-    /// Others could read the private keys.
+    /// Other users could read the private keys.
     #[error("{} is open to other users (mode {mode:o}): it holds private keys, so run: chmod 700 {}",
         path.display(), path.display())]
     Exposed {
-        /// The store's directory.
+        /// Path of the store's directory.
         path: PathBuf,
-        /// Its permission bits.
+        /// Permission bits of the directory.
         mode: u32,
     },
 }
 
-/// Keeps certificates in a directory of its own, which several processes may
-/// share: a certificate that one has made, the others find. One that is being
-/// made by one process is waited for by the others.
+/// Stores certificates in a directory that several processes may share: each finds the certificates
+/// of the others, and waits while another process creates one.
 ///
-/// Put memory before it ([`LayeredStore`](super::LayeredStore)): by itself it
-/// reads a file for each call, and sessions do not resume.
+/// Combine it with memory ([`LayeredStore`](super::LayeredStore)): on its own it reads a file for
+/// each call, and sessions do not resume.
 ///
-/// The directory is the user's alone (0700), so are the files (0600). Each is
-/// written beside its place, synced and renamed. What is read is checked (that
-/// the key is the certificate's, that the CA issued it, for this host, and its
-/// time); what fails is said and made anew. Where the disk fails, certificates
-/// are made all the same, and given out without being kept: see
-/// [`problem`](Self::problem) and
-/// [`StoreStats::disk_errors`].
+/// Only the owner can access the directory (0700) and its files (0600). Each file is written under
+/// another name, synced and renamed. A file is verified when read: the key belongs to the
+/// certificate, and the CA issued it for this host and the current time. An invalid file is
+/// reported and recreated. If the disk fails, certificates are still created and returned, but not
+/// stored: see [`problem`](Self::problem) and [`StoreStats::disk_errors`].
 #[derive(Debug)]
 pub struct DiskStore {
     cache: Arc<DiskCache>,
     fetches: Arc<SingleFlight>,
-    /// Successors being made.
+    /// Renewals in progress.
     renewals: Arc<SingleFlight>,
 }
 
@@ -100,7 +97,7 @@ struct DiskCache {
     problem: Mutex<Option<String>>,
 }
 
-/// The problem with a file is said and counted when it is first looked at.
+/// A first look reports and counts the problem with a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Look {
     First,
@@ -108,11 +105,11 @@ enum Look {
 }
 
 impl DiskStore {
-    /// Opens the store in `directory`, which is made if need be.
+    /// Opens the store in `directory`, which is created if it does not exist.
     ///
     /// # Errors
-    /// A directory that is not there and cannot be made, or that others can read. One that
-    /// cannot be written to is a [`problem`](Self::problem).
+    /// The directory cannot be created, or other users can read it. A directory that is not
+    /// writable is a [`problem`](Self::problem).
     pub fn open(directory: &Path, options: DiskOptions) -> Result<Self, OpenError> {
         let waiting = options.store.waiting;
         let cache = DiskCache {
@@ -132,13 +129,13 @@ impl DiskStore {
         })
     }
 
-    /// The problem with the disk, for people; `None` while it works.
+    /// Returns the problem with the disk, for people; `None` while it works.
     pub fn problem(&self) -> Option<String> {
         self.cache.problem.lock().clone()
     }
 
-    /// Removes the files whose certificates have ended, and so many others
-    /// that the bound holds. The store does it itself now and then. Blocks.
+    /// Removes the files of expired certificates, and of others beyond the limit. The store also
+    /// calls this periodically. Blocks.
     pub fn sweep(&self) {
         self.cache.sweep();
     }
@@ -186,7 +183,7 @@ impl DiskCache {
             self.generator.counters.disk_hits.add_one();
             if age == Age::Ageing {
                 let cache = self.clone();
-                // Where it is under way already, it is not begun again.
+                // A renewal that is already in progress is not started again.
                 renewals.join(
                     &key,
                     || None,
@@ -202,21 +199,21 @@ impl DiskCache {
         self: &Arc<Self>,
         key: &StoreKey,
     ) -> Result<Option<(Arc<Minted>, Age)>, StoreError> {
-        // It is never closed.
+        // The semaphore is never closed.
         let _turn = self.readers.acquire().await.ok();
         let (cache, wanted) = (self.clone(), key.clone());
         let read = move || cache.read(&wanted, Look::First);
         self.generator.run(key, read).await
     }
 
-    /// Makes the certificate, unless another process has done it meanwhile:
-    /// one that is at most as old as `at_most` is taken.
+    /// Creates the certificate, unless another process has done so in the meantime: a certificate
+    /// of at most the age `at_most` is used.
     async fn make(self: Arc<Self>, key: StoreKey, generate: Generate, at_most: Age) -> Outcome {
         let permit = self.generator.permit().await;
         let lock = match self.folder.lock(&key).await {
             Ok(lock) => Some(lock),
             Err(error) => {
-                self.trouble(&format!("cannot lock {key}: {error}"));
+                self.trouble(&format!("locking {key}: {error}"));
                 None
             }
         };
@@ -229,7 +226,7 @@ impl DiskCache {
         self.generator.run(&key, work).await?
     }
 
-    /// Blocks. The key is locked.
+    /// Creates the certificate. Blocks; the key is locked.
     fn make_here(&self, key: &StoreKey, job: &GenerateJob, at_most: Age) -> Outcome {
         let counters = &self.generator.counters;
         if let Some((minted, age)) = self.read(key, Look::Locked)
@@ -250,12 +247,12 @@ impl DiskCache {
                     self.sweep();
                 }
             }
-            Err(error) => self.trouble(&format!("cannot keep a certificate: {error}")),
+            Err(error) => self.trouble(&format!("storing a certificate: {error}")),
         }
         Ok(Arc::new(minted))
     }
 
-    /// Returns what the disk has of this key, if it is what it should be. Blocks.
+    /// Reads and verifies the certificate of this key. Blocks.
     fn read(&self, key: &StoreKey, look: Look) -> Option<(Arc<Minted>, Age)> {
         let now = self.options.store.clock.now();
         let text = match self.folder.read(key) {
@@ -271,7 +268,7 @@ impl DiskCache {
                 if look == Look::First {
                     self.generator.counters.disk_errors.add_one();
                     let path = self.folder.path(key);
-                    tracing::warn!("{}: {error}; made anew", path.display());
+                    tracing::warn!("{}: {error}; creating it again", path.display());
                 }
                 return None;
             }
@@ -295,29 +292,29 @@ impl DiskCache {
                 (0..swept.expired).for_each(|_| counters.expired.add_one());
                 (0..swept.evicted).for_each(|_| counters.evicted.add_one());
             }
-            Err(error) => self.trouble(&format!("cannot remove what is old: {error}")),
+            Err(error) => self.trouble(&format!("removing expired certificates: {error}")),
         }
     }
 
-    /// Something failed. It is said when it begins, and counted each time.
+    /// Records a failure. Logs the first one, and counts each.
     fn trouble(&self, problem: &str) {
         self.generator.counters.disk_errors.add_one();
         let mut current = self.problem.lock();
         if current.is_none() {
             let directory = self.folder.directory().display();
             tracing::warn!(
-                "{directory}: {problem}; certificates are made and given out, but not kept there"
+                "{directory}: {problem}; certificates are created and served, but not stored"
             );
         }
         *current = Some(problem.to_owned());
     }
 
-    /// The disk did what it was asked to.
+    /// Records that the disk works.
     fn works(&self) {
         let before = self.problem.lock().take();
         if before.is_some() {
             let directory = self.folder.directory().display();
-            tracing::info!("{directory}: certificates are kept again");
+            tracing::info!("{directory}: certificates are stored again");
         }
     }
 }

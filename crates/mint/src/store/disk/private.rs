@@ -5,14 +5,14 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
-/// The way in which such files are opened for writing.
+/// Returns options for writing a private file.
 pub(super) fn private_file() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);
     options
 }
 
-/// Makes such a directory, unless it is there.
+/// Creates a private directory, unless it exists.
 pub(super) fn private_directory(path: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).recursive(true).create(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),

@@ -1,4 +1,4 @@
-//! Bounds on memory, on work and on waiting.
+//! Limits of memory, of work and of waiting.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -84,7 +84,7 @@ async fn whoever_asks_for_too_much_is_told_so_at_once() {
                 tokio::spawn(async move { minter.certificate(&name).await })
             })
             .collect();
-        // One is made, ten wait.
+        // One certificate is being created, ten callers wait.
         until(|| asking.iter().filter(|asked| asked.is_finished()).count() >= 29).await;
         drop(hold);
         let (mut given, mut refused) = (0, 0);
@@ -101,7 +101,7 @@ async fn whoever_asks_for_too_much_is_told_so_at_once() {
         );
         let stats = minter.stats();
         assert_eq!((stats.overloaded, stats.in_flight), (refused, 0));
-        // And afterwards all is well.
+        // Afterwards the store works normally.
         minter.certificate(&host("later.example")).await.unwrap();
     }
 }

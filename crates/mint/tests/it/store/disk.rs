@@ -1,4 +1,4 @@
-//! A store on disk: modes, checks of what is read, disks that fail.
+//! The store on disk: modes, verification of files, failures of the disk.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -54,7 +54,7 @@ impl Home {
         Minter::new(ca, store, options).unwrap()
     }
 
-    /// The files of certificates.
+    /// Returns the files of certificates.
     fn files(&self) -> Vec<PathBuf> {
         files(&self.path)
             .into_iter()
@@ -91,7 +91,7 @@ async fn only_the_owner_can_read_it() {
         assert_eq!(mode(&file), 0o600, "{}", file.display());
         assert_eq!(mode(file.parent().unwrap()), 0o700);
     }
-    // A directory that others can read is not taken.
+    // A directory that others can read is refused.
     fs::set_permissions(&home.path, fs::Permissions::from_mode(0o755)).unwrap();
     let refused = DiskStore::open(&home.path, home.options()).unwrap_err();
     assert!(refused.to_string().contains("chmod 700"), "{refused}");
@@ -114,7 +114,7 @@ async fn what_was_made_is_found_again() {
     assert_eq!(home.files().len(), 3);
 }
 
-/// Puts `content` where a certificate was, and sees it made anew.
+/// Replaces a certificate's file by `content`, and checks that it is recreated.
 async fn is_made_anew(home: &Home, content: &[u8], why: &str) {
     let store = home.store();
     let minter = home.minter(store.clone());
@@ -126,7 +126,7 @@ async fn is_made_anew(home: &Home, content: &[u8], why: &str) {
         (1, 1),
         "{why}: {stats:?}"
     );
-    // And what is there now is good.
+    // The new file is valid.
     let again = minter.certificate(&host("a.example")).await.unwrap();
     assert_eq!(again.serial, minted.serial, "{why}");
     assert_eq!(store.stats().disk_hits, 1, "{why}");
@@ -140,7 +140,7 @@ async fn what_is_wrong_on_disk_is_made_anew() {
     let file = home.files().remove(0);
     let good = fs::read_to_string(&file).unwrap();
 
-    // That of another host, of another CA, with another key.
+    // Certificates of another host, of another CA, and with another key.
     minter.certificate(&host("b.example")).await.unwrap();
     let other = home.files().into_iter().find(|path| *path != file).unwrap();
     let other_host = fs::read(&other).unwrap();
@@ -157,7 +157,7 @@ async fn what_is_wrong_on_disk_is_made_anew() {
     let certificates = &good[good.find("-----BEGIN CERTIFICATE").unwrap()..];
     let other_key = pem::encode("PRIVATE KEY", &key) + certificates;
 
-    // The true CA, but a leaf that it did not sign.
+    // The true CA with a leaf that it did not sign.
     let own_ca = pem::encode("CERTIFICATE", ca().cert_der());
     let forged = &other_ca[..other_ca.rfind("-----BEGIN CERTIFICATE").unwrap()];
     let forged = forged.to_owned() + &own_ca;
@@ -214,7 +214,7 @@ async fn a_successor_is_made_ahead_of_time() {
             .unwrap()
             .serial
             .clone();
-        // The successor is counted a moment before it is in its place. Polled, with a deadline.
+        // The successor is counted a moment before its file exists. Polled, with a deadline.
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
     assert_ne!(next, first.serial);
@@ -251,13 +251,13 @@ async fn a_disk_that_fails_is_said_and_does_without() {
     minter.certificate(&host("a.example")).await.unwrap();
     assert_eq!(store.problem(), None);
 
-    // Not by its mode, which would not stop a superuser.
+    // The mode would not stop a superuser.
     let aside = home.path.with_extension("aside");
     fs::rename(&home.path, &aside).unwrap();
     fs::write(&home.path, "not a directory").unwrap();
     let first = minter.certificate(&host("b.example")).await.unwrap();
     let second = minter.certificate(&host("b.example")).await.unwrap();
-    assert_ne!(first.serial, second.serial, "given out, but not kept");
+    assert_ne!(first.serial, second.serial, "served, but not stored");
     let problem = store.problem().unwrap();
     let path = home.path.display().to_string();
     assert!(problem.contains(&path), "{problem}");
@@ -265,7 +265,7 @@ async fn a_disk_that_fails_is_said_and_does_without() {
     assert_eq!((stats.generated, stats.errors), (3, 0));
     assert!(stats.disk_errors >= 2);
 
-    // Once it works again, so does the store, and what was there is found.
+    // When the disk works again, so does the store, and it finds the old files.
     fs::remove_file(&home.path).unwrap();
     fs::rename(&aside, &home.path).unwrap();
     minter.certificate(&host("a.example")).await.unwrap();
@@ -284,7 +284,7 @@ async fn a_directory_that_cannot_be_made_is_named() {
     assert!(refused.to_string().contains(&path), "{refused}");
 }
 
-/// Not by its mode, which would not stop a superuser.
+/// The mode would not stop a superuser.
 #[tokio::test]
 async fn a_directory_that_cannot_be_written_to_is_used_as_it_is() {
     let home = Home::new();
@@ -303,7 +303,7 @@ async fn a_directory_that_cannot_be_written_to_is_used_as_it_is() {
     assert_eq!(store.stats().generated, 1);
 }
 
-/// `cp -r` gives files the time of the copy.
+/// `cp -r` sets the modification time of files to the time of the copy.
 #[tokio::test]
 async fn a_copied_certificate_outlives_the_sweep() {
     let home = Home::new();

@@ -1,4 +1,4 @@
-//! Expiry, and successors ahead of time.
+//! Expiry, and renewal in advance.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,12 +101,12 @@ async fn a_certificate_lives_no_longer_than_its_ca() {
     let name = host("www.example");
     let minted = minter.certificate(&name).await.unwrap();
     assert_eq!(Time::from(minted.not_after), soon);
-    // However short its life, it is kept for most of it.
+    // A certificate with a short lifetime is used for most of it.
     hands.advance(Duration::from_secs(180));
     minter.certificate(&name).await.unwrap();
     assert_eq!(spy.made.total(), 1);
     hands.advance(Duration::from_secs(600));
     let ended = minter.certificate(&name).await.unwrap_err();
     assert!(matches!(ended, StoreError::Generate { .. }));
-    assert!(ended.to_string().contains("make a new CA"), "{ended}");
+    assert!(ended.to_string().contains("create a new CA"), "{ended}");
 }

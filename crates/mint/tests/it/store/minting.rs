@@ -1,4 +1,4 @@
-//! What is minted, and that TLS clients take it.
+//! Minted certificates, and TLS clients that accept them.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn of_kind(key_type: KeyType) -> Minter {
     Minter::new(ca(), store(), options).unwrap()
 }
 
-/// A TLS client that trusts this CA alone.
+/// A TLS client that trusts this CA only.
 fn client(ca: &Authority) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     roots
@@ -41,7 +41,7 @@ fn client(ca: &Authority) -> Arc<ClientConfig> {
     Arc::new(config)
 }
 
-/// Shakes hands as a client of `name` would.
+/// Performs a handshake as a client of `name`.
 async fn handshake(
     minted: &Minted,
     client: &Arc<ClientConfig>,
@@ -157,7 +157,7 @@ async fn the_ca_belongs_to_the_key() {
             .await
             .is_err()
     );
-    // The old one comes back with its CA: nothing was lost.
+    // The old certificate returns with its CA: nothing was lost.
     minter.replace_ca(ca()).unwrap();
     assert_eq!(minter.certificate(&name).await.unwrap().serial, old.serial);
 }
@@ -195,7 +195,7 @@ async fn a_leaf_has_its_own_key_a_long_serial_and_a_whole_chain() {
     assert_ne!(one.key.secret_der(), two.key.secret_der());
     assert_ne!(one.key.secret_der(), below.key().to_pkcs8().unwrap());
     for minted in [&one, &two] {
-        // 128 random bits below a first octet that keeps it positive.
+        // 128 random bits below a first octet that keeps the number positive.
         assert_eq!((minted.serial.len(), minted.serial[0]), (17, 4));
         assert_eq!(minted.chain.len(), 2, "leaf and intermediate, no root");
         assert_eq!(&*minted.chain[1], below.cert_der());
@@ -248,7 +248,7 @@ fn keys_of_impossible_sizes_are_refused() {
     assert!("rsa1024".parse::<KeyType>().is_err());
 }
 
-/// A certificate of `authority` and its key, as files have them.
+/// Returns a certificate of `authority` and its key in PEM.
 fn pem_of(authority: &Authority, names: &[&str]) -> (String, String) {
     let options = LeafOptions::for_names(names.iter().copied()).unwrap();
     let chain = authority.chain(authority.issue(&options).unwrap());
@@ -280,18 +280,18 @@ async fn own_certificates_are_served_for_what_they_cover() {
         ("www.own.test", true),
         ("own.test", true),
         ("192.0.2.7", true),
-        // One label, as clients have it.
+        // A wildcard covers one label for clients.
         ("a.b.own.test", false),
         ("192.0.2.8", false),
         ("two.test", true),
-        // Covered, but not for this host.
+        // Covered, but not configured for this host.
         ("one.test", false),
     ] {
         let minted = minter.certificate(&host(name)).await.unwrap();
         let by = if served { &theirs } else { &minter.ca() };
         handshake(&minted, &client(by), name).await.unwrap();
     }
-    // Whatever becomes of the CA; and taken back, they are served no more.
+    // Own certificates do not depend on the CA. After their removal they are no longer served.
     minter.replace_ca(new_ca()).unwrap();
     let minted = minter.certificate(&host("own.test")).await.unwrap();
     handshake(&minted, &client(&theirs), "own.test")

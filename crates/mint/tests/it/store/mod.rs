@@ -1,4 +1,4 @@
-//! What stores promise: one test and more for each point.
+//! Guarantees of stores, with at least one test each.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod bounds;

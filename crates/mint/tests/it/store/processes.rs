@@ -1,4 +1,4 @@
-//! Several processes on one directory.
+//! Several processes with one directory.
 
 use std::collections::HashMap;
 use std::process::{Command, Stdio};
@@ -12,8 +12,8 @@ use super::support::{ca, host};
 const HOME: &str = "LUCARNE_TEST_SHARED_STORE";
 const HOSTS: usize = 40;
 
-/// The other process: asks for all hosts at a time, and prints what it got.
-/// Does nothing when it is run as a test.
+/// The other process: requests all hosts at the same time, and prints the results. Does nothing
+/// when it is run as a test.
 #[test]
 fn another_process() {
     let Ok(home) = std::env::var(HOME) else {

@@ -1,4 +1,4 @@
-//! Single flight: shared work, shared errors, callers that leave.
+//! Single flight: shared work, shared errors, cancelled callers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,17 +88,17 @@ async fn a_caller_that_leaves_cancels_nothing() {
     let asked_and_left = async |name: &Host| {
         let _hold = spy.made.hold();
         let asking = minter.certificate(name);
-        // However late the timeout is noticed, nothing has been made.
+        // Even if the timeout is noticed late, nothing has been created.
         let left = tokio::time::timeout(Duration::from_millis(10), asking).await;
         assert!(left.is_err());
     };
     let name = host("one.example");
     asked_and_left(&name).await;
-    // Another one who comes meanwhile gets what the first one began.
+    // Another caller receives the result that the first one started.
     minter.certificate(&name).await.unwrap();
     assert_eq!(spy.made.total(), 1);
 
-    // And it is made with nobody waiting at all.
+    // The certificate is also created without any waiting caller.
     let name = host("two.example");
     asked_and_left(&name).await;
     until(|| minter.stats().generated == 2 && minter.stats().in_flight == 0).await;

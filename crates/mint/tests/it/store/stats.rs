@@ -1,4 +1,4 @@
-//! Every figure that a store counts.
+//! All figures of a store.
 
 use std::sync::Arc;
 

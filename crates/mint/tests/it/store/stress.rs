@@ -1,4 +1,4 @@
-//! Ten thousand tasks at a time, many of which leave before they are served.
+//! Ten thousand concurrent tasks, many of which are cancelled early.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -21,20 +21,20 @@ fn options() -> StoreOptions {
     }
 }
 
-/// Numbers without rhyme, the same in each run.
+/// Scattered numbers, the same in each run.
 fn scatter(number: u64) -> u64 {
     let mut x = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d;
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 16
 }
 
-/// What is open in this process.
+/// Returns the number of open file descriptors of this process.
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
 }
 
-/// Has many tasks ask for few hosts or many, a third of which are cancelled at
-/// some time or other; then looks at what was made, and at what is left.
+/// Starts many tasks that request few hosts or many, and cancels a third of them at various times.
+/// Then checks the created certificates and the remaining memory.
 async fn stress(store: impl CertificateStore, hosts: u64) {
     let spy = Spy::on(store);
     let shared = MintOptions {
@@ -56,7 +56,7 @@ async fn stress(store: impl CertificateStore, hosts: u64) {
             let abort = task.abort_handle();
             let after = Duration::from_micros(scatter(!number) % 20_000);
             tokio::spawn(async move {
-                // Callers that leave at any time are what is tested: all outcomes are right.
+                // Cancellation at any time is tested: all outcomes are right.
                 tokio::time::sleep(after).await;
                 abort.abort();
             });
@@ -87,7 +87,7 @@ async fn stress(store: impl CertificateStore, hosts: u64) {
     );
     assert_eq!(stats.entries, stats.generated, "all of them are kept");
 
-    // Nobody holds a certificate but the store, nor the store but the minter.
+    // Only the store has a reference to a certificate, and only the minter to the store.
     let given = kept.lock().clone();
     assert!(given.iter().all(|minted| minted.strong_count() == 1));
     assert_eq!(Arc::strong_count(&minter), 1);
@@ -118,7 +118,7 @@ async fn hosts_on_disk() {
     };
     let disk = DiskStore::open(&home.path().join("store"), disk).unwrap();
     stress(LayeredStore::new(options(), Arc::new(disk)), 300).await;
-    // Other tests of this process have some open as well.
+    // Other tests of this process have open descriptors as well.
     assert!(descriptors() < before + 100, "locks are let go of");
     let locks = std::fs::read_dir(home.path().join("store/locks")).unwrap();
     assert!(locks.count() <= 64);

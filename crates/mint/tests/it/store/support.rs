@@ -1,4 +1,4 @@
-//! A CA, a clock that is set by hand, and a store that watches another.
+//! A CA, a clock that is set by hand, and a store that observes another.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -47,7 +47,7 @@ impl Hands {
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 pub(crate) const DAY: Duration = Duration::from_secs(86_400);
 
-/// A store of the user's own: passes everything on, and watches what is made.
+/// A custom store that forwards everything, and observes the created certificates.
 pub(crate) struct Spy {
     below: Arc<dyn CertificateStore>,
     pub made: Arc<Made>,
@@ -55,18 +55,18 @@ pub(crate) struct Spy {
 
 #[derive(Default)]
 pub(crate) struct Made {
-    /// How often each key was made, whether it succeeded or not.
+    /// Number of creations of each key, successful or not.
     by_key: Mutex<HashMap<StoreKey, u32>>,
     pub now: AtomicUsize,
-    /// How many were being made at a time, at most.
+    /// Largest number of concurrent creations.
     pub most: AtomicUsize,
-    /// Nothing is made to its end as long as this is true.
+    /// No creation finishes while this is true.
     held: AtomicBool,
-    /// Whether making fails.
+    /// Error of creations, if they fail.
     pub fails: Mutex<Option<Failure>>,
 }
 
-/// Lets go of what is being made when it is dropped.
+/// Releases the held creations when it is dropped.
 pub(crate) struct Hold<'m>(&'m AtomicBool);
 
 impl Drop for Hold<'_> {
@@ -99,7 +99,7 @@ impl Made {
         self.by_key.lock().values().copied().collect()
     }
 
-    /// Lets nothing be made before the guard is dropped.
+    /// Holds all creations until the guard is dropped.
     pub(crate) fn hold(&self) -> Hold<'_> {
         self.held.store(true, SeqCst);
         Hold(&self.held)
@@ -110,7 +110,7 @@ impl Made {
         let now = self.now.fetch_add(1, SeqCst) + 1;
         self.most.fetch_max(now, SeqCst);
         while self.held.load(SeqCst) {
-            // Polled until the test lets go: no verdict depends on the pace.
+            // Polls until the test releases it: no verdict depends on the pace.
             std::thread::sleep(Duration::from_millis(1));
         }
         let failure = *self.fails.lock();
@@ -140,10 +140,10 @@ impl CertificateStore for Spy {
     }
 }
 
-/// The longest time that a test waits for one event.
+/// Longest wait of a test for one event.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits until `what` holds, which other tasks bring about.
+/// Waits for the condition `what`, which other tasks fulfil.
 pub(crate) async fn until(what: impl Fn() -> bool) {
     let deadline = std::time::Instant::now() + PATIENCE;
     while !what() {

@@ -39,7 +39,7 @@ fn where_certificates_stand() {
     assert_eq!(stranger.standing, Standing::Unverified);
     assert_eq!(findings(&stranger), [SctFinding::UnknownLog]);
     assert!(!stranger.is_logged());
-    // One log more that nobody knows does no harm.
+    // Another SCT of an unknown log does no harm.
     assert_eq!(of(&[1, 2, 9]).standing, Standing::Good);
 }
 
@@ -72,7 +72,7 @@ fn false_scts() {
     let of = |leaf: &[u8]| judged(leaf, &SctDeliveries::default(), Some(&list));
     let template_of = |name: &str| template(&Pki::shared().leaf(name));
 
-    // Taken from another certificate.
+    // An SCT of another certificate.
     let other = embedded_scts(&template_of("other.example"), &[1], 1);
     let mine = template_of("mine.example");
     let mut scts = embedded_scts(&mine, &[2], 1);
@@ -84,13 +84,13 @@ fn false_scts() {
     );
     assert_eq!(judgement.standing, Standing::Invalid);
 
-    // Of tomorrow.
+    // An SCT with a timestamp of tomorrow.
     let scts = embedded_scts(&mine, &[1, 2], now_ms() + 86_400_000);
     let judgement = of(&embed(mine.clone(), &encode_sct_list(&scts).unwrap()));
     assert_eq!(findings(&judgement)[0], SctFinding::FromTheFuture);
     assert!(!judgement.is_logged());
 
-    // No SCTs at all, in a place where they should be.
+    // The extension contains no SCT list.
     for list in [&b""[..], b"\0\0", b"\0\x03\0\x01\x07", b"\0\x04\0\x02\0\0"] {
         let judgement = of(&embed(mine.clone(), list));
         let [SctFinding::Unreadable(why)] = &findings(&judgement)[..] else {
@@ -120,8 +120,7 @@ fn an_issuer_that_was_not_sent_is_looked_for_among_the_roots() {
     assert_eq!(judgement.standing, Standing::Good);
 }
 
-/// Returns what the issuer says of `leaf` in an OCSP response, with a list of SCTs if there are
-/// any.
+/// Returns the issuer's OCSP response for `leaf`, with a list of SCTs if there are any.
 fn staple(leaf: &[u8], status: OcspStatus, scts: &[Sct]) -> OcspResponse {
     let list = (!scts.is_empty()).then(|| encode_sct_list(scts).unwrap());
     OcspResponse {
@@ -160,7 +159,8 @@ fn an_issuer_that_was_re_keyed_proves_nothing() {
         let text = judgement.scts[0].seen.finding.text();
         assert!(text.contains("not verified"), "{text}");
     }
-    // The one whose key has signed it decides, whoever else there is.
+    // The certificate whose key signed the leaf decides; other certificates of the name do not
+    // matter.
     let both = judged_with(&[issuer(&namesake), issuer(ca())], &roots);
     assert_eq!(both.standing, Standing::Good);
 }
@@ -201,7 +201,8 @@ fn a_staple_that_says_revoked_or_proves_nothing_is_never_good() {
     ] {
         assert_eq!(of(&deliveries), Standing::StapleUnverified, "{what}");
     }
-    // Revoked without any SCT is revoked, too; and what nobody can verify is no revocation.
+    // A certificate without SCTs can be revoked, too. A response that cannot be verified is not a
+    // revocation.
     let bare = certificate("bare.example", &[]);
     let deliveries = signed(&staple(&bare, OcspStatus::Revoked, &[]));
     let judgement = judged(&bare, &deliveries, Some(&list));
@@ -212,7 +213,7 @@ fn a_staple_that_says_revoked_or_proves_nothing_is_never_good() {
     assert!(text.contains("not verified"), "{text}");
 }
 
-/// Whoever is in the way can replace a staple by garbage, and cannot make one.
+/// An attacker on the path can replace a staple by garbage, but cannot create one.
 #[tokio::test]
 async fn what_proves_nothing_takes_no_revocation_back() {
     let observer = Observer::start(ObserveOptions::new(tls())).await.unwrap();
@@ -252,7 +253,7 @@ fn scts_that_come_beside_the_certificate() {
     let judgement = judged(&leaf, &deliveries, Some(&list));
     let came: Vec<_> = judgement.scts.iter().map(|sct| sct.seen.delivery).collect();
     assert_eq!(came, [Delivery::Ocsp, Delivery::Tls]);
-    // Chrome counts those by TLS alone, Apple all.
+    // Chrome counts only the SCTs from TLS, Apple counts all.
     let compliant = judgement.verdicts.each_ref().map(Verdict::is_compliant);
     assert_eq!(compliant, [false, true]);
     let by_tls = SctDeliveries {
@@ -261,7 +262,7 @@ fn scts_that_come_beside_the_certificate() {
     };
     let judgement = judged(&leaf, &by_tls, Some(&list));
     assert_eq!(judgement.standing, Standing::Good);
-    // SCTs in a staple that proves nothing do not count.
+    // The SCTs in an unverified staple do not count.
     let stranger = KeyPair::generate(KeyType::EcdsaP256).unwrap();
     let stapled = staple(&leaf, OcspStatus::Good, &[sign(1)]);
     let deliveries = SctDeliveries {
@@ -274,7 +275,7 @@ fn scts_that_come_beside_the_certificate() {
         [SctFinding::UnprovenStaple, SctFinding::Valid]
     );
     assert_eq!(judgement.standing, Standing::PolicyFailed);
-    // A staple that cannot be read has none.
+    // A staple that cannot be parsed has no SCTs.
     let deliveries = SctDeliveries {
         ocsp: b"no response".to_vec(),
         tls: vec![],

@@ -13,21 +13,21 @@ use tokio::net::TcpListener;
 
 type Answers = Vec<(u16, &'static [(&'static str, &'static str)], &'static str)>;
 
-/// The time when each request came, and the first certificate of its chain.
+/// Arrival time of each request, and the first certificate of its chain.
 type Requests = Arc<Mutex<Vec<(Instant, Vec<u8>)>>>;
 
-/// A log that gives these answers first, and then an SCT for whatever it is sent.
+/// A log that sends these responses first, and an SCT for every later chain.
 struct Double {
     url: url::Url,
     requests: Requests,
 }
 
-/// `key` signs the SCTs.
+/// Starts the log; `key` signs its SCTs.
 async fn double(answers: Answers, key: u8) -> Double {
     double_that_says(answers, key, Value::Null).await
 }
 
-/// The same, with a `log.v3.json`.
+/// Starts a log that also serves `log.v3.json`.
 async fn double_that_says(answers: Answers, key: u8, about: Value) -> Double {
     let about = Arc::new(about);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -105,7 +105,7 @@ fn options(to: &Double, key: Option<u8>) -> ObserveOptions {
     }
 }
 
-/// Returns what became of offering a host's certificate.
+/// Returns the outcome of offering a host's certificate.
 fn outcome(observer: &Observer, host: &str) -> Option<Value> {
     let (status, body) = get(observer, "host.json", &format!("name={host}"));
     let host: Value = serde_json::from_str(&body).ok()?;
@@ -211,12 +211,12 @@ async fn a_log_that_wants_to_be_left_alone_is() {
         assert_eq!((&a.1, &b.1), (&c.1, &a.1));
         assert_ne!(d.1, a.1);
     }
-    // What failed is offered again when it is seen again.
+    // A failed certificate is offered again when it is seen again.
     observer.seen(late, &chain(certificate(late, &[])), b"", b"");
     until_outcome(&observer, late, "accepted").await;
 }
 
-/// Nobody answers: what waits has its bounds, and the proxy does not notice.
+/// Without a responding log, the queue stays bounded and the proxy is not affected.
 #[tokio::test]
 async fn a_log_that_is_away() {
     let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -235,7 +235,7 @@ async fn a_log_that_is_away() {
     let mut leaf = ca().sign(&template).unwrap();
     let last = leaf.len() - 1;
     for n in 0..700u32 {
-        // Another signature makes another certificate.
+        // Another signature makes a different certificate.
         leaf[last - 3..=last].copy_from_slice(&n.to_be_bytes());
         observer.seen(&format!("{n}.example"), &chain(leaf.clone()), b"", b"");
         if n % 500 == 0 {
@@ -255,15 +255,12 @@ async fn a_log_that_is_away() {
         submission["text"]
             .as_str()
             .unwrap()
-            .contains("to be tried again")
+            .contains("will be retried")
     })
     .await;
     let last = outcome(&observer, "699.example").unwrap();
     assert!(
-        last["text"]
-            .as_str()
-            .unwrap()
-            .contains("too many chains wait"),
+        last["text"].as_str().unwrap().contains("queue is full"),
         "{first} {last}"
     );
     let summary = get_json(&observer, "observed.json", "")["summary"].clone();
@@ -296,15 +293,16 @@ async fn what_is_in_a_log_is_not_sent_to_another() {
         logged["text"].as_str().unwrap().contains("log 2"),
         "{logged}"
     );
-    // Its own SCTs are known by the key that was given, whatever the list has.
+    // The configured key verifies the log's own SCTs, whether the list has the log or not.
     until_outcome(&observer, "here.example", "not-needed").await;
     until_outcome(&observer, "stranger.example", "accepted").await;
     until_outcome(&observer, "bare.example", "accepted").await;
     assert_eq!(log.requests.lock().len(), 2);
 }
 
-/// Chains go to the log whose window has their notAfter: by the log list, else by the log's own
-/// word; what none takes is told, and goes out as soon as the list has a log that does.
+/// Chains go to the log whose temporal interval contains their notAfter, according to the log list,
+/// or else to the log itself. A chain that no log accepts is reported, and sent as soon as the list
+/// has a log for it.
 #[tokio::test]
 async fn each_chain_goes_to_the_log_whose_window_it_fits_into() {
     let now = Time::now();
@@ -371,7 +369,7 @@ async fn each_chain_goes_to_the_log_whose_window_it_fits_into() {
     assert_eq!(later.requests.lock().len(), 2);
 }
 
-/// A log does not take a leaf alone; with the issuer that another server has sent, it does.
+/// A log refuses a leaf alone, and accepts it with the issuer that another server has sent.
 #[tokio::test]
 async fn a_leaf_alone_is_offered_again_with_its_issuer() {
     let log = double(vec![(400, &[], "the issuer is missing")], 1).await;

@@ -41,7 +41,7 @@ async fn from_the_handshake_to_the_page() {
         b"",
         b"",
     );
-    // Whatever a name is, the page shows it as text.
+    // The page shows any name as text.
     let odd = "<script>'\"&.example";
     observer.seen(odd, &chain(certificate("odd.example", &[9])), b"", b"");
     observer.seen("nothing.example", &[], b"", b"");
@@ -166,7 +166,7 @@ async fn another_log_list_judges_again() {
     };
     until("seen", || standing().as_deref() == Some("policy-failed")).await;
 
-    // What cannot be read changes nothing, and is told.
+    // A list that cannot be read changes nothing, and the page reports it.
     std::fs::write(&file, "{").unwrap();
     let trouble =
         || get_json(&observer, "observed.json", "")["summary"]["logList"]["trouble"].clone();
@@ -202,13 +202,14 @@ async fn a_list_that_cannot_be_read_at_the_start() {
     assert!(error.contains("not a log list"), "{error}");
 }
 
-/// The queue has an end in numbers and in bytes; what does not fit is counted, and nobody waits.
+/// The queue is bounded in number and in bytes. Handshakes that do not fit are counted, and the
+/// caller never waits.
 #[tokio::test]
 async fn more_than_can_be_looked_at() {
     let observer = Observer::start(ObserveOptions::new(tls())).await.unwrap();
     let sent = 20_000;
     {
-        // The worker cannot go on, the proxy can.
+        // The worker is blocked, the proxy is not.
         let held = observer.shared().memory.lock();
         let large = vec![vec![0; 60_000].into()];
         for n in 0..sent {
@@ -236,10 +237,10 @@ async fn more_than_can_be_looked_at() {
     .await;
     let all = get_json(&observer, "observed.json", "");
     let lost = all["summary"]["lost"].as_str().unwrap();
-    assert_eq!(lost, format!("{dropped} handshakes not looked at"));
+    assert_eq!(lost, format!("{dropped} handshakes not checked"));
 }
 
-/// Nothing stays behind: the thread and the tasks end with the observer.
+/// The thread and the tasks end with the observer.
 #[tokio::test]
 async fn dropped_and_gone() {
     let folder = tempfile::tempdir().unwrap();
@@ -264,8 +265,8 @@ async fn dropped_and_gone() {
     until("everything is gone", || shared.strong_count() == 0).await;
 }
 
-/// A server that sends its leaf alone: the issuer that another one has sent is as good, whoever
-/// came first.
+/// For a server that sends its leaf alone, the issuer from another server is used, in either order
+/// of arrival.
 #[tokio::test]
 async fn a_leaf_alone_is_completed_from_what_others_sent() {
     let folder = tempfile::tempdir().unwrap();
@@ -287,14 +288,14 @@ async fn a_leaf_alone_is_completed_from_what_others_sent() {
     for name in ["before.example", "after.example"] {
         let seen = certificate_of(name);
         assert_eq!(seen["standing"], "good", "{seen:#}");
-        // What the server sent is told as it sent it.
+        // The certificates of the server are shown as it sent them.
         assert_eq!(seen["chain"], json!([]), "{seen:#}");
         let issuer = seen["completedBy"].as_array().unwrap();
         assert_eq!(issuer.len(), 1, "{seen:#}");
     }
 }
 
-/// rustls does not ask servers for SCTs in TLS: where that may matter, it is said.
+/// rustls does not request SCTs by TLS extension. If they could matter, the page says so.
 #[tokio::test]
 async fn what_cannot_be_seen_is_said_where_it_matters() {
     let folder = tempfile::tempdir().unwrap();
@@ -317,22 +318,23 @@ async fn what_cannot_be_seen_is_said_where_it_matters() {
     ] {
         let query = format!("name={name}");
         let (_, page) = get(&observer, "host", &query);
-        assert_eq!(page.contains("cannot be seen here"), matters, "{page}");
+        assert_eq!(page.contains("not visible to the proxy"), matters, "{page}");
         let json = get_json(&observer, "host.json", &query);
         let unseen = &json["certificates"][0]["unseen"];
         assert_eq!(unseen.is_string(), matters, "{json:#}");
     }
 }
 
-/// Should rustls ever ask for SCTs (extension 18), they must be handed to the observer, and what
-/// is said of them here be mended.
+/// If rustls ever requests SCTs (extension 18), they must be passed to the observer, and the note
+/// about them must be removed.
 #[test]
 fn the_tls_library_does_not_ask_for_scts() {
     let name = "asked.example".try_into().unwrap();
     let mut client = rustls::ClientConnection::new(tls(), name).unwrap();
     let mut hello = Vec::new();
     client.write_tls(&mut hello).unwrap();
-    // Record and handshake headers, version and random; then what has a length of its own.
+    // Skips the record and handshake headers, the version and the random, then the fields with a
+    // length.
     let mut at = 5 + 4 + 2 + 32;
     at += 1 + usize::from(hello[at]);
     at += 2 + usize::from(u16::from_be_bytes([hello[at], hello[at + 1]]));
@@ -347,7 +349,8 @@ fn the_tls_library_does_not_ask_for_scts() {
     assert!(!types.contains(&18), "{types:?}");
 }
 
-/// A log list that hangs delays no start: it is read behind, and everything is judged again.
+/// A log list that hangs does not delay the start: it is read in the background, and all
+/// certificates are judged again.
 #[tokio::test]
 async fn a_log_list_that_hangs_is_read_later() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -357,7 +360,7 @@ async fn a_log_list_that_hangs_is_read_later() {
     let json = list_json(&[(1, "A", "usable")]).to_string();
     let (go, gone) = tokio::sync::oneshot::channel::<()>();
     tokio::spawn(async move {
-        // The first request gets nothing, for as long as its client likes.
+        // The first request receives no response for as long as its client waits.
         let (_hangs, _) = listener.accept().await.unwrap();
         let (mut socket, _) = listener.accept().await.unwrap();
         gone.await.unwrap();

@@ -1,4 +1,4 @@
-//! Clients before the proxy.
+//! Clients of the proxy.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::{PATIENCE, Rig};
 
-/// An answer, read whole.
+/// A response that was read completely.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -39,7 +39,7 @@ impl Answer {
     }
 }
 
-/// Says CONNECT: the connection, and the head of the answer.
+/// Sends CONNECT, and returns the connection and the head of the response.
 pub(crate) async fn connect(proxy: SocketAddr, authority: &str) -> (TcpStream, String) {
     let mut stream = TcpStream::connect(proxy).await.unwrap();
     let request = format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n");
@@ -63,13 +63,13 @@ pub(crate) async fn head<S: tokio::io::AsyncRead + Unpin>(stream: &mut S) -> Str
     String::from_utf8_lossy(&head).into_owned()
 }
 
-/// Sends these bytes to the proxy, and reads all it says to them.
+/// Sends these bytes to the proxy, and reads its complete response.
 pub(crate) async fn raw(proxy: SocketAddr, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(proxy).await.unwrap();
     stream.write_all(bytes).await.unwrap();
     let mut said = Vec::new();
     let reading = stream.read_to_end(&mut said);
-    // A connection that is reset has been closed, too.
+    // A connection that was reset is closed, too.
     let _ = tokio::time::timeout(PATIENCE, reading).await.unwrap();
     String::from_utf8_lossy(&said).into_owned()
 }
@@ -79,7 +79,7 @@ pub(crate) fn connector(ca: &Authority, alpn: &[&str]) -> TlsConnector {
     config.unwrap().into()
 }
 
-/// TLS through the proxy, trusting this CA alone.
+/// TLS through the proxy, which trusts this CA only.
 pub(crate) async fn tls(
     rig: &Rig,
     ca: &Authority,
@@ -92,7 +92,7 @@ pub(crate) async fn tls(
     tls_over(stream, ca, name, alpn).await
 }
 
-/// TLS over a connection that was asked for, trusting this CA alone.
+/// TLS on a connection after CONNECT, which trusts this CA only.
 pub(crate) async fn tls_over(
     stream: TcpStream,
     ca: &Authority,
@@ -104,7 +104,7 @@ pub(crate) async fn tls_over(
     tokio::time::timeout(PATIENCE, handshake).await.unwrap()
 }
 
-/// The ClientHello for this name, and these protocols.
+/// The ClientHello with this name and these protocols.
 pub(crate) fn hello(ca: &Authority, name: &str, alpn: &[&str], fragment: Option<usize>) -> Vec<u8> {
     let config = tls_client([ca.cert_der().to_vec()], alpn).unwrap();
     let mut config = std::sync::Arc::unwrap_or_clone(config);
@@ -118,7 +118,7 @@ pub(crate) fn hello(ca: &Authority, name: &str, alpn: &[&str], fragment: Option<
     hello
 }
 
-/// A request through an intercepted connection of its own.
+/// A request on a new intercepted connection.
 pub(crate) async fn get(
     rig: &Rig,
     authority: &str,
@@ -134,7 +134,7 @@ pub(crate) async fn get(
     over(stream, &host, path).await
 }
 
-/// A request over a connection that was set up.
+/// A request on an existing connection.
 pub(crate) async fn over(stream: TlsStream<TcpStream>, host: &str, path: &str) -> Answer {
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let asking = async {
@@ -177,13 +177,13 @@ where
     sender
 }
 
-/// A request to the proxy for a server of plain HTTP.
+/// A request through the proxy to a server of plain HTTP.
 pub(crate) async fn plain(rig: &Rig, url: &str) -> Answer {
     let request = Request::get(url).body(Full::default()).unwrap();
     ask(rig, request).await
 }
 
-/// A request to the proxy as it is.
+/// A request for the proxy itself.
 pub(crate) async fn ask(rig: &Rig, request: Request<Full<Bytes>>) -> Answer {
     let stream = TcpStream::connect(rig.address).await.unwrap();
     let mut sender = http1_over(stream).await;

@@ -1,5 +1,4 @@
-//! What the tests of the proxy share: the proxy, servers behind it, clients
-//! before it.
+//! Fixtures for the tests of the proxy: the proxy, servers behind it, and clients of it.
 #![allow(dead_code)]
 
 pub(crate) mod client;
@@ -26,7 +25,7 @@ pub(crate) fn authority(name: &str) -> Authority {
     Authority::root(&CaOptions::named(name, KeyType::EcdsaP256)).unwrap()
 }
 
-/// The clients of this CA.
+/// Root store that contains this CA only.
 pub(crate) fn roots(ca: &Authority) -> Arc<RootCertStore> {
     let mut roots = RootCertStore::empty();
     roots
@@ -35,13 +34,13 @@ pub(crate) fn roots(ca: &Authority) -> Arc<RootCertStore> {
     Arc::new(roots)
 }
 
-/// Trusts one CA.
+/// Client settings that trust one CA.
 pub(crate) fn trusting(ca: &Authority) -> lucarne_net::Trust {
     let certificate = CertificateDer::from(ca.cert_der().to_vec());
     lucarne_net::Trust::none().with([certificate]).unwrap()
 }
 
-/// A proxy to be started.
+/// Settings of a proxy that is not started yet.
 pub(crate) struct Setup {
     pub(crate) rules: Rules,
     pub(crate) limits: Limits,
@@ -49,12 +48,12 @@ pub(crate) struct Setup {
     pub(crate) store: Arc<dyn CertificateStore>,
     pub(crate) upstream_routes: UpstreamRoutes,
     pub(crate) key_log: Option<Arc<dyn KeyLog>>,
-    /// The CA of the servers behind it.
+    /// The CA of the servers behind the proxy.
     pub(crate) world: Authority,
 }
 
 impl Setup {
-    /// That may reach this machine, where all servers of tests are.
+    /// Allows this machine, where all servers of the tests are.
     pub(crate) fn new() -> Self {
         Setup {
             rules: Rules {
@@ -78,7 +77,7 @@ impl Setup {
         self.start_on(listener).await
     }
 
-    /// Starts where somebody may know of it already.
+    /// Starts the proxy on this listener, whose address may be known to others already.
     pub(crate) async fn start_on(self, listener: TcpListener) -> Rig {
         let ca = authority("The Proxy");
         let minter = Minter::new(ca.clone(), self.store, MintOptions::default()).unwrap();
@@ -118,10 +117,10 @@ impl Setup {
     }
 }
 
-/// A proxy that runs.
+/// A running proxy.
 pub(crate) struct Rig {
     pub(crate) proxy: Proxy,
-    /// Its CA, before it was replaced.
+    /// The CA of the proxy before it was replaced.
     pub(crate) ca: Authority,
     pub(crate) world: Authority,
     pub(crate) address: SocketAddr,
@@ -134,7 +133,7 @@ impl Rig {
         Setup::new().start().await
     }
 
-    /// Stops, and waits until it has.
+    /// Stops the proxy, and waits for its end.
     pub(crate) async fn stop(mut self) {
         drop(self.stop.take());
         tokio::time::timeout(PATIENCE, self.serving)

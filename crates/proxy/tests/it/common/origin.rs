@@ -19,10 +19,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-/// A server, for as long as it lives.
+/// A server that runs until it is dropped.
 pub(crate) struct Origin {
     pub(crate) address: SocketAddr,
-    /// Connections it has taken.
+    /// Number of accepted connections.
     pub(crate) connections: Arc<AtomicUsize>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -38,7 +38,7 @@ impl Origin {
         self.connections.load(Ordering::SeqCst)
     }
 
-    /// Does this to every connection.
+    /// Starts a server that calls this function for every connection.
     pub(crate) async fn of<F>(serve: impl Fn(TcpStream) -> F + Send + 'static) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -60,17 +60,18 @@ impl Origin {
         }
     }
 
-    /// Plain HTTP.
+    /// Starts a server of plain HTTP.
     pub(crate) async fn plain() -> Self {
         Self::of(|stream| serve(stream, false)).await
     }
 
-    /// HTTPS by this CA for these names, offering these protocols.
+    /// Starts a server of HTTPS with a certificate of this CA for these names. It offers these
+    /// protocols.
     pub(crate) async fn https(ca: &Authority, names: &[&str], alpn: &[&str]) -> Self {
         Self::https_with(ca, names, alpn, |_| ()).await
     }
 
-    /// The same, with a certificate that is changed before it is signed.
+    /// Starts a server of HTTPS whose certificate is changed before it is signed.
     pub(crate) async fn https_with(
         ca: &Authority,
         names: &[&str],
@@ -91,7 +92,7 @@ impl Origin {
     }
 }
 
-/// Ended yesterday.
+/// Sets the validity to an end of yesterday.
 pub(crate) fn expired(options: &mut LeafOptions) {
     options.not_before = Time::now().plus_days(-30);
     options.not_after = Time::now().plus_days(-1);
@@ -116,7 +117,7 @@ where
 {
     let service = service_fn(|request| async { Ok::<_, Infallible>(answer(request).await) });
     let io = TokioIo::new(stream);
-    // Clients of tests break off as they like.
+    // Clients of tests may disconnect at any time.
     let _ = match http2 {
         true => {
             let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
@@ -129,12 +130,12 @@ where
     };
 }
 
-/// HTTP/2 without TLS, as clients speak it that know the server.
+/// HTTP/2 without TLS, for clients with prior knowledge.
 pub(crate) async fn clear_http2(stream: TcpStream) {
     serve(stream, true).await;
 }
 
-/// Serves one request, and no more on this connection.
+/// Serves one request, and closes the connection.
 pub(crate) async fn serve_one<S>(stream: S, http2: bool)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -158,10 +159,9 @@ where
 
 type Answer = Response<BoxBody<Bytes, Infallible>>;
 
-/// `/echo` gives the body back, `/seen` what came of the request,
-/// `/header/NAME` a header of it, `/fields` as many as it came with,
-/// `/trailers` its trailers and some of its own, `/socket` upgrades to an echo
-/// of bytes, `/refuse` wants no body.
+/// Serves `/echo` (the body), `/seen` (a summary of the request), `/header/NAME` (a header of the
+/// request), `/fields` (the number of fields, and the `x-` fields), `/trailers` (its trailers and
+/// some more), `/socket` (upgrade to an echo of bytes), `/refuse` (refuses the body).
 async fn answer(mut request: Request<Incoming>) -> Answer {
     match request.uri().path() {
         "/echo" => {
@@ -207,7 +207,7 @@ async fn answer(mut request: Request<Incoming>) -> Answer {
     }
 }
 
-/// The request's trailer `x-sent` as text, with a trailer of gRPC.
+/// Returns the request's trailer `x-sent` as text, with a gRPC trailer.
 async fn trailers(request: Request<Incoming>) -> Answer {
     let te = request.headers().get("te").cloned();
     let sent = request.into_body().collect().await.unwrap();
@@ -255,13 +255,13 @@ fn text(status: StatusCode, text: &str) -> Answer {
     response
 }
 
-/// Reads something, and closes.
+/// Reads some bytes, and closes the connection.
 pub(crate) async fn slam(mut stream: TcpStream) {
     let mut bytes = [0; 512];
     let _ = stream.read(&mut bytes).await;
 }
 
-/// Speaks first, and then says everything back: no HTTP, no TLS.
+/// Sends first, and then echoes all bytes: neither HTTP nor TLS.
 pub(crate) async fn banner(mut stream: TcpStream) {
     let _ = stream.write_all(b"220 ready\r\n").await;
     let (mut read, mut write) = stream.split();

@@ -1,4 +1,4 @@
-//! From one tree to another: by leaf hashes to a root, and by tiles to a right edge.
+//! Extension of trees: from leaf hashes to a root, and from tiles to a right edge.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use crate::ct::fetch::{self, Fetch, FetchError};
 use crate::ct::tile_cache::TileCache;
 use crate::ct::tree_heads::TreeHead;
 
-/// A tree that has been extended and has the signed roots.
+/// An extended tree whose roots are the signed ones.
 pub(super) struct ExtendedTree {
     pub(super) edge: RightEdge,
-    /// The full tiles above level 0 that came with it, and the roots over them.
+    /// New full tiles above level 0, and their roots.
     pub(super) above: Vec<(Tile, Hash)>,
 }
 
-/// Appends `leaves`, comparing roots on the way.
+/// Appends `leaves`, and compares the roots on the way.
 pub(super) fn extend(
     edge: &RightEdge,
     leaves: &[Hash],
@@ -49,7 +49,7 @@ pub(super) fn extend(
     Ok(ExtendedTree { edge, above })
 }
 
-/// The leaf hashes of a range of entries, from the data tiles.
+/// Returns the leaf hashes of a range of entries, computed from the data tiles.
 pub(super) async fn entry_leaves<F: Fetch>(
     fetch: &mut F,
     from: u64,
@@ -68,7 +68,7 @@ pub(super) async fn entry_leaves<F: Fetch>(
     Ok(leaves)
 }
 
-/// The right edge of a tree, from its tiles.
+/// Reads the right edge of a tree from its tiles.
 pub(super) async fn load_edge<F: Fetch>(fetch: &mut F, size: u64) -> Result<RightEdge, FetchError> {
     let mut tiles = BTreeMap::new();
     for tile in RightEdge::tiles(size) {
@@ -84,11 +84,11 @@ pub(super) async fn load_edge<F: Fetch>(fetch: &mut F, size: u64) -> Result<Righ
         .map_err(|error| Finding::new(checks::TILE_WELLFORMED, error.to_string()).into())
 }
 
-/// The root of an earlier tree of `size` leaves, from the tiles of the verified
-/// one: for a checkpoint that was seen late.
+/// Returns the root of an earlier tree of `size` leaves, from the tiles of the verified tree. For a
+/// checkpoint that was read late.
 ///
 /// # Errors
-/// Tiles that cannot be had, or do not lead to the verified root.
+/// Tiles are unavailable, or do not lead to the verified root.
 pub(crate) async fn root_at<F: Fetch>(
     tile_cache: &TileCache,
     fetch: &mut F,

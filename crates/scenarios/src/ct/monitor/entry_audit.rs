@@ -1,4 +1,4 @@
-//! Verification beside the tree of hashes: entries in data tiles, tiles above level 0, issuers.
+//! Audit of data tiles with their entries, of tiles above level 0, and of issuers.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -13,28 +13,27 @@ use crate::ct::entries;
 use crate::ct::fetch::{self, Fetch, FetchError};
 use crate::ct::pending_scts::PendingScts;
 
-/// The number of data tiles that are checked between two looks at the checkpoint.
+/// Number of data tiles that are checked between two polls of the checkpoint.
 const AT_ONCE: u64 = 128;
 
-/// See the module.
+/// Audit of entries, upper tiles and issuers.
 #[derive(Debug)]
 pub(super) struct EntryAudit {
-    /// `true` if data tiles and issuers are checked at all.
+    /// Whether data tiles and issuers are checked.
     enabled: bool,
-    /// Hash tiles above level 0 that became full and are still to be compared
-    /// with those that are served.
+    /// New full hash tiles above level 0 that are not yet compared with the served ones.
     above: VecDeque<(Tile, Hash)>,
-    /// The first data tile that has not been checked.
+    /// First data tile that has not been checked.
     unread: u64,
-    /// The size at the last look: data tiles up to it have been published for so long
-    /// that answers to what is in them have come.
+    /// Size at the last poll. The responses to the submissions in data tiles up to it have arrived
+    /// since.
     ripe: u64,
     issuers: BTreeSet<Fingerprint>,
     unseen: VecDeque<Fingerprint>,
 }
 
 impl EntryAudit {
-    /// An audit from a tree of `size` on, if `enabled`.
+    /// Creates an audit that starts at a tree of `size`, if `enabled`.
     pub(super) fn new(enabled: bool, size: u64) -> Self {
         Self {
             enabled,
@@ -46,17 +45,17 @@ impl EntryAudit {
         }
     }
 
-    /// Adds hash tiles above level 0 that became full.
+    /// Adds new full hash tiles above level 0.
     pub(super) fn add_full_tiles(&mut self, tiles: impl IntoIterator<Item = (Tile, Hash)>) {
         self.above.extend(tiles);
     }
 
-    /// Checks data tiles that became full, the hash tiles above them, and the
-    /// issuers that they name; with `all`, the partial data tile at the end too. Entries
-    /// that are among `pending_scts` are compared with what was submitted, whole.
+    /// Checks new full data tiles, the hash tiles above them, and the issuers that they name; with
+    /// `all`, also the partial data tile at the end. Entries among `pending_scts` are compared
+    /// completely with the submission.
     ///
     /// # Errors
-    /// No answer: what was not checked will be.
+    /// No response: the remaining tiles are checked next time.
     pub(super) async fn read<F: Fetch>(
         &mut self,
         tree: &VerifiedTree,
@@ -70,7 +69,7 @@ impl EntryAudit {
             return Ok(());
         }
         let size = tree.size();
-        // Not so many at a time that looks at the checkpoint have to wait.
+        // Limits the number of tiles, so that polls of the checkpoint are not delayed.
         let ripe = std::mem::replace(&mut self.ripe, size);
         let stop = match all {
             true => size / TILE_WIDTH,
@@ -185,7 +184,7 @@ impl EntryAudit {
     }
 }
 
-/// Fetches a certificate of a chain and compares it with its name.
+/// Fetches a certificate of a chain and compares its hash with its name.
 pub(crate) async fn issuer<F: Fetch>(
     fetch: &mut F,
     fingerprint: Fingerprint,
@@ -196,7 +195,7 @@ pub(crate) async fn issuer<F: Fetch>(
         true => Ok(()),
         false => {
             let found = Fingerprint::of(&der);
-            let detail = format!("{path}: what is served there hashes to {found}");
+            let detail = format!("{path}: the served certificate hashes to {found}");
             Err(Finding::new(checks::ISSUER_HASH, detail).into())
         }
     }

@@ -1,4 +1,4 @@
-//! Inclusion of promised entries in the tree that covers them.
+//! Inclusion of promised entries in the covering tree.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -12,13 +12,12 @@ use crate::ct::entries;
 use crate::ct::fetch::{self, Fetch, FetchError};
 use crate::ct::pending_scts::{PendingSct, PendingScts};
 
-/// Looks up the promises that the verified tree covers. One that is not kept at its
-/// index and whose entry is not near it either may still come: what is said of it
-/// must not depend on how quickly the log is followed, and is said when it is due at
-/// `now`.
+/// Checks the promises that the verified tree covers. An entry that is neither at its index nor
+/// near it may still appear. To be independent of the speed of the monitor, such a promise fails
+/// only after it is due at `now`.
 ///
 /// # Errors
-/// No answer: what was not looked up stays promised.
+/// No response: the remaining promises stay open.
 pub(super) async fn verify<F: Fetch>(
     tree: &VerifiedTree,
     fetch: &mut F,
@@ -54,7 +53,7 @@ pub(super) async fn verify<F: Fetch>(
     verify_deferred(tree, fetch, pending_scts, now, sink).await
 }
 
-/// The last word on promises that are not kept at their index, and are due.
+/// Decides about promises that are due and not fulfilled at their index.
 async fn verify_deferred<F: Fetch>(
     tree: &VerifiedTree,
     fetch: &mut F,
@@ -69,7 +68,7 @@ async fn verify_deferred<F: Fetch>(
             Ok(Some(finding)) | Err(FetchError::Faulty(finding)) => sink.failed(finding),
             Ok(None) => {
                 let detail = format!(
-                    "what was promised at index {index} is not there, nor near it (tree of {size})"
+                    "the entry promised at index {index} is not there or near it (tree of {size})"
                 );
                 sink.failed(Finding::new(checks::INCLUSION_ENTRY, detail));
             }
@@ -86,7 +85,8 @@ async fn verify_deferred<F: Fetch>(
     Ok(())
 }
 
-/// A promise is kept: at its index, covered by a checkpoint that is not older.
+/// Records a fulfilled promise: the entry is at its index, and the covering checkpoint is not
+/// older.
 fn kept(tree: &VerifiedTree, sct: &PendingSct, sink: &dyn CheckSink) {
     for name in [
         checks::INCLUSION_ENTRY,
@@ -115,8 +115,7 @@ async fn look_up<F: Fetch>(
     }
 }
 
-/// Finds where a promise that is not kept at its index has gone: the tiles around it are
-/// searched for the entry.
+/// Searches the tiles around the index for an entry that is not at its promised index.
 async fn search<F: Fetch>(
     tree: &VerifiedTree,
     fetch: &mut F,
@@ -149,17 +148,17 @@ async fn search<F: Fetch>(
     }
     Ok(None)
 }
-/// The outcome of a promise.
+/// Result of looking up a promise.
 enum InclusionOutcome {
-    /// It is kept.
+    /// The entry is at its index.
     Kept,
-    /// Something near its index says what is wrong.
+    /// The entry is near its index; the finding.
     Elsewhere(Finding),
     /// The entry is not there, or not yet.
     Nowhere,
 }
 
-/// A promise that was covered before it was late.
+/// Records a promise that was covered in time.
 fn in_time(sct: &PendingSct, sink: &dyn CheckSink) {
     if !sct.late {
         sink.passed(checks::INCLUSION_IN_TIME);

@@ -1,5 +1,4 @@
-//! The tree that has been verified: its right edge, the leaf hashes that came last, and
-//! the time of its checkpoint.
+//! The verified tree: its right edge, its most recent leaf hashes, and the time of its checkpoint.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,16 +9,16 @@ use crate::ct::checks::{self, CheckSink};
 use crate::ct::fetch::{Fetch, FetchError};
 use crate::ct::tile_cache::{TileCache, TileHashes};
 
-/// The number of tiles of leaf hashes that are kept: 8 kB each.
+/// Number of tiles of leaf hashes that are kept: 8 kB each.
 const RECENT: usize = 128;
 
-/// See the module.
+/// The verified tree.
 #[derive(Debug)]
 pub(super) struct VerifiedTree {
     tile_cache: Arc<TileCache>,
-    /// The level 0 tiles of the last [`RECENT`] × 256 leaves, as wide as they were seen.
+    /// Level 0 tiles of the last [`RECENT`] × 256 leaves, in the width of the last poll.
     recent: BTreeMap<u64, TileHashes>,
-    /// The timestamp of the checkpoint that the verified tree is of.
+    /// Timestamp of the verified tree's checkpoint.
     timestamp: u64,
 }
 
@@ -40,7 +39,7 @@ impl VerifiedTree {
         self.edge().size()
     }
 
-    /// Extends the tree from `old` by `leaves` to `edge`, which a checkpoint of this time
+    /// Extends the tree from `old` by `leaves` to `edge`, which a checkpoint with this timestamp
     /// has signed.
     pub(super) fn extend(
         &mut self,
@@ -70,7 +69,7 @@ impl VerifiedTree {
         self.tile_cache.advance(edge);
     }
 
-    /// The tree's leaf hashes under the data tile at `index`.
+    /// Returns the tree's leaf hashes for the data tile at `index`.
     pub(super) async fn hashes<F: Fetch>(
         &self,
         fetch: &mut F,
@@ -82,7 +81,7 @@ impl VerifiedTree {
         }
     }
 
-    /// Checks that the verified tree's checkpoint is as new as what it covers.
+    /// Checks that the checkpoint of the verified tree is as new as the data that it covers.
     pub(super) fn not_older(
         &self,
         timestamp: u64,

@@ -1,8 +1,7 @@
-//! `ct-read`: what a log publishes, read at random or from end to end.
+//! `ct-read`: reads a log's published files at random or from end to end.
 //!
-//! Whatever is read is verified: checkpoints like those that the monitor sees,
-//! hash tiles and data tiles against the verified tree, issuers against their
-//! names.
+//! All files are verified: checkpoints as in the monitor, hash tiles and data tiles against the
+//! verified tree, issuers against their names.
 
 mod options;
 mod reader;
@@ -22,10 +21,10 @@ use super::{checks, monitored_log};
 use reader::Reader;
 use shared_state::SharedState;
 
-/// Makes the scenario. Nothing is reached before it is prepared.
+/// Builds the scenario, without any requests.
 ///
 /// # Errors
-/// Options that contradict themselves.
+/// The options are contradictory.
 pub fn build(options: CtReadOptions, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
     if options.reads.iter().all(|read| read.weight == 0) {
         return Err(configuration("reads: nothing is to be read"));
@@ -54,7 +53,7 @@ impl Scenario for CtRead {
     }
 
     fn grace(&self) -> Duration {
-        // It follows no promises.
+        // This scenario has no promises to wait for.
         monitored_log::grace(Duration::ZERO)
     }
 

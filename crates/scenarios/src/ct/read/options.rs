@@ -1,4 +1,4 @@
-//! The options of `ct-read`.
+//! Options of `ct-read`.
 
 use std::path::PathBuf;
 
@@ -10,10 +10,10 @@ use crate::ct::LogOptions;
 use crate::ct::options::AuditLevel;
 use crate::option_values::{HttpVersion, Ratio, TimeSpan, defaults};
 
-/// The part of a log that `ct-read` reads, where from, and what it checks.
+/// The log that `ct-read` reads, the kinds of reads, and the checks.
 ///
-/// One value from the command line (flags) and from a plan (keys of the same
-/// names in camelCase).
+/// The same struct is filled from the command line (flags) and from a plan (keys of the same names
+/// in camelCase).
 #[derive(Clone, Debug, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct CtReadOptions {
@@ -35,7 +35,7 @@ pub struct CtReadOptions {
     )]
     #[serde(deserialize_with = "typed::list")]
     pub log_public_key: Vec<String>,
-    /// What a random reader reads, each kind with the number of times out of all
+    /// Kinds of random reads, each with its weight
     #[arg(
         long,
         value_name = "KIND:N",
@@ -44,27 +44,27 @@ pub struct CtReadOptions {
     )]
     #[serde(deserialize_with = "typed::list")]
     pub reads: Vec<WeightedRead>,
-    /// Share of the users that read all entries from the first to the last, over
-    /// and over, instead of random parts
+    /// Share of the users that read all entries from the first to the last, repeatedly, instead of
+    /// random parts
     #[arg(long, value_name = "SHARE", default_value_t = Ratio(0.0))]
     pub full_readers: Ratio,
-    /// Keep what never changes (full tiles, issuers) and do not read it twice;
-    /// ask for checkpoints with If-None-Match
+    /// Keep immutable files (full tiles, issuers) and do not read them twice; request checkpoints
+    /// with If-None-Match
     #[arg(long)]
     pub cache: bool,
-    /// Content coding to ask for
+    /// Content coding to request
     #[arg(long, value_enum, default_value_t)]
     pub compression: Compression,
     /// Age at which a checkpoint is stale
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(60))]
     pub max_checkpoint_age: TimeSpan,
-    /// Time between two looks at the checkpoint beside the load
+    /// Interval between polls of the checkpoint beside the load
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan(std::time::Duration::from_millis(500)))]
     pub checkpoint_interval: TimeSpan,
-    /// How far the clocks of log and load test may differ
+    /// Allowed difference between the clocks of log and load test
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(5))]
     pub clock_tolerance: TimeSpan,
-    /// The log may be restarted during the run: wait for it, and say how long it was away
+    /// The log may be restarted during the run: wait for it, and report its absences
     #[arg(long)]
     pub expect_restarts: bool,
     /// Token that requests carry: Authorization: Bearer TOKEN
@@ -79,21 +79,21 @@ pub struct CtReadOptions {
     /// PEM file of certificates to trust for TLS
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
-    /// Longest time for one request
+    /// Time limit of a request
     #[arg(long, aliases = ["http_timeout", "http-timeout"], value_name = "TIME", default_value_t = TimeSpan::seconds(30))]
     pub timeout: TimeSpan,
 }
 
-/// A kind of thing to read and how often.
+/// A kind of read with its weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WeightedRead {
-    /// The kind.
+    /// Kind of the read.
     pub kind: ReadKind,
-    /// The number of times out of the sum of all.
+    /// Weight within the sum of all weights.
     pub weight: u32,
 }
 
-/// The kind of a read.
+/// Kinds of reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ReadKind {
     /// The checkpoint.
@@ -102,7 +102,7 @@ pub enum ReadKind {
     Tiles,
     /// A data tile.
     Entries,
-    /// A certificate of a chain that an entry names.
+    /// A certificate from the chain of an entry.
     Issuers,
 }
 
@@ -112,19 +112,19 @@ impl std::str::FromStr for WeightedRead {
     fn from_str(text: &str) -> Result<Self, String> {
         let (kind, weight) = text.split_once(':').unwrap_or((text, "1"));
         let kind = ReadKind::from_str(kind, false)
-            .map_err(|_| "is none of checkpoints, tiles, entries and issuers".to_owned())?;
+            .map_err(|_| "must be checkpoints, tiles, entries or issuers".to_owned())?;
         let weight = weight
             .parse()
-            .map_err(|_| "does not end in a whole number after its colon".to_owned())?;
+            .map_err(|_| "must have a whole number after the colon".to_owned())?;
         Ok(Self { kind, weight })
     }
 }
 
-/// The content coding that a reader asks for.
+/// Content coding that a reader requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
-    /// None
+    /// No compression
     Identity,
     /// gzip
     #[default]
@@ -154,7 +154,7 @@ impl Default for CtReadOptions {
 }
 
 impl CtReadOptions {
-    /// Returns the options of the logs, and of how they are watched.
+    /// Returns the options of the logs and their monitoring.
     pub(crate) fn logs(&self) -> LogOptions {
         LogOptions {
             log_url: self.log_url.clone(),

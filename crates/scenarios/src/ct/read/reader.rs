@@ -1,4 +1,4 @@
-//! One user that reads.
+//! A user of `ct-read`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,25 +21,25 @@ use crate::ct::{entries, headers, http_fetcher, monitor};
 use crate::random::Random;
 use crate::retry_after::retry_after;
 
-/// See the module.
+/// A user that reads logs.
 pub(super) struct Reader {
     scenario: Arc<SharedState>,
     random: Random,
-    /// Reads all entries in order, instead of what chance says.
+    /// Reads all entries in order, instead of random parts.
     full: bool,
     sessions: Vec<LogSession>,
 }
 
-/// To one of the logs.
+/// Connection to one of the logs.
 struct LogSession {
     client: Client,
     tags: [Tags; 4],
     throttled: Tags,
-    /// The next data tile of a full reader.
+    /// Next data tile of a full reader.
     next: u64,
 }
 
-/// A user away from a log waits so long before it tries again.
+/// Pause of a user before it retries an unavailable log.
 const PAUSE: Duration = Duration::from_millis(200);
 
 impl Reader {
@@ -50,7 +50,7 @@ impl Reader {
             .all()
             .iter()
             .map(|log| LogSession::new(log, recorder));
-        // Spread evenly, so that two users with a share of a half are one of each.
+        // Spreads full readers evenly: with a share of one half, one of two users is one.
         let share = scenario.options.full_readers.0;
         let full = ((number + 1) as f64 * share).floor() > (number as f64 * share).floor();
         random.next();
@@ -130,7 +130,7 @@ impl VirtualUser for Reader {
                 iteration.fail(finding.into());
             }
         }
-        // What the log asked for by Retry-After, or the pause while it is away.
+        // Waits as long as the log requested by Retry-After, or pauses while it is unavailable.
         if let Some(wait) = wait {
             iteration.pause(wait).await;
         }
@@ -150,7 +150,7 @@ impl LogSession {
     }
 }
 
-/// One iteration at one log.
+/// An iteration at one log.
 struct ReadIteration<'a> {
     log: &'a Log,
     accept: &'static str,
@@ -159,9 +159,9 @@ struct ReadIteration<'a> {
     tags: Tags,
     throttled: Tags,
     iteration: &'a mut Iteration,
-    /// Counted as load: what is read only to verify is not.
+    /// Whether the request counts as load; reads for verification only do not.
     counted: bool,
-    /// The iteration's failure has been recorded, as that of a request.
+    /// Whether the iteration's failure has been recorded with a request.
     told: bool,
     wait: Option<Duration>,
 }
@@ -178,7 +178,7 @@ impl ReadIteration<'_> {
         &self.log.monitored.outage
     }
 
-    /// Returns whether a reader with a cache need not read this.
+    /// Returns whether the file is in the reader's cache.
     fn cached(&self, path: &str) -> bool {
         let known = self.log.cache.as_ref().is_some_and(|cache| cache.has(path));
         if known {
@@ -210,7 +210,7 @@ impl ReadIteration<'_> {
             .lock()
             .observe(&note, prior, now_ms(), &sink);
         if seen.is_none() {
-            // `see` has said why: the iteration only has to count as failed.
+            // The failed check has been recorded: the iteration only has to count as failed.
             self.iteration.fail(Failure::new(
                 "checkpoint",
                 "the checkpoint is not as it must be",
@@ -244,8 +244,8 @@ impl ReadIteration<'_> {
         Err(Finding::new(checks::TILE_CONSISTENT, detail).into())
     }
 
-    /// Returns whether a hash tile's bytes, or what stands for those of level 0, belong
-    /// to the verified tree.
+    /// Returns whether a hash tile's bytes, or the full tile in place of a partial one of level 0,
+    /// belong to the verified tree.
     async fn hashes_agree(
         &mut self,
         tile_cache: &TileCache,
@@ -345,7 +345,7 @@ impl ReadIteration<'_> {
             issuers.get(at).copied()
         };
         let Some(fingerprint) = issuer else {
-            // None is known before the first entries have been read.
+            // No issuer is known before the first entries have been read.
             return self.data_tile(random, None).await;
         };
         let path = format!("issuer/{fingerprint}");
@@ -359,7 +359,7 @@ impl ReadIteration<'_> {
         Ok(())
     }
 
-    /// One file; `None` if it is still the one with the entity tag `known`.
+    /// Reads a file. Returns `None` if its entity tag is still `known`.
     async fn ask(&mut self, path: &str, known: Option<&str>) -> Result<Option<Bytes>, FetchError> {
         let target = format!("{}/{path}", self.client.endpoint().prefix);
         let coding = ("accept-encoding", self.accept);
@@ -392,7 +392,7 @@ impl ReadIteration<'_> {
                 .recorder()
                 .count(self.tags, "ct_outage_errors", 1);
         } else if self.counted {
-            // A partial tile may have given way to its full one.
+            // A partial tile may have been replaced by its full one.
             let superseded = response.status == 404 && path.contains(".p/");
             if !lost && response.status != 200 && !unchanged && !superseded {
                 let finding = fetch::not_served(path, response.status, &response.body);
@@ -429,7 +429,7 @@ impl ReadIteration<'_> {
         Ok(Some(body))
     }
 
-    /// The log asks to come back later.
+    /// Records that the log throttled a request.
     fn throttle(&mut self, response: &lucarne_load::http::Response) {
         self.iteration.request(self.throttled, &response.exchange);
         let recorder = self.iteration.recorder();
@@ -456,7 +456,7 @@ impl Fetch for ReadIteration<'_> {
     }
 }
 
-/// A hash tile of the verified tree, each as likely as any other.
+/// Returns a random hash tile of the verified tree, with equal probability for each.
 fn random_tile(edge: &RightEdge, random: &mut Random) -> Option<Tile> {
     let tiles = |level: u8| {
         let entries = edge.size() / Level::Hashes(level).entry_leaves();

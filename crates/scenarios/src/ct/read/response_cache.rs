@@ -1,13 +1,13 @@
-//! The cache of a reader: what it does not read twice.
+//! Cache of a reader.
 
 use std::collections::{HashSet, VecDeque};
 
 use parking_lot::Mutex;
 
-/// The number of paths that are remembered; their contents are not needed any more.
+/// Number of remembered paths; contents are not stored.
 const REMEMBERED: usize = 65_536;
 
-/// The immutable files that have been read, and the checkpoint's entity tag.
+/// Immutable files that have been read, and the entity tag of the checkpoint.
 #[derive(Debug, Default)]
 pub(super) struct ResponseCache {
     read: Mutex<(HashSet<u64>, VecDeque<u64>)>,
@@ -20,7 +20,7 @@ impl ResponseCache {
         self.read.lock().0.contains(&key(path))
     }
 
-    /// This file has been read, and never changes.
+    /// Records that this immutable file has been read.
     pub(super) fn keep(&self, path: &str) {
         let mut read = self.read.lock();
         let (known, order) = &mut *read;
@@ -34,12 +34,12 @@ impl ResponseCache {
         }
     }
 
-    /// The entity tag of the checkpoint read last.
+    /// Returns the entity tag of the last checkpoint.
     pub(super) fn checkpoint(&self) -> Option<String> {
         self.checkpoint.lock().clone()
     }
 
-    /// The checkpoint came with this entity tag.
+    /// Stores the entity tag of a checkpoint.
     pub(super) fn checkpoint_is(&self, tag: Option<&str>) {
         *self.checkpoint.lock() = tag.map(str::to_owned);
     }

@@ -1,4 +1,4 @@
-//! State that all users of the scenario share: the logs, and what they have named.
+//! State that all users of the scenario share: the logs and the issuers of their entries.
 
 use lucarne_ct::Fingerprint;
 use lucarne_load::PrepareError;
@@ -15,15 +15,15 @@ pub(super) struct SharedState {
     pub(super) logs: OpenedLogs<Log>,
 }
 
-/// One of the logs that are read.
+/// A log that is read.
 pub(super) struct Log {
     pub(super) monitored: MonitoredLog,
     pub(super) cache: Option<ResponseCache>,
-    /// Certificates that entries have named.
+    /// Certificates that entries name.
     pub(super) issuers: Mutex<Vec<Fingerprint>>,
 }
 
-/// The number of names of certificates that are kept to read at random.
+/// Number of issuers that are kept for random reads.
 const ISSUERS: usize = 256;
 
 impl AsRef<MonitoredLog> for Log {

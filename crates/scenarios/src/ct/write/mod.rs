@@ -1,4 +1,4 @@
-//! `ct-write`: certificates and precertificates submitted to logs.
+//! `ct-write`: submits certificates and precertificates to logs.
 
 mod options;
 mod recent_submissions;
@@ -20,18 +20,18 @@ use shared_state::SharedState;
 use write_goal::WriteGoal;
 use writer::Writer;
 
-/// Makes the scenario. Nothing is reached or minted before it is prepared.
+/// Builds the scenario, without any requests or certificates.
 ///
 /// # Errors
-/// Options that contradict themselves.
+/// The options are contradictory.
 pub fn build(options: CtWriteOptions, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
     build_until(options, seed, None)
 }
 
-/// The same; the run ends once so many new leaves have been written.
+/// Builds the scenario. The run ends after `leaves` new leaves.
 ///
 /// # Errors
-/// Options that contradict themselves.
+/// The options are contradictory.
 pub fn build_until(
     options: CtWriteOptions,
     seed: u64,
@@ -40,7 +40,7 @@ pub fn build_until(
     if let (Some(start), Some(limit)) = (options.not_after_start, options.not_after_limit)
         && start >= limit
     {
-        return Err(configuration("notAfterStart is not before notAfterLimit"));
+        return Err(configuration("notAfterStart must be before notAfterLimit"));
     }
     let goal = WriteGoal::new(leaves);
     Ok(Arc::new(CtWrite(Arc::new(SharedState::new(

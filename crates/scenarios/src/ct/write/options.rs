@@ -1,4 +1,4 @@
-//! The options of `ct-write`.
+//! Options of `ct-write`.
 
 use std::path::PathBuf;
 
@@ -13,10 +13,10 @@ use crate::ct::target::configuration;
 use crate::ct::{Issuers, LogOptions};
 use crate::option_values::{HttpVersion, Ratio, TimeSpan, Timestamp, defaults};
 
-/// The submissions that `ct-write` sends, where to, and what it checks.
+/// The submissions that `ct-write` sends, their target, and the checks.
 ///
-/// One value from the command line (flags) and from a plan (keys of the same
-/// names in camelCase).
+/// The same struct is filled from the command line (flags) and from a plan (keys of the same names
+/// in camelCase).
 #[derive(Clone, Debug, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct CtWriteOptions {
@@ -25,7 +25,7 @@ pub struct CtWriteOptions {
     #[arg(long, alias = "log_url", value_name = "URL")]
     #[serde(deserialize_with = "typed::list")]
     pub log_url: Vec<String>,
-    /// URL to submit to, if another than the log's (in the order of the logs)
+    /// URL for submissions, if different from the log's (in the order of the logs)
     #[arg(long, alias = "write_log_url", value_name = "URL")]
     #[serde(deserialize_with = "typed::list")]
     pub write_log_url: Vec<String>,
@@ -42,10 +42,10 @@ pub struct CtWriteOptions {
     )]
     #[serde(deserialize_with = "typed::list")]
     pub log_public_key: Vec<String>,
-    /// Directory of the authorities that `lucarne ca new` made
+    /// Directory of the authorities that `lucarne ca new` created
     #[arg(long, value_name = "DIR", default_value = "load-ca")]
     pub roots: PathBuf,
-    /// Whose certificates to send
+    /// Issuers of the certificates
     #[arg(long, value_enum, default_value_t)]
     pub issuers: Issuers,
     /// Share of precertificates, from 0 to 1
@@ -54,19 +54,19 @@ pub struct CtWriteOptions {
     /// Share of submissions that repeat an earlier one, from 0 to 1
     #[arg(long, aliases = ["dup_chance", "dup-chance"], value_name = "SHARE", default_value_t = Ratio(0.1))]
     pub duplicates: Ratio,
-    /// Chains to mint before the load begins
+    /// Number of chains to create before the load begins
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub ahead: u64,
     /// Earliest notAfter of the certificates
     #[arg(long, aliases = ["not_after_start"], value_name = "TIME")]
     pub not_after_start: Option<Timestamp>,
-    /// notAfter of the certificates is before this
+    /// notAfter of the certificates is before this time
     #[arg(long, aliases = ["not_after_limit"], value_name = "TIME")]
     pub not_after_limit: Option<Timestamp>,
-    /// Number to count serial numbers from; 64 random bits stand before it
+    /// First serial number; 64 random bits precede it
     #[arg(long, aliases = ["serial_offset"], value_name = "N", default_value_t = 0)]
     pub serial_offset: u64,
-    /// How much of the log is read back and checked
+    /// Level of the checks beside the load
     #[arg(long, value_enum, default_value_t)]
     pub audit: AuditLevel,
     /// Time within which an entry must be in a checkpoint after its SCT
@@ -80,23 +80,23 @@ pub struct CtWriteOptions {
     /// Age at which a checkpoint is stale
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(60))]
     pub max_checkpoint_age: TimeSpan,
-    /// Time between two looks at the checkpoint
+    /// Interval between polls of the checkpoint
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan(std::time::Duration::from_millis(500)))]
     pub checkpoint_interval: TimeSpan,
-    /// How far the clocks of log and load test may differ
+    /// Allowed difference between the clocks of log and load test
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(5))]
     pub clock_tolerance: TimeSpan,
-    /// The log may be restarted during the run: wait for it, and say how long it was away
+    /// The log may be restarted during the run: wait for it, and report its absences
     #[arg(long)]
     pub expect_restarts: bool,
     /// Token that requests carry: Authorization: Bearer TOKEN
     #[arg(long, alias = "bearer_token", value_name = "TOKEN")]
     pub bearer_token: Option<String>,
-    /// Token that submissions carry, if another one
+    /// Token that submissions carry, if different
     #[arg(long, alias = "bearer_token_write", value_name = "TOKEN")]
     pub bearer_token_write: Option<String>,
-    /// PEM file of a CA's certificate to issue from, instead of those in --roots; what is
-    /// above it, short of the root, may follow
+    /// PEM file of a CA's certificate to issue from, instead of those in --roots; the certificates
+    /// above it, except the root, may follow
     #[arg(
         long,
         alias = "intermediate_ca_cert_path",
@@ -112,7 +112,7 @@ pub struct CtWriteOptions {
         requires = "intermediate_ca_cert_path"
     )]
     pub intermediate_ca_key_path: Option<PathBuf>,
-    /// PEM file of the private key that the certificates are for [default: a new one]
+    /// PEM file of the private key of the issued certificates [default: a new one]
     #[arg(
         long,
         alias = "cert_sign_private_key_path",
@@ -120,8 +120,8 @@ pub struct CtWriteOptions {
         requires = "intermediate_ca_cert_path"
     )]
     pub cert_sign_private_key_path: Option<PathBuf>,
-    /// Time between two requests that the log must refuse (another window, an unknown root,
-    /// nonsense); 0 for none
+    /// Interval between requests that the log must refuse (another window, an unknown root,
+    /// nonsense); 0 disables them
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(1))]
     pub probe_interval: TimeSpan,
     /// Version of HTTP
@@ -133,7 +133,7 @@ pub struct CtWriteOptions {
     /// PEM file of certificates to trust for TLS
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
-    /// Longest time for one request
+    /// Time limit of a request
     #[arg(long, aliases = ["http_timeout", "http-timeout"], value_name = "TIME", default_value_t = TimeSpan::seconds(30))]
     pub timeout: TimeSpan,
 }
@@ -145,9 +145,9 @@ impl Default for CtWriteOptions {
 }
 
 impl CtWriteOptions {
-    /// The CA that is given by its files, if one is.
+    /// Returns the files of a configured CA.
     pub(super) fn files(&self) -> Result<Option<AuthorityFiles>, PrepareError> {
-        // A plan's `${NAME:-}` gives an empty one.
+        // `${NAME:-}` in a plan can give an empty path.
         let given = |path: &Option<PathBuf>| path.clone().filter(|it| !it.as_os_str().is_empty());
         let certificate = given(&self.intermediate_ca_cert_path);
         let key = given(&self.intermediate_ca_key_path);
@@ -164,7 +164,7 @@ impl CtWriteOptions {
         }
     }
 
-    /// Returns the options of the logs, and of how they are watched.
+    /// Returns the options of the logs and their monitoring.
     pub(crate) fn logs(&self) -> LogOptions {
         LogOptions {
             log_url: self.log_url.clone(),

@@ -1,19 +1,19 @@
-//! Recent submissions, to be submitted again.
+//! Recent submissions, for repetition.
 
 use crate::ct::{Submission, VerifiedSct};
 use crate::random::Random;
 
-/// The number of those that are remembered.
+/// Number of remembered submissions.
 const REMEMBERED: usize = 1024;
 
-/// A submission and the first answer to it.
+/// A submission and its first SCT.
 #[derive(Clone, Debug)]
 pub(super) struct AnsweredSubmission {
     pub(super) submission: Submission,
     pub(super) verified: VerifiedSct,
 }
 
-/// The last [`REMEMBERED`] of a log.
+/// The last [`REMEMBERED`] submissions to a log.
 #[derive(Debug, Default)]
 pub(super) struct RecentSubmissions {
     answered: Vec<AnsweredSubmission>,

@@ -1,4 +1,4 @@
-//! State that all users of the scenario share: the logs, and what they are sent.
+//! State that all users of the scenario share: the logs, and buffers for submissions.
 
 use std::sync::Arc;
 
@@ -22,11 +22,11 @@ pub(super) struct SharedState {
     pub(super) options: CtWriteOptions,
     pub(super) seed: u64,
     pub(super) logs: OpenedLogs<Log>,
-    /// As many as there are submissions under way.
+    /// Buffers, one set per submission in flight.
     pub(super) buffers: Mutex<Vec<Buffers>>,
 }
 
-/// One of the logs that are submitted to.
+/// A log that receives submissions.
 pub(super) struct Log {
     pub(super) monitored: MonitoredLog,
     pub(super) verifier: SctVerifier,
@@ -109,7 +109,7 @@ impl SharedState {
         Ok(Authorities::Made(Box::new(made)))
     }
 
-    /// Sends what is to be refused, beside the load.
+    /// Sends the probes beside the load.
     pub(super) async fn probe(&self, recorder: &Recorder, stop: &Stop) {
         let interval = self.options.probe_interval.0;
         if interval.is_zero() {
@@ -122,7 +122,7 @@ impl SharedState {
         join_all(each).await;
     }
 
-    /// Sends what is left of that, after the load.
+    /// Sends the remaining probes after the load.
     pub(super) async fn probe_the_rest(&self, recorder: &Recorder) {
         if self.options.probe_interval.0.is_zero() {
             return;
@@ -135,7 +135,7 @@ impl SharedState {
     }
 }
 
-/// Fails if the log says that it does not accept chains to our roots.
+/// Returns an error if the log does not accept chains to our roots.
 async fn accepted(target: &Target, authorities: &Authorities) -> Result<(), PrepareError> {
     let Some(accepted) = target.roots().await? else {
         return Ok(());

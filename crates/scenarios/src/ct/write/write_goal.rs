@@ -1,14 +1,14 @@
-//! The number of leaves to be written, and of those that have been.
+//! Goal for the number of written leaves.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-/// A number of new leaves at which a run ends; never more are submitted.
+/// Number of new leaves at which a run ends. Never submits more.
 #[derive(Debug, Default)]
 pub(super) struct WriteGoal {
     leaves: Option<u64>,
-    /// Written, or under way.
+    /// Leaves that are written or in flight.
     claimed: AtomicU64,
     written: AtomicU64,
     reached: Notify,
@@ -22,7 +22,8 @@ impl WriteGoal {
         }
     }
 
-    /// Returns whether one more leaf may be submitted. What becomes of it must be told.
+    /// Returns whether another leaf may be submitted. The caller must report its result with
+    /// `finish`.
     pub(super) fn claim(&self) -> bool {
         let Some(leaves) = self.leaves else {
             return true;
@@ -34,7 +35,7 @@ impl WriteGoal {
         claimed.is_ok()
     }
 
-    /// Tells that a claimed leaf has become a new one, or not.
+    /// Reports whether a claimed leaf was written as a new one.
     pub(super) fn finish(&self, written: bool) {
         let Some(leaves) = self.leaves else {
             return;
@@ -46,7 +47,7 @@ impl WriteGoal {
         }
     }
 
-    /// Resolves when there are as many leaves as there should be; never, without a goal.
+    /// Completes when the goal is reached; never without a goal.
     pub(super) async fn reached(&self) {
         match self.leaves {
             Some(_) => self.reached.notified().await,
@@ -54,7 +55,7 @@ impl WriteGoal {
         }
     }
 
-    /// Returns whether it was reached, if there is one.
+    /// Returns whether the goal was reached, if there is one.
     pub(super) fn outcome(&self) -> Option<Result<(), String>> {
         let leaves = self.leaves?;
         let written = self.written.load(Ordering::Relaxed);

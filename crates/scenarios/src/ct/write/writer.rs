@@ -1,4 +1,4 @@
-//! One user that submits.
+//! A user of `ct-write`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,41 +18,40 @@ use crate::ct::{Submission, VerifiedSct, timestamp_sane};
 use crate::random::Random;
 use crate::retry_after::retry_after;
 
-/// See the module.
+/// A user that submits to logs.
 pub(super) struct Writer {
     scenario: Arc<SharedState>,
     random: Random,
     sessions: Vec<LogSession>,
 }
 
-/// To one of the logs.
+/// Connection to one of the logs.
 struct LogSession {
     client: Client,
-    /// `add-chain` and `add-pre-chain`.
+    /// Paths of `add-chain` and `add-pre-chain`.
     paths: [String; 2],
     tags: [Tags; 2],
     throttled: Tags,
-    /// The submission that has been sent and not been answered with an SCT.
+    /// The submission that was sent and has no SCT yet.
     pending: Option<PendingSubmission>,
-    /// `true` if the submission that is over has become a new leaf; `None` while one is
-    /// pending.
+    /// Whether the finished submission was written as a new leaf; `None` while one is pending.
     written: Option<bool>,
 }
 
 struct PendingSubmission {
     submission: Submission,
-    /// The answer that it had the first time, if this is a repetition.
+    /// First SCT, if this is a repetition.
     first_sct: Option<VerifiedSct>,
-    /// The time at which it was first sent, in milliseconds since 1970.
+    /// Time of the first attempt, in milliseconds since 1970.
     sent: u64,
 }
 
-/// The wait of a user when the log does not say how long, or is away.
+/// Pause of a user if the log states no wait, or is unavailable.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The rate of submissions that were answered with an SCT.
+/// Rate of submissions with an SCT as response.
 const ACCEPTED: &str = "ct_accepted";
-/// The rate of answers that put a submission off (429, 503).
+/// Rate of responses that throttle a submission (429, 503).
 pub(in crate::ct) const THROTTLED: &str = "throttled";
 
 const HEADERS: [(&str, &str); 1] = [("content-type", "application/json")];
@@ -90,7 +89,8 @@ impl VirtualUser for Writer {
         let pending = match session.pending.take() {
             Some(pending) => pending,
             None if !scenario.goal.claim() => {
-                // What is under way may be enough; if it fails, somebody goes on.
+                // The submissions in flight may reach the goal; if one fails, another user
+                // continues.
                 iteration.idle();
                 return iteration.pause(PAUSE).await;
             }
@@ -109,14 +109,14 @@ impl VirtualUser for Writer {
             scenario.goal.finish(written);
         }
         scenario.buffers.lock().push(buffers);
-        // What the log asked for by Retry-After, or the pause while it is away.
+        // Waits as long as the log requested by Retry-After, or pauses while it is unavailable.
         if let Some(wait) = wait {
             iteration.pause(wait).await;
         }
     }
 }
 
-/// A new chain, or one that was answered before.
+/// Chooses a new chain, or a repetition.
 fn choose(
     scenario: &SharedState,
     log: &Log,
@@ -162,7 +162,7 @@ impl LogSession {
         }
     }
 
-    /// Sends one chain and judges the answer; how long to wait afterwards.
+    /// Sends a chain and judges the response. Returns the wait before the next submission.
     async fn submit(
         &mut self,
         log: &Log,
@@ -220,8 +220,8 @@ impl LogSession {
     }
 }
 
-/// Returns whether a log that is being restarted says so, or a proxy in front of it: 503 is then the
-/// log that stops or starts, whichever of its sides is back first.
+/// Returns whether the status comes from a log that is being restarted, or from a proxy in front of
+/// it. Then 503 means that the log stops or starts.
 fn away(outage: &Outage, status: u16) -> bool {
     outage.expected() && matches!(status, 502..=504)
 }
@@ -249,8 +249,7 @@ fn throttled(tags: Tags, response: &Response, iteration: &mut Iteration) -> Dura
     }
 }
 
-/// An answer of 200: what it promises, and whether it may. Whether it is an SCT that
-/// verifies.
+/// Judges a response with status 200. Returns whether it is a valid SCT.
 fn judge(
     log: &Log,
     tags: Tags,
@@ -303,7 +302,7 @@ fn judge(
     true
 }
 
-/// A repetition is answered as the first time; the check that was passed.
+/// Checks that a repetition received the first SCT. Returns the passed check.
 fn same(first: &VerifiedSct, again: &VerifiedSct) -> Result<&'static str, Finding> {
     if (first.index, first.timestamp) == (again.index, again.timestamp) {
         return Ok(checks::DUPLICATE_SAME);
@@ -315,7 +314,7 @@ fn same(first: &VerifiedSct, again: &VerifiedSct) -> Result<&'static str, Findin
     Err(Finding::new(checks::DUPLICATE_SAME, detail))
 }
 
-/// A new entry was promised; the check that was passed.
+/// Records the promise of a new entry. Returns the passed check.
 fn made(
     log: &Log,
     pending: &PendingSubmission,

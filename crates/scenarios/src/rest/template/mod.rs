@@ -2,19 +2,18 @@
 //!
 //! | written | stands for |
 //! |---|---|
-//! | `{{unique}}` | a word that no other iteration and no other run has; the same within an iteration |
+//! | `{{unique}}` | a word that is unique to the iteration among all runs |
 //! | `{{iteration}}`, `{{user}}` | their numbers, from 0; `{{iteration(width=5)}}` pads with zeros |
 //! | `{{counter(from=1, to=5000, width=5)}}` | the next number, shared by all users; after `to` comes `from` again |
 //! | `{{random(from=1, to=6)}}` | a whole number, both ends included |
 //! | `{{pick(a, "b c")}}` | one of these words |
 //! | `{{hex(16)}}`, `{{uuid}}` | random bytes in hexadecimal, a random UUID |
 //! | `{{now}}`, `{{now(ms)}}` | Unix time in seconds or milliseconds |
-//! | `{{name}}` | what `vars`, `capture` or `remember` call so |
+//! | `{{name}}` | the value of this name in `vars`, `capture` or `remember` |
 //! | `{{users.name}}` | the column `name` of the iteration's row of `users` in `data` |
 //! | `{{"{{"}}` | `{{` |
 //!
-//! In a URL a value is percent-encoded and in JSON escaped; `{{name | raw}}` is
-//! taken as it is.
+//! In a URL a value is percent-encoded and in JSON escaped; `{{name | raw}}` is not escaped.
 
 mod parse;
 mod values;
@@ -24,7 +23,7 @@ pub(super) use values::{Scope, SharedValues, Values};
 
 use values::Source;
 
-/// A text with values in it.
+/// A text with values.
 #[derive(Debug)]
 pub(super) struct Template(Vec<Part>);
 
@@ -34,19 +33,19 @@ enum Part {
     Value(Source, Escaping),
 }
 
-/// The escaping of a value.
+/// Escaping of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Escaping {
-    /// As it is.
+    /// No escaping.
     Plain,
-    /// Within a string of JSON.
+    /// Escaping for a JSON string.
     Json,
-    /// As a part of a path or a query (RFC 3986).
+    /// Percent-encoding for a path or a query (RFC 3986).
     Url,
 }
 
 impl Template {
-    /// Reads `text`, whose values are to be known to `scope`.
+    /// Compiles `text`, whose names must be known to `scope`.
     pub(super) fn compile(text: &str, form: Escaping, scope: &mut Scope) -> Result<Self, String> {
         let mut parts = Vec::new();
         let mut rest = text;
@@ -65,20 +64,20 @@ impl Template {
         Ok(Self(parts))
     }
 
-    /// Reads the path of a URL.
+    /// Compiles the path of a URL.
     pub(super) fn compile_path(path: &str, scope: &mut Scope) -> Result<Self, String> {
         Self::compile(path, Escaping::Url, scope)
     }
 
-    /// Returns whether `text` is one value and nothing else, to be taken as it is: then
-    /// what stands around it in JSON are no quotes.
+    /// Returns whether `text` is a single value without escaping. This value has no quotes around
+    /// it in JSON.
     pub(super) fn is_raw(text: &str) -> bool {
         let whole = text.trim();
         matches!(parse::next(whole), Ok(Some(("", expression, ""))) if matches!(
             parse::expression(expression), Ok(parse::Expression::Value(call)) if call.raw))
     }
 
-    /// The same, with what stands around the values escaped for JSON.
+    /// Escapes the text around the values for JSON.
     pub(super) fn escape_texts(self) -> Self {
         let escaped = |part| match part {
             Part::Text(text) => {
@@ -91,7 +90,7 @@ impl Template {
         Self(self.0.into_iter().map(escaped).collect())
     }
 
-    /// Other texts after this one.
+    /// Appends another template.
     pub(super) fn extend(&mut self, other: Template) {
         for part in other.0 {
             match part {
@@ -101,14 +100,14 @@ impl Template {
         }
     }
 
-    /// A text without values.
+    /// Creates a template without values.
     pub(super) fn fixed(text: &str) -> Self {
         let mut parts = Vec::new();
         push_text(&mut parts, text);
         Self(parts)
     }
 
-    /// The text, if there are no values in it.
+    /// Returns the text if the template has no values.
     pub(super) fn as_fixed(&self) -> Option<&str> {
         match self.0.as_slice() {
             [] => Some(""),
@@ -117,7 +116,7 @@ impl Template {
         }
     }
 
-    /// Returns whether all of it can be had.
+    /// Returns whether all values are available.
     pub(super) fn is_ready(&self, values: &Values) -> bool {
         self.0.iter().all(|part| match part {
             Part::Value(Source::Slot(slot), _) => values.get(*slot).is_some(),
@@ -125,8 +124,7 @@ impl Template {
         })
     }
 
-    /// Writes it at the end of `out`. What is not [ready](Self::is_ready) is
-    /// nothing.
+    /// Appends the rendered text to `out`. Values that are not [ready](Self::is_ready) are empty.
     pub(super) fn write(&self, out: &mut String, values: &mut Values) {
         for part in &self.0 {
             match part {
@@ -144,7 +142,7 @@ impl Template {
         }
     }
 
-    /// The same as a text of its own.
+    /// Returns the rendered text.
     pub(super) fn text(&self, values: &mut Values) -> String {
         let mut out = String::new();
         self.write(&mut out, values);
@@ -160,7 +158,7 @@ fn push_text(parts: &mut Vec<Part>, text: &str) {
     }
 }
 
-/// Returns whether a byte stands for itself.
+/// Returns whether the byte needs no escaping.
 fn plain(byte: u8, form: Escaping) -> bool {
     match form {
         Escaping::Plain => true,
@@ -178,7 +176,7 @@ fn escape(value: &str, form: Escaping, out: &mut String) {
             out.push(character);
             continue;
         }
-        // Writing to memory does not fail.
+        // Writing to memory cannot fail.
         let _ = match (form, character) {
             (Escaping::Json, '"' | '\\') => write!(out, "\\{character}"),
             (Escaping::Json, _) => write!(out, "\\u{:04x}", u32::from(character)),

@@ -1,25 +1,25 @@
-//! Reading `{{…}}`.
+//! Parser of `{{…}}`.
 
 /// An expression between braces.
 #[derive(Debug, PartialEq)]
 pub(super) enum Expression {
-    /// A text in quotes: itself.
+    /// A quoted text.
     Text(String),
     /// A value.
     Value(Call),
 }
 
-/// A value by its name, with arguments where it takes any.
+/// A value with its arguments, if any.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Call {
     pub(super) name: String,
-    /// Names, empty for those without, and values.
+    /// Names and values of the arguments; the name is empty for positional ones.
     pub(super) arguments: Vec<(String, String)>,
-    /// To be written as it is.
+    /// Whether the value is written without escaping.
     pub(super) raw: bool,
 }
 
-/// Splits off the text before the next braces, the text in them, and the rest.
+/// Splits the text before the next braces, the text in them, and the rest.
 pub(super) fn next(text: &str) -> Result<Option<(&str, &str, &str)>, String> {
     let Some(begin) = text.find("{{") else {
         return Ok(None);
@@ -31,7 +31,7 @@ pub(super) fn next(text: &str) -> Result<Option<(&str, &str, &str)>, String> {
     Ok(Some((&text[..begin], &inner[..end], &inner[end + 2..])))
 }
 
-/// Reads what is between the braces.
+/// Parses the text between the braces.
 pub(super) fn expression(text: &str) -> Result<Expression, String> {
     let wrong = |why: &str| format!("`{{{{{text}}}}}` {why}");
     let (body, filter) = match outside_quotes(text, "|").next() {
@@ -64,7 +64,7 @@ pub(super) fn expression(text: &str) -> Result<Expression, String> {
     }))
 }
 
-/// Returns whether something may be called so.
+/// Returns whether the text is a valid name.
 pub(in super::super) fn is_name(text: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(allowed)
@@ -93,14 +93,14 @@ fn split(text: &str) -> Result<Vec<(String, String)>, String> {
     Ok(arguments)
 }
 
-/// Returns the text within the quotes, if `text` is in quotes.
+/// Returns the text within quotes, if `text` is quoted.
 fn quoted(text: &str) -> Option<&str> {
     let quote = text.chars().next().filter(|c| matches!(c, '"' | '\''))?;
     let inner = text.strip_prefix(quote)?.strip_suffix(quote)?;
     (!inner.contains(quote)).then_some(inner)
 }
 
-/// Finds `what` outside of quotes.
+/// Finds `what` outside quotes.
 fn outside_quotes<'t>(text: &'t str, what: &'t str) -> impl Iterator<Item = usize> + 't {
     let mut quote = None;
     text.char_indices().filter_map(move |(at, character)| {

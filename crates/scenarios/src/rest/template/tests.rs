@@ -36,7 +36,7 @@ fn values_are_written_where_they_stand() {
     let json = written("{{name}}", Escaping::Json);
     let read: String = serde_json::from_str(&format!("\"{json}\"")).unwrap();
     assert_eq!(read, "a b/\"ü\"\n");
-    // What is around a value is the writer's own business.
+    // The text around a value is not escaped.
     assert_eq!(written("/a b?{{user}}", Escaping::Url), "/a b?3");
 }
 
@@ -59,7 +59,7 @@ fn counters_go_round() {
         compile("{{counter(from=8, to=10, width=3)}}", Escaping::Plain).unwrap();
     let written: Vec<_> = (0..5).map(|_| template.text(&mut values)).collect();
     assert_eq!(written, ["008", "009", "010", "008", "009"]);
-    // The same text is the same counter; another one is another.
+    // Equal texts share a counter; different texts have different counters.
     assert_eq!(
         written_twice("{{counter}} {{counter}} {{counter(from=5)}}"),
         ["0 1 5", "2 3 6"]
@@ -78,7 +78,7 @@ fn bounds_may_be_worked_out() {
     for wrong in ["10 /", "/ 2", "10 / 0", "1.5", "99999999999 * 99999999999"] {
         let text = format!("{{{{counter(to={wrong})}}}}");
         let why = compile(&text, Escaping::Plain).unwrap_err();
-        assert!(why.contains("for a whole number"), "{why}");
+        assert!(why.contains("expected a whole number"), "{why}");
     }
 }
 
@@ -118,12 +118,12 @@ fn mistakes_are_explained() {
         ("{{colour}}", "there are name, unique"),
         ("{{name", "without its `}}`"),
         ("{{}}", "is not a name"),
-        ("{{random}}", "wants `to=`"),
+        ("{{random}}", "needs `to=`"),
         ("{{random(from=5, to=1)}}", "ends before it begins"),
         ("{{counter(form=1)}}", "takes no `form`"),
         ("{{unique(5)}}", "takes no `5`"),
-        ("{{hex}}", "how many"),
-        ("{{hex(many)}}", "`many` for a whole number"),
+        ("{{hex}}", "needs a number"),
+        ("{{hex(many)}}", "`many`, expected a whole number"),
         ("{{hex(99999)}}", "above 1024"),
         ("{{pick()}}", "nothing to pick"),
         ("{{pick(a,,b)}}", "nothing in it"),

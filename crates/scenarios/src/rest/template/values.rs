@@ -1,4 +1,4 @@
-//! Generators of values.
+//! Generators of template values.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use lucarne_settings::nearest;
 use super::parse::{Call, is_name};
 use crate::random::Random;
 
-/// A value.
+/// A source of values.
 #[derive(Debug)]
 pub(super) enum Source {
     Unique,
@@ -26,7 +26,7 @@ pub(super) enum Source {
     Slot(usize),
 }
 
-/// Whole numbers, both ends included, and how many digits are written at least.
+/// Whole numbers including both ends, and the minimum of digits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
     from: u64,
@@ -34,7 +34,7 @@ pub(super) struct Range {
     width: usize,
 }
 
-/// The values that are there without having been given a name.
+/// Names of the built-in values.
 const OWN: [&str; 9] = [
     "unique",
     "iteration",
@@ -47,21 +47,21 @@ const OWN: [&str; 9] = [
     "now",
 ];
 
-/// The most digits and random bytes that anybody needs.
+/// Limit of digits and random bytes.
 const MOST: u64 = 1024;
 
-/// The names that are known while templates are compiled.
+/// Names that are known during compilation.
 #[derive(Debug, Default)]
 pub(in super::super) struct Scope {
     slots: Vec<String>,
-    /// Slots that a template names.
+    /// Slots that a template uses.
     used: Vec<usize>,
-    /// The counters as they are written: the same text is the same counter.
+    /// Texts of the counters: equal texts share a counter.
     counters: Vec<String>,
 }
 
 impl Scope {
-    /// The slot of something that is called `name` from now on.
+    /// Declares `name` and returns its slot.
     pub(in super::super) fn declare(&mut self, name: &str) -> Result<usize, String> {
         if !is_name(name) {
             return Err(format!("`{name}` is not a name: letters, digits and `_`"));
@@ -75,13 +75,13 @@ impl Scope {
         }))
     }
 
-    /// The slot of a column of the rows `set`.
+    /// Declares a column of the rows `set` and returns its slot.
     pub(in super::super) fn column(&mut self, set: &str, column: &str) -> usize {
         self.slots.push(format!("{set}.{column}"));
         self.slots.len() - 1
     }
 
-    /// Returns whether a template names this slot.
+    /// Returns whether a template uses this slot.
     pub(in super::super) fn is_used(&self, slot: usize) -> bool {
         self.used.contains(&slot)
     }
@@ -90,9 +90,9 @@ impl Scope {
         self.slots.iter().position(|known| known == name)
     }
 
-    /// Makes the state that users share, for a run of this seed.
+    /// Creates the state that users share, for a run with this seed.
     pub(in super::super) fn shared(&self, seed: u64) -> Arc<SharedValues> {
-        // Two runs with one seed must not meet: the clock is part of the word.
+        // Two runs with one seed must generate different words, so the word includes the time.
         let now = UNIX_EPOCH.elapsed().unwrap_or_default();
         let run = Random::new(seed, now.as_nanos() as u64).next();
         Arc::new(SharedValues {
@@ -147,17 +147,17 @@ impl Scope {
         let known: Vec<&str> = (self.slots.iter().map(String::as_str)).chain(OWN).collect();
         match nearest(name, &known) {
             Some(near) => {
-                format!("`{{{{{name}}}}}` is no value known here; did you mean `{{{{{near}}}}}`?")
+                format!("`{{{{{name}}}}}` is not a known value; did you mean `{{{{{near}}}}}`?")
             }
             None => format!(
-                "`{{{{{name}}}}}` is no value known here; there are {}",
+                "`{{{{{name}}}}}` is not a known value; there are {}",
                 known.join(", ")
             ),
         }
     }
 }
 
-/// The arguments of a call, and which of them have been looked at.
+/// Arguments of a call, and whether each has been used.
 struct Arguments<'c>(&'c Call, Vec<bool>);
 
 impl Arguments<'_> {
@@ -181,12 +181,12 @@ impl Arguments<'_> {
         let text = self.take(name).map(str::to_owned);
         match (text, default) {
             (None, Some(default)) => Ok(default),
-            (None, None) if name.is_empty() => Err(self.wrong("wants a number: how many")),
-            (None, None) => Err(self.wrong(format!("wants `{name}=` and a number"))),
+            (None, None) if name.is_empty() => Err(self.wrong("needs a number")),
+            (None, None) => Err(self.wrong(format!("needs `{name}=` with a number"))),
             (Some(text), _) => match whole(&text) {
                 Some(number) if number <= most => Ok(number),
                 Some(_) => Err(self.wrong(format!("has a number above {most}"))),
-                None => Err(self.wrong(format!("has `{text}` for a whole number"))),
+                None => Err(self.wrong(format!("has `{text}`, expected a whole number"))),
             },
         }
     }
@@ -231,7 +231,7 @@ impl Arguments<'_> {
     }
 }
 
-/// A whole number, or products and quotients of some (`50000 / 10`), which are rounded up.
+/// Parses a whole number, or a product or quotient of whole numbers (`50000 / 10`), rounded up.
 fn whole(text: &str) -> Option<u64> {
     let (mut number, mut operator) = (1_u64, Some('*'));
     for piece in text.split_inclusive(['*', '/']) {
@@ -255,7 +255,7 @@ pub(in super::super) struct SharedValues {
     counters: Vec<AtomicU64>,
 }
 
-/// The values of one user.
+/// Values of one user.
 #[derive(Debug)]
 pub(in super::super) struct Values {
     common: Arc<SharedValues>,
@@ -276,7 +276,7 @@ impl Values {
         }
     }
 
-    /// Another iteration begins, which forgets these slots.
+    /// Begins an iteration, and clears these slots.
     pub(in super::super) fn begin(&mut self, iteration: &Iteration, forget: &[usize]) {
         self.iteration = iteration.number();
         forget.iter().for_each(|slot| self.slots[*slot] = None);
@@ -290,7 +290,7 @@ impl Values {
         self.slots[slot] = Some(value);
     }
 
-    /// Sets a value that is kept elsewhere.
+    /// Copies a value into the slot.
     pub(in super::super) fn copy(&mut self, slot: usize, value: &str) {
         let kept = self.slots[slot].get_or_insert_default();
         kept.clear();
@@ -302,7 +302,7 @@ impl Values {
     }
 
     pub(super) fn write(&mut self, source: &Source, out: &mut String) {
-        // Writing to memory does not fail.
+        // Writing to memory cannot fail.
         let _ = match source {
             Source::Unique => write!(out, "{}-{}", self.common.run, self.iteration),
             Source::Iteration { width } => write!(out, "{:0width$}", self.iteration),
@@ -342,7 +342,7 @@ impl Values {
         };
     }
 
-    /// A random UUID (RFC 9562, section 5.4).
+    /// Writes a random UUID (RFC 9562, section 5.4).
     fn uuid(&mut self, out: &mut String) -> std::fmt::Result {
         let (a, b) = (self.random.next(), self.random.next());
         let version = (a & 0x0fff) | 0x4000;
@@ -357,12 +357,12 @@ impl Values {
 }
 
 impl Range {
-    /// The count of numbers; `None` for all there are.
+    /// Returns the count of numbers, or `None` for the full range of `u64`.
     fn size(self) -> Option<u64> {
         (self.to - self.from).checked_add(1)
     }
 
-    /// The nth, over and over again.
+    /// Returns the nth number, repeating from the start.
     fn nth(self, n: u64) -> u64 {
         self.from + self.size().map_or(n, |size| n % size)
     }

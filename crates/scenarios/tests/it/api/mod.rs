@@ -1,4 +1,4 @@
-//! A small API over TLS, which counts what comes.
+//! A small API over TLS, which counts its requests.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -26,23 +26,23 @@ pub(crate) struct Api {
     pub(crate) url: String,
     /// PEM file of the root of its certificate.
     pub(crate) ca: PathBuf,
-    /// Its certificate.
+    /// Certificate of the API.
     pub(crate) certificate: Vec<u8>,
     pub(crate) seen: Arc<Seen>,
     _directory: tempfile::TempDir,
     _runtime: Runtime,
 }
 
-/// What has come.
+/// Counts and names of the requests.
 #[derive(Default)]
 pub(crate) struct Seen {
     pub(crate) connections: AtomicU64,
     pub(crate) full: AtomicU64,
     pub(crate) resumed: AtomicU64,
     pub(crate) requests: AtomicU64,
-    /// Names of things that were made.
+    /// Names of created things.
     pub(crate) names: Mutex<HashSet<String>>,
-    /// Paths that were asked for.
+    /// Requested paths.
     pub(crate) paths: Mutex<Vec<String>>,
 }
 
@@ -100,8 +100,9 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, seen: Arc<Seen>) {
     }
 }
 
-/// `/packed/CODING` is a list in that coding. `POST /things` makes one and says its id, `GET /things/ID` shows it, `/list`
-/// lists, `/html` is a page, `/slow/MS` takes its time; everything else is 404.
+/// `/packed/CODING` is a list in that coding. `POST /things` creates a thing and returns its id,
+/// `GET /things/ID` returns it, `/list` lists them, `/html` is a page, and `/slow/MS` takes this
+/// time; other paths are 404.
 async fn answer(
     request: Request<Incoming>,
     seen: Arc<Seen>,
@@ -164,7 +165,7 @@ async fn answer(
             "<html>all is well</html>".into(),
         ),
         (_, Some("slow"), Some(ms)) => {
-            // The slowness that is being tested: this long at least.
+            // The response takes at least this long, which is what the test needs.
             tokio::time::sleep(Duration::from_millis(ms.parse().unwrap())).await;
             json(StatusCode::OK, "{}".into())
         }

@@ -1,4 +1,4 @@
-//! An object store that does one thing wrong, and responds with success.
+//! An object store with one fault, which responds with success.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -14,24 +14,24 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
-/// What is wrong.
+/// Fault of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lie {
-    /// Conditions do not hold, and byte 50 of an object is not the one that was sent.
+    /// Ignores conditions, and changes byte 50 of an object.
     Bytes,
-    /// One GET in 150 lacks the last byte.
+    /// Omits the last byte of one GET in 150.
     RarelyShort,
-    /// A PUT during the run has an error document with status 200.
+    /// Responds to a PUT during the run with an error document and status 200.
     ErrorDocument,
-    /// A PUT during the run is acknowledged and forgotten.
+    /// Acknowledges a PUT during the run without storing it.
     Forgets,
-    /// A DELETE deletes nothing.
+    /// Acknowledges DELETE without deleting.
     KeepsDeleted,
-    /// HEAD and GET have another ETag than PUT.
+    /// Sends another ETag for HEAD and GET than for PUT.
     OtherTag,
-    /// All objects have one ETag.
+    /// Sends the same ETag for all objects.
     OneTag,
-    /// No object has an ETag.
+    /// Sends no ETag.
     NoTag,
 }
 
@@ -151,7 +151,7 @@ impl Objects {
         self.tagged(bytes.into(), &object, more)
     }
 
-    /// With the ETag of `object`, and `more` after it.
+    /// Responds with the ETag of `object`, and the headers `more`.
     fn tagged(&self, body: Bytes, object: &Bytes, more: &str) -> Response<Full<Bytes>> {
         let mut hasher = DefaultHasher::new();
         if self.lie != Lie::OneTag {
