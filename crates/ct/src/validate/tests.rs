@@ -77,7 +77,7 @@ fn a_chain_is_judged_by_its_leafs_kind_and_with_all_signatures() {
     }
 }
 
-/// These bytes are in the signed part, but in no field of it. Logs that accept them sign a
+/// Bytes can be in the signed part, but in no field of it. Logs that accept them sign a
 /// TBSCertificate without them, which differs from that of the final certificate.
 #[test]
 fn bytes_behind_the_list_of_extensions_are_refused() {

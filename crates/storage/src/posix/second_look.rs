@@ -21,7 +21,7 @@ const PIECE: usize = 128 << 10;
 
 /// Fails if the file system no longer accepts writes.
 ///
-/// A kernel makes a file system read-only after an internal error. From Linux 6.15 on, ext4 no
+/// After an internal error, the kernel turns a file system read-only. From Linux 6.15 on, ext4 no
 /// longer shows this in the flags of the mount, but refuses every write, including an empty write,
 /// which changes nothing.
 pub(super) fn still_writable(file: &File) -> io::Result<()> {
