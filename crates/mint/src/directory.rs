@@ -70,7 +70,8 @@ impl CaDirectory {
         self.path.join(CERTIFICATE)
     }
 
-    /// Returns the path of the private key, with the certificate and those above it (PEM). **Secret.**
+    /// Returns the path of the private key, with the certificate and those above it (PEM).
+    /// **Secret.**
     pub fn key_file(&self) -> PathBuf {
         self.path.join(KEY)
     }

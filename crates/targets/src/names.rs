@@ -57,7 +57,7 @@ impl Names {
 impl Drop for Names {
     fn drop(&mut self) {
         self.over.store(true, Ordering::SeqCst);
-        // Another connection makes the thread check the flag.
+        // Another connection wakes the thread, which checks the flag.
         let _ = TcpStream::connect(self.address);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

@@ -38,7 +38,7 @@ pub(super) enum ArithmeticError {
     Time,
     #[error("comes to neither a number nor a rate: its times do not cancel out")]
     NeitherNumberNorRate,
-    #[error("adds up a time and something that is none")]
+    #[error("adds a time and a value that is not a time")]
     Adds,
     #[error("has too many brackets")]
     TooDeep,
