@@ -154,7 +154,7 @@ impl CaDirectory {
         let put = write(&unfinished, mode, text)
             // Unlike a rename, this never replaces another file.
             .and_then(|()| fs::hard_link(&unfinished, &place));
-        let _ = fs::remove_file(&unfinished); // if it was made at all
+        let _ = fs::remove_file(&unfinished); // the file may not exist
         match put {
             Ok(()) => Ok(true),
             Err(error) if place.exists() && error.kind() == io::ErrorKind::AlreadyExists => {
