@@ -218,7 +218,7 @@ mod tests {
             ("50000 / 47w", "the unit `w`"),
             ("47d", "comes to a time"),
             ("1 / 47d / 1s", "do not cancel out"),
-            ("5 + 1s", "adds up a time"),
+            ("5 + 1s", "adds a time"),
             ("5 / 0", "divides by nothing"),
             ("1.2.3", "is not a number"),
         ] {
