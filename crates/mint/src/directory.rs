@@ -70,7 +70,8 @@ impl CaDirectory {
         self.path.join(CERTIFICATE)
     }
 
-    /// Returns the path of the private key, with the certificate and those above it (PEM). **Secret.**
+    /// Returns the path of the private key, with the certificate and those above it (PEM).
+    /// **Secret.**
     pub fn key_file(&self) -> PathBuf {
         self.path.join(KEY)
     }
@@ -153,7 +154,7 @@ impl CaDirectory {
         let put = write(&unfinished, mode, text)
             // Unlike a rename, this never replaces another file.
             .and_then(|()| fs::hard_link(&unfinished, &place));
-        let _ = fs::remove_file(&unfinished); // if it was made at all
+        let _ = fs::remove_file(&unfinished); // the file may not exist
         match put {
             Ok(()) => Ok(true),
             Err(error) if place.exists() && error.kind() == io::ErrorKind::AlreadyExists => {

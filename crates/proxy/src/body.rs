@@ -79,7 +79,7 @@ fn release(lease: &mut Option<Lease>) {
 }
 
 impl Drop for Body {
-    /// Releases the connection of a body of known length: hyper does not poll such a body for its
+    /// Releases the connection of a body of known length: hyper does not poll it to its
     /// end.
     fn drop(&mut self) {
         if let Body::Server(body, lease) = self

@@ -350,7 +350,7 @@ impl Refusal {
             Refusal::NotAllowed(_) => "The operator of the proxy can add it (allow, --allow).",
             Refusal::Port(_) => "The operator of the proxy can allow it (ports, --allow-port).",
             Refusal::Address(..) => {
-                "The operator of the proxy can allow such addresses (networks, --allow-network, or \
+                "The operator of the proxy can allow these addresses (networks, --allow-network, or \
                  private, --allow-private)."
             }
             Refusal::Loop => "Check the proxy settings of the program that sent this request.",

@@ -118,7 +118,7 @@ async fn first(
         Ok(None) => Ok(First::Nothing),
         Err(_) => {
             core.stats.stalled.inc();
-            let why = "The client began what could be HTTP and stopped: if it is not HTTP, \
+            let why = "The client stopped within a possible HTTP request: if it is not HTTP, \
                        forward the host by a rule (action: tunnel).";
             Err(Failure::Request(why.to_owned()))
         }

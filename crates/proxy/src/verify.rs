@@ -47,7 +47,7 @@ pub(crate) struct Verifier {
 
 /// A certificate without any of the configured fingerprints.
 #[derive(Debug, thiserror::Error)]
-#[error("the certificate has none of the fingerprints configured for this host: found {0}")]
+#[error("the certificate's fingerprint is not configured for this host: found {0}")]
 struct OtherFingerprint(Fingerprint);
 
 impl From<OtherFingerprint> for Error {

@@ -57,7 +57,7 @@ impl Names {
 impl Drop for Names {
     fn drop(&mut self) {
         self.over.store(true, Ordering::SeqCst);
-        // Another connection makes the thread check the flag.
+        // Another connection wakes the thread, which checks the flag.
         let _ = TcpStream::connect(self.address);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -105,7 +105,7 @@ fn answer(question: &[u8]) -> Option<Vec<u8>> {
     let asked = rest.get(..end + 5)?;
     let is_address = asked[end + 1..] == [A, IN].concat()[..];
     let mut answer = head[..2].to_vec();
-    // A response, authoritative, without error; one question, this many answers.
+    // An authoritative response without error: one question and this many answer records.
     answer.extend([0x84, 0, 0, 1, 0, u8::from(is_address), 0, 0, 0, 0]);
     answer.extend(asked);
     if is_address {

@@ -295,7 +295,7 @@ impl Execution {
         }
     }
 
-    /// Returns a warning about permitted checks that no scenario made.
+    /// Returns a warning about permitted checks that no scenario ran.
     fn unknown_checks(&self, summary: &Summary) -> Option<Note> {
         let made = |name: &String| summary.checks.iter().any(|check| check.name == *name);
         let unknown = self.options.allow.iter().filter(|name| !made(name));
@@ -303,7 +303,7 @@ impl Execution {
             .map(|name| format!("no check has the name \"{name}\""))
             .collect();
         (!lines.is_empty()).then(|| Note {
-            title: "Warning: --allow names checks that were not made".into(),
+            title: "Warning: --allow names checks that did not run".into(),
             lines,
         })
     }

@@ -122,7 +122,7 @@ impl Endpoint {
         let tls = if secure {
             let name = options.tls.server_name.as_deref().unwrap_or(bare);
             let name = ServerName::try_from(name.to_owned())
-                .map_err(|_| wrong(&format!("TLS cannot ask for a host called `{name}`")))?;
+                .map_err(|_| wrong(&format!("`{name}` is not a valid server name in TLS")))?;
             Some((tls::config(options)?, name))
         } else {
             None

@@ -126,7 +126,7 @@ impl Tunnel {
     /// Returns the server behind the proxy.
     fn target(&self, host: &str, port: u16) -> Result<Endpoint, Failure> {
         let name = ServerName::try_from(host.to_owned()).map_err(|_| {
-            let detail = format!("TLS cannot ask for a host called `{host}`");
+            let detail = format!("`{host}` is not a valid server name in TLS");
             Failure::new(kind::REQUEST, detail)
         })?;
         let place = place(host, port);

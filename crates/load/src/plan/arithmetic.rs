@@ -38,7 +38,7 @@ pub(super) enum ArithmeticError {
     Time,
     #[error("comes to neither a number nor a rate: its times do not cancel out")]
     NeitherNumberNorRate,
-    #[error("adds up a time and something that is none")]
+    #[error("adds a time and a value that is not a time")]
     Adds,
     #[error("has too many brackets")]
     TooDeep,
@@ -218,7 +218,7 @@ mod tests {
             ("50000 / 47w", "the unit `w`"),
             ("47d", "comes to a time"),
             ("1 / 47d / 1s", "do not cancel out"),
-            ("5 + 1s", "adds up a time"),
+            ("5 + 1s", "adds a time"),
             ("5 / 0", "divides by nothing"),
             ("1.2.3", "is not a number"),
         ] {

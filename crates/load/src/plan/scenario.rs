@@ -25,7 +25,7 @@ pub(super) const COMMON: &[&str] = &[
 const FOREIGN: &[(&str, &str)] = &[
     (
         "exec",
-        "is a function of a k6 script; here `scenario` names what is done, `options` how",
+        "is a function of a k6 script; here `scenario` names the work, `options` its details",
     ),
     (
         "env",

@@ -279,8 +279,8 @@ fn keys_of_another_executor_and_of_k6_are_explained() {
         &[
             "p:6: scenarios.w.rate: does nothing with `constant-vus`, which takes vus, duration, \
              iterations",
-            "p:8: scenarios.w.exec: is a function of a k6 script; here `scenario` names what is \
-             done, `options` how",
+            "p:8: scenarios.w.exec: is a function of a k6 script; here `scenario` names the \
+             work, `options` its details",
         ],
     );
     problems(

@@ -76,7 +76,7 @@ pub fn short(value: f64) -> String {
     }
 }
 
-/// A share as a percentage that says 100 % or 0 % only if it is so.
+/// Formats a share as a percentage that is 100 % or 0 % only if the share is exact.
 pub fn percent(part: u64, whole: u64) -> String {
     if whole == 0 || part == 0 {
         return "0.00%".to_owned();

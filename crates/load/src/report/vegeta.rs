@@ -11,8 +11,9 @@ use crate::{Metric, Summary};
 /// Formats the lines of `vegeta report` with the same labels and columns.
 ///
 /// The attack lasts from the first request sent to the last one sent, the wait from there to the
-/// last completion. The rate is requests per attack, the throughput successes per both. Latencies
-/// count from the intended start. Bytes are those of bodies. Code 0 means no response.
+/// last completion. The rate counts requests during the attack. The throughput counts successes
+/// during attack and wait. Latencies count from the intended start. Bytes are those of bodies. Code
+/// 0 means no response.
 pub fn vegeta(summary: &Summary) -> String {
     let requests = count(summary.total("http_reqs").as_ref());
     let (failed, total) = share(summary.total("http_req_failed").as_ref());

@@ -43,7 +43,7 @@ fn what_hangs_is_cut_off_and_told() {
     }
 }
 
-/// One request in twenty has no response: more than the threshold permits.
+/// Every twentieth request has no response: more than the threshold permits.
 #[test]
 fn requests_without_answer_when_the_run_ends_have_failed() {
     let number = AtomicU64::new(0);

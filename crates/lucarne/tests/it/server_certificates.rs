@@ -316,11 +316,11 @@ fn certificates_of_old_appliances_are_accepted_on_demand() {
             (&["--upstream-fingerprint", &right], "s_server"),
             (
                 &["--upstream-fingerprint", &wrong],
-                "none of the fingerprints",
+                "fingerprint is not configured",
             ),
             (
                 &["--insecure", "--upstream-fingerprint", &wrong],
-                "none of the fingerprints",
+                "fingerprint is not configured",
             ),
             (&["--insecure-host", "*.test"], refusal),
         ] {

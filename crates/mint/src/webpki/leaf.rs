@@ -45,7 +45,7 @@ pub struct LeafOptions {
     pub not_before: Time,
     /// End of validity.
     pub not_after: Time,
-    /// Key of the subject. A shared key makes issuing cheap.
+    /// Key of the subject. Issuing is cheap with a shared key.
     pub key: Arc<KeyPair>,
     /// Poison of a precertificate; `None` for a final certificate.
     pub poison: Option<Poison>,
@@ -94,7 +94,7 @@ impl LeafOptions {
         }
     }
 
-    /// Makes it a precertificate with the poison last.
+    /// Turns it into a precertificate with the poison last.
     pub fn precertificate(mut self) -> Self {
         self.poison = Some(Poison::Last);
         self

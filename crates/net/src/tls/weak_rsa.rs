@@ -1,6 +1,6 @@
 //! Signatures by RSA keys of less than 2048 bits, which aws-lc-rs does not verify.
 //!
-//! Old appliances have them. Such a key is used only if a client accepts the certificate in any
+//! Old appliances have them. A short key is used only if a client accepts the certificate in any
 //! case: by its fingerprint, because it is itself trusted, or because any certificate is accepted.
 //! All numbers are public, so neither time nor memory access must be constant.
 

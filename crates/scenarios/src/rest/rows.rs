@@ -27,10 +27,10 @@ pub struct DataOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RowOrder {
-    /// Sequential, and again from the first row after the last.
+    /// In the order of the file. After the last row comes the first one again.
     #[default]
     Turn,
-    /// Random.
+    /// Each row is chosen at random.
     Random,
 }
 

@@ -15,7 +15,7 @@ use crate::option_values::{HttpVersion, TimeSpan, defaults};
 #[derive(Clone, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct S3Options {
-    /// URL of a store, with `name=` before it if the host is not a suitable name; several take turns
+    /// URL of a store, with `name=` before it if its host is not a suitable name; several take turns
     #[arg(long, value_name = "[NAME=]URL")]
     #[serde(deserialize_with = "typed::list")]
     pub endpoint: Vec<String>,

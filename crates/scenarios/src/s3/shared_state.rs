@@ -230,7 +230,7 @@ impl SharedState {
             }
         }
         (!lines.is_empty()).then(|| Note {
-            title: "Cells that were not measured as asked".into(),
+            title: "Cells that were not measured completely".into(),
             lines,
         })
     }

@@ -126,7 +126,7 @@ impl S3User {
                     iteration.count(tags, OBJECT_BYTES, response.body.len() as u64)
                 }
                 Some(Err(how)) => {
-                    let detail = format!("{key} is not what was written: {how}");
+                    let detail = format!("{key} differs from the written object: {how}");
                     response.exchange.outcome = Err(Failure::new("content", detail));
                 }
             }
@@ -246,7 +246,7 @@ impl S3User {
                     .await;
                 record(iteration, self.aside, &response);
                 if response.status == 0 {
-                    return; // no answer is no verdict
+                    return; // without a response there is no verdict
                 }
                 there
             }

@@ -67,7 +67,7 @@ fn steps(outcome: &Outcome) -> BTreeSet<&str> {
         .collect()
 }
 
-/// Checks that no check failed and some were made; without thresholds there is no verdict.
+/// Checks that no check failed and some passed; without thresholds there is no verdict.
 #[track_caller]
 fn assert_good(outcome: &Outcome, checks: &[&str]) {
     let summary = &outcome.summary;

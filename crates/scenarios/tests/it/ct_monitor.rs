@@ -318,7 +318,7 @@ async fn a_verdict_does_not_depend_on_who_was_faster() {
     assert_eq!(watch.pending_scts.lock().counts.misplaced, 2);
 }
 
-/// Of two promises of the same index, the broken one is reported in either order.
+/// The broken one of two promises of the same index is reported in either order.
 #[tokio::test]
 async fn of_two_promises_of_one_index_both_are_followed() {
     for first in [302, 303] {

@@ -180,7 +180,7 @@ fn either_style_of_address_and_a_bucket_that_stays() {
             ..options
         };
         let outcome = run(again, 1, 2);
-        let few = note(&outcome, "Cells that were not measured as asked");
+        let few = note(&outcome, "Cells that were not measured completely");
         assert!(
             few.iter().any(|line| line.contains("only 1 users")),
             "{few:?}"
@@ -361,7 +361,7 @@ fn every_lie_fails_a_check() {
     }
 }
 
-/// One object in 150 is damaged: below the threshold of failed requests, but nevertheless a
+/// Every 150th object is damaged: below the threshold of failed requests, but nevertheless a
 /// failure.
 #[test]
 fn a_rare_lie_is_not_outvoted() {

@@ -207,7 +207,7 @@ async fn a_kept_connection_that_was_closed_is_opened_again() {
         .await;
         let mut client = server.client(ClientOptions::default()).await;
         for number in 1..4 {
-            // A body that arrives after the close would be answered with a reset.
+            // A body that arrives after the close would cause a reset.
             let response = client.send(&Request::post("/", Body::Empty)).await;
             assert_eq!(ok(&response).body, "x");
             assert_eq!(server.connections(), number);

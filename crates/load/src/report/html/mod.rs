@@ -113,7 +113,7 @@ fn instant(ms: u64) -> String {
     })
 }
 
-/// Serializes JSON that cannot end its HTML element: `<` occurs only in strings, where it is
+/// Serializes JSON that cannot end its HTML element: `<` occurs only in strings, and is
 /// written as an escape.
 fn embedded(data: &data::Data) -> String {
     let json = serde_json::to_string(data).unwrap_or_else(|_| "{}".to_owned());

@@ -148,7 +148,11 @@ pub(super) fn figures(summary: &Summary) -> Vec<Figure> {
     }
     if asked > 0 {
         let share = format::percent(started.min(asked), asked);
-        figures.push(figure(share, "of the asked load offered", started < asked));
+        figures.push(figure(
+            share,
+            "of the requested load offered",
+            started < asked,
+        ));
         figures.push(figure(dropped.to_string(), "dropped", dropped > 0));
     }
     let counted = summary

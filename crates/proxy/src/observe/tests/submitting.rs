@@ -216,7 +216,7 @@ async fn a_log_that_wants_to_be_left_alone_is() {
     until_outcome(&observer, late, "accepted").await;
 }
 
-/// Without a responding log, the queue stays bounded and the proxy is not affected.
+/// If the log does not respond, the queue stays bounded and the proxy is not affected.
 #[tokio::test]
 async fn a_log_that_is_away() {
     let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -265,8 +265,8 @@ async fn dropped_and_gone() {
     until("everything is gone", || shared.strong_count() == 0).await;
 }
 
-/// For a server that sends its leaf alone, the issuer from another server is used, in either order
-/// of arrival.
+/// A server sends its leaf alone. The observer uses the issuer that another server sent, in either
+/// order of arrival.
 #[tokio::test]
 async fn a_leaf_alone_is_completed_from_what_others_sent() {
     let folder = tempfile::tempdir().unwrap();

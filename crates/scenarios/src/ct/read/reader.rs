@@ -244,8 +244,8 @@ impl ReadIteration<'_> {
         Err(Finding::new(checks::TILE_CONSISTENT, detail).into())
     }
 
-    /// Returns whether a hash tile's bytes, or the full tile in place of a partial one of level 0,
-    /// belong to the verified tree.
+    /// Returns whether the hashes of a tile belong to the verified tree. `bytes` are those of a
+    /// hash tile, or the leaf hashes of a data tile's entries at level 0.
     async fn hashes_agree(
         &mut self,
         tile_cache: &TileCache,
