@@ -6,7 +6,7 @@ use std::time::Duration;
 use lucarne_log::{Log, State, SubmitError};
 use lucarne_storage::memory::Operation;
 use lucarne_storage::{AssetError, Lease, Lock};
-use lucarne_testkit::eventually;
+use lucarne_testkit::{eventually, until};
 
 use super::{Instance, Switchboard};
 use crate::fixture::{Submission, World, audit, reached};
@@ -24,6 +24,7 @@ async fn unpublished() -> World {
     });
     Submission::number(1).to(&log).await.unwrap_err();
     let crashed = world.crashed().await;
+    world.assets.heal();
     log.shutdown().await;
     let id = crashed.config.key.log_id().0;
     let note = crashed.lock.load(&id).await.unwrap().unwrap();
@@ -73,7 +74,7 @@ async fn only_the_leader_publishes_a_round_that_was_committed() {
     };
     held.replace(&nobody, &*world.lock, &id).await.unwrap();
     reached(log, |state| *state == State::Running).await;
-    assert_eq!(size(log), 2);
+    until("the round is published", || size(log) == 2).await;
     assert!(written.lock().unwrap().contains(&Operation::Publish));
     assert_eq!(audit(log).await.len(), 2);
 }
@@ -104,6 +105,5 @@ async fn a_lease_of_another_version_is_named_and_respected() {
     // The lease of the other version is removed.
     world.lock.tamper(&id, None);
     reached(log, |state| *state == State::Running).await;
-    let health = log.health().await;
-    assert!(health.ok(), "{health:?}");
+    eventually("all is well", async || log.health().await.ok()).await;
 }
