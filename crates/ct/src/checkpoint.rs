@@ -20,7 +20,7 @@ pub(crate) fn tree_head(timestamp: u64, size: u64, root: &Hash) -> Vec<u8> {
 }
 
 /// The reasons why a checkpoint is not a valid checkpoint of this log.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CheckpointError {
     /// The bytes are not a signed note.
     #[error("the checkpoint is not a signed note: {0}")]

@@ -19,6 +19,8 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::error::Error;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -34,7 +36,7 @@ use hyper::client::conn::http2::SendRequest;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use lucarne_ct::LogId;
-use lucarne_log::{Log, Messenger};
+use lucarne_log::{Log, Messenger, MessengerError};
 use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
@@ -103,6 +105,31 @@ fn sum(body: &[u8]) -> digest::Digest {
     digest::digest(&digest::SHA256, body)
 }
 
+/// The reasons why an exchange with the leader failed. The address of the leader precedes the text.
+#[derive(Debug, thiserror::Error)]
+enum ExchangeError {
+    #[error("does not respond")]
+    Silent,
+    #[error(transparent)]
+    Connection(#[from] io::Error),
+    #[error(transparent)]
+    Http(#[from] hyper::Error),
+    #[error("no random number is available")]
+    NoRandomness,
+    #[error("invalid address: {0}")]
+    Address(#[from] http::Error),
+    #[error("has another key: `key` of `instances` must be the same in all of them")]
+    Key,
+    #[error("does not have this log")]
+    UnknownLog,
+    #[error("responds with {0}")]
+    Status(StatusCode),
+    #[error(transparent)]
+    Body(Box<dyn Error + Send + Sync>),
+    #[error("its response is not authenticated by the key, and is ignored")]
+    Unmarked,
+}
+
 /// The connections of a follower, one to each leading instance.
 #[derive(Debug)]
 pub struct InstanceClient {
@@ -120,7 +147,7 @@ impl InstanceClient {
     }
 
     /// Returns the connection to this address, and connects if there is none.
-    async fn connection(&self, address: &str) -> Result<SendRequest<Full<Bytes>>, String> {
+    async fn connection(&self, address: &str) -> Result<SendRequest<Full<Bytes>>, ExchangeError> {
         let mut connections = self.connections.lock().await;
         // Connections to former leaders are dropped once they are closed.
         connections.retain(|_, connection| !connection.is_closed());
@@ -128,33 +155,31 @@ impl InstanceClient {
             return Ok(connection.clone());
         }
         let connecting = async {
-            let tcp = TcpStream::connect(address)
-                .await
-                .map_err(|e| e.to_string())?;
-            tcp.set_nodelay(true).map_err(|e| e.to_string())?;
+            let tcp = TcpStream::connect(address).await?;
+            tcp.set_nodelay(true)?;
             let mut builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
             builder
                 .timer(TokioTimer::new())
                 .keep_alive_interval(ALIVE)
                 .keep_alive_timeout(ALIVE);
-            builder
-                .handshake(TokioIo::new(tcp))
-                .await
-                .map_err(|e| e.to_string())
+            Ok::<_, ExchangeError>(builder.handshake(TokioIo::new(tcp)).await?)
         };
         let connected = timeout(PATIENCE, connecting).await;
-        let (sender, connection) = connected
-            .unwrap_or_else(|_| Err("does not answer".into()))
-            .map_err(|problem| format!("the instance at {address}, which leads: {problem}"))?;
+        let (sender, connection) = connected.unwrap_or(Err(ExchangeError::Silent))?;
         tokio::spawn(connection);
         connections.insert(address.to_owned(), sender.clone());
         Ok(sender)
     }
 
-    async fn exchange(&self, address: &str, log: LogId, body: Bytes) -> Result<Bytes, String> {
+    async fn exchange(
+        &self,
+        address: &str,
+        log: LogId,
+        body: Bytes,
+    ) -> Result<Bytes, ExchangeError> {
         let mut connection = self.connection(address).await?;
         let mut number = [0; NUMBER];
-        rand::fill(&mut number).map_err(|_| "the system has no random numbers".to_owned())?;
+        rand::fill(&mut number).map_err(|_| ExchangeError::NoRandomness)?;
         let body_sum = sum(&body);
         let mark = self.key.mark(REQUEST, &log, &number, body_sum.as_ref());
         let request = Request::builder()
@@ -169,23 +194,17 @@ impl InstanceClient {
                     hex::encode(mark)
                 ),
             )
-            .body(Full::from(body))
-            .map_err(|error| format!("{address} is not a valid address: {error}"))?;
-        let told = |problem: String| format!("the instance at {address}, which leads: {problem}");
-        let response = connection.send_request(request).await;
-        let (head, body) = response.map_err(|e| told(e.to_string()))?.into_parts();
+            .body(Full::from(body))?;
+        let response = connection.send_request(request).await?;
+        let (head, body) = response.into_parts();
         match head.status {
             StatusCode::OK => {}
-            StatusCode::UNAUTHORIZED => {
-                return Err(told(
-                    "has another key: `key` of `instances` must be the same in all of them".into(),
-                ));
-            }
-            StatusCode::NOT_FOUND => return Err(told("does not have this log".into())),
-            status => return Err(told(format!("answers {status}"))),
+            StatusCode::UNAUTHORIZED => return Err(ExchangeError::Key),
+            StatusCode::NOT_FOUND => return Err(ExchangeError::UnknownLog),
+            status => return Err(ExchangeError::Status(status)),
         }
         let body = Limited::new(body, MOST_ANSWER).collect().await;
-        let body = body.map_err(|e| told(e.to_string()))?.to_bytes();
+        let body = body.map_err(ExchangeError::Body)?.to_bytes();
         let mark = head
             .headers
             .get(MARK)
@@ -197,23 +216,28 @@ impl InstanceClient {
             .has_marked(&mark, RESPONSE, &log, &number, sum.as_ref())
         {
             true => Ok(body),
-            false => Err(told(
-                "its response is not authenticated by the key, and is ignored".into(),
-            )),
+            false => Err(ExchangeError::Unmarked),
         }
     }
 }
 
 #[async_trait]
 impl Messenger for InstanceClient {
-    async fn ask(&self, address: &str, log: LogId, message: Bytes) -> Result<Bytes, String> {
+    async fn ask(
+        &self,
+        address: &str,
+        log: LogId,
+        message: Bytes,
+    ) -> Result<Bytes, MessengerError> {
         let answer = timeout(ANSWER, self.exchange(address, log, message)).await;
-        let silent = || format!("the instance at {address}, which leads, does not answer");
-        let answer = answer.unwrap_or_else(|_| Err(silent()));
+        let answer = answer.unwrap_or(Err(ExchangeError::Silent));
         if answer.is_err() {
             self.connections.lock().await.remove(address);
         }
-        answer
+        answer.map_err(|error| MessengerError {
+            address: address.to_owned(),
+            source: error.into(),
+        })
     }
 }
 
@@ -363,5 +387,30 @@ impl Authorization {
             sum: sum.try_into().ok()?,
             mark: mark.try_into().ok()?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_instance_that_refuses_connections_is_named_with_the_reason() {
+        // Nothing can listen on port 0.
+        let address = "127.0.0.1:0";
+        let client = InstanceClient::new(InstanceKey::new(&"k".repeat(32)).unwrap());
+        let asked = client.ask(address, LogId([7; 32]), Bytes::new()).await;
+        let error = asked.unwrap_err();
+        assert_eq!(error.address, address);
+        let reason = error.source.downcast_ref::<ExchangeError>();
+        assert!(
+            matches!(reason, Some(ExchangeError::Connection(_))),
+            "{error}"
+        );
+        let text = error.to_string();
+        assert!(
+            text.starts_with("the instance at 127.0.0.1:0, which leads: "),
+            "{text}"
+        );
     }
 }

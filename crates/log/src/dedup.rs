@@ -56,7 +56,7 @@ mod table;
 mod tables;
 
 pub(crate) use self::anchor::{Anchor, LeafPosition, TreeHead};
-pub(crate) use self::failure::last_seen;
+pub(crate) use self::failure::{Unusable, last_seen};
 pub(crate) use self::table::Record;
 pub(crate) use self::tables::Tables;
 
@@ -251,13 +251,11 @@ impl Dedup {
         }
     }
 
-    /// Returns the reason why it is not to be used, whatever it has.
-    pub(crate) fn unusable(&self) -> Option<&'static str> {
+    /// Returns the reason why the index must be rebuilt, whatever its entries are.
+    pub(crate) fn unusable(&self) -> Option<Unusable> {
         match self.unbound {
-            Some(_) => Some("it is of an older format, which does not say from which tree it is"),
-            None => self
-                .is_distrusted()
-                .then_some("it named a place where the log has another entry"),
+            Some(_) => Some(Unusable::Older),
+            None => self.is_distrusted().then_some(Unusable::Distrusted),
         }
     }
 

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, pin_mut};
-use lucarne_ct::{Identity, TileLeafRef};
+use lucarne_ct::{Identity, TileLeafError, TileLeafRef};
 use lucarne_storage::{Lease, LeaseError};
 use lucarne_tlog::{Level, TILE_WIDTH, Tile, leaf_hash};
 use tokio::task::spawn_blocking;
@@ -448,7 +448,8 @@ async fn grow(
         let bytes = read.map_err(|error| away(error.to_string()))?;
         let bytes = bytes.ok_or_else(|| away("is missing".into()))?;
         let appended = spawn_blocking(move || append(grown, tile, &bytes));
-        let (with_tile, mut found) = appended.await.map_err(panicked)?.map_err(away)?;
+        let appended = appended.await.map_err(panicked)?;
+        let (with_tile, mut found) = appended.map_err(|error| away(error.to_string()))?;
         grown = with_tile;
         entries.append(&mut found);
     }
@@ -465,20 +466,29 @@ async fn grow(
     }
 }
 
-/// Appends what a data tile has beyond the tree.
+/// The reasons why a data tile does not extend the tree.
+#[derive(Debug, thiserror::Error)]
+enum TileError {
+    #[error("does not begin with the entries that were followed")]
+    Foreign,
+    #[error(transparent)]
+    Leaf(#[from] TileLeafError),
+}
+
+/// Appends the entries that a data tile has beyond the tree.
 fn append(
     mut tree: Tree,
     tile: Tile,
     bytes: &Bytes,
-) -> Result<(Tree, Vec<(Identity, LeafPosition)>), String> {
+) -> Result<(Tree, Vec<(Identity, LeafPosition)>), TileError> {
     if !bytes.starts_with(&tree.data.bytes) {
-        return Err("does not begin with the entries that were followed".into());
+        return Err(TileError::Foreign);
     }
     let fresh = bytes.slice(tree.data.bytes.len()..);
     let (first, mut rest, mut leaf_bytes) = (tree.size(), &fresh[..], Vec::new());
     let (mut hashes, mut ends, mut entries) = (Vec::new(), Vec::new(), Vec::new());
     while !rest.is_empty() && first + (hashes.len() as u64) < tile.end_leaf() {
-        let leaf = TileLeafRef::read(&mut rest).map_err(|error| error.to_string())?;
+        let leaf = TileLeafRef::read(&mut rest)?;
         leaf_bytes.clear();
         leaf.merkle_tree_leaf(&mut leaf_bytes);
         let place = LeafPosition {

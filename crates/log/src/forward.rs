@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout_at};
 
 use self::queue::{Queued, QueuedLanes};
 use self::wire::{Answer, Batch, Item, MOST_ENTRIES, Outcome, Status};
-use crate::SubmitError;
+use crate::{MessengerError, SubmitError};
 use crate::shared::Shared;
 use crate::submit::At;
 
@@ -104,9 +104,10 @@ impl Shared {
             // Whoever led then may answer never.
             _ = leaders.wait_for(|now| now.as_ref() != Some(&leader)) => return,
         };
-        let answer = answer.and_then(|bytes| {
+        let refused = |status| Undelivered::refused(&leader.address, status);
+        let answer = answer.map_err(Undelivered::from).and_then(|bytes| {
             let answer = Answer::parse(bytes);
-            answer.ok_or_else(|| told(&leader.address, Status::Version))
+            answer.ok_or_else(|| refused(Status::Version))
         });
         if leaders.borrow().as_ref() != Some(&leader) {
             return;
@@ -115,8 +116,8 @@ impl Shared {
             Ok(answer) if answer.status == Status::Taken => answer,
             // It says itself that another is to be asked.
             Ok(answer) if answer.status == Status::NotLeading => return self.nudge.notify_one(),
-            Ok(answer) => return self.note_refusal(Some(told(&leader.address, answer.status))),
-            Err(problem) => return self.note_refusal(Some(problem)),
+            Ok(answer) => return self.note_refusal(Some(refused(answer.status).to_string())),
+            Err(undelivered) => return self.note_refusal(Some(undelivered.to_string())),
         };
         self.note_refusal(None);
         let session = self.session.load();
@@ -209,17 +210,29 @@ async fn outcome(at: Result<At, SubmitError>) -> Outcome {
     }
 }
 
-/// A refusal in words.
-fn told(address: &str, status: Status) -> String {
-    match status {
-        Status::Configuration => format!(
-            "the instance at {address}, which leads, has another configuration of this log (its \
-             name, or what it accepts): it takes nothing from here. Give all instances \
-             the same"
-        ),
-        _ => format!(
-            "the instance at {address}, which leads, is of a version that does not understand this \
-             one: it takes nothing from here. Bring all instances to one version"
-        ),
+/// The reasons why a batch did not reach the leader.
+#[derive(Debug, thiserror::Error)]
+enum Undelivered {
+    #[error(transparent)]
+    Messenger(#[from] MessengerError),
+    #[error(
+        "the instance at {address}, which leads, has another configuration of this log (its name, \
+         or what it accepts): it takes nothing from here. Give all instances the same"
+    )]
+    Configuration { address: String },
+    #[error(
+        "the instance at {address}, which leads, is of a version that does not understand this \
+         one: it takes nothing from here. Bring all instances to one version"
+    )]
+    Version { address: String },
+}
+
+impl Undelivered {
+    fn refused(address: &str, status: Status) -> Self {
+        let address = address.to_owned();
+        match status {
+            Status::Configuration => Undelivered::Configuration { address },
+            _ => Undelivered::Version { address },
+        }
     }
 }

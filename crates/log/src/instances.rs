@@ -1,5 +1,6 @@
 //! Many instances of one log: what one of them is told of the others.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,11 +12,22 @@ use lucarne_storage::HolderId;
 /// The way to other instances of a log: authentic both ways.
 #[async_trait]
 pub trait Messenger: std::fmt::Debug + Send + Sync + 'static {
-    /// Sends a message to the instance at `address`, and returns its answer.
+    /// Sends a message to the instance at `address`, and returns its response.
     ///
     /// # Errors
-    /// If there is none, or it is not from an instance of this log: in words, with the address.
-    async fn ask(&self, address: &str, log: LogId, message: Bytes) -> Result<Bytes, String>;
+    /// If there is no response, or it is not from an instance of this log.
+    async fn ask(&self, address: &str, log: LogId, message: Bytes)
+    -> Result<Bytes, MessengerError>;
+}
+
+/// The leader gave no response that can be used.
+#[derive(Debug, thiserror::Error)]
+#[error("the instance at {address}, which leads: {source}")]
+pub struct MessengerError {
+    /// The address of the leader, as `host:port`.
+    pub address: String,
+    /// The reason.
+    pub source: Box<dyn Error + Send + Sync>,
 }
 
 /// The part that this process takes among the instances of a log.

@@ -27,7 +27,7 @@ impl KnownCheckpoint {
     /// # Errors
     /// It proves nothing.
     pub fn verify(answer: Answer, config: &LogConfig) -> Result<Self, AnswerError> {
-        let note = answer.note.map_err(AnswerError::None)?;
+        let note = answer.note?;
         let signed = VerifiedCheckpoint::verify(note, config)?;
         Ok(KnownCheckpoint {
             place: answer.place,

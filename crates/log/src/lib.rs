@@ -89,7 +89,7 @@ pub use fsck::{
     Checked, Files, Finding, FsckOptions, FsckPosition, NamesTiles, Parts, Problem, fsck,
     superseded,
 };
-pub use instances::{Instances, Messenger};
+pub use instances::{Instances, Messenger, MessengerError};
 pub use jump::believable;
 pub use known::KnownCheckpoint;
 pub use lane::{Lane, LaneConfig};

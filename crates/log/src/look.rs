@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use lucarne_ct::verify_checkpoint;
+use lucarne_ct::{CheckpointError, verify_checkpoint};
 use lucarne_storage::{Assets, Lock};
 use lucarne_tlog::{Checkpoint, Hash, SignedNote};
 use tokio::time::Instant;
@@ -25,8 +25,9 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub struct Found {
     /// Size and root that it says, if it is a checkpoint at all.
     pub head: Option<(u64, Hash)>,
-    /// The time at which it was signed, in Unix milliseconds; or why it is none of this log.
-    pub signed: Result<u64, String>,
+    /// The time of the signature, in Unix milliseconds; or the reason why the checkpoint is not
+    /// one of this log.
+    pub signed: Result<u64, CheckpointError>,
 }
 
 impl Found {
@@ -37,9 +38,7 @@ impl Found {
         let verified = verify_checkpoint(note, &config.origin, config.key.public_key_spki());
         Found {
             head: parsed.map(|parsed| (parsed.size, parsed.root)),
-            signed: verified
-                .map(|(_, timestamp_ms)| timestamp_ms)
-                .map_err(|error| error.to_string()),
+            signed: verified.map(|(_, timestamp_ms)| timestamp_ms),
         }
     }
 

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use lucarne_storage::AssetError;
 use lucarne_tlog::{Checkpoint, Tile};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use xxhash_rust::xxh3::xxh3_128;
@@ -54,7 +55,17 @@ const OPTIONS: FsckOptions = FsckOptions {
 struct Away {
     /// The data tile to go on from.
     tile: u64,
-    problem: String,
+    problem: AwayReason,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum AwayReason {
+    #[error("no checkpoint is published")]
+    Unpublished,
+    #[error("{location} does not answer")]
+    Silent { location: String },
+    #[error(transparent)]
+    Storage(#[from] AssetError),
 }
 
 /// Checks the files of a log for as long as it is polled.
@@ -84,6 +95,7 @@ pub(crate) async fn scrub(log: Arc<Shared>, config: ScrubConfig) -> Infallible {
                 sleep_until(began + config.interval).await;
             }
             Err(Away { tile, problem }) => {
+                let problem = problem.to_string();
                 tracing::warn!(
                     log = log.config.shortname,
                     problem,
@@ -140,7 +152,7 @@ async fn pass(
     let Some(published) = log.reader.published() else {
         return Err(Away {
             tile: position.tile,
-            problem: "no checkpoint is published".into(),
+            problem: AwayReason::Unpublished,
         });
     };
     let signed = Checkpoint {
@@ -196,13 +208,12 @@ async fn pass(
 }
 
 /// Tells a file that cannot be read from a store that is not there.
-async fn present(log: &Shared) -> Result<(), String> {
-    let location = log.assets.location();
-    match timeout(PATIENCE, log.assets.headroom()).await {
-        Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err(format!("{location} does not answer")),
-    }
+async fn present(log: &Shared) -> Result<(), AwayReason> {
+    let Ok(headroom) = timeout(PATIENCE, log.assets.headroom()).await else {
+        let location = log.assets.location();
+        return Err(AwayReason::Silent { location });
+    };
+    headroom.map(drop).map_err(AwayReason::from)
 }
 
 /// Reports a problem to the operator, and withholds the file from readers.

@@ -96,6 +96,9 @@ enum Unexpected {
     Entries { found: usize, due: usize },
     #[error("{0} bytes after its last entry")]
     Extra(usize),
+    /// The hashes agree, but the scrubber has condemned the bytes.
+    #[error("{0}")]
+    Condemned(String),
     #[error(transparent)]
     Task(#[from] tokio::task::JoinError),
 }
@@ -387,7 +390,7 @@ impl VerifiedTiles {
                         damaged.forget(file);
                         return Ok(Some(found));
                     }
-                    Err(problem) => problem,
+                    Err(unexpected) => unexpected.to_string(),
                 },
                 Err(ReadError::Damaged { problem, .. }) => problem,
                 Err(error) => return Err(error),
@@ -410,13 +413,12 @@ impl VerifiedTiles {
         file: FileId,
         expected: &Expected,
         stored: ForReader,
-    ) -> Result<Found, String> {
-        let checked = self.check(expected, stored).await;
-        let found = checked.map_err(|unexpected| unexpected.to_string())?;
+    ) -> Result<Found, Unexpected> {
+        let found = self.check(expected, stored).await?;
         let sum = || xxh3_128(&found.stored.bytes);
         match self.0.damaged.condemned(file, sum) {
             None => Ok(found),
-            Some(problem) => Err(problem),
+            Some(problem) => Err(Unexpected::Condemned(problem)),
         }
     }
 

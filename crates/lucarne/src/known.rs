@@ -88,7 +88,7 @@ impl KnownCheckpoints for KnownPlaces {
             asking.spawn(async move {
                 let note = place.read(&client).await;
                 Answer {
-                    note: note.map_err(|error| error.to_string()),
+                    note: note.map_err(Into::into),
                     place: place.to_string(),
                 }
             });

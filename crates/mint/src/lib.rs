@@ -47,7 +47,7 @@ pub use csr::certification_request;
 pub use directory::{CaDirectory, CaDirectoryError};
 pub use error::MintError;
 pub use extension::Extension;
-pub use key::{KeyPair, KeyType, SignatureAlgorithm};
+pub use key::{KeyPair, KeyType, SignatureAlgorithm, UnknownKeyType};
 pub use lucarne_x509::{Der, Lengths, Oid, Time, TimeForm, algorithm, der, now_ms, oid, pem};
 pub use name::Name;
 pub use webpki::{LeafOptions, Poison};

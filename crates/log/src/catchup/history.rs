@@ -10,7 +10,7 @@ use tokio::task::spawn_blocking;
 
 use super::source::Source;
 use crate::damaged::Damaged;
-use crate::dedup::{Dedup, TreeHead, last_seen};
+use crate::dedup::{Dedup, TreeHead, Unusable, last_seen};
 use crate::read_cache::read_cache;
 use crate::shared::Shared;
 use crate::tree::Tree;
@@ -36,11 +36,11 @@ pub(super) async fn usable(log: &Shared, source: &Source<'_>) -> Result<Dedup, F
         Ok(dedup) if !log.index_failed.load(Ordering::SeqCst) => return Ok(dedup),
         Ok(dedup) => {
             close(dedup).await;
-            "it has failed while the log ran".to_owned()
+            Unusable::Failed
         }
-        Err(problem) => problem,
+        Err(unusable) => unusable,
     };
-    let path = log.config.cache.display();
+    let (path, problem) = (log.config.cache.display(), problem.to_string());
     tracing::warn!(%path, problem, "the dedup index cannot be used");
     anew(log).await
 }
@@ -81,13 +81,12 @@ pub(crate) async fn examine(
     judged(config, lock, &source).await.map(drop)
 }
 
-/// The index, if it is one of this history of the log; or why it is to be made
-/// anew.
+/// Returns the index, if it belongs to this history of the log; or the reason to rebuild it.
 async fn judged(
     config: &LogConfig,
     lock: &dyn Lock,
     source: &Source<'_>,
-) -> Result<Result<Dedup, String>, Fatal> {
+) -> Result<Result<Dedup, Unusable>, Fatal> {
     let (path, owner) = (config.cache.clone(), config.key.log_id());
     let opened = spawn_blocking(move || {
         let opened = Dedup::open(&path, owner);
@@ -103,11 +102,11 @@ async fn judged(
                 Some(seen) => not_behind(config, lock, seen, source.tree)?,
                 None => same_history(config, lock, dedup.anchor().head, source).await?,
             }
-            let Some(problem) = dedup.unusable() else {
+            let Some(unusable) = dedup.unusable() else {
                 return Ok(Ok(dedup));
             };
             close(dedup).await;
-            Ok(Err(problem.to_owned()))
+            Ok(Err(unusable))
         }
         Err(Fatal::Dedup {
             problem,
@@ -117,7 +116,7 @@ async fn judged(
             if let Some(head) = seen {
                 same_history(config, lock, head, source).await?;
             }
-            Ok(Err(problem))
+            Ok(Err(Unusable::Damaged(problem)))
         }
         Err(fatal) => Err(fatal),
     }

@@ -12,6 +12,21 @@ use crate::Fatal;
 /// anchor, from memory.
 const FAILED: &str = "failed";
 
+/// The reasons why an index is not used and must be rebuilt.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unusable {
+    /// Reads or writes failed while the log ran.
+    #[error("it has failed while the log ran")]
+    Failed,
+    #[error("it is of an older format, which does not say from which tree it is")]
+    Older,
+    #[error("it named a place where the log has another entry")]
+    Distrusted,
+    /// The files are not what was written.
+    #[error("{0}")]
+    Damaged(String),
+}
+
 /// A failure that fjall reports, and whether its files are used again.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {

@@ -10,7 +10,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use lucarne_ct::LogId;
-use lucarne_log::{Instances, Log, LogConfig, Messenger, Metrics, State, SubmitError};
+use lucarne_log::{
+    Instances, Log, LogConfig, Messenger, MessengerError, Metrics, State, SubmitError,
+};
 use lucarne_mint::testing::Pki;
 use lucarne_storage::{Lock, LockError, MemoryLock};
 use lucarne_testkit::until;
@@ -32,9 +34,12 @@ impl std::fmt::Debug for Switchboard {
 
 #[async_trait]
 impl Messenger for Switchboard {
-    async fn ask(&self, address: &str, _: LogId, message: Bytes) -> Result<Bytes, String> {
+    async fn ask(&self, address: &str, _: LogId, message: Bytes) -> Result<Bytes, MessengerError> {
         let log = self.0.lock().unwrap().get(address).and_then(Weak::upgrade);
-        let log = log.ok_or_else(|| format!("{address}: connection refused"))?;
+        let log = log.ok_or_else(|| MessengerError {
+            address: address.to_owned(),
+            source: "connection refused".into(),
+        })?;
         Ok(log.take_forwarded(message).await)
     }
 }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use lucarne_log::{Fatal, Found, LogConfig, Record, Standing, Step, standings};
+use lucarne_log::{Fatal, Found, LogConfig, Record, RecordError, Standing, Step, standings};
 use lucarne_storage::{Assets, JournalContents, Lock, StagedRecord};
 use serde_json::{Value, json};
 
@@ -87,15 +87,15 @@ async fn signed(config: &LogConfig, lock: &dyn Lock) -> Result<Option<Found>, Fa
 /// A round, and where it lies; or why it is none.
 struct Round<'s> {
     at: &'s StagedRecord,
-    record: Result<(Step, usize), String>,
+    record: Result<(Step, usize), RecordError>,
 }
 
 impl Seen {
     fn rounds(&self) -> Vec<Round<'_>> {
         let records = self.contents.records.iter();
-        let read = |at: &StagedRecord| match Record::parse(at.record.clone()) {
-            Ok(record) => Ok((record.step, record.issuers.len())),
-            Err(error) => Err(error.to_string()),
+        let read = |at: &StagedRecord| -> Result<_, RecordError> {
+            let record = Record::parse(at.record.clone())?;
+            Ok((record.step, record.issuers.len()))
         };
         let round = |at| Round {
             at,
@@ -259,7 +259,7 @@ impl Round<'_> {
             Ok(read) => read,
             Err(why) => {
                 let line = format!("    {}: {why}\n", self.place());
-                return (line, json!({"at": place, "problem": why}));
+                return (line, json!({"at": place, "problem": why.to_string()}));
             }
         };
         let follows = before

@@ -52,8 +52,17 @@ pub struct Options {
     pub json: bool,
 }
 
+/// The reasons why a date is refused.
+#[derive(Debug, thiserror::Error)]
+enum DateError {
+    #[error("no date or time: {0}")]
+    Unreadable(#[from] jiff::Error),
+    #[error("a date before 1970")]
+    Before1970,
+}
+
 /// Milliseconds since 1970 of a day's beginning in UTC, or of a time.
-fn date_ms(text: &str) -> Result<u64, String> {
+fn date_ms(text: &str) -> Result<u64, DateError> {
     static PARSER: DateTimeParser = DateTimeParser::new();
     let time = match text.parse::<Date>() {
         Ok(day) if !text.contains(['T', 't', ' ']) => day
@@ -61,8 +70,7 @@ fn date_ms(text: &str) -> Result<u64, String> {
             .map(|midnight| midnight.timestamp()),
         _ => PARSER.parse_timestamp(text),
     };
-    let time: Timestamp = time.map_err(|error| format!("no date or time: {error}"))?;
-    u64::try_from(time.as_millisecond()).map_err(|_| "a date before 1970".to_owned())
+    u64::try_from(time?.as_millisecond()).map_err(|_| DateError::Before1970)
 }
 
 /// Looks at each certificate and says what is wrong.

@@ -168,7 +168,7 @@ pub(crate) fn value(found: Option<&Found>) -> Value {
             "root": found.head.map(|(_, root)| root.to_string()),
             "timestamp_ms": found.signed.as_ref().ok(),
             "verified": found.signed.is_ok(),
-            "problem": found.signed.as_ref().err(),
+            "problem": found.signed.as_ref().err().map(ToString::to_string),
         })
     })
 }

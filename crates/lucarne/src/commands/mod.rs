@@ -34,6 +34,8 @@ use std::process::ExitCode;
 #[cfg(any(feature = "load", feature = "proxy"))]
 use std::time::Duration;
 
+#[cfg(any(feature = "load", feature = "proxy"))]
+use lucarne_settings::values::{self, ValueError};
 #[cfg(not(feature = "load"))]
 pub(crate) use without_load::{demo, load, watch};
 #[cfg(not(feature = "proxy"))]
@@ -45,8 +47,14 @@ pub(crate) fn failed(message: impl std::fmt::Display) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// A duration, as a flag has it.
+/// The reason why the value of a flag is refused. The flag and its value precede the text.
 #[cfg(any(feature = "load", feature = "proxy"))]
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    lucarne_settings::values::duration(text).map_err(|why| format!("it {why}"))
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it {0}")]
+pub(crate) struct FlagError(#[from] pub(crate) ValueError);
+
+/// Parses the duration of a flag.
+#[cfg(any(feature = "load", feature = "proxy"))]
+pub(crate) fn duration(text: &str) -> Result<Duration, FlagError> {
+    Ok(values::duration(text)?)
 }

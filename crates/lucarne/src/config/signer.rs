@@ -140,8 +140,13 @@ fn origin(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// A user's number, or the name of one on this machine.
-fn user(text: &str) -> Result<u32, String> {
+/// A text names no user. The value precedes the text.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("is neither the name of a user in /etc/passwd nor the number of a user")]
+struct UnknownUser;
+
+/// Parses a user's number, or the name of a user on this machine.
+fn user(text: &str) -> Result<u32, UnknownUser> {
     if let Ok(number) = text.parse() {
         return Ok(number);
     }
@@ -151,7 +156,7 @@ fn user(text: &str) -> Result<u32, String> {
         let name = fields.next()?;
         (name == text).then(|| fields.nth(1)?.parse().ok())?
     });
-    named.ok_or_else(|| "is no user in /etc/passwd, and no user's number".to_owned())
+    named.ok_or(UnknownUser)
 }
 
 /// Reads `signer` and `publickey`: the log's key is a signer's.
@@ -194,8 +199,8 @@ mod tests {
     fn users_have_names_and_numbers() {
         assert_eq!(user("0"), Ok(0));
         assert_eq!(user("root"), Ok(0));
-        assert!(user("nobody-of-this-name").is_err());
-        assert!(user("-1").is_err());
+        assert_eq!(user("nobody-of-this-name"), Err(UnknownUser));
+        assert_eq!(user("-1"), Err(UnknownUser));
     }
 
     #[test]

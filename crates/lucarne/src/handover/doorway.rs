@@ -14,7 +14,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::places::{lock_place, log_place, refusal};
+use super::places::{Mismatch, compare, lock_place, log_place};
 use super::wire::{Hello, LogPlace, Message, Offer, Wire};
 use super::{ANSWER, PREPARING};
 use crate::config::Config;
@@ -157,7 +157,7 @@ async fn greet(stream: UnixStream, estate: &Estate, one: Arc<Mutex<()>>) -> Resu
     // read yet takes the reason with it.
     let admitted = match hear(&mut wire).await? {
         Ok(hello) => admit(user, &hello, estate, one)?,
-        Err(why) => Err(why),
+        Err(refusal) => Err(refusal),
     };
     match admitted {
         Ok(alone) => {
@@ -168,23 +168,42 @@ async fn greet(stream: UnixStream, estate: &Estate, one: Arc<Mutex<()>>) -> Resu
                 _alone: alone,
             })
         }
-        Err(why) => {
-            let _ = timeout(ANSWER, wire.send(&Message::Refused(why.clone()))).await;
-            bail!("process {pid}: {why}")
+        Err(refusal) => {
+            let message = Message::Refused(refusal.to_string());
+            let _ = timeout(ANSWER, wire.send(&message)).await;
+            bail!("process {pid}: {refusal}")
         }
     }
 }
 
-/// Returns what it says of itself, or why that is no hello.
-async fn hear(wire: &mut Wire) -> Result<Result<Hello, String>> {
+/// The reasons why a process may not take over, in words for that process.
+#[derive(Debug, thiserror::Error)]
+enum Refusal {
+    #[error("the first message does not begin a hand-over")]
+    NoHello,
+    #[error("the process that runs says: {0}")]
+    Unreadable(#[source] anyhow::Error),
+    #[error(
+        "the process that runs is user {own}'s: only that user and root may take over from it, \
+         not user {user}"
+    )]
+    User { own: u32, user: u32 },
+    #[error("another process is just taking over")]
+    Busy,
+    #[error(transparent)]
+    Mismatch(#[from] Mismatch),
+}
+
+/// Returns the hello of a process, or the reason why its first message is no hello.
+async fn hear(wire: &mut Wire) -> Result<Result<Hello, Refusal>> {
     match timeout(ANSWER, wire.receive())
         .await
         .context("it says nothing")?
     {
         Ok(Some(Message::Hello(hello))) => Ok(Ok(hello)),
         Ok(None) => bail!("it went away"),
-        Ok(Some(_)) => Ok(Err("that is no beginning of a hand-over".to_owned())),
-        Err(error) => Ok(Err(format!("the process that runs says: {error}"))),
+        Ok(Some(_)) => Ok(Err(Refusal::NoHello)),
+        Err(error) => Ok(Err(Refusal::Unreadable(error))),
     }
 }
 
@@ -194,30 +213,28 @@ fn admit(
     hello: &Hello,
     estate: &Estate,
     one: Arc<Mutex<()>>,
-) -> Result<Result<OwnedMutexGuard<()>, String>> {
+) -> Result<Result<OwnedMutexGuard<()>, Refusal>> {
     let own = rustix::process::geteuid().as_raw();
     if user != own && user != 0 {
-        return Ok(Err(format!(
-            "the process that runs is user {own}'s: only that user and root may take over from it, \
-             not user {user}"
-        )));
+        return Ok(Err(Refusal::User { own, user }));
     }
     let Ok(alone) = one.try_lock_owned() else {
-        return Ok(Err("another process is just taking over".to_owned()));
+        return Ok(Err(Refusal::Busy));
     };
     tracing::info!(version = hello.version, "another process asks for the logs");
-    Ok(refuse(hello, estate)?.map_or(Ok(alone), Err))
+    let fits = fits(hello, estate)?;
+    Ok(fits.map(|()| alone).map_err(Refusal::from))
 }
 
-/// Returns why what it says of itself does not fit.
-fn refuse(hello: &Hello, estate: &Estate) -> Result<Option<String>> {
+/// Returns whether the lock and the logs of the other process are the ones here.
+fn fits(hello: &Hello, estate: &Estate) -> Result<Result<(), Mismatch>> {
     let lock = lock_place(&estate.config.checkpoints.value)?;
     let settings = std::iter::zip(&estate.config.logs, &estate.logs);
     // One that was never made is nobody's to go on with.
     let there = settings.filter(|(_, log)| log.published().is_some());
     let logs = there.map(|(settings, _)| log_place(settings));
     let logs: Vec<LogPlace> = logs.collect::<Result<_>>()?;
-    Ok(refusal(hello, &lock, &logs))
+    Ok(compare(hello, &lock, &logs))
 }
 
 async fn prepare(wire: &mut Wire, estate: &Estate) -> Result<()> {

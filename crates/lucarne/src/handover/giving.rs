@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lucarne_http::Serving;
-use lucarne_log::Log;
+use lucarne_log::{Fatal, Log};
 use lucarne_storage::Lock;
 use tokio::time::{sleep, timeout};
 
@@ -65,7 +65,7 @@ pub(crate) async fn give(
                 pid,
                 "not handed over: {why}; this process opens its logs again"
             );
-            withdraw(wire, why).await;
+            withdraw(wire, why.to_string()).await;
             Given::Back
         }
     }
@@ -81,15 +81,38 @@ async fn gone(wire: &mut Wire) -> String {
     }
 }
 
+/// The reasons why the logs were not handed over.
+#[derive(Debug, thiserror::Error)]
+enum SwitchError {
+    #[error("the other process does not listen: {0:#}")]
+    Unsent(#[source] anyhow::Error),
+    #[error("these logs wait for what does not answer: {}", .0.join(", "))]
+    Waiting(Vec<String>),
+    #[error("log `{name}`: {source}")]
+    Log { name: String, source: Fatal },
+    #[error("{0} does not answer")]
+    Lock(String),
+    #[error("the other process cannot: {0}")]
+    Failed(String),
+    #[error("the other process says what it should not")]
+    Unexpected,
+    #[error("the other process has died")]
+    Died,
+    #[error("the other process is not understood: {0:#}")]
+    Unreadable(#[source] anyhow::Error),
+    #[error("the other process does not open the logs")]
+    Late,
+}
+
 async fn switch(
     wire: &mut Wire,
     serving: &Serving,
     logs: &[Arc<Log>],
     lock: &Arc<dyn Lock>,
     drain_timeout: Duration,
-) -> Result<(), String> {
-    let unsent = |error: anyhow::Error| format!("the other process does not listen: {error:#}");
-    wire.send(&Message::Accept).await.map_err(unsent)?;
+) -> Result<(), SwitchError> {
+    let accepted = wire.send(&Message::Accept).await;
+    accepted.map_err(SwitchError::Unsent)?;
     if !serving.submissions_end(LAST_SUBMISSIONS).await {
         tracing::warn!(
             "some connections are not done yet: a submission that comes on them is refused"
@@ -97,28 +120,26 @@ async fn switch(
     }
     let late = close(logs, drain_timeout).await;
     if !late.is_empty() {
-        return Err(format!(
-            "these logs wait for what does not answer: {}",
-            late.join(", ")
-        ));
+        return Err(SwitchError::Waiting(late));
     }
     for log in logs {
-        let name = &log.config().shortname;
-        log.let_go()
-            .await
-            .map_err(|error| format!("log `{name}`: {error}"))?;
+        log.let_go().await.map_err(|source| SwitchError::Log {
+            name: log.config().shortname.clone(),
+            source,
+        })?;
     }
     if timeout(CLOSING, lock.close()).await.is_err() {
-        return Err(format!("{} does not answer", lock.location()));
+        return Err(SwitchError::Lock(lock.location()));
     }
-    wire.send(&Message::Yours).await.map_err(unsent)?;
+    let yours = wire.send(&Message::Yours).await;
+    yours.map_err(SwitchError::Unsent)?;
     match timeout(OPENING + ANSWER, wire.receive()).await {
         Ok(Ok(Some(Message::Leading))) => Ok(()),
-        Ok(Ok(Some(Message::Failed(why)))) => Err(format!("the other process cannot: {why}")),
-        Ok(Ok(Some(_))) => Err("the other process says what it should not".to_owned()),
-        Ok(Ok(None)) => Err("the other process has died".to_owned()),
-        Ok(Err(error)) => Err(format!("the other process is not understood: {error:#}")),
-        Err(_) => Err("the other process does not open the logs".to_owned()),
+        Ok(Ok(Some(Message::Failed(why)))) => Err(SwitchError::Failed(why)),
+        Ok(Ok(Some(_))) => Err(SwitchError::Unexpected),
+        Ok(Ok(None)) => Err(SwitchError::Died),
+        Ok(Err(error)) => Err(SwitchError::Unreadable(error)),
+        Err(_) => Err(SwitchError::Late),
     }
 }
 

@@ -80,39 +80,58 @@ fn file(path: &Path) -> Result<String> {
     Ok(format!("file {}:{}", there.dev(), there.ino()))
 }
 
-/// Returns why a process that says this cannot go on with these logs, which run here.
-pub(super) fn refusal(hello: &Hello, lock: &str, logs: &[LogPlace]) -> Option<String> {
-    let version = env!("CARGO_PKG_VERSION");
+/// The differences between two processes that keep one from taking over from the other.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Mismatch {
+    #[error(
+        "the process that runs (version {}) speaks version {PROTOCOL} of the hand-over, this one \
+         (version {version}) version {protocol}: stop the one that runs, then start this one",
+        env!("CARGO_PKG_VERSION")
+    )]
+    Protocol { version: String, protocol: u32 },
+    #[error(
+        "the process that runs has another lock (`checkpoints`): two locks for one log would fork \
+         it. To move a lock, stop the process that runs first"
+    )]
+    Lock,
+    #[error(
+        "the process that runs has log `{name}` (log ID {id}), which is not in this configuration, \
+         or not with that key: nobody would run it. To take a log away, stop the process that runs \
+         first"
+    )]
+    Log { name: String, id: String },
+    #[error(
+        "the process that runs has the data of log `{name}` in another place than this \
+         configuration says. To move them, stop the process that runs first"
+    )]
+    Data { name: String },
+}
+
+/// Compares the hello of another process with the lock and the logs of this one.
+///
+/// # Errors
+/// The first difference because of which the other process cannot go on with these logs.
+pub(super) fn compare(hello: &Hello, lock: &str, logs: &[LogPlace]) -> Result<(), Mismatch> {
     if hello.protocol != PROTOCOL {
-        return Some(format!(
-            "the process that runs (version {version}) speaks version {PROTOCOL} of the hand-over, \
-             this one (version {}) version {}: stop the one that runs, then start this one",
-            hello.version, hello.protocol
-        ));
+        return Err(Mismatch::Protocol {
+            version: hello.version.clone(),
+            protocol: hello.protocol,
+        });
     }
     if hello.lock != lock {
-        let words = "the process that runs has another lock (`checkpoints`): two locks for one log \
-                     would fork it. To move a lock, stop the process that runs first";
-        return Some(words.to_owned());
+        return Err(Mismatch::Lock);
     }
     for ours in logs {
+        let name = ours.name.clone();
         let Some(theirs) = hello.logs.iter().find(|theirs| theirs.id == ours.id) else {
-            return Some(format!(
-                "the process that runs has log `{}` (log ID {}), which is not in this \
-                 configuration, or not with that key: nobody would run it. To take a log away, stop \
-                 the process that runs first",
-                ours.name, ours.id
-            ));
+            let id = ours.id.clone();
+            return Err(Mismatch::Log { name, id });
         };
         if theirs.data != ours.data {
-            return Some(format!(
-                "the process that runs has the data of log `{}` in another place than this \
-                 configuration says. To move them, stop the process that runs first",
-                ours.name
-            ));
+            return Err(Mismatch::Data { name });
         }
     }
-    None
+    Ok(())
 }
 
 #[cfg(test)]
@@ -136,29 +155,31 @@ mod tests {
             lock: lock.into(),
             logs: logs.to_vec(),
         };
-        let said = |hello| refusal(&hello, "file 1:7", &ours);
+        let compared = |hello| compare(&hello, "file 1:7", &ours);
         // Other names and more logs are no harm.
         let more = [
             log("x", "2", "s3://b"),
             log("new", "3", "file 1:3"),
             log("a", "1", "file 1:1"),
         ];
-        assert_eq!(said(hello(PROTOCOL, "file 1:7", &more)), None);
-        for (theirs, words) in [
-            (hello(PROTOCOL + 1, "file 1:7", &more), "(version 9.9)"),
-            (hello(PROTOCOL, "file 1:8", &more), "another lock"),
-            (hello(PROTOCOL, "file 1:7", &more[..2]), "has log `a`"),
-            (
-                hello(
-                    PROTOCOL,
-                    "file 1:7",
-                    &[ours[0].clone(), log("b", "2", "s3://c")],
-                ),
-                "the data of log `b`",
-            ),
+        assert_eq!(compared(hello(PROTOCOL, "file 1:7", &more)), Ok(()));
+        let later = Mismatch::Protocol {
+            version: "9.9".into(),
+            protocol: PROTOCOL + 1,
+        };
+        let lacking = Mismatch::Log {
+            name: "a".into(),
+            id: "1".into(),
+        };
+        let moved = [ours[0].clone(), log("b", "2", "s3://c")];
+        let elsewhere = Mismatch::Data { name: "b".into() };
+        for (theirs, mismatch) in [
+            (hello(PROTOCOL + 1, "file 1:7", &more), later),
+            (hello(PROTOCOL, "file 1:8", &more), Mismatch::Lock),
+            (hello(PROTOCOL, "file 1:7", &more[..2]), lacking),
+            (hello(PROTOCOL, "file 1:7", &moved), elsewhere),
         ] {
-            let said = said(theirs).unwrap();
-            assert!(said.contains(words), "{said}");
+            assert_eq!(compared(theirs), Err(mismatch));
         }
     }
 }

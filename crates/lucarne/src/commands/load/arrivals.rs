@@ -6,7 +6,7 @@ use lucarne_load::ExecutorConfig;
 use lucarne_load::executor::{ArrivalRateOptions, MOST_PER_SECOND, Rate, Stage};
 use lucarne_settings::values;
 
-use crate::commands::duration;
+use crate::commands::{FlagError, duration};
 
 /// The load of a scenario if nothing is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -112,33 +112,53 @@ impl Flags {
     }
 }
 
-fn part(text: &str) -> Result<f64, String> {
-    values::decimal(0.0, 1.0)(text).map_err(|why| format!("it {why}"))
+fn part(text: &str) -> Result<f64, FlagError> {
+    Ok(values::decimal(0.0, 1.0)(text)?)
 }
 
-/// `500`, `500/s`, `100/m`, `1/10s`.
-fn rate(text: &str) -> Result<Rate, String> {
+/// The reasons why a rate is refused.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum RateError {
+    #[error(transparent)]
+    Value(#[from] FlagError),
+    #[error("it must be greater than zero")]
+    Zero,
+}
+
+/// Parses `500`, `500/s`, `100/m` or `1/10s`.
+fn rate(text: &str) -> Result<Rate, RateError> {
     let (count, per) = text.split_once('/').unwrap_or((text, "s"));
-    let count = values::decimal(0.0, MOST_PER_SECOND)(count).map_err(|why| format!("it {why}"))?;
+    let count = decimal(count)?;
     let per = match per.starts_with(|c: char| c.is_ascii_digit()) {
         true => duration(per)?,
         false => duration(&format!("1{per}"))?,
     };
     match count > 0.0 && !per.is_zero() {
         true => Ok(Rate { count, per }),
-        false => Err("it asks for nothing".into()),
+        false => Err(RateError::Zero),
     }
 }
 
-/// `30s:500`.
-fn stage(text: &str) -> Result<Stage, String> {
-    let (time, target) = text
-        .split_once(':')
-        .ok_or("it is not a stage such as 30s:500")?;
+/// The reasons why a stage is refused.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum StageError {
+    #[error(transparent)]
+    Value(#[from] FlagError),
+    #[error("it is not a stage such as 30s:500")]
+    NoTarget,
+}
+
+/// Parses `30s:500`.
+fn stage(text: &str) -> Result<Stage, StageError> {
+    let (time, target) = text.split_once(':').ok_or(StageError::NoTarget)?;
     Ok(Stage {
         duration: duration(time)?,
-        target: values::decimal(0.0, MOST_PER_SECOND)(target).map_err(|why| format!("it {why}"))?,
+        target: decimal(target)?,
     })
+}
+
+fn decimal(text: &str) -> Result<f64, FlagError> {
+    Ok(values::decimal(0.0, MOST_PER_SECOND)(text)?)
 }
 
 #[cfg(test)]
@@ -155,8 +175,12 @@ mod tests {
         ] {
             assert_eq!(rate(text).unwrap().as_per_second(), per_second, "{text}");
         }
-        for wrong in ["0", "-1", "5/", "5/0s", "fast", "5/fortnight"] {
-            assert!(rate(wrong).is_err(), "{wrong}");
+        for zero in ["0", "5/0s"] {
+            assert_eq!(rate(zero).unwrap_err(), RateError::Zero, "{zero}");
+        }
+        for wrong in ["-1", "5/", "fast", "5/fortnight"] {
+            let error = rate(wrong).unwrap_err();
+            assert!(matches!(error, RateError::Value(_)), "{wrong}: {error}");
         }
     }
 
@@ -167,8 +191,10 @@ mod tests {
             target: 500.0,
         };
         assert_eq!(stage("30s:500"), Ok(expected));
-        for wrong in ["30s", "30:5", "30s:x"] {
-            assert!(stage(wrong).is_err(), "{wrong}");
+        assert_eq!(stage("30s"), Err(StageError::NoTarget));
+        for wrong in ["30:5", "30s:x"] {
+            let error = stage(wrong).unwrap_err();
+            assert!(matches!(error, StageError::Value(_)), "{wrong}: {error}");
         }
     }
 }

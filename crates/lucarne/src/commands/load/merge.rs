@@ -29,7 +29,7 @@ pub struct Options {
 pub(super) fn run(options: &Options) -> ExitCode {
     let mut report = options.report.clone();
     report.summary = report.summary.or_else(|| options.output.clone());
-    let parts: Result<Vec<Summary>, String> = options
+    let parts: Result<Vec<Summary>, output::SummaryError> = options
         .summaries
         .iter()
         .map(|path| output::read(path))

@@ -1,12 +1,13 @@
 //! The output of a run: what is told of it, and where.
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use lucarne_load::report::{self, baseline};
 use lucarne_load::summary::SCHEMA;
 use lucarne_load::{Summary, Verdict};
 
-use crate::commands::atomic;
+use crate::commands::{FlagError, atomic};
 
 /// The place of a file that is standard output.
 const STDOUT: &str = "-";
@@ -69,26 +70,61 @@ pub struct Report {
     pub max_regression: f64,
 }
 
-fn factor(text: &str) -> Result<f64, String> {
-    let factor = lucarne_settings::values::decimal(1.0, 1e6)(text);
-    factor.map_err(|why| format!("it {why}"))
+fn factor(text: &str) -> Result<f64, FlagError> {
+    Ok(lucarne_settings::values::decimal(1.0, 1e6)(text)?)
+}
+
+/// The reasons why a summary cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SummaryError {
+    #[error("{} cannot be read: {source}", .path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error("{} is not a summary that --summary has written: {source}", .path.display())]
+    Json {
+        path: PathBuf,
+        source: serde_json::Error,
+    },
+    #[error(
+        "{} is not a summary that --summary has written: its schema is `{found}`, not `{SCHEMA}`",
+        .path.display()
+    )]
+    Schema { path: PathBuf, found: String },
+}
+
+/// The reasons why the output cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum OutputError {
+    #[error("{} cannot be written: {source}", .path.display())]
+    File { path: PathBuf, source: io::Error },
+    #[error("standard output cannot be written: {0}")]
+    Stdout(#[source] io::Error),
+    #[error("{} is given for two outputs: give each its own file", .0.display())]
+    Twice(PathBuf),
+}
+
+impl OutputError {
+    fn file(path: &Path, source: io::Error) -> Self {
+        OutputError::File {
+            path: path.to_owned(),
+            source,
+        }
+    }
 }
 
 impl Report {
     /// The baseline, which is read before the run: what is wrong with it
     /// should be known then.
-    pub(super) fn baseline(&self) -> Result<Option<Summary>, String> {
+    pub(super) fn baseline(&self) -> Result<Option<Summary>, SummaryError> {
         self.baseline.as_deref().map(read).transpose()
     }
 
     /// Finds what cannot be written afterwards before a run, which may take hours.
-    pub(super) fn writable(&self) -> Result<(), String> {
+    pub(super) fn writable(&self) -> Result<(), OutputError> {
         let mut seen: Vec<&Path> = Vec::new();
         for path in self.files() {
-            let shown = path.display();
-            atomic::probe(path).map_err(|error| format!("{shown} cannot be written: {error}"))?;
+            atomic::probe(path).map_err(|error| OutputError::file(path, error))?;
             if seen.contains(&path) {
-                return Err(format!("{shown} is to be two things at once"));
+                return Err(OutputError::Twice(path.to_owned()));
             }
             seen.push(path);
         }
@@ -132,7 +168,7 @@ impl Report {
             .iter()
             .any(|file| file.as_deref() == Some(Path::new(STDOUT)));
         let told = say(&text, elsewhere);
-        let mut failures: Vec<String> = told.err().into_iter().collect();
+        let mut failures: Vec<OutputError> = told.err().into_iter().collect();
         for (file, render) in files {
             let Some(path) = file else { continue };
             failures.extend(place(path, &render(summary)).err());
@@ -159,39 +195,87 @@ fn to_json(summary: &Summary) -> String {
 }
 
 /// Reads the summary of an earlier run.
-pub(super) fn read(path: &Path) -> Result<Summary, String> {
-    let name = path.display();
-    let text =
-        std::fs::read_to_string(path).map_err(|error| format!("{name} cannot be read: {error}"))?;
+pub(super) fn read(path: &Path) -> Result<Summary, SummaryError> {
+    let text = std::fs::read_to_string(path).map_err(|source| SummaryError::Unreadable {
+        path: path.to_owned(),
+        source,
+    })?;
     let summary: Result<Summary, _> = serde_json::from_str(&text);
-    let not = |why: String| format!("{name} is not a summary that --summary has written: {why}");
     match summary {
         Ok(summary) if summary.schema == SCHEMA => Ok(summary),
-        Ok(summary) => Err(not(format!(
-            "its schema is `{}`, not `{SCHEMA}`",
-            summary.schema
-        ))),
-        Err(error) => Err(not(error.to_string())),
+        Ok(summary) => Err(SummaryError::Schema {
+            path: path.to_owned(),
+            found: summary.schema,
+        }),
+        Err(source) => Err(SummaryError::Json {
+            path: path.to_owned(),
+            source,
+        }),
     }
 }
 
-fn say(text: &str, elsewhere: bool) -> Result<(), String> {
-    use std::io::Write;
+fn say(text: &str, elsewhere: bool) -> Result<(), OutputError> {
     let written = match elsewhere {
-        true => writeln!(std::io::stderr(), "{text}"),
+        true => writeln!(io::stderr(), "{text}"),
         false => {
-            let mut stdout = std::io::stdout().lock();
+            let mut stdout = io::stdout().lock();
             writeln!(stdout, "{text}").and_then(|()| stdout.flush())
         }
     };
-    written.map_err(|error| format!("standard output cannot be written: {error}"))
+    written.map_err(OutputError::Stdout)
 }
 
 /// Writes a file, or to standard output for `-`.
-pub(super) fn place(path: &Path, text: &str) -> Result<(), String> {
+pub(super) fn place(path: &Path, text: &str) -> Result<(), OutputError> {
     if path == Path::new(STDOUT) {
         return say(text.trim_end(), false);
     }
-    atomic::write(path, text)
-        .map_err(|error| format!("{} cannot be written: {error}", path.display()))
+    atomic::write(path, text).map_err(|error| OutputError::file(path, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(directory: &Path, summary: &str, html: &str) -> Report {
+        Report {
+            report: Style::K6,
+            summary: Some(directory.join(summary)),
+            text: None,
+            html: Some(directory.join(html)),
+            baseline: None,
+            max_regression: 1.1,
+        }
+    }
+
+    #[test]
+    fn outputs_that_cannot_be_written_are_refused_before_the_run() {
+        let directory = tempfile::tempdir().unwrap();
+        let writable = |summary, html| report(directory.path(), summary, html).writable();
+        writable("a.json", "a.html").unwrap();
+        let twice = writable("a", "a").unwrap_err();
+        assert!(matches!(twice, OutputError::Twice(_)), "{twice}");
+        let path = directory.path().join("a");
+        let expected = format!(
+            "{} is given for two outputs: give each its own file",
+            path.display()
+        );
+        assert_eq!(twice.to_string(), expected);
+        let lacking = writable("none/a.json", "a.html").unwrap_err();
+        assert!(
+            matches!(&lacking, OutputError::File { source, .. } if source.kind() == io::ErrorKind::NotFound),
+            "{lacking}"
+        );
+    }
+
+    #[test]
+    fn files_that_are_no_summary_are_told_apart() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("summary.json");
+        let error = read(&path).unwrap_err();
+        assert!(matches!(error, SummaryError::Unreadable { .. }), "{error}");
+        std::fs::write(&path, "{}").unwrap();
+        let error = read(&path).unwrap_err();
+        assert!(matches!(error, SummaryError::Json { .. }), "{error}");
+    }
 }

@@ -14,7 +14,7 @@ pub struct Flags {
     pub threads: Option<u64>,
 
     /// What must hold, in k6's grammar, such as 'http_req_duration: p(95)<500'; may be repeated
-    #[arg(long = "threshold", value_name = "METRIC: EXPRESSION", value_parser = threshold)]
+    #[arg(long = "threshold", value_name = "METRIC: EXPRESSION", value_parser = Threshold::parse)]
     pub thresholds: Vec<Threshold>,
 
     /// A check that may fail without failing the run; may be repeated
@@ -69,8 +69,4 @@ impl Flags {
 /// The thresholds that a kind of scenario demands unless a run says something else.
 pub(super) fn demands(kind: &str) -> Vec<Threshold> {
     lucarne_scenarios::scenario(kind).map_or_else(Vec::new, |kind| kind.thresholds())
-}
-
-fn threshold(text: &str) -> Result<Threshold, String> {
-    Threshold::parse(text).map_err(|error| error.to_string())
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use lucarne_ct::Fingerprint;
+use lucarne_ct::{Fingerprint, FingerprintError};
 use lucarne_mint::KeyType;
 use lucarne_mint::store::{LeafKey, MintOptions, StoreOptions};
 use lucarne_proxy::{
@@ -68,16 +68,12 @@ impl Through {
     /// Parses what the command line has: `[HOST=]URL`.
     ///
     /// # Errors
-    /// In words that follow the value.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    /// If the hosts or the URL are invalid, or the URL has a user without a password.
+    pub(super) fn parse(text: &str) -> Result<Self, ThroughError> {
         let (hosts, url) = for_hosts(text)?;
         let proxy = proxy(url)?;
         if proxy.as_ref().is_some_and(UpstreamProxy::lacks_password) {
-            return Err(
-                "names a user without a password; a configuration file can have it from \
-                        elsewhere (upstream.proxy, `password`)"
-                    .to_owned(),
-            );
+            return Err(ThroughError::NoPassword);
         }
         Ok(Through {
             hosts,
@@ -87,14 +83,25 @@ impl Through {
     }
 }
 
-/// A proxy's URL, or `direct`.
-pub(super) fn proxy(url: &str) -> Result<Option<UpstreamProxy>, String> {
+/// The reasons why an upstream proxy is refused. The value precedes the text.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ThroughError {
+    #[error(transparent)]
+    Hosts(#[from] HostsError),
+    #[error(transparent)]
+    Proxy(#[from] UpstreamProxyError),
+    #[error(
+        "names a user without a password; a configuration file can have it from elsewhere \
+         (upstream.proxy, `password`)"
+    )]
+    NoPassword,
+}
+
+/// Parses a proxy's URL, or `direct`.
+pub(super) fn proxy(url: &str) -> Result<Option<UpstreamProxy>, UpstreamProxyError> {
     match url {
         "direct" => Ok(None),
-        url => url
-            .parse()
-            .map(Some)
-            .map_err(|error: UpstreamProxyError| error.to_string()),
+        url => url.parse().map(Some),
     }
 }
 
@@ -111,12 +118,12 @@ impl Pair {
     /// Parses what the command line has: `[HOST=]CERTIFICATE[,KEY]`.
     ///
     /// # Errors
-    /// In words that follow the value.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    /// If the hosts are invalid, or a file has no name.
+    pub(super) fn parse(text: &str) -> Result<Self, PairError> {
         let (hosts, files) = for_hosts(text)?;
         let (certificate, key) = files.split_once(',').unwrap_or((files, files));
         if certificate.is_empty() || key.is_empty() {
-            return Err("is not [HOST=]CERTIFICATE[,KEY]".to_owned());
+            return Err(PairError::NoFile);
         }
         Ok(Pair {
             hosts,
@@ -126,18 +133,26 @@ impl Pair {
     }
 }
 
-/// Splits text into the hosts before `=` and what comes after; without hosts it is for all.
-fn for_hosts(text: &str) -> Result<(HostPattern, &str), String> {
+/// The reasons why a certificate and its key are refused. The value precedes the text.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum PairError {
+    #[error(transparent)]
+    Hosts(#[from] HostsError),
+    #[error("is not [HOST=]CERTIFICATE[,KEY]")]
+    NoFile,
+}
+
+/// The text before `=` is not a pattern of hosts. The whole value precedes the text.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("is not for any host: it {0}")]
+pub(super) struct HostsError(#[from] PatternError);
+
+/// Splits a value at `=` into the hosts and the rest. A value without `=` is for all hosts.
+fn for_hosts(text: &str) -> Result<(HostPattern, &str), HostsError> {
     match text.split_once('=') {
         // A `=` in a password or in a file's name.
         Some((before, _)) if before.contains('/') => Ok((HostPattern::all(), text)),
-        Some((hosts, rest)) => {
-            let hosts = hosts.parse::<HostPattern>();
-            Ok((
-                hosts.map_err(|why| format!("is not for any host: it {why}"))?,
-                rest,
-            ))
-        }
+        Some((hosts, rest)) => Ok((hosts.parse::<HostPattern>()?, rest)),
         None => Ok((HostPattern::all(), text)),
     }
 }
@@ -203,16 +218,21 @@ pub enum StoreKind {
     None,
 }
 
-impl FromStr for StoreKind {
-    type Err = String;
+/// A text is not a [`StoreKind`]. The value precedes the text.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("is none of memory, disk, layered and none")]
+pub struct UnknownStoreKind;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for StoreKind {
+    type Err = UnknownStoreKind;
+
+    fn from_str(text: &str) -> Result<Self, UnknownStoreKind> {
         match text {
             "memory" => Ok(StoreKind::Memory),
             "disk" => Ok(StoreKind::Disk),
             "layered" => Ok(StoreKind::Layered),
             "none" => Ok(StoreKind::None),
-            _ => Err("is none of memory, disk, layered and none".to_owned()),
+            _ => Err(UnknownStoreKind),
         }
     }
 }
@@ -238,14 +258,19 @@ impl LeafKeys {
     }
 }
 
-impl FromStr for LeafKeys {
-    type Err = String;
+/// A text is not one of the [`LeafKeys`]. The value precedes the text.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("is neither per-certificate nor shared")]
+pub struct UnknownLeafKeys;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for LeafKeys {
+    type Err = UnknownLeafKeys;
+
+    fn from_str(text: &str) -> Result<Self, UnknownLeafKeys> {
         match text {
             "per-certificate" => Ok(LeafKeys::PerCertificate),
             "shared" => Ok(LeafKeys::Shared),
-            _ => Err("is neither per-certificate nor shared".to_owned()),
+            _ => Err(UnknownLeafKeys),
         }
     }
 }
@@ -259,40 +284,65 @@ impl From<LeafKeys> for LeafKey {
     }
 }
 
-/// An action as it is written.
-pub(super) fn action(text: &str) -> Result<Action, String> {
+/// A text is not an [`Action`]. The value precedes the text.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("is neither intercept nor tunnel")]
+pub(super) struct UnknownAction;
+
+/// Parses an action.
+pub(super) fn action(text: &str) -> Result<Action, UnknownAction> {
     match text {
         "intercept" => Ok(Action::Intercept),
         "tunnel" => Ok(Action::Tunnel),
-        _ => Err("is neither intercept nor tunnel".to_owned()),
+        _ => Err(UnknownAction),
     }
+}
+
+/// The reasons why hosts have no certificate of their own. The value precedes the text.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum CertifiedError {
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+    #[error("has a port; a certificate is accepted at every port of a host")]
+    Port,
 }
 
 /// Reads hosts whose certificates are accepted: a certificate has no port.
-pub(super) fn certified(text: &str) -> Result<HostPattern, String> {
-    let hosts: HostPattern = text.parse().map_err(|why: PatternError| why.to_string())?;
+pub(super) fn certified(text: &str) -> Result<HostPattern, CertifiedError> {
+    let hosts: HostPattern = text.parse()?;
     match hosts.port() {
         None => Ok(hosts),
-        Some(_) => Err("has a port; a certificate is accepted at every port of a host".to_owned()),
+        Some(_) => Err(CertifiedError::Port),
     }
 }
 
+/// The reasons why the fingerprint of hosts is refused. The value precedes the text.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum PinError {
+    #[error("is not HOST=SHA256: write the host before its fingerprint")]
+    NoHost,
+    #[error("is {0}")]
+    Fingerprint(#[from] FingerprintError),
+    #[error(transparent)]
+    Hosts(#[from] CertifiedError),
+}
+
 /// Reads the fingerprint of the certificates of hosts: `bmc.example=AB:CD:…`.
-pub(super) fn fingerprint(text: &str) -> Result<(HostPattern, Fingerprint), String> {
-    let (hosts, fingerprint) = text
-        .split_once('=')
-        .ok_or("is not HOST=SHA256: write the host before its fingerprint")?;
-    let fingerprint = fingerprint
-        .parse::<Fingerprint>()
-        .map_err(|why| format!("is {why}"))?;
+pub(super) fn fingerprint(text: &str) -> Result<(HostPattern, Fingerprint), PinError> {
+    let (hosts, fingerprint) = text.split_once('=').ok_or(PinError::NoHost)?;
+    let fingerprint = fingerprint.parse::<Fingerprint>()?;
     Ok((certified(hosts)?, fingerprint))
 }
 
+/// A text is not an address of hosts. The value precedes the text.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("is not HOST=ADDRESS, such as *.test=127.0.0.1")]
+pub(super) struct NotAPlace;
+
 /// Reads the address of hosts, as it is written: `*.test=127.0.0.1`.
-pub(super) fn place(text: &str) -> Result<(HostPattern, IpAddr), String> {
-    let wrong = "is not HOST=ADDRESS, such as *.test=127.0.0.1";
-    let (hosts, address) = text.split_once('=').ok_or(wrong)?;
-    let hosts = hosts.parse().map_err(|_| wrong)?;
-    let address = address.parse().map_err(|_| wrong)?;
+pub(super) fn place(text: &str) -> Result<(HostPattern, IpAddr), NotAPlace> {
+    let (hosts, address) = text.split_once('=').ok_or(NotAPlace)?;
+    let hosts = hosts.parse().map_err(|_| NotAPlace)?;
+    let address = address.parse().map_err(|_| NotAPlace)?;
     Ok((hosts, address))
 }

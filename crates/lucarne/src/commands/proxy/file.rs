@@ -1,10 +1,9 @@
 //! The configuration file of a proxy. `docs/how-to/proxy.md` documents each key; a
 //! test holds the two together.
 
-use std::fmt::Display;
 use std::path::Path;
-use std::str::FromStr;
 
+use lucarne_mint::{KeyType, UnknownKeyType};
 use lucarne_proxy::{HostPattern, Rule, UpstreamProxy};
 use lucarne_settings::values::{boolean, duration, length, number, parsed};
 use lucarne_settings::{Node, Reader, Report, Section, Value, tree};
@@ -113,7 +112,7 @@ fn top(root: &Node, directory: &Path, config: &mut Config, report: &mut Report) 
     config.listen = reader.values("listen", listen);
     put(&mut config.admin, reader.value("admin", listen).map(Some));
     put(&mut config.ca, reader.path("ca").map(|l| l.value));
-    put(&mut config.key_type, reader.value("keytype", without_value));
+    put(&mut config.key_type, reader.value("keytype", key_type));
     put(
         &mut config.leaf_keys,
         reader.value("leafkey", parsed).map(Some),
@@ -228,7 +227,7 @@ fn way(node: &Node, path: String, directory: &Path, report: &mut Report) -> Opti
     let proxy = match config::proxy(url.value) {
         Ok(proxy) => proxy,
         Err(why) => {
-            reader.problem(url.line, "url", why);
+            reader.problem(url.line, "url", why.to_string());
             return None;
         }
     };
@@ -341,8 +340,17 @@ fn below<'t, 'r>(
     Some(Reader::new(section, key, directory, report))
 }
 
-/// Parses a value whose error names the value itself, which is left out.
-fn without_value<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
-    let parsed = text.parse().map_err(|error: T::Err| error.to_string());
-    parsed.map_err(|why: String| why.trim_start_matches(&format!("{text:?} ")).to_owned())
+/// A text is not a kind of key. The value precedes the text, so the text does not repeat it.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", without_name(.0))]
+struct KeyTypeError(#[from] UnknownKeyType);
+
+fn without_name(error: &UnknownKeyType) -> String {
+    let text = error.to_string();
+    let name = format!("{:?} ", error.0);
+    text.trim_start_matches(&name).to_owned()
+}
+
+fn key_type(text: &str) -> Result<KeyType, KeyTypeError> {
+    Ok(text.parse::<KeyType>()?)
 }

@@ -243,6 +243,22 @@ fn flags_name_hosts_before_what_is_for_them() {
 }
 
 #[test]
+fn refused_values_have_reasons_that_programs_can_match() {
+    use config::{CertifiedError, NotAPlace, Pair, PairError, PinError, Through, ThroughError};
+    let through = |text| Through::parse(text).unwrap_err();
+    assert_eq!(through("http://anna@p.example"), ThroughError::NoPassword);
+    assert!(matches!(through("a b=direct"), ThroughError::Hosts(_)));
+    assert!(matches!(through("ftp://p.example"), ThroughError::Proxy(_)));
+    assert_eq!(Pair::parse("a.example=,k.pem"), Err(PairError::NoFile));
+    let port = config::certified("a.example:443");
+    assert_eq!(port.unwrap_err(), CertifiedError::Port);
+    let pin = |text| config::fingerprint(text).unwrap_err();
+    assert_eq!(pin("AB:CD"), PinError::NoHost);
+    assert!(matches!(pin("a.example=AB:CD"), PinError::Fingerprint(_)));
+    assert_eq!(config::place("a.example").unwrap_err(), NotAPlace);
+}
+
+#[test]
 fn a_password_comes_from_where_the_file_says() {
     let directory = tempfile::tempdir().unwrap();
     let secret = directory.path().join("password.txt");
