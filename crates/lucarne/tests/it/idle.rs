@@ -1,9 +1,11 @@
 //! What a log costs while nobody submits anything.
 
-use std::time::Instant;
+use std::sync::{Arc, Mutex};
+
+use lucarne_ct::verify_checkpoint;
+use lucarne_testkit::{Bucket, Fate, LogUnderTest, Place, StoreProxy};
 
 use crate::common::{PATIENCE, eventually, log_at, ready, run};
-use lucarne_testkit::{Bucket, LogUnderTest, Place, StoreProxy};
 
 async fn next_checkpoint(log: &LogUnderTest, before: &str) -> String {
     let (client, mut checkpoint) = (log.client(), String::new());
@@ -15,29 +17,51 @@ async fn next_checkpoint(log: &LogUnderTest, before: &str) -> String {
     checkpoint
 }
 
+/// The time at which the log signed a checkpoint, in Unix milliseconds.
+fn signed_ms(log: &LogUnderTest, note: &[u8]) -> u64 {
+    let verified = verify_checkpoint(note, &log.origin(), log.public_key());
+    verified.unwrap().1
+}
+
 /// All logs of a CA are in one process, and most of them are as good as over.
 #[test]
 fn an_idle_log_asks_a_bucket_once_in_five_seconds_at_most() {
     let bucket = run(Bucket::versitygw()).unwrap();
     let proxy = StoreProxy::start(bucket.store.address).unwrap();
     let log = log_at(Place::bucket(&bucket, Some(&proxy.endpoint)), "");
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let noted = requests.clone();
+    proxy.judge(move |request| {
+        noted.lock().unwrap().push(request.clone());
+        Fate::Pass
+    });
     let mut server = log.start().unwrap();
-    run(async {
+    let (second, last) = run(async {
         ready(&log).await;
         let first = next_checkpoint(&log, "").await;
         // Whatever the start had to do is done.
         let second = next_checkpoint(&log, &first).await;
-        let (began, before) = (Instant::now(), proxy.seen());
         let third = next_checkpoint(&log, &second).await;
-        next_checkpoint(&log, &third).await;
-        let (seconds, requests) = (began.elapsed().as_secs_f64(), proxy.seen() - before);
-        assert!(requests > 0, "the proxy is not asked");
-        // A poll comes up to a few hundredths late.
-        let most = (seconds + 1.0) / 5.0;
-        assert!(
-            requests as f64 <= most,
-            "{requests} requests in {seconds:.1} s"
-        );
+        let last = next_checkpoint(&log, &third).await;
+        (second, last)
     });
     assert!(server.stop(PATIENCE).unwrap().success());
+    let requests = requests.lock().unwrap();
+    let put = |note: &str| {
+        let mut bodies = requests.iter().map(|request| request.body());
+        bodies.position(|body| body == note).unwrap()
+    };
+    // Each request of an idle log writes its next checkpoint. The server signs one five seconds
+    // after the last, or later on a busy machine.
+    let mut before_ms = signed_ms(&log, second.as_bytes());
+    for request in &requests[put(&second) + 1..=put(&last)] {
+        let (method, path) = (request.method(), request.uri().path());
+        assert!(
+            method == "PUT" && path.ends_with("/checkpoint"),
+            "{method} {path}"
+        );
+        let now_ms = signed_ms(&log, request.body());
+        assert!(now_ms >= before_ms + 4_990, "{before_ms}, then {now_ms}");
+        before_ms = now_ms;
+    }
 }

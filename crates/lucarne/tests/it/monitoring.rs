@@ -93,7 +93,8 @@ async fn checkpoint(client: &Client) -> lucarne_tlog::Checkpoint {
     let verifier = CheckpointVerifier::new(origin, &key).unwrap();
     let (checkpoint, timestamp_ms) = verifier.verify(&answer.ok().unwrap()).unwrap();
     let now_ms = jiff::Timestamp::now().as_millisecond() as u64;
-    assert!(now_ms.abs_diff(timestamp_ms) < 10_000);
+    // The present in milliseconds, however busy the machine is.
+    assert!(now_ms.abs_diff(timestamp_ms) < 600_000);
     checkpoint
 }
 

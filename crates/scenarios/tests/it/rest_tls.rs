@@ -476,9 +476,12 @@ fn jitter_is_no_latency() {
     let api = Api::start();
     let outcome = run(&tls(10, "ca: ${CA}\njitter: 200ms\n"), &api);
     passed(&outcome);
-    match outcome.summary.total("http_req_duration") {
-        // Ten of them waited for a second at the same time.
-        Some(Metric::Trend(durations)) => assert!(durations.mean().as_millis() < 60),
-        other => panic!("{other:?}"),
-    }
+    let Some(Metric::Trend(durations)) = outcome.summary.total("http_req_duration") else {
+        panic!("no durations of requests");
+    };
+    // The seed is fixed: the ten iterations of the only user wait for 0.729 s or more altogether.
+    // The run takes this time, and no request does. A busy machine makes the difference larger.
+    let requests = durations.mean().as_secs_f64() * durations.count() as f64;
+    let waited = outcome.summary.duration - requests;
+    assert!(waited > 0.7, "{waited} s besides {requests} s of requests");
 }
