@@ -20,9 +20,9 @@ use tokio::time::{Instant, timeout_at};
 
 use self::queue::{Queued, QueuedLanes};
 use self::wire::{Answer, Batch, Item, MOST_ENTRIES, Outcome, Status};
-use crate::{MessengerError, SubmitError};
 use crate::shared::Shared;
 use crate::submit::At;
+use crate::{MessengerError, SubmitError};
 
 /// Batches of fresh entries on their way at once: each waits for a round.
 const MOST_FRESH: usize = 64;
