@@ -44,7 +44,7 @@ pub use handshake::Handshake;
 pub use options::{ClientOptions, Identity, TlsOptions, TlsVersion, Version};
 pub use request::{Body, Request};
 pub use response::{Headers, Response};
-pub use trust::{Trust, trust};
+pub use trust::{Trust, trust, trust_only};
 pub use tunnel::{Tunnel, Tunnelled};
 
 /// The `user-agent` of requests that have none of their own.

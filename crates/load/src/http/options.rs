@@ -9,8 +9,8 @@ pub struct ClientOptions {
     pub version: Version,
     /// Accept any certificate: self-signed, expired, of another host.
     pub insecure: bool,
-    /// A PEM file with certificates to trust besides the system's.
-    pub ca: Option<PathBuf>,
+    /// PEM files with certificates to trust besides the system's.
+    pub ca: Vec<PathBuf>,
     /// The most a request may take, connecting included (60 s).
     pub timeout: Duration,
     /// The most that connecting and the TLS handshake may take together (10 s).
@@ -70,7 +70,7 @@ impl Default for ClientOptions {
         Self {
             version: Version::default(),
             insecure: false,
-            ca: None,
+            ca: Vec::new(),
             timeout: Duration::from_secs(60),
             connect_timeout: Duration::from_secs(10),
             keepalive: true,

@@ -53,7 +53,7 @@ pub struct LogOptions {
     /// Accept any TLS certificate.
     pub insecure: bool,
     /// More certificates to trust, in PEM.
-    pub ca: Option<PathBuf>,
+    pub ca: Vec<PathBuf>,
     /// Longest time for a request.
     pub timeout: Duration,
 }
@@ -182,8 +182,7 @@ impl LogOptions {
                 HttpVersion::V2 => Version::Http2,
             },
             insecure: self.insecure,
-            // A plan's `${NAME:-}` gives an empty one.
-            ca: self.ca.clone().filter(|ca| !ca.as_os_str().is_empty()),
+            ca: self.ca.clone(),
             timeout: self.timeout,
             bearer_token: self.bearer_token.clone().filter(|token| !token.is_empty()),
             ..ClientOptions::default()

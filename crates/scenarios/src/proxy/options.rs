@@ -44,9 +44,9 @@ pub struct ProxyScenarioOptions {
     #[arg(long, value_name = "STATUS", value_delimiter = ',')]
     #[serde(deserialize_with = "typed::list")]
     pub expect: Vec<StatusRange>,
-    /// PEM file of the proxy's CA, which alone may issue [default: what the system trusts]
+    /// PEM file of the proxy's CA, which alone may issue; may be repeated [default: what the system trusts]
     #[arg(long, value_name = "FILE")]
-    pub ca: Option<PathBuf>,
+    pub ca: Vec<PathBuf>,
     /// Do not look at the certificates' names and issuers
     #[arg(long)]
     pub insecure: bool,

@@ -121,7 +121,7 @@ pub(super) fn client_options(
         http: options.http,
         // The certificate is looked at afterwards, and in more ways.
         insecure: true,
-        ca: None,
+        ca: Vec::new(),
         cert: options.cert,
         key: options.key,
         server_name: options.server_name,
