@@ -13,7 +13,7 @@ pub(super) struct Record {
     pub(super) tls: Option<Duration>,
     /// The time at which there was a connection to send on.
     pub(super) ready: Instant,
-    /// The time at which the last byte of the request was written.
+    /// The time at which the write of the last byte of the request began.
     pub(super) sent: Option<Instant>,
     /// The time at which the first byte of the answer was read.
     pub(super) first: Option<Instant>,
