@@ -221,7 +221,7 @@ fn prepare(
         headers::ask_upgrade(&mut parts.headers, protocol);
     }
     name_host(session, &mut parts, route)?;
-    let (body, moving) = Outgoing::new(incoming, session.core.limits.idle);
+    let (body, moving) = Outgoing::new(incoming, came_as, session.core.limits.idle);
     let prepared = Prepared {
         request: Request::from_parts(parts, body),
         via,
@@ -270,7 +270,7 @@ fn finish(
     }
     *response.version_mut() = Version::HTTP_11;
     let idle = session.core.limits.idle;
-    Ok(response.map(|incoming| Body::server(incoming, idle, lease)))
+    Ok(response.map(|incoming| Body::server(incoming, came_as, idle, lease)))
 }
 
 /// Both sides have agreed to speak something else: they do so through us.
