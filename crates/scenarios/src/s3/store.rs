@@ -1,6 +1,7 @@
 //! One store: how it is reached, and how requests to it are signed.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ pub(super) struct Store {
     profile: Option<String>,
     options: Arc<ClientOptions>,
     endpoint: OnceLock<Arc<Endpoint>>,
+    /// Requests so far that write an object.
+    writes: AtomicU64,
 }
 
 /// A request to a store.
@@ -134,6 +137,7 @@ impl Store {
             profile: options.profile.clone().filter(|name| !name.is_empty()),
             options: client,
             endpoint: OnceLock::new(),
+            writes: AtomicU64::new(0),
         })
     }
 
@@ -165,6 +169,9 @@ impl Store {
         request: S3Request<'_>,
         body: Body<'_>,
     ) -> Response {
+        if matches!(request, S3Request::Put(_) | S3Request::Create(_)) {
+            self.writes.fetch_add(1, Ordering::Relaxed);
+        }
         let keys = match self.keys.get() {
             Some(keys) => Some(keys.now().await),
             None => None,
@@ -183,6 +190,11 @@ impl Store {
             response.exchange.outcome = Err(unexpected(request, &response));
         }
         response
+    }
+
+    /// Returns the number of requests so far that write an object.
+    pub(super) fn writes(&self) -> u64 {
+        self.writes.load(Ordering::Relaxed)
     }
 
     fn sign(&self, request: S3Request<'_>, key: Option<&Credentials>) -> Url {
