@@ -31,7 +31,7 @@ fn since_due(asked: &Asked) -> Duration {
     asked.exchange.finished - asked.intended
 }
 
-/// Returns the time from the end of the request to the first byte of the response.
+/// From the last write of the request to the first byte of the response.
 fn first_byte(asked: &Asked) -> Duration {
     asked.exchange.first_byte.unwrap()
 }
@@ -109,7 +109,8 @@ fn phases_are_told_apart() {
     agrees(&outcome, "http_req_waiting", &notes, first_byte);
     agrees(&outcome, "http_req_receiving", &notes, body);
     for asked in notes.iter() {
-        // The server takes at least this long, and the client measures no less.
+        // The server takes at least this long after the request came, which is no earlier than the
+        // client's last write: the client sees no less of the wait.
         let (wait, rest) = ask::two_phases(asked.number);
         assert!(first_byte(asked) >= wait, "{:?}", asked.exchange);
         assert!(since_due(asked) >= wait + rest, "{:?}", asked.exchange);

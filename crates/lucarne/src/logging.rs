@@ -3,8 +3,6 @@
 //! Lines go through a [`LineWriter`]. When whoever reads them stalls, lines are
 //! dropped and counted: a round never waits for a log line.
 
-use std::io::IsTerminal;
-
 use anyhow::Context;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -14,6 +12,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::line_writer::{DroppedLines, Flush, LineWriter};
+use crate::output::colours;
 
 /// The form of the lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -54,7 +53,7 @@ impl Logging {
         let started = match format {
             Format::Json => builder.json().flatten_event(true).try_init(),
             Format::Text => builder
-                .with_ansi(std::io::stderr().is_terminal())
+                .with_ansi(colours(&std::io::stderr()))
                 .with_target(false)
                 .try_init(),
         };

@@ -3,8 +3,9 @@
 //! `println!` panics if what it prints cannot be written. Here, a reader of a pipe that has ended is
 //! no error: it has what it wanted. Any other failure is reported once, and fails the command.
 
+use std::ffi::OsStr;
 use std::fmt::Arguments;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -59,11 +60,33 @@ fn note(written: io::Result<()>) {
     }
 }
 
+/// Returns whether `output` may have colours: it is a terminal, and `NO_COLOR` is not set.
+pub(crate) fn colours(output: &impl IsTerminal) -> bool {
+    output.is_terminal() && permits_colours(std::env::var_os("NO_COLOR").as_deref())
+}
+
+/// See <https://no-color.org>: any value but the empty one forbids colours.
+fn permits_colours(no_color: Option<&OsStr>) -> bool {
+    no_color.is_none_or(OsStr::is_empty)
+}
+
 /// The exit code of a command that ended with `code`: a failure if not all of its output was
 /// written.
 pub(crate) fn exit_code(code: ExitCode) -> ExitCode {
     match FAILED.load(Ordering::Relaxed) {
         true => ExitCode::FAILURE,
         false => code,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_color_forbids_colours() {
+        assert!(permits_colours(None) && permits_colours(Some(OsStr::new(""))));
+        assert!(!permits_colours(Some(OsStr::new("1"))));
+        assert!(!permits_colours(Some(OsStr::new("0"))));
     }
 }

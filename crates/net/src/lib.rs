@@ -17,4 +17,4 @@ pub use dial::{first_of, interleave};
 pub use network::{Network, NetworkError, special};
 pub use open_connections::{OpenConnection, OpenConnections};
 pub use request_id::RequestId;
-pub use tls::{Trust, TrustError, Verifier, explain, tls_error, trusting};
+pub use tls::{Trust, TrustError, Verifier, explain, shows_authority, tls_error, trusting};

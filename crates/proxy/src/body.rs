@@ -5,6 +5,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::Version;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 
 use crate::pool::Lease;
@@ -27,8 +28,13 @@ impl Body {
         Body::Full(None)
     }
 
-    pub(crate) fn server(incoming: Incoming, idle: Duration, lease: Option<Lease>) -> Self {
-        Body::Server(Timed::new(incoming, idle), lease)
+    pub(crate) fn server(
+        incoming: Incoming,
+        version: Version,
+        idle: Duration,
+        lease: Option<Lease>,
+    ) -> Self {
+        Body::Server(Timed::new(incoming, version, idle), lease)
     }
 }
 

@@ -220,7 +220,7 @@ fn prepare(
         headers::ask_upgrade(&mut parts.headers, protocol);
     }
     name_host(session, &mut parts, route)?;
-    let (body, moving) = Outgoing::new(incoming, session.core.limits.idle);
+    let (body, moving) = Outgoing::new(incoming, came_as, session.core.limits.idle);
     let prepared = Prepared {
         request: Request::from_parts(parts, body),
         via,
@@ -269,7 +269,7 @@ fn finish(
     }
     *response.version_mut() = Version::HTTP_11;
     let idle = session.core.limits.idle;
-    Ok(response.map(|incoming| Body::server(incoming, idle, lease)))
+    Ok(response.map(|incoming| Body::server(incoming, came_as, idle, lease)))
 }
 
 /// Relays the bytes of both sides after they agreed on another protocol.

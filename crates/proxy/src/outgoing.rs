@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::Version;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tokio::time::{Sleep, sleep};
 
@@ -23,11 +24,15 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// Wraps the body, and returns a flag that is set whenever a frame has been forwarded.
-    pub(crate) fn new(incoming: Incoming, idle: Duration) -> (Self, Arc<AtomicBool>) {
+    /// The body, and a flag that is raised whenever some of it has moved.
+    pub(crate) fn new(
+        incoming: Incoming,
+        version: Version,
+        idle: Duration,
+    ) -> (Self, Arc<AtomicBool>) {
         let moving = Arc::<AtomicBool>::default();
         let body = Outgoing {
-            body: Some(Timed::new(incoming, idle)),
+            body: Some(Timed::new(incoming, version, idle)),
             held: None,
             moving: moving.clone(),
         };

@@ -5,6 +5,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::Version;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep, sleep};
 
@@ -14,7 +15,10 @@ pub(crate) enum BodyError {
     /// The connection of the sender broke.
     #[error(transparent)]
     Hyper(#[from] hyper::Error),
-    /// The sender stopped sending.
+    /// Its sender reset the stream with NO_ERROR before its end.
+    #[error("its stream was reset before its end")]
+    Reset,
+    /// Its sender stopped sending.
     #[error("no byte arrived for {0:?}")]
     Still(Duration),
     /// The sender is too slow.
@@ -49,6 +53,8 @@ impl Pace {
 /// A body whose sender must not stop or be too slow.
 pub(crate) struct Timed {
     incoming: Incoming,
+    /// The version of HTTP that it comes by.
+    version: Version,
     idle: Duration,
     /// Timer, created at the first wait: most bodies need none.
     alarm: Option<Pin<Box<Sleep>>>,
@@ -59,8 +65,9 @@ pub(crate) struct Timed {
 }
 
 impl Timed {
-    pub(crate) fn new(incoming: Incoming, idle: Duration) -> Self {
+    pub(crate) fn new(incoming: Incoming, version: Version, idle: Duration) -> Self {
         Timed {
+            version,
             pace: incoming.size_hint().exact().map(|_| Pace::default()),
             incoming,
             idle,
@@ -81,7 +88,10 @@ impl Timed {
                     return Poll::Ready(Some(Err(BodyError::Slow(self.idle))));
                 }
             }
-            return Poll::Ready(frame.map(|frame| frame.map_err(BodyError::from)));
+            return Poll::Ready(match frame {
+                None if self.is_cut_off() => Some(Err(BodyError::Reset)),
+                frame => frame.map(|frame| frame.map_err(BodyError::from)),
+            });
         }
         let idle = self.idle;
         // The timer restarts after each frame: it fires only after silence.
@@ -93,6 +103,12 @@ impl Timed {
         }
         ready!(alarm.as_mut().poll(cx));
         Poll::Ready(Some(Err(BodyError::Still(idle))))
+    }
+
+    /// Returns whether a body that has ended lacks its end: hyper ends it without an error if
+    /// its stream is reset with NO_ERROR, also if the rest of it is missing.
+    fn is_cut_off(&self) -> bool {
+        self.version == Version::HTTP_2 && !self.incoming.is_end_stream()
     }
 
     pub(crate) fn is_end_stream(&self) -> bool {

@@ -157,7 +157,7 @@ pub(crate) fn list(statuses: &[StatusRange]) -> String {
 pub(crate) struct ConnectionOptions {
     pub(crate) http: HttpVersion,
     pub(crate) insecure: bool,
-    pub(crate) ca: Option<PathBuf>,
+    pub(crate) ca: Vec<PathBuf>,
     pub(crate) cert: Option<PathBuf>,
     pub(crate) key: Option<PathBuf>,
     pub(crate) server_name: Option<String>,
@@ -256,6 +256,8 @@ pub(crate) fn wrong(message: impl Into<String>) -> PrepareError {
 
 #[cfg(test)]
 mod tests {
+    use clap::{Args, Command, FromArgMatches};
+
     use super::*;
 
     #[test]
@@ -276,5 +278,27 @@ mod tests {
         }
         assert!("2s..1s".parse::<Pause>().is_err());
         assert!("2".parse::<Pause>().is_err());
+    }
+
+    /// The files that two `--ca` name.
+    fn two_files<O: Args + FromArgMatches>(ca: fn(&O) -> &[PathBuf]) -> Vec<PathBuf> {
+        let command = O::augment_args(Command::new("load"));
+        let matches = command.try_get_matches_from(["load", "--ca", "a.pem", "--ca", "b.pem"]);
+        ca(&O::from_arg_matches(&matches.unwrap()).unwrap()).to_vec()
+    }
+
+    #[test]
+    fn ca_may_be_repeated() {
+        for files in [
+            two_files(|options: &crate::rest::RestOptions| &options.ca),
+            two_files(|options: &crate::tls::TlsScenarioOptions| &options.ca),
+            two_files(|options: &crate::acme::AcmeOptions| &options.ca),
+            two_files(|options: &crate::s3::S3Options| &options.ca),
+            two_files(|options: &crate::proxy::ProxyScenarioOptions| &options.ca),
+            two_files(|options: &crate::ct::read::CtReadOptions| &options.ca),
+            two_files(|options: &crate::ct::write::CtWriteOptions| &options.ca),
+        ] {
+            assert_eq!(files, [PathBuf::from("a.pem"), PathBuf::from("b.pem")]);
+        }
     }
 }

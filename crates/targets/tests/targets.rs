@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// A client that trusts the targets' authority.
 async fn client(authority: &Authority, url: &str) -> Client {
     let options = Arc::new(ClientOptions {
-        ca: Some(authority.ca_file()),
+        ca: vec![authority.ca_file()],
         ..ClientOptions::default()
     });
     let origin = url.split('/').take(3).collect::<Vec<_>>().join("/");

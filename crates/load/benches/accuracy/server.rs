@@ -22,7 +22,7 @@ type Delays = fn(u64) -> (Duration, Duration);
 #[derive(Default)]
 struct Notes {
     first: Option<Instant>,
-    /// Number of each request, and the time at which its response was written.
+    /// Number of the request, and when the write of its last byte began.
     answered: Vec<(u64, Instant)>,
     /// Time from the request to the first byte, and from there to the last one.
     phases: Vec<(Duration, Duration)>,
@@ -97,20 +97,23 @@ async fn connection(
         let (wait, rest) = delays(number);
         sleep_until(due(asked + wait, first, stall).into()).await;
         let head = b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n";
-        if rest.is_zero() {
-            stream.write_all(&[&head[..], b"ok\n"].concat()).await?;
-        } else {
-            stream.write_all(&[&head[..], b"o"].concat()).await?;
-        }
-        let head_sent = Instant::now();
+        let mut last = [&head[..], b"ok\n"].concat();
+        let mut head_sent = Instant::now();
         if !rest.is_zero() {
+            let end = last.split_off(last.len() - 2);
+            stream.write_all(&last).await?;
+            head_sent = Instant::now();
             sleep_until((head_sent + rest).into()).await;
-            stream.write_all(b"k\n").await?;
+            last = end;
         }
+        // Noted before the last byte leaves: a client that has it finds the note.
         let sent = Instant::now();
-        let mut notes = notes.lock().unwrap();
-        notes.answered.push((number, sent));
-        notes.phases.push((head_sent - asked, sent - head_sent));
+        {
+            let mut notes = notes.lock().unwrap();
+            notes.answered.push((number, sent));
+            notes.phases.push((head_sent - asked, sent - head_sent));
+        }
+        stream.write_all(&last).await?;
     }
 }
 

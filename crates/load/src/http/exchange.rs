@@ -13,7 +13,7 @@ pub(super) struct Record {
     pub(super) tls: Option<Duration>,
     /// Time at which the connection was ready.
     pub(super) ready: Instant,
-    /// Time at which the last byte of the request was written.
+    /// The time at which the write of the last byte of the request began.
     pub(super) sent: Option<Instant>,
     /// Time at which the first byte of the response was read.
     pub(super) first: Option<Instant>,

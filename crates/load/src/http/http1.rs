@@ -14,7 +14,6 @@ use tokio::time::{Sleep, sleep};
 
 use super::answer::Progress;
 use super::exchange::Record;
-use super::stream::Stream;
 use super::{Body, ClientOptions, Endpoint, Request, kind};
 use crate::Failure;
 
@@ -128,10 +127,10 @@ pub(super) fn check(request: &Request<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sends `head` and the body, and reads the response into `record`. `record.answer.keep` then
-/// states whether the connection can be kept.
-pub(super) async fn exchange(
-    stream: &mut Stream,
+/// Sends `head` and the body, and reads the answer into `record`. Whether the
+/// connection can be kept is in `record.answer.keep`.
+pub(super) async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
     head: &[u8],
     request: &Request<'_>,
     record: &mut Record,
@@ -153,10 +152,10 @@ pub(super) async fn exchange(
     poll_fn(|context| exchange.poll(context)).await
 }
 
-/// A request in progress. Writes and reads concurrently, because a server may respond before it has
-/// received the whole request.
-struct Running<'a, 'b> {
-    stream: &'a mut Stream,
+/// A request under way: writes and reads side by side, since a server may answer
+/// before it has been told everything.
+struct Running<'a, 'b, S> {
+    stream: &'a mut S,
     out: Outgoing<'b>,
     /// The wait for 100-continue, if the request expects it.
     asked: Option<Pin<Box<Sleep>>>,
@@ -165,12 +164,12 @@ struct Running<'a, 'b> {
     record: &'a mut Record,
 }
 
-impl Running<'_, '_> {
+impl<S: AsyncRead + AsyncWrite + Unpin> Running<'_, '_, S> {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         loop {
             if self.record.sent.is_none() && self.broken.is_none() {
                 match self.poll_write(context) {
-                    Poll::Ready(Ok(())) => self.record.sent = Some(Instant::now()),
+                    Poll::Ready(Ok(sent)) => self.record.sent = Some(sent),
                     Poll::Ready(Err(error)) => self.broken = Some(error),
                     Poll::Pending => {}
                 }
@@ -191,7 +190,10 @@ impl Running<'_, '_> {
         }
     }
 
-    fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Writes the rest of the request. Returns the time at which the last write began: the
+    /// server may have the request, and respond, before that write returns.
+    fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Instant>> {
+        let mut began = None;
         loop {
             if let Some(patience) = &mut self.asked
                 && patience.as_mut().poll(context).is_ready()
@@ -203,15 +205,17 @@ impl Running<'_, '_> {
                 None => self.out.total,
             };
             if self.out.written == end {
+                let began = *began.get_or_insert_with(Instant::now);
                 ready!(Pin::new(&mut *self.stream).poll_flush(context))?;
                 if self.asked.is_some() {
                     return Poll::Pending;
                 }
-                return Poll::Ready(Ok(()));
+                return Poll::Ready(Ok(began));
             }
             let mut slices = [IoSlice::new(&[]); SLICES];
             let count = self.out.slices(&mut slices, self.asked.is_some());
             let stream = Pin::new(&mut *self.stream);
+            began = Some(Instant::now());
             let written = ready!(stream.poll_write_vectored(context, &slices[..count]))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));

@@ -19,7 +19,10 @@ use super::stream::Stream;
 use super::{Body, Endpoint, Headers, Request, kind};
 use crate::Failure;
 
-/// A connection, which is closed when dropped.
+/// The detail of a failed body whose stream was reset with NO_ERROR.
+const CUT_OFF: &str = "the server reset the stream before the end of the body";
+
+/// A connection; closed when it is dropped.
 #[derive(Debug)]
 pub(super) struct Http2 {
     sender: SendRequest<Payload>,
@@ -92,7 +95,12 @@ async fn read(mut body: Incoming, record: &mut Record) -> Result<(), Failure> {
     loop {
         let frame = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context));
         let Some(frame) = frame.await else {
-            return Ok(());
+            // hyper ends a body without an error if its stream is reset with NO_ERROR, although
+            // the rest of the body may be missing.
+            return match body.is_end_stream() {
+                true => Ok(()),
+                false => Err(Failure::new(kind::BODY, CUT_OFF)),
+            };
         };
         let frame = frame.map_err(|error| failed(&error, true))?;
         let Ok(data) = frame.into_data() else {

@@ -42,7 +42,7 @@ pub use handshake::Handshake;
 pub use options::{ClientOptions, Identity, TlsOptions, TlsVersion, Version};
 pub use request::{Body, Request};
 pub use response::{Headers, Response};
-pub use trust::{Trust, trust};
+pub use trust::{Trust, trust, trust_only};
 pub use tunnel::{Tunnel, Tunnelled};
 
 /// Value of `user-agent` for requests without one.

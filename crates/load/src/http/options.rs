@@ -9,8 +9,8 @@ pub struct ClientOptions {
     pub version: Version,
     /// Accept any certificate: self-signed, expired, for another host.
     pub insecure: bool,
-    /// PEM file of certificates to trust in addition to the system's.
-    pub ca: Option<PathBuf>,
+    /// PEM files of certificates to trust in addition to the system's.
+    pub ca: Vec<PathBuf>,
     /// Time limit of a request including connecting; 60 s by default.
     pub timeout: Duration,
     /// Time limit of connecting and the TLS handshake together; 10 s by default.
@@ -69,7 +69,7 @@ impl Default for ClientOptions {
         Self {
             version: Version::default(),
             insecure: false,
-            ca: None,
+            ca: Vec::new(),
             timeout: Duration::from_secs(60),
             connect_timeout: Duration::from_secs(10),
             keepalive: true,

@@ -21,7 +21,7 @@ pub(super) fn config(options: &ClientOptions) -> Result<Arc<ClientConfig>, Endpo
         .map_err(|error| EndpointError::Tls(format!("setting up TLS: {error}")))?;
     let verifier = match options.insecure {
         true => Verifier::accepting_any(),
-        false => Verifier::trusting(trust(options.ca.as_deref())?),
+        false => Verifier::trusting(trust(&options.ca)?),
     };
     let builder = builder.dangerous();
     let builder = builder.with_custom_certificate_verifier(Arc::new(verifier));

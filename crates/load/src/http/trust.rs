@@ -1,6 +1,6 @@
 //! Trusted certificates.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use lucarne_net::Trust;
 use lucarne_x509::pem;
@@ -8,16 +8,30 @@ use rustls::pki_types::CertificateDer;
 
 use super::EndpointError;
 
-/// Trusts the system's certificates, and those of the PEM file.
+/// Trusts the system's certificates, and those of the PEM files.
 ///
 /// # Errors
-/// The file has no certificate, or one that cannot be parsed.
-pub fn trust(file: Option<&Path>) -> Result<Trust, EndpointError> {
-    let system = Trust::system();
-    let Some(file) = file else { return Ok(system) };
-    let named = read_certificates(file)?;
-    let unusable = |error: &dyn std::fmt::Display| EndpointError::certificates(file, error);
-    system.with(named).map_err(|error| unusable(&error))
+/// If a file has no certificate, or one that cannot be read.
+pub fn trust(files: &[PathBuf]) -> Result<Trust, EndpointError> {
+    trust_also(Trust::system(), files)
+}
+
+/// Trusts the certificates of the PEM files alone.
+///
+/// # Errors
+/// If a file has no certificate, or one that cannot be read.
+pub fn trust_only(files: &[PathBuf]) -> Result<Trust, EndpointError> {
+    trust_also(Trust::none(), files)
+}
+
+fn trust_also(trust: Trust, files: &[PathBuf]) -> Result<Trust, EndpointError> {
+    // A plan's `${NAME:-}` gives an empty name.
+    let mut files = files.iter().filter(|file| !file.as_os_str().is_empty());
+    files.try_fold(trust, |trust, file| {
+        let named = read_certificates(file)?;
+        let unusable = |error: &dyn std::fmt::Display| EndpointError::certificates(file, error);
+        trust.with(named).map_err(|error| unusable(&error))
+    })
 }
 
 /// Reads the certificates of a PEM file, at least one.

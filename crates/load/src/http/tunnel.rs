@@ -191,6 +191,12 @@ impl Tunnel {
                 let detail = format!("the proxy responded to CONNECT {place} with {status}");
                 return Err(Failure::new(kind::PROXY, detail));
             }
+            (200..=299, Err(_)) => {
+                let detail = format!(
+                    "the proxy accepted CONNECT {place} and sent more bytes before the TLS handshake"
+                );
+                return Err(Failure::new(kind::PROXY, detail));
+            }
             (_, Err(failure)) => return Err(failure),
             (_, Ok(())) => return Err(Failure::new(kind::PROXY, "the proxy gave no status")),
         }

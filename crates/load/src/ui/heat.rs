@@ -77,19 +77,18 @@ fn total(column: &[u32; BUCKETS], row: &std::ops::Range<usize>) -> u64 {
         .sum()
 }
 
-/// Returns the buckets of each line, lowest first: the used ones and a few around them, evenly.
+/// The buckets of each line, lowest first: those in use and a little around them, as evenly as
+/// they fill all lines.
 fn rows(columns: &[&[u32; BUCKETS]], height: usize) -> Vec<std::ops::Range<usize>> {
     let used = |bucket: &usize| columns.iter().any(|column| column[*bucket] > 0);
     let lowest = (0..BUCKETS).find(used).unwrap_or(0);
     let highest = (0..BUCKETS).rev().find(used).unwrap_or(BUCKETS - 1);
-    let each = (highest - lowest + 1).div_ceil(height).max(1);
-    let height = height.min(BUCKETS.div_ceil(each));
-    // Spare lines go to the top, because latency grows more often than it shrinks.
-    let first = lowest.min(BUCKETS.saturating_sub(height * each));
-    (0..height)
-        .map(|row| first + row * each..(first + (row + 1) * each).min(BUCKETS))
-        .filter(|row| !row.is_empty())
-        .collect()
+    let height = height.min(BUCKETS);
+    let shown = (highest - lowest + 1).max(height);
+    // Room to spare goes above: latency grows more often than it shrinks.
+    let first = lowest.min(BUCKETS - shown);
+    let edge = |row: usize| first + row * shown / height;
+    (0..height).map(|row| edge(row)..edge(row + 1)).collect()
 }
 
 /// Returns the shade of a cell on a logarithmic scale, so that a few slow responses among many are
@@ -120,7 +119,8 @@ mod tests {
             let filled = column(&[(low, 1), (high, 1)]);
             for height in 1..40 {
                 let rows = rows(&[&filled], height);
-                assert!(rows.len() <= height, "{low}..{high} in {height}");
+                assert_eq!(rows.len(), height.min(BUCKETS), "{low}..{high} in {height}");
+                assert!(rows.iter().all(|row| !row.is_empty() && row.end <= BUCKETS));
                 for bucket in [low, high] {
                     let holding = rows.iter().filter(|row| row.contains(&bucket)).count();
                     assert_eq!(holding, 1, "{low}..{high} in {height}: {rows:?}");

@@ -93,6 +93,20 @@ fn at_40_columns() {
     insta::assert_snapshot!("view_40x20", text(&model(42, false), 40, 20));
 }
 
+/// A high terminal is filled: no line below the heat strip is empty.
+#[test]
+fn no_lines_are_left_empty() {
+    for height in 20..100 {
+        let shown = text(&model(42, false), 200, height);
+        let lines: Vec<&str> = shown.lines().map(|line| line.trim_matches('"')).collect();
+        let heat = lines.iter().position(|line| line.starts_with(" latency"));
+        let errors = lines.iter().position(|line| line.starts_with(" errors"));
+        let strip = &lines[heat.unwrap()..errors.unwrap()];
+        let empty = strip.iter().filter(|line| line.trim().is_empty()).count();
+        assert_eq!(empty, 0, "{height} lines:\n{shown}");
+    }
+}
+
 #[test]
 fn the_help_lies_above() {
     let mut model = model(5, false);

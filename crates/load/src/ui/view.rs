@@ -46,7 +46,11 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model) {
     }
 }
 
-/// Number of lines of each part. The heat strip takes the rest, at least a third.
+/// The most lines that the heat strip fills: a title, and a line for each bucket.
+const HEAT: u16 = BUCKETS as u16 + 1;
+
+/// Lines for each part. The heat strip takes what is left, which is at least a third, as far as
+/// it fills it; the bars of the throughput take the rest.
 struct Heights {
     table: u16,
     throughput: u16,
@@ -79,7 +83,9 @@ impl Heights {
             false => errors.saturating_add(thresholds),
         };
         let below = wanted.min(most);
-        // Errors are more important, but must not hide all thresholds.
+        let heat = left.saturating_sub(table + throughput + below);
+        let throughput = throughput + heat.saturating_sub(HEAT);
+        // Errors matter more, but they may not hide all thresholds.
         let spare = thresholds.min(below / 2);
         let errors = if side_by_side {
             below

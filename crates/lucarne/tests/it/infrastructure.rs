@@ -52,7 +52,7 @@ const SOUND: [Plan; 8] = [
     Plan::Enrolment,
 ];
 
-const BROKEN: [Case; 39] = [
+const BROKEN: [Case; 40] = [
     case(Plan::Api, Fault::Slow, &[], 99),
     case(Plan::Api, Fault::Errors, &["status"], 99),
     case(Plan::Api, Fault::Html, &["content", "status"], 99),
@@ -95,6 +95,12 @@ const BROKEN: [Case; 39] = [
     case(Plan::Enrolment, Fault::NonceRefused, &["bad_nonce"], 99),
     case(Plan::Enrolment, Fault::RateLimited, &["rate_limited"], 99),
     case(Plan::Enrolment, Fault::NeverIssued, &[], 99),
+    case(
+        Plan::Enrolment,
+        Fault::OtherCertificate,
+        &["certificate"],
+        99,
+    ),
     case(Plan::Enrolment, Fault::WrongCertificate, &["tls"], 110),
     case(Plan::Enrolment, Fault::Down, &["connect_refused"], 110),
 ];

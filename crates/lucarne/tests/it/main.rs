@@ -7,6 +7,7 @@ mod bad_input;
 mod ccadb;
 mod clock;
 mod closed_output;
+mod colours;
 mod command_load;
 mod common;
 mod configuration;

@@ -59,6 +59,17 @@ pub fn explain(error: &Error) -> String {
     }
 }
 
+/// Returns whether a server showed the certificate of a CA (`CA:TRUE`), and was refused for that.
+pub fn shows_authority(error: &Error) -> bool {
+    let Error::InvalidCertificate(CertificateError::Other(other)) = error else {
+        return false;
+    };
+    matches!(
+        other.0.downcast_ref(),
+        Some(webpki::Error::CaUsedAsEndEntity)
+    )
+}
+
 fn certificate(error: &CertificateError) -> String {
     use CertificateError::{
         BadEncoding, BadSignature, Expired, ExpiredContext, InvalidPurpose, InvalidPurposeContext,

@@ -7,7 +7,7 @@ mod trust;
 mod verifier;
 mod weak_rsa;
 
-pub use explain::{explain, tls_error};
+pub use explain::{explain, shows_authority, tls_error};
 pub use trust::{Trust, TrustError, trusting};
 pub use verifier::Verifier;
 

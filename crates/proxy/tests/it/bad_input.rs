@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::client;
-use crate::common::origin::Origin;
-use crate::common::{Rig, Setup, authority};
+use crate::common::origin::{Origin, acceptor};
+use crate::common::{PATIENCE, Rig, Setup, authority};
+use bytes::Bytes;
 use http::Request;
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full};
 use lucarne_mint::store::{DiskOptions, DiskStore};
-use lucarne_testkit::until;
+use lucarne_testkit::{END_HEADERS, FrameType, STATUS_200, frame, serve_http2, until};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// A server that must be reachable during each test.
@@ -126,6 +127,39 @@ fn hello(name: usize) -> Vec<u8> {
     records
         .flat_map(|record| [&[22, 3, 1][..], &u16(record.len()), record].concat())
         .collect()
+}
+
+/// A body over HTTP/2 whose stream is reset with NO_ERROR lacks its end, and the proxy adds
+/// none.
+#[tokio::test]
+async fn a_body_that_is_cut_off_is_not_passed_on_as_whole() {
+    let rig = Rig::new().await;
+    let acceptor = acceptor(&rig.world, &["localhost"], &["h2"], |_| ());
+    let origin = Origin::of(move |stream| {
+        let acceptor = acceptor.clone();
+        async move {
+            let Ok(stream) = acceptor.accept(stream).await else {
+                return;
+            };
+            let _ = serve_http2(stream, |stream| {
+                [
+                    frame(FrameType::Headers, END_HEADERS, stream, STATUS_200),
+                    frame(FrameType::Data, 0, stream, b"half of "),
+                    frame(FrameType::Reset, 0, stream, &[0; 4]),
+                ]
+                .concat()
+            })
+            .await;
+        }
+    })
+    .await;
+    let authority = format!("localhost:{}", origin.address.port());
+    let stream = client::tls(&rig, &rig.ca, &authority, "localhost", &["h2"]);
+    let mut sender = client::http2_over(stream.await.unwrap()).await;
+    let request = Request::get("https://localhost/").body(Full::<Bytes>::default());
+    let response = sender.send_request(request.unwrap()).await.unwrap();
+    let body = tokio::time::timeout(PATIENCE, response.into_body().collect()).await;
+    assert!(body.unwrap().is_err(), "the body ended as if it were whole");
 }
 
 #[tokio::test]

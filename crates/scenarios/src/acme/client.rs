@@ -66,7 +66,7 @@ impl AcmeClient {
         &mut self,
         iteration: &mut Iteration,
         directory: &Directory,
-    ) -> Result<String, Failed> {
+    ) -> Result<Arc<str>, Failed> {
         let at = self.path(iteration, &directory.new_nonce)?.to_owned();
         let shared = self.shared.clone();
         let headers = shared.headers(None);
@@ -75,7 +75,7 @@ impl AcmeClient {
         let response = self
             .send(iteration, Step::NewNonce, &request, &[200, 204])
             .await?;
-        let outcome = nonce_of(&response);
+        let outcome = self.nonce_of(&response);
         self.judge(iteration, Step::NewNonce, "replay_nonce", response, outcome)
     }
 
@@ -123,8 +123,8 @@ impl AcmeClient {
                 }
                 // An error response should contain a nonce, but need not (RFC 8555, section 6.5).
                 Answer::Right => {
-                    if let Ok(nonce) = nonce_of(&response) {
-                        self.shared.nonces.put(&nonce);
+                    if let Ok(nonce) = self.nonce_of(&response) {
+                        self.shared.nonces.put(nonce);
                     }
                     return Ok(response);
                 }
@@ -137,8 +137,8 @@ impl AcmeClient {
                 Answer::Limited(wait) => Some(self.limited(iteration, post.step, &response, wait)),
                 Answer::Wrong(failure) => Some(failure),
             };
-            if let Ok(nonce) = nonce_of(&response) {
-                self.shared.nonces.put(&nonce);
+            if let Ok(nonce) = self.nonce_of(&response) {
+                self.shared.nonces.put(nonce);
             }
             let again = failure.as_ref().is_none_or(|it| it.kind == RATE_LIMITED);
             if let Some(failure) = failure {
@@ -241,11 +241,14 @@ impl AcmeClient {
 
     /// Stores the nonce of a successful POST response for the next request (RFC 8555, section 6.5).
     fn keep_nonce(&self, iteration: &mut Iteration, step: Step, response: &Response) {
-        let nonce = nonce_of(response);
-        if let Ok(nonce) = &nonce {
-            self.shared.nonces.put(nonce);
-        }
-        iteration.check(self.tags(step), "replay_nonce", nonce.map(|_| ()));
+        let nonce = self.nonce_of(response);
+        let nonce = nonce.map(|nonce| self.shared.nonces.put(nonce));
+        iteration.check(self.tags(step), "replay_nonce", nonce);
+    }
+
+    /// The nonce of a response, which no other response had.
+    fn nonce_of(&self, response: &Response) -> Result<Arc<str>, String> {
+        self.shared.nonces.note(replay_nonce(response)?)
     }
 
     /// Returns the path of a URL that the server sent.
@@ -314,9 +317,9 @@ pub(super) fn fail(iteration: &mut Iteration, failure: Failure) -> Failed {
     Failed
 }
 
-fn nonce_of(response: &Response) -> Result<String, String> {
+fn replay_nonce(response: &Response) -> Result<&str, String> {
     match response.headers.get("replay-nonce") {
-        Some(nonce) if is_nonce(nonce) => Ok(nonce.to_owned()),
+        Some(nonce) if is_nonce(nonce) => Ok(nonce),
         Some(other) => Err(format!("Replay-Nonce: {other:?} is not base64url")),
         None => Err(format!(
             "the response ({}) has no Replay-Nonce",

@@ -1,23 +1,57 @@
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+
 use parking_lot::Mutex;
 
-/// Unused nonces from the server, the newest last. The newest is taken first, because it is the
-/// least likely to have expired.
+/// Nonces of the server.
 #[derive(Debug, Default)]
-pub(super) struct NoncePool(Mutex<Vec<String>>);
+pub(super) struct NoncePool(Mutex<Nonces>);
 
-/// Limit of stored nonces.
+#[derive(Debug, Default)]
+struct Nonces {
+    /// Unused ones, the newest last: that one is the least likely to have expired.
+    unused: Vec<Arc<str>>,
+    /// The last ones that the server has given, the oldest first.
+    given: VecDeque<Arc<str>>,
+    /// The same, for look-ups.
+    known: HashSet<Arc<str>>,
+}
+
+/// More unused nonces than this are not kept.
 const MOST: usize = 1024;
+/// The number of nonces that a new one is compared with.
+const GIVEN: usize = 4096;
 
 impl NoncePool {
-    pub(super) fn take(&self) -> Option<String> {
-        self.0.lock().pop()
+    pub(super) fn take(&self) -> Option<Arc<str>> {
+        self.0.lock().unused.pop()
     }
 
-    pub(super) fn put(&self, nonce: &str) {
+    /// Keeps a nonce for a later request.
+    pub(super) fn put(&self, nonce: Arc<str>) {
         let mut nonces = self.0.lock();
-        if nonces.len() < MOST {
-            nonces.push(nonce.to_owned());
+        if nonces.unused.len() < MOST {
+            nonces.unused.push(nonce);
         }
+    }
+
+    /// Takes note of a nonce in a response.
+    ///
+    /// # Errors
+    /// In words, if the server has given it before: nonces are unique (RFC 8555, section 6.5).
+    pub(super) fn note(&self, nonce: &str) -> Result<Arc<str>, String> {
+        let mut nonces = self.0.lock();
+        let nonce: Arc<str> = nonce.into();
+        if !nonces.known.insert(nonce.clone()) {
+            return Err(format!("the server has given the nonce {nonce} before"));
+        }
+        nonces.given.push_back(nonce.clone());
+        if nonces.given.len() > GIVEN
+            && let Some(oldest) = nonces.given.pop_front()
+        {
+            nonces.known.remove(&oldest);
+        }
+        Ok(nonce)
     }
 }
 
@@ -34,13 +68,25 @@ mod tests {
     #[test]
     fn each_is_used_once_the_newest_first() {
         let nonces = NoncePool::default();
-        nonces.put("a");
-        nonces.put("b");
+        nonces.put("a".into());
+        nonces.put("b".into());
         assert_eq!(nonces.take().as_deref(), Some("b"));
         assert_eq!(nonces.take().as_deref(), Some("a"));
         assert_eq!(nonces.take(), None);
-        (0..2 * MOST).for_each(|n| nonces.put(&n.to_string()));
-        assert_eq!(nonces.0.lock().len(), MOST);
+        (0..2 * MOST).for_each(|n| nonces.put(n.to_string().into()));
+        assert_eq!(nonces.0.lock().unused.len(), MOST);
+    }
+
+    #[test]
+    fn a_nonce_that_comes_twice_is_refused() {
+        let nonces = NoncePool::default();
+        assert_eq!(nonces.note("a").as_deref(), Ok("a"));
+        assert!(nonces.note("a").unwrap_err().contains("nonce a before"));
+        (0..GIVEN).for_each(|n| assert!(nonces.note(&n.to_string()).is_ok()));
+        assert!(nonces.note("0").is_err());
+        // Older ones are forgotten.
+        assert!(nonces.note("a").is_ok());
+        assert_eq!(nonces.0.lock().known.len(), GIVEN);
     }
 
     #[test]

@@ -125,8 +125,7 @@ pub(super) fn client_options(options: &AcmeOptions) -> ClientOptions {
             HttpVersion::V2 => Version::Http2,
         },
         insecure: options.insecure,
-        // `${NAME:-}` in a plan can give an empty path.
-        ca: options.ca.clone().filter(|ca| !ca.as_os_str().is_empty()),
+        ca: options.ca.clone(),
         timeout: options.timeout.0,
         resolve: resolve.collect(),
         max_body: 1 << 20,

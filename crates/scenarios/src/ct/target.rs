@@ -53,8 +53,8 @@ pub struct LogOptions {
     pub http: HttpVersion,
     /// Whether any TLS certificate is accepted.
     pub insecure: bool,
-    /// File of further trusted certificates in PEM.
-    pub ca: Option<PathBuf>,
+    /// More certificates to trust, in PEM.
+    pub ca: Vec<PathBuf>,
     /// Time limit of a request.
     pub timeout: Duration,
 }
@@ -188,8 +188,7 @@ impl LogOptions {
                 HttpVersion::V2 => Version::Http2,
             },
             insecure: self.insecure,
-            // `${NAME:-}` in a plan can give an empty path.
-            ca: self.ca.clone().filter(|ca| !ca.as_os_str().is_empty()),
+            ca: self.ca.clone(),
             timeout: self.timeout,
             bearer_token: self.bearer_token.clone().filter(|token| !token.is_empty()),
             ..ClientOptions::default()

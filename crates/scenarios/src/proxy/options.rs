@@ -44,9 +44,9 @@ pub struct ProxyScenarioOptions {
     #[arg(long, value_name = "STATUS", value_delimiter = ',')]
     #[serde(deserialize_with = "typed::list")]
     pub expect: Vec<StatusRange>,
-    /// PEM file of the proxy's CA, the only accepted issuer [default: the system's roots]
+    /// PEM file of the proxy's CA, the only accepted issuer; may be repeated [default: the system's roots]
     #[arg(long, value_name = "FILE")]
-    pub ca: Option<PathBuf>,
+    pub ca: Vec<PathBuf>,
     /// Do not check the certificates' names and issuers
     #[arg(long)]
     pub insecure: bool,

@@ -3,10 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use lucarne_load::PrepareError;
-use lucarne_load::http::{ClientOptions, EndpointError, Tunnel};
-use lucarne_mint::pem;
-use lucarne_net::Trust;
-use rustls::pki_types::CertificateDer;
+use lucarne_load::http::{ClientOptions, EndpointError, Trust, Tunnel, trust_only};
 
 use super::certificates::Certificates;
 use super::options::ProxyScenarioOptions;
@@ -83,16 +80,12 @@ impl SharedState {
         if self.options.insecure {
             return Ok(None);
         }
-        let Some(file) = &self.options.ca else {
+        let files = &self.options.ca;
+        if files.iter().all(|file| file.as_os_str().is_empty()) {
             return Ok(Some(Trust::system()));
-        };
-        let unusable = |error: &dyn std::fmt::Display| {
-            let file = file.display();
-            wrong(format!("reading the certificates in {file}: {error}"))
-        };
-        let text = std::fs::read(file).map_err(|error| unusable(&error))?;
-        let certificates = pem::certificates(&text).map_err(|error| unusable(&error))?;
-        let trust = Trust::none().with(certificates.into_iter().map(CertificateDer::from));
-        trust.map(Some).map_err(|error| unusable(&error))
+        }
+        trust_only(files)
+            .map(Some)
+            .map_err(|error| wrong(error.to_string()))
     }
 }

@@ -66,9 +66,9 @@ pub struct RestOptions {
     /// Accept any TLS certificate
     #[arg(long)]
     pub insecure: bool,
-    /// PEM file of certificates to trust besides the system's
+    /// PEM file of certificates to trust besides the system's; may be repeated
     #[arg(long, value_name = "FILE")]
-    pub ca: Option<PathBuf>,
+    pub ca: Vec<PathBuf>,
     /// PEM file of the client's own certificate
     #[arg(long, value_name = "FILE")]
     pub cert: Option<PathBuf>,

@@ -38,6 +38,11 @@ impl AcknowledgedObjects {
         self.0.lock().contains_key(key)
     }
 
+    /// Returns the number of objects that were written.
+    pub(super) fn count(&self) -> u64 {
+        self.0.lock().len() as u64
+    }
+
     /// Compares the entity tag of a response to GET or HEAD with those of the writes.
     ///
     /// # Errors

@@ -1,6 +1,11 @@
 //! Keys for signing requests.
 
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
 use lucarne_load::PrepareError;
+use parking_lot::Mutex;
 use rusty_s3::Credentials;
 
 use super::options::S3Options;
@@ -82,24 +87,87 @@ fn per_store(
     }
 }
 
-/// Looks up keys as the stores of a log do: in a profile, or from the service that provides this
-/// machine's role.
+/// Keys that requests are signed with.
+#[derive(Debug)]
+pub(super) enum Keys {
+    /// Keys that stay the same.
+    Given(Arc<Credentials>),
+    /// Keys of a source, which renews them.
+    #[cfg_attr(not(feature = "object-stores"), allow(dead_code))]
+    Found(FoundKeys),
+}
+
+/// Keys of a source, with the last ones that it had.
+#[derive(Debug)]
+pub(super) struct FoundKeys {
+    source: Box<dyn KeySource>,
+    last: Mutex<Arc<Credentials>>,
+}
+
+/// A place that has keys, and renews those that expire.
+#[async_trait]
+pub(super) trait KeySource: fmt::Debug + Send + Sync {
+    /// Returns the keys that are valid now.
+    async fn keys(&self) -> Result<Credentials, PrepareError>;
+}
+
+impl Keys {
+    /// The keys of a source.
+    ///
+    /// # Errors
+    /// If it has none.
+    #[cfg_attr(not(feature = "object-stores"), allow(dead_code))]
+    async fn of(source: Box<dyn KeySource>) -> Result<Self, PrepareError> {
+        let last = Mutex::new(Arc::new(source.keys().await?));
+        Ok(Keys::Found(FoundKeys { source, last }))
+    }
+
+    /// Returns the keys for a request. If they cannot be renewed, these are the last ones: the
+    /// store refuses them once they have expired.
+    pub(super) async fn now(&self) -> Arc<Credentials> {
+        match self {
+            Keys::Given(keys) => keys.clone(),
+            Keys::Found(found) => {
+                let keys = found.source.keys().await.map(Arc::new);
+                let mut last = found.last.lock();
+                if let Ok(keys) = keys {
+                    *last = keys;
+                }
+                last.clone()
+            }
+        }
+    }
+}
+
+#[cfg(feature = "object-stores")]
+#[async_trait]
+impl KeySource for lucarne_storage::object::AwsKeySource {
+    async fn keys(&self) -> Result<Credentials, PrepareError> {
+        let keys = self.keys().await.map_err(|error| none(&error))?;
+        Ok(match keys.session_token {
+            Some(token) => Credentials::new_with_token(keys.access_key, keys.secret_key, token),
+            None => Credentials::new(keys.access_key, keys.secret_key),
+        })
+    }
+}
+
+#[cfg(feature = "object-stores")]
+fn none(error: &dyn fmt::Display) -> PrepareError {
+    wrong(format!(
+        "no signing key: {error}: use `--access-key` and `--secret-key`, set \
+         AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a `--profile`"
+    ))
+}
+
+/// Finds keys where the stores of a log find them: in a profile, or from the service that
+/// gives this machine its role.
 ///
 /// # Errors
 /// No key was found.
 #[cfg(feature = "object-stores")]
-pub(super) async fn find(profile: Option<&str>) -> Result<Credentials, PrepareError> {
-    let found = lucarne_storage::object::aws_keys(profile).await;
-    let keys = found.map_err(|error| {
-        wrong(format!(
-            "no signing key: {error}: use `--access-key` and `--secret-key`, set \
-             AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a `--profile`"
-        ))
-    })?;
-    Ok(match keys.session_token {
-        Some(token) => Credentials::new_with_token(keys.access_key, keys.secret_key, token),
-        None => Credentials::new(keys.access_key, keys.secret_key),
-    })
+pub(super) async fn find(profile: Option<&str>) -> Result<Keys, PrepareError> {
+    let source = lucarne_storage::object::AwsKeySource::find(profile);
+    Keys::of(Box::new(source.map_err(|error| none(&error))?)).await
 }
 
 /// Looks up keys in a build without object stores.
@@ -107,7 +175,7 @@ pub(super) async fn find(profile: Option<&str>) -> Result<Credentials, PrepareEr
 /// # Errors
 /// Always.
 #[cfg(not(feature = "object-stores"))]
-pub(super) async fn find(_profile: Option<&str>) -> Result<Credentials, PrepareError> {
+pub(super) async fn find(_profile: Option<&str>) -> Result<Keys, PrepareError> {
     Err(wrong(
         "no signing key: use `--access-key` and `--secret-key`, or set \
          AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (this build has no profiles)",
@@ -116,6 +184,9 @@ pub(super) async fn find(_profile: Option<&str>) -> Result<Credentials, PrepareE
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::Ordering::Relaxed;
+
     use super::*;
 
     fn options(access: &[&str], secret: &[&str], token: &[&str]) -> S3Options {
@@ -168,5 +239,28 @@ mod tests {
             ..options(&[], &[], &[])
         };
         assert_eq!(keys(&profile).unwrap(), [""; 0]);
+    }
+
+    /// Renews its keys twice, and then no more.
+    #[derive(Debug, Default)]
+    struct Role(AtomicU64);
+
+    #[async_trait]
+    impl KeySource for Role {
+        async fn keys(&self) -> Result<Credentials, PrepareError> {
+            match self.0.fetch_add(1, Relaxed) {
+                time @ 0..3 => Ok(Credentials::new(time.to_string(), "secret")),
+                _ => Err(wrong("the service is away")),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn keys_that_expire_are_renewed() {
+        let keys = Keys::of(Box::new(Role::default())).await.unwrap();
+        for expected in ["1", "2", "2", "2"] {
+            assert_eq!(keys.now().await.key(), expected);
+        }
+        assert!(Keys::of(Box::new(Role(4.into()))).await.is_err());
     }
 }

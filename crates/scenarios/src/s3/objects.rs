@@ -94,8 +94,22 @@ async fn patiently(store: &Store, request: S3Request<'_>) -> Result<Response, Pr
     }
 }
 
-/// Removes every object whose name begins with `prefix`, and returns their number. Fails if the
-/// store lists removed objects repeatedly, or refuses to remove one.
+/// The name of the check that a list of objects names those of the run, and no others.
+pub(super) const LISTED: &str = "list is that of the run's objects";
+/// The kind of failure of a list that is wrong.
+const LIST: &str = "list";
+
+/// Returns whether it is the list of objects that was wrong.
+pub(super) fn is_of_list(failure: &Failure) -> bool {
+    failure.kind == LIST
+}
+
+fn wrong_list(detail: String) -> Failure {
+    Failure::new(LIST, detail)
+}
+
+/// Removes every object whose name begins with `prefix`; returns how many. Fails
+/// if the store lists other objects, more than were written, or the same ones again.
 pub(super) async fn remove(store: &Store, prefix: &str) -> Result<u64, Failure> {
     let mut client = client(store)?;
     let mut removed = 0;
@@ -112,7 +126,17 @@ pub(super) async fn remove(store: &Store, prefix: &str) -> Result<u64, Failure> 
         }
         if keys == last {
             let detail = format!("{} objects are listed although removed", keys.len());
-            return Err(Failure::new("s3", detail));
+            return Err(wrong_list(detail));
+        }
+        // A store that ignores the prefix lists objects of others.
+        if let Some(other) = keys.iter().find(|key| !key.starts_with(prefix)) {
+            let detail = format!("expected objects under {prefix}, found {other}");
+            return Err(wrong_list(detail));
+        }
+        let (listed, written) = (removed + keys.len() as u64, store.writes());
+        if listed > written {
+            let detail = format!("expected at most {written} objects, found {listed} or more");
+            return Err(wrong_list(detail));
         }
         all(store, keys.iter().map(|key| Job::Delete(key)).collect()).await?;
         removed += keys.len() as u64;
@@ -122,10 +146,8 @@ pub(super) async fn remove(store: &Store, prefix: &str) -> Result<u64, Failure> 
 
 fn keys(list: &Response) -> Result<Vec<String>, Failure> {
     let text = String::from_utf8_lossy(&list.body);
-    let parsed = ListObjectsV2::parse_response(&text).map_err(|error| {
-        let detail = format!("the list of objects cannot be parsed: {error}");
-        Failure::new("s3", detail)
-    })?;
+    let parsed = ListObjectsV2::parse_response(&text)
+        .map_err(|error| wrong_list(format!("the list of objects cannot be parsed: {error}")))?;
     Ok(parsed.contents.into_iter().map(|it| it.key).collect())
 }
 

@@ -81,9 +81,9 @@ pub struct S3Options {
     /// Accept any TLS certificate
     #[arg(long)]
     pub insecure: bool,
-    /// PEM file of certificates to trust besides the system's
+    /// PEM file of certificates to trust besides the system's; may be repeated
     #[arg(long, value_name = "FILE")]
-    pub ca: Option<PathBuf>,
+    pub ca: Vec<PathBuf>,
     /// Time limit of a request
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(60))]
     pub timeout: TimeSpan,

@@ -60,7 +60,7 @@ impl Scenario for S3 {
         }
         shared.read_back(&recorder).await;
         if !shared.options.keep {
-            notes.push(shared.tidy().await);
+            notes.push(shared.tidy(&recorder).await);
         }
         notes
     }

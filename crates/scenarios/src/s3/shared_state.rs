@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use lucarne_load::http::{Body, kind};
-use lucarne_load::{Note, PrepareError, Recorder, Tags};
+use lucarne_load::{Failure, Note, PrepareError, Recorder, Tags};
 
 use super::acknowledged::{AcknowledgedObjects, ENTITY_TAG};
 use super::conditional_put::RaceCounts;
@@ -235,11 +235,31 @@ impl SharedState {
         })
     }
 
-    pub(super) async fn tidy(&self) -> Note {
+    /// Judges the lists by which objects were removed; `None` if another failure came before
+    /// their end.
+    fn list(&self, store: usize, removed: &Result<u64, Failure>) -> Option<Result<(), String>> {
+        let acknowledged = self.acknowledged[store].count();
+        match removed {
+            Ok(removed) if *removed < acknowledged => Some(Err(format!(
+                "expected at least {acknowledged} objects, found {removed}"
+            ))),
+            Ok(_) => Some(Ok(())),
+            Err(failure) if objects::is_of_list(failure) => Some(Err(failure.detail.clone())),
+            Err(_) => None,
+        }
+    }
+
+    pub(super) async fn tidy(&self, recorder: &Recorder) -> Note {
         let mut lines = Vec::new();
-        for (store, made) in self.stores.iter().zip(&self.made_bucket) {
+        let tags = recorder.tags(&[("op", "list")]);
+        for (index, (store, made)) in self.stores.iter().zip(&self.made_bucket).enumerate() {
             let name = &store.name;
-            match objects::remove(store, &self.prefix).await {
+            let removed = objects::remove(store, &self.prefix).await;
+            if let Some(list) = self.list(index, &removed) {
+                let list = list.map_err(|how| format!("{name}: {how}"));
+                recorder.check(tags, objects::LISTED, list);
+            }
+            match removed {
                 Ok(removed) => lines.push(format!("{name}: {removed} objects removed")),
                 Err(failure) => lines.push(format!(
                     "{name}: objects are left under {}: {failure}",

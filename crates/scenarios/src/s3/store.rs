@@ -1,6 +1,7 @@
 //! A store: its connections, and the signatures of its requests.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use lucarne_load::{Failure, PrepareError};
 use rusty_s3::{Bucket, Credentials, S3Action, UrlStyle};
 use url::{Position, Url};
 
-use super::keys;
+use super::keys::{self, Keys};
 use super::options::{AddressingStyle, S3Options};
 use crate::option_values::HttpVersion;
 
@@ -25,11 +26,13 @@ pub(super) struct Store {
     /// Name in reports.
     pub(super) name: String,
     pub(super) bucket: Bucket,
-    /// Keys, set at the latest when the store is resolved.
-    credentials: OnceLock<Credentials>,
+    /// Set when the store is resolved, at the latest.
+    keys: OnceLock<Keys>,
     profile: Option<String>,
     options: Arc<ClientOptions>,
     endpoint: OnceLock<Arc<Endpoint>>,
+    /// Requests so far that write an object.
+    writes: AtomicU64,
 }
 
 /// A request to a store.
@@ -89,7 +92,7 @@ impl Store {
         for (number, text) in options.endpoint.iter().enumerate() {
             let store = Self::new(text, options, client.clone())?;
             if let Some(keys) = keys.get(number) {
-                let _ = store.credentials.set(keys.clone());
+                let _ = store.keys.set(Keys::Given(Arc::new(keys.clone())));
             }
             stores.push(store);
         }
@@ -131,19 +134,18 @@ impl Store {
         Ok(Self {
             name,
             bucket,
-            credentials: OnceLock::new(),
+            keys: OnceLock::new(),
             profile: options.profile.clone().filter(|name| !name.is_empty()),
             options: client,
             endpoint: OnceLock::new(),
+            writes: AtomicU64::new(0),
         })
     }
 
     /// Resolves the address, and looks up the keys if they are not configured.
     pub(super) async fn resolve(&self) -> Result<(), PrepareError> {
-        if self.credentials.get().is_none() {
-            let _ = self
-                .credentials
-                .set(keys::find(self.profile.as_deref()).await?);
+        if self.keys.get().is_none() {
+            let _ = self.keys.set(keys::find(self.profile.as_deref()).await?);
         }
         let origin = &self.bucket.base_url()[..Position::BeforePath];
         let endpoint = Endpoint::resolve(origin, &self.options).await;
@@ -168,7 +170,14 @@ impl Store {
         request: S3Request<'_>,
         body: Body<'_>,
     ) -> Response {
-        let url = self.sign(request);
+        if matches!(request, S3Request::Put(_) | S3Request::Create(_)) {
+            self.writes.fetch_add(1, Ordering::Relaxed);
+        }
+        let keys = match self.keys.get() {
+            Some(keys) => Some(keys.now().await),
+            None => None,
+        };
+        let url = self.sign(request, keys.as_deref());
         let headers = [CONDITION];
         let http_request = Request {
             headers: match request {
@@ -184,13 +193,15 @@ impl Store {
         response
     }
 
-    /// Returns the keys of the resolved store.
-    fn credentials(&self) -> &Credentials {
-        self.credentials.get_or_init(|| Credentials::new("", ""))
+    /// Returns the number of requests so far that write an object.
+    pub(super) fn writes(&self) -> u64 {
+        self.writes.load(Ordering::Relaxed)
     }
 
-    fn sign(&self, request: S3Request<'_>) -> Url {
-        let (bucket, key) = (&self.bucket, self.credentials.get());
+    fn sign(&self, request: S3Request<'_>, key: Option<&Credentials>) -> Url {
+        let bucket = &self.bucket;
+        let anonymous = Credentials::new("", "");
+        let named = key.unwrap_or(&anonymous);
         match request {
             S3Request::Put(object) => bucket.put_object(key, object).sign(VALID),
             S3Request::Create(object) => {
@@ -209,8 +220,8 @@ impl Store {
                 list.sign(VALID)
             }
             S3Request::HeadBucket => bucket.head_bucket(key).sign(VALID),
-            S3Request::CreateBucket => self.bucket.create_bucket(self.credentials()).sign(VALID),
-            S3Request::DeleteBucket => self.bucket.delete_bucket(self.credentials()).sign(VALID),
+            S3Request::CreateBucket => bucket.create_bucket(named).sign(VALID),
+            S3Request::DeleteBucket => bucket.delete_bucket(named).sign(VALID),
         }
     }
 }
@@ -302,7 +313,10 @@ mod tests {
         let mut options = options(&["https://s3.example/"]);
         let url = |options: &S3Options| {
             let store = &Store::all(options).unwrap()[0];
-            store.sign(S3Request::Create("a/b c")).to_string()
+            let keys = Credentials::new("key", "secret");
+            store
+                .sign(S3Request::Create("a/b c"), Some(&keys))
+                .to_string()
         };
         let path = url(&options);
         assert!(path.starts_with("https://s3.example/lucarne-load/a/b%20c?X-Amz-"));

@@ -2,14 +2,15 @@
 //!
 //! | check | passes if |
 //! |---|---|
-//! | `certificate_name` | the requested name is among its names |
-//! | `certificate_chain` | it chains to a trusted root through the certificates of the server |
-//! | `certificate_expiry` | it is valid now, and for at least `expiryMargin` |
-//! | `certificate_fingerprint` | its fingerprint is a configured one |
-//! | `certificate_scts` | it has the required number of SCTs (embedded, RFC 6962, section 3.3) |
+//! | `certificate_name` | the name asked for is among its names |
+//! | `certificate_chain` | it leads to a root that is trusted, by the certificates that came with it |
+//! | `certificate_order` | each certificate that came with it is that of the issuer of the one before (RFC 8446 section 4.4.2) |
+//! | `certificate_expiry` | it is valid now, and for as long as `expiryMargin` |
+//! | `certificate_fingerprint` | it is one of those given |
+//! | `certificate_scts` | it has as many SCTs as it must (embedded, RFC 6962 section 3.3) |
 //!
-//! With `insecure`, names and chain are not checked. Fingerprint and SCTs are checked only if
-//! configured.
+//! Names, chain and order are not looked at with `insecure`, fingerprint and SCTs only
+//! where they are asked for.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -27,6 +28,7 @@ use super::options::TlsScenarioOptions;
 /// Names of the checks, in their order.
 pub(super) const NAME: &str = "certificate_name";
 pub(super) const CHAIN: &str = "certificate_chain";
+pub(super) const ORDER: &str = "certificate_order";
 pub(super) const EXPIRY: &str = "certificate_expiry";
 pub(super) const FINGERPRINT: &str = "certificate_fingerprint";
 pub(super) const SCTS: &str = "certificate_scts";
@@ -101,6 +103,7 @@ impl Examiner {
             let (names, chain) = trusted(leaf, others, name, trust, within(&parsed, now));
             findings.push((NAME, names));
             findings.push((CHAIN, chain));
+            findings.push((ORDER, order(certificates)));
         }
         findings.push((EXPIRY, self.expiry(&parsed, now)));
         if !self.fingerprints.is_empty() {
@@ -186,8 +189,30 @@ fn trusted(
     )
 }
 
+/// Checks that each certificate is followed by that of its issuer, if any follows: clients of
+/// TLS 1.2, and simple ones of TLS 1.3, build the chain in this order.
+fn order(certificates: &[CertificateDer<'_>]) -> Result<(), String> {
+    let parsed = certificates
+        .iter()
+        .map(|der| Certificate::parse(der))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| format!("a certificate of the chain cannot be read: {error}"))?;
+    let follows = |pair: &[Certificate<'_>]| pair[0].issuer() == pair[1].subject();
+    match parsed.windows(2).position(|pair| !follows(pair)) {
+        None => Ok(()),
+        Some(at) => Err(format!(
+            "certificate {} is not followed by that of its issuer",
+            at + 1
+        )),
+    }
+}
+
 fn said(error: &rustls::Error) -> String {
     match error {
+        // The certificate itself is checked at a time at which it is valid.
+        rustls::Error::InvalidCertificate(
+            CertificateError::Expired | CertificateError::ExpiredContext { .. },
+        ) => "a certificate that it leads to has expired".into(),
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
             "its issuer is not trusted: configure its root (`ca`)".into()
         }

@@ -60,10 +60,10 @@ pub struct TlsScenarioOptions {
     /// Do not check the certificate's names and chain
     #[arg(long)]
     pub insecure: bool,
-    /// PEM file of certificates to trust besides the system's
+    /// PEM file of certificates to trust besides the system's; may be repeated
     #[arg(long, value_name = "FILE")]
-    pub ca: Option<PathBuf>,
-    /// Minimum remaining validity of the certificate
+    pub ca: Vec<PathBuf>,
+    /// How long the certificate must still be good
     #[arg(long, value_name = "TIME")]
     pub expiry_margin: Option<Days>,
     /// SHA-256 of the certificate in hexadecimal; any of several

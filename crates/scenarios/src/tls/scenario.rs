@@ -30,7 +30,7 @@ impl Scenario for TlsLoad {
         let name = endpoint.tls.as_ref().map(|(_, name)| name.clone());
         let trust = match (name, shared.options.insecure) {
             (Some(name), false) => {
-                let trust = trust(shared.options.ca.as_deref());
+                let trust = trust(&shared.options.ca);
                 Some((name, trust.map_err(|error| wrong(error.to_string()))?))
             }
             _ => None,

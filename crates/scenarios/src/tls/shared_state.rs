@@ -119,7 +119,7 @@ pub(super) fn client_options(
         http: options.http,
         // The certificate is checked afterwards, with more checks.
         insecure: true,
-        ca: None,
+        ca: Vec::new(),
         cert: options.cert,
         key: options.key,
         server_name: options.server_name,

@@ -26,7 +26,7 @@ fn options((authority, pebble): &(Authority, Pebble), flow: Flow) -> AcmeOptions
         poll: TimeSpan(Duration::from_millis(20)),
         http01_listen: pebble.http01,
         tls_alpn01_listen: pebble.tls_alpn01,
-        ca: Some(authority.ca_file()),
+        ca: vec![authority.ca_file()],
         ..AcmeOptions::default()
     }
 }

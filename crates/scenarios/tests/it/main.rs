@@ -7,6 +7,7 @@ mod ct_monitor;
 mod ct_scenarios;
 mod demands;
 mod files;
+mod hostile;
 mod liar;
 mod proxy;
 mod rest_tls;

@@ -97,7 +97,7 @@ fn minting(ca: &Authority, store: impl CertificateStore) -> Manner {
 fn options(fixture: &Fixture) -> ProxyScenarioOptions {
     ProxyScenarioOptions {
         proxy: fixture.url.clone(),
-        ca: Some(fixture.ca.path().to_owned()),
+        ca: vec![fixture.ca.path().to_owned()],
         hosts: 5,
         port: 8443,
         ..ProxyScenarioOptions::default()
@@ -208,7 +208,7 @@ fn certificates_of_others_and_for_others_fail() {
     let stranger = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(stranger.path(), self::ca().certificate_pem()).unwrap();
     let other_ca = ProxyScenarioOptions {
-        ca: Some(stranger.path().to_owned()),
+        ca: vec![stranger.path().to_owned()],
         ..options(&fixture)
     };
     let outcome = run(other_ca, 20);

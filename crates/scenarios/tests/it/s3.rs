@@ -361,8 +361,25 @@ fn every_lie_fails_a_check() {
     }
 }
 
-/// Every 150th object is damaged: below the threshold of failed requests, but nevertheless a
-/// failure.
+/// A list that is wrong fails the run, and costs no object of others.
+#[test]
+fn wrong_lists_fail_a_check() {
+    for (lie, detail) in [
+        (Lie::ListsOthers, "found accounts/2026.csv"),
+        (Lie::ListsInvented, "expected at most"),
+        (Lie::HidesObjects, "expected at least"),
+        (Lie::ListsDeleted, "are listed although removed"),
+    ] {
+        let liar = Liar::start(lie);
+        let outcome = run(at_liar(&liar, &[Get]), 1, 1);
+        assert_eq!(outcome.verdict, Verdict::Crossed, "{lie:?}");
+        let told = always_fails(&outcome, "list is that of the run's objects");
+        assert!(told.contains(detail), "{lie:?}: {told}");
+        assert!(liar.keeps_others(), "{lie:?}");
+    }
+}
+
+/// One object in 150 is damaged: less than failed requests may be, and too many all the same.
 #[test]
 fn a_rare_lie_is_not_outvoted() {
     let liar = Liar::start(Lie::RarelyShort);

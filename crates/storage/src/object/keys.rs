@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use object_store::aws::AwsCredentialProvider;
+
 use super::config::{RequestPolicy, S3, configuration};
 use super::http::Connector;
 use crate::AssetError;
@@ -24,29 +26,43 @@ impl fmt::Debug for AwsKeys {
     }
 }
 
-/// Finds keys in the same places as the stores of a log: `profile`, the environment, the default
+/// The place where the stores of a log find keys: a profile, the environment, the default
 /// profile, or the service that gives this machine its role.
-///
-/// # Errors
-/// An error if no keys are found, or if the profile does not exist.
-pub async fn aws_keys(profile: Option<&str>) -> Result<AwsKeys, AssetError> {
-    let place = S3 {
-        bucket: "none".into(),
-        profile: profile.map(str::to_owned),
-        ..S3::default()
-    };
-    let policy = RequestPolicy::hasty();
-    let connector = Connector {
-        policy,
-        stats: Arc::default(),
-        accept_gzip: false,
-    };
-    let (client, _) = place.client(connector, policy.retry())?;
-    let keys = client.credentials().get_credential().await;
-    let keys = keys.map_err(|error| configuration(super::failure::detail(&error)))?;
-    Ok(AwsKeys {
-        access_key: keys.key_id.clone(),
-        secret_key: keys.secret_key.clone(),
-        session_token: keys.token.clone(),
-    })
+#[derive(Debug)]
+pub struct AwsKeySource(AwsCredentialProvider);
+
+impl AwsKeySource {
+    /// The place for `profile`, or the first place that has keys.
+    ///
+    /// # Errors
+    /// If the profile is not there.
+    pub fn find(profile: Option<&str>) -> Result<Self, AssetError> {
+        let place = S3 {
+            bucket: "none".into(),
+            profile: profile.map(str::to_owned),
+            ..S3::default()
+        };
+        let policy = RequestPolicy::hasty();
+        let connector = Connector {
+            policy,
+            stats: Arc::default(),
+            accept_gzip: false,
+        };
+        let (client, _) = place.client(connector, policy.retry())?;
+        Ok(Self(client.credentials().clone()))
+    }
+
+    /// Returns the keys that are valid now: those of a role are renewed before they expire.
+    ///
+    /// # Errors
+    /// If there are none.
+    pub async fn keys(&self) -> Result<AwsKeys, AssetError> {
+        let keys = self.0.get_credential().await;
+        let keys = keys.map_err(|error| configuration(super::failure::detail(&error)))?;
+        Ok(AwsKeys {
+            access_key: keys.key_id.clone(),
+            secret_key: keys.secret_key.clone(),
+            session_token: keys.token.clone(),
+        })
+    }
 }

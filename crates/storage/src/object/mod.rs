@@ -48,5 +48,5 @@ use self::absent as opening;
 pub use self::assets::ObjectAssets;
 pub use self::config::{Azure, Bucket, Gcs, ObjectStoreConfig, RequestPolicy, S3, S3Keys};
 #[cfg(feature = "object-stores")]
-pub use self::keys::{AwsKeys, aws_keys};
+pub use self::keys::{AwsKeySource, AwsKeys};
 pub use self::opening::{has_conditions, journal, lock, look_into_lock, open, repairs};

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lucarne_net::{Trust, explain, tls_error};
+use lucarne_net::{Trust, explain, shows_authority, tls_error};
 use sqlx::Connection as _;
 use sqlx::error::DatabaseError;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -445,6 +445,7 @@ fn message<E: Engine>(failure: &Failure) -> String {
         Failure::Sql(error) => {
             let said = match (error, tls_error(error)) {
                 (sqlx::Error::Database(error), _) => error.message().to_owned(),
+                (_, Some(reason)) if shows_authority(reason) => advice::AUTHORITY.to_owned(),
                 (_, Some(reason)) => explain(reason),
                 (error, None) => error.to_string(),
             };
@@ -464,22 +465,16 @@ fn message<E: Engine>(failure: &Failure) -> String {
 
 /// Remedies for both kinds of server.
 pub(super) mod advice {
-    pub(in super::super) const LOGIN: &str = "the URL in `checkpoints` has a wrong user or \
-                                              password, or the server does not accept this user \
-                                              from this address. Special characters of a \
-                                              password are percent-encoded in a URL";
-    pub(in super::super) const TLS: &str = "the URL in `checkpoints` selects the trusted \
-                                            certificate authorities (`ssl-ca=…`, \
-                                            `sslrootcert=…`; default: the system's). Its host \
-                                            name must be in the server's certificate. A \
-                                            self-signed server certificate must not be a CA \
-                                            certificate: create it with `-addext \
-                                            basicConstraints=critical,CA:FALSE` (openssl req \
-                                            -x509)";
-    pub(in super::super) const NO_DATABASE: &str = "an administrator can create it with CREATE \
-                                                    DATABASE. If it had logs before, this is the \
-                                                    wrong server: do not create the database \
-                                                    again";
+    pub(in super::super) const LOGIN: &str = "the URL in `checkpoints` has a wrong user or password, or the server does not let this \
+         user in from here. Special characters of a password are percent-encoded in a URL";
+    pub(in super::super) const TLS: &str = "the URL in `checkpoints` names the authorities whose certificates are trusted \
+         (`ssl-ca=…`, `sslrootcert=…`; else the system's), and a host that must be in the \
+         server's certificate. A certificate that is trusted itself must not be that of a CA: \
+         create it with `-addext basicConstraints=critical,CA:FALSE` (openssl req -x509)";
+    pub(in super::super) const AUTHORITY: &str = "the server's certificate is that of a CA (CA:TRUE): the database driver refuses it, \
+         whether it is trusted or not";
+    pub(in super::super) const NO_DATABASE: &str = "an administrator makes it with CREATE DATABASE. If logs were created with it before, \
+         this is the wrong server: do not make it anew";
     pub(in super::super) const NO_TABLE: &str =
         "the table was removed while in use: restore the newest one, and never create it again";
     pub(in super::super) const RIGHTS: &str = "this user needs the privileges SELECT, INSERT and \
@@ -494,33 +489,4 @@ pub(super) mod advice {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io;
-
-    use super::super::mysql::MySql;
-    use super::super::postgres::Postgres;
-    use super::*;
-
-    #[test]
-    fn a_certificate_that_is_not_trusted_is_not_waited_for() {
-        let lost = io::Error::new(io::ErrorKind::InvalidData, "cut off");
-        let untrusted = rustls::CertificateError::UnknownIssuer;
-        let untrusted = rustls::Error::InvalidCertificate(untrusted);
-        let untrusted = io::Error::new(io::ErrorKind::InvalidData, untrusted);
-        let cases = [
-            (sqlx::Error::Io(untrusted), false),
-            (
-                sqlx::Error::Tls("server does not support TLS".into()),
-                false,
-            ),
-            (sqlx::Error::Io(lost), true),
-        ];
-        for (error, waits) in cases {
-            let failure = Failure::Sql(error);
-            assert_eq!(passing::<MySql>(&failure), waits, "{failure:?}");
-            assert_eq!(passing::<Postgres>(&failure), waits, "{failure:?}");
-            let said = message::<MySql>(&failure);
-            assert_eq!(said.contains("ssl-ca"), !waits, "{said}");
-        }
-    }
-}
+mod tests;

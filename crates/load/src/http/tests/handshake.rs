@@ -113,7 +113,7 @@ async fn another_name_can_be_asked_for() {
     let ca = directory.path().join("root.pem");
     std::fs::write(&ca, server.root.as_deref().unwrap()).unwrap();
     let options = ClientOptions {
-        ca: Some(ca),
+        ca: vec![ca],
         tls: TlsOptions {
             server_name: Some("elsewhere.example".into()),
             ..TlsOptions::default()
@@ -173,7 +173,7 @@ async fn a_certificate_that_is_named_is_trusted_as_it_is() {
             let (server, pem) = Server::self_signed(name, authority, days).await;
             std::fs::write(&file, pem).unwrap();
             let named = ClientOptions {
-                ca: Some(file.clone()),
+                ca: vec![file.clone()],
                 ..ClientOptions::default()
             };
             let outcome = server

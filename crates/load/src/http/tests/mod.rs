@@ -3,4 +3,5 @@
 mod faults;
 mod handshake;
 mod http;
+mod sending;
 mod server;

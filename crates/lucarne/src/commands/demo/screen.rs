@@ -1,7 +1,8 @@
 //! The output of the demo in the terminal.
 
-use std::io::IsTerminal;
 use std::path::Path;
+
+use crate::output::colours;
 
 /// Prints, in colour where that can be seen.
 #[derive(Clone, Copy)]
@@ -11,9 +12,8 @@ pub(super) struct Screen {
 
 impl Screen {
     pub(super) fn new() -> Self {
-        let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         Screen {
-            colour: wanted && std::io::stdout().is_terminal(),
+            colour: colours(&std::io::stdout()),
         }
     }
 

@@ -15,6 +15,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers
 use tokio::sync::Notify;
 
 use self::view::{Picture, draw};
+use crate::output::colours;
 
 /// This build can show something.
 pub(super) const BUILT: bool = true;
@@ -96,7 +97,7 @@ fn follow(
     quit: &Notify,
     terminal: &mut ratatui::DefaultTerminal,
 ) -> io::Result<()> {
-    let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let colour = colours(&io::stdout());
     let mut picture = Picture::of(proxy, title, colour, None);
     while !over.load(Ordering::Relaxed) {
         terminal.draw(|frame| draw(frame, &picture))?;

@@ -63,9 +63,9 @@ pub struct Options {
     #[arg(long)]
     pub insecure: bool,
 
-    /// PEM file of certificates to trust for TLS
+    /// PEM file of certificates to trust for TLS; may be repeated
     #[arg(long, value_name = "FILE")]
-    pub ca: Option<PathBuf>,
+    pub ca: Vec<PathBuf>,
 
     /// Longest time for one request
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]

@@ -48,6 +48,8 @@ pub(crate) enum Fault {
     RateLimited,
     /// Every order stays in processing (ACME).
     NeverIssued,
+    /// Every order leads to the first certificate that was issued (ACME).
+    OtherCertificate,
     /// Nobody listens.
     Down,
 }
@@ -66,6 +68,7 @@ impl Fault {
             Fault::NonceRefused => "every nonce is refused",
             Fault::RateLimited => "every new order is one too many (429, Retry-After)",
             Fault::NeverIssued => "no order is ever finished",
+            Fault::OtherCertificate => "every order leads to one certificate",
             Fault::Down => "nobody listens",
         }
     }
@@ -88,6 +91,8 @@ struct Shared {
     acceptor: TlsAcceptor,
     connections: AtomicU64,
     answers: AtomicU64,
+    /// The first certificate that was issued.
+    certificate: Mutex<Option<Bytes>>,
 }
 
 impl Breaker {
@@ -112,6 +117,7 @@ impl Breaker {
             acceptor: TlsAcceptor::from(Arc::new(tls)),
             connections: AtomicU64::new(0),
             answers: AtomicU64::new(0),
+            certificate: Mutex::new(None),
         });
         let server = Aside::serve(move |stream| connection(stream, shared.clone()));
         Breaker {
@@ -195,9 +201,21 @@ impl Shared {
             {
                 unfinished(answer).await
             }
+            Ok(answer) if self.fault == Fault::OtherCertificate && path.starts_with("/certZ/") => {
+                self.other_certificate(answer).await
+            }
             Ok(answer) => answer,
             Err(error) => page(502, "text/plain", &format!("{error:#}")),
         }
+    }
+
+    /// The first certificate that came this way, in a response of its own.
+    async fn other_certificate(&self, answer: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
+        let (mut parts, body) = answer.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        let first = self.certificate.lock().await.get_or_insert(body).clone();
+        parts.headers.remove(header::CONTENT_LENGTH);
+        Response::from_parts(parts, Full::new(first))
     }
 
     /// What the target itself says, on a connection for each of the client's. The target

@@ -76,9 +76,9 @@ pub struct CtReadOptions {
     /// Accept any TLS certificate
     #[arg(long)]
     pub insecure: bool,
-    /// PEM file of certificates to trust for TLS
+    /// PEM file of certificates to trust for TLS; may be repeated
     #[arg(long, value_name = "FILE")]
-    pub ca: Option<PathBuf>,
+    pub ca: Vec<PathBuf>,
     /// Time limit of a request
     #[arg(long, aliases = ["http_timeout", "http-timeout"], value_name = "TIME", default_value_t = TimeSpan::seconds(30))]
     pub timeout: TimeSpan,

@@ -33,11 +33,25 @@ pub(crate) enum Lie {
     OneTag,
     /// Sends no ETag.
     NoTag,
+    /// A list has the objects of others, too.
+    ListsOthers,
+    /// Each list has objects that were never written.
+    ListsInvented,
+    /// A list lacks objects.
+    HidesObjects,
+    /// A list has the objects that were deleted.
+    ListsDeleted,
 }
+
+/// An object in the bucket that is not the run's.
+const OTHERS: &str = "accounts/2026.csv";
 
 struct Objects {
     lie: Lie,
     gets: u64,
+    lists: u64,
+    /// Names in the first list.
+    listed: Vec<String>,
     by_key: BTreeMap<String, Bytes>,
 }
 
@@ -59,7 +73,9 @@ impl Liar {
         let objects = Arc::new(Mutex::new(Objects {
             lie,
             gets: 0,
-            by_key: BTreeMap::new(),
+            lists: 0,
+            listed: Vec::new(),
+            by_key: [(OTHERS.to_owned(), Bytes::new())].into(),
         }));
         let shared = objects.clone();
         runtime.spawn(async move {
@@ -78,8 +94,14 @@ impl Liar {
         }
     }
 
+    /// Returns whether the object of others is the only one.
     pub(crate) fn is_empty(&self) -> bool {
-        self.objects.lock().unwrap().by_key.is_empty()
+        self.objects.lock().unwrap().by_key.keys().eq([OTHERS])
+    }
+
+    /// Returns whether the object of others is still there.
+    pub(crate) fn keeps_others(&self) -> bool {
+        self.objects.lock().unwrap().by_key.contains_key(OTHERS)
     }
 }
 
@@ -107,9 +129,26 @@ async fn respond(
 }
 
 impl Objects {
-    fn list(&self) -> String {
+    fn list(&mut self) -> String {
+        let own = self.by_key.keys().filter(|key| *key != OTHERS);
+        let mut keys: Vec<String> = own.cloned().collect();
+        self.lists += 1;
+        match self.lie {
+            Lie::ListsOthers => keys.push(OTHERS.to_owned()),
+            Lie::ListsInvented => {
+                let known = keys.first().or(self.listed.first()).cloned();
+                keys.push(format!("{}-{}", known.unwrap(), self.lists));
+            }
+            Lie::HidesObjects if self.lists > 1 => keys.clear(),
+            Lie::HidesObjects => keys.truncate(1),
+            Lie::ListsDeleted if self.lists > 1 => keys = self.listed.clone(),
+            _ => {}
+        }
+        if self.lists == 1 {
+            self.listed = keys.clone();
+        }
         let entry = |key: &String| format!("<Contents><Key>{key}</Key></Contents>");
-        let entries: String = self.by_key.keys().map(entry).collect();
+        let entries: String = keys.iter().map(entry).collect();
         format!(
             "<ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">{entries}</ListBucketResult>"
         )
