@@ -176,7 +176,7 @@ mod tests {
             "README.md",
             "../README.md",
             "README.md#fsck-and-repair",
-            "load",
+            "how-to",
         ] {
             assert_eq!(check(good), None, "{good}");
         }
