@@ -176,15 +176,18 @@ mod tests {
     use lucarne_ct::LogId;
 
     use super::*;
-    use crate::Messenger;
+    use crate::{Messenger, MessengerError};
 
     #[derive(Debug)]
     struct Nobody;
 
     #[async_trait]
     impl Messenger for Nobody {
-        async fn ask(&self, address: &str, _: LogId, _: Bytes) -> Result<Bytes, String> {
-            Err(format!("{address}: connection refused"))
+        async fn ask(&self, address: &str, _: LogId, _: Bytes) -> Result<Bytes, MessengerError> {
+            Err(MessengerError {
+                address: address.to_owned(),
+                source: "connection refused".into(),
+            })
         }
     }
 

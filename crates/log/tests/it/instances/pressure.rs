@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use lucarne_ct::LogId;
-use lucarne_log::{Messenger, SubmitError};
+use lucarne_log::{Messenger, MessengerError, SubmitError};
 use lucarne_testkit::{in_time, until};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -30,7 +30,12 @@ struct UnderPressure {
 
 #[async_trait]
 impl Messenger for UnderPressure {
-    async fn ask(&self, address: &str, log: LogId, message: Bytes) -> Result<Bytes, String> {
+    async fn ask(
+        &self,
+        address: &str,
+        log: LogId,
+        message: Bytes,
+    ) -> Result<Bytes, MessengerError> {
         self.sent.send_modify(|sent| *sent += 1);
         let mut open = self.open.clone();
         let _ = open.wait_for(|open| *open).await;
