@@ -6,7 +6,7 @@
 //! |---|---|
 //! | [`KnownKey`] | a public key, prepared for the vector instructions |
 //! | [`KnownKey::accepts`] | verification of one signature (RSASSA-PKCS1-v1_5) |
-//! | [`Hash`] | the supported hash functions |
+//! | [`Hash`](enum@Hash) | the supported hash functions |
 //!
 //! A verification raises a number to the power 65537: seventeen consecutive multiplications modulo
 //! the key. General libraries use the 64-bit multiplier, one product at a time, but the vector

@@ -13,8 +13,10 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
+use lucarne_mint::testing::once_per_run;
 use rustix::process::{Pid, Signal, getuid, kill_process};
 
+use crate::takeover::copy_directory;
 use crate::{Launch, Server, TempDir, free_port, temp_dir, wait::pause};
 
 /// Timeout for creating the files of a server, starting it or stopping it.
@@ -385,7 +387,25 @@ impl DatabaseServer {
     }
 
     /// Creates the files of an empty server.
+    /// Creates the files of the server: once for all tests of a run, of which the others get
+    /// copies.
     fn initialise(&self) -> Result<()> {
+        let install = |copies: &Path| {
+            // A test that misses the server fails with the remedy.
+            self.install().unwrap_or_else(|error| panic!("{error:#}"));
+            copy_directory(&self.data(), &copies.join("data"));
+        };
+        match once_per_run(&format!("{:?}", self.kind), install) {
+            None => self.install(),
+            Some(_) if self.data().exists() => Ok(()),
+            Some(copies) => {
+                copy_directory(&copies.join("data"), &self.data());
+                Ok(())
+            }
+        }
+    }
+
+    fn install(&self) -> Result<()> {
         fs::create_dir(self.data())?;
         let launch = match self.kind {
             DatabaseKind::MariaDb => self

@@ -29,7 +29,7 @@ pub fn takeover(name: &str) -> Option<TempDir> {
     let directory = temp_dir();
     let unpacked = once_per_run(&format!("takeover-{name}"), |to| unpack(&archive, to));
     match unpacked {
-        Some(unpacked) => copy(&unpacked, directory.path()),
+        Some(unpacked) => copy_directory(&unpacked, directory.path()),
         None => unpack(&archive, directory.path()),
     }
     Some(directory)
@@ -45,7 +45,11 @@ fn unpack(archive: &Path, to: &Path) {
     succeed(&mut tar);
 }
 
-fn copy(from: &Path, to: &Path) {
+/// Copies a directory with all owners, modes and times. `to` need not exist.
+///
+/// # Panics
+/// If that fails.
+pub(crate) fn copy_directory(from: &Path, to: &Path) {
     let mut cp = Command::new("cp");
     cp.args(["--archive", "--no-target-directory"])
         .arg(from)

@@ -224,7 +224,7 @@ fn files_of_a_run_and_what_they_are_good_for() {
         (&["--html", "."], ". cannot be written"),
         (
             &["--summary", "b.json", "--text", "b.json"],
-            "b.json is to be two things",
+            "b.json is given for two outputs",
         ),
     ] {
         let (code, said) = write(flags);

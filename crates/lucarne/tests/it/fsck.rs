@@ -231,23 +231,27 @@ fn what_is_not_a_tile_is_not_read() {
     let (data, copied) = (log.data(), log.path().join("copy"));
     let copy = Command::new("cp").arg("-a").args([&data, &copied]).status();
     assert!(copy.unwrap().success());
-    let sparse = std::fs::File::create(data.join("tile/data/000")).unwrap();
-    sparse.set_len(3 << 30).unwrap();
-    let fifo = data.join("tile/0/000");
-    std::fs::remove_file(&fifo).unwrap();
-    assert!(
-        Command::new("mkfifo")
-            .arg(&fifo)
-            .status()
-            .unwrap()
-            .success()
-    );
+    let damage = || {
+        let (sparse, fifo) = (data.join("tile/data/000"), data.join("tile/0/000"));
+        for path in [&sparse, &fifo] {
+            let _ = std::fs::remove_file(path);
+        }
+        let sparse = std::fs::File::create(sparse).unwrap();
+        sparse.set_len(3 << 30).unwrap();
+        let made = Command::new("mkfifo").arg(fifo).status();
+        assert!(made.unwrap().success());
+    };
+    damage();
     run(async {
         for path in ["tile/data/000", "tile/0/000"] {
+            // The log may have restored the second one beside the first one.
             let response = log.client().get(path).await.unwrap();
-            assert_eq!(response.status, 503, "{path}");
+            assert!([200, 503].contains(&response.status.as_u16()), "{path}");
         }
     });
+    // A log that runs restores what its journal has.
+    assert!(server.stop(PATIENCE).unwrap().success());
+    damage();
     let (code, lines) = checked(log.path(), &[]);
     assert_eq!(code, 2, "{lines:?}");
     let said = serde_json::to_string(&lines).unwrap();
@@ -262,6 +266,7 @@ fn what_is_not_a_tile_is_not_read() {
     );
     assert_eq!(code, 0, "{lines:?}");
     assert_eq!(last(&lines)["repaired"], 2);
+    let mut server = log.start().unwrap();
     run(async {
         ready(&log).await;
         for path in ["tile/data/000", "tile/0/000"] {

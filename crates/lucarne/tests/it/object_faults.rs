@@ -434,7 +434,7 @@ fn is_deletion<B>(request: &http::Request<B>) -> bool {
 fn of_an_authority_that_nobody_named(kind: DatabaseKind) {
     const WORDS: [&str; 2] = [
         "issued by a CA that is not trusted",
-        "selects the trusted certificate authorities",
+        "names the authorities whose certificates are trusted",
     ];
     let other = Authority::root(&CaOptions::named("Other", KeyType::EcdsaP256)).unwrap();
     let [certificate, foreign] = [&pki().root, &other].map(|authority| {

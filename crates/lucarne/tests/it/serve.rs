@@ -39,38 +39,53 @@ fn posted(log: &LogUnderTest) -> TcpStream {
 #[test]
 fn signals_finish_the_round_and_answer_the_waiters() {
     for signal in [Signal::TERM, Signal::INT] {
-        let log = log("period: 1000");
-        let mut server = log.start().unwrap();
-        run(async {
-            ready(&log).await;
-            let client = log.client();
-            let post = |authority| client.post("ct/v1/add-chain", submission(authority));
-            assert_eq!(post(&pki().p256).await.unwrap().status, 200);
-            // The period has not passed: these wait for the next round.
-            let accepted = "lucarne_http_connections_accepted_total";
-            let before = metric(&log, accepted).await;
-            let waiting: Vec<_> = (0..8).map(|_| posted(&log)).collect();
-            let mut looks = 0;
-            eventually("all have been accepted", async || {
-                // Each look is a connection, too.
-                looks += 1;
-                metric(&log, accepted).await == before + 8 + looks
-            })
-            .await;
-            server.signal(signal).unwrap();
-            for mut stream in waiting {
-                let mut answer = String::new();
-                stream.read_to_string(&mut answer).unwrap();
-                assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-            }
-        });
-        let status = server.wait(PATIENCE).unwrap();
-        assert_eq!(status.code(), Some(0), "{}", server.output());
-        assert_has(
-            &server.output(),
-            "every submission that was taken has been answered",
-        );
+        // A busy machine may not have taken one of them before the signal.
+        let mut taken = (0..10).map(|_| taken_before(signal));
+        assert!(taken.any(|taken| taken > 0), "{signal:?}");
     }
+}
+
+/// Sends submissions that wait for the next round, and the signal. Returns the number of SCTs: a
+/// submission that came too late gets a 503, and none is left without a response.
+fn taken_before(signal: Signal) -> usize {
+    let log = log("period: 1000");
+    let mut server = log.start().unwrap();
+    let taken = run(async {
+        ready(&log).await;
+        let client = log.client();
+        let post = |authority| client.post("ct/v1/add-chain", submission(authority));
+        assert_eq!(post(&pki().p256).await.unwrap().status, 200);
+        let accepted = "lucarne_http_connections_accepted_total";
+        let before = metric(&log, accepted).await;
+        let waiting: Vec<_> = (0..8).map(|_| posted(&log)).collect();
+        let mut looks = 0;
+        eventually("all have been accepted", async || {
+            // Each look is a connection, too.
+            looks += 1;
+            metric(&log, accepted).await == before + 8 + looks
+        })
+        .await;
+        server.signal(signal).unwrap();
+        let responses = waiting.into_iter().map(|mut stream| {
+            let mut response = String::new();
+            stream.read_to_string(&mut response).unwrap();
+            response
+        });
+        let (scts, others): (Vec<_>, Vec<_>) =
+            responses.partition(|response| response.starts_with("HTTP/1.1 200 "));
+        for refusal in &others {
+            assert_has(refusal, "HTTP/1.1 503 ");
+            assert_has(refusal, "the log is shutting down");
+        }
+        scts.len()
+    });
+    let status = server.wait(PATIENCE).unwrap();
+    assert_eq!(status.code(), Some(0), "{}", server.output());
+    assert_has(
+        &server.output(),
+        "every submission that was taken has been answered",
+    );
+    taken
 }
 
 #[test]

@@ -114,7 +114,7 @@ fn a_directory_of_another_log() {
     run(async {
         let words = [
             "Either the directory or the key is another log's",
-            "ill/checkpoint is not one of",
+            "/checkpoint is not one of",
         ];
         refused(&site, &mut server, &words).await;
     });

@@ -163,8 +163,9 @@ async fn the_upstream_proxy_is_told_who_asks_and_nobody_else() {
             // Not 407, because the client would send its own credentials.
             assert_eq!(status, 502, "{said}");
             let name = format!("http://{}", parent.address);
-            let expected =
-                format!("The upstream proxy {name} says 407 Proxy Authentication Required");
+            let expected = format!(
+                "The upstream proxy {name} responded with 407 Proxy Authentication Required"
+            );
             assert!(said.contains(&expected), "{said}");
             let expected = format!("next-hop=\"{name}\"; received-status=407");
             assert!(said.contains(&expected), "{said}");
@@ -424,7 +425,7 @@ async fn a_wrong_password_is_one_also_where_it_is_told_as_servers_do() {
     for (status, said) in [intercepted, tunnelled] {
         assert_eq!(status, 502, "{said}");
         assert!(said.contains("proxy_configuration_error"), "{said}");
-        assert!(said.contains("says 401 Unauthorized"), "{said}");
+        assert!(said.contains("responded with 401 Unauthorized"), "{said}");
         assert!(said.contains("user name and the password"), "{said}");
     }
 }

@@ -87,9 +87,9 @@ impl DatabaseFile {
             Ok(metadata) if identity(&metadata) == self.identity => Ok(()),
             _ => Err(unusable(
                 &self.path,
-                "the lock database was removed or replaced while in use. Its newest state is \
-                 in this process only: do not stop it before the checkpoints are saved, and \
-                 see docs/reference/storage.md",
+                "the lock database was removed or replaced while in use. Only this process has \
+                 its newest state: save the checkpoints before you stop it, and see \
+                 docs/reference/storage.md",
             )),
         }
     }

@@ -177,7 +177,8 @@ async fn a_damaged_file_is_503_until_it_is_whole() {
         good.push((path, whole));
     }
     let health = eventually(&server, "/health", 503).await;
-    for (path, _) in &good {
+    // The check names five of them.
+    for (path, _) in &good[..5] {
         assert!(
             health.text().contains(&format!("{path}: ")),
             "{}",

@@ -220,7 +220,7 @@ fn flags_name_hosts_before_what_is_for_them() {
     assert_eq!(config.own[0].certificate, Path::new("/etc/a=b.pem"));
     for (wrong, why) in [
         ("a b=direct", "is not for any host"),
-        ("ftp://anna:secret@p.example", "is ftp://"),
+        ("ftp://anna:secret@p.example", "has the scheme ftp://"),
         ("http://anna:secret@p.example/x", "has a path"),
         ("http://anna@p.example", "names a user without a password"),
         ("anna:secret@p.example", "is not the URL of a proxy"),

@@ -333,7 +333,7 @@ fn other_versions_are_refused_in_words_on_both_sides() {
     for (said, words) in [
         (later, "speaks version 1 of the hand-over"),
         (json!({"parley": true}), "another version of the hand-over"),
-        (json!("ready"), "no beginning"),
+        (json!("ready"), "does not begin a hand-over"),
     ] {
         let mut asker = Asker::connect(&log);
         asker.say(&said);

@@ -105,7 +105,7 @@ fn who_does_not_follow_the_log_cannot_tell_what_was_published() {
     refuses(
         &site,
         &["--known", &well, "--known", &silent],
-        &[&silent, "no answer within 5 s"],
+        &[&silent, "no response within 5 s"],
     );
     refuses(
         &site,

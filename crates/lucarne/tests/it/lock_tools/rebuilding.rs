@@ -95,7 +95,7 @@ fn who_does_not_answer_refuses_unless_gone_without() {
     let other = Elsewhere::new(Answer::Checkpoint(site.signed("well").unwrap()));
     let well = Elsewhere::new(Answer::Checkpoint(newest));
     let known = ["--known", &well.prefix(), "--known", &silent.prefix()];
-    let words = [&silent.url(), "no answer within 5 s", "--without"];
+    let words = [&silent.url(), "no response within 5 s", "--without"];
     refuses(&site, &known, &words);
     refuses(
         &site,

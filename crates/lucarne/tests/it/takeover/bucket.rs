@@ -298,7 +298,7 @@ fn tesseracts_bucket_on_aws() {
         "UPDATE IntCoord SET rootHash = FROM_BASE64('{root}')"
     ));
     set("UPDATE Tessera SET compatibilityVersion = 2");
-    assert_has(&store.says(&log, 2, &adopt), "only 1 is known");
+    assert_has(&store.says(&log, 2, &adopt), "only version 1 is supported");
     set("UPDATE Tessera SET compatibilityVersion = 1");
     assert_has(
         &store.says(&log, 0, &with("adopt", &flags, &["--check"])),

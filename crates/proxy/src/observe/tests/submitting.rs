@@ -197,7 +197,7 @@ async fn a_log_that_wants_to_be_left_alone_is() {
         failed["text"]
             .as_str()
             .unwrap()
-            .contains("answered 200, but not an SCT"),
+            .contains("status 200, but not an SCT"),
         "{waiting}"
     );
     until_outcome(&observer, next, "accepted").await;
