@@ -261,7 +261,10 @@ fn entries(seeds: &mut Seeds, chains: &[Ders]) -> Outcome {
     };
     let answer = forward::Answer {
         status: forward::Status::Taken,
-        depth: 1,
+        pressure: forward::Pressure {
+            depth: 1,
+            drain_rate: 1,
+        },
         outcomes: vec![placed, forward::Outcome::Lost],
     };
     seeds.add("batch", answer.encode())?;

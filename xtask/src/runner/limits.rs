@@ -9,6 +9,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 const LONG: &[(&str, u64)] = &[
     ("bad_disk::init_can_be_killed_at_any_moment", 400),
     ("infrastructure::every_breakage_is_called_by_its_name", 400),
+    ("takeover::bucket::tesseracts_bucket_on_aws", 400),
 ];
 
 /// The time after which a test counts as hung.
