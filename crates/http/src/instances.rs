@@ -37,7 +37,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use lucarne_ct::LogId;
 use lucarne_log::{Log, Messenger, MessengerError};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 
@@ -244,7 +244,7 @@ impl Messenger for InstanceClient {
 /// The logs for which other instances may send entries, each with its key.
 #[derive(Default)]
 pub struct InstanceServer {
-    logs: HashMap<[u8; 32], (Arc<Log>, InstanceKey)>,
+    logs: RwLock<HashMap<[u8; 32], (Arc<Log>, InstanceKey)>>,
     connections: AtomicUsize,
     /// The address that was refused last, so that it is logged once.
     refused: Mutex<Option<std::net::IpAddr>>,
@@ -252,9 +252,14 @@ pub struct InstanceServer {
 
 impl InstanceServer {
     /// Adds a log.
-    pub fn add(&mut self, log: Arc<Log>, key: InstanceKey) {
+    pub fn add(&self, log: Arc<Log>, key: InstanceKey) {
         let id = log.config().key.log_id().0;
-        self.logs.insert(id, (log, key));
+        self.logs.write().insert(id, (log, key));
+    }
+
+    /// Removes a log: other instances get 404 for it.
+    pub fn remove(&self, log: &LogId) {
+        self.logs.write().remove(&log.0);
     }
 
     /// Accepts connections on this socket forever.
@@ -317,7 +322,8 @@ impl InstanceServer {
     ) -> Response<Full<Bytes>> {
         let id = hex::decode(request.uri().path().trim_start_matches('/'));
         let id = id.ok().and_then(|id| <[u8; 32]>::try_from(id).ok());
-        let Some((log, key)) = id.and_then(|id| self.logs.get(&id)) else {
+        let found = id.and_then(|id| self.logs.read().get(&id).cloned());
+        let Some((log, key)) = found else {
             return empty(StatusCode::NOT_FOUND);
         };
         let id = log.config().key.log_id();

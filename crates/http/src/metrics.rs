@@ -37,6 +37,25 @@ pub(crate) enum Endpoint {
 impl Endpoint {
     const COUNT: usize = Endpoint::Unknown as usize + 1;
 
+    /// All endpoints in the order of their numbers.
+    const ALL: [Endpoint; Endpoint::COUNT] = [
+        Endpoint::AddChain,
+        Endpoint::AddPreChain,
+        Endpoint::CheckChain,
+        Endpoint::GetRoots,
+        Endpoint::Checkpoint,
+        Endpoint::Tile,
+        Endpoint::DataTile,
+        Endpoint::NamesTile,
+        Endpoint::Issuer,
+        Endpoint::LogJson,
+        Endpoint::Feed,
+        Endpoint::Rfc6962,
+        Endpoint::Page,
+        Endpoint::Operations,
+        Endpoint::Unknown,
+    ];
+
     fn label(self) -> &'static str {
         match self {
             Endpoint::AddChain => "add-chain",
@@ -192,6 +211,25 @@ impl Metrics {
         }
     }
 
+    /// Removes the metrics of a log that is no longer served.
+    pub(crate) fn forget(&self, log: &str) {
+        for endpoint in Endpoint::ALL {
+            let at = EndpointLabels {
+                log: log.to_owned(),
+                endpoint: endpoint.label(),
+            };
+            self.seconds.remove(&at);
+            self.sent.remove(&at);
+            for code in STATUSES {
+                self.requests.remove(&ResponseLabels {
+                    log: log.to_owned(),
+                    endpoint: endpoint.label(),
+                    code,
+                });
+            }
+        }
+    }
+
     pub(crate) fn cut(&self, reason: &'static str) {
         self.cut.get_or_create_owned(&ReasonLabels { reason }).inc();
     }
@@ -274,5 +312,11 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line}\nnot in\n{text}");
         }
+        let other = metrics.of("other");
+        other.note(Endpoint::Unknown, StatusCode::OK, Duration::ZERO, 1);
+        metrics.forget("demo");
+        let text = render(&registry);
+        assert!(!text.contains(r#"log="demo""#), "{text}");
+        assert!(text.contains(r#"log="other""#), "{text}");
     }
 }

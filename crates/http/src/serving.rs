@@ -43,7 +43,7 @@ impl Serving {
     /// the sockets.
     pub async fn close(&mut self) {
         self.shared.closing.raise();
-        self.shared.site.closing.raise();
+        self.shared.site.close();
         while self.accepting.join_next().await.is_some() {}
     }
 

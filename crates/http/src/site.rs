@@ -3,12 +3,14 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use arc_swap::ArcSwap;
 use http::header::{CACHE_CONTROL, HOST, HeaderMap, LOCATION};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, StatusCode};
 use hyper::body::Incoming;
 use lucarne_ct::EntryKind;
 use lucarne_log::Log;
+use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 
 use crate::budget::Client;
@@ -38,8 +40,10 @@ pub enum EndpointSet {
 
 /// The logs of a process with everything that is served for them. All listeners share it.
 pub struct Site {
-    logs: Vec<ServedLog>,
-    routes: Routes,
+    /// Replaced as a whole: a request uses one table from its beginning to its end.
+    table: ArcSwap<Table>,
+    /// Number of the next log that is added. Held while the table is replaced.
+    next_number: Mutex<usize>,
     /// TLS of the listeners, if any.
     pub(crate) tls: OnceLock<Arc<Tls>>,
     registry: Registry,
@@ -47,8 +51,12 @@ pub struct Site {
     elsewhere: LogMetrics,
     pub(crate) limits: Limits,
     reads: ReadGate,
-    /// Raised at shutdown: requests that wait for a log to grow get their response.
-    pub(crate) closing: Arc<Signal>,
+}
+
+/// The logs of a site with their routes.
+struct Table {
+    logs: Vec<Arc<ServedLog>>,
+    routes: Routes,
 }
 
 /// The methods of endpoints that accept a chain.
@@ -56,11 +64,15 @@ const SUBMIT: &str = "POST, OPTIONS";
 
 /// A log with the prepared state for its requests.
 pub(crate) struct ServedLog {
+    /// Unique in the process, also among logs that were removed.
     number: usize,
     pub(crate) log: Arc<Log>,
     monitoring: Monitoring,
     roots: GetRoots,
     metrics: LogMetrics,
+    /// Raised at shutdown, and when the log is removed: requests that wait for the log to grow get
+    /// their response.
+    closing: Arc<Signal>,
 }
 
 impl Site {
@@ -74,32 +86,76 @@ impl Site {
         limits: Limits,
     ) -> Result<Arc<Self>, PrefixError> {
         let metrics = Metrics::register(&mut registry);
-        let routes = routes(&logs)?;
-        let logs = logs.into_iter().enumerate().map(|(number, log)| ServedLog {
-            number,
-            monitoring: Monitoring::new(),
-            roots: GetRoots::default(),
-            metrics: metrics.of(&log.config().shortname),
-            log,
-        });
         let limiter = limits.reads.clone();
         let limiter = limiter.map(|reads| ReadLimiter::new(reads, limits.trusted_proxies.clone()));
-        Ok(Arc::new(Site {
-            logs: logs.collect(),
-            routes,
+        let empty = Table {
+            logs: Vec::new(),
+            routes: Routes::default(),
+        };
+        let site = Arc::new(Site {
+            table: ArcSwap::from_pointee(empty),
+            next_number: Mutex::new(0),
             tls: OnceLock::new(),
             elsewhere: metrics.of(""),
             reads: ReadGate::new(limiter, metrics.reads.clone()),
             registry,
             metrics,
             limits,
-            closing: Arc::default(),
-        }))
+        });
+        site.replace_logs(logs)?;
+        Ok(site)
+    }
+
+    /// Serves these logs instead of the present ones. Logs that stay are not disturbed. Requests in
+    /// progress get their response from the log that they began with. The metrics of removed logs
+    /// are removed.
+    ///
+    /// # Errors
+    /// If a prefix is not a URL, or two logs have the same prefix; then nothing changes.
+    pub fn replace_logs(&self, logs: Vec<Arc<Log>>) -> Result<(), PrefixError> {
+        let routes = routes(&logs)?;
+        let mut next_number = self.next_number.lock();
+        let before = self.table.load_full();
+        let serve = |log: Arc<Log>| {
+            let mut present = before.logs.iter();
+            if let Some(served) = present.find(|served| Arc::ptr_eq(&served.log, &log)) {
+                return Arc::clone(served);
+            }
+            let number = *next_number;
+            *next_number += 1;
+            Arc::new(ServedLog {
+                number,
+                monitoring: Monitoring::new(),
+                roots: GetRoots::default(),
+                metrics: self.metrics.of(&log.config().shortname),
+                closing: Arc::default(),
+                log,
+            })
+        };
+        let logs: Vec<_> = logs.into_iter().map(serve).collect();
+        let table = Arc::new(Table { logs, routes });
+        self.table.store(Arc::clone(&table));
+        for served in &before.logs {
+            if !table.logs.iter().any(|stays| Arc::ptr_eq(stays, served)) {
+                served.closing.raise();
+                self.metrics.forget(&served.log.config().shortname);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the requests that wait for a log to grow.
+    pub(crate) fn close(&self) {
+        for served in &self.table.load().logs {
+            served.closing.raise();
+        }
     }
 
     /// Returns the logs in the order of the configuration.
-    pub fn logs(&self) -> impl Iterator<Item = &Log> {
-        self.logs.iter().map(|served| &*served.log)
+    pub fn logs(&self) -> Vec<Arc<Log>> {
+        let table = self.table.load();
+        let logs = table.logs.iter().map(|served| Arc::clone(&served.log));
+        logs.collect()
     }
 
     /// Returns all metrics of the process as text (OpenMetrics).
@@ -119,9 +175,10 @@ impl Site {
         let (parts, body) = request.into_parts();
         tracing::debug!(method = %parts.method, uri = %parts.uri, "request");
         let head = parts.method == Method::HEAD;
+        let table = self.table.load_full();
         let found = match endpoints {
             EndpointSet::Operations => None,
-            _ => self.find(&parts),
+            _ => table.find(&parts),
         };
         let (metrics, endpoint) = match &found {
             Some((served, resource)) => (&served.metrics, endpoint(*resource)),
@@ -141,7 +198,7 @@ impl Site {
                         let answer = served.answer(resource, parts, body, client, self, limits);
                         answer.await
                     }
-                    None => self.operations(endpoint, parts, limits).await,
+                    None => self.operations(&table, endpoint, parts, limits).await,
                 };
                 (Some(passage), response)
             }
@@ -154,6 +211,38 @@ impl Site {
         let sent = response.body().len();
         metrics.note(endpoint, response.status(), start.elapsed(), sent);
         response
+    }
+
+    /// Responds to requests that concern no single log.
+    async fn operations(
+        &self,
+        table: &Table,
+        endpoint: Endpoint,
+        parts: Parts,
+        limits: Option<&ReadLimits>,
+    ) -> Response {
+        let method = &parts.method;
+        match parts.uri.path() {
+            _ if endpoint == Endpoint::Unknown => table.nothing(&parts),
+            _ if method == Method::OPTIONS => submission::options("GET, HEAD, OPTIONS"),
+            _ if method != Method::GET && method != Method::HEAD => read_only(method),
+            "/health" => health::answer(table.logs(), self.tls.get().map(|tls| &**tls)).await,
+            "/metrics" => {
+                let text = self.render_metrics();
+                plain(StatusCode::OK, &value::METRICS, &value::NO_STORE, text)
+            }
+            "/page.css" => pages::style(),
+            "/robots.txt" => robots::answer(table.logs()),
+            "/logs.v3.json" => logjson::list(table.logs(), limits),
+            _ => pages::index(table.logs()),
+        }
+    }
+}
+
+impl Table {
+    /// Returns the logs in the order of the configuration.
+    fn logs(&self) -> impl Iterator<Item = &Log> {
+        self.logs.iter().map(|served| &*served.log)
     }
 
     /// Returns the log and the resource of a request. `None` for a path of the site itself, which
@@ -179,31 +268,7 @@ impl Site {
         {
             return None;
         }
-        Some((self.logs.get(found.log)?, resource))
-    }
-
-    /// Responds to requests that concern no single log.
-    async fn operations(
-        &self,
-        endpoint: Endpoint,
-        parts: Parts,
-        limits: Option<&ReadLimits>,
-    ) -> Response {
-        let method = &parts.method;
-        match parts.uri.path() {
-            _ if endpoint == Endpoint::Unknown => self.nothing(&parts),
-            _ if method == Method::OPTIONS => submission::options("GET, HEAD, OPTIONS"),
-            _ if method != Method::GET && method != Method::HEAD => read_only(method),
-            "/health" => health::answer(self.logs(), self.tls.get().map(|tls| &**tls)).await,
-            "/metrics" => {
-                let text = self.render_metrics();
-                plain(StatusCode::OK, &value::METRICS, &value::NO_STORE, text)
-            }
-            "/page.css" => pages::style(),
-            "/robots.txt" => robots::answer(self.logs()),
-            "/logs.v3.json" => logjson::list(self.logs(), limits),
-            _ => pages::index(self.logs()),
-        }
+        Some((&**self.logs.get(found.log)?, resource))
     }
 
     /// Returns 404 with the existing paths, or 301 if only the slash is missing.
@@ -286,7 +351,7 @@ impl ServedLog {
             },
             Resource::Feed if method == Method::GET || method == Method::HEAD => {
                 let (log, query) = (&self.log, parts.uri.query());
-                feed::answer(log, &method, query, &headers, client, &site.closing)
+                feed::answer(log, &method, query, &headers, client, &self.closing)
             }
             Resource::Rfc6962(read) if method == Method::GET || method == Method::HEAD => {
                 let (log, query) = (&self.log, parts.uri.query());
@@ -299,7 +364,7 @@ impl ServedLog {
             }
             Resource::Checkpoint if method == Method::GET && parts.uri.query().is_some() => {
                 let query = parts.uri.query();
-                let answer = self.checkpoint_after(query, headers, client, &site.closing);
+                let answer = self.checkpoint_after(query, headers, client);
                 Box::pin(answer).await
             }
             _ if method == Method::GET || method == Method::HEAD => {
@@ -339,7 +404,6 @@ impl ServedLog {
         query: Option<&str>,
         asked: HeaderMap,
         client: &Arc<Client>,
-        closing: &Signal,
     ) -> Response {
         let now = || self.monitoring.checkpoint(&self.log, &Method::GET, asked);
         let after = match long_poll::after(query) {
@@ -351,7 +415,7 @@ impl ServedLog {
                     .into_response();
             }
         };
-        match long_poll::wait(&self.log, after, client, closing).await {
+        match long_poll::wait(&self.log, after, client, &self.closing).await {
             Ok(()) => {
                 let mut response = now();
                 let headers = response.headers_mut();

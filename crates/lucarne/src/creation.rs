@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use lucarne_log::{Log, Turn};
+use lucarne_log::{GiveTurn, Log, Turn};
 use lucarne_storage::{Lock, LockError};
 
 use crate::causes::causes;
@@ -128,6 +128,29 @@ pub(crate) async fn create_missing(
         tracing::error!("{refusal}");
     }
     Ok(())
+}
+
+/// Creates a log that a reload has added, if it does not exist and may be created now. Gives the
+/// log its turn after the first attempt.
+pub(crate) async fn create_added(
+    log: LogSettings,
+    creation: Creation,
+    place: LockPlace,
+    lock: Arc<dyn Lock>,
+    turn: GiveTurn,
+) {
+    let created = create_if_missing(&log, creation, &place, &*lock).await;
+    turn.give();
+    match created {
+        Ok(None) => {}
+        Ok(Some(refusal)) => tracing::error!("{refusal}"),
+        Err(error) => {
+            tracing::error!("{}", causes(&error));
+            if is_passing(&error) {
+                create_later(log, creation, place, lock).await;
+            }
+        }
+    }
 }
 
 /// Creates the log if it does not exist and may be created; else why it is not.

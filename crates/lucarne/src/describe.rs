@@ -6,14 +6,18 @@ use std::time::Duration;
 
 use lucarne_log::{Log, State};
 
-/// The time after which the log is asked again whether its description has changed.
+/// The time between two comparisons of the description with the published one.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// Publishes the description once the log is open, and whenever it changes.
+/// Publishes the description once the log is open, and after each change, until the log is closed.
 pub(crate) async fn keep(log: Arc<Log>) {
     let mut published = Vec::new();
     loop {
-        let open = matches!(log.state(), State::Running | State::Retired);
+        let state = log.state();
+        if matches!(state, State::Closed) {
+            return;
+        }
+        let open = matches!(state, State::Running | State::Retired);
         let json = lucarne_http::log_json(&log);
         if open && json != published {
             match log.publish_log_json(json.clone().into()).await {

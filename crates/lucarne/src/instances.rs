@@ -1,4 +1,4 @@
-//! The listeners on which other instances of the logs are heard.
+//! The listeners that other instances of the logs connect to.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,51 +8,84 @@ use lucarne_http::InstanceServer;
 use lucarne_log::Log;
 use tokio::net::TcpListener;
 
-use crate::config::Config;
+use crate::config::LogSettings;
 
-/// The sockets, each with the places of its logs in the configuration.
-pub(crate) struct Listeners(Vec<(TcpListener, Vec<usize>)>);
+/// The servers for other instances, by the address in the configuration.
+#[derive(Default)]
+pub(crate) struct InstanceServers(BTreeMap<String, Listening>);
 
-impl Listeners {
-    /// Listens wherever the configuration says.
+/// A server of one address.
+struct Listening {
+    /// The socket, until connections are accepted from it.
+    listener: Option<TcpListener>,
+    server: Arc<InstanceServer>,
+}
+
+impl InstanceServers {
+    /// Listens on all addresses that these logs have for other instances.
     ///
     /// # Errors
-    /// If an address is taken, or none of this machine.
-    pub(crate) async fn bind(config: &Config) -> Result<Self> {
-        let mut places: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-        for (place, log) in config.logs.iter().enumerate() {
-            if let Some(instances) = &log.instances {
-                places
-                    .entry(&instances.value.listen)
-                    .or_default()
-                    .push(place);
-            }
+    /// See [`listen`](Self::listen).
+    pub(crate) async fn of(logs: &[LogSettings]) -> Result<Self> {
+        let mut servers = InstanceServers::default();
+        for log in logs {
+            servers.listen(log).await?;
         }
-        let mut listeners = Vec::new();
-        for (address, logs) in places {
-            let everywhere = address.strip_prefix(':').map(|port| format!("[::]:{port}"));
-            let listener = TcpListener::bind(everywhere.as_deref().unwrap_or(address)).await;
-            let listener = listener.with_context(|| {
-                format!(
-                    "cannot listen on {address}, for other instances: it is `address` (or `listen`) \
-                     of `instances`, which has to be this machine's, and free"
-                )
-            })?;
-            listeners.push((listener, logs));
-        }
-        Ok(Listeners(listeners))
+        Ok(servers)
     }
 
-    /// Lets other instances be heard.
-    pub(crate) fn serve(self, config: &Config, logs: &[Arc<Log>]) {
-        for (listener, places) in self.0 {
-            let mut server = InstanceServer::default();
-            for place in places {
-                if let Some(instances) = &config.logs[place].instances {
-                    server.add(Arc::clone(&logs[place]), instances.value.key.clone());
-                }
+    /// Listens on the address that a log has for other instances, if it has one.
+    ///
+    /// # Errors
+    /// If the address is taken, or is not an address of this machine.
+    pub(crate) async fn listen(&mut self, log: &LogSettings) -> Result<()> {
+        let Some(instances) = &log.instances else {
+            return Ok(());
+        };
+        let address = instances.value.listen.as_str();
+        if self.0.contains_key(address) {
+            return Ok(());
+        }
+        let everywhere = address.strip_prefix(':').map(|port| format!("[::]:{port}"));
+        let listener = TcpListener::bind(everywhere.as_deref().unwrap_or(address)).await;
+        let listener = listener.with_context(|| {
+            format!(
+                "cannot listen on {address} for other instances: `address` (or `listen`) of \
+                 `instances` must be a free address of this machine"
+            )
+        })?;
+        let listening = Listening {
+            listener: Some(listener),
+            server: Arc::default(),
+        };
+        self.0.insert(address.to_owned(), listening);
+        Ok(())
+    }
+
+    /// Adds a log to the server of its address, if it has one.
+    pub(crate) fn add(&self, settings: &LogSettings, log: &Arc<Log>) {
+        if let Some(instances) = &settings.instances
+            && let Some(listening) = self.0.get(&instances.value.listen)
+        {
+            let key = instances.value.key.clone();
+            listening.server.add(Arc::clone(log), key);
+        }
+    }
+
+    /// Removes a log from its server.
+    pub(crate) fn remove(&self, log: &Log) {
+        let id = log.config().key.log_id();
+        for listening in self.0.values() {
+            listening.server.remove(&id);
+        }
+    }
+
+    /// Accepts connections on all addresses.
+    pub(crate) fn serve(&mut self) {
+        for listening in self.0.values_mut() {
+            if let Some(listener) = listening.listener.take() {
+                tokio::spawn(Arc::clone(&listening.server).serve(listener));
             }
-            tokio::spawn(Arc::new(server).serve(listener));
         }
     }
 }

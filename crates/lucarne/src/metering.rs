@@ -154,6 +154,33 @@ impl Metering {
         })
     }
 
+    /// Removes the metrics of a log that this process no longer has.
+    pub(crate) fn forget(&self, user: &str) {
+        for operation in Operation::ALL {
+            for outcome in Outcome::ALL {
+                self.requests.remove(&Requested {
+                    user: user.into(),
+                    operation: operation.name(),
+                    outcome: outcome.name(),
+                });
+            }
+            self.seconds.remove(&Timed {
+                user: user.into(),
+                operation: operation.name(),
+            });
+        }
+        let of = Of { user: user.into() };
+        self.hedges.remove(&of);
+        self.retries.remove(&of);
+        for result in ["hit", "miss"] {
+            self.looked.remove(&Looked {
+                log: user.into(),
+                result,
+            });
+        }
+        self.held.remove(&Held { log: user.into() });
+    }
+
     /// The same lock, timed.
     pub(crate) fn lock(&self, lock: Arc<dyn Lock>) -> Arc<dyn Lock> {
         Arc::new(MeteredLock {
@@ -265,7 +292,8 @@ mod tests {
     #[test]
     fn each_request_is_counted_under_its_own_name() {
         let mut registry = Registry::default();
-        let meter = Metering::register(&mut registry).of("a");
+        let metering = Metering::register(&mut registry);
+        let meter = metering.of("a");
         for operation in Operation::ALL {
             for outcome in Outcome::ALL {
                 meter.request(operation, outcome, Duration::ZERO);
@@ -283,5 +311,9 @@ mod tests {
         assert_eq!(count("operation=\"put\",outcome=\"lost\""), "2");
         assert_eq!(count("operation=\"get\",outcome=\"absent\""), "1");
         assert_eq!(count("operation=\"other\",outcome=\"done\""), "1");
+        metering.forget("a");
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        assert!(!text.contains("\"a\""), "{text}");
     }
 }

@@ -1,70 +1,74 @@
-//! A running Lucarne: the lock, the logs, the listeners, and what signals do
-//! to them.
+//! A running server: the lock, the logs, the listeners, and their shutdown.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use lucarne_ct::{Roots, Verification};
+use lucarne_ct::Roots;
 use lucarne_http::{Listener, Serving, Site, Tls};
-use lucarne_log::{GiveTurn, Log, LogConfig, Metrics, Turn};
+use lucarne_log::{GiveTurn, Metrics, Turn};
 use lucarne_storage::Lock;
 use prometheus_client::registry::Registry;
 use tokio::task::JoinSet;
 
 use crate::closing::close;
-use crate::config::{Config, LogSettings, Report};
+use crate::config::{Config, Report};
 use crate::creation::{Creation, create_missing, open_lock};
 use crate::handover::{self, Candidates, Doorway, Estate, Given, Giver, Taking};
-use crate::instances::Listeners;
+use crate::hosting::{Current, Host, Hosted};
+use crate::instances::InstanceServers;
 use crate::listen::{self, Socket};
 use crate::logging::Logging;
 use crate::metering::Metering;
-use crate::open::{LateAssets, LateLock, ReadCache};
+use crate::open::LateLock;
+use crate::reload::{Progress, Reload};
 use crate::roots::{self, Purpose};
 use crate::signals::{self, Signals};
 use crate::upkeep::{Upkeep, Wanted};
-use crate::{describe, descriptors, notify, runtime, tls, verification};
+use crate::{descriptors, notify, runtime, tls, verification};
 
-/// The time for what is left to do once everything has ended or was given up.
+/// The time for closing the lock at the end of a shutdown.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// The beginning of a server, beside its configuration.
+/// The parameters of a start, beside the configuration.
 pub(crate) struct Begin {
     /// When logs may be created.
     pub(crate) creation: Creation,
-    /// Served instead of the certificate that the configuration names.
+    /// Served instead of the certificate in the configuration.
     pub(crate) tls: Option<Arc<Tls>>,
     /// Sockets that listen already.
     pub(crate) sockets: Vec<Socket>,
-    /// Who ran the logs before.
+    /// The process that ran the logs before.
     pub(crate) predecessor: Predecessor,
+    /// The configuration file that SIGHUP reads again, if there is one.
+    pub(crate) file: Option<PathBuf>,
 }
 
-/// Who ran the logs before a server does.
+/// The process that ran the logs before.
 pub(crate) enum Predecessor {
-    /// Nobody.
+    /// None.
     Nobody,
-    /// A process that runs them still, and hands them over.
+    /// A process that still runs the logs, and hands them over.
     Another(Taking),
-    /// This process, which could not hand them over.
+    /// This process, after a failed hand-over.
     Itself(Signals),
 }
 
 /// The ways in which a server ends.
 pub(crate) enum Ended {
-    /// For good.
+    /// After a signal, or after a hand-over.
     Stopped,
-    /// It could not hand over the logs: it is to be started again, with these roots.
-    Again(Vec<Roots>, Box<Begin>),
+    /// After a failed hand-over: the server must be started again with these.
+    Again(Box<(Config, Vec<Roots>, Begin)>),
 }
 
 /// Lock, logs and listeners, ready to serve.
 pub(crate) struct Server {
-    config: Arc<Config>,
+    hosted: Current,
     creation: Creation,
-    logs: Vec<Arc<Log>>,
+    file: Option<PathBuf>,
+    host: Host,
     turn: GiveTurn,
     lock: Arc<dyn Lock>,
     listeners: Vec<Listener>,
@@ -72,11 +76,9 @@ pub(crate) struct Server {
     tls_watch: tls::Watch,
     site: Arc<Site>,
     signals: Signals,
-    /// Where the next process may ask for the logs.
+    /// The socket at which the next process asks for the logs.
     doorway: Option<Doorway>,
     taking: Option<Taking>,
-    /// Keeps the descriptions of the logs up to date.
-    _describing: JoinSet<()>,
 }
 
 /// Reads the roots of every log.
@@ -86,7 +88,7 @@ pub(crate) fn read_roots(config: &Config, report: &mut Report) -> Vec<Roots> {
 }
 
 impl Server {
-    /// Opens everything; logs go on opening in the background.
+    /// Opens lock and listeners, and starts the logs, which open in the background.
     ///
     /// # Errors
     /// If an address is taken, the lock cannot be opened, or no log exists.
@@ -101,6 +103,7 @@ impl Server {
             tls,
             mut sockets,
             predecessor,
+            file,
         } = begin;
         let fresh = matches!(predecessor, Predecessor::Nobody);
         let (signals, taking) = match predecessor {
@@ -117,7 +120,7 @@ impl Server {
         if taking.is_none() {
             give.give();
         }
-        // Watched from before they are read: no change is missed.
+        // The watch begins before the files are read, so that no change is missed.
         let tls_watch = tls::Watch::new(tls_files(&config));
         let tls = match (&config.tls, tls) {
             (_, Some(tls)) => Some(tls),
@@ -130,13 +133,13 @@ impl Server {
         let doorway = handover
             .map(|path| Doorway::open(&path.value))
             .transpose()?;
-        let instances = Listeners::bind(&config).await?;
+        let instances = InstanceServers::of(&config.logs).await?;
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
         let metering = Metering::register(&mut registry);
         let lock = match fresh {
             true => open_lock(&config, creation, &metering).await?,
-            // It is there, and may be another process's yet.
+            // The lock exists, and another process may still have it open.
             false => {
                 let observer = metering.of("lock");
                 Arc::new(LateLock::new(
@@ -155,23 +158,25 @@ impl Server {
         if fresh {
             create_missing(&config, creation, &lock).await?;
         }
+        let mut host = Host {
+            lock: Arc::clone(&lock),
+            metrics,
+            metering,
+            verification,
+            instances,
+            describing: JoinSet::new(),
+        };
         let mut logs = Vec::new();
         for (settings, roots) in config.logs.iter().zip(roots) {
-            let parts = (&lock, &metrics, &metering, &verification);
-            let log = start_log(settings, roots, parts, &turn);
-            log.await_roots(roots::awaits_ccadb(settings));
-            logs.push(log);
+            logs.push(host.start(settings, roots, &turn));
         }
-        instances.serve(&config, &logs);
-        let mut describing = JoinSet::new();
-        for log in &logs {
-            describing.spawn(describe::keep(Arc::clone(log)));
-        }
+        host.instances.serve();
         let site = Site::new(logs.clone(), registry, config.http.clone())?;
         Ok(Server {
-            config: Arc::new(config),
+            hosted: Current::new(Hosted { config, logs }),
             creation,
-            logs,
+            file,
+            host,
             turn: give,
             lock,
             listeners,
@@ -181,12 +186,10 @@ impl Server {
             signals,
             doorway,
             taking,
-            _describing: describing,
         })
     }
 
-    /// Serves until a signal asks to stop, then drains; or until another process has
-    /// the logs.
+    /// Serves until a signal to stop, then drains; or until another process has the logs.
     ///
     /// # Errors
     /// If the listeners fail, or the logs could not be taken over.
@@ -195,7 +198,7 @@ impl Server {
             let tls = self.tls.is_some();
             tracing::info!(address = %listener.local_addr()?, tls, "listening");
         }
-        // Held only where they may be needed again: nobody who comes after a stop waits in them.
+        // Held only if a failed hand-over may need them: after a stop, no client must wait in them.
         let sockets = match &self.doorway {
             Some(_) => self.sockets()?,
             None => Vec::new(),
@@ -204,10 +207,17 @@ impl Server {
             Some(taking) => self.take_over(taking).await?,
             None => self.begin()?,
         };
-        let drain_timeout = self.config.http.drain_timeout;
+        let drain_timeout = self.hosted.now().config.http.drain_timeout;
         let mut upkeep = Upkeep {
-            config: Arc::clone(&self.config),
-            logs: self.logs.clone(),
+            hosted: self.hosted.clone(),
+            reload: Reload {
+                file: self.file.clone(),
+                creation: self.creation,
+                host: self.host,
+                site: Arc::clone(&self.site),
+                hosted: self.hosted.clone(),
+                progress: Progress::default(),
+            },
             tls: self.tls.clone(),
             tls_watch: self.tls_watch,
             terminal: self.creation == Creation::Done,
@@ -216,7 +226,13 @@ impl Server {
             .until_wanted(&mut self.signals, candidates.as_mut())
             .await
         {
-            let (logs, lock) = (&self.logs, &self.lock);
+            let hosted = self.hosted.now();
+            if upkeep.reload.is_draining() || !candidate.knows(&hosted) {
+                let why = "its logs have changed since (SIGHUP): start the other process again";
+                candidate.withdraw(why).await;
+                continue;
+            }
+            let (logs, lock) = (&hosted.logs, &self.lock);
             match handover::give(candidate, &mut serving, logs, lock, drain_timeout).await {
                 Given::Not => {}
                 Given::Over => {
@@ -225,27 +241,30 @@ impl Server {
                     return Ok(Ended::Stopped);
                 }
                 Given::Back => {
-                    let roots = self.logs.iter().map(|log| Roots::clone(&log.roots()));
+                    let roots = logs.iter().map(|log| Roots::clone(&log.roots()));
                     let begin = Begin {
                         creation: self.creation,
                         tls: self.tls,
                         sockets,
                         predecessor: Predecessor::Itself(self.signals),
+                        file: self.file,
                     };
-                    return Ok(Ended::Again(roots.collect(), Box::new(begin)));
+                    let again = (hosted.config.clone(), roots.collect(), begin);
+                    return Ok(Ended::Again(Box::new(again)));
                 }
             }
         }
         drop((candidates, sockets));
         self.signals.exit_at_next();
-        // No listener takes another connection; the rounds of requests in
-        // flight are finished, and those are answered, before both are done.
+        // The listeners accept no more connections. The rounds of the requests in flight are
+        // finished, and the requests get their responses.
         serving.close().await;
-        let (late, ()) = tokio::join!(close(&self.logs, drain_timeout), serving.drain());
+        let logs = upkeep.reload.logs();
+        let (late, ()) = tokio::join!(close(&logs, drain_timeout), serving.drain());
         if !late.is_empty() {
             bail!(
-                "`draintimeout` is over, and these logs wait for what does not answer: {}. Nothing \
-                 that was acknowledged is lost: they go on from their journals at the next start",
+                "`draintimeout` is over, and the lock or the storage of these logs does not \
+                 respond: {}. No acknowledged entry is lost: the next start continues from the journals",
                 late.join(", ")
             );
         }
@@ -254,24 +273,24 @@ impl Server {
         Ok(Ended::Stopped)
     }
 
-    /// The sockets, once more.
+    /// Returns copies of the sockets.
     fn sockets(&self) -> Result<Vec<Socket>> {
-        let listeners = self.config.listen.iter().zip(&self.listeners);
+        let hosted = self.hosted.now();
+        let listeners = hosted.config.listen.iter().zip(&self.listeners);
         let shared =
             listeners.map(|(place, listener)| Ok((place.value.to_string(), listener.share()?)));
         shared.collect()
     }
 
-    /// What there is to be handed over to the next process.
+    /// Returns the logs and sockets for the next process.
     fn estate(&self) -> Result<Estate> {
         Ok(Estate {
-            config: Arc::clone(&self.config),
-            logs: self.logs.clone(),
+            hosted: self.hosted.clone(),
             sockets: self.sockets()?,
         })
     }
 
-    /// Begins to serve where nobody does.
+    /// Begins to serve without a predecessor.
     fn begin(&mut self) -> Result<(Serving, Option<Candidates>)> {
         let candidates = match self.doorway.take() {
             Some(doorway) => Some(doorway.answer(self.estate()?)?),
@@ -283,7 +302,7 @@ impl Server {
         Ok((serving, candidates))
     }
 
-    /// Takes over from the process that runs. If that fails, the other one goes on.
+    /// Takes over from the process that runs. If that fails, the other process continues.
     async fn take_over(&mut self, mut taking: Taking) -> Result<(Serving, Option<Candidates>)> {
         let doorway = self.doorway.take();
         let doorway = doorway.context("there is no `handover`")?;
@@ -299,10 +318,12 @@ impl Server {
             Err(error) => error,
         };
         serving.close().await;
-        close(&self.logs, self.config.http.drain_timeout).await;
-        for log in &self.logs {
+        let hosted = self.hosted.now();
+        close(&hosted.logs, hosted.config.http.drain_timeout).await;
+        for log in &hosted.logs {
             if let Err(error) = log.let_go().await {
-                tracing::error!(log = log.config().shortname, %error, "not let go of");
+                let log = &log.config().shortname;
+                tracing::error!(log, %error, "the storage is not released");
             }
         }
         close_lock(&*self.lock).await;
@@ -311,7 +332,7 @@ impl Server {
         Err(led.context("not taken over, and the process that ran goes on"))
     }
 
-    /// Opens the logs once the other process has let go of them.
+    /// Opens the logs after the other process has released them.
     async fn open_logs(&mut self, taking: &mut Taking, giver: Giver) -> Result<()> {
         let mut giver = giver;
         if giver == Giver::Waits {
@@ -321,16 +342,17 @@ impl Server {
             };
         }
         self.turn.give();
-        let (config, lock, creation) = (self.config.clone(), self.lock.clone(), self.creation);
+        let hosted = self.hosted.now();
+        let (created, lock, creation) = (hosted.clone(), self.lock.clone(), self.creation);
         tokio::spawn(async move {
-            // Those that are new. What is wrong with one, itself says, too.
-            if let Err(error) = create_missing(&config, creation, &lock).await {
+            // New logs. The state of each log shows its error, too.
+            if let Err(error) = create_missing(&created.config, creation, &lock).await {
                 tracing::error!("{error:#}");
             }
         });
         if giver == Giver::Waits {
             tokio::select! {
-                opened = taking.opened(&self.logs) => drop(opened?),
+                opened = taking.opened(&hosted.logs) => drop(opened?),
                 name = self.signals.stop() => bail!("{name}"),
             }
         }
@@ -338,7 +360,7 @@ impl Server {
     }
 }
 
-/// Listens to signals, whatever hangs from now on.
+/// Listens to signals, and bounds the time of a shutdown.
 fn first_signals(config: &Config) -> Result<Signals> {
     let signals = Signals::listen().context("cannot listen to signals")?;
     signals::exit_in_any_case(config.http.drain_timeout + LAST_WORDS)?;
@@ -369,7 +391,22 @@ fn most_connections(config: &Config) -> Result<Option<(u64, usize)>> {
     Ok(Some((files, most as usize)))
 }
 
-/// Leaves files enough for the logs.
+/// Reports that the logs of a reload leave too few files for `maxconnections`.
+pub(crate) fn check_connections(config: &Config) {
+    match most_connections(config) {
+        Ok(Some((files, most))) if config.http.connections > most => tracing::warn!(
+            maxconnections = config.http.connections,
+            most,
+            files,
+            "maxconnections does not leave enough open files for the logs: raise the limit \
+             (LimitNOFILE) or lower maxconnections, then restart"
+        ),
+        Ok(_) => {}
+        Err(error) => tracing::warn!("{error:#}"),
+    }
+}
+
+/// Lowers `maxconnections` so that enough open files are left for the logs.
 fn bound_connections(config: &mut Config) -> Result<()> {
     let Some((files, most)) = most_connections(config)? else {
         return Ok(());
@@ -389,43 +426,19 @@ fn bound_connections(config: &mut Config) -> Result<()> {
     Ok(())
 }
 
-/// Closes the lock, unless it does not answer.
+/// Closes the lock, unless it does not respond.
 async fn close_lock(lock: &dyn Lock) {
     if tokio::time::timeout(LAST_WORDS, lock.close())
         .await
         .is_err()
     {
-        tracing::warn!("{} does not answer: it is left as it is", lock.location());
+        tracing::warn!("{} does not respond: it is not closed", lock.location());
     }
 }
 
-fn tls_files(config: &Config) -> Vec<PathBuf> {
+/// Returns the TLS files of a configuration.
+pub(crate) fn tls_files(config: &Config) -> Vec<PathBuf> {
     let files = config.tls.iter();
     let files = files.flat_map(|tls| [&tls.certificate, &tls.key]);
     files.map(|file| file.value.clone()).collect()
-}
-
-fn start_log(
-    settings: &LogSettings,
-    roots: Roots,
-    (lock, metrics, metering, verification): (
-        &Arc<dyn Lock>,
-        &Metrics,
-        &Metering,
-        &Arc<Verification>,
-    ),
-    turn: &Turn,
-) -> Arc<Log> {
-    let cache = ReadCache {
-        directory: settings.tiles_directory(),
-        bytes: settings.disk_cache,
-    };
-    let observer = metering.of(&settings.shortname.value);
-    let assets = LateAssets::new(&settings.data.value, cache, observer, turn.clone());
-    let config = LogConfig {
-        verification: Arc::clone(verification),
-        ..settings.to_log_config()
-    };
-    let places = (Arc::new(assets) as _, Arc::clone(lock));
-    Log::start_in_turn(config, roots, places, metrics, turn.clone())
 }

@@ -1,26 +1,25 @@
-//! SIGTERM and SIGINT stop, SIGHUP rereads, SIGUSR2 upgrades.
+//! The signals of a server: SIGTERM and SIGINT stop, SIGHUP reloads, SIGUSR2 upgrades.
 
 use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Exit code when a second signal cuts the draining short.
+/// Exit code after a second signal, which ends the draining.
 const IMPATIENT: i32 = 130;
 
-/// Ends the process so long after a request to stop, if it has not ended by
-/// itself: whatever hangs, even the threads that serve. A thread of its own
-/// waits for it.
+/// Ends the process `after` this time after a signal to stop, even if the threads that serve hang.
+/// A separate thread waits for the signal.
 ///
 /// # Errors
-/// If the system gives no thread.
+/// If the system creates no thread.
 pub(crate) fn exit_in_any_case(after: Duration) -> std::io::Result<()> {
     let wait = move || match crate::runtime::run_here(until_stop()) {
         Ok(()) => {
             std::thread::sleep(after);
-            errln!("not everything has ended in time (`draintimeout`): exiting");
+            errln!("the shutdown has not ended within `draintimeout`: exiting");
             std::process::exit(1);
         }
-        Err(error) => tracing::warn!(%error, "a stop will wait for whatever hangs"),
+        Err(error) => tracing::warn!(%error, "a shutdown will have no time limit"),
     };
     let thread = std::thread::Builder::new().name("lucarne-exit".into());
     thread.spawn(wait).map(drop)
@@ -40,23 +39,23 @@ pub(crate) struct Signals {
     upgrade: Signal,
 }
 
-/// A wrapper may forward what the terminal has sent to us as well: signals
-/// this close to each other are one wish.
+/// Signals that are closer to each other than this count as one: a wrapper may forward a signal
+/// that the terminal has sent to this process, too.
 pub(crate) const ONE_WISH: Duration = Duration::from_millis(300);
 
-/// The wishes that signals stand for.
+/// The meaning of a signal.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
-    /// Drain and exit; the signal's name.
+    /// Drain and exit; has the name of the signal.
     Stop(&'static str),
-    /// Read roots and TLS files again.
+    /// Read the configuration, roots and TLS files again.
     Reread,
-    /// Start the process that is to take over.
+    /// Start the process that takes over.
     Successor,
 }
 
 impl Signals {
-    /// From now on signals no longer end the process by themselves.
+    /// Listens to the signals: they no longer end the process by themselves.
     pub(crate) fn listen() -> std::io::Result<Self> {
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
@@ -76,7 +75,7 @@ impl Signals {
         }
     }
 
-    /// Waits for a request to stop; the signal's name.
+    /// Waits for a signal to stop, and returns its name.
     pub(crate) async fn stop(&mut self) -> &'static str {
         loop {
             if let Wish::Stop(name) = self.next().await {
@@ -85,8 +84,8 @@ impl Signals {
         }
     }
 
-    /// While the process drains: the next request to stop ends it at once.
-    /// Nothing that was acknowledged is lost by that.
+    /// Lets the next signal to stop end the process at once, for the time of draining. No
+    /// acknowledged entry is lost by that.
     pub(crate) fn exit_at_next(mut self) {
         let first = Instant::now();
         tokio::spawn(async move {

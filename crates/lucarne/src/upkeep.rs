@@ -1,5 +1,6 @@
-//! The work that a server does beside serving.
+//! The work of a server beside serving: signals, roots, TLS files, reloads.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,47 +9,52 @@ use lucarne_log::Log;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, interval_at};
 
-use crate::config::{Config, LogSettings, Report};
+use crate::config::{LogSettings, Report};
 use crate::handover::{Candidate, Candidates};
+use crate::hosting::Current;
+use crate::reload::{Event, Reading, Reload};
 use crate::roots::{self, Purpose};
 use crate::signals::{Signals, Wish};
-use crate::{successor, tls};
+use crate::{server, successor, tls};
 
-/// The time between two looks for changed TLS files.
+/// The time between two comparisons of the TLS files.
 const WATCH_TLS: Duration = Duration::from_secs(2);
-/// The time after which CCADB is asked again for new roots.
+/// The time between two requests for CCADB's roots.
 const WATCH_CCADB: Duration = Duration::from_secs(15 * 60);
 
-/// The time after which CCADB's roots are requested again for a log that lacks them.
+/// The time between two requests for CCADB's roots while a log lacks them.
 const AWAIT_CCADB: Duration = Duration::from_secs(5);
 
-/// The work that is done beside serving.
+/// The work of a server beside serving.
 pub(crate) struct Upkeep {
-    pub(crate) config: Arc<Config>,
-    pub(crate) logs: Vec<Arc<Log>>,
+    /// The logs, which a reload replaces.
+    pub(crate) hosted: Current,
+    /// Reloads the configuration file.
+    pub(crate) reload: Reload,
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) tls_watch: tls::Watch,
-    /// True if SIGHUP means that nobody watches any more: the demo.
+    /// Whether SIGHUP means that the terminal was closed: the demo.
     pub(crate) terminal: bool,
 }
 
-/// The things that end or interrupt serving.
+/// The events that end or interrupt serving.
 pub(crate) enum Wanted {
-    /// A stop.
+    /// A signal to stop.
     Stop,
-    /// The logs, by another process.
+    /// Another process that asks for the logs.
     Logs(Candidate),
 }
 
 impl Upkeep {
-    /// Rereads what changes until a signal asks to stop, or another process for the logs.
+    /// Keeps the server up to date until a signal to stop, or until another process asks for the
+    /// logs.
     pub(crate) async fn until_wanted(
         &mut self,
         signals: &mut Signals,
         mut candidates: Option<&mut Candidates>,
     ) -> Wanted {
         let mut look_at_tls = tokio::time::interval(WATCH_TLS);
-        // At once for the first time: a start goes on with the roots that it remembers.
+        // The first tick is immediate: a start uses the roots of CCADB that it remembers.
         let mut ask_ccadb = tokio::time::interval(WATCH_CCADB);
         let mut ask_again = interval_at(Instant::now() + AWAIT_CCADB, AWAIT_CCADB);
         let mut asking = None;
@@ -66,37 +72,61 @@ impl Upkeep {
                         return Wanted::Stop;
                     }
                     Wish::Reread if self.terminal => {
-                        tracing::info!("SIGHUP: the terminal is gone, finishing the round");
+                        tracing::info!("SIGHUP: the terminal was closed, finishing the round");
                         return Wanted::Stop;
                     }
                     Wish::Reread => {
-                        tracing::info!("SIGHUP: reading roots and TLS files again");
-                        self.reread_roots(|_| true);
+                        tracing::info!("SIGHUP: reading the configuration, roots and TLS files");
+                        self.reread_roots(|_, _| true);
                         self.reread_tls();
+                        self.reload.begin();
                     }
-                    Wish::Successor => match self.config.handover {
+                    Wish::Successor => match self.hosted.now().config.handover {
                         Some(_) => successor::start(),
                         None => tracing::error!(
-                            "SIGUSR2: without `handover` in the configuration, nothing can be handed over"
+                            "SIGUSR2: logs cannot be handed over without `handover` in the \
+                             configuration"
                         ),
                     },
+                },
+                event = self.reload.next() => match event {
+                    Event::Read(reading) => self.apply(reading).await,
+                    Event::Closed(log) => self.reload.remove(&log),
                 },
                 candidate = candidate => return Wanted::Logs(candidate),
                 _ = look_at_tls.tick() => if self.tls_watch.changed() {
                     self.reread_tls();
                 },
-                _ = ask_ccadb.tick() => self.reread_roots(|log| log.roots.ccadb.is_some()),
+                _ = ask_ccadb.tick() => self.reread_roots(|_, log| log.roots.ccadb.is_some()),
                 _ = ask_again.tick() => self.read_awaited_roots(&mut asking),
             }
         }
     }
 
-    /// Reads roots again, beside everything else.
-    fn reread_roots(&self, which: impl Fn(&LogSettings) -> bool) {
-        for (place, log) in self.logs.iter().enumerate() {
-            if which(&self.config.logs[place]) {
-                let (config, log) = (Arc::clone(&self.config), Arc::clone(log));
-                tokio::task::spawn_blocking(move || reread(&config.logs[place], &log));
+    /// Applies a configuration file that was read.
+    async fn apply(&mut self, reading: Option<Box<Reading>>) {
+        if let Some(reading) = reading {
+            let changes = self.reload.apply(reading).await;
+            self.reread_roots(|place, _| changes.roots.contains(&place));
+            if changes.tls {
+                self.tls_watch = tls::Watch::new(self.tls_files());
+                self.reread_tls();
+            }
+        }
+        self.reload.begin_again();
+    }
+
+    fn tls_files(&self) -> Vec<PathBuf> {
+        server::tls_files(&self.hosted.now().config)
+    }
+
+    /// Reads roots again in the background: those of the logs at the places that are chosen.
+    fn reread_roots(&self, which: impl Fn(usize, &LogSettings) -> bool) {
+        let hosted = self.hosted.now();
+        for (place, (settings, log)) in hosted.each().enumerate() {
+            if which(place, settings) {
+                let (settings, log) = (settings.clone(), Arc::clone(log));
+                tokio::task::spawn_blocking(move || reread(&settings, &log));
             }
         }
     }
@@ -104,20 +134,20 @@ impl Upkeep {
     /// Reads the roots of logs that lack CCADB's, one attempt at a time.
     fn read_awaited_roots(&self, asking: &mut Option<JoinHandle<()>>) {
         let is_asking = asking.as_ref().is_some_and(|asking| !asking.is_finished());
-        if is_asking || !self.logs.iter().any(|log| log.awaits_roots()) {
+        let hosted = self.hosted.now();
+        if is_asking || !hosted.logs.iter().any(|log| log.awaits_roots()) {
             return;
         }
-        let (config, logs) = (Arc::clone(&self.config), self.logs.clone());
         *asking = Some(tokio::task::spawn_blocking(move || {
-            let logs = config.logs.iter().zip(&logs);
-            for (settings, log) in logs.filter(|(_, log)| log.awaits_roots()) {
+            for (settings, log) in hosted.each().filter(|(_, log)| log.awaits_roots()) {
                 reread(settings, log);
             }
         }));
     }
 
     fn reread_tls(&self) {
-        let Some((files, tls)) = self.config.tls.as_ref().zip(self.tls.as_ref()) else {
+        let hosted = self.hosted.now();
+        let Some((files, tls)) = hosted.config.tls.as_ref().zip(self.tls.as_ref()) else {
             return;
         };
         match tls::reload(tls, &files.certificate.value, &files.key.value) {
@@ -131,8 +161,7 @@ impl Upkeep {
     }
 }
 
-/// Reads the roots of one log again. If there is a problem with them, it keeps
-/// those it has.
+/// Reads the roots of one log again. If a source has a problem, the log keeps its present roots.
 fn reread(settings: &LogSettings, log: &Log) {
     let mut report = Report::on(None);
     let roots = roots::load(settings, Purpose::Renew, &mut report);

@@ -48,7 +48,8 @@ pub(crate) fn run(options: &Serve, logging: &Logging) -> ExitCode {
         },
         None => None,
     };
-    let served = runtime::run(serve(config, roots, creation, testcert, logging));
+    let file = (!options.flags.given()).then(|| file(options));
+    let served = runtime::run(serve(config, roots, creation, testcert, file, logging));
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(causes(&error)),
@@ -60,6 +61,7 @@ async fn serve(
     roots: Vec<Roots>,
     creation: Creation,
     testcert: Option<Arc<Tls>>,
+    file: Option<PathBuf>,
     logging: &Logging,
 ) -> Result<()> {
     successor::remember();
@@ -72,13 +74,14 @@ async fn serve(
         tls: testcert,
         sockets: listen::activated()?,
         predecessor: taking.map_or(Predecessor::Nobody, Predecessor::Another),
+        file,
     };
-    let mut roots = roots;
+    let (mut config, mut roots) = (config, roots);
     loop {
-        let server = Server::start(config.clone(), roots, begin, logging).await?;
+        let server = Server::start(config, roots, begin, logging).await?;
         match server.run().await? {
             Ended::Stopped => return Ok(()),
-            Ended::Again(same, again) => (roots, begin) = (same, *again),
+            Ended::Again(again) => (config, roots, begin) = *again,
         }
     }
 }
@@ -119,8 +122,12 @@ fn read(options: &Serve) -> (Option<Config>, Report, Creation) {
         let (config, report) = options.flags.read();
         return (config, report, Creation::InFreshDirectory);
     }
-    let default = PathBuf::from("lucarne.yaml");
-    let path = options.config.as_ref().unwrap_or(&default);
-    let (config, report) = Config::read(path);
+    let (config, report) = Config::read(&file(options));
     (config, report, Creation::OnInception)
+}
+
+/// The configuration file.
+fn file(options: &Serve) -> PathBuf {
+    let default = || PathBuf::from("lucarne.yaml");
+    options.config.clone().unwrap_or_else(default)
 }

@@ -58,6 +58,42 @@ impl Claims {
     }
 }
 
+/// Returns the key under which two logs have the same value although each needs its own, if there
+/// is one.
+pub(crate) fn shared(one: &LogSettings, other: &LogSettings) -> Option<&'static str> {
+    let claims: [(&'static str, fn(&LogSettings) -> Vec<String>); 4] = [
+        ("shortname", |log| vec![log.shortname.value.clone()]),
+        ("secret", |log| vec![log.key.log_id().to_string()]),
+        ("submissionprefix", prefixes),
+        (one.data.value.key(), places),
+    ];
+    let mut claims = claims.into_iter();
+    let same = claims.find(|(_, of)| {
+        let theirs = of(other);
+        of(one).iter().any(|ours| theirs.contains(ours))
+    });
+    same.map(|(key, _)| key)
+}
+
+/// The hosts and paths that a log is served under.
+fn prefixes(log: &LogSettings) -> Vec<String> {
+    let prefixes = [&log.submission.value, &log.monitoring.value];
+    let prefixes = prefixes.into_iter().chain(&log.also_at);
+    let lower = prefixes.map(|prefix| prefix.origin().to_ascii_lowercase());
+    lower.collect()
+}
+
+/// The places in which a log writes.
+fn places(log: &LogSettings) -> Vec<String> {
+    let data = match &log.data.value {
+        DataPlace::Directory(directory) => real(directory),
+        DataPlace::Bucket(bucket) => {
+            format!("{} {}", bucket.bucket_identity(), bucket.key_prefix)
+        }
+    };
+    vec![data, real(&log.cache.value)]
+}
+
 /// The lock must not be in the data of a log: what restores or copies the data
 /// would take the lock with it.
 pub(super) fn apart<'d>(

@@ -20,6 +20,7 @@ use super::root_sources::{Ccadb, RefusedRoots, RootSources};
 use super::secret::Secret;
 use super::server::{BODY_BYTES, TlsFiles};
 use super::tesseract::Ignored;
+use super::written::Written;
 use super::{scrub, values};
 
 /// The problem of what is no fingerprint.
@@ -283,6 +284,7 @@ impl Flags {
             verification: verification.unwrap_or_default(),
             http,
             logs,
+            written: Written::default(),
         })
     }
 
@@ -484,6 +486,7 @@ impl Flags {
             known: Vec::new(),
             instances: None,
             clock: Clock::system(),
+            written: Written::default(),
         })
     }
 

@@ -16,6 +16,7 @@ use super::place::DataPlace;
 use super::root_sources::RootSources;
 use super::scrub::{self, Scrub};
 use super::values::Prefix;
+use super::written::Written;
 use super::{accept, identity, keys, lanes, metadata, values};
 use crate::known::{KnownPlaces, Place};
 
@@ -76,6 +77,8 @@ pub struct LogSettings {
     pub instances: Option<Located<InstanceSettings>>,
     /// The clock that it reads the time from.
     pub clock: Clock,
+    /// The settings as they are written, with those of `defaults`, for reloads.
+    pub written: Written,
 }
 
 /// Shortest distance between rounds of a log on a disk if `period` is not given.
@@ -190,7 +193,9 @@ pub(super) fn read(
 ) -> Option<LogSettings> {
     let path = format!("logs[{}]", name_or_index(index, node));
     let section = keys::open(node, &path, &keys::log(), report)?;
-    let mut reader = Reader::new(section.or(defaults), &path, directory, report);
+    let section = section.or(defaults);
+    let written = Written::of(&section, keys::log());
+    let mut reader = Reader::new(section, &path, directory, report);
     let identity = identity::read(&mut reader);
     let inception = reader.parse("inception", values::date);
     let known = reader.list("known_checkpoints", values::checkpoint_url);
@@ -254,6 +259,7 @@ pub(super) fn read(
         known,
         instances,
         clock: Clock::system(),
+        written,
     })
 }
 

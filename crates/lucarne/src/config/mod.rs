@@ -28,6 +28,7 @@ mod shared_directory;
 mod signer;
 mod tesseract;
 pub(crate) mod values;
+mod written;
 
 use std::path::{Path, PathBuf};
 
@@ -35,6 +36,7 @@ use lucarne_http::Limits;
 use lucarne_settings::{Node, Reader, Section, Value, join, tree};
 
 pub use crate::verification::VerifyBy;
+pub(crate) use distinct::shared as shared_by_logs;
 pub use flags::Flags;
 pub(crate) use identity::beside_sunlights;
 pub use instances::InstanceSettings;
@@ -52,6 +54,7 @@ pub use values::Listen;
 #[cfg(any(feature = "load", feature = "proxy"))]
 pub(crate) use values::listen;
 pub(crate) use values::rfc3339;
+pub use written::Written;
 
 /// A whole configuration.
 #[derive(Clone, Debug)]
@@ -70,6 +73,8 @@ pub struct Config {
     pub http: Limits,
     /// The logs, in the order of the file.
     pub logs: Vec<LogSettings>,
+    /// The settings of the process as they are written, for reloads.
+    pub written: Written,
 }
 
 impl Config {
@@ -111,6 +116,8 @@ impl Config {
         let mut http = server::http(&top, directory, report);
         http.reads = read_limits::limits(&top, directory, report);
         let tls = server::tls(&top, directory, report);
+        let of_process = |key: &&str| !["logs", "defaults"].contains(key);
+        let written = Written::of(&top, keys::TOP.iter().copied().filter(of_process));
         let mut reader = Reader::new(top, "", directory, report);
         let listen = reader.list("listen", values::listen);
         if top.get("listen").is_none() {
@@ -140,6 +147,7 @@ impl Config {
             verification: verification.map_or(VerifyBy::Fast, |located| located.value),
             http,
             logs,
+            written,
         })
     }
 }

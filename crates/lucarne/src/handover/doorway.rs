@@ -8,16 +8,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use lucarne_log::{Log, State};
+use lucarne_log::State;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Mutex, OwnedMutexGuard, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::giving::withdraw;
 use super::places::{Mismatch, compare, lock_place, log_place};
 use super::wire::{Hello, LogPlace, Message, Offer, Wire};
 use super::{ANSWER, PREPARING};
-use crate::config::Config;
+use crate::hosting::{Current, Hosted};
 
 /// A socket that listens, and does not have its name yet.
 pub(crate) struct Doorway {
@@ -29,14 +30,15 @@ pub(crate) struct Doorway {
 pub(crate) struct Candidate {
     pub(super) wire: Wire,
     pub(super) pid: i32,
+    /// The logs that this process had when it compared them with the candidate's.
+    hosted: Arc<Hosted>,
     /// One at a time.
     _alone: OwnedMutexGuard<()>,
 }
 
 /// What is handed over.
 pub(crate) struct Estate {
-    pub(crate) config: Arc<Config>,
-    pub(crate) logs: Vec<Arc<Log>>,
+    pub(crate) hosted: Current,
     /// Each as `listen` has it.
     pub(crate) sockets: Vec<(String, OwnedFd)>,
 }
@@ -106,6 +108,21 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     Some((there.dev(), there.ino()))
 }
 
+impl Candidate {
+    /// Returns whether these are the logs that the candidate was compared with.
+    pub(crate) fn knows(&self, hosted: &Hosted) -> bool {
+        let (known, present) = (&self.hosted.logs, &hosted.logs);
+        let mut pairs = std::iter::zip(known, present);
+        known.len() == present.len() && pairs.all(|(one, other)| Arc::ptr_eq(one, other))
+    }
+
+    /// Ends the candidate, to which nothing is handed over for this reason.
+    pub(crate) async fn withdraw(mut self, why: &str) {
+        tracing::error!(pid = self.pid, "not handed over: {why}");
+        withdraw(&mut self.wire, why.to_owned()).await;
+    }
+}
+
 impl Candidates {
     /// The next one that is ready. May be dropped at any time.
     pub(crate) async fn next(&mut self) -> Candidate {
@@ -155,16 +172,18 @@ async fn greet(stream: UnixStream, estate: &Estate, one: Arc<Mutex<()>>) -> Resu
     let (user, pid) = wire.peer()?;
     // Heard out before it is refused: a socket that is closed on what was not
     // read yet takes the reason with it.
+    let hosted = estate.hosted.now();
     let admitted = match hear(&mut wire).await? {
-        Ok(hello) => admit(user, &hello, estate, one)?,
+        Ok(hello) => admit(user, &hello, &hosted, one)?,
         Err(refusal) => Err(refusal),
     };
     match admitted {
         Ok(alone) => {
-            prepare(&mut wire, estate).await?;
+            prepare(&mut wire, estate, &hosted).await?;
             Ok(Candidate {
                 wire,
                 pid,
+                hosted,
                 _alone: alone,
             })
         }
@@ -211,7 +230,7 @@ async fn hear(wire: &mut Wire) -> Result<Result<Hello, Refusal>> {
 fn admit(
     user: u32,
     hello: &Hello,
-    estate: &Estate,
+    hosted: &Hosted,
     one: Arc<Mutex<()>>,
 ) -> Result<Result<OwnedMutexGuard<()>, Refusal>> {
     let own = rustix::process::geteuid().as_raw();
@@ -222,27 +241,26 @@ fn admit(
         return Ok(Err(Refusal::Busy));
     };
     tracing::info!(version = hello.version, "another process asks for the logs");
-    let fits = fits(hello, estate)?;
+    let fits = fits(hello, hosted)?;
     Ok(fits.map(|()| alone).map_err(Refusal::from))
 }
 
 /// Returns whether the lock and the logs of the other process are the ones here.
-fn fits(hello: &Hello, estate: &Estate) -> Result<Result<(), Mismatch>> {
-    let lock = lock_place(&estate.config.checkpoints.value)?;
-    let settings = std::iter::zip(&estate.config.logs, &estate.logs);
-    // One that was never made is nobody's to go on with.
-    let there = settings.filter(|(_, log)| log.published().is_some());
+fn fits(hello: &Hello, hosted: &Hosted) -> Result<Result<(), Mismatch>> {
+    let lock = lock_place(&hosted.config.checkpoints.value)?;
+    // A log that was never created need not be continued.
+    let there = hosted.each().filter(|(_, log)| log.published().is_some());
     let logs = there.map(|(settings, _)| log_place(settings));
     let logs: Vec<LogPlace> = logs.collect::<Result<_>>()?;
     Ok(compare(hello, &lock, &logs))
 }
 
-async fn prepare(wire: &mut Wire, estate: &Estate) -> Result<()> {
+async fn prepare(wire: &mut Wire, estate: &Estate, hosted: &Hosted) -> Result<()> {
     let mut sockets = Vec::new();
     for (_, socket) in &estate.sockets {
         sockets.push(socket.as_fd().try_clone_to_owned()?);
     }
-    let running = estate
+    let running = hosted
         .logs
         .iter()
         .filter(|log| log.state() == State::Running);

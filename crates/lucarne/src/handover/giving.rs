@@ -144,7 +144,7 @@ async fn switch(
 }
 
 /// Tells the other process to end, and waits until it has: it may have opened something.
-async fn withdraw(wire: &mut Wire, why: String) {
+pub(super) async fn withdraw(wire: &mut Wire, why: String) {
     let _ = timeout(ANSWER, wire.send(&Message::Withdrawn(why))).await;
     let ended = async { while let Ok(Some(_)) = wire.receive().await {} };
     if timeout(ANSWER, ended).await.is_err() {

@@ -96,8 +96,8 @@ pub(super) enum Mismatch {
     Lock,
     #[error(
         "the process that runs has log `{name}` (log ID {id}), which is not in this configuration, \
-         or not with that key: nobody would run it. To take a log away, stop the process that runs \
-         first"
+         or not with that key: nobody would run it. To remove a log, send SIGHUP to the process \
+         that runs, or stop it first"
     )]
     Log { name: String, id: String },
     #[error(

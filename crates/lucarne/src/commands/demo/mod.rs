@@ -100,6 +100,7 @@ async fn demo(options: &Options, logging: &Logging) -> Result<()> {
         tls: None,
         sockets: Vec::new(),
         predecessor: Predecessor::Nobody,
+        file: None,
     };
     let server = Server::start(config, roots, begin, logging).await?;
     let traffic = Traffic::new(home, &log, base)?;
