@@ -1,6 +1,7 @@
 //! Metrics of requests, at minimal cost per request.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::StatusCode;
@@ -208,25 +209,7 @@ impl Metrics {
             seconds: self.seconds.clone(),
             sent: self.sent.clone(),
             endpoints: std::array::from_fn(|_| EndpointMetrics::default()),
-        }
-    }
-
-    /// Removes the metrics of a log that is no longer served.
-    pub(crate) fn forget(&self, log: &str) {
-        for endpoint in Endpoint::ALL {
-            let at = EndpointLabels {
-                log: log.to_owned(),
-                endpoint: endpoint.label(),
-            };
-            self.seconds.remove(&at);
-            self.sent.remove(&at);
-            for code in STATUSES {
-                self.requests.remove(&ResponseLabels {
-                    log: log.to_owned(),
-                    endpoint: endpoint.label(),
-                    code,
-                });
-            }
+            removed: AtomicBool::new(false),
         }
     }
 
@@ -243,6 +226,8 @@ pub(crate) struct LogMetrics {
     seconds: Family<EndpointLabels, Histogram, fn() -> Histogram>,
     sent: Family<EndpointLabels, Counter>,
     endpoints: [EndpointMetrics; Endpoint::COUNT],
+    /// Whether the log is no longer served.
+    removed: AtomicBool,
 }
 
 #[derive(Default)]
@@ -252,8 +237,31 @@ struct EndpointMetrics {
 }
 
 impl LogMetrics {
+    /// Removes the metrics of a log that is no longer served. Later responses are not counted.
+    pub(crate) fn remove(&self) {
+        self.removed.store(true, Ordering::SeqCst);
+        for endpoint in Endpoint::ALL {
+            let at = EndpointLabels {
+                log: self.log.clone(),
+                endpoint: endpoint.label(),
+            };
+            self.seconds.remove(&at);
+            self.sent.remove(&at);
+            for code in STATUSES {
+                self.requests.remove(&ResponseLabels {
+                    log: self.log.clone(),
+                    endpoint: endpoint.label(),
+                    code,
+                });
+            }
+        }
+    }
+
     /// Counts one response.
     pub(crate) fn note(&self, endpoint: Endpoint, status: StatusCode, took: Duration, sent: usize) {
+        if self.removed.load(Ordering::SeqCst) {
+            return;
+        }
         let metrics = &self.endpoints[endpoint as usize];
         let slot = slot(status);
         let requests = metrics.requests[slot].get_or_init(|| {
@@ -274,6 +282,10 @@ impl LogMetrics {
         requests.inc();
         seconds.observe(took.as_secs_f64());
         bytes.inc_by(sent as u64);
+        // The metrics may have been created after their removal.
+        if self.removed.load(Ordering::SeqCst) {
+            self.remove();
+        }
     }
 }
 
@@ -314,7 +326,8 @@ mod tests {
         }
         let other = metrics.of("other");
         other.note(Endpoint::Unknown, StatusCode::OK, Duration::ZERO, 1);
-        metrics.forget("demo");
+        log.remove();
+        log.note(Endpoint::Checkpoint, StatusCode::OK, Duration::ZERO, 200);
         let text = render(&registry);
         assert!(!text.contains(r#"log="demo""#), "{text}");
         assert!(text.contains(r#"log="other""#), "{text}");

@@ -138,7 +138,7 @@ impl Site {
         for served in &before.logs {
             if !table.logs.iter().any(|stays| Arc::ptr_eq(stays, served)) {
                 served.closing.raise();
-                self.metrics.forget(&served.log.config().shortname);
+                served.metrics.remove();
             }
         }
         Ok(())

@@ -61,7 +61,8 @@ pub enum Command {
     ///
     /// SIGTERM and SIGINT stop taking submissions, finish the round, answer
     /// those who wait, and exit 0; a second one exits at once. SIGHUP reads
-    /// roots and TLS files again (changed TLS files are noticed anyway).
+    /// the configuration file, roots and TLS files again: logs are added and
+    /// removed, and the others continue.
     Serve(Box<Serve>),
 
     /// Read the configuration and everything it names, and say what is wrong

@@ -4,6 +4,7 @@
 //! nothing. Otherwise, new logs are opened, and logs that are no longer in the file are drained:
 //! they refuse submissions with 503, finish the round, and are closed; then their paths are
 //! removed.
+//!
 //! Settings of the other logs and of the process stay as they are, except for the sources of roots
 //! and the TLS files; a log line names each key that needs a new process.
 
@@ -280,7 +281,7 @@ impl Reload {
         draining.retain(|draining| !Arc::ptr_eq(&draining.log, log));
         self.serve_logs();
         self.host.forget(log);
-        tracing::info!(log = log.config().shortname, "closed");
+        tracing::info!(log = log.config().shortname, "closed and removed");
     }
 
     /// Serves the present logs, and those that are being removed.

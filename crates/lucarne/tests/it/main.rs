@@ -48,6 +48,7 @@ mod proxy_files;
 mod proxy_observe;
 mod public_words;
 mod recovery;
+mod reload;
 mod repair;
 mod rfc6962_clients;
 mod scrub;

@@ -1,0 +1,206 @@
+//! SIGHUP: logs are added and removed while the others continue.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use futures_util::future::join_all;
+use jiff::Timestamp;
+use lucarne_testkit::{Server, temp_dir};
+use rustix::process::Signal;
+
+use crate::common::load::Load;
+use crate::common::site::Site;
+use crate::common::{PATIENCE, assert_has, eventually, run};
+
+/// A site with its configuration file, and the same file without the second log.
+struct TwoLogs {
+    site: Site,
+    both: String,
+    first: String,
+}
+
+impl TwoLogs {
+    /// The first log exists. The second one is created when it is first configured.
+    fn create(second: &str) -> Self {
+        let today = Timestamp::now().strftime("inception: %F").to_string();
+        let logs = [
+            ("first", String::new()),
+            ("second", format!("{today}\n{second}")),
+        ];
+        let site = Site::prepare(temp_dir(), logs);
+        let both = fs::read_to_string(site.configuration()).unwrap();
+        let begin = both.find("  - shortname: second").unwrap();
+        let first = both[..begin].to_owned();
+        fs::write(site.configuration(), &first).unwrap();
+        TwoLogs {
+            site: site.init(),
+            both,
+            first,
+        }
+    }
+
+    /// Writes the configuration file, and has the server read it.
+    fn reload(&self, server: &mut Server, text: &str) {
+        fs::write(self.site.configuration(), text).unwrap();
+        server.signal(Signal::HUP).unwrap();
+    }
+
+    /// The logs in `/health`, each with whether it is healthy.
+    async fn logs(&self) -> BTreeMap<String, bool> {
+        let health = self.site.client().get("health").await.unwrap();
+        let logs = health.json().unwrap()["logs"].take();
+        let each = logs.as_array().unwrap().iter().map(|log| {
+            let name = log["name"].as_str().unwrap().to_owned();
+            (name, log["healthy"] == true)
+        });
+        each.collect()
+    }
+
+    async fn has(&self, wanted: &[(&str, bool)]) {
+        let wanted: BTreeMap<_, _> = wanted
+            .iter()
+            .map(|(name, healthy)| ((*name).to_owned(), *healthy))
+            .collect();
+        let what = format!("the logs are {wanted:?}");
+        eventually(&what, async || self.logs().await == wanted).await;
+    }
+
+    async fn metrics(&self) -> String {
+        self.site.client().get("metrics").await.unwrap().text()
+    }
+}
+
+const BOTH: [(&str, bool); 2] = [("first", true), ("second", true)];
+const FIRST: [(&str, bool); 1] = [("first", true)];
+
+#[test]
+fn a_log_is_added_and_removed_while_another_is_under_load_and_loses_nothing() {
+    // Submissions to the second log still wait for their round when the log is removed.
+    let logs = TwoLogs::create("period: 5000");
+    let mut server = logs.site.start();
+    run(async {
+        logs.site.ready("first").await;
+        let load = logs.site.load("first");
+        let changes = async {
+            let client = logs.site.client_of("second");
+            assert_eq!(client.get("checkpoint").await.unwrap().status, 404);
+            let second = add_and_remove(&logs, &mut server).await;
+            assert_eq!(client.get("checkpoint").await.unwrap().status, 404);
+            eventually("the metrics of the log are removed", async || {
+                !logs.metrics().await.contains("\"second\"")
+            })
+            .await;
+            // The directory and the index were released: the same process opens them again.
+            logs.reload(&mut server, &logs.both);
+            logs.has(&BOTH).await;
+            let report = second.settle_accounts().await;
+            assert_eq!(report.findings, [""; 0]);
+            load.end();
+        };
+        tokio::join!(
+            load.submit_on(),
+            load.submit_on(),
+            load.submit_on(),
+            load.poll_on(),
+            changes
+        );
+        let report = load.settle_accounts().await;
+        assert_eq!(report.findings, [""; 0], "{}", server.output());
+        assert!(report.size > 0);
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
+
+/// Adds the second log, and removes it while submissions wait for its round. Returns the load with
+/// the SCTs that were given.
+async fn add_and_remove(logs: &TwoLogs, server: &mut Server) -> Load {
+    logs.reload(server, &logs.both);
+    logs.has(&BOTH).await;
+    let index = logs.site.client().get("").await.unwrap().text();
+    assert_has(&index, "/second/");
+    let second = logs.site.load("second");
+    assert_eq!(second.submit(&second.fresh()).await, Some(true));
+    assert_has(&logs.metrics().await, "lucarne_log_up{log=\"second\"} 1");
+    let waiting: Vec<_> = (0..8).map(|_| second.fresh()).collect();
+    let submitted = join_all(waiting.iter().map(|submission| second.submit(submission)));
+    let removal = async {
+        let client = logs.site.client_of("second");
+        eventually("the submissions wait for a round", async || {
+            let stats = client.get("stats.json").await.unwrap().json().unwrap();
+            stats["pool_depth"] == 8
+        })
+        .await;
+        logs.reload(server, &logs.first);
+        logs.has(&FIRST).await;
+    };
+    let (submitted, ()) = tokio::join!(submitted, removal);
+    assert_eq!(submitted, [Some(true); 8], "{}", server.output());
+    second
+}
+
+#[test]
+fn an_invalid_file_changes_nothing_and_settings_that_need_a_start_are_named() {
+    let logs = TwoLogs::create("");
+    fs::write(logs.site.configuration(), &logs.both).unwrap();
+    let mut server = logs.site.start();
+    run(async {
+        logs.has(&BOTH).await;
+        // The second log is missing, too.
+        logs.reload(&mut server, &format!("{}    perriod: 5\n", logs.first));
+        server
+            .wait_for_output("nothing was changed", PATIENCE)
+            .unwrap();
+        assert_has(&server.output(), "no such key; did you mean `period`?");
+        logs.has(&BOTH).await;
+        let slower = logs.both.replace("period: 20", "period: 30");
+        let named = format!("verification: general\n{slower}");
+        logs.reload(&mut server, &named);
+        for words in ["keys=\"verification\"", "keys=\"period\""] {
+            server.wait_for_output(words, PATIENCE).unwrap();
+        }
+        logs.has(&BOTH).await;
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
+
+#[test]
+fn a_log_that_cannot_be_opened_leaves_the_others_alone() {
+    let logs = TwoLogs::create("");
+    let mut server = logs.site.start();
+    run(async {
+        logs.has(&FIRST).await;
+        // A second log that nobody has created, and whose inception was in the past.
+        let late = logs.both.replace("inception: ", "inception: 2020-01-01 # ");
+        logs.reload(&mut server, &late);
+        logs.has(&[("first", true), ("second", false)]).await;
+        let load = logs.site.load("first");
+        assert_eq!(load.submit(&load.fresh()).await, Some(true));
+        logs.reload(&mut server, &logs.first);
+        logs.has(&FIRST).await;
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
+
+#[test]
+fn the_next_process_takes_over_the_logs_that_are_left() {
+    let logs = TwoLogs::create("");
+    let hands_over = |text: &str| format!("handover: handover.sock\n{text}");
+    fs::write(logs.site.configuration(), hands_over(&logs.both)).unwrap();
+    let mut server = logs.site.start();
+    run(logs.has(&BOTH));
+    logs.reload(&mut server, &hands_over(&logs.first));
+    server
+        .wait_for_output("closed and removed", PATIENCE)
+        .unwrap();
+    let mut next = logs.site.launch().spawn().unwrap();
+    let ended = server.wait(PATIENCE).unwrap();
+    assert_eq!(
+        ended.code(),
+        Some(0),
+        "{}\n{}",
+        server.output(),
+        next.output()
+    );
+    run(logs.has(&FIRST));
+    assert!(next.stop(PATIENCE).unwrap().success(), "{}", next.output());
+}
