@@ -58,6 +58,19 @@ impl Backlog {
         }
     }
 
+    /// Removes all entries below `indexed`, in whichever ranges they are.
+    pub(crate) fn cut_below(&mut self, indexed: u64) {
+        self.0.retain(|range| range.end > indexed);
+        if let Some(oldest) = self.0.first_mut() {
+            oldest.first = oldest.first.max(indexed);
+        }
+    }
+
+    /// Returns the number of the oldest entry of it.
+    pub(crate) fn oldest(&self) -> Option<u64> {
+        self.0.first().map(|range| range.first)
+    }
+
     /// No entry of it has a later timestamp, Unix milliseconds, `u64::MAX` where that is not known;
     /// `None` if it is empty.
     pub(crate) fn latest_ms(&self) -> Option<u64> {

@@ -14,7 +14,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::future::join;
+use futures_util::future::join3;
 use futures_util::{TryStreamExt, pin_mut};
 use lucarne_tlog::TILE_WIDTH;
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -31,6 +31,7 @@ use crate::tree::Tree;
 
 mod history;
 mod mend;
+mod snapshot;
 mod source;
 mod unpack;
 
@@ -84,6 +85,11 @@ async fn opened(log: &Shared, source: &Source<'_>) -> Result<Arc<Dedup>, Fatal> 
 /// What the index then cannot do ends the session.
 pub(crate) async fn attend(log: &Shared, session: &Session, tree: &Tree) -> Infallible {
     let reading = async {
+        let source = Source::new(&*log.assets, log.reader.tiles(), tree);
+        if let Err(error) = snapshot::take(log, &session.dedup, &source).await {
+            return session.pool.fail(error);
+        }
+        drop(source);
         while let Err(error) = read_on(log, &session.dedup, tree).await {
             if matches!(error, Fatal::Dedup { .. } | Fatal::Internal(_)) {
                 return session.pool.fail(error);
@@ -95,7 +101,9 @@ pub(crate) async fn attend(log: &Shared, session: &Session, tree: &Tree) -> Infa
             tokio::time::sleep(LOOK_AGAIN).await;
         }
     };
-    let (never, ()) = join(mend::again_and_again(log, &session.dedup), reading).await;
+    let mending = mend::again_and_again(log, &session.dedup);
+    let snapshots = snapshot::keep(log, &session.dedup);
+    let (never, (), ()) = join3(mending, reading, snapshots).await;
     never
 }
 

@@ -51,12 +51,14 @@ mod anchor;
 mod failure;
 mod filter;
 mod merger;
+mod portable;
 mod sealed;
 mod table;
 mod tables;
 
 pub(crate) use self::anchor::{Anchor, LeafPosition, TreeHead};
 pub(crate) use self::failure::{Unusable, last_seen};
+pub(crate) use self::portable::{BadStream, CHUNK_RECORDS, Sealed, chunk_bytes, first_record};
 pub(crate) use self::table::Record;
 pub(crate) use self::tables::Tables;
 

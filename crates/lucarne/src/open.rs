@@ -300,6 +300,19 @@ impl Assets for LateAssets {
         self.open().await?.beside(tile_path).await
     }
 
+    fn keeps_private(&self) -> bool {
+        let opened = self.late.get();
+        opened.is_some_and(|assets| assets.keeps_private())
+    }
+
+    async fn put_private(&self, name: &str, bytes: Bytes) -> Result<(), AssetError> {
+        self.open().await?.put_private(name, bytes).await
+    }
+
+    async fn get_private(&self, name: &str, most: u64) -> Result<Option<Bytes>, AssetError> {
+        self.open().await?.get_private(name, most).await
+    }
+
     async fn headroom(&self) -> Result<Option<u64>, AssetError> {
         self.open().await?.headroom().await
     }

@@ -71,11 +71,11 @@ struct Draining {
 /// A configuration file that was read without a problem.
 pub(crate) struct Reading {
     config: Config,
-    /// What becomes of each log of the file.
+    /// The placement of each log of the file.
     placements: Vec<Placement>,
 }
 
-/// What becomes of a log in the file.
+/// The placement of a log of the file.
 enum Placement {
     /// The log at this place of the present configuration.
     Kept(usize),
@@ -337,7 +337,7 @@ fn read(file: &Path, hosted: &Hosted, draining: &[LogSettings]) -> Option<Box<Re
     }
 }
 
-/// Decides what becomes of each log of the file.
+/// Decides about each log of the file.
 fn place(
     config: &Config,
     hosted: &Hosted,

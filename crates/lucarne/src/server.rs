@@ -47,7 +47,7 @@ pub(crate) struct Begin {
 
 /// The process that ran the logs before.
 pub(crate) enum Predecessor {
-    /// None.
+    /// There was no such process.
     Nobody,
     /// A process that still runs the logs, and hands them over.
     Another(Taking),
@@ -57,9 +57,9 @@ pub(crate) enum Predecessor {
 
 /// The ways in which a server ends.
 pub(crate) enum Ended {
-    /// After a signal, or after a hand-over.
+    /// Stopped by a signal, or by a hand-over.
     Stopped,
-    /// After a failed hand-over: the server must be started again with these.
+    /// Ended by a failed hand-over: the server must be started again with these.
     Again(Box<(Config, Vec<Roots>, Begin)>),
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct Server {
     tls_watch: tls::Watch,
     site: Arc<Site>,
     signals: Signals,
-    /// The socket at which the next process asks for the logs.
+    /// The socket at which the next process requests the logs.
     doorway: Option<Doorway>,
     taking: Option<Taking>,
 }
@@ -264,7 +264,8 @@ impl Server {
         if !late.is_empty() {
             bail!(
                 "`draintimeout` is over, and the lock or the storage of these logs does not \
-                 respond: {}. No acknowledged entry is lost: the next start continues from the journals",
+                 respond: {}. No acknowledged entry is lost: the next start continues from the \
+                 journals",
                 late.join(", ")
             );
         }

@@ -41,13 +41,13 @@ pub(crate) struct Upkeep {
 pub(crate) enum Wanted {
     /// A signal to stop.
     Stop,
-    /// Another process that asks for the logs.
+    /// Another process that requests the logs.
     Logs(Candidate),
 }
 
 impl Upkeep {
-    /// Keeps the server up to date until a signal to stop, or until another process asks for the
-    /// logs.
+    /// Keeps the server up to date until a signal to stop, or until another process requests
+    /// the logs.
     pub(crate) async fn until_wanted(
         &mut self,
         signals: &mut Signals,

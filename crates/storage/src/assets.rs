@@ -158,6 +158,32 @@ pub trait Assets: Repairs + 'static {
         Ok(None)
     }
 
+    /// Returns whether the log can keep private files beside the public ones.
+    fn keeps_private(&self) -> bool {
+        false
+    }
+
+    /// Writes or replaces a private file, which readers of the log do not see. `name` is a path
+    /// such as `index/manifest.json`. The file may be lost or torn by a power failure: its reader
+    /// must verify it.
+    ///
+    /// # Errors
+    /// [`AssetError::BadPath`] if the name is not allowed, or if there are no private files; other
+    /// errors if the file cannot be written.
+    async fn put_private(&self, name: &str, bytes: Bytes) -> Result<(), AssetError> {
+        let _ = bytes;
+        Err(AssetError::BadPath { path: name.into() })
+    }
+
+    /// Returns a private file of at most `most` bytes, or `None` if it does not exist.
+    ///
+    /// # Errors
+    /// If the file is longer, which is noticed before it is read, or cannot be read.
+    async fn get_private(&self, name: &str, most: u64) -> Result<Option<Bytes>, AssetError> {
+        let _ = (name, most);
+        Ok(None)
+    }
+
     /// Returns the number of bytes that can still be written, or `None` if there is no such limit.
     /// An object store reads its checkpoint to verify that the store responds.
     async fn headroom(&self) -> Result<Option<u64>, AssetError>;

@@ -14,6 +14,11 @@ pub(crate) fn check(path: &str) -> Result<&str, AssetError> {
     })
 }
 
+/// Returns the path of the private file `name`, relative to the directory of the log.
+pub(crate) fn private(name: &str) -> Result<String, AssetError> {
+    Ok(format!(".lucarne/{}", check(name)?))
+}
+
 fn component(name: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     !name.is_empty() && !name.starts_with('.') && name.len() <= 255 && name.bytes().all(allowed)

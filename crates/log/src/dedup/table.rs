@@ -18,7 +18,7 @@ use super::sealed::{Buffered, SUM, check, damaged, forget, seal, sum_of};
 
 const KEY: usize = 32;
 /// An identity, a place as 40 bits (static-ct-api, "SCT Extension") and a timestamp as 48.
-const RECORD: usize = KEY + 5 + 6;
+pub(super) const RECORD: usize = KEY + 5 + 6;
 const BLOCK: usize = 16 << 10;
 /// The records of a block.
 pub(super) const PER_BLOCK: usize = (BLOCK - SUM) / RECORD;
@@ -33,7 +33,7 @@ const FORGOTTEN: u64 = 512;
 /// One identity with its place, as a table has it.
 pub(crate) type Record = (Identity, LeafPosition);
 
-fn encode((identity, place): &Record) -> [u8; RECORD] {
+pub(super) fn encode((identity, place): &Record) -> [u8; RECORD] {
     let mut bytes = [0; RECORD];
     bytes[..KEY].copy_from_slice(&identity.0);
     bytes[KEY..KEY + 5].copy_from_slice(&place.index.to_be_bytes()[3..]);
@@ -41,7 +41,7 @@ fn encode((identity, place): &Record) -> [u8; RECORD] {
     bytes
 }
 
-fn decode(bytes: &[u8]) -> Record {
+pub(super) fn decode(bytes: &[u8]) -> Record {
     let mut identity = [0; KEY];
     identity.copy_from_slice(&bytes[..KEY]);
     let (mut index, mut timestamp) = ([0; 8], [0; 8]);

@@ -127,6 +127,59 @@ impl Tables {
         Ok(())
     }
 
+    /// Returns the tables as they are now. They can be read even after others have replaced them.
+    pub(super) fn all(&self) -> Vec<Arc<Table>> {
+        self.all.load().to_vec()
+    }
+
+    /// Passes the records of these tables to `each`, in order and each identity once, until it
+    /// returns `false`.
+    pub(super) fn for_each(
+        tables: &[Arc<Table>],
+        mut each: impl FnMut(Record) -> bool,
+    ) -> io::Result<()> {
+        let mut last = None;
+        for record in Merge::of(tables)? {
+            let record = record?;
+            if last.replace(record.0) != Some(record.0) && !each(record) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a table of at most so many records, which come in order, that is not in the list yet.
+    /// After an error of the records themselves no table is left.
+    pub(super) fn write_stream<E>(
+        &self,
+        at_most: u64,
+        records: impl Iterator<Item = Result<Record, E>>,
+    ) -> io::Result<Result<Arc<Table>, E>> {
+        let id = self.next_id();
+        let written = self.written(id, at_most, records);
+        if !matches!(written, Ok(Ok(_))) {
+            // Files that are left are removed when the index is opened.
+            let _ = Table::remove(&self.folder, id);
+        }
+        written
+    }
+
+    fn written<E>(
+        &self,
+        id: u64,
+        at_most: u64,
+        records: impl Iterator<Item = Result<Record, E>>,
+    ) -> io::Result<Result<Arc<Table>, E>> {
+        let mut writer = TableWriter::create(&self.folder, id, at_most)?;
+        for record in records {
+            match record {
+                Ok(record) => writer.write(&record)?,
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+        self.finish(writer, id).map(Ok)
+    }
+
     /// Has a merge that is under way end soon.
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::SeqCst);

@@ -481,3 +481,34 @@ fn what_is_read_is_found_before_it_counts_as_read() {
     });
     all_are_found(&dedup, entries);
 }
+
+#[test]
+fn a_stream_that_is_not_in_order_or_ends_early_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let owner = LogId([1; 32]);
+    let dedup = Dedup::open(dir.path(), owner).unwrap();
+    dedup.go_over(head(10)).unwrap();
+    let mut records: Vec<_> = (0..4).map(|n| (identity(n), place(n))).collect();
+    records.sort_unstable_by_key(|(identity, _)| *identity);
+    let stream =
+        |records: &[Record]| -> Vec<u8> { records.iter().flat_map(table::encode).collect() };
+    let take_up = |indexed, bytes: Vec<u8>| {
+        let mut chunks = [bytes::Bytes::from(bytes)].into_iter();
+        let next = || chunks.next().ok_or(BadStream::Truncated);
+        dedup.take_up_stream(indexed, 4, next).unwrap()
+    };
+    let whole = stream(&records);
+    let cut = whole[..whole.len() - 1].to_vec();
+    assert_eq!(take_up(4, cut), Err(BadStream::Truncated));
+    assert_eq!(take_up(3, whole.clone()), Err(BadStream::Beyond(3)));
+    let mut reversed = records.clone();
+    reversed.reverse();
+    assert_eq!(take_up(4, stream(&reversed)), Err(BadStream::Order));
+    assert_eq!(dedup.backlog().entries(), 10);
+    assert_eq!(dedup.find(&identity(0)).unwrap(), None);
+    assert_eq!(take_up(4, whole), Ok(()));
+    assert_eq!((dedup.backlog().entries(), dedup.known()), (6, 4));
+    for (identity, place) in records {
+        assert_eq!(dedup.find(&identity).unwrap(), Some(place));
+    }
+}

@@ -169,7 +169,7 @@ fn a_log_that_cannot_be_opened_leaves_the_others_alone() {
     let mut server = logs.site.start();
     run(async {
         logs.has(&FIRST).await;
-        // A second log that nobody has created, and whose inception was in the past.
+        // A second log that does not exist, with an inception in the past.
         let late = logs.both.replace("inception: ", "inception: 2020-01-01 # ");
         logs.reload(&mut server, &late);
         logs.has(&[("first", true), ("second", false)]).await;

@@ -151,6 +151,18 @@ impl Assets for CachedAssets {
         self.assets.beside(tile_path).await
     }
 
+    fn keeps_private(&self) -> bool {
+        self.assets.keeps_private()
+    }
+
+    async fn put_private(&self, name: &str, bytes: Bytes) -> Result<(), AssetError> {
+        self.assets.put_private(name, bytes).await
+    }
+
+    async fn get_private(&self, name: &str, most: u64) -> Result<Option<Bytes>, AssetError> {
+        self.assets.get_private(name, most).await
+    }
+
     async fn headroom(&self) -> Result<Option<u64>, AssetError> {
         self.assets.headroom().await
     }

@@ -158,20 +158,23 @@ impl ObjectAssets {
 
     /// Returns the stored bytes of an object.
     async fn read(&self, path: &str) -> Result<Option<Bytes>, AssetError> {
-        self.read_from(&self.store, path).await
+        self.read_from(&self.store, path, max_file_bytes(path))
+            .await
     }
 
+    /// Returns the stored bytes of an object of at most `most` bytes.
     async fn read_from(
         &self,
         store: &Arc<dyn ObjectStore>,
         path: &str,
+        most: u64,
     ) -> Result<Option<Bytes>, AssetError> {
         let key = self.key(path)?;
         let mut options = GetOptions::default();
         options.extensions.insert(Tries::default());
         let found = store.get_opts(&key, options).await;
         if let Ok(found) = &found
-            && let Err(problem) = check_length(found.meta.size, max_file_bytes(path))
+            && let Err(problem) = check_length(found.meta.size, most)
         {
             let unfit = io::Error::new(io::ErrorKind::InvalidData, problem);
             return Err(AssetError::io(
@@ -349,6 +352,14 @@ fn immutable() -> Extensions {
     extensions
 }
 
+/// Headers of objects that are not for readers.
+fn private_headers() -> Attributes {
+    Attributes::from_iter([
+        (Attribute::ContentType, "application/octet-stream"),
+        (Attribute::CacheControl, "private, no-store"),
+    ])
+}
+
 /// Headers with which a public bucket or a CDN serves the log like the log's own server.
 fn headers(kind: AssetKind) -> Attributes {
     let mut headers = Attributes::from_iter([
@@ -371,10 +382,7 @@ impl Assets for ObjectAssets {
         let name = self.journal.begin(new_size);
         let path = staged_path(name);
         let options = PutOptions {
-            attributes: Attributes::from_iter([
-                (Attribute::ContentType, "application/octet-stream"),
-                (Attribute::CacheControl, "private, no-store"),
-            ]),
+            attributes: private_headers(),
             extensions: immutable(),
             ..PutOptions::default()
         };
@@ -489,8 +497,24 @@ impl Assets for ObjectAssets {
         Ok(Some(names.into_iter().collect()))
     }
 
+    fn keeps_private(&self) -> bool {
+        true
+    }
+
+    async fn put_private(&self, name: &str, bytes: Bytes) -> Result<(), AssetError> {
+        let options = PutOptions::from(private_headers());
+        self.write(&path::private(name)?, bytes.into(), options)
+            .await
+    }
+
+    async fn get_private(&self, name: &str, most: u64) -> Result<Option<Bytes>, AssetError> {
+        self.read_from(&self.store, &path::private(name)?, most)
+            .await
+    }
+
     async fn headroom(&self) -> Result<Option<u64>, AssetError> {
-        self.read_from(&self.hasty, "checkpoint").await?;
+        let most = max_file_bytes(checkpoint::PATH);
+        self.read_from(&self.hasty, checkpoint::PATH, most).await?;
         Ok(None)
     }
 

@@ -6,6 +6,7 @@
 //!   .lucarne/             ours (mode 0700)
 //!     lock                one process at a time
 //!     journal/            rounds that are durable, perhaps not yet as files
+//!     index/              a snapshot of the dedup index, if one was written
 //!     tmp/                files on their way; empty between calls
 //! ```
 
@@ -39,7 +40,7 @@ use self::publisher::Publisher;
 pub use self::repairs::PosixRepairs;
 use self::settle::Durability;
 use crate::blocking_pool::{BlockingPool, NoResult};
-use crate::{Asset, AssetError, Assets, ForReader, JournalContents, Repairs, Stats};
+use crate::{Asset, AssetError, Assets, ForReader, JournalContents, Repairs, Stats, file, path};
 
 /// Assets in a directory of a POSIX file system. Another process cannot open the directory during
 /// the lifetime of this value.
@@ -225,6 +226,26 @@ impl Directory {
         Err(AssetError::io("write", path, error))
     }
 
+    fn put_private(&self, path: &str, bytes: &[u8]) -> Result<(), AssetError> {
+        let file = self.path.join(path);
+        if let Some(folder) = file.parent() {
+            make_durably(folder, 0o700)?;
+        }
+        let next = file.with_added_extension("next");
+        let written = std::fs::write(&next, bytes).and_then(|()| std::fs::rename(&next, &file));
+        written.map_err(|e| AssetError::io("write", file.display().to_string(), e))
+    }
+
+    fn get_private(&self, path: &str, most: u64) -> Result<Option<Bytes>, AssetError> {
+        let path = self.path.join(path);
+        let read = file::open(&path).and_then(|mut file| file::read_bounded(&mut file, most));
+        match read {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(AssetError::io("read", path.display().to_string(), error)),
+        }
+    }
+
     fn let_go(&self) -> Result<(), AssetError> {
         let released = self.lock.as_ref().map_or(Ok(()), DirectoryLock::release);
         released.map_err(|e| AssetError::io("release", self.path.display().to_string(), e))
@@ -318,6 +339,24 @@ impl Assets for PosixAssets {
     async fn beside(&self, tile_path: &str) -> Result<Option<Vec<String>>, AssetError> {
         let tile = tile_path.to_owned();
         self.blocking(&self.reading, move |d| d.publisher.beside(&tile).map(Some))
+            .await
+    }
+
+    fn keeps_private(&self) -> bool {
+        true
+    }
+
+    async fn put_private(&self, name: &str, bytes: Bytes) -> Result<(), AssetError> {
+        let path = path::private(name)?;
+        self.blocking(&self.settling, move |d| {
+            d.writable()?.put_private(&path, &bytes)
+        })
+        .await
+    }
+
+    async fn get_private(&self, name: &str, most: u64) -> Result<Option<Bytes>, AssetError> {
+        let path = path::private(name)?;
+        self.blocking(&self.reading, move |d| d.get_private(&path, most))
             .await
     }
 
