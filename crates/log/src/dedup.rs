@@ -637,9 +637,19 @@ impl Unflushed {
     }
 }
 
-/// A name beside `path` that is not taken.
+/// The name of index number `n` that was set aside.
+fn aside(path: &Path, n: usize) -> PathBuf {
+    path.with_added_extension(format!("damaged-{n}"))
+}
+
+/// Returns the name of the first index that is set aside.
+pub(crate) fn set_aside(path: &Path) -> PathBuf {
+    aside(path, 1)
+}
+
+/// Returns a free name for an index that is set aside.
 fn vacant(path: &Path) -> Result<PathBuf, Fatal> {
-    let names = (1..=MOST_SET_ASIDE).map(|n| path.with_added_extension(format!("damaged-{n}")));
+    let names = (1..=MOST_SET_ASIDE).map(|n| aside(path, n));
     let mut vacant = names.filter(|name| matches!(name.try_exists(), Ok(false)));
     vacant.next().ok_or_else(|| {
         Fatal::Inconsistent(format!(

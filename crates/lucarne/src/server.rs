@@ -47,7 +47,7 @@ pub(crate) struct Begin {
 
 /// The process that ran the logs before.
 pub(crate) enum Predecessor {
-    /// There was no such process.
+    /// There was none: this is an ordinary start.
     Nobody,
     /// A process that still runs the logs, and hands them over.
     Another(Taking),

@@ -26,7 +26,7 @@ use tokio::time::sleep;
 
 use super::panicked;
 use super::source::Source;
-use crate::dedup::{BadStream, CHUNK_RECORDS, Dedup, Sealed, chunk_bytes, first_record};
+use crate::dedup::{BadStream, CHUNK_RECORDS, Dedup, Sealed, chunk_bytes, first_record, set_aside};
 use crate::give_way::give_way;
 use crate::shared::Shared;
 use crate::{Fatal, ReadError, State};
@@ -141,6 +141,11 @@ pub(super) async fn take(
     let backlog = dedup.backlog();
     let is_cold = backlog.oldest() == Some(0) && backlog.entries() >= LEAST;
     if !is_cold || log.config.instances.is_none() || !log.assets.keeps_private() {
+        return Ok(());
+    }
+    // An index was set aside, perhaps because of a wrong entry from a snapshot.
+    let aside = set_aside(&log.config.cache);
+    if tokio::fs::try_exists(aside).await.unwrap_or(true) {
         return Ok(());
     }
     let name = &log.config.shortname;
