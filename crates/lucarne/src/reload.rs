@@ -422,3 +422,68 @@ fn report_log(present: &LogSettings, file: &LogSettings) -> bool {
     }
     !roots.is_empty()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A configuration with this lock and these logs, each with a key of its own.
+    fn config(directory: &Path, lock: &str, logs: &[&str]) -> Config {
+        let mut yaml = format!("listen: 127.0.0.1:80\ncheckpoints: {lock}\nlogs:\n");
+        for name in logs {
+            let mut seed = name.as_bytes().to_vec();
+            seed.resize(32, b'.');
+            std::fs::write(directory.join(format!("{name}.seed")), seed).unwrap();
+            yaml += &format!(
+                "  - shortname: {name}\n    submissionprefix: http://127.0.0.1/{name}\n    \
+                 secret: {name}.seed\n    localdirectory: {name}\n    roots: roots.pem\n"
+            );
+        }
+        let mut report = Report::on(None);
+        let config = Config::parse(&yaml, directory, &mut report);
+        assert_eq!(report.problem_lines(), [""; 0]);
+        config.unwrap()
+    }
+
+    fn placed(file: &Config, present: &Hosted, draining: &[LogSettings]) -> Vec<Placement> {
+        place(file, present, draining, &mut Report::on(None))
+    }
+
+    #[test]
+    fn a_new_log_needs_the_same_lock_and_places_of_its_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let read = |lock, logs: &[&str]| config(directory.path(), lock, logs);
+        let present = Hosted {
+            config: read("lock.db", &["first", "second"]),
+            logs: Vec::new(),
+        };
+        let draining = read("lock.db", &["removed"]).logs;
+        let file = read("lock.db", &["new", "removed", "second"]);
+        let places = placed(&file, &present, &draining);
+        assert!(matches!(places[0], Placement::Added(_)));
+        let Placement::Refused(why) = &places[1] else {
+            panic!("a log is opened while its directory is in use");
+        };
+        assert!(why.contains("that of log `removed`"), "{why}");
+        assert!(matches!(places[2], Placement::Kept(1)));
+        let places = placed(&read("other.db", &["first", "new"]), &present, &[]);
+        assert!(matches!(places[0], Placement::Kept(0)));
+        let Placement::Refused(why) = &places[1] else {
+            panic!("a log is opened with another lock");
+        };
+        assert!(why.contains("`checkpoints` has changed"), "{why}");
+    }
+
+    #[test]
+    fn a_log_is_recognised_by_its_key_or_else_by_its_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let read = |logs: &[&str]| config(directory.path(), "lock.db", logs).logs;
+        let present = read(&["first", "second"]);
+        let mut renamed = read(&["third", "second", "first"]);
+        // The key of the first log, and the name of the second one.
+        renamed[2].shortname.value = "second".to_owned();
+        renamed[1].key = read(&["fourth"])[0].key.clone();
+        let places = matched(&renamed, &present);
+        assert_eq!(places, [None, Some(1), Some(0)]);
+    }
+}
