@@ -1,14 +1,14 @@
-//! Brings the dedup index up to date from the log's own data tiles, and keeps
-//! an index of another history from being used.
+//! Brings the dedup index up to date from the log's own data tiles, and keeps an index of another
+//! history from being used.
 //!
-//! What an index lacks when the log is opened is its backlog. A little of it is read before
-//! anything is taken; more is read while the log is open, from the newest entry to the oldest, so
-//! that most of what is submitted can soon be told from what is left.
+//! The entries that an index lacks when the log is opened are its backlog. A small backlog is read
+//! before the log takes submissions. A large one is read while the log is open, from the newest
+//! entry to the oldest: most submissions can then soon be distinguished from the rest. An index
+//! without any entry begins with a snapshot, if there is one (`snapshot.rs`).
 //!
-//! Nothing is taken over that the signed root does not vouch for: a data tile
-//! must hash to what the tree has in its place. Of one that does not, those
-//! entries are taken whose own hashes are right; the rest are gaps (`gaps.rs`),
-//! which are looked at again until the tile has been mended.
+//! Every entry from a tile is verified by the signed root: a data tile must have the hash that the
+//! tree has in its place. Of another tile, only the entries with the right hashes are used. The
+//! rest are gaps (`gaps.rs`), whose tile is read again and again until it is repaired.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -37,19 +37,19 @@ mod unpack;
 
 pub(crate) use self::history::examine;
 
-/// The pause after which reading is tried again, and entries that are not known are looked for.
+/// The pause before reading is retried, and before the tiles of gaps are read again.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
-/// The time between two log lines that say how far reading has come.
+/// The time between two log lines about the progress of reading.
 const SAY_EVERY: Duration = Duration::from_secs(10);
 
-/// Opens the index of the log whose signed tree this is. What it lacks is read before anything is
-/// taken, if that is little, as after a crash. An index that cannot be read is set aside and made
-/// anew; so is one that has failed while the log ran.
+/// Opens the index of a log with this signed tree. A small backlog, as after a crash, is read
+/// before this returns. An index that cannot be read, or that has failed while the log ran, is set
+/// aside and rebuilt.
 ///
 /// # Errors
-/// If the index is of another history than the tree, or cannot be opened, or
-/// storage does not answer.
+/// If the index is of another history than the tree, or cannot be opened, or if storage does not
+/// respond.
 pub(crate) async fn open(log: &Shared, tree: &Tree) -> Result<Arc<Dedup>, Fatal> {
     let source = Source::new(&*log.assets, log.reader.tiles(), tree);
     let dedup = opened(log, &source).await?;
@@ -59,8 +59,8 @@ pub(crate) async fn open(log: &Shared, tree: &Tree) -> Result<Arc<Dedup>, Fatal>
     Ok(dedup)
 }
 
-/// Opens the index and reads all that it lacks. Returns it with the number of entries that it
-/// knew before.
+/// Opens the index and reads its whole backlog. Returns the index with the number of entries that
+/// it had before.
 ///
 /// # Errors
 /// As [`open`].
@@ -72,7 +72,7 @@ pub(crate) async fn bring_up(log: &Shared, tree: &Tree) -> Result<(Arc<Dedup>, u
     Ok((dedup, from))
 }
 
-/// The index, which has gone over to the tree.
+/// Opens the index, with the entries that it lacks of the tree as its backlog.
 async fn opened(log: &Shared, source: &Source<'_>) -> Result<Arc<Dedup>, Fatal> {
     let dedup = Arc::new(usable(log, source).await?);
     let (index, head) = (dedup.clone(), source.tree.head());
@@ -81,8 +81,8 @@ async fn opened(log: &Shared, source: &Source<'_>) -> Result<Arc<Dedup>, Fatal> 
     Ok(dedup)
 }
 
-/// Reads the backlog while the log is open, and looks for what could not be read, again and again.
-/// What the index then cannot do ends the session.
+/// Reads the backlog while the log is open, repairs gaps, and writes snapshots. A failure of the
+/// index ends the session.
 pub(crate) async fn attend(log: &Shared, session: &Session, tree: &Tree) -> Infallible {
     let reading = async {
         let source = Source::new(&*log.assets, log.reader.tiles(), tree);
@@ -97,7 +97,7 @@ pub(crate) async fn attend(log: &Shared, session: &Session, tree: &Tree) -> Infa
             let name = &log.config.shortname;
             tracing::warn!(log = name, %error, retry_in = ?LOOK_AGAIN, "dedup index: not read on");
             session.dedup.pace.note_problem(error.to_string());
-            // The store has to come back.
+            // Time for the store to recover.
             tokio::time::sleep(LOOK_AGAIN).await;
         }
     };
@@ -112,7 +112,7 @@ async fn read_on(log: &Shared, dedup: &Arc<Dedup>, tree: &Tree) -> Result<(), Fa
     read_backlog(log, &source, dedup).await
 }
 
-/// Reads what the index lacks until it lacks nothing, the newest first.
+/// Reads the backlog until it is empty, the newest entries first.
 async fn read_backlog(log: &Shared, source: &Source<'_>, dedup: &Arc<Dedup>) -> Result<(), Fatal> {
     let backlog = dedup.backlog();
     if backlog.entries() == 0 {
@@ -131,7 +131,7 @@ async fn read_backlog(log: &Shared, source: &Source<'_>, dedup: &Arc<Dedup>) -> 
     Ok(())
 }
 
-/// Reads the newest range of the backlog. What was read before an error is kept.
+/// Reads the newest range of the backlog. Entries that were read before an error are kept.
 async fn read_range(
     log: &Shared,
     source: &Source<'_>,
@@ -180,7 +180,7 @@ fn warn(log: &Shared, gap: &Gap) {
     );
 }
 
-/// Says now and then how much is left.
+/// Logs the rest of the backlog from time to time.
 fn say(log: &Shared, dedup: &Dedup, said: &mut Instant) {
     if said.elapsed() < SAY_EVERY {
         return;
@@ -199,7 +199,7 @@ fn say(log: &Shared, dedup: &Dedup, said: &mut Instant) {
 }
 
 impl Part {
-    /// One of which nothing is read, at the end of this range.
+    /// An empty part, at the end of this range.
     fn before(range: &Gap) -> Self {
         Part {
             from: range.end,
@@ -209,7 +209,7 @@ impl Part {
         }
     }
 
-    /// One of which nothing is read, before this one.
+    /// An empty part, before this one.
     fn following(&self) -> Self {
         Part {
             records: Vec::with_capacity(self.records.len()),
@@ -219,12 +219,12 @@ impl Part {
         }
     }
 
-    /// Adds the entries of the range that the next older tile has.
+    /// Adds the entries of the next older tile that are in the range.
     fn add(&mut self, found: Found, range: &Gap) {
         let within = range.first..self.from;
         for mut gap in found.gaps {
             (gap.first, gap.end) = (gap.first.max(within.start), gap.end.min(within.end));
-            // How old the last ones are is told by the entry after them.
+            // The entry after the gap bounds the timestamps of its last entries.
             gap.latest_ms = gap.latest_ms.min(self.timestamp_ms);
             if gap.first < gap.end {
                 self.gaps.push(gap);
@@ -246,7 +246,7 @@ impl Part {
 struct Writing(Option<JoinHandle<Result<(), Fatal>>>);
 
 impl Writing {
-    /// Begins the next one, once the last one is written.
+    /// Begins the next table, after the last one is written.
     async fn go_on(&mut self, dedup: &Arc<Dedup>, part: Part) -> Result<(), Fatal> {
         self.end().await?;
         let index = dedup.clone();
@@ -262,8 +262,8 @@ impl Writing {
     }
 }
 
-/// Does what waits for a disk. One that hangs takes this thread and no other: the next work is
-/// begun after it, and the index is not opened again before it has let go of it.
+/// Runs work that waits for a disk. A hung disk blocks this thread and no other: later work begins
+/// after this, and the index is not opened again before this has released it.
 async fn blocking(work: impl FnOnce() -> Result<(), Fatal> + Send + 'static) -> Result<(), Fatal> {
     spawn_blocking(work).await.map_err(panicked)?
 }

@@ -1,8 +1,7 @@
-//! The places that logs stand on, opened when they are first needed.
+//! The data and the lock of logs, opened when they are first needed.
 //!
-//! A directory that is missing, or a store that does not answer, is then the
-//! failure of the logs that need it, which their supervisors report and try
-//! again: the process starts, says so, and goes on by itself.
+//! A missing directory, or a store that does not respond, is then a failure of the logs that need
+//! it. Their supervisors report the failure and retry, and the process starts in any case.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use lucarne_storage::{
 use crate::config::{DataPlace, LockPlace};
 use crate::late::Late;
 
-/// Opens the data of a log, which must be there.
+/// Opens the data of an existing log.
 ///
 /// # Errors
 /// See [`PosixAssets::open`] and [`object::open`].
@@ -35,7 +34,7 @@ pub(crate) async fn assets(
     }
 }
 
-/// Opens the place of a new log's data. A directory is made; a bucket is not.
+/// Opens the place of a new log's data. A directory is created; a bucket is not.
 ///
 /// # Errors
 /// See [`PosixAssets::create`] and [`object::open`].
@@ -58,10 +57,10 @@ pub(crate) async fn blocking(
     }
 }
 
-/// Opens a lock, which must be there.
+/// Opens an existing lock.
 ///
 /// # Errors
-/// [`LockError::Failed`] if it does not answer, else [`LockError::Unusable`].
+/// [`LockError::Failed`] if the lock does not respond, else [`LockError::Unusable`].
 pub(crate) async fn lock(
     place: &LockPlace,
     observer: Arc<dyn Observer>,
@@ -81,10 +80,10 @@ pub(crate) async fn lock(
     })
 }
 
-/// Makes a lock that is not there, as far as it can be made, and opens it.
+/// Creates a lock, if this kind of lock can be created, and opens it.
 ///
 /// # Errors
-/// [`LockError::Unusable`], also if it is there already.
+/// [`LockError::Unusable`], also if the lock exists already.
 pub(crate) async fn new_lock(place: &LockPlace) -> Result<Arc<dyn Lock>, LockError> {
     Ok(match place {
         LockPlace::Sqlite(path) => Arc::new(SqlLock::create(&sqlite(path)).await?),
@@ -93,8 +92,8 @@ pub(crate) async fn new_lock(place: &LockPlace) -> Result<Arc<dyn Lock>, LockErr
     })
 }
 
-/// Opens the data of a log to look at them beside whatever process has them open.
-/// Nothing is written.
+/// Opens the data of a log for reading, while another process may have them open. Nothing is
+/// written.
 ///
 /// # Errors
 /// See [`PosixAssets::watch`] and [`object::open`].
@@ -108,8 +107,7 @@ pub(crate) async fn watched_assets(place: &DataPlace) -> Result<Arc<dyn Assets>,
     }
 }
 
-/// Opens the data of a log to put damaged files right, beside whatever process has
-/// them open.
+/// Opens the data of a log to repair damaged files, while another process may have them open.
 ///
 /// # Errors
 /// See [`PosixRepairs::open`] and [`object::repairs`].
@@ -120,11 +118,10 @@ pub(crate) async fn repairs(place: &DataPlace) -> Result<Arc<dyn Repairs>, Asset
     }
 }
 
-/// Returns what the journal of a log has, and where, beside whatever process has it
-/// open.
+/// Returns the contents of the journal of a log, while another process may have it open.
 ///
 /// # Errors
-/// If it cannot be read.
+/// If the journal cannot be read.
 pub(crate) async fn journal(place: &DataPlace) -> Result<JournalContents, AssetError> {
     match place {
         DataPlace::Directory(directory) => PosixAssets::watch(directory)?.journal().await,
@@ -132,8 +129,7 @@ pub(crate) async fn journal(place: &DataPlace) -> Result<JournalContents, AssetE
     }
 }
 
-/// Opens a lock, which must be there, to look into it beside whatever process
-/// commits to it. Nothing is written.
+/// Opens an existing lock for reading, while another process may commit to it. Nothing is written.
 ///
 /// # Errors
 /// See [`lock`].
@@ -145,22 +141,22 @@ pub(crate) async fn watched_lock(place: &LockPlace) -> Result<Arc<dyn Lock>, Loc
     })
 }
 
-/// A path that is not taken for a URL, whatever is in it.
+/// Returns the URL of a path, so that no path is taken for another URL.
 fn sqlite(path: &std::path::Path) -> String {
     format!("sqlite:{}", path.display())
 }
 
-/// The cache on disk of what readers were served from a bucket.
+/// The cache on disk for files of a bucket that readers have requested.
 #[derive(Clone)]
 pub(crate) struct ReadCache {
-    /// Its directory.
+    /// Directory of the cache.
     pub(crate) directory: PathBuf,
-    /// At most so many bytes; 0 keeps nothing.
+    /// Maximum size in bytes; 0 keeps nothing.
     pub(crate) bytes: u64,
 }
 
-/// The data of a log, opened when it is first needed. Until it is this process's turn,
-/// they are looked at beside the process that has them.
+/// The data of a log, opened when they are first needed. Until the turn of this process, they are
+/// only read, while another process has them open.
 pub(crate) struct LateAssets {
     place: DataPlace,
     cache: ReadCache,
@@ -328,8 +324,7 @@ impl Assets for LateAssets {
     }
 }
 
-/// The lock of all logs, opened when it is first needed; not before it is this process's
-/// turn.
+/// The lock of all logs, opened when it is first needed, and not before the turn of this process.
 pub(crate) struct LateLock {
     place: LockPlace,
     observer: Arc<dyn Observer>,
@@ -347,7 +342,7 @@ impl LateLock {
         }
     }
 
-    /// Opens it, if it is not open.
+    /// Opens the lock, if it is not open.
     ///
     /// # Errors
     /// See [`lock`].

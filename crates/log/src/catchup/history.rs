@@ -1,5 +1,4 @@
-//! Whose history an index is of: what keeps one from being used with another log, or with one
-//! that was rolled back.
+//! The history of an index: no index is used with another log, or with a log that was rolled back.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use crate::tree::Tree;
 use crate::verified_tiles::VerifiedTiles;
 use crate::{Fatal, LogConfig, ReadError};
 
-/// Bytes of tiles that an examination keeps.
+/// Bytes of tiles that an examination keeps in memory.
 const KEPT: u64 = 1 << 20;
 
 async fn anew(log: &Shared) -> Result<Dedup, Fatal> {
@@ -28,9 +27,9 @@ async fn anew(log: &Shared) -> Result<Dedup, Fatal> {
     Ok(made)
 }
 
-/// The index as it is, if it is one of this history of the log and has not
-/// failed. What it has seen is held against the log in any case, before it is
-/// set aside.
+/// Opens the index, if it is of this history of the log and has not failed; else sets it aside and
+/// rebuilds it. The newest tree of the index is compared with the log in any case, before the index
+/// is set aside.
 pub(super) async fn usable(log: &Shared, source: &Source<'_>) -> Result<Dedup, Fatal> {
     let problem = match judged(&log.config, &*log.lock, source).await? {
         Ok(dedup) if !log.index_failed.load(Ordering::SeqCst) => return Ok(dedup),
@@ -45,17 +44,17 @@ pub(super) async fn usable(log: &Shared, source: &Source<'_>) -> Result<Dedup, F
     anew(log).await
 }
 
-/// To close an index asks its disk.
+/// Closes an index, which waits for its disk.
 async fn close(dedup: Dedup) {
     let _ = spawn_blocking(move || drop(dedup)).await;
 }
 
-/// Holds the index, if there is one, against the log of `signed` entries, of
-/// which storage has the tree; makes none. An index of more than storage has can
-/// be told from one of another history only once the journal has been published.
+/// Compares the index, if there is one, with the log of `signed` entries, of which storage has the
+/// tree. Creates no index. An index with more entries than storage can be distinguished from an
+/// index of another history only after the journal has been published.
 ///
 /// # Errors
-/// As [`open`].
+/// See [`open`](super::open).
 pub(crate) async fn examine(
     config: &LogConfig,
     lock: &dyn Lock,
@@ -129,8 +128,8 @@ fn not_behind(config: &LogConfig, lock: &dyn Lock, seen: u64, tree: &Tree) -> Re
     }
 }
 
-/// The index notes a tree only after it was committed. A log that has fewer
-/// entries has lost some.
+/// Returns the error for an index of more entries than the log. The index notes a tree only after
+/// the tree was committed, so that the log has lost entries.
 fn rolled_back(config: &LogConfig, lock: &dyn Lock, seen: u64, size: u64) -> Fatal {
     let path = config.cache.display();
     Fatal::Inconsistent(format!(
@@ -143,7 +142,7 @@ fn rolled_back(config: &LogConfig, lock: &dyn Lock, seen: u64, size: u64) -> Fat
     ))
 }
 
-/// The signed tree must begin with the one that was indexed.
+/// Checks that the signed tree begins with the tree of the index.
 async fn same_history(
     config: &LogConfig,
     lock: &dyn Lock,

@@ -1,4 +1,4 @@
-//! Mends the gaps of the dedup index, once their tiles can be read.
+//! Fills the gaps of the dedup index when their tiles can be read again.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::dedup::Dedup;
 use crate::gaps::Gap;
 use crate::shared::Shared;
 
-/// Looks for what the index does not know, again and again.
+/// Reads the tiles of gaps again, from time to time.
 pub(super) async fn again_and_again(log: &Shared, dedup: &Arc<Dedup>) -> Infallible {
     loop {
-        // The pace of looking: nothing tells when an operator has put a tile back.
+        // The pace of reading: there is no event when an operator restores a tile.
         tokio::time::sleep(LOOK_AGAIN).await;
         let Some(tree) = log.reader.tree() else {
             continue;
@@ -31,7 +31,7 @@ pub(super) async fn again_and_again(log: &Shared, dedup: &Arc<Dedup>) -> Infalli
     }
 }
 
-/// Reads the tile of these gaps again.
+/// Reads the tile of these gaps, and fills the gaps whose entries are right.
 async fn mend(dedup: &Arc<Dedup>, source: &Source<'_>, gaps: &[Gap]) -> Result<(), Fatal> {
     let Some(tile) = gaps.first().map(|gap| gap.first / TILE_WIDTH) else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The entries of a log, tile by tile, as far as the signed tree vouches for them.
+//! The entries of a log, tile by tile, verified by the signed tree.
 
 use std::sync::OnceLock;
 
@@ -14,7 +14,7 @@ use crate::tree::Tree;
 use crate::verified_tiles::VerifiedTiles;
 use crate::{Fatal, ReadError, stored};
 
-/// The entries of the signed tree, as storage has them.
+/// Reads the entries of the signed tree from storage.
 pub(super) struct Source<'a> {
     pub(super) assets: &'a dyn Assets,
     pub(super) verified: &'a VerifiedTiles,
@@ -28,11 +28,12 @@ pub(super) struct Source<'a> {
 pub(super) struct Found {
     /// Entries that are in the tree, in order.
     pub(super) entries: Vec<Record>,
-    /// Those that are not here. No timestamp of the last ones is known, if nothing follows them.
+    /// Entries that are missing. If no entry follows the last ones, the bound of their timestamps
+    /// is unknown.
     pub(super) gaps: Vec<Gap>,
-    /// The first entry, here or not.
+    /// The number of the first entry, found or missing.
     pub(super) first: u64,
-    /// The number of bytes that were read for it.
+    /// The number of bytes that were read.
     pub(super) read: usize,
 }
 
@@ -46,7 +47,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Returns what storage has of data tile number `index`.
+    /// Reads data tile number `index`.
     pub(super) async fn read(&self, index: u64) -> Result<Found, Fatal> {
         let first = index * TILE_WIDTH;
         if index == self.tree.size() / TILE_WIDTH {
@@ -84,8 +85,8 @@ impl<'a> Source<'a> {
         Ok(Found { read, ..found })
     }
 
-    /// The entries of a full tile, as far as they can be read, and how many bytes
-    /// it has. What does not fit is asked for `again`, of whoever else may have it.
+    /// Returns the entries of a full tile that can be read, and its length in bytes. A tile that
+    /// does not fit the tree is read `again`, from another copy if there is one.
     async fn unpacked(&self, tile: Tile, again: bool) -> Result<(Unpacked, usize), Fatal> {
         let path = tile.path();
         let found = match again {
@@ -113,8 +114,8 @@ impl<'a> Source<'a> {
 }
 
 impl Found {
-    /// Entries from `first` up to `end`, of which `unpacked` are those that could
-    /// be read, and `in_tree` tells by their hashes which of them are right.
+    /// Returns the entries from `first` up to `end`: those of `unpacked` that are right by their
+    /// hashes (`in_tree`), and gaps for the others.
     fn of(
         unpacked: Unpacked,
         first: u64,
@@ -152,11 +153,11 @@ impl Found {
     }
 }
 
-/// Returns what storage has and the tree vouches for; `None` if it is damaged.
+/// Returns bytes that are verified by the tree; `None` if they are damaged.
 fn known<T>(read: Result<T, ReadError>) -> Result<Option<T>, Fatal> {
     match read {
         Ok(found) => Ok(Some(found)),
-        // The reader has said it already.
+        // The reader has logged it already.
         Err(ReadError::Damaged { .. }) => Ok(None),
         Err(error) => Err(Fatal::Away(error.to_string())),
     }
