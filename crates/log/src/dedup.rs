@@ -1,32 +1,29 @@
 //! The dedup index: identity → index and timestamp.
 //!
-//! Keys are full SHA-256 identities. The newest places are in memory; once
-//! there are 65,536 of them, they are sorted and written as one table
-//! (`table.rs`), and tables are merged beside that (`tables.rs`). All that is
-//! small and changes is in fjall: whose index it is, how far it reaches, which
-//! tables it has, its gaps, and the places that were mended, one by one. The
-//! index follows the log and is never ahead of it: how far it reaches is noted
-//! after the table is there, and what is missing after a crash is read from the
-//! log's own tiles. Nothing waits for the disk, and losing the index costs a
-//! rebuild.
+//! Keys are full SHA-256 identities. The newest places are in memory. After 65,536 of them, they
+//! are sorted and written as one table (`table.rs`), and tables are merged in the background
+//! (`tables.rs`). Small values that change are in fjall: the log of the index, the number of
+//! indexed entries, the list of tables, the gaps, and the places that were filled in later.
 //!
-//! What it lacks is its backlog (`backlog.rs`), which is read from the tiles beside that, the newest
-//! first, and noted with the anchor: a part of it goes into a table of its own, and only once
-//! that is found by whoever looks does the backlog lose it.
+//! The index follows the log and is never ahead of it: the number of indexed entries is noted after
+//! the table is durable, and entries that a crash has lost are read from the log's own tiles. No
+//! round waits for the disk of the index, and a lost index costs a rebuild.
 //!
-//! It is bound to one history of the log by its [`Anchor`], one value that says
-//! how far the tables reach and which tree, by size and root, the entries are
-//! from. It is noted with each round before any place of that round can be in a
-//! table. So whatever a crash leaves, the noted tree has every entry that a
-//! table has, and it tells when cache and log are not of one history
-//! (`catchup.rs`). A single wrong place is told when it is used (`submit.rs`).
+//! Entries that the index lacks are its backlog (`backlog.rs`). They are read from the tiles in the
+//! background, the newest first. Each part becomes a table, and leaves the backlog after lookups
+//! find it.
 //!
-//! After an error of the disk nobody knows what it has: the kernel may show
-//! bytes that it could not write, and let the next sync succeed. So nothing is
-//! written to such an index any more, and a file says so to whoever opens it
-//! next (`failure.rs`): it is set aside, and rebuilt. That file has the newest
-//! tree of the index, as an index that named a wrong place still has its own:
-//! what is used no more still proves that lock and storage are older.
+//! The index is bound to one history of the log by its [`Anchor`]: one value with the number of
+//! indexed entries, and the size and root of a tree that begins with them. The anchor is noted with
+//! each round before a place of that round can be in a table. After any crash, the noted tree has
+//! every entry of the tables, and shows whether cache and log are of one history (`catchup.rs`). A
+//! single wrong place is detected when it is used (`submit.rs`).
+//!
+//! After an I/O error the contents of the disk are unknown: the kernel may show bytes that it could
+//! not write, and let the next sync succeed. The index is not written any more, and a file reports
+//! the failure to the next process (`failure.rs`): the index is set aside and rebuilt. This file
+//! has the newest tree of the index, and an index that named a wrong place still has its own. Both
+//! prove that lock and storage are older, even if the index is no longer used.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -62,27 +59,27 @@ pub(crate) use self::portable::{BadStream, CHUNK_RECORDS, Sealed, chunk_bytes, f
 pub(crate) use self::table::Record;
 pub(crate) use self::tables::Tables;
 
-/// Memory for blocks of the index that are read.
+/// Memory for blocks of the index, in bytes.
 const CACHE_BYTES: u64 = 16 << 20;
-/// fjall's own journal, which holds little but how far the index reaches.
+/// Size of fjall's own journal in bytes.
 const JOURNAL_BYTES: u64 = 64 << 20;
-/// Places in memory that make a table: 3 MB on disk, and a tenth of a second
-/// of reading tiles after a crash.
+/// Number of places in memory after which they are written as a table: 3 MB on disk, and a tenth of
+/// a second for reading their tiles after a crash.
 pub(crate) const TABLE_ENTRIES: usize = 1 << 16;
-/// Entries that are read from the tiles for one table: 12 MB in memory.
+/// Number of entries that are read from the tiles for one table: 12 MB in memory.
 pub(crate) const PART: u64 = 1 << 18;
 
-/// Indices that were set aside and are kept: more of them, and something is
-/// wrong that rebuilding does not mend.
+/// Maximum number of indices that are kept aside. More of them have a cause that rebuilding does
+/// not remove.
 const MOST_SET_ASIDE: usize = 9;
 
 const OWNER: &[u8] = b"log id";
-/// How far the tables reach, and of which tree they are.
+/// The number of indexed entries, and their tree.
 const ANCHOR: &[u8] = b"anchor of tables";
-/// The same in an index whose places are all in fjall. Versions that know no
-/// tables go by it alone: it must not be there beside them.
+/// The anchor of an index without tables. Versions without tables use only this key, so that it
+/// must not exist together with tables.
 const ANCHOR_WITHOUT_TABLES: &[u8] = b"anchor";
-/// In place of the anchor in indices that were not bound to a tree.
+/// The number of indexed entries in indices of the format before, which has no anchor.
 const UNBOUND: &[u8] = b"indexed entries";
 const DISTRUSTED: &[u8] = b"distrusted";
 
@@ -92,25 +89,23 @@ pub(crate) struct Dedup {
     database: Database,
     tables: Arc<Tables>,
     merger: Merger,
-    /// What was mended, and all places of an index that was made before there
-    /// were tables.
+    /// Places that were filled in later, and all places of an index without tables.
     places: Keyspace,
     has_places: AtomicBool,
     meta: Keyspace,
-    /// The anchor is still noted as it was before there were tables.
+    /// Whether the anchor is still noted as in an index without tables.
     old_anchor: AtomicBool,
     unflushed: RwLock<Unflushed>,
-    /// Held while an anchor is noted: each follows the one before it.
+    /// Held while an anchor is noted, so that each anchor follows the last one.
     noting: Mutex<()>,
-    /// Holds what it does not know of the entries that it went through.
+    /// The indexed entries that could not be read.
     pub(crate) gaps: Gaps,
-    /// The pace at which its backlog is read.
+    /// The pace at which the backlog is read.
     pub(crate) pace: Pace,
-    /// The number of entries that it has, if it is of the format before, which does not
-    /// say from which tree they are.
+    /// The number of entries of an index of the format before, which does not have their tree.
     pub(crate) unbound: Option<u64>,
     distrusted: AtomicBool,
-    /// The failure after which nothing is written any more.
+    /// The failure after which the index is not written any more.
     ended: Mutex<Option<Failure>>,
 }
 
@@ -119,30 +114,30 @@ struct Unflushed {
     newest: HashMap<Identity, LeafPosition>,
     /// Being written; empty otherwise.
     leaving: Arc<HashMap<Identity, LeafPosition>>,
-    /// Entries gone through: in memory, in tables, or in the backlog.
+    /// Number of entries in memory, in tables, or in the backlog.
     indexed: u64,
-    /// As noted last.
+    /// The anchor that was noted last.
     anchor: Anchor,
-    /// The newest tree that it was told of, noted or not.
+    /// The newest known tree, noted or not.
     seen: TreeHead,
 }
 
 /// Entries of the newest end of the backlog, which were read from the tiles.
 #[derive(Default)]
 pub(crate) struct Part {
-    /// Those that are right.
+    /// Entries that are right.
     pub(crate) records: Vec<Record>,
-    /// Those that are not there.
+    /// Entries that are missing.
     pub(crate) gaps: Vec<Gap>,
-    /// The first of all of them.
+    /// The number of the first entry.
     pub(crate) from: u64,
-    /// The one after the last.
+    /// The number after the last entry.
     pub(crate) to: u64,
     /// No entry before it has a later timestamp, Unix milliseconds.
     pub(crate) timestamp_ms: u64,
 }
 
-/// The reasons why an entry that is not found may be in the log all the same.
+/// The reasons why an entry that is not found may be in the log.
 pub(crate) enum Unknown {
     /// The backlog may have it.
     Unread,
@@ -151,11 +146,10 @@ pub(crate) enum Unknown {
 }
 
 impl Dedup {
-    /// Opens the index in `path`, or makes one.
+    /// Opens the index in `path`, or creates it.
     ///
     /// # Errors
-    /// If another process has it open, it belongs to another log, or it is
-    /// damaged.
+    /// If another process has the index open, or if it belongs to another log or is damaged.
     pub(crate) fn open(path: &Path, owner: LogId) -> Result<Self, Fatal> {
         caught(|| Self::opened(path, owner), |error| fatal(path, &error))
     }
@@ -211,8 +205,7 @@ impl Dedup {
         Ok(dedup)
     }
 
-    /// Moves an index that cannot be used out of the way, under a name beside
-    /// its own, and makes an empty one in its place.
+    /// Renames an index that cannot be used, and creates an empty one in its place.
     pub(crate) fn rebuild(path: &Path, owner: LogId) -> Result<Self, Fatal> {
         if path
             .try_exists()
@@ -229,11 +222,11 @@ impl Dedup {
         Dedup::open(path, owner)
     }
 
-    /// Returns whether there is an index of this log in `path`, and if so, how many
-    /// entries it has seen, used or not. Makes nothing.
+    /// Returns the number of entries that the index of this log in `path` has seen, even if it
+    /// cannot be used; `None` if there is no index. Creates nothing.
     ///
     /// # Errors
-    /// If something is there that cannot be read.
+    /// If the index cannot be read.
     pub(crate) fn look(path: &Path, owner: LogId) -> Result<Option<u64>, Fatal> {
         match path.read_dir() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -253,7 +246,7 @@ impl Dedup {
         }
     }
 
-    /// Returns the reason why the index must be rebuilt, whatever its entries are.
+    /// Returns the reason why the index must be rebuilt, if there is one.
     pub(crate) fn unusable(&self) -> Option<Unusable> {
         match self.unbound {
             Some(_) => Some(Unusable::Older),
@@ -261,7 +254,7 @@ impl Dedup {
         }
     }
 
-    /// Two logs that share one index would answer for each other.
+    /// Binds the index to its log: two logs with one index would find each other's entries.
     fn claim(&self, owner: LogId) -> Result<(), Fatal> {
         let failed = |error| fatal(&self.path, &error);
         match self.meta.get(OWNER).map_err(failed)? {
@@ -280,31 +273,31 @@ impl Dedup {
         }
     }
 
-    /// Number of entries that it has gone through: it has all those below it but for
-    /// backlog and gaps, and none above.
+    /// Returns the number of indexed entries. The index has all entries below this number except
+    /// for backlog and gaps, and no others.
     pub(crate) fn indexed(&self) -> u64 {
         self.unflushed.read().indexed
     }
 
-    /// Returns how many of those are not in its backlog.
+    /// Returns the number of indexed entries that are not in the backlog.
     pub(crate) fn known(&self) -> u64 {
         let unflushed = self.unflushed.read();
         unflushed.indexed - unflushed.anchor.backlog.entries()
     }
 
-    /// Returns what binds it to its log.
+    /// Returns the anchor.
     pub(crate) fn anchor(&self) -> Anchor {
         self.unflushed.read().anchor.clone()
     }
 
-    /// Returns what it has not read yet.
+    /// Returns the backlog.
     pub(crate) fn backlog(&self) -> Backlog {
         self.unflushed.read().anchor.backlog.clone()
     }
 
-    /// Returns why an entry with this notBefore, in Unix milliseconds, may be in the log
-    /// though it is not found; `None` if it is not. To be asked before it is looked for: what
-    /// is read meanwhile was there to be read when it was not found.
+    /// Returns why an entry with this notBefore, in Unix milliseconds, may be in the log although
+    /// it is not found; `None` if it cannot be in the log. Must be called before the lookup,
+    /// because the backlog shrinks concurrently.
     pub(crate) fn unknown(&self, not_before_ms: Option<i64>) -> Option<Unknown> {
         if self.unflushed.read().anchor.backlog.may_have(not_before_ms) {
             return Some(Unknown::Unread);
@@ -346,7 +339,7 @@ impl Dedup {
                 return Ok(Some(*place));
             }
         }
-        // What has left memory since is in a table by now.
+        // Places that have left memory since are in a table by now.
         let found = self.tables.find(identity);
         let found = found.map_err(|e| self.fatal(&fjall::Error::Io(e)))?;
         if found.is_some() || !self.has_places.load(Ordering::SeqCst) {
@@ -361,7 +354,7 @@ impl Dedup {
         }
     }
 
-    /// Goes over to the signed tree `head`: what it lacks of it is its backlog from then on.
+    /// Adds the entries that the index lacks of the signed tree `head` to its backlog.
     pub(crate) fn go_over(&self, head: TreeHead) -> Result<(), Fatal> {
         let before = self.anchor();
         if (before.indexed, before.head) == (head.size, head) {
@@ -381,8 +374,8 @@ impl Dedup {
         Ok(())
     }
 
-    /// Adds the entries that follow the indexed ones, up to `indexed` in all,
-    /// of the signed tree `head`. To be called by one task at a time.
+    /// Adds the entries of the signed tree `head` that follow the indexed ones, up to `indexed`.
+    /// Must be called by one task at a time.
     pub(crate) fn extend(
         &self,
         entries: impl Iterator<Item = (Identity, LeafPosition)>,
@@ -404,7 +397,7 @@ impl Dedup {
         }
     }
 
-    /// Notes that the index is of this tree, and another change of the anchor with it.
+    /// Notes the tree of the index, together with another change of the anchor.
     fn note(&self, head: TreeHead, change: impl FnOnce(&mut Anchor)) -> Result<(), Fatal> {
         self.unflushed.write().seen = head;
         self.writable()?;
@@ -418,7 +411,7 @@ impl Dedup {
         Ok(())
     }
 
-    /// Notes how far it reaches, by which tables, and what it lacks: all or nothing.
+    /// Notes the anchor, the list of tables and gaps in one transaction.
     fn commit(&self, anchor: &Anchor, tables: Option<Vec<u8>>, gaps: &[Gap]) -> fjall::Result<()> {
         let mut batch = self.database.batch();
         batch.insert(&self.meta, ANCHOR, anchor.encode());
@@ -436,7 +429,7 @@ impl Dedup {
         Ok(())
     }
 
-    /// Writes what is in memory as one table.
+    /// Writes the places in memory as one table.
     pub(crate) fn flush(&self) -> Result<(), Fatal> {
         self.caught(|| self.flush_all())
     }
@@ -446,7 +439,7 @@ impl Dedup {
         let (leaving, indexed) = {
             let mut unflushed = self.unflushed.write();
             if !unflushed.leaving.is_empty() {
-                // Noting more than is in tables would hide the gap for ever.
+                // To note more entries than the tables have would hide the gap forever.
                 return Err(self.unsound("the last table could not be written"));
             }
             unflushed.leaving = Arc::new(std::mem::take(&mut unflushed.newest));
@@ -459,8 +452,8 @@ impl Dedup {
         Ok(())
     }
 
-    /// Takes up what was read of the newest end of the backlog, as one table. To be called
-    /// by one task at a time, beside [`extend`](Self::extend).
+    /// Takes up a part from the newest end of the backlog, as one table. Must be called by one task
+    /// at a time; [`extend`](Self::extend) may run concurrently.
     pub(crate) fn take_up(&self, part: Part) -> Result<(), Fatal> {
         self.writable()?;
         let (read, timestamp_ms) = (part.from..part.to, part.timestamp_ms);
@@ -474,8 +467,7 @@ impl Dedup {
         Ok(())
     }
 
-    /// Adds entries that were unknown until now, and forgets that they were:
-    /// both or neither.
+    /// Adds entries that were in gaps, and replaces these gaps, in one transaction.
     pub(crate) fn mend(
         &self,
         entries: &[(Identity, LeafPosition)],
@@ -500,33 +492,32 @@ impl Dedup {
         Ok(())
     }
 
-    /// Takes note that a place is wrong: it is said, and the next opening of the
-    /// log does not use this index any more. Whether that is news, and to be
-    /// [noted](Self::note_distrust).
+    /// Marks the index, which named a wrong place: the next opening of the log does not use it any
+    /// more. Returns whether this is the first time, and must be [noted](Self::note_distrust).
     pub(crate) fn distrust(&self) -> bool {
         !self.distrusted.swap(true, Ordering::SeqCst)
     }
 
-    /// Notes for those who open it after this process that a place was wrong.
+    /// Notes for later processes that a place was wrong.
     pub(crate) fn note_distrust(&self) -> Result<(), Fatal> {
         self.writable()?;
         let noted = self.meta.insert(DISTRUSTED, [1]);
         noted.map_err(|e| self.fatal(&e))
     }
 
-    /// Returns whether it named a wrong place.
+    /// Returns whether the index named a wrong place.
     pub(crate) fn is_distrusted(&self) -> bool {
         self.distrusted.load(Ordering::SeqCst)
     }
 
-    /// Returns whether it is to be made anew, as far as this process knows.
+    /// Returns whether the index must be rebuilt, as far as this process knows.
     pub(crate) fn is_unsound(&self) -> bool {
         let ended = self.ended.lock();
         ended.as_ref().is_some_and(|failure| failure.damaged) || self.is_distrusted()
     }
 
-    /// Writes a table that is durable before it is noted, with the anchor and with gaps. What
-    /// the anchor then no longer lacks is found before anybody is told so.
+    /// Writes a table, and notes it with the anchor and with gaps after it is durable. Lookups find
+    /// its entries before the anchor in memory has them.
     fn write_table(
         &self,
         mut records: Vec<Record>,
@@ -569,18 +560,18 @@ impl Dedup {
         }
     }
 
-    /// Runs work on it; a panic is damage.
+    /// Runs work on the index; a panic counts as damage.
     fn caught<T>(&self, work: impl FnOnce() -> Result<T, Fatal>) -> Result<T, Fatal> {
         caught(work, |error| self.fatal(&error))
     }
 
-    /// Returns what has failed, for whoever asked. Nothing is written from then on.
+    /// Returns the error for the caller. The index is not written from then on.
     pub(crate) fn fatal(&self, error: &fjall::Error) -> Fatal {
         let failure = {
             let mut ended = self.ended.lock();
             if let (fjall::Error::Poisoned, Some(first)) = (error, &*ended) {
-                // All that fjall says after a write that failed. Why it failed, be
-                // it that the disk was full, it said then.
+                // After a failed write, fjall reports only this. The first error has the
+                // reason, such as a full disk.
                 return first.of(&self.path);
             }
             let failure = Failure::from(error);
@@ -591,7 +582,7 @@ impl Dedup {
             *ended = Some(failure.clone());
             failure
         };
-        // The disk may hang: nobody else waits for this.
+        // The disk may hang: no lock is held here.
         if failure.damaged {
             let anchor = {
                 let unflushed = self.unflushed.read();
@@ -601,7 +592,7 @@ impl Dedup {
                 }
             };
             if let Err(error) = failure::say_failed(&self.path, &anchor) {
-                // This process knows it anyway.
+                // In this process, the failure is noted in memory.
                 let path = self.path.display();
                 tracing::error!(%path, %error, "the dedup index has failed, and that cannot be noted");
             }
@@ -660,9 +651,9 @@ fn vacant(path: &Path) -> Result<PathBuf, Fatal> {
     })
 }
 
-/// For an index that was made before there were tables. Nearly every look-up
-/// is for an identity that is not there: what decides is the filter. Filters and block indexes are partitioned at every level:
-/// whole ones are read in megabytes as soon as they outgrow the cache.
+/// For an index that was made before there were tables. Nearly every look-up is for an identity
+/// that is not there: what decides is the filter. Filters and block indexes are partitioned at
+/// every level: whole ones are read in megabytes as soon as they outgrow the cache.
 fn places_options() -> KeyspaceCreateOptions {
     let bloom = FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(12.0));
     KeyspaceCreateOptions::default()

@@ -1,4 +1,4 @@
-//! The values that bind an index to its log, as they are noted.
+//! The values that bind an index to its log, and their encoding.
 
 use lucarne_tlog::{EMPTY_ROOT, Hash};
 
@@ -42,18 +42,18 @@ impl TreeHead {
     };
 }
 
-/// The binding of an index to its log: written and read as one value.
+/// The binding of an index to its log, which is written and read as one value.
 ///
-/// The backlog stands behind the rest. A version that knows none does not find what it
-/// takes for an anchor in such an index, and rebuilds it.
+/// The backlog is at the end. A version without backlogs finds no valid anchor in an index that has
+/// a backlog, and rebuilds the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Anchor {
-    /// Entries in the tables: all those below it, but for the backlog.
+    /// The tables have all entries below this number, except for the backlog.
     pub(crate) indexed: u64,
-    /// The newest tree that was indexed, in tables or in memory. Its first
-    /// `indexed` entries are those of the tables and of the backlog.
+    /// The newest tree that was indexed, in tables or in memory. It begins with the entries of the
+    /// tables and of the backlog.
     pub(crate) head: TreeHead,
-    /// The entries that were passed over, and are still to be read.
+    /// The entries that are still to be read.
     pub(crate) backlog: Backlog,
 }
 

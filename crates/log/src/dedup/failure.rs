@@ -1,4 +1,4 @@
-//! The failure of an index, and the file that says so.
+//! The failure of an index, and the file that reports it.
 
 use std::fs::File;
 use std::io::Write;
@@ -8,8 +8,7 @@ use std::path::Path;
 use super::{Anchor, TreeHead};
 use crate::Fatal;
 
-/// A file in an index of which something could not be written or read: its
-/// anchor, from memory.
+/// The file in an index that could not be written or read; it has the anchor, from memory.
 const FAILED: &str = "failed";
 
 /// The reasons why an index is not used and must be rebuilt.
@@ -22,7 +21,7 @@ pub(crate) enum Unusable {
     Older,
     #[error("it named a place where the log has another entry")]
     Distrusted,
-    /// The files are not what was written.
+    /// The files differ from the written bytes.
     #[error("{0}")]
     Damaged(String),
 }
@@ -35,8 +34,8 @@ pub(super) struct Failure {
     in_use: bool,
 }
 
-/// A lock, a full disk or want of memory go away by themselves. Wrong bytes do
-/// not, and after any other failure of a disk nobody knows what it has.
+/// A lock, a full disk and a lack of memory are temporary. Wrong bytes are not, and after any other
+/// failure the contents of the disk are unknown.
 impl From<&fjall::Error> for Failure {
     fn from(error: &fjall::Error) -> Self {
         use std::io::ErrorKind::{
@@ -68,7 +67,7 @@ impl From<&fjall::Error> for Failure {
 }
 
 impl Failure {
-    /// That of the index in `path`.
+    /// Returns the error of the index in `path`.
     pub(super) fn of(&self, path: &Path) -> Fatal {
         Fatal::Dedup {
             path: path.display().to_string(),
@@ -79,8 +78,7 @@ impl Failure {
     }
 }
 
-/// Runs work on an index. A panic, as of an assertion of fjall that damaged files contradict,
-/// is an error like others: the index is damaged.
+/// Runs work on an index. A panic counts as damage: assertions of fjall fail on damaged files.
 pub(super) fn caught<T>(
     work: impl FnOnce() -> Result<T, Fatal>,
     damaged: impl FnOnce(fjall::Error) -> Fatal,
@@ -97,7 +95,7 @@ pub(super) fn fatal(path: &Path, error: &fjall::Error) -> Fatal {
     Failure::from(error).of(path)
 }
 
-/// Tells the next who opens it that an index has failed, and what it was of.
+/// Writes the file that reports a failed index, with its anchor.
 pub(super) fn say_failed(path: &Path, anchor: &Anchor) -> std::io::Result<()> {
     let mut file = File::create(path.join(FAILED))?;
     file.write_all(&anchor.encode())?;
@@ -109,8 +107,7 @@ pub(super) fn has_failed(path: &Path) -> std::io::Result<bool> {
     path.join(FAILED).try_exists()
 }
 
-/// The newest tree that an index which has failed had seen, if it could still
-/// say so.
+/// Returns the newest tree that a failed index had seen, if the file has it.
 pub(crate) fn last_seen(path: &Path) -> Option<TreeHead> {
     let said = std::fs::read(path.join(FAILED)).ok()?;
     // A power cut may leave zeros.

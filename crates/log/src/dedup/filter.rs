@@ -1,8 +1,8 @@
-//! The filter of a table: tells nearly always that an identity is not in it.
+//! The filter of a table, which excludes nearly all identities that the table does not have.
 //!
-//! A Bloom filter in sectors of 512 bytes. Identities are hashes: the sector of one follows from its
-//! first bytes, so that a filter is written from front to back like its table, however large both
-//! are, and is asked with one small read.
+//! The filter is a Bloom filter in sectors of 512 bytes. Identities are hashes, and the first bytes
+//! of an identity give its sector. A filter of any size is therefore written from front to back
+//! like its table, and a lookup is one small read.
 
 use std::fs::File;
 use std::io;
@@ -15,9 +15,9 @@ use super::sealed::{Buffered, SUM, check, damaged, seal};
 
 const SECTOR: usize = 512;
 const SECTOR_BITS: u32 = (SECTOR - SUM) as u32 * 8;
-/// Identities per sector, on average: 12 bits each, and one false answer in 300.
+/// Identities per sector, on average: 12 bits each, and one false positive in 300.
 const PER_SECTOR: u64 = SECTOR_BITS as u64 / 12;
-/// Filters up to this size are kept in memory: those of the small tables, of which there are most.
+/// Maximum size of a filter that is kept in memory, in bytes. Most tables are small.
 const FILTER_IN_MEMORY: u64 = 14 << 20;
 
 /// The file of the filter of table number `id`.
@@ -25,7 +25,7 @@ pub(super) fn path(folder: &Path, id: u64) -> PathBuf {
     folder.join(format!("{id:010}.filter"))
 }
 
-/// The first bytes of an identity, by which it has its place in a table and its sector.
+/// Returns the first bytes of an identity, which give its position in a table and its sector.
 pub(super) fn prefix(identity: &Identity) -> u64 {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&identity.0[..8]);
@@ -67,7 +67,7 @@ impl Filter {
         Ok(Filter::Memory(bytes))
     }
 
-    /// Tells whether this identity may be in table number `id`.
+    /// Returns whether this identity may be in table number `id`.
     pub(super) fn may_have(&self, identity: &Identity, id: u64, sectors: u64) -> io::Result<bool> {
         let sector = sector_of(identity, sectors);
         let mut read = [0; SECTOR];
@@ -93,7 +93,7 @@ pub(super) struct FilterWriter {
 }
 
 impl FilterWriter {
-    /// Begins the filter of table number `id`, of at most so many entries.
+    /// Begins the filter of table number `id` with at most `at_most` entries.
     pub(super) fn create(folder: &Path, id: u64, at_most: u64) -> io::Result<Self> {
         Ok(FilterWriter {
             file: Buffered::create(&path(folder, id))?,
@@ -103,7 +103,7 @@ impl FilterWriter {
         })
     }
 
-    /// Adds an identity, which follows those before it.
+    /// Adds an identity, in ascending order.
     pub(super) fn add(&mut self, identity: &Identity, id: u64) -> io::Result<()> {
         let sector = sector_of(identity, self.sectors);
         while self.number < sector {
@@ -123,7 +123,7 @@ impl FilterWriter {
         Ok(())
     }
 
-    /// Makes it durable; the name of its file is to follow.
+    /// Syncs the filter, but not yet the name of its file.
     pub(super) fn finish(&mut self, id: u64) -> io::Result<()> {
         while self.number < self.sectors {
             self.end_sector(id)?;

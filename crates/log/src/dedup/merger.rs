@@ -1,4 +1,4 @@
-//! The thread that merges the tables of an index. It gives way to all others.
+//! The thread that merges the tables of an index, with a low priority.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -11,7 +11,7 @@ use super::failure::Failure;
 use super::tables::{TABLES, Tables};
 use crate::give_way::give_way;
 
-/// The thread, and what it could not do.
+/// The thread, and its failure.
 pub(super) struct Merger {
     tables: Arc<Tables>,
     failed: Arc<Mutex<Option<fjall::Error>>>,
@@ -20,7 +20,7 @@ pub(super) struct Merger {
 }
 
 impl Merger {
-    /// Starts it; it goes on with what was left to merge.
+    /// Starts the thread, which continues with tables that were left to merge.
     pub(super) fn start(
         tables: Arc<Tables>,
         database: Database,
@@ -41,13 +41,13 @@ impl Merger {
         Ok(merger)
     }
 
-    /// Has it look whether there is something to merge.
+    /// Wakes the thread, which merges tables if there are enough.
     pub(super) fn wake(&self) {
-        // Full: it will look anyway.
+        // If the channel is full, the thread is about to wake.
         let _ = self.wake.as_ref().map(|wake| wake.try_send(()));
     }
 
-    /// Takes what went wrong: the index is not to be written any more.
+    /// Takes the failure after which the index must not be written any more.
     pub(super) fn failure(&self) -> Option<fjall::Error> {
         self.failed.lock().take()
     }
@@ -58,7 +58,7 @@ impl Drop for Merger {
         self.tables.close();
         self.wake = None;
         if let Some(thread) = self.thread.take() {
-            // It has let go of the database then, whose lock the next opening needs.
+            // The thread has then released the database, whose lock the next opening needs.
             let _ = thread.join();
         }
     }
@@ -90,7 +90,7 @@ fn merge_all(
     }
 }
 
-/// Returns whether there was something to merge.
+/// Merges tables once. Returns `false` if there is nothing to merge.
 fn merge_one(tables: &Tables, database: &Database, meta: &Keyspace) -> fjall::Result<bool> {
     let Some(due) = tables.due() else {
         return Ok(false);
@@ -99,7 +99,7 @@ fn merge_one(tables: &Tables, database: &Database, meta: &Keyspace) -> fjall::Re
         return Ok(false);
     };
     tables.change(&due, merged, |list| meta.insert(TABLES, list))?;
-    // What is named no more is removed only once nothing brings its name back.
+    // Old tables are removed after their removal from the list is durable.
     database.persist(PersistMode::SyncAll)?;
     tables.remove(&due)?;
     Ok(true)

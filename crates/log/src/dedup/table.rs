@@ -1,9 +1,9 @@
 //! A table of the index: places sorted by identity, in a file that is written once.
 //!
-//! Records of 43 bytes stand in blocks of 16 KiB, the first eight bytes of each block's first
-//! identity behind them, in memory while the table is open. A Bloom filter stands in a file beside
-//! it (`filter.rs`). Blocks and sectors have sums that also say whose they are, and a
-//! look-up checks those it reads: what rots is an error, never an entry that is not there.
+//! Records of 43 bytes are in blocks of 16 KiB. After the blocks, the file has the first eight
+//! bytes of each block's first identity, which are in memory while the table is open. A Bloom
+//! filter is in a separate file (`filter.rs`). The checksums of blocks and sectors cover their
+//! table and number, and a lookup verifies them: damage is an error, and never a missing entry.
 
 use std::fs::File;
 use std::io;
@@ -24,13 +24,13 @@ const BLOCK: usize = 16 << 10;
 pub(super) const PER_BLOCK: usize = (BLOCK - SUM) / RECORD;
 const MAGIC: &[u8; 8] = b"places 1";
 const FOOTER: usize = 48;
-/// Bytes after which a table that is being written is made durable so far: a disk that gets
-/// gigabytes at once keeps the log's own syncs waiting.
+/// Number of bytes after which a table is synced while it is written. A sync of gigabytes would
+/// delay the log's own syncs.
 const SYNC_EVERY: usize = 32 << 20;
-/// Blocks after which the page cache may forget a table that is merged: 8 MiB.
+/// Number of blocks after which merged blocks are removed from the page cache: 8 MiB.
 const FORGOTTEN: u64 = 512;
 
-/// One identity with its place, as a table has it.
+/// An identity with its place.
 pub(crate) type Record = (Identity, LeafPosition);
 
 pub(super) fn encode((identity, place): &Record) -> [u8; RECORD] {
@@ -54,7 +54,7 @@ pub(super) fn decode(bytes: &[u8]) -> Record {
     (Identity(identity), place)
 }
 
-/// Tells whether a place fits into a record.
+/// Returns whether a place fits into a record.
 pub(super) fn fits(place: &LeafPosition) -> bool {
     place.index < 1 << 40 && place.timestamp_ms < 1 << 48
 }
@@ -147,7 +147,7 @@ impl Table {
         Ok(left.min(PER_BLOCK as u64) as usize)
     }
 
-    /// All its records, in order.
+    /// Returns all records, in order.
     pub(super) fn records(&self) -> Records<'_> {
         Records {
             table: self,
@@ -159,7 +159,7 @@ impl Table {
     }
 }
 
-/// The records of a table, one after the other.
+/// An iterator over the records of a table.
 pub(super) struct Records<'t> {
     table: &'t Table,
     bytes: Vec<u8>,
@@ -182,7 +182,7 @@ impl Iterator for Records<'_> {
             };
             (self.block, self.next) = (self.block + 1, 0);
             if self.block.is_multiple_of(FORGOTTEN) {
-                // It is read for the last time.
+                // These blocks are not read again.
                 let length = FORGOTTEN * BLOCK as u64;
                 forget(
                     &self.table.file,
@@ -209,7 +209,7 @@ pub(super) struct TableWriter {
 }
 
 impl TableWriter {
-    /// Begins table number `id`, of at most so many entries.
+    /// Begins table number `id` with at most `at_most` entries.
     pub(super) fn create(folder: &Path, id: u64, at_most: u64) -> io::Result<Self> {
         Ok(TableWriter {
             id,
@@ -222,7 +222,7 @@ impl TableWriter {
         })
     }
 
-    /// Adds a record, which follows those before it.
+    /// Adds a record, in ascending order.
     pub(super) fn write(&mut self, record: &Record) -> io::Result<()> {
         if self.block.is_empty() {
             self.fences.extend_from_slice(&record.0.0[..8]);
@@ -254,7 +254,7 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Makes it durable; the name of its file is to follow.
+    /// Syncs the table, but not yet the name of its file.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.end_block()?;
         self.filter.finish(self.id)?;

@@ -1,10 +1,11 @@
-//! All tables of an index, and their merging. The index of leaf hashes (`rfc6962/leaf_index.rs`) has some, too.
+//! All tables of an index, and their merging. The index of leaf hashes (`rfc6962/leaf_index.rs`)
+//! has tables, too.
 //!
-//! Tables of like size are merged into one, in a thread of their own: eight of the smallest, four
-//! of those above, more where that thread is behind, as when an index is rebuilt. So a place is
-//! written once for each fourfold size of the index, and a look-up asks a few filters of each size.
-//! Which tables there are is noted in one value, with the anchor: a table is durable before it is
-//! named there, and one that is named no more is removed after that has become durable.
+//! A separate thread merges tables of similar size: eight of the smallest size, four of each other
+//! size, and more if the thread has fallen behind, as after a rebuild. A place is written once for
+//! each fourfold size of the index, and a lookup reads a few filters of each size. The list of
+//! tables is one value, which is noted with the anchor. A table is durable before the list has it,
+//! and is removed after its removal from the list is durable.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,13 +23,13 @@ use parking_lot::Mutex;
 use super::LeafPosition;
 use super::table::{Record, Records, Table, TableWriter};
 
-/// The key at which the index notes their numbers.
+/// The key of the list of tables.
 pub(super) const TABLES: &[u8] = b"tables";
-/// The number of tables of the smallest size that are merged, and of any other.
+/// The number of tables that are merged: of the smallest size, and of any other size.
 const MERGED: [usize; 2] = [8, 4];
-/// Most tables that are merged at once.
+/// Maximum number of tables that are merged at once.
 const MOST_MERGED: usize = 64;
-/// Records between two looks at whether the index is being closed.
+/// Number of records between two checks whether the index is being closed.
 const LOOK_EVERY: u64 = 1 << 12;
 
 /// The tables of an index, from the oldest to the newest.
@@ -77,7 +78,7 @@ impl Tables {
         })
     }
 
-    /// Finds the place of this identity: the newest one, should there be two.
+    /// Finds the place of this identity; the newest place, if there are two.
     pub(crate) fn find(&self, identity: &Identity) -> io::Result<Option<LeafPosition>> {
         for table in self.all.load().iter().rev() {
             if let Some(place) = table.find(identity)? {
@@ -91,7 +92,7 @@ impl Tables {
         self.next_id.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// Writes these records, which are in order, as a table that nobody knows of yet.
+    /// Writes these records, which are in order, as a table that is not in the list yet.
     pub(crate) fn write(&self, records: &[Record]) -> io::Result<Arc<Table>> {
         let id = self.next_id();
         let mut writer = TableWriter::create(&self.folder, id, records.len() as u64)?;
@@ -107,7 +108,7 @@ impl Tables {
         Table::open(&self.folder, id).map(Arc::new)
     }
 
-    /// Puts `new` in the place of `old`, once `note` has noted the new list.
+    /// Replaces `old` by `new`, after `note` has noted the new list.
     pub(crate) fn change(
         &self,
         old: &[Arc<Table>],
@@ -119,7 +120,7 @@ impl Tables {
         let is_old = |table: &Arc<Table>| old.iter().any(|old| old.id == table.id);
         let first = all.iter().position(is_old);
         let mut tables: Vec<_> = all.iter().filter(|table| !is_old(table)).cloned().collect();
-        // What has been merged is older than what was written meanwhile.
+        // Merged tables are older than tables that were written since.
         tables.insert(first.unwrap_or(tables.len()), new);
         let list = tables.iter().flat_map(|table| table.id.to_be_bytes());
         note(list.collect())?;
@@ -180,17 +181,17 @@ impl Tables {
         self.finish(writer, id).map(Ok)
     }
 
-    /// Has a merge that is under way end soon.
+    /// Ends a merge in progress soon.
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::SeqCst);
     }
 
-    /// Returns how many records they have together.
+    /// Returns the number of records in all tables.
     pub(crate) fn count(&self) -> u64 {
         self.all.load().iter().map(|table| table.entries).sum()
     }
 
-    /// A record of each table.
+    /// Returns a record of each table.
     pub(crate) fn samples(&self) -> io::Result<Vec<Record>> {
         let all = self.all.load();
         all.iter()
@@ -203,13 +204,13 @@ impl Tables {
         self.all.load().iter().map(|table| table.entries).collect()
     }
 
-    /// Removes the files of tables that are named no more.
+    /// Removes the files of tables that are no longer in the list.
     pub(crate) fn remove(&self, old: &[Arc<Table>]) -> io::Result<()> {
         old.iter()
             .try_for_each(|table| Table::remove(&self.folder, table.id))
     }
 
-    /// The tables that are to be merged next: the smallest size of which there are enough.
+    /// Returns the tables that are merged next: those of the smallest size with enough tables.
     pub(crate) fn due(&self) -> Option<Vec<Arc<Table>>> {
         let all = self.all.load();
         let sizes = all.iter().map(|table| size(table.entries)).max()?;
@@ -221,14 +222,14 @@ impl Tables {
         })
     }
 
-    /// Merges tables into a new one that nobody knows of yet; `None` if the index is being closed.
+    /// Merges tables into a new one that is not in the list yet; `None` if the index is being
+    /// closed.
     pub(crate) fn merge(&self, old: &[Arc<Table>]) -> io::Result<Option<Arc<Table>>> {
         let id = self.next_id();
         let at_most = old.iter().map(|table| table.entries).sum();
         let merged = self.merged(old, id, at_most);
         if !matches!(merged, Ok(Some(_))) {
-            // A disk that is full has room again; whatever else is left is
-            // removed when the index is opened.
+            // Frees space on a full disk. Other leftovers are removed when the index is opened.
             let _ = Table::remove(&self.folder, id);
         }
         merged
@@ -262,14 +263,15 @@ fn sync(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// The records of several tables in order; of those with one identity, the newest table's first.
+/// The records of several tables in order. Of records with the same identity, the newest table's is
+/// first.
 struct Merge<'t> {
     tables: Vec<Records<'t>>,
-    /// The next record of each: identity, and the table, the newest first.
+    /// The next record of each table: identity and number of the table, the newest first.
     next: BinaryHeap<Reverse<(Identity, usize, Place)>>,
 }
 
-/// A position that takes no part in the order.
+/// A position that is ignored in comparisons.
 struct Place(LeafPosition);
 
 impl<'t> Merge<'t> {
