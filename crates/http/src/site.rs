@@ -55,7 +55,10 @@ pub struct Site {
 
 /// The logs of a site with their routes.
 struct Table {
+    /// All logs; those that are being removed are the last ones.
     logs: Vec<Arc<ServedLog>>,
+    /// The number of logs that are not being removed.
+    listed: usize,
     routes: Routes,
 }
 
@@ -90,6 +93,7 @@ impl Site {
         let limiter = limiter.map(|reads| ReadLimiter::new(reads, limits.trusted_proxies.clone()));
         let empty = Table {
             logs: Vec::new(),
+            listed: 0,
             routes: Routes::default(),
         };
         let site = Arc::new(Site {
@@ -102,17 +106,24 @@ impl Site {
             metrics,
             limits,
         });
-        site.replace_logs(logs)?;
+        site.replace_logs(logs, Vec::new())?;
         Ok(site)
     }
 
-    /// Serves these logs instead of the present ones. Logs that stay are not disturbed. Requests in
-    /// progress get their response from the log that they began with. The metrics of removed logs
-    /// are removed.
+    /// Serves these logs instead of the present ones. Logs that stay are not disturbed. Logs that are
+    /// `leaving` have their paths, but are not in `/health` and lists of logs. Requests in progress
+    /// get their response from the log that they began with. The metrics of removed logs are
+    /// removed.
     ///
     /// # Errors
     /// If a prefix is not a URL, or two logs have the same prefix; then nothing changes.
-    pub fn replace_logs(&self, logs: Vec<Arc<Log>>) -> Result<(), PrefixError> {
+    pub fn replace_logs(
+        &self,
+        logs: Vec<Arc<Log>>,
+        leaving: Vec<Arc<Log>>,
+    ) -> Result<(), PrefixError> {
+        let listed = logs.len();
+        let logs: Vec<_> = logs.into_iter().chain(leaving).collect();
         let routes = routes(&logs)?;
         let mut next_number = self.next_number.lock();
         let before = self.table.load_full();
@@ -133,7 +144,11 @@ impl Site {
             })
         };
         let logs: Vec<_> = logs.into_iter().map(serve).collect();
-        let table = Arc::new(Table { logs, routes });
+        let table = Arc::new(Table {
+            logs,
+            listed,
+            routes,
+        });
         self.table.store(Arc::clone(&table));
         for served in &before.logs {
             if !table.logs.iter().any(|stays| Arc::ptr_eq(stays, served)) {
@@ -149,13 +164,6 @@ impl Site {
         for served in &self.table.load().logs {
             served.closing.raise();
         }
-    }
-
-    /// Returns the logs in the order of the configuration.
-    pub fn logs(&self) -> Vec<Arc<Log>> {
-        let table = self.table.load();
-        let logs = table.logs.iter().map(|served| Arc::clone(&served.log));
-        logs.collect()
     }
 
     /// Returns all metrics of the process as text (OpenMetrics).
@@ -240,9 +248,10 @@ impl Site {
 }
 
 impl Table {
-    /// Returns the logs in the order of the configuration.
+    /// Returns the logs that are not being removed, in the order of the configuration.
     fn logs(&self) -> impl Iterator<Item = &Log> {
-        self.logs.iter().map(|served| &*served.log)
+        let listed = self.logs.iter().take(self.listed);
+        listed.map(|served| &*served.log)
     }
 
     /// Returns the log and the resource of a request. `None` for a path of the site itself, which
@@ -256,7 +265,7 @@ impl Table {
         // A log at the root of its host does not hide the site's own paths. The list of logs is
         // useless if there is only one log.
         let own = match path {
-            "/" => self.logs.len() > 1,
+            "/" => self.listed > 1,
             "/metrics" | "/health" | "/robots.txt" | "/logs.v3.json" => true,
             _ => false,
         };

@@ -651,8 +651,8 @@ fn vacant(path: &Path) -> Result<PathBuf, Fatal> {
     })
 }
 
-/// For an index that was made before there were tables. Nearly every look-up is for an identity
-/// that is not there: what decides is the filter. Filters and block indexes are partitioned at
+/// Returns the options of places outside of tables. Nearly every lookup is for an identity that is
+/// not in the index, and reads only the filter. Filters and block indexes are partitioned at
 /// every level: whole ones are read in megabytes as soon as they outgrow the cache.
 fn places_options() -> KeyspaceCreateOptions {
     let bloom = FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(12.0));

@@ -145,9 +145,14 @@ impl Reload {
     /// Returns the logs that are not closed, also those that are being removed.
     pub(crate) fn logs(&self) -> Vec<Arc<Log>> {
         let mut logs = self.hosted.now().logs.clone();
-        let draining = self.progress.draining.iter();
-        logs.extend(draining.map(|draining| Arc::clone(&draining.log)));
+        logs.extend(self.leaving());
         logs
+    }
+
+    /// Returns the logs that are being removed.
+    fn leaving(&self) -> Vec<Arc<Log>> {
+        let draining = self.progress.draining.iter();
+        draining.map(|it| Arc::clone(&it.log)).collect()
     }
 
     /// Returns whether logs are being removed.
@@ -286,7 +291,8 @@ impl Reload {
 
     /// Serves the present logs, and those that are being removed.
     fn serve_logs(&self) {
-        if let Err(error) = self.site.replace_logs(self.logs()) {
+        let logs = self.hosted.now().logs.clone();
+        if let Err(error) = self.site.replace_logs(logs, self.leaving()) {
             // The prefixes were compared when the file was read.
             tracing::error!("SIGHUP: the paths of the logs stay as they were: {error}");
         }

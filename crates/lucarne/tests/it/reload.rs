@@ -85,7 +85,10 @@ fn a_log_is_added_and_removed_while_another_is_under_load_and_loses_nothing() {
             let client = logs.site.client_of("second");
             assert_eq!(client.get("checkpoint").await.unwrap().status, 404);
             let second = add_and_remove(&logs, &mut server).await;
-            assert_eq!(client.get("checkpoint").await.unwrap().status, 404);
+            eventually("the paths of the log are removed", async || {
+                client.get("checkpoint").await.unwrap().status == 404
+            })
+            .await;
             eventually("the metrics of the log are removed", async || {
                 !logs.metrics().await.contains("\"second\"")
             })
