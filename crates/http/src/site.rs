@@ -110,10 +110,10 @@ impl Site {
         Ok(site)
     }
 
-    /// Serves these logs instead of the present ones. Logs that stay are not disturbed. Logs that are
-    /// `leaving` have their paths, but are not in `/health` and lists of logs. Requests in progress
-    /// get their response from the log that they began with. The metrics of removed logs are
-    /// removed.
+    /// Serves these logs instead of the present ones. Logs that stay are not disturbed. Logs that
+    /// are `leaving` have their paths, but are not in `/health` and lists of logs. Requests in
+    /// progress get their response from the log that they began with. The metrics of removed logs
+    /// are removed.
     ///
     /// # Errors
     /// If a prefix is not a URL, or two logs have the same prefix; then nothing changes.

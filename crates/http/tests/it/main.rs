@@ -7,4 +7,5 @@ mod handover;
 mod lanes;
 mod protocols;
 mod read_limits;
+mod replacing;
 mod support;
