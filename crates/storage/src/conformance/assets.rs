@@ -358,3 +358,30 @@ pub async fn statistics_count(backend: Backend<'_>) {
     assert_eq!(stats.published_files(), 2);
     assert_eq!(stats.removed_files(), 1);
 }
+
+/// A private file has the last bytes that were written, is read up to a length, and is not among the
+/// public files.
+pub async fn private_files_are_replaced_bounded_and_not_public(backend: Backend<'_>) {
+    let assets = backend.open().await;
+    if !assets.keeps_private() {
+        return;
+    }
+    let name = "index/manifest.json";
+    assert_eq!(assets.get_private(name, 9).await.unwrap(), None);
+    for text in ["first", "second"] {
+        assets.put_private(name, text.into()).await.unwrap();
+        let found = assets.get_private(name, 9).await.unwrap();
+        assert_eq!(found.unwrap(), text);
+    }
+    let too_long = assets.get_private(name, 5).await.unwrap_err();
+    assert!(
+        too_long.to_string().contains("expected at most 5"),
+        "{too_long}"
+    );
+    for wrong in ["../checkpoint", "/etc/passwd", "index/.lock", ""] {
+        assert!(assets.put_private(wrong, "x".into()).await.is_err());
+        assert!(assets.get_private(wrong, 9).await.is_err());
+    }
+    assert!(assets.get(".lucarne/index/manifest.json").await.is_err());
+    assert_eq!(assets.get(name).await.unwrap(), None);
+}

@@ -87,6 +87,7 @@ macro_rules! assets_conformance {
             partials_of_full_tiles_are_removed
             a_removed_partial_can_be_published_again
             many_files_at_once
+            private_files_are_replaced_bounded_and_not_public
             statistics_count
         }
     };

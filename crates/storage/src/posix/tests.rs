@@ -184,27 +184,3 @@ async fn a_checkpoint_of_another_process_stays_and_is_noticed() {
     checkpoint("third").await.unwrap();
     assert_eq!(std::fs::read(&file).unwrap(), b"third");
 }
-
-#[tokio::test]
-async fn private_files_are_replaced_bounded_and_not_public() {
-    let directory = TempDir::new().unwrap();
-    let assets = open(&directory, Durability::EachFile);
-    assert!(assets.keeps_private());
-    let name = "index/manifest.json";
-    assert_eq!(assets.get_private(name, 9).await.unwrap(), None);
-    for text in ["first", "second"] {
-        assets.put_private(name, text.into()).await.unwrap();
-        let found = assets.get_private(name, 9).await.unwrap();
-        assert_eq!(found.unwrap(), text);
-    }
-    let too_long = assets.get_private(name, 5).await.unwrap_err();
-    assert!(
-        too_long.to_string().contains("expected at most 5"),
-        "{too_long}"
-    );
-    for wrong in ["../checkpoint", "/etc/passwd", "index/.lock", ""] {
-        assert!(assets.put_private(wrong, "x".into()).await.is_err());
-        assert!(assets.get_private(wrong, 9).await.is_err());
-    }
-    assert!(assets.get(".lucarne/index/manifest.json").await.is_err());
-}
