@@ -359,8 +359,8 @@ pub async fn statistics_count(backend: Backend<'_>) {
     assert_eq!(stats.removed_files(), 1);
 }
 
-/// A private file has the last bytes that were written, is read up to a length, and is not among the
-/// public files.
+/// A private file has the last bytes that were written, is read up to a length, and is not among
+/// the public files.
 pub async fn private_files_are_replaced_bounded_and_not_public(backend: Backend<'_>) {
     let assets = backend.open().await;
     if !assets.keeps_private() {
