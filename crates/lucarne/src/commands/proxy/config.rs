@@ -1,4 +1,4 @@
-//! The configuration of a proxy: what file and flags come to.
+//! Configuration of a proxy, merged from file and flags.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use url::Url;
 
 use crate::config::{Listen, Secret};
 
-/// Everything that can be said.
+/// All settings.
 #[derive(Clone, Debug)]
 pub(super) struct Config {
     pub(super) listen: Vec<Listen>,
@@ -26,7 +26,7 @@ pub(super) struct Config {
     pub(super) lifetime: Duration,
     pub(super) store: Option<StoreKind>,
     pub(super) store_directory: Option<PathBuf>,
-    /// In bytes.
+    /// Memory limit of the store in bytes.
     pub(super) store_memory: u64,
     pub(super) rules: Rules,
     pub(super) users: UserSources,
@@ -36,38 +36,39 @@ pub(super) struct Config {
     pub(super) insecure_hosts: Vec<HostPattern>,
     pub(super) fingerprints: Vec<(HostPattern, Fingerprint)>,
     pub(super) through: Vec<Through>,
-    /// Certificates that servers are shown.
+    /// Client certificates that the proxy presents to servers.
     pub(super) shown: Vec<Pair>,
-    /// Certificates that clients are served instead of minted ones.
+    /// Certificates that the proxy serves to clients instead of minted ones.
     pub(super) own: Vec<Pair>,
     pub(super) limits: Limits,
     pub(super) log_list: Option<String>,
     pub(super) submit_to: Vec<Url>,
-    /// Of the same logs, in the same order.
+    /// Keys of the logs in `submit_to`, in the same order.
     pub(super) submit_keys: Vec<PathBuf>,
 }
 
-/// The sources of users; without any, everybody may use the proxy.
+/// Sources of users. Without a source, every client may use the proxy.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UserSources {
     pub(super) file: Option<PathBuf>,
-    /// Lines as of a file.
+    /// Lines in the format of the file.
     pub(super) given: Vec<String>,
 }
 
-/// An upstream proxy for some hosts.
+/// Upstream proxy for some hosts.
 #[derive(Clone, Debug)]
 pub(super) struct Through {
     pub(super) hosts: HostPattern,
-    /// `None`: directly.
+    /// `None` for a direct connection.
     pub(super) proxy: Option<UpstreamProxy>,
     pub(super) password: Option<Secret>,
 }
 
 impl Through {
-    /// Parses what the command line has: `[HOST=]URL`.
+    /// Parses the value of a flag: `[HOST=]URL`.
     ///
     /// # Errors
+    ///
     /// If the hosts or the URL are invalid, or the URL has a user without a password.
     pub(super) fn parse(text: &str) -> Result<Self, ThroughError> {
         let (hosts, url) = for_hosts(text)?;
@@ -83,7 +84,7 @@ impl Through {
     }
 }
 
-/// The reasons why an upstream proxy is refused. The value precedes the text.
+/// Reasons why an upstream proxy is refused. The value precedes the text.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ThroughError {
     #[error(transparent)]
@@ -97,7 +98,7 @@ pub(super) enum ThroughError {
     NoPassword,
 }
 
-/// Parses a proxy's URL, or `direct`.
+/// Parses the URL of a proxy, or `direct`.
 pub(super) fn proxy(url: &str) -> Result<Option<UpstreamProxy>, UpstreamProxyError> {
     match url {
         "direct" => Ok(None),
@@ -105,20 +106,21 @@ pub(super) fn proxy(url: &str) -> Result<Option<UpstreamProxy>, UpstreamProxyErr
     }
 }
 
-/// A certificate and its key, for some hosts.
+/// Certificate and key for some hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pair {
     pub(super) hosts: HostPattern,
     pub(super) certificate: PathBuf,
-    /// The certificate's file, if both are in one.
+    /// File of the key; the certificate's file if it contains both.
     pub(super) key: PathBuf,
 }
 
 impl Pair {
-    /// Parses what the command line has: `[HOST=]CERTIFICATE[,KEY]`.
+    /// Parses the value of a flag: `[HOST=]CERTIFICATE[,KEY]`.
     ///
     /// # Errors
-    /// If the hosts are invalid, or a file has no name.
+    ///
+    /// If the hosts are invalid, or a file name is empty.
     pub(super) fn parse(text: &str) -> Result<Self, PairError> {
         let (hosts, files) = for_hosts(text)?;
         let (certificate, key) = files.split_once(',').unwrap_or((files, files));
