@@ -1,4 +1,4 @@
-//! `instances`: the part of this process among several instances of a log.
+//! `instances`: settings of this process as one of several instances of a log.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,21 +15,21 @@ const KEY: &str = "instances";
 /// Bounds of `lease`, in milliseconds.
 const LEASES: (u64, u64) = (300, 60_000);
 
-/// How a process reaches the other instances of a log, and they it.
+/// Addresses and key for the communication between the instances of a log.
 #[derive(Clone, Debug)]
 pub struct InstanceSettings {
-    /// The address where the others reach this one, as `host:port`.
+    /// Address of this instance for the others, as `host:port`.
     pub address: String,
-    /// The address that it listens on for them.
+    /// Address to listen on for the other instances.
     pub listen: String,
-    /// The key that all share.
+    /// Key that all instances share.
     pub key: InstanceKey,
-    /// The time for which a leader may be silent.
+    /// Time without a message after which a leader is replaced.
     pub lease: Duration,
 }
 
 impl InstanceSettings {
-    /// Returns what the `log` crate needs to know.
+    /// Returns the settings for the `log` crate.
     pub(crate) fn config(&self) -> Instances {
         Instances {
             address: self.address.clone(),
@@ -39,7 +39,7 @@ impl InstanceSettings {
     }
 }
 
-/// Reads `instances` of a log with these data and this key.
+/// Reads `instances` of a log with this data place and this key.
 pub(super) fn read(
     reader: &mut Reader<'_, '_>,
     data: Option<&DataPlace>,

@@ -135,7 +135,7 @@ impl Pair {
     }
 }
 
-/// The reasons why a certificate and its key are refused. The value precedes the text.
+/// Reasons why a certificate and its key are refused. The value precedes the text.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum PairError {
     #[error(transparent)]
@@ -144,7 +144,7 @@ pub(super) enum PairError {
     NoFile,
 }
 
-/// The text before `=` is not a pattern of hosts. The whole value precedes the text.
+/// Error: the text before `=` is not a host pattern. The whole value precedes the text.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("is not for any host: it {0}")]
 pub(super) struct HostsError(#[from] PatternError);
@@ -152,7 +152,7 @@ pub(super) struct HostsError(#[from] PatternError);
 /// Splits a value at `=` into the hosts and the rest. A value without `=` is for all hosts.
 fn for_hosts(text: &str) -> Result<(HostPattern, &str), HostsError> {
     match text.split_once('=') {
-        // A `=` in a password or in a file's name.
+        // The `=` belongs to a password or a file name.
         Some((before, _)) if before.contains('/') => Ok((HostPattern::all(), text)),
         Some((hosts, rest)) => Ok((hosts.parse::<HostPattern>()?, rest)),
         None => Ok((HostPattern::all(), text)),
@@ -190,7 +190,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The kind of store: as said, or as a directory suggests.
+    /// Returns the configured kind of store. The default depends on `store_directory`.
     pub(super) fn store_kind(&self) -> StoreKind {
         let suggested = match self.store_directory {
             Some(_) => StoreKind::Layered,
@@ -200,27 +200,27 @@ impl Config {
     }
 }
 
-/// Puts a value that is given into its place.
+/// Assigns a value, if it is given.
 pub(super) fn put<T>(place: &mut T, value: Option<T>) {
     if let Some(value) = value {
         *place = value;
     }
 }
 
-/// The places where certificates are kept.
+/// Kinds of certificate stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreKind {
-    /// In memory.
+    /// Memory.
     Memory,
-    /// In files, which processes may share.
+    /// Files, which several processes may share.
     Disk,
-    /// In memory, and in files below.
+    /// Memory, with files as the second level.
     Layered,
-    /// Nowhere: each connection has one made.
+    /// No store: each connection gets a new certificate.
     None,
 }
 
-/// A text is not a [`StoreKind`]. The value precedes the text.
+/// Error: the text is not a [`StoreKind`]. The value precedes the text.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("is none of memory, disk, layered and none")]
 pub struct UnknownStoreKind;
@@ -239,19 +239,19 @@ impl FromStr for StoreKind {
     }
 }
 
-/// The key in a certificate.
+/// Keys of minted certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeafKeys {
-    /// Each has its own.
+    /// A separate key for each certificate.
     PerCertificate,
-    /// All share one.
+    /// Common key of all certificates.
     Shared,
 }
 
 impl LeafKeys {
-    /// Returns the best choice for keys of this kind. Making an RSA key keeps a processor busy for
-    /// tens of milliseconds, and a page has dozens of hosts; whoever has the proxy's shared key has
-    /// the CA's key beside it, and can be every host anyway.
+    /// Returns the best choice for keys of this type. Generating an RSA key takes tens of
+    /// milliseconds of processor time, and a page has dozens of hosts. A shared key is as safe as
+    /// separate ones, because read access to it implies read access to the CA's key beside it.
     pub(super) fn best_for(kind: KeyType) -> Self {
         match kind {
             KeyType::Rsa(_) => LeafKeys::Shared,
@@ -260,7 +260,7 @@ impl LeafKeys {
     }
 }
 
-/// A text is not one of the [`LeafKeys`]. The value precedes the text.
+/// Error: the text is not one of the [`LeafKeys`]. The value precedes the text.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("is neither per-certificate nor shared")]
 pub struct UnknownLeafKeys;
@@ -286,7 +286,7 @@ impl From<LeafKeys> for LeafKey {
     }
 }
 
-/// A text is not an [`Action`]. The value precedes the text.
+/// Error: the text is not an [`Action`]. The value precedes the text.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("is neither intercept nor tunnel")]
 pub(super) struct UnknownAction;
@@ -300,7 +300,7 @@ pub(super) fn action(text: &str) -> Result<Action, UnknownAction> {
     }
 }
 
-/// The reasons why hosts have no certificate of their own. The value precedes the text.
+/// Reasons why a host pattern is refused for certificates. The value precedes the text.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum CertifiedError {
     #[error(transparent)]
@@ -309,7 +309,7 @@ pub(super) enum CertifiedError {
     Port,
 }
 
-/// Reads hosts whose certificates are accepted: a certificate has no port.
+/// Parses hosts whose certificates are accepted. A certificate has no port.
 pub(super) fn certified(text: &str) -> Result<HostPattern, CertifiedError> {
     let hosts: HostPattern = text.parse()?;
     match hosts.port() {
@@ -318,7 +318,7 @@ pub(super) fn certified(text: &str) -> Result<HostPattern, CertifiedError> {
     }
 }
 
-/// The reasons why the fingerprint of hosts is refused. The value precedes the text.
+/// Reasons why a fingerprint for hosts is refused. The value precedes the text.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum PinError {
     #[error("is not HOST=SHA256: write the host before its fingerprint")]
@@ -329,19 +329,19 @@ pub(super) enum PinError {
     Hosts(#[from] CertifiedError),
 }
 
-/// Reads the fingerprint of the certificates of hosts: `bmc.example=AB:CD:…`.
+/// Parses hosts and the fingerprint of their certificate: `bmc.example=AB:CD:…`.
 pub(super) fn fingerprint(text: &str) -> Result<(HostPattern, Fingerprint), PinError> {
     let (hosts, fingerprint) = text.split_once('=').ok_or(PinError::NoHost)?;
     let fingerprint = fingerprint.parse::<Fingerprint>()?;
     Ok((certified(hosts)?, fingerprint))
 }
 
-/// A text is not an address of hosts. The value precedes the text.
+/// Error: the text does not assign an address to hosts. The value precedes the text.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("is not HOST=ADDRESS, such as *.test=127.0.0.1")]
 pub(super) struct NotAPlace;
 
-/// Reads the address of hosts, as it is written: `*.test=127.0.0.1`.
+/// Parses hosts and their address: `*.test=127.0.0.1`.
 pub(super) fn place(text: &str) -> Result<(HostPattern, IpAddr), NotAPlace> {
     let (hosts, address) = text.split_once('=').ok_or(NotAPlace)?;
     let hosts = hosts.parse().map_err(|_| NotAPlace)?;
