@@ -131,7 +131,6 @@ impl Clouds {
     /// Returns the lock, if a database is named.
     ///
     /// # Errors
-    ///
     /// [`DatabaseError`].
     pub(super) fn lock(&self) -> Option<Result<LockPlace, DatabaseError>> {
         let host = given(&self.db_host)?;

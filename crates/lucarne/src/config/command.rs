@@ -36,7 +36,6 @@ pub(crate) enum CommandError {
 /// Returns the output of a command that succeeds in time.
 ///
 /// # Errors
-///
 /// [`CommandError`], whose text follows the command.
 pub(super) fn output(words: &[String]) -> Result<Vec<u8>, CommandError> {
     let (program, arguments) = words.split_first().ok_or(CommandError::Empty)?;

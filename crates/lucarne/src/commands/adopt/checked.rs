@@ -30,7 +30,6 @@ impl Checked {
     /// Checks all files of the tree that no earlier check has verified.
     ///
     /// # Errors
-    ///
     /// If the state of the earlier check cannot be read.
     pub(super) async fn up_to(
         log: &LogSettings,
@@ -108,7 +107,6 @@ impl Checked {
     /// Records in the cache that this tree is verified.
     ///
     /// # Errors
-    ///
     /// If the state cannot be written.
     pub(super) fn remember(&self, log: &LogSettings) -> Result<()> {
         self.state.write(&file(log))

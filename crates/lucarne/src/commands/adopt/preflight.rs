@@ -50,7 +50,6 @@ impl Preflight {
     /// Runs all checks, the cheapest first, and prints each result.
     ///
     /// # Errors
-    ///
     /// If the data cannot be opened.
     pub(super) async fn of(
         config: &Config,

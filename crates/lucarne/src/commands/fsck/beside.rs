@@ -32,7 +32,6 @@ struct Listed {
 /// Checks the files beside the tree of `size` entries, and reports unneeded ones.
 ///
 /// # Errors
-///
 /// If the directory cannot be listed, or a repaired file cannot be written.
 pub(super) async fn look(
     directory: &Path,

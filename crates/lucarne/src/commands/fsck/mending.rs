@@ -34,7 +34,6 @@ impl Mending {
     /// with an overlay that contains the repairs.
     ///
     /// # Errors
-    ///
     /// If a source cannot be opened, or nothing can be written to the log.
     pub(super) async fn of(
         place: &mut Place,

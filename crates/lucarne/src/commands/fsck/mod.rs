@@ -134,7 +134,6 @@ impl Head {
     /// Returns the published checkpoint, or the lock's checkpoint if none is published.
     ///
     /// # Errors
-    ///
     /// If neither can be read and verified.
     async fn of(place: &Place, report: &Report) -> Result<Head> {
         let location = &place.location;

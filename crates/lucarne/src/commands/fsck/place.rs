@@ -37,7 +37,6 @@ impl Place {
     /// Opens the place that the options name.
     ///
     /// # Errors
-    ///
     /// If the place cannot be opened, or its key is unknown.
     pub(super) async fn of(options: &Fsck) -> Result<Place> {
         match &options.at {
@@ -57,7 +56,6 @@ impl Place {
     /// Opens the place for repairs.
     ///
     /// # Errors
-    ///
     /// If the place is missing, or a URL.
     pub(super) async fn repairs(&self) -> Result<Arc<dyn Repairs>> {
         let data = self.data.as_ref();
@@ -112,7 +110,6 @@ type Opened = (Arc<dyn Files>, Option<DataPlace>, String);
 /// the description for messages.
 ///
 /// # Errors
-///
 /// If the place does not exist.
 pub(super) async fn files_at(at: &str) -> Result<Opened> {
     if at.starts_with("http://") || at.starts_with("https://") {

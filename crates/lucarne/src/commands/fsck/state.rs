@@ -35,7 +35,6 @@ impl State {
     /// Reads the state of an earlier check; `None` if the file does not exist.
     ///
     /// # Errors
-    ///
     /// If the file is not a state file.
     pub(crate) fn read(path: &Path) -> Result<Option<State>> {
         let text = match std::fs::read(path) {
@@ -58,7 +57,6 @@ impl State {
     /// Writes the state, replacing the file.
     ///
     /// # Errors
-    ///
     /// If the file cannot be written.
     pub(crate) fn write(&self, path: &Path) -> Result<()> {
         let note = std::str::from_utf8(&self.note).unwrap_or_default();
@@ -76,7 +74,6 @@ impl State {
     /// Removes the state file of a finished check.
     ///
     /// # Errors
-    ///
     /// If the file cannot be removed.
     pub(super) fn remove(path: &Path) -> Result<()> {
         match std::fs::remove_file(path) {
@@ -104,7 +101,6 @@ fn parse(json: &Value) -> Option<State> {
 /// Refuses a state whose tree is not a prefix of the current log.
 ///
 /// # Errors
-///
 /// If the log was larger then, or had another root at the same size.
 pub(super) fn grown(then: &lucarne_tlog::Checkpoint, now: &lucarne_tlog::Checkpoint) -> Result<()> {
     ensure!(

@@ -13,7 +13,6 @@ use crate::open;
 /// Replaces the lock's checkpoint of the lost round with the checkpoint of the log's newest tree.
 ///
 /// # Errors
-///
 /// If there is evidence that the round was published, or no outside checkpoint excludes this.
 pub(super) async fn go_back(
     config: &Config,

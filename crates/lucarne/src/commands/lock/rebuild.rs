@@ -105,7 +105,6 @@ impl Outside {
 /// names.
 ///
 /// # Errors
-///
 /// As [`run`].
 pub(crate) async fn from_data(config: &Config, log: &LogSettings) -> Result<String> {
     let outside = Outside {

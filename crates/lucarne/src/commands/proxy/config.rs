@@ -68,7 +68,6 @@ impl Through {
     /// Parses the value of a flag: `[HOST=]URL`.
     ///
     /// # Errors
-    ///
     /// If the hosts or the URL are invalid, or the URL has a user without a password.
     pub(super) fn parse(text: &str) -> Result<Self, ThroughError> {
         let (hosts, url) = for_hosts(text)?;
@@ -119,7 +118,6 @@ impl Pair {
     /// Parses the value of a flag: `[HOST=]CERTIFICATE[,KEY]`.
     ///
     /// # Errors
-    ///
     /// If the hosts are invalid, or a file name is empty.
     pub(super) fn parse(text: &str) -> Result<Self, PairError> {
         let (hosts, files) = for_hosts(text)?;

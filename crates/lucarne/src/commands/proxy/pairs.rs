@@ -21,7 +21,6 @@ impl Pairs {
     /// Reads all files that `config` names.
     ///
     /// # Errors
-    ///
     /// If a file cannot be read, or a certificate does not match its key.
     pub(super) fn read(config: &Config) -> Result<Self> {
         let pairs = || config.shown.iter().chain(&config.own);
