@@ -153,7 +153,7 @@ fn host(host: &str) -> Result<(), PrefixError> {
         return Err(PrefixError::HostName);
     }
     let last = name.rsplit('.').next().unwrap_or_default();
-    // Clients parse `1.2.3` and `0x7f.1` as IP addresses, but not as the same ones.
+    // Clients replace a host such as `1.2.3` or `0x7f.1` with an IP address.
     let is_number = last.bytes().all(|c| c.is_ascii_digit()) || last.starts_with("0x");
     match is_number && host.parse::<Ipv4Addr>().is_err() {
         true => Err(PrefixError::Address),

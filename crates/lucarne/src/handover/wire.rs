@@ -81,7 +81,7 @@ pub(super) struct Offer {
     pub(super) running: Vec<String>,
 }
 
-/// One side of the connection between the processes.
+/// Endpoint of the connection between the processes.
 pub(super) struct Wire {
     stream: UnixStream,
     received: Vec<u8>,
@@ -137,8 +137,7 @@ impl Wire {
         Ok(())
     }
 
-    /// The next message; `None` if the other side has ended. May be dropped at any time:
-    /// nothing is lost.
+    /// Returns the next message; `None` if the other side has ended. Cancel safe.
     pub(super) async fn receive(&mut self) -> Result<Option<Message>> {
         loop {
             if let Some(end) = self.received.iter().position(|byte| *byte == b'\n') {
@@ -159,14 +158,14 @@ impl Wire {
                     self.received.extend_from_slice(&chunk[..bytes]);
                     self.sockets.extend(sockets);
                 }
-                // It died with something unread.
+                // The other process died with unread data.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// The sockets that have come so far.
+    /// Returns the sockets received so far.
     pub(super) fn take_sockets(&mut self) -> Vec<OwnedFd> {
         self.sockets.drain(..).collect()
     }
