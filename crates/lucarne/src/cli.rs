@@ -460,7 +460,7 @@ pub struct Repair {
     #[arg(long, value_name = "FILE")]
     pub roots: Vec<PathBuf>,
 
-    /// Write nothing; print the repairs that would be made
+    /// Write nothing; list the repairs
     #[arg(long, conflicts_with = "state")]
     pub dry_run: bool,
 }

@@ -20,7 +20,7 @@ pub enum Format {
     /// Text for people
     #[default]
     Text,
-    /// One JSON object per line
+    /// JSON, one object per line
     Json,
 }
 

@@ -1,7 +1,7 @@
 //! Standard output and standard error of commands.
 //!
 //! `println!` panics if the output cannot be written. Here, a closed pipe is not an error, because
-//! its reader needs no more output. Any other failure is reported once, and makes the command fail.
+//! its reader needs no more output. Any other failure is reported once, and the command fails.
 
 use std::ffi::OsStr;
 use std::fmt::Arguments;

@@ -130,7 +130,7 @@ async fn give_back(
 }
 
 /// Moves Lucarne's cache directory away if Sunlight needs its name for a file. The new name is the
-/// one that Lucarne uses beside such a file.
+/// one that Lucarne uses beside a cache file of Sunlight.
 fn move_cache(log: &LogSettings) -> Result<Option<String>> {
     let cache = &log.cache.value;
     let own = log.data.value.directory().map(|data| data.join(".lucarne"));

@@ -32,7 +32,7 @@ pub enum Manager {
     },
 }
 
-/// Reasons why a text does not name such a place. The text follows the value.
+/// Reasons why a text does not name a cloud secret. The text follows the value.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ManagerError {
     #[error(

@@ -244,7 +244,7 @@ pub(super) fn data(reader: &mut Reader<'_, '_>) -> Option<Located<DataPlace>> {
     }
 }
 
-/// Reports keys that belong to another kind of place. Such keys in `defaults` are harmless.
+/// Reports keys that belong to another kind of place. In `defaults`, these keys are harmless.
 fn orphans(reader: &mut Reader<'_, '_>, kind: Option<&str>) {
     for (owner, key) in keys::OF_STORES {
         let Some(line) = reader.node(key).map(|node| node.line) else {

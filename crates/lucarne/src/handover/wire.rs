@@ -28,7 +28,7 @@ pub(super) const MOST_SOCKETS: usize = 64;
 pub(super) enum Message {
     /// The next process describes its lock and logs.
     Hello(Hello),
-    /// The running process refuses, with this reason.
+    /// The running process refuses; contains the reason.
     Refused(String),
     /// The running process offers its sockets.
     Offer(Offer),
@@ -38,11 +38,11 @@ pub(super) enum Message {
     Accept,
     /// The next process may open the logs.
     Yours,
-    /// The running process keeps sockets and logs, for this reason.
+    /// The running process keeps sockets and logs; contains the reason.
     Withdrawn(String),
     /// All logs are open in the next process.
     Leading,
-    /// The next process has closed everything, for this reason.
+    /// The next process has closed everything; contains the reason.
     Failed(String),
 }
 

@@ -1,6 +1,6 @@
 //! `lucarne adopt`: checks a log that Sunlight or TesseraCT left, and prepares it for Lucarne.
 //!
-//! The order of the steps is what makes it safe. All checks precede the first write. The index
+//! The order of the steps keeps it safe. All checks precede the first write. The index
 //! comes next: it belongs to Lucarne and can be rebuilt. A missing lock is created last.
 
 mod checked;

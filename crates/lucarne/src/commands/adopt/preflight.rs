@@ -125,7 +125,7 @@ fn time_to_sign(data: &DataPlace, age_ms: u64, interval: Duration) -> Duration {
     }
 }
 
-/// Checks until `until` that nobody signs the log.
+/// Checks until `until` that no process signs the log.
 async fn stopped(
     until: Instant,
     log: &LogSettings,

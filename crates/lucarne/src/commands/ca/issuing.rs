@@ -22,7 +22,7 @@ pub(super) fn new(directory: &Path) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Explains how to make a log accept certificates of these authorities.
+/// Explains how to configure a log so that it accepts certificates of these authorities.
 fn trust(roots: &Roots) -> String {
     let file = roots.roots_file();
     let file = file.canonicalize().unwrap_or(file);

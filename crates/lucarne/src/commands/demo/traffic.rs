@@ -266,7 +266,7 @@ fn names() -> Result<Vec<String>> {
     ])
 }
 
-/// Makes the path relative to the working directory if possible, and quotes it if necessary.
+/// Returns the path relative to the working directory if possible, with quotes if necessary.
 fn short(path: &Path) -> String {
     let here = std::env::current_dir().and_then(|here| here.canonicalize());
     let relative = here

@@ -209,7 +209,7 @@ async fn upkeep(
             Wish::Successor => tracing::warn!("SIGUSR2: a proxy hands nothing over"),
             Wish::Stop(name) => {
                 tracing::info!("{name}: taking no more connections, finishing those that are open");
-                // The receiver is gone if the proxy has already stopped.
+                // The receiver is closed if the proxy has already stopped.
                 let _ = stop.send(());
                 return signals.exit_at_next();
             }

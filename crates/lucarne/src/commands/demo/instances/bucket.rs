@@ -126,7 +126,7 @@ impl Bucket {
 
     /// Stores an object if the conditions of RFC 9110 section 13.1 hold.
     fn put(&self, key: &str, headers: &HeaderMap, body: &Bytes) -> Result<Answer> {
-        // The lock makes a second writer see the first writer's object.
+        // Under the lock, a second writer sees the first writer's object.
         let mut objects = self.objects.lock();
         let there = objects.get(key).map(|known| known.etag.as_bytes());
         let fits = match (headers.get(IF_MATCH), headers.get(IF_NONE_MATCH)) {
