@@ -1,5 +1,4 @@
-//! All keys of the configuration file, and keys of other logs' files that have no meaning in
-//! Lucarne.
+//! All keys of the configuration file, and keys in files of other log software.
 //!
 //! `docs/reference/configuration.md` documents each key; a test compares both.
 
@@ -175,7 +174,7 @@ const ETAGS3: &str = "is Sunlight's lock in an object store: write it as \
      `checkpoints: s3://bucket/prefix?region=…&endpoint=…`";
 const DYNAMODB: &str = "is a lock that Lucarne does not have: use `checkpoints`, the path of an \
      SQLite database or the URL of MySQL, PostgreSQL or an object store";
-/// Keys of other logs' files that must not be ignored, with advice.
+/// Keys in files of other log software that must not be ignored, with advice.
 const FOREIGN: &[(&str, &str)] = &[
     ("etags3", ETAGS3),
     ("dynamodb", DYNAMODB),

@@ -20,7 +20,7 @@ pub(super) struct Report {
     pub(super) wrong: u64,
     /// Number of files and items that could not be read.
     pub(super) unread: u64,
-    /// Number of entries with an older timestamp than the entry before.
+    /// Number of entries with an older timestamp than an earlier entry.
     pub(super) disordered: u64,
     /// Number of files that were repaired.
     repaired: u64,

@@ -40,8 +40,8 @@ pub struct Flags {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub vus: Option<u64>,
 
-    /// Duration of the load [default: 30s; with --iterations and --rate, their quotient; for s3,
-    /// the time of all combinations]
+    /// Duration of the load [default: 30s; with --iterations and --rate, the time that they take;
+    /// for s3, the time of all combinations]
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "stages")]
     pub duration: Option<Duration>,
 

@@ -339,7 +339,7 @@ fn below<'t, 'r>(
     Some(Reader::new(section, key, directory, report))
 }
 
-/// A text is not a kind of key. The value precedes the text, so the text does not repeat it.
+/// Error: the text is not a key type. The value precedes the text, which does not repeat it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", without_name(.0))]
 struct KeyTypeError(#[from] UnknownKeyType);

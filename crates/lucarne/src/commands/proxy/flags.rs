@@ -65,8 +65,8 @@ pub struct Flags {
     #[arg(long, value_name = "MIB", help_heading = "Certificates")]
     pub store_memory: Option<u64>,
 
-    /// Certificate (PEM) and key that clients get instead of a minted one, for the hosts that it
-    /// covers. May be repeated
+    /// Certificate (PEM) with its key, to serve to clients instead of a minted one, for the hosts
+    /// that it covers. May be repeated
     #[arg(
         long,
         value_name = "[HOST=]CERTIFICATE[,KEY]",
@@ -159,8 +159,8 @@ pub struct Flags {
     #[arg(long, value_name = "FILE|URL", help_heading = "Observation")]
     pub log_list: Option<String>,
 
-    /// Submission prefix of a log to which chains without a known log entry are submitted. May be
-    /// repeated; a chain goes to the log whose temporal interval contains its expiry
+    /// Submission prefix of a log for chains that no log contains. May be repeated; a chain goes to
+    /// the log whose temporal interval contains its expiry
     #[arg(long, value_name = "URL", help_heading = "Observation")]
     pub submit_to: Vec<Url>,
 
