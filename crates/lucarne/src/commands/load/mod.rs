@@ -114,7 +114,7 @@ fn all_cells(options: &s3::S3Options) -> Usual {
     let cells = options.cell_duration.0 * combinations as u32;
     Usual {
         users: u64::from(users),
-        // Adds 20% and 2 s for the last requests of each combination.
+        // A margin of 20% and 2 s, for the last requests.
         duration: cells.mul_f64(1.2) + Duration::from_secs(2),
     }
 }
