@@ -1,15 +1,14 @@
-//! Keeps `log.v3.json` up to date in a log's directory, for whatever serves it
-//! there instead of us.
+//! Keeps `log.v3.json` in a log's directory up to date for external web servers.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use lucarne_log::{Log, State};
 
-/// The time after which the log is asked again whether its description has changed.
+/// Interval at which the description is compared with the published one.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// Publishes the description once the log is open, and whenever it changes.
+/// Publishes the description when the log is open, and after each change.
 pub(crate) async fn keep(log: Arc<Log>) {
     let mut published = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! The listeners on which other instances of the logs are heard.
+//! Listeners for messages of other instances of the logs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use tokio::net::TcpListener;
 
 use crate::config::Config;
 
-/// The sockets, each with the places of its logs in the configuration.
+/// Sockets, each with the indices of its logs in the configuration.
 pub(crate) struct Listeners(Vec<(TcpListener, Vec<usize>)>);
 
 impl Listeners {
-    /// Listens wherever the configuration says.
+    /// Listens on the configured addresses.
     ///
     /// # Errors
-    /// If an address is taken, or none of this machine.
+    /// If an address is in use, or does not belong to this machine.
     pub(crate) async fn bind(config: &Config) -> Result<Self> {
         let mut places: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for (place, log) in config.logs.iter().enumerate() {
@@ -43,7 +43,7 @@ impl Listeners {
         Ok(Listeners(listeners))
     }
 
-    /// Lets other instances be heard.
+    /// Starts to receive messages of other instances.
     pub(crate) fn serve(self, config: &Config, logs: &[Arc<Log>]) {
         for (listener, places) in self.0 {
             let mut server = InstanceServer::default();

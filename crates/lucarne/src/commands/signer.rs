@@ -1,4 +1,4 @@
-//! `lucarne signer`: the keys of logs in a process of its own.
+//! `lucarne signer`: holds the keys of logs in a separate process.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use crate::causes::causes;
 use crate::cli::{Signer, SignerTask};
 use crate::config::SignerConfig;
 
-/// Does what the command line asks for.
+/// Runs the signer, or the task that the command line names.
 pub(crate) fn run(options: &Signer) -> ExitCode {
     let (config, report) = SignerConfig::read(&options.config);
     for line in report.warning_lines() {
@@ -36,7 +36,7 @@ pub(crate) fn run(options: &Signer) -> ExitCode {
     }
 }
 
-/// Signs until a signal ends the process: whatever left is remembered, at any moment.
+/// Signs until a signal ends the process. Every signature is remembered before it is sent.
 fn serve(config: SignerConfig) -> Result<std::convert::Infallible> {
     let memory = MemoryDirectory::open(&config.memory)?;
     let mut logs = Vec::new();

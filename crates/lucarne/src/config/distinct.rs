@@ -1,4 +1,4 @@
-//! No two logs may share a name, a key, a prefix or a directory.
+//! Uniqueness of the logs' names, keys, prefixes and directories.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -9,33 +9,33 @@ use super::LogSettings;
 use super::place::{DataPlace, LockPlace};
 use super::server::TlsFiles;
 
-/// The claims of logs to what is theirs alone, also of those with other problems.
+/// Values that belong to one log only, including those of invalid logs.
 #[derive(Default)]
 pub(super) struct Claims {
     owners: HashMap<(&'static str, String), Owner>,
 }
 
-/// The log that claimed something first.
+/// The log that claimed a value first.
 struct Owner {
     index: usize,
     path: String,
     line: usize,
 }
 
-/// The log that claims, for messages.
+/// The claiming log, for messages.
 #[derive(Clone, Copy)]
 pub(super) struct Claimant<'p> {
-    /// Its place in the list.
+    /// Index in the list.
     pub(super) index: usize,
-    /// Such as `logs[rome2026h1]`.
+    /// Path of the log, such as `logs[rome2026h1]`.
     pub(super) path: &'p str,
-    /// The line where it begins.
+    /// Line where the log's section begins.
     pub(super) line: usize,
 }
 
 impl Claims {
-    /// Claims `value`, which is a `what` (name, key, prefix, directory) given
-    /// under `key`; reported if another log has it.
+    /// Claims `value` for a log. `what` is its kind (name, key, prefix, directory), and `key` its
+    /// configuration key. Reports a value that another log has claimed.
     pub(super) fn claim(
         &mut self,
         who: Claimant<'_>,
@@ -58,8 +58,8 @@ impl Claims {
     }
 }
 
-/// The lock must not be in the data of a log: what restores or copies the data
-/// would take the lock with it.
+/// Refuses a lock within the data of a log, because a restored or copied log would contain a stale
+/// lock.
 pub(super) fn apart<'d>(
     lock: &Located<LockPlace>,
     logs: impl IntoIterator<Item = (String, &'d DataPlace)>,
@@ -83,8 +83,8 @@ pub(super) fn apart<'d>(
     }
 }
 
-/// What is in a log's directory is public: a file server, a mirror and a backup take all of it,
-/// except for `.lucarne`.
+/// Refuses private files in a log's directory. Everything in the directory except `.lucarne` is
+/// public, and part of mirrors and backups.
 pub(super) fn not_published(
     lock: &Located<LockPlace>,
     tls: Option<&TlsFiles>,
@@ -127,7 +127,7 @@ pub(super) fn not_published(
     }
 }
 
-/// A directory as a claim: without links, as far as it exists.
+/// Resolves the links of a directory, as far as it exists.
 pub(super) fn real(path: &Path) -> String {
     fn resolve(path: &Path) -> PathBuf {
         match (path.canonicalize(), path.parent(), path.file_name()) {

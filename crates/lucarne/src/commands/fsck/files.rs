@@ -1,4 +1,4 @@
-//! The files of a log where they are: in a directory, in a bucket, behind a URL.
+//! Access to the files of a log in a directory, in a bucket or at a URL.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use lucarne_net::{Client, ClientError};
 use lucarne_storage::{Assets, max_file_bytes, read_file};
 use parking_lot::Mutex;
 
-/// Most bytes of a file behind a URL: a tile of 256 entries of 128 kB each.
+/// Maximum size of a file at a URL in bytes: a tile of 256 entries of 128 kB each.
 const MOST: usize = 32 << 20;
-/// Times that a URL is asked before its answer is taken for none.
+/// Maximum number of attempts for a URL.
 const ATTEMPTS: u32 = 4;
-/// The pause before it is asked again, twice as long each time.
+/// Pause before the second attempt, which doubles for each further attempt.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// A directory, read as plain files: beside whatever runs in it.
+/// Directory whose files are read directly, also while other processes use them.
 pub(super) struct Directory(pub(super) PathBuf);
 
 #[async_trait]
@@ -32,7 +32,7 @@ impl Files for Directory {
     }
 }
 
-/// A bucket.
+/// Bucket.
 pub(super) struct Bucket(pub(super) Arc<dyn Assets>);
 
 #[async_trait]
@@ -42,7 +42,7 @@ impl Files for Bucket {
     }
 }
 
-/// A monitoring prefix, with its trailing slash.
+/// Monitoring prefix, with a trailing slash.
 pub(super) struct Prefix {
     pub(super) url: String,
     pub(super) client: Client,
@@ -67,16 +67,16 @@ impl Files for Prefix {
     }
 }
 
-/// Files of a place that is not asked again while it does not respond.
+/// Files of a place that gets no requests for a while after repeated failures.
 pub(super) struct Breaker {
     files: Arc<dyn Files>,
-    /// The time until which the place is left alone.
+    /// Duration of the break.
     pause: Duration,
-    /// The failures since the last response, and the last of them.
+    /// Number of failures since the last response, and the last failure.
     failed: Mutex<(u32, Option<(Instant, String)>)>,
 }
 
-/// The failures in a row after which a place is left alone.
+/// Number of consecutive failures that starts a break.
 const FAILURES: u32 = 3;
 
 impl Breaker {
@@ -107,7 +107,7 @@ impl Files for Breaker {
     }
 }
 
-/// Files, and how much of them was read.
+/// Files, with a count of the bytes read.
 pub(super) struct Counted {
     files: Arc<dyn Files>,
     bytes: AtomicU64,
@@ -119,7 +119,7 @@ impl Counted {
         Counted { files, bytes }
     }
 
-    /// Bytes so far, as they are stored.
+    /// Returns the number of stored bytes read so far.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -139,7 +139,7 @@ impl Files for Counted {
 mod tests {
     use super::*;
 
-    /// A mirror that does not respond, and counts the requests.
+    /// Mirror that fails every request, and counts the requests.
     struct Dead(AtomicU64);
 
     #[async_trait]

@@ -1,4 +1,4 @@
-//! A proxy that runs: its listeners, what signals do to it, its end.
+//! Running proxy: listeners, signals, shutdown.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::config::Listen;
 use crate::logging::Logging;
 use crate::signals::{Signals, Wish};
 
-/// Starts, and runs until a signal, or a key of the live view, asks to stop.
+/// Runs the proxy until a signal or a key of the live view stops it.
 pub(super) async fn run(config: Config, draw: bool, logging: &Logging) -> Result<()> {
     let mut signals = Signals::listen().context("cannot listen to signals")?;
     let directory = CaDirectory::at(&config.ca);
@@ -40,7 +40,7 @@ pub(super) async fn run(config: Config, draw: bool, logging: &Logging) -> Result
             return Ok(());
         }
     };
-    // Not before it can serve: until then, clients are refused, and do not wait.
+    // The sockets open last: until then, clients are refused at once instead of waiting.
     let listeners = bind_all(&config.listen)?;
     let proxy = Proxy::new(ProxySettings {
         minter: minter.clone(),
@@ -87,10 +87,10 @@ fn bind_all(places: &[Listen]) -> Result<Vec<TcpListener>> {
     places.iter().map(|place| bind(place, "--listen")).collect()
 }
 
-/// Connections that the kernel keeps while we are busy.
+/// Number of connections that the kernel queues for accept.
 const BACKLOG: u32 = 4096;
 
-/// Listens on the first address of `place` that can be listened on.
+/// Listens on the first usable address of `place`.
 fn bind(place: &Listen, option: &str) -> Result<TcpListener> {
     let listen = |address: &SocketAddr| {
         let socket = match address {
@@ -143,8 +143,7 @@ fn serve_admin(
     Ok(address)
 }
 
-/// Prints what whoever has started it needs to know. On standard output, which
-/// is not the log: scripts read the addresses there.
+/// Prints the addresses. Scripts read them from standard output, which is not the log.
 fn greet(
     config: &Config,
     directory: &CaDirectory,
@@ -178,11 +177,10 @@ fn greet(
     }
 }
 
-/// The time between two looks at certificates' files.
+/// Interval at which certificate files are checked.
 const WATCH: Duration = Duration::from_secs(2);
 
-/// Reads what has changed, and what signals ask to read again, until one asks
-/// to stop.
+/// Rereads changed files, and handles signals until one stops the proxy.
 async fn upkeep(
     config: Config,
     directory: CaDirectory,
@@ -211,7 +209,7 @@ async fn upkeep(
             Wish::Successor => tracing::warn!("SIGUSR2: a proxy hands nothing over"),
             Wish::Stop(name) => {
                 tracing::info!("{name}: taking no more connections, finishing those that are open");
-                // Whoever waits has stopped already otherwise.
+                // The receiver is closed if the proxy has already stopped.
                 let _ = stop.send(());
                 return signals.exit_at_next();
             }
@@ -219,7 +217,7 @@ async fn upkeep(
     }
 }
 
-/// Reads the CA and the users again. What cannot be read stays as it was.
+/// Rereads the CA and the users. A file that cannot be read changes nothing.
 fn reread(config: &Config, directory: &CaDirectory, proxy: &Proxy) {
     let ca = directory.open().map_err(anyhow::Error::from);
     match ca.and_then(|ca| Ok(proxy.replace_ca(ca)?)) {
