@@ -45,7 +45,7 @@ struct Damage {
     at: Instant,
     /// The value of the counter `found` at the time of this damage, for the order.
     number: u64,
-    /// The log has tried to restore the file.
+    /// Whether the log has tried to restore the file.
     tried: bool,
 }
 

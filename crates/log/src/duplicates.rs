@@ -15,7 +15,7 @@ use crate::SubmitError;
 const AT_WORK: usize = 32;
 /// Duplicates in progress, together with those that wait for their turn.
 const ADMITTED: usize = 1024;
-/// The longest wait for a turn.
+/// Timeout of the wait for a turn.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The duplicates of one log.

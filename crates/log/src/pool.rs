@@ -4,8 +4,8 @@
 //! entries, the rounds in memory, the dedup index. A round leaves memory only after the index has
 //! it. A submission is looked up in memory, then in the index without a lock, and then joins the
 //! waiting entries under the lock. Between the lookup in memory and the join, a round may move from
-//! memory to the index unseen. `epoch` counts these moves, and [`Pool::join`] repeats the lookup if
-//! the count has changed. Thus no entry is sequenced twice.
+//! memory to the index unseen. `epoch` counts these moves, and [`Pool::join`] requests another
+//! lookup if the count has changed. Thus no entry is sequenced twice.
 //!
 //! There are two [lanes](Lane). A round takes all waiting fresh entries, then as many old ones in
 //! order of arrival as it has time for ([`RoundCost`]); the rest wait for the next round. Old
@@ -159,7 +159,7 @@ impl Pool {
         }
     }
 
-    /// Looks for an identity in memory.
+    /// Looks up an identity in memory.
     pub(crate) fn find(&self, identity: &Identity) -> Known {
         let inner = self.inner.lock();
         match inner.tickets.get(identity) {
@@ -209,7 +209,7 @@ impl Pool {
         Joined::At(ticket)
     }
 
-    /// Waits until an entry waits, or the pool closes.
+    /// Returns when an entry waits for a round, or the pool closes.
     pub(crate) async fn arrival(&self) {
         loop {
             let arrived = self.arrived.notified();
@@ -266,7 +266,7 @@ impl Pool {
         let round = inner.sealed.pop_front().unwrap_or_default();
         let forgotten: Vec<_> = round.iter().map(|it| inner.tickets.remove(it)).collect();
         drop(inner);
-        // Freed outside the lock: it may hold thousands of tickets.
+        // Frees the tickets outside the lock, because a round may have thousands.
         drop(forgotten);
     }
 

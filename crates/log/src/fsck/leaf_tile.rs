@@ -33,7 +33,7 @@ impl Expected {
     }
 }
 
-/// A hash tile of level 0 and the data tile of the same entries, as they were read.
+/// The contents of a hash tile of level 0, and of the data tile with the same entries.
 pub(super) struct LeafTile {
     /// The data tile.
     pub(super) tile: Tile,
