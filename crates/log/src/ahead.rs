@@ -1,9 +1,9 @@
 //! Recovery of a log whose signer has signed a newer tree head than the lock holds.
 //!
 //! A signer remembers a tree head before it releases the signature, and the lock gets the head only
-//! afterwards. A process that stops in between leaves a head that is signed and not committed. The log
-//! cannot skip this head, because the signer signs only what follows it. The round of the head was
-//! staged before the request to the signer, so the log can commit the head now, with the same
+//! afterwards. A process that stops in between leaves a head that is signed and not committed. The
+//! log cannot skip this head, because the signer signs only what follows it. The round of the head
+//! was staged before the request to the signer, so the log can commit the head now, with the same
 //! signature.
 
 use bytes::Bytes;
