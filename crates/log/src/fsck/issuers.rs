@@ -1,4 +1,4 @@
-//! The certificates that entries name in their chains.
+//! The certificates in the chains of entries.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::leaf_tile::Place;
 use super::{Checked, Finding, Problem};
 use crate::unsigned::{Chains, PartsError};
 
-/// Adds what is wrong with the issuers of a tile that no earlier tile has named.
+/// Adds the problems with the issuers of a tile that no earlier tile refers to.
 pub(super) async fn conclude(
     chains: Arc<Chains>,
     tile: Tile,
@@ -55,7 +55,7 @@ pub(super) async fn conclude(
     checked
 }
 
-/// The problem with the file of an issuer.
+/// Returns the problem with the file of an issuer.
 async fn problem(chains: &Chains, issuer: &Fingerprint) -> Option<Problem> {
     match chains.files().read(&format!("issuer/{issuer}")).await {
         Ok(Some(der)) if Fingerprint::of(&der) == *issuer => None,
