@@ -52,9 +52,8 @@ use crate::tree::Tree;
 use crate::verify::Verified;
 use crate::{Signer, proofs, sct_signatures, tree_head};
 
-/// Storage is settled after the bytes staged and published exceed this fraction of
-/// `journal_bytes`: it is synced, the journal is cut, and superseded partial tiles are
-/// removed.
+/// Storage is settled after the bytes staged and published reach `journal_bytes` divided by this:
+/// storage is synced, the journal is cut, and superseded partial tiles are removed.
 const SETTLE_AT: u64 = 8;
 
 /// Upper bound of these bytes for storage on a disk. A restart reads the journal into memory and
