@@ -1,5 +1,5 @@
-//! Prefixes of logs: what `init` takes, `serve` serves and curl reaches. Anything else is refused before a
-//! key is bound to it.
+//! Prefixes of logs: what `init` takes, `serve` serves and curl reaches. Anything else is refused
+//! before a key is bound to it.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;

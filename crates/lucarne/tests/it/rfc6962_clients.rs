@@ -1,5 +1,5 @@
-//! Google's `ctclient`, as it is, on a log that is read as RFC 6962 has it: it verifies signatures, proofs
-//! and entries with its own code.
+//! Google's `ctclient`, as it is, on a log that is read as RFC 6962 has it: it verifies signatures,
+//! proofs and entries with its own code.
 
 use std::path::Path;
 

@@ -193,7 +193,8 @@ fn a_clone_with_the_same_lock_never_forks_the_log() {
     });
     let another = "Another process signs for this log";
     run(async {
-        // Before one of them has more than the other: whichever signs second is told apart by the lock.
+        // Before one of them has more than the other: whichever signs second is told apart by the
+        // lock.
         for server in &servers {
             eventually("it has signed, or was overtaken", async || {
                 let said = server.output();
