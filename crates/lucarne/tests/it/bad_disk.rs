@@ -14,7 +14,7 @@ use crate::common::load::Load;
 use crate::common::site::Site;
 use crate::common::{PATIENCE, all, assert_has, edit, eventually, run};
 
-/// After a failed write-back, the kernel shows pages that the disk does not have, and the next sync
+/// The kernel shows pages that the disk does not have after a failed write-back, and the next sync
 /// succeeds. Bytes appended after the lost page are lost with it.
 #[test]
 fn a_lost_write_to_the_lock_takes_no_commit_with_it() {
@@ -258,7 +258,7 @@ fn health_can_be_asked_in_bulk_while_a_disk_hangs() {
     server.stop(PATIENCE).unwrap();
 }
 
-/// All logs share the lock: reads still work, and no request waits without end.
+/// All logs share the lock: reads still work, and no request waits forever.
 #[test]
 fn a_hung_disk_of_the_lock_is_said_and_ends_in_time() {
     let (disk, site) = may_hang();
@@ -382,8 +382,8 @@ fn a_quota_at_the_lock_at_start_is_waited_for() {
     assert!(server.stop(PATIENCE).unwrap().success());
 }
 
-/// A kernel makes a file system read-only after an error, and an operator makes it writable again.
-/// `part` is one directory of log `small`, or all of them.
+/// A kernel mounts a file system read-only after an error, and an operator mounts it writable
+/// again. `part` is one directory of log `small`, or all of them.
 fn a_disk_that_was_read_only_is_noticed_to_be_writable(part: impl Fn(&Site) -> PathBuf) {
     let (disk, site) = (BadDisk::new(), Site::create([("small", String::new())]));
     let mut server = disk.under(site.launch()).start(site.address()).unwrap();

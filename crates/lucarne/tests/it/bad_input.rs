@@ -94,7 +94,7 @@ fn slow_clients_are_told_to_hurry_and_hold_up_nobody() {
                 if stream.write_all(&[*byte]).is_err() {
                     break;
                 }
-                // The test needs a slow client: a busy machine only makes it slower.
+                // The test needs a slow client: it may be even slower on a busy machine.
                 std::thread::sleep(Duration::from_millis(100));
             }
             stream.set_read_timeout(Some(PATIENCE)).unwrap();

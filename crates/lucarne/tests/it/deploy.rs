@@ -114,7 +114,7 @@ impl Recipe {
 
 /// Returns the certificate and key of a server with the names `hosts`, if these names lead to
 /// loopback. `private-ca.pem` is the authority of the certificate. `None` in the process that
-/// starts the test in such an environment.
+/// starts the test in this environment.
 fn where_is(test: &str, hosts: &[&str]) -> Option<(String, String)> {
     if !with_host_names(test, hosts) {
         return None;

@@ -147,7 +147,7 @@ fn flip(files: &Files, copy: &Path, paths: &[String], count: usize, random: &mut
         let is_named = output.lines().any(named);
         assert!(is_named || hidden, "{path} is not named:\n{output}");
         let answer = run(files.log().client().get(path)).unwrap();
-        // The newest tiles are served from memory, where they are correct.
+        // The newest tiles are served from memory, and are correct there.
         match answer.status.as_u16() {
             200 => assert_eq!(plain(&answer.body), plain(good), "{path}"),
             status => assert_eq!(status, 503, "{path}"),

@@ -167,7 +167,7 @@ fn a_read_only_directory_stops_one_log_until_it_is_writable() {
     assert!(server.stop(PATIENCE).unwrap().success());
 }
 
-/// A kernel makes the file system read-only after disk errors; after a reboot, the whole disk is
+/// A kernel mounts the file system read-only after disk errors; after a reboot, the whole disk is
 /// read-only.
 #[test]
 fn a_read_only_disk_for_everything_is_said_and_survived() {

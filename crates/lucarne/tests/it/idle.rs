@@ -58,7 +58,7 @@ fn an_idle_log_asks_a_bucket_once_in_five_seconds_at_most() {
         let (method, path) = (request.method(), request.uri().path());
         assert_eq!(method, "PUT", "{path}");
     }
-    // Measured by the timestamps of the log: a busy machine only makes the interval longer.
+    // Measured by the timestamps of the log: the interval is longer on a busy machine.
     let span_ms = signed_ms(&log, last.as_bytes()) - signed_ms(&log, second.as_bytes());
     assert!(!asked.is_empty());
     let least_ms = 4_990 * asked.len() as u64;

@@ -178,7 +178,7 @@ fn the_reports_that_people_know() {
     }
 }
 
-/// As in the CT hammer, a goal of leaves ends the run, and the CA is given by files.
+/// A goal of leaves ends the run, and the CA is given by files, as in the CT hammer.
 #[test]
 fn a_goal_of_leaves_by_a_given_authority_ends_the_run() {
     let (log, _server) = running("period: 50");

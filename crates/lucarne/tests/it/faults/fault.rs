@@ -29,7 +29,8 @@ pub(crate) enum Fault {
     /// A correctly signed SCT for an entry that the log never received, with the index of another
     /// entry.
     Forgotten,
-    /// A correctly signed SCT for such an entry, with an index that the log will not reach.
+    /// A correctly signed SCT for an entry that the log never received, with an index that the log
+    /// will not reach.
     NeverMerged,
     /// `<html>` with status 200 instead of an SCT.
     Html,
@@ -93,7 +94,7 @@ pub(crate) enum Fault {
     NoCors,
     /// `get-roots` has the content type of text.
     RootsAsText,
-    /// After some requests, the proxy never responds again.
+    /// The proxy never responds again after some requests.
     GoesAway,
     /// Checkpoints may be cached indefinitely.
     CheckpointCached,

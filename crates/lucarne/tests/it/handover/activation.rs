@@ -50,7 +50,7 @@ impl Running {
     }
 }
 
-/// Between two processes, connections wait in the socket, which systemd keeps open.
+/// Connections wait between two processes in the socket, which systemd keeps open.
 #[test]
 fn sockets_of_systemd_outlive_the_process() {
     let log = log("");
@@ -87,7 +87,7 @@ fn a_socket_that_is_not_configured_is_refused() {
     assert_has(&said, "`listen:`");
 }
 
-/// On SIGUSR2, sent as by `systemctl kill`, the current program file takes over, and notifies
+/// The current program file takes over on SIGUSR2, sent as by `systemctl kill`, and notifies
 /// systemd that it is the main process.
 #[test]
 fn a_signal_upgrades_and_systemd_is_told_of_the_new_process() {
@@ -126,7 +126,7 @@ fn a_signal_upgrades_and_systemd_is_told_of_the_new_process() {
     assert_has(&server.output(), "handed over");
 }
 
-/// Without `handover`, no upgrade is possible, and the signal does not end the process.
+/// No upgrade is possible without `handover`, and the signal does not end the process.
 #[test]
 fn without_the_key_there_is_no_upgrade() {
     let log = log("");

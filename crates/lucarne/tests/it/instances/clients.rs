@@ -17,7 +17,7 @@ pub(super) struct Clients {
     logs: Vec<Client>,
     /// The longest wait of a client for a response.
     patience: Duration,
-    /// One auditor for each instance, and the number of SCTs that it knows.
+    /// The auditor of each instance, and the number of SCTs that it knows.
     watches: Vec<(Audit, AtomicUsize)>,
     promised: Mutex<Vec<(Submission, Vec<u8>)>>,
     /// The times of SCTs.

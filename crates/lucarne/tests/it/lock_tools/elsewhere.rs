@@ -18,7 +18,7 @@ pub(crate) enum Answer {
     NotFound,
     /// No response.
     Silence,
-    /// Byte by byte, without end.
+    /// An infinite response, byte by byte.
     Trickle,
     /// More bytes than a checkpoint has.
     Flood,

@@ -143,7 +143,7 @@ fn the_checkpoint_that_was_signed_last_is_the_one() {
     goes_on(&site);
 }
 
-/// Without other places, the command prints the condition that the operator must verify.
+/// The command prints the condition that the operator must verify if no other place is known.
 #[test]
 fn what_nobody_vouches_for_is_said() {
     let (site, newest) = lost();

@@ -162,7 +162,7 @@ fn who_does_not_answer_keeps_no_log_from_starting() {
     let mut server = site.start();
     run(async {
         site.ready("ill").await;
-        // A busy machine only makes the wait longer.
+        // The wait is longer on a busy machine.
         let waited = started.elapsed();
         assert!(
             waited >= Duration::from_secs(4),
