@@ -1,5 +1,5 @@
-//! The power is cut between any two changes that the log makes to its files. Any part of the
-//! changes that no sync has made durable may be lost.
+//! The power is cut between any two changes to the files of a log. Any part of the unsynced changes
+//! may be lost.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};

@@ -39,7 +39,7 @@ pub(crate) enum Fault {
     Reset,
     /// The certificate has another name.
     WrongCertificate,
-    /// One connection in three is accepted without a response to the handshake. The others serve
+    /// Every third connection is accepted without a response to the handshake. The others serve
     /// one request each.
     Stall,
     /// Every nonce is rejected (ACME).
