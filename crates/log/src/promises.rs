@@ -9,7 +9,7 @@ use lucarne_tlog::{Frontier, Hash};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-/// Most rounds whose SCTs are being signed at the same time. The next round waits.
+/// Maximum number of rounds whose SCTs are being signed. The next round waits.
 const ROUNDS: usize = 4;
 
 /// A published round whose SCTs must be signed.

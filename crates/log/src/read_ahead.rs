@@ -11,7 +11,7 @@ use futures_util::stream::{self, FuturesOrdered, Stream, StreamExt};
 /// rate still transfers them before a store counts as unresponsive.
 const AT_ONCE: usize = 4 << 20;
 
-/// Most concurrent reads, however small they are.
+/// Maximum number of concurrent reads, however small they are.
 const MOST: usize = 64;
 
 /// Expected bytes of a read before the first result: 16 reads begin.
@@ -120,7 +120,7 @@ mod tests {
         let grown = [small, vec![2 * AT_ONCE; 200]].concat();
         let seen = observed(&grown);
         assert_eq!(seen[99].0, MOST);
-        // No read begins before the small ones have ended; then one read begins at a time.
+        // No read begins before those in flight have ended; then one read begins at a time.
         for (n, (reads, _)) in seen[100..].iter().enumerate() {
             assert_eq!(*reads, MOST.saturating_sub(n).max(1), "{n} after they grew");
         }

@@ -66,7 +66,7 @@ pub(crate) struct Reader {
 /// Partial data tiles that are cut and compressed at the same time.
 const PACKING: usize = 2;
 
-/// Most tiles that wait to be transcoded. Beyond that, readers receive gzip.
+/// Maximum number of tiles that wait to be transcoded. Beyond that, readers receive gzip.
 const MAX_TRANSCODING: usize = 8;
 
 impl Reader {

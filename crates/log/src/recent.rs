@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::Stats;
 
-/// Most submissions whose latencies are kept.
+/// Number of the newest submissions whose latencies are kept.
 const LATENCIES: usize = 1024;
 /// The time over which the rate is computed.
 const WINDOW: Duration = Duration::from_secs(10);

@@ -11,9 +11,8 @@
 //! ```
 //!
 //! Records form a chain through their sizes and roots. After a crash, the checkpoint in the lock
-//! decides which chain is part of the log. A record that starts at the tree of the lock, and does
-//! not lead to a tree in the lock, is a round that was never committed. A record that continues
-//! from a larger tree proves that the lock is stale (`recover.rs`).
+//! decides which chain is part of the log. A record that starts at the tree of the lock was never
+//! committed. A record that starts at a larger tree proves that the lock is stale (`recover.rs`).
 
 use bytes::Bytes;
 use lucarne_tlog::Hash;

@@ -26,7 +26,7 @@ pub use self::error::Rfc6962Error;
 pub(crate) use self::indexer::keep_index;
 pub use self::log_entry::{LogEntries, LogEntry};
 
-/// Most bytes of the entries in one response, before base64.
+/// Maximum bytes of the entries in one response, before base64. The first entry may exceed it.
 const MOST_BYTES: usize = 3 << 20;
 
 /// The reads of RFC 6962 of one log.

@@ -81,8 +81,8 @@ pub(crate) struct Shared {
     pub(crate) shown: watch::Sender<u64>,
     /// A hash of the configuration that must be the same in all instances.
     pub(crate) configuration: [u8; 32],
-    /// Most entries missing from the dedup index that are read before the log opens. If more are
-    /// missing, they are read while the log is open.
+    /// Maximum number of entries missing from the dedup index that are read before the log opens.
+    /// If more are missing, they are read while the log is open.
     pub(crate) read_before_open: u64,
 }
 

@@ -21,7 +21,8 @@ use crate::Fatal;
 use crate::compress::gunzip;
 use crate::record::{Record, Step};
 
-/// Most uncompressed bytes of a bundle. Rounds of Sunlight's default pool have a hundredth of that.
+/// Maximum uncompressed bytes of a bundle. Rounds of Sunlight's default pool have a hundredth of
+/// that.
 const MOST: u64 = 1 << 30;
 
 /// A bundle that leads from the published checkpoint to the signed one.

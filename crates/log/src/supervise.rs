@@ -35,7 +35,7 @@ const QUIET: Duration = Duration::from_secs(6);
 /// The time without other signatures after another process has signed twice. It is longer than the
 /// interval at which an idle TesseraCT signs again.
 const LONG_QUIET: Duration = Duration::from_secs(45);
-/// Most time between two signatures of another process for that longer wait.
+/// The longest time between two stops by another process for which [`LONG_QUIET`] applies.
 const AGAIN_WITHIN: Duration = Duration::from_secs(600);
 /// The interval at which lock and storage are read during that time.
 const QUIET_LOOK: Duration = Duration::from_secs(1);

@@ -41,7 +41,7 @@ impl Changed {
 }
 
 impl Term {
-    /// Begins a term with a lease that a request taken at `at` acquired.
+    /// Begins a term. The request that acquired `lease` began at `at`.
     pub(crate) fn begin(log: Arc<Shared>, instances: Instances, lease: Lease, at: Instant) -> Self {
         Term {
             log,

@@ -29,8 +29,8 @@ const ISSUER_BYTES: u64 = 32 << 20;
 /// Roots whose validators are kept during a check.
 const MAX_ROOTS: u64 = 4096;
 
-/// Most bits of 256 in which a damaged fingerprint differs from the correct one. The fingerprints
-/// of two certificates differ in about 128 bits.
+/// Maximum number of bits of 256 in which a damaged fingerprint differs from the correct one. The
+/// fingerprints of two certificates differ in about 128 bits.
 const MAX_FLIPPED: u32 = 64;
 
 /// Missing issuers for which a check tries 256 other names each. If more are missing, the whole

@@ -246,7 +246,7 @@ async fn forged_chains_are_not_taken() {
             assert!(cured.is_empty(), "{cured:?}");
             assert_eq!(left[0].path, data);
             assert!(*stored.0.read() == *before.0.read());
-            // Forged tiles do not pass the check.
+            // The check rejects a forged signature, but not the correct key under another root.
             let forged = before.copy();
             forged.0.write().extend(hostile.0.read().clone());
             let (_, left) = mend(&forged, &[], &signed).await;

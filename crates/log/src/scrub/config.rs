@@ -9,7 +9,7 @@ use super::window::ScrubWindow;
 /// The rate and the schedule at which the scrubber reads the files of a log.
 #[derive(Clone, Debug)]
 pub struct ScrubConfig {
-    /// Most stored bytes per second.
+    /// Maximum rate in stored bytes per second.
     pub bytes_per_second: NonZeroU64,
     /// The part of the day in which files are read; `None` means the whole day.
     pub window: Option<ScrubWindow>,

@@ -14,7 +14,7 @@ use crate::shared::Shared;
 
 /// Tiles in one directory, by the paths of the static CT API.
 const BESIDE: u64 = 1000;
-/// Most missing tiles of one directory that are reported.
+/// Maximum number of missing tiles that are reported for one directory.
 const MOST_REPORTED: usize = 8;
 
 /// Returns the index of a random data tile of the published tree.

@@ -28,7 +28,7 @@ const STEPS: [i64; 9] = [
 /// Steps before a start. A step of one hour ahead would be accepted, because it looks like a pause.
 const STEPS_BEFORE_A_START: [i64; 5] = [-3_600_000, -9_000, 100, 9_000, 3 * 86_400_000];
 
-/// Most milliseconds by which a checkpoint is ahead of the real time.
+/// Maximum milliseconds by which a checkpoint is ahead of the real time.
 const AHEAD: u64 = 10_000 + 1_000;
 
 #[test]

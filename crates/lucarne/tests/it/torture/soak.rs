@@ -18,11 +18,11 @@ const LIVES: u32 = 3;
 /// Samples of a life. The first quarter shows the initial need.
 const SAMPLES: u32 = 40;
 
-/// Most partial tiles at any time: those of the right edge, and superseded ones that are not
+/// Maximum number of partial tiles: those of the right edge, and superseded ones that are not
 /// settled yet.
 const PARTIALS: usize = 2_000;
 
-/// Most bytes of the journal (`maxjournal: 1`), including the current round.
+/// Maximum bytes of the journal (`maxjournal: 1`), including the current round.
 const JOURNAL: u64 = 3 << 20;
 
 /// The resources of a log at one moment.
