@@ -15,7 +15,7 @@ pub struct ScrubConfig {
     pub window: Option<ScrubWindow>,
     /// The file that keeps the position across restarts. If it is lost, the pass starts again.
     pub position: PathBuf,
-    /// The pause after startup, which reads from storage itself.
+    /// The pause after startup, because the startup itself reads from storage.
     pub delay: Duration,
     /// Shortest time from the start of one pass to the start of the next.
     pub interval: Duration,
