@@ -1,4 +1,4 @@
-//! The documentation and the program say the same.
+//! The documentation matches the program.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ fn document(name: &str) -> String {
     std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
-/// Every key that the parser knows has a row of its own in
-/// `docs/reference/configuration.md`, and the document knows no other.
+/// Every key of the parser has its own row in `docs/reference/configuration.md`, and every row
+/// names a key of the parser.
 #[test]
 fn every_key_is_documented() {
     let known = [
@@ -32,7 +32,7 @@ fn every_key_is_documented() {
     rows_are("reference/configuration.md", &known);
 }
 
-/// The same of a signer's file.
+/// Every key of a signer's configuration has its own row in the page about the signer.
 #[test]
 fn every_key_of_a_signer_is_documented() {
     rows_are(
@@ -58,7 +58,7 @@ fn rows_are(name: &str, known: &[&str]) {
     }
 }
 
-/// Commands for a signer's memory come after the one that makes its directory.
+/// The page creates the directory of a signer's memory before the commands that use it.
 #[test]
 fn a_signer_is_set_up_in_order() {
     let text = document("how-to/signer.md");
@@ -105,7 +105,7 @@ fn every_metric_is_documented() {
     );
 }
 
-/// The families that the sources of the product register, with their units.
+/// Returns the metric families that the sources of the product register, with their units.
 fn registered_families() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for product in ["http", "log", "lucarne", "proxy"] {
@@ -123,7 +123,7 @@ fn registered_families() -> BTreeSet<String> {
     found
 }
 
-/// Of each name that is followed by a help text, in a call or a tuple: the name of the family.
+/// Returns the family of each name that is followed by a help text, in a call or a tuple.
 fn families_of(text: &str, file: &Path) -> Vec<String> {
     let word = |rest: &str| rest.split('"').next().unwrap().to_owned();
     let after = |start: &str| text.split(start).nth(1).map(word);
@@ -148,7 +148,7 @@ fn families_of(text: &str, file: &Path) -> Vec<String> {
         if !name.bytes().all(is_name) || !help.is_some_and(is_help) {
             continue;
         }
-        // The unit follows the help text, of a descriptor in an `Option`.
+        // The unit follows the help text, or is in an `Option` in a descriptor.
         let after_help = help.and_then(|help| help.split_once('"')).unwrap().1;
         let after_help = after_help.trim_start_matches([',', ' ', '\n']);
         let unit = after_help

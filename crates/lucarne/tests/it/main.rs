@@ -1,4 +1,4 @@
-//! The binary, used as its users do: commands, files and sockets.
+//! Tests of the binary as its users run it: commands, files and sockets.
 #![allow(clippy::unwrap_used)]
 
 mod authorities;

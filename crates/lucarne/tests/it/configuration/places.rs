@@ -1,4 +1,4 @@
-//! Where things are: data, locks, prefixes.
+//! The places of data and locks, and prefixes.
 
 use super::*;
 
@@ -16,9 +16,9 @@ fn data_may_be_in_buckets() {
     let config = config.unwrap();
     let shown = |log: usize| config.logs[log].data.value.to_string();
     assert_eq!(shown(0), "s3://logs/a/ at http://127.0.0.1:9000");
-    // Its own place replaces that of the defaults.
+    // The log's own place replaces the default.
     assert_eq!(shown(1), directory.path().join("b").display().to_string());
-    // Rounds cost requests there.
+    // The default period is longer in a bucket, because each round costs requests.
     let period = |log: usize| config.logs[log].period.value.as_millis();
     assert_eq!((period(0), period(1)), (1000, 200));
     assert_eq!(config.checkpoints.value.to_string(), "postgres://u@host/db");
