@@ -476,17 +476,18 @@ impl Cluster {
         self.members[i].shown = tree;
     }
 
-    /// Signs an SCT for a client.
+    /// Promises that the published log has this entry.
     fn promise(&mut self, index: usize, leaf: Leaf) {
         let holds = self.seen.leaf(index) == leaf;
         self.broken.unless(holds, Invariant::NoSctOutside);
     }
 
     /// Responds to the client of this instance with an SCT, or to another instance with the place.
+    /// Both promise that the entry is published.
     fn respond(&mut self, (from, at): (usize, usize), index: usize, leaf: Leaf) {
-        match from == at {
-            true => self.promise(index, leaf),
-            false => self.network.respond(from, (index, leaf.time())),
+        self.promise(index, leaf);
+        if from != at {
+            self.network.respond(from, (index, leaf.time()));
         }
     }
 }
