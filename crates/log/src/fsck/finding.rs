@@ -4,6 +4,7 @@ use std::fmt;
 
 use lucarne_ct::TileLeafError;
 
+use super::file_error::FileError;
 use crate::unsigned::PartsError;
 
 /// A file of a log that is not what its signed tree head demands.
@@ -28,7 +29,7 @@ pub enum Problem {
     Missing,
     /// Storage does not give it.
     #[error("cannot be read: {0}")]
-    Unreadable(String),
+    Unreadable(#[source] FileError),
     /// The file has another length than its width demands.
     #[error("has {found} bytes, where {due} are due")]
     Length {
