@@ -42,8 +42,10 @@ pub struct LogSettings {
     pub also_at: Option<Prefix>,
     /// The holder of the key.
     pub key: Signer,
-    /// The file that has the key, if it is in one.
+    /// The file that has the key, or the credentials that fetch it, if there is one.
     pub secret: Option<Located<PathBuf>>,
+    /// The file that has the credentials of the bucket, if the configuration names one.
+    pub credentials: Option<Located<PathBuf>>,
     /// Directory for what can be lost: dedup index, index of leaf hashes, CCADB roots.
     pub cache: Located<PathBuf>,
     /// The place of the log's data.
@@ -238,6 +240,7 @@ pub(super) fn read(
         also_at: None,
         key,
         secret: identity.secret,
+        credentials: identity.credentials,
         cache: identity.cache?,
         data,
         roots,
