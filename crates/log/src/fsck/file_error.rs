@@ -42,7 +42,9 @@ mod tests {
         };
         let problem = Problem::Unreadable(FileError::from(silent()));
         assert_eq!(problem.to_string(), format!("cannot be read: {}", silent()));
-        let source = problem.source().and_then(|error| error.downcast_ref());
+        let source = problem
+            .source()
+            .and_then(|error| error.downcast_ref::<FileError>());
         assert!(matches!(source, Some(FileError::Storage(_))), "{source:?}");
     }
 }
