@@ -5,6 +5,7 @@
 //! wrong byte. The verification writes nothing, and reports each file that it cannot read.
 
 pub(crate) mod beneath;
+mod file_error;
 pub(crate) mod files;
 mod finding;
 mod issuers;
@@ -18,6 +19,7 @@ use futures_util::stream::{self, Stream, StreamExt};
 use lucarne_tlog::{Checkpoint, Level, TILE_WIDTH, Tile};
 use tokio::task::spawn_blocking;
 
+pub use file_error::FileError;
 pub use files::{Files, superseded};
 pub use finding::{Finding, Problem};
 use leaf_tile::{Expected, LeafTile, Seen};
@@ -194,7 +196,7 @@ async fn check(chains: Arc<Chains>, parts: Parts, job: Job) -> (Tile, Seen) {
         names,
     };
     let checked = spawn_blocking(move || leaves.check()).await;
-    let mut seen = checked.unwrap_or_else(|error| Seen::unchecked(tile, &error));
+    let mut seen = checked.unwrap_or_else(|error| Seen::unchecked(tile, error));
     let told = |finding: &Finding| job.findings.iter().any(|told| told.path == finding.path);
     seen.findings.retain(|finding| !told(finding));
     seen.findings.splice(0..0, job.findings);
@@ -218,7 +220,7 @@ async fn wrong_parts(chains: Arc<Chains>, tile: Tile, seen: &mut Seen) -> Option
     let verify = move || chains.first_wrong(&entries, count, &issuers);
     let wrong = match spawn_blocking(verify).await {
         Ok(wrong) => wrong?,
-        Err(error) => return Seen::unchecked(tile, &error).findings.pop(),
+        Err(error) => return Seen::unchecked(tile, error).findings.pop(),
     };
     Some(Finding {
         path: tile.path(),

@@ -86,8 +86,8 @@ pub use error::{Fatal, KnownError, ReadError, SubmitError};
 #[cfg(feature = "fill")]
 pub use fill::LooseIndex;
 pub use fsck::{
-    Checked, Files, Finding, FsckOptions, FsckPosition, NamesTiles, Parts, Problem, fsck,
-    superseded,
+    Checked, FileError, Files, Finding, FsckOptions, FsckPosition, NamesTiles, Parts, Problem,
+    fsck, superseded,
 };
 pub use instances::{Instances, Messenger, MessengerError};
 pub use jump::believable;

@@ -7,6 +7,7 @@
 mod entries;
 mod offer;
 mod overlay;
+mod rename;
 #[cfg(test)]
 mod tests;
 
@@ -154,22 +155,39 @@ impl Walk {
         for wrong in wrong(findings, self.repair.signed.size) {
             for origin in Origin::all(&sources) {
                 let log = (&self.repair.files, &self.judge);
-                let mut offered = origin.offers(log, &wrong, &mut refusals).await;
-                offered.retain(|(path, bytes)| {
-                    let cure = (path.clone(), Fingerprint::of(bytes));
-                    !self.cured.contains(&cure)
-                });
-                let offered = self.vouched(offered).await;
-                let from = origin.to_string();
-                let cures = self.replace(offered, &from, findings).await?;
+                let offered = origin.offers(log, &wrong, &mut refusals).await;
+                let cures = self.take(offered, &origin.to_string(), findings).await?;
                 if !cures.is_empty() {
                     return Ok((cures, Vec::new()));
                 }
             }
         }
+        // A source may have had the missing issuer, so that this comes last.
+        let renamed = rename::renamed(&self.repair.files, &self.repair.accepted, findings).await;
+        let cures = self
+            .take(renamed, "the rest of its chain", findings)
+            .await?;
+        if !cures.is_empty() {
+            return Ok((cures, Vec::new()));
+        }
         refusals.sort();
         refusals.dedup();
         Ok((Vec::new(), refusals))
+    }
+
+    /// Takes the offered files that were not written before, and in which the check finds no fault.
+    async fn take(
+        &mut self,
+        mut offered: Vec<(String, Bytes)>,
+        from: &str,
+        findings: &mut Vec<Finding>,
+    ) -> Result<Vec<Cure>, AssetError> {
+        offered.retain(|(path, bytes)| {
+            let cure = (path.clone(), Fingerprint::of(bytes));
+            !self.cured.contains(&cure)
+        });
+        let offered = self.vouched(offered).await;
+        self.replace(offered, from, findings).await
     }
 
     /// Replaces the wrong files with these files, and removes their findings.
@@ -183,11 +201,11 @@ impl Walk {
         let mut cures = Vec::new();
         for (path, bytes) in files {
             let is_of = |finding: &Finding| finding.path == path;
-            let names = |finding: &Finding| misnamed(finding, size).is_some_and(|it| is_of(&it));
+            let names = |finding: &Finding| elsewhere(finding, size).is_some_and(|it| is_of(&it));
             let finding = match findings.iter().position(is_of) {
                 Some(place) => findings.remove(place),
                 None => match findings.iter().position(names) {
-                    Some(place) => match misnamed(&findings.remove(place), size) {
+                    Some(place) => match elsewhere(&findings.remove(place), size) {
                         Some(finding) => finding,
                         None => continue,
                     },
@@ -238,11 +256,31 @@ impl Repair {
 /// Returns the files to replace, in the order of the attempts: first the files with findings, then
 /// the data tiles that name a missing issuer, perhaps wrongly.
 fn wrong(findings: &[Finding], size: u64) -> [Vec<String>; 2] {
-    let found: BTreeSet<String> = findings.iter().map(|it| it.path.clone()).collect();
+    let lost = findings.iter().filter_map(lost).map(|it| it.path);
+    let found = findings.iter().map(|it| it.path.clone());
+    let found: BTreeSet<String> = found.chain(lost).collect();
     let misnamed = findings.iter().filter_map(|it| misnamed(it, size));
     let misnaming: BTreeSet<String> = misnamed.map(|it| it.path).collect();
     let misnaming = misnaming.difference(&found).cloned().collect();
     [found.into_iter().collect(), misnaming]
+}
+
+/// The fault of another file that explains a finding as well.
+fn elsewhere(finding: &Finding, size: u64) -> Option<Finding> {
+    misnamed(finding, size).or_else(|| lost(finding))
+}
+
+/// A fingerprint for which only the rest of its chain speaks, as a missing issuer.
+fn lost(finding: &Finding) -> Option<Finding> {
+    let Problem::Parts(PartsError::Completed { found, .. }) = &finding.problem else {
+        return None;
+    };
+    Some(Finding {
+        path: format!("issuer/{found}"),
+        offset: None,
+        entry: finding.entry,
+        problem: Problem::Missing,
+    })
 }
 
 /// Converts the finding of a missing issuer to a fault of the data tile that names the issuer.

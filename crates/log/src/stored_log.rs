@@ -11,11 +11,11 @@ use lucarne_storage::{Asset, AssetError, Repairs};
 use lucarne_tlog::{Checkpoint, Tile};
 use parking_lot::RwLock;
 
-use crate::Files;
 use crate::compress::gunzip;
 use crate::round::{Round, issuer_asset, tile_assets};
 use crate::tree::Tree;
 use crate::verify::Verified;
+use crate::{FileError, Files};
 
 /// A log's files in memory, in which each bit can be flipped.
 #[derive(Default)]
@@ -23,7 +23,7 @@ pub(crate) struct Stored(pub(crate) RwLock<BTreeMap<String, Bytes>>);
 
 #[async_trait]
 impl Files for Stored {
-    async fn read(&self, path: &str) -> Result<Option<Bytes>, String> {
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, FileError> {
         Ok(self.0.read().get(path).cloned())
     }
 }

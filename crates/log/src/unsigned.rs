@@ -7,6 +7,8 @@
 //! because the accepted roots change over time. A chain from another source ([`Accepted`]) must
 //! lead to a root that the log accepts.
 
+mod completion;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,6 +23,7 @@ use lucarne_x509::der::{Reader, tag};
 use moka::sync::Cache;
 use parking_lot::Mutex;
 
+pub(crate) use self::completion::OnlyMention;
 use crate::Files;
 
 /// Bytes of issuers kept during a check.
@@ -68,6 +71,14 @@ pub enum PartsError {
         /// The fingerprint of the known certificate.
         expected: Fingerprint,
     },
+    /// A fingerprint in whose place only one certificate of the log completes the chain.
+    #[error("names issuer/{found}, which is missing; only issuer/{expected} completes its chain")]
+    Completed {
+        /// The fingerprint in the entry.
+        found: Fingerprint,
+        /// The certificate that completes the chain.
+        expected: Fingerprint,
+    },
 }
 
 impl PartsError {
@@ -77,9 +88,10 @@ impl PartsError {
     fn is_proof(&self, kind: EntryKind) -> bool {
         match self {
             PartsError::NoIssuer(_) | PartsError::Chain => false,
-            PartsError::Precertificate | PartsError::IssuerKey | PartsError::Fingerprint { .. } => {
-                true
-            }
+            PartsError::Precertificate
+            | PartsError::IssuerKey
+            | PartsError::Fingerprint { .. }
+            | PartsError::Completed { .. } => true,
             PartsError::Rejected(rejection) => {
                 match (rejection.code, rejection.certificate_index) {
                     (Code::InvalidSignature | Code::WrongOrder | Code::MissingIssuer, _) => true,

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use lucarne_tlog::{Level, Tile};
 
+use super::file_error::FileError;
 use super::finding::{Finding, Problem};
 use crate::compress::{gunzip, gunzip_entries, is_gzip};
 use crate::stored::{TileError, leaves, prefix};
@@ -18,8 +19,8 @@ pub trait Files: Send + Sync + 'static {
     /// exist.
     ///
     /// # Errors
-    /// A description, if the source did not respond with either.
-    async fn read(&self, path: &str) -> Result<Option<Bytes>, String>;
+    /// If it is not known whether the file exists, or if it cannot be read.
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, FileError>;
 }
 
 /// A tile that was read.

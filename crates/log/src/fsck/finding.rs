@@ -4,6 +4,7 @@ use std::fmt;
 
 use lucarne_ct::TileLeafError;
 
+use super::file_error::FileError;
 use crate::unsigned::PartsError;
 
 /// A file of a log that differs from the file that its signed tree head requires.
@@ -28,7 +29,7 @@ pub enum Problem {
     Missing,
     /// Storage cannot read the file.
     #[error("cannot be read: {0}")]
-    Unreadable(String),
+    Unreadable(#[source] FileError),
     /// The file's length differs from the one that its width requires.
     #[error("has {found} bytes, where {due} are due")]
     Length {

@@ -7,7 +7,9 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use lucarne_ct::{Fingerprint, TileLeafRef};
 use lucarne_tlog::{Hash, Level, TILE_WIDTH, Tile, leaf_hash, tile_root};
+use tokio::task::JoinError;
 
+use super::file_error::FileError;
 use super::finding::{Finding, Problem};
 use crate::names_tile::lines;
 
@@ -136,9 +138,9 @@ impl LeafTile {
 
 impl Seen {
     /// Returns the result of a check that failed itself.
-    pub(super) fn unchecked(tile: Tile, error: &dyn std::fmt::Display) -> Self {
+    pub(super) fn unchecked(tile: Tile, error: JoinError) -> Self {
         let mut seen = Seen::default();
-        let problem = Problem::Unreadable(format!("checking it failed: {error}"));
+        let problem = Problem::Unreadable(FileError::Check(error));
         seen.found(tile.path(), None, Some(tile.start_leaf()), problem);
         seen
     }

@@ -237,6 +237,63 @@ async fn a_flipped_bit_of_a_fingerprint_is_found_before_its_issuer_is_known() {
     assert_eq!(found[0].path, missing);
 }
 
+/// Fingerprints with many damaged bits resemble no issuer. The rest of the chain shows which one
+/// each must be.
+#[tokio::test]
+async fn a_damaged_fingerprint_is_told_from_a_missing_issuer() {
+    let (stored, signed) = certified(300);
+    stored.store_plain();
+    let path = "tile/data/000";
+    let tile = stored.0.read()[path].clone();
+    let mut rest = &tile[..];
+    // An entry of each kind, the precertificate first.
+    for index in 0..2 {
+        let leaf = TileLeafRef::read(&mut rest).unwrap();
+        let end = tile.len() - rest.len();
+        let count = leaf.fingerprints.len();
+        for (position, right) in leaf.fingerprints.enumerate() {
+            let place = end - 32 * (count - position);
+            let mut damaged = tile.to_vec();
+            damaged[place..place + 32].fill(0xa5);
+            stored.0.write().insert(path.to_owned(), damaged.into());
+            let found = findings(&stored, &signed).await;
+            let named: Vec<_> = found.iter().map(|it| (&it.path[..], it.entry)).collect();
+            assert_eq!(named, [(path, Some(index))], "position {position}");
+            let problem = PartsError::Completed {
+                found: Fingerprint([0xa5; 32]),
+                expected: right,
+            };
+            assert_eq!(found[0].problem.to_string(), problem.to_string());
+        }
+    }
+    // Two entries name the same issuer: it existed.
+    let twice = Fingerprint([0xa5; 32]);
+    let mut damaged = tile.to_vec();
+    let right = TileLeafRef::read(&mut &tile[..])
+        .unwrap()
+        .fingerprints
+        .next();
+    let right = right.unwrap().0;
+    let places: Vec<_> = (0..tile.len() - 32)
+        .filter(|at| tile[*at..*at + 32] == right)
+        .take(2)
+        .collect();
+    for place in places {
+        damaged[place..place + 32].copy_from_slice(&twice.0);
+    }
+    stored.0.write().insert(path.to_owned(), damaged.into());
+    let found = findings(&stored, &signed).await;
+    let named: Vec<_> = found.iter().map(|it| it.path.clone()).collect();
+    assert_eq!(named, [format!("issuer/{twice}")]);
+    // The file of an issuer that all entries name is missing.
+    stored.0.write().insert(path.to_owned(), tile.clone());
+    let missing = format!("issuer/{}", Fingerprint(right));
+    stored.0.write().remove(&missing);
+    let found = findings(&stored, &signed).await;
+    let named: Vec<_> = found.iter().map(|it| it.path.clone()).collect();
+    assert_eq!(named, [missing]);
+}
+
 /// The checksum of gzip protects a compressed tile against bit rot, but not against forgery.
 #[tokio::test]
 async fn entries_are_verified_in_the_tiles_that_are_asked_for() {

@@ -3,7 +3,10 @@
 use crate::phase::{Phase, ROUND};
 
 const SEQUENCER: &str = include_str!("../sequencer.rs");
-const RECOVERY: &str = include_str!("../recover.rs");
+const RECOVERY: &str = concat!(
+    include_str!("../recover.rs"),
+    include_str!("../recover/judge.rs")
+);
 const CATCH_UP: &str = include_str!("../catchup.rs");
 const DEDUP: &str = include_str!("../dedup.rs");
 const SUBMIT: &str = include_str!("../submit.rs");

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use lucarne_storage::{Asset, AssetError, Repairs};
 use parking_lot::RwLock;
 
-use crate::Files;
+use crate::{FileError, Files};
 
 /// The files of a log, with some of them replaced in memory. A repair of an overlay changes only
 /// the memory.
@@ -27,7 +27,7 @@ impl Overlay {
 
 #[async_trait]
 impl Files for Overlay {
-    async fn read(&self, path: &str) -> Result<Option<Bytes>, String> {
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, FileError> {
         let instead = self.instead.read().get(path).cloned();
         match instead {
             Some(bytes) => Ok(Some(bytes)),

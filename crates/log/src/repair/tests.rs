@@ -316,17 +316,63 @@ async fn only_wrong_entries_are_replaced() {
     // A flipped bit in the last fingerprint of the first entry.
     let stored = right.copy();
     stored.flip(data, 8 * (place + 7));
-    let (cured, left) = mend(&stored, &[], &signed).await;
-    assert!(cured.is_empty());
-    assert_eq!(
-        (left.len(), left[0].path.as_str(), left[0].entry),
-        (1, data, Some(0))
-    );
+    let alone = stored.copy();
+    let (cured, left) = mend(&alone, &[], &signed).await;
+    assert!(left.is_empty(), "{}", left[0]);
+    assert_eq!(cured, [data]);
+    assert_eq!(gunzip(alone.0.read()[data].clone()).unwrap(), tile);
     let (cured, left) = mend(&stored, &[&elsewhere], &signed).await;
     assert!(left.is_empty(), "{}", left[0]);
     assert_eq!(cured, [data]);
     assert_eq!(gunzip(stored.0.read()[data].clone()).unwrap(), tile);
     assert!(!stored.0.read().contains_key(&path));
+}
+
+/// A fingerprint with many damaged bits is restored from the rest of its chain, unless another
+/// place has the issuer that it names.
+#[tokio::test]
+async fn damaged_fingerprints_are_restored_from_their_chains() {
+    let (right, signed) = log(300);
+    let data = "tile/data/000";
+    right.store_plain();
+    let tile = right.0.read()[data].clone();
+    // Another certificate for the key and the name of the issuer.
+    let pki = Pki::shared();
+    let options = CaOptions::named("Lucarne Test E1", KeyType::EcdsaP256);
+    let template = pki.root.ca_template(&options, pki.p256.key()).unwrap();
+    let other = Bytes::from(pki.root.sign(&template).unwrap());
+    let path = format!("issuer/{}", Fingerprint::of(&other));
+    for (position, named) in [
+        (0, Fingerprint([0xa5; 32])),
+        (1, Fingerprint([0xa5; 32])),
+        (0, Fingerprint::of(&other)),
+    ] {
+        let damaged = changed(&tile, |leaf, out| {
+            out.precertificate = leaf.precertificate.map(<[u8]>::to_vec);
+            out.fingerprints[position] = named;
+        });
+        let stored = right.copy();
+        stored.0.write().insert(data.into(), damaged.into());
+        let (cured, left) = mend(&stored, &[], &signed).await;
+        assert!(left.is_empty(), "{}", left[0]);
+        assert_eq!(cured, [data]);
+        assert_eq!(gunzip(stored.0.read()[data].clone()).unwrap(), tile);
+    }
+    // The issuer existed, and was lost.
+    let damaged = Bytes::from(changed(&tile, |leaf, out| {
+        out.precertificate = leaf.precertificate.map(<[u8]>::to_vec);
+        out.fingerprints[0] = Fingerprint::of(&other);
+    }));
+    let (stored, elsewhere) = (right.copy(), right.copy());
+    for files in [&stored, &elsewhere] {
+        files.0.write().insert(data.into(), damaged.clone());
+    }
+    elsewhere.0.write().insert(path.clone(), other.clone());
+    let (cured, left) = mend(&stored, &[&elsewhere], &signed).await;
+    assert!(left.is_empty(), "{}", left[0]);
+    assert_eq!(cured, [path.clone()]);
+    assert_eq!(stored.0.read()[data], damaged);
+    assert_eq!(stored.0.read()[&path], other);
 }
 
 /// A superseded partial tile is verified by itself, not against the wider tile.

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use tokio::time::{Instant, sleep_until};
 
-use crate::fsck::Files;
+use crate::fsck::{FileError, Files};
 
 /// Bytes that each request counts for, in addition to its own bytes. A disk seeks and a bucket
 /// charges for each request, so many small files cost as well.
@@ -48,7 +48,7 @@ impl Paced {
 
 #[async_trait]
 impl Files for Paced {
-    async fn read(&self, path: &str) -> Result<Option<Bytes>, String> {
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, FileError> {
         let paid = *self.paid.lock();
         sleep_until(paid).await;
         let found = self.assets.get(path).await;
@@ -60,7 +60,7 @@ impl Files for Paced {
         let mut paid = self.paid.lock();
         // Idle time does not allow a higher rate afterwards.
         *paid = (*paid).max(Instant::now()) + self.time(bytes);
-        found.map_err(|error| error.to_string())
+        found.map_err(FileError::from)
     }
 }
 
@@ -69,8 +69,8 @@ pub(crate) struct Unpaced(pub(crate) Arc<dyn Assets>);
 
 #[async_trait]
 impl Files for Unpaced {
-    async fn read(&self, path: &str) -> Result<Option<Bytes>, String> {
-        self.0.get(path).await.map_err(|error| error.to_string())
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, FileError> {
+        Ok(self.0.get(path).await?)
     }
 }
 

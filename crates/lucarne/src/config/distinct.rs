@@ -83,14 +83,17 @@ pub(super) fn apart<'d>(
     }
 }
 
-/// Refuses private files in a log's directory. Everything in the directory except `.lucarne` is
-/// public, and part of mirrors and backups.
+/// Refuses private files among the public files of a log: a file server, a mirror and a backup
+/// take the whole directory of a log, except for `.lucarne`. `password` is the file with the
+/// password of the lock, with its key.
 pub(super) fn not_published(
     lock: &Located<LockPlace>,
+    password: Option<(&str, &Located<PathBuf>)>,
     tls: Option<&TlsFiles>,
     logs: &[LogSettings],
     report: &mut Report,
 ) {
+    let private = private_files(lock, password, tls, logs);
     for log in logs {
         let Some(directory) = log.data.value.directory() else {
             continue;
@@ -105,26 +108,46 @@ pub(super) fn not_published(
             log.shortname.value,
             directory.display()
         );
-        if let LockPlace::Sqlite(file) = &lock.value
-            && within(file)
-        {
-            report.problem(lock.line, "checkpoints", published.as_str());
-        }
-        if let Some(tls) = tls.filter(|tls| within(&tls.key.value)) {
-            report.problem(tls.key.line, "tls.key", published.as_str());
-        }
-        for other in logs {
-            let private = [
-                ("cache", Some(&other.cache)),
-                ("secret", other.secret.as_ref()),
-            ];
-            for (key, file) in private {
-                if let Some(file) = file.filter(|file| within(&file.value)) {
-                    report.problem(file.line, other.key_path(key), published.as_str());
-                }
+        for (key, file) in &private {
+            if within(&file.value) {
+                report.problem(file.line, key.as_str(), published.as_str());
             }
         }
     }
+}
+
+/// All files that only the server may read, with the keys that name them.
+fn private_files(
+    lock: &Located<LockPlace>,
+    password: Option<(&str, &Located<PathBuf>)>,
+    tls: Option<&TlsFiles>,
+    logs: &[LogSettings],
+) -> Vec<(String, Located<PathBuf>)> {
+    let of_lock = lock.value.private_file().map(|value| Located {
+        value,
+        line: lock.line,
+    });
+    let top = [
+        of_lock.map(|file| ("checkpoints", file)),
+        password.map(|(key, file)| (key, file.clone())),
+        tls.map(|tls| ("tls.key", tls.key.clone())),
+    ];
+    let top = top.into_iter().flatten();
+    let top = top.map(|(key, file)| (key.to_owned(), file));
+    let of_logs = logs.iter().flat_map(|log| {
+        let instances = log.instances.as_ref();
+        let files = [
+            ("cache", Some(&log.cache)),
+            ("secret", log.secret.as_ref()),
+            ("gcscredentials", log.credentials.as_ref()),
+            (
+                "instances.key",
+                instances.and_then(|instances| instances.value.key_file.as_ref()),
+            ),
+        ];
+        files.map(|(key, file)| Some((log.key_path(key), file?.clone())))
+    });
+    top.chain(of_logs.flatten()).collect()
 }
 
 /// Resolves the links of a directory, as far as it exists.

@@ -273,7 +273,11 @@ impl Flags {
         let http = self.limits(&mut parse);
         self.say_ignored(parse.0);
         let (checkpoints, logs) = (unplaced(checkpoints?), vec![log?]);
-        super::distinct::not_published(&checkpoints, tls.as_ref(), &logs, parse.0);
+        let password = self.password_file();
+        let password = password
+            .as_ref()
+            .map(|file| ("--checkpoints-password", file));
+        super::distinct::not_published(&checkpoints, password, tls.as_ref(), &logs, parse.0);
         Some(Config {
             listen: vec![unplaced(listen?)],
             checkpoints,
@@ -340,6 +344,13 @@ impl Flags {
         let source = parse.or_problem("checkpoints-password", source)?;
         let place = place::with_password(place, &source);
         parse.or_problem("checkpoints-password", place)
+    }
+
+    /// The file that has the password of the lock's server, or the credentials that fetch it.
+    fn password_file(&self) -> Option<Located<PathBuf>> {
+        let source = self.checkpoints_password.as_deref()?;
+        let source = Secret::parse(source, Path::new("")).ok()?;
+        source.private_file().map(|file| unplaced(file.to_owned()))
     }
 
     fn limits(&self, parse: &mut Parse<'_>) -> Limits {
@@ -464,7 +475,8 @@ impl Flags {
             monitoring: unplaced(served),
             also_at: root.filter(|root| *root != prefix),
             key: key?.into(),
-            secret: secret.and_then(|secret| Some(unplaced(secret.file()?.to_owned()))),
+            secret: secret.and_then(|secret| Some(unplaced(secret.private_file()?.to_owned()))),
+            credentials: None,
             cache: unplaced(cache?),
             period: unplaced(rounds.period.unwrap_or_else(|| log::default_period(&data))),
             checkpoint_interval: rounds

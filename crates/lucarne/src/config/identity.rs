@@ -16,9 +16,11 @@ pub(super) struct Identity {
     pub(super) submission: Option<Located<Prefix>>,
     pub(super) monitoring: Option<Located<Prefix>>,
     pub(super) key: Option<Located<Signer>>,
-    /// File with the key.
+    /// The file that has the key, or the credentials that fetch it.
     pub(super) secret: Option<Located<PathBuf>>,
     pub(super) data: Option<Located<DataPlace>>,
+    /// The file that has the credentials of the bucket.
+    pub(super) credentials: Option<Located<PathBuf>>,
     pub(super) cache: Option<Located<PathBuf>>,
 }
 
@@ -50,6 +52,7 @@ pub(super) fn read(reader: &mut Reader<'_, '_>) -> Identity {
     }
     let (key, secret) = signer(reader).unzip();
     let data = place::data(reader);
+    let credentials = place::credentials(reader, data.as_ref());
     let cache = cache(reader, data.as_ref());
     Identity {
         shortname,
@@ -58,6 +61,7 @@ pub(super) fn read(reader: &mut Reader<'_, '_>) -> Identity {
         key,
         secret: secret.flatten(),
         data,
+        credentials,
         cache,
     }
 }

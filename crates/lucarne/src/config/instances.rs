@@ -1,5 +1,6 @@
 //! `instances`: settings of this process as one of several instances of a log.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +25,8 @@ pub struct InstanceSettings {
     pub listen: String,
     /// Key that all instances share.
     pub key: InstanceKey,
+    /// The file that has `key`, or the credentials that fetch it, if there is one.
+    pub key_file: Option<Located<PathBuf>>,
     /// Time without a message after which a leader is replaced.
     pub lease: Duration,
 }
@@ -69,20 +72,21 @@ pub(super) fn read(
     });
     let lease = inside.parse("lease", values::milliseconds(LEASES.0, LEASES.1));
     let key = shared_key(&mut inside);
-    let (address, key) = (address?.value, key?);
+    let (address, (key, key_file)) = (address?.value, key?);
     Some(Located {
         value: InstanceSettings {
             listen: listen.map_or_else(|| address.clone(), |listen| listen.value),
             address,
             key,
+            key_file,
             lease: lease.map_or(Instances::LEASE, |lease| lease.value),
         },
         line,
     })
 }
 
-/// Reads `key` from any source of secrets.
-fn shared_key(reader: &mut Reader<'_, '_>) -> Option<InstanceKey> {
+/// Reads `key` from any source of a secret. Returns the file that only the server may read, too.
+fn shared_key(reader: &mut Reader<'_, '_>) -> Option<(InstanceKey, Option<Located<PathBuf>>)> {
     let directory = reader.directory();
     let secret = reader.parse("key", |text| Secret::parse(text, directory));
     let secret = reader.required("key", secret, "credential:instances")?;
@@ -103,7 +107,13 @@ fn shared_key(reader: &mut Reader<'_, '_>) -> Option<InstanceKey> {
         }
     };
     match InstanceKey::new(&text) {
-        Ok(key) => Some(key),
+        Ok(key) => {
+            let file = secret.value.private_file().map(|file| Located {
+                value: file.to_owned(),
+                line: secret.line,
+            });
+            Some((key, file))
+        }
         Err(why) => {
             reader.problem(secret.line, "key", format!("{} {why}", secret.value));
             None

@@ -42,8 +42,10 @@ pub struct LogSettings {
     pub also_at: Option<Prefix>,
     /// Holder of the key.
     pub key: Signer,
-    /// File with the key, if the key is in a file.
+    /// The file that has the key, or the credentials that fetch it, if there is one.
     pub secret: Option<Located<PathBuf>>,
+    /// The file that has the credentials of the bucket, if the configuration names one.
+    pub credentials: Option<Located<PathBuf>>,
     /// Directory for data that can be rebuilt: dedup index, index of leaf hashes, CCADB roots.
     pub cache: Located<PathBuf>,
     /// Place of the log's data.
@@ -236,6 +238,7 @@ pub(super) fn read(
         also_at: None,
         key,
         secret: identity.secret,
+        credentials: identity.credentials,
         cache: identity.cache?,
         data,
         roots,

@@ -110,6 +110,14 @@ impl Manager {
         (url.scheme() == "http" && !local).then_some(endpoint)
     }
 
+    /// The file with the credentials that fetch the secret, if the URL names one.
+    pub(super) fn credentials(&self) -> Option<&Path> {
+        match self {
+            Manager::Aws { .. } => None,
+            Manager::Gcp { place, .. } => place.credentials.as_deref(),
+        }
+    }
+
     /// Fetches the secret: a seed of 32 bytes, its base64, or PEM.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use lucarne_settings::{Located, Reader, Value};
 use lucarne_storage::object::{Azure, Bucket, Gcs, S3};
 use lucarne_storage::{AssetError, LockError, ObjectStoreConfig, SqlLock};
+use url::Url;
 
 use super::secret::{Secret, SecretError};
 use super::{key, keys};
@@ -132,6 +133,32 @@ impl LockPlace {
             }
         }
     }
+
+    /// The file that only the server may read: the database, the key of a client of the database
+    /// server, or the credentials of the bucket.
+    pub(super) fn private_file(&self) -> Option<PathBuf> {
+        match self {
+            LockPlace::Sqlite(file) => Some(file.clone()),
+            LockPlace::Server(url) => client_key(url),
+            LockPlace::Bucket(config) => credentials_file(config).map(Path::to_owned),
+        }
+    }
+}
+
+/// The file with the TLS key of a client of this database server.
+fn client_key(url: &str) -> Option<PathBuf> {
+    let url = Url::parse(url).ok()?;
+    let mut parameters = url.query_pairs();
+    let (_, file) = parameters.find(|(name, _)| matches!(&**name, "sslkey" | "ssl-key"))?;
+    Some(PathBuf::from(&*file))
+}
+
+/// The file with the credentials of a bucket, if the configuration names one.
+fn credentials_file(config: &ObjectStoreConfig) -> Option<&Path> {
+    match &config.bucket {
+        Bucket::Gcs(gcs) => gcs.credentials.as_deref(),
+        Bucket::S3(_) | Bucket::Azure(_) => None,
+    }
 }
 
 /// Adds the password from its source to the URL of the lock's server.
@@ -150,12 +177,19 @@ pub(super) fn with_password(place: LockPlace, secret: &Secret) -> Result<LockPla
     Ok(LockPlace::Server(url))
 }
 
-/// Reads `checkpointspassword`, and adds the password to the place of the lock.
-fn password(reader: &mut Reader<'_, '_>, place: LockPlace) -> Option<LockPlace> {
+/// The lock, and the file that has the password of its server, or the credentials that fetch it.
+pub(super) type Lock = (Located<LockPlace>, Option<Located<PathBuf>>);
+
+/// Reads `checkpointspassword` and puts the password into the place of the lock. Returns the file
+/// that only the server may read, too.
+fn password(
+    reader: &mut Reader<'_, '_>,
+    place: LockPlace,
+) -> Option<(LockPlace, Option<Located<PathBuf>>)> {
     const KEY: &str = "checkpointspassword";
     let directory = reader.directory();
     let Some(source) = reader.parse(KEY, |text| Secret::parse(text, directory)) else {
-        return (!reader.has(KEY)).then_some(place);
+        return (!reader.has(KEY)).then_some((place, None));
     };
     if let Some(others) = source.value.file().and_then(key::readable_by_others) {
         let message = format!(
@@ -164,8 +198,12 @@ fn password(reader: &mut Reader<'_, '_>, place: LockPlace) -> Option<LockPlace> 
         );
         reader.warning(source.line, KEY, message);
     }
+    let file = source.value.private_file().map(|file| Located {
+        value: file.to_owned(),
+        line: source.line,
+    });
     match with_password(place, &source.value) {
-        Ok(place) => Some(place),
+        Ok(place) => Some((place, file)),
         Err(why) => {
             reader.problem(source.line, KEY, why.to_string());
             None
@@ -174,7 +212,7 @@ fn password(reader: &mut Reader<'_, '_>, place: LockPlace) -> Option<LockPlace> 
 }
 
 /// Reads `checkpoints` and `checkpointspassword`.
-pub(super) fn lock(reader: &mut Reader<'_, '_>) -> Option<Located<LockPlace>> {
+pub(super) fn lock(reader: &mut Reader<'_, '_>) -> Option<Lock> {
     const KEY: &str = "checkpoints";
     if let Some(node) = reader.node(KEY)
         && let Value::Map(_) = node.value
@@ -191,8 +229,8 @@ pub(super) fn lock(reader: &mut Reader<'_, '_>) -> Option<Located<LockPlace>> {
     match place {
         Ok(place) => {
             let text = text.map(|_| ());
-            let place = password(reader, place)?;
-            Some(text.map(|()| place))
+            let (place, password) = password(reader, place)?;
+            Some((text.map(|()| place), password))
         }
         Err(why) => {
             reader.problem(text.line, KEY, why.to_string());
@@ -241,6 +279,19 @@ pub(super) fn data(reader: &mut Reader<'_, '_>) -> Option<Located<DataPlace>> {
             reader.problem(name.line, kind, error.to_string());
             None
         }
+    }
+}
+
+/// Reads the file with the credentials of a bucket.
+pub(super) fn credentials(
+    reader: &mut Reader<'_, '_>,
+    data: Option<&Located<DataPlace>>,
+) -> Option<Located<PathBuf>> {
+    match &data?.value {
+        DataPlace::Bucket(config) if credentials_file(config).is_some() => {
+            reader.path("gcscredentials")
+        }
+        _ => None,
     }
 }
 

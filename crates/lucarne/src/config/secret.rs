@@ -127,6 +127,15 @@ impl Secret {
         }
     }
 
+    /// The file that only the server may read: the secret, or the credentials that fetch it.
+    pub(super) fn private_file(&self) -> Option<&Path> {
+        match self {
+            Secret::File(file) => Some(file),
+            Secret::Manager(manager) => manager.credentials(),
+            Secret::Credential(_) | Secret::Variable(_) | Secret::Command(_) => None,
+        }
+    }
+
     /// Returns the server that sends the secret over an unencrypted connection, if any.
     pub(super) fn exposed(&self) -> Option<&str> {
         match self {
@@ -189,7 +198,7 @@ impl Secret {
     }
 }
 
-/// A key, and its file, if the source is a file.
+/// A key, and the file that only the server may read: the key, or the credentials that fetch it.
 pub(super) struct KeyInPlace {
     pub(super) key: LogKey,
     pub(super) file: Option<PathBuf>,
@@ -225,7 +234,7 @@ pub(super) fn key(reader: &mut Reader<'_, '_>) -> Option<Located<KeyInPlace>> {
     match secret.value.read() {
         Ok(key) => Some(secret.map(|secret| KeyInPlace {
             key,
-            file: secret.file().map(Path::to_owned),
+            file: secret.private_file().map(Path::to_owned),
         })),
         Err(why) => {
             let message = format!("{} {why}", secret.value);
@@ -252,6 +261,25 @@ mod tests {
         assert_eq!(parse("exec: pass show ct").to_string(), "command `pass`");
         for wrong in ["credential:", "credential:../x", "env:", "exec: "] {
             assert!(Secret::parse(wrong, Path::new("")).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_secret_and_its_credentials_are_private_files() {
+        for (text, file) in [
+            ("a.seed", Some("/etc/lucarne/a.seed")),
+            ("credential:a", None),
+            ("env:SEED", None),
+            ("exec: pass show ct", None),
+            ("awssecret://ct/a?profile=ct", None),
+            ("gcpsecret://projects/p/secrets/s", None),
+            ("gcpsecret://projects/p/secrets/s?credentials=none", None),
+            (
+                "gcpsecret://projects/p/secrets/s?credentials=ct.json",
+                Some("/etc/lucarne/ct.json"),
+            ),
+        ] {
+            assert_eq!(parse(text).private_file(), file.map(Path::new), "{text}");
         }
     }
 

@@ -129,7 +129,7 @@ fn killed_at_work(log: &LogUnderTest, load: &Load, moments: &mut StdRng) -> Serv
 /// Starts a server that will be killed between its first instruction and its first SCT.
 fn killed_while_starting(log: &LogUnderTest, moments: &mut StdRng) -> Server {
     let server = log.launch("serve").spawn().unwrap();
-    // The moment of the kill.
+    // The moment of the kill: nothing may be lost at any.
     sleep(Duration::from_millis(moments.random_range(0..150)));
     server
 }

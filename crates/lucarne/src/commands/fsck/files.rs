@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use lucarne_log::Files;
+use lucarne_log::{FileError, Files};
 use lucarne_net::{Client, ClientError};
 use lucarne_storage::{Assets, max_file_bytes, read_file};
 use parking_lot::Mutex;
@@ -24,11 +24,10 @@ pub(super) struct Directory(pub(super) PathBuf);
 
 #[async_trait]
 impl Files for Directory {
-    async fn read(&self, path: &str) -> Result<Option<Bytes>, String> {
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, FileError> {
         let (directory, path) = (self.0.clone(), path.to_owned());
         let read = tokio::task::spawn_blocking(move || read_file(&directory, &path)).await;
-        let read = read.map_err(|error| error.to_string())?;
-        read.map_err(|error| error.to_string())
+        Ok(read??)
     }
 }
 
@@ -37,8 +36,8 @@ pub(super) struct Bucket(pub(super) Arc<dyn Assets>);
 
 #[async_trait]
 impl Files for Bucket {
-    async fn read(&self, path: &str) -> Result<Option<Bytes>, String> {
-        self.0.get(path).await.map_err(|error| error.to_string())
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, FileError> {
+        Ok(self.0.get(path).await?)
     }
 }
 
@@ -50,7 +49,7 @@ pub(super) struct Prefix {
 
 #[async_trait]
 impl Files for Prefix {
-    async fn read(&self, path: &str) -> Result<Option<Bytes>, String> {
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, FileError> {
         let url = format!("{}{path}", self.url);
         let most = usize::try_from(max_file_bytes(path)).map_or(MOST, |most| most.min(MOST));
         let mut pause = PAUSE;
@@ -58,7 +57,9 @@ impl Files for Prefix {
             match self.client.get(&url, most).await {
                 Ok(bytes) => return Ok(Some(bytes)),
                 Err(ClientError::Status(status)) if matches!(status.as_u16(), 404 | 410) => break,
-                Err(error) if attempt == ATTEMPTS => return Err(error.to_string()),
+                Err(error) if attempt == ATTEMPTS => {
+                    return Err(FileError::Place(Box::new(error)));
+                }
                 Err(_) => tokio::time::sleep(pause).await,
             }
             pause *= 2;
@@ -73,7 +74,7 @@ pub(super) struct Breaker {
     /// Duration of the break.
     pause: Duration,
     /// Number of failures since the last response, and the last failure.
-    failed: Mutex<(u32, Option<(Instant, String)>)>,
+    failed: Mutex<(u32, Option<(Instant, Arc<FileError>)>)>,
 }
 
 /// Number of consecutive failures that starts a break.
@@ -91,19 +92,19 @@ impl Breaker {
 
 #[async_trait]
 impl Files for Breaker {
-    async fn read(&self, path: &str) -> Result<Option<Bytes>, String> {
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, FileError> {
         if let (FAILURES.., Some((at, error))) = &*self.failed.lock()
             && at.elapsed() < self.pause
         {
-            return Err(error.clone());
+            return Err(FileError::Shared(error.clone()));
         }
-        let read = self.files.read(path).await;
+        let read = self.files.read(path).await.map_err(Arc::new);
         let mut failed = self.failed.lock();
         *failed = match &read {
             Ok(_) => (0, None),
             Err(error) => (failed.0 + 1, Some((Instant::now(), error.clone()))),
         };
-        read
+        read.map_err(FileError::Shared)
     }
 }
 
@@ -127,7 +128,7 @@ impl Counted {
 
 #[async_trait]
 impl Files for Counted {
-    async fn read(&self, path: &str) -> Result<Option<Bytes>, String> {
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, FileError> {
         let read = self.files.read(path).await?;
         let length = read.as_ref().map_or(0, Bytes::len) as u64;
         self.bytes.fetch_add(length, Ordering::Relaxed);
@@ -144,9 +145,9 @@ mod tests {
 
     #[async_trait]
     impl Files for Dead {
-        async fn read(&self, _: &str) -> Result<Option<Bytes>, String> {
+        async fn read(&self, _: &str) -> Result<Option<Bytes>, FileError> {
             self.0.fetch_add(1, Ordering::Relaxed);
-            Err("connection refused".to_owned())
+            Err(FileError::Place("connection refused".into()))
         }
     }
 
@@ -156,7 +157,7 @@ mod tests {
         let mut breaker = Breaker::new(dead.clone());
         for _ in 0..10 {
             let error = breaker.read("tile/0/000").await.unwrap_err();
-            assert_eq!(error, "connection refused");
+            assert_eq!(error.to_string(), "connection refused");
         }
         assert_eq!(dead.0.load(Ordering::Relaxed), u64::from(FAILURES));
         breaker.pause = Duration::ZERO;

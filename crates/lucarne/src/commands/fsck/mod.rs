@@ -137,8 +137,7 @@ impl Head {
     /// If neither can be read and verified.
     async fn of(place: &Place, report: &Report) -> Result<Head> {
         let location = &place.location;
-        let read = place.files.read("checkpoint").await;
-        let note = read.map_err(anyhow::Error::msg);
+        let note = place.files.read("checkpoint").await;
         let note = note.with_context(|| format!("cannot read the checkpoint in {location}"))?;
         // A power failure may leave any content.
         let note =

@@ -157,7 +157,7 @@ fn existing(path: &Path) -> Result<PathBuf> {
 /// Reads the key and the origin from the log's own description.
 async fn described(files: &dyn Files, location: &str) -> Result<(Vec<u8>, String)> {
     const LACKING: &str = "give --origin and --log-public-key";
-    let read = files.read("log.v3.json").await.map_err(anyhow::Error::msg);
+    let read = files.read("log.v3.json").await;
     let json = read.with_context(|| format!("cannot read log.v3.json of {location}; {LACKING}"))?;
     let json = json.with_context(|| format!("there is no log.v3.json in {location}; {LACKING}"))?;
     let said: serde_json::Value = serde_json::from_slice(&json)

@@ -65,7 +65,8 @@ fn sockets_of_systemd_outlive_the_process() {
         // No process runs, and the client waits.
         let (client, body) = (log.client(), submission(&pki().p256));
         let waiting = tokio::spawn(async move { client.post("ct/v1/add-chain", body).await });
-        // Time for the client to connect first. If it does not, it is served in any case.
+        // The pause lets the client connect first. If it has not on a busy machine, it connects to
+        // the second server: the response is the same.
         tokio::time::sleep(std::time::Duration::from_millis(300)).await;
         assert!(!waiting.is_finished());
         let second = Running(activated(&log, &socket).spawn().unwrap());

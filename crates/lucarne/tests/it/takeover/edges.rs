@@ -229,11 +229,11 @@ fn dies(directory: &Path, args: &[&str], strike: Option<(u64, Strike)>) -> (u64,
     };
     let launch = Launch::new(LUCARNE).args(args).directory(directory);
     let traced = launch.trace(plan).unwrap();
-    // Many commands run concurrently.
+    // Many commands run at the same time.
     let deadline = Instant::now() + 4 * PATIENCE;
     while traced.ended().is_none() {
         assert!(Instant::now() < deadline, "{}", traced.output());
-        // A poll with a deadline, as above.
+        // Polled, with a deadline: no verdict depends on the pace.
         thread::sleep(std::time::Duration::from_millis(5));
     }
     (traced.calls(), traced.struck().is_some())
