@@ -71,7 +71,8 @@ pub enum PartsError {
         /// The fingerprint of the known certificate.
         expected: Fingerprint,
     },
-    /// A fingerprint in whose place only one certificate of the log completes the chain.
+    /// A fingerprint that agrees in half of its bytes with the only certificate of the log that
+    /// completes the chain.
     #[error("names issuer/{found}, which is missing; only issuer/{expected} completes its chain")]
     Completed {
         /// The fingerprint in the entry.

@@ -254,26 +254,35 @@ async fn a_damaged_fingerprint_is_told_from_a_missing_issuer() {
         for (position, right) in leaf.fingerprints.enumerate() {
             let place = end - 32 * (count - position);
             let mut damaged = tile.to_vec();
-            damaged[place..place + 32].fill(0xa5);
+            damaged[place..place + 16].fill(0xa5);
+            let wrong = damaged[place..place + 32].try_into().unwrap();
             stored.0.write().insert(path.to_owned(), damaged.into());
             let found = findings(&stored, &signed).await;
             let named: Vec<_> = found.iter().map(|it| (&it.path[..], it.entry)).collect();
             assert_eq!(named, [(path, Some(index))], "position {position}");
             let problem = PartsError::Completed {
-                found: Fingerprint([0xa5; 32]),
+                found: Fingerprint(wrong),
                 expected: right,
             };
             assert_eq!(found[0].problem.to_string(), problem.to_string());
+            // Another certificate with the same name and key may be the missing one.
+            damaged[place..place + 32].fill(0xa5);
+            stored.0.write().insert(path.to_owned(), damaged.into());
+            let found = findings(&stored, &signed).await;
+            let named: Vec<_> = found.iter().map(|it| it.path.clone()).collect();
+            assert_eq!(named, [format!("issuer/{}", Fingerprint([0xa5; 32]))]);
         }
     }
     // Two entries name the same issuer: it existed.
-    let twice = Fingerprint([0xa5; 32]);
     let mut damaged = tile.to_vec();
     let right = TileLeafRef::read(&mut &tile[..])
         .unwrap()
         .fingerprints
         .next();
     let right = right.unwrap().0;
+    let mut twice = right;
+    twice[..16].fill(0xa5);
+    let twice = Fingerprint(twice);
     let places: Vec<_> = (0..tile.len() - 32)
         .filter(|at| tile[*at..*at + 32] == right)
         .take(2)

@@ -1,8 +1,10 @@
 //! Damaged fingerprints in a data tile, and the issuers that complete their chains.
 //!
 //! Nothing signs a fingerprint. If many of its bits are damaged, it looks like the fingerprint of
-//! a missing issuer. The rest of the chain shows the right one: the issuer must have the name that
-//! the certificate below it gives, and every signature must verify.
+//! a missing issuer. A certificate of the log replaces this issuer only if both fingerprints agree
+//! in half of their bytes, and if every signature of the chain verifies with it. The chain alone
+//! is not enough: an authority may have several certificates with the same name and key, and one
+//! of them may be missing.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,6 +14,10 @@ use lucarne_ct::{Certificate, Fingerprint, TileLeafRef};
 use tokio::task::spawn_blocking;
 
 use super::{Chains, Issuers, MAX_SEARCHES, submitted};
+
+/// Bytes, at least, in which a damaged fingerprint agrees with the right one. The fingerprints of
+/// two certificates agree in so many with a probability of about 2⁻⁹⁹.
+const MIN_EQUAL_BYTES: usize = 16;
 
 /// The only place of a data tile that names an issuer.
 pub(crate) struct OnlyMention {
@@ -87,7 +93,7 @@ impl Chains {
         let mention = OnlyMention::of(&missing, &entries)?;
         let issuers = self.issuers(self.present()).await;
         let chains = self.clone();
-        let search = move || chains.only_completion(&mention, &entries, &issuers);
+        let search = move || chains.only_completion(missing, &mention, &entries, &issuers);
         spawn_blocking(search).await.ok().flatten()
     }
 
@@ -100,6 +106,7 @@ impl Chains {
 
     fn only_completion(
         &self,
+        missing: Fingerprint,
         mention: &OnlyMention,
         entries: &[u8],
         issuers: &Issuers,
@@ -107,7 +114,8 @@ impl Chains {
         let below = Certificate::parse(mention.below(entries, issuers)?).ok()?;
         let mut completions = issuers.iter().filter(|(candidate, der)| {
             let issuer = Certificate::parse(der);
-            issuer.is_ok_and(|issuer| issuer.subject() == below.issuer())
+            equal_bytes(candidate, &missing) >= MIN_EQUAL_BYTES
+                && issuer.is_ok_and(|issuer| issuer.subject() == below.issuer())
                 && self.is_completion(candidate, mention, entries, issuers)
         });
         let (only, _) = completions.next()?;
@@ -126,4 +134,10 @@ impl Chains {
         let leaf = entries.as_deref().and_then(|entries| mention.leaf(entries));
         leaf.is_some_and(|leaf| self.verify(&leaf, issuers).is_ok())
     }
+}
+
+/// Number of bytes that two fingerprints have in common, each at the same position.
+fn equal_bytes(one: &Fingerprint, other: &Fingerprint) -> usize {
+    let pairs = one.0.iter().zip(&other.0);
+    pairs.filter(|(one, other)| one == other).count()
 }
