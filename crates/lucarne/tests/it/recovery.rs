@@ -223,7 +223,7 @@ fn a_tile_is_rotten() {
     let mut bytes = fs::read(&tile).unwrap();
     bytes[100] ^= 1;
     fs::write(&tile, bytes).unwrap();
-    operator.follow("A tile is rotten");
+    operator.follow("A tile is damaged");
     operator.is_well();
 }
 
@@ -292,7 +292,7 @@ fn the_wrong_thing_was_restored() {
     let check = operator.log.launch("check").run().unwrap();
     assert!(!check.status.success());
     assert_has(&all(&check), "neither journal nor storage");
-    operator.follow("The wrong thing was restored");
+    operator.follow("An older copy was restored");
     operator.is_well();
 }
 
