@@ -268,6 +268,15 @@ impl Log {
         self.shared.state.lock().clone()
     }
 
+    /// Returns a number that grows at least once a second while the sequencer runs, or waits for
+    /// submissions, and between two steps of a round. `None` if the log is not open, or is being
+    /// closed: then it has no sequencer.
+    pub fn heartbeat(&self) -> Option<u64> {
+        let closing = self.shared.closing.load(Ordering::SeqCst);
+        let sequences = !closing && self.state() == State::Running;
+        sequences.then(|| self.shared.heartbeat.load(Ordering::Relaxed))
+    }
+
     /// Returns true while the log is being opened for the first time.
     pub fn is_starting(&self) -> bool {
         *self.shared.starting.borrow()

@@ -200,10 +200,12 @@ impl Server {
             Some(_) => self.sockets()?,
             None => Vec::new(),
         };
+        let takes_over = self.taking.is_some();
         let (mut serving, mut candidates) = match self.taking.take() {
             Some(taking) => self.take_over(taking).await?,
             None => self.begin()?,
         };
+        let notifying = notify::keep(&self.logs, takes_over);
         let drain_timeout = self.config.http.drain_timeout;
         let mut upkeep = Upkeep {
             config: Arc::clone(&self.config),
@@ -220,6 +222,7 @@ impl Server {
             match handover::give(candidate, &mut serving, logs, lock, drain_timeout).await {
                 Given::Not => {}
                 Given::Over => {
+                    drop(notifying);
                     self.signals.exit_at_next();
                     serving.drain().await;
                     return Ok(Ended::Stopped);
@@ -236,7 +239,8 @@ impl Server {
                 }
             }
         }
-        drop((candidates, sockets));
+        notify::stopping();
+        drop((candidates, sockets, notifying));
         self.signals.exit_at_next();
         // No listener takes another connection; the rounds of requests in
         // flight are finished, and those are answered, before both are done.
@@ -278,9 +282,7 @@ impl Server {
             None => None,
         };
         let listeners = std::mem::take(&mut self.listeners);
-        let serving = Serving::start(listeners, self.site.clone());
-        notify::ready();
-        Ok((serving, candidates))
+        Ok((Serving::start(listeners, self.site.clone()), candidates))
     }
 
     /// Takes over from the process that runs. If that fails, the other one goes on.

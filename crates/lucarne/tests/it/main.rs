@@ -37,6 +37,7 @@ mod load_s3;
 mod load_signals;
 mod lock_tools;
 mod monitoring;
+mod notify;
 mod object_faults;
 mod object_tls;
 mod operator;

@@ -11,13 +11,13 @@ use lucarne_testkit::{Launch, LogUnderTest, Server, block_until, temp_dir};
 use crate::common::{LUCARNE, all, edit, log, pki};
 
 /// A log whose key a signer has.
-pub(super) struct Apart {
-    pub(super) log: LogUnderTest,
+pub(crate) struct Apart {
+    pub(crate) log: LogUnderTest,
 }
 
 impl Apart {
     /// A log that was made with its key, which it has given to the signer since.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let apart = Self::of(log("period: 20"));
         let (code, said) = apart.signer_task(&["adopt", "data/checkpoint"]);
         assert_eq!(code, 0, "{said}");
@@ -69,7 +69,7 @@ impl Apart {
     }
 
     /// The signer that this command makes of its configuration.
-    pub(super) fn start_signer_by(&self, command: Launch) -> Server {
+    pub(crate) fn start_signer_by(&self, command: Launch) -> Server {
         let signer = command.arg("signer").spawn().unwrap();
         let socket = self.log.path().join("signer.sock");
         block_until("the signer listens", || {

@@ -1,7 +1,7 @@
 //! The key in a process of its own: whatever happens to the log's server, and to the signer, there
 //! is one history.
 
-mod apart;
+pub(crate) mod apart;
 mod token;
 
 use std::fs;
