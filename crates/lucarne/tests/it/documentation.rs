@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use lucarne::config::keys;
 
@@ -177,6 +178,47 @@ fn files_below(directory: &Path) -> Vec<PathBuf> {
             false => vec![path],
         })
         .collect()
+}
+
+const UNITS: [&str; 3] = [
+    "lucarne.service",
+    "lucarne-signer.service",
+    "lucarne-proxy.service",
+];
+
+/// The exposure that `systemd-analyze` computes for a unit, from 0 to 10. `None` if it cannot.
+fn exposure(unit: &str) -> Option<f64> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/how-to");
+    let mut analyze = Command::new("systemd-analyze");
+    analyze.args(["security", "--offline=true", "--no-pager"]);
+    let output = analyze.arg(file.join(unit)).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text
+        .lines()
+        .find(|line| line.contains("Overall exposure"))?;
+    line.rsplit(": ").next()?.split(' ').next()?.parse().ok()
+}
+
+#[test]
+fn units_confine_their_services() {
+    for unit in UNITS {
+        match exposure(unit) {
+            Some(exposure) => assert!(exposure <= 2.0, "{unit}: {exposure}"),
+            None => println!("skipped: {unit}: no systemd-analyze with --offline on this machine"),
+        }
+    }
+}
+
+/// A service that fails five times in ten seconds is still started again.
+#[test]
+fn units_restart_without_a_limit() {
+    for unit in UNITS {
+        let text = document(&format!("how-to/{unit}"));
+        let has = |line: &str| assert!(text.lines().any(|found| found == line), "{unit}: {line}");
+        has("StartLimitIntervalSec=0");
+        has("Type=notify");
+        assert!(text.contains("\nRestart="), "{unit}");
+    }
 }
 
 /// `docs/getting-started.md` creates every directory that its configuration and the unit name.
