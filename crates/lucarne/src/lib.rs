@@ -37,6 +37,7 @@ mod testcert;
 mod tls;
 mod upkeep;
 mod verification;
+mod version;
 
 use std::process::ExitCode;
 

@@ -61,5 +61,6 @@ mod tls_certificate;
 mod torture;
 mod trials;
 mod two_machines;
+mod version;
 mod watch;
 mod wrong_lock;
