@@ -196,8 +196,10 @@ impl Site {
             _ if method != Method::GET && method != Method::HEAD => read_only(method),
             "/health" => health::answer(self.logs(), self.tls.get().map(|tls| &**tls)).await,
             "/metrics" => {
-                let text = self.render_metrics();
-                plain(StatusCode::OK, &value::METRICS, &value::NO_STORE, text)
+                let metrics = self.render_metrics();
+                let (kind, text) = lucarne_net::exposition(&parts.headers, metrics);
+                let kind = HeaderValue::from_static(kind);
+                plain(StatusCode::OK, &kind, &value::NO_STORE, text)
             }
             "/page.css" => pages::style(),
             "/robots.txt" => robots::answer(self.logs()),
