@@ -12,7 +12,7 @@ use lucarne_log::Log;
 use prometheus_client::registry::Registry;
 
 use crate::budget::Client;
-use crate::error_response::ErrorResponse;
+use crate::error_response::{ErrorCode, ErrorResponse};
 use crate::get_roots::GetRoots;
 use crate::limits::Limits;
 use crate::metrics::{Endpoint, LogMetrics, Metrics};
@@ -153,6 +153,9 @@ impl Site {
         }
         let sent = response.body().len();
         metrics.note(endpoint, response.status(), start.elapsed(), sent);
+        if let Some(code) = response.extensions().get::<ErrorCode>() {
+            metrics.note_refusal(code.0);
+        }
         response
     }
 
