@@ -26,6 +26,7 @@ mod logging;
 mod metering;
 mod notify;
 mod open;
+mod process_metrics;
 mod roots;
 mod runtime;
 mod server;
@@ -46,6 +47,7 @@ use logging::Logging;
 
 /// Does what the command line asks for.
 pub fn run(cli: &Cli) -> ExitCode {
+    process_metrics::begin();
     let level = match &cli.command {
         Command::Demo(_) | Command::Load(_) | Command::Watch(_) => "warn",
         // What they find is printed by themselves.

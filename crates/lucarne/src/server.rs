@@ -25,7 +25,7 @@ use crate::open::{LateAssets, LateLock, ReadCache};
 use crate::roots::{self, Purpose};
 use crate::signals::{self, Signals};
 use crate::upkeep::{Upkeep, Wanted};
-use crate::{describe, descriptors, notify, runtime, tls, verification};
+use crate::{describe, descriptors, notify, process_metrics, runtime, tls, verification};
 
 /// The time for what is left to do once everything has ended or was given up.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -148,6 +148,7 @@ impl Server {
         };
         let lock = metering.lock(lock);
         logging.register(&mut registry);
+        process_metrics::register(&mut registry);
         if let Some(tls) = &tls {
             registry.register_collector(Box::new(tls::Expiry(Arc::clone(tls))));
         }

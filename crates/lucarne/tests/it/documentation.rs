@@ -161,7 +161,9 @@ fn families_of(text: &str, file: &Path) -> Vec<String> {
             format!("_{}", unit[..end].to_ascii_lowercase())
         });
         families.push(match &prefix {
-            _ if name.starts_with("lucarne_") => format!("{name}{unit}"),
+            _ if name.starts_with("lucarne_") || name.starts_with("process_") => {
+                format!("{name}{unit}")
+            }
             Some(prefix) => format!("{prefix}_{name}{unit}"),
             None => panic!("{}: {name} has no prefix", file.display()),
         });

@@ -36,6 +36,7 @@ mod load_faults;
 mod load_s3;
 mod load_signals;
 mod lock_tools;
+mod metrics;
 mod monitoring;
 mod notify;
 mod object_faults;

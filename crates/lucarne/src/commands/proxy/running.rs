@@ -19,8 +19,8 @@ use super::pairs::Pairs;
 use super::{live, open};
 use crate::config::Listen;
 use crate::logging::Logging;
-use crate::notify;
 use crate::signals::{Signals, Wish};
+use crate::{notify, process_metrics};
 
 /// Starts, and runs until a signal, or a key of the live view, asks to stop.
 pub(super) async fn run(config: Config, draw: bool, logging: &Logging) -> Result<()> {
@@ -153,6 +153,7 @@ fn serve_admin(
     proxy.register(&mut registry);
     observer.register(&mut registry);
     logging.register(&mut registry);
+    process_metrics::register(&mut registry);
     let admin = Admin::new(proxy.clone(), Some(observer), registry);
     tokio::spawn(admin.serve(listener));
     Ok(address)
