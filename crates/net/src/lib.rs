@@ -1,5 +1,6 @@
 //! Parts that servers and clients of all protocols share: accepting and counting connections,
-//! dialling, address blocks, trusted certificates, and a client for our own HTTP requests.
+//! dialling, address blocks, trusted certificates, formats of metrics, and a client for our own
+//! HTTP requests.
 
 mod accept;
 #[cfg(feature = "client")]
