@@ -116,7 +116,7 @@ struct Stop {
 }
 
 impl Stop {
-    /// From now on these signals no longer end the process by themselves.
+    /// Listens: these signals no longer end the process by themselves.
     fn listen() -> Result<Self> {
         let listen = || {
             let runtime = Builder::new_current_thread().enable_all().build()?;
