@@ -266,6 +266,17 @@ impl Log {
         self.shared.state.lock().clone()
     }
 
+    /// Returns a number that grows at least once a second while the sequencer runs, or waits for
+    /// submissions, and between two steps of a round. `None` if the log is not open, or is being
+    /// closed or retired: then no round follows.
+    pub fn heartbeat(&self) -> Option<u64> {
+        let session = self.shared.session.load();
+        let pool = session.as_ref().map(|session| &session.pool);
+        let is_open = pool.is_some_and(|pool| !pool.is_closed());
+        let sequences = is_open && self.state() == State::Running;
+        sequences.then(|| self.shared.heartbeat.load(Ordering::Relaxed))
+    }
+
     /// Returns `true` while the log opens for the first time.
     pub fn is_starting(&self) -> bool {
         *self.shared.starting.borrow()

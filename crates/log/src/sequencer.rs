@@ -35,7 +35,7 @@ use lucarne_tlog::{Hash, data_tiles_between, tiles_between};
 use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 
 use crate::Fatal;
 use crate::dedup::{LeafPosition, TreeHead};
@@ -138,6 +138,7 @@ impl Sequencer {
     /// Enters the next step. Steps in another order would be another protocol than the one that the
     /// model explores.
     fn enter(&mut self, phase: Phase) {
+        self.log.beat();
         let next = self.progress.enter(phase);
         debug_assert!(next.is_some(), "{phase:?} after {:?}", self.progress);
         self.progress = next.unwrap_or(self.progress);
@@ -220,11 +221,11 @@ impl Sequencer {
         let stale = self.committed_at + self.log.config.checkpoint_interval;
         tokio::select! {
             () = self.session.pool.arrival() => {}
-            () = sleep_until(stale.max(next)) => {}
+            () = self.log.beat_until(stale.max(next)) => {}
             () = self.to_index.closed() => return,
         }
         tokio::select! {
-            () = sleep_until(next) => {}
+            () = self.log.beat_until(next) => {}
             () = self.session.pool.closing() => {}
         }
     }

@@ -1,7 +1,7 @@
 //! The state that a log's handle, supervisor and sequencer share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -10,6 +10,7 @@ use lucarne_ct::{Roots, Validator};
 use lucarne_storage::{Assets, HolderId, Lock};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
+use tokio::time::sleep_until;
 
 use crate::batches::Batches;
 use crate::dedup::{self, Dedup};
@@ -29,6 +30,9 @@ use crate::scrub::status::ScrubStatus;
 use crate::session::Session;
 use crate::tree::Tree;
 use crate::{Fatal, LogConfig, Metrics, State, Turn};
+
+/// Time between two heartbeats of a sequencer that waits.
+const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// The state of one log that all of its tasks share.
 pub(crate) struct Shared {
@@ -61,6 +65,8 @@ pub(crate) struct Shared {
     /// the disk could not store the mark.
     pub(crate) index_failed: AtomicBool,
     pub(crate) wake: Notify,
+    /// Grows with each step of the sequencer, and each second while it waits.
+    pub(crate) heartbeat: AtomicU64,
     pub(crate) jumps: ClockJumps,
     pub(crate) scrub: ScrubStatus,
     /// The state of the RFC 6962 read operations, if they are enabled.
@@ -119,6 +125,7 @@ impl Shared {
             stalled: AtomicBool::new(false),
             index_failed: AtomicBool::new(false),
             wake: Notify::new(),
+            heartbeat: AtomicU64::new(0),
             jumps: ClockJumps::default(),
             scrub: ScrubStatus::default(),
             rfc6962: config.rfc6962_reads.as_deref().map(Rfc6962::new),
@@ -141,6 +148,23 @@ impl Shared {
     pub(crate) fn now_ms(&self) -> u64 {
         let now_ms = self.config.clock.now_ms();
         self.jumps.now_ms(now_ms, Instant::now())
+    }
+
+    /// Notes that the sequencer progresses.
+    pub(crate) fn beat(&self) {
+        self.heartbeat.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Waits until `at`, with heartbeats.
+    pub(crate) async fn beat_until(&self, at: tokio::time::Instant) {
+        loop {
+            self.beat();
+            let now = tokio::time::Instant::now();
+            if at <= now {
+                return;
+            }
+            sleep_until(at.min(now + HEARTBEAT)).await;
+        }
     }
 
     /// Updates the metrics of the dedup index.

@@ -15,12 +15,14 @@ use crate::commands::proxy::Options as Proxy;
 use crate::commands::watch::Options as Watch;
 use crate::config::Flags;
 use crate::logging::Format;
+use crate::version::LONG;
 
 /// A Certificate Transparency log, and load tests.
 #[derive(Debug, Parser)]
 #[command(
     name = "lucarne",
     version,
+    long_version = LONG,
     about = "A Certificate Transparency log for the static CT API, and load tests for any",
     after_help = "Exit codes: 0 done, or stopped on request; 1 a problem, which was said; 2 wrong \
                   usage; 130 stopped at once by a second signal.\n\n\

@@ -26,6 +26,7 @@ mod logging;
 mod metering;
 mod notify;
 mod open;
+mod process_metrics;
 mod roots;
 mod runtime;
 mod server;
@@ -37,6 +38,7 @@ mod testcert;
 mod tls;
 mod upkeep;
 mod verification;
+mod version;
 
 use std::process::ExitCode;
 
@@ -45,6 +47,7 @@ use logging::Logging;
 
 /// Runs the command of the command line.
 pub fn run(cli: &Cli) -> ExitCode {
+    process_metrics::begin();
     let level = match &cli.command {
         Command::Demo(_) | Command::Load(_) | Command::Watch(_) => "warn",
         // These commands print their findings themselves.

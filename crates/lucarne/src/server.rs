@@ -25,7 +25,7 @@ use crate::open::{LateAssets, LateLock, ReadCache};
 use crate::roots::{self, Purpose};
 use crate::signals::{self, Signals};
 use crate::upkeep::{Upkeep, Wanted};
-use crate::{describe, descriptors, notify, runtime, tls, verification};
+use crate::{describe, descriptors, notify, process_metrics, runtime, tls, verification};
 
 /// The time for what is left to do once everything has ended or was given up.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -148,6 +148,7 @@ impl Server {
         };
         let lock = metering.lock(lock);
         logging.register(&mut registry);
+        process_metrics::register(&mut registry);
         if let Some(tls) = &tls {
             registry.register_collector(Box::new(tls::Expiry(Arc::clone(tls))));
         }
@@ -200,10 +201,12 @@ impl Server {
             Some(_) => self.sockets()?,
             None => Vec::new(),
         };
+        let takes_over = self.taking.is_some();
         let (mut serving, mut candidates) = match self.taking.take() {
             Some(taking) => self.take_over(taking).await?,
             None => self.begin()?,
         };
+        let notifying = notify::keep(&self.logs, takes_over);
         let drain_timeout = self.config.http.drain_timeout;
         let mut upkeep = Upkeep {
             config: Arc::clone(&self.config),
@@ -220,6 +223,7 @@ impl Server {
             match handover::give(candidate, &mut serving, logs, lock, drain_timeout).await {
                 Given::Not => {}
                 Given::Over => {
+                    drop(notifying);
                     self.signals.exit_at_next();
                     serving.drain().await;
                     return Ok(Ended::Stopped);
@@ -236,7 +240,8 @@ impl Server {
                 }
             }
         }
-        drop((candidates, sockets));
+        notify::stopping();
+        drop((candidates, sockets, notifying));
         self.signals.exit_at_next();
         // No listener takes another connection; the rounds of requests in
         // flight are finished, and those are answered, before both are done.
@@ -278,9 +283,7 @@ impl Server {
             None => None,
         };
         let listeners = std::mem::take(&mut self.listeners);
-        let serving = Serving::start(listeners, self.site.clone());
-        notify::ready();
-        Ok((serving, candidates))
+        Ok((Serving::start(listeners, self.site.clone()), candidates))
     }
 
     /// Takes over from the process that runs. If that fails, the other one goes on.

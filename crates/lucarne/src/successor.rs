@@ -21,6 +21,8 @@ pub(crate) fn start() {
     let program = program.clone();
     let mut command = Command::new(&program);
     command.args(std::env::args_os().skip(1));
+    // Without it, the watchdog of the service watches the new process, too.
+    command.env_remove("WATCHDOG_PID");
     match command.spawn() {
         Ok(mut child) => {
             tracing::info!(pid = child.id(), program = %program.display(), "SIGUSR2: started");

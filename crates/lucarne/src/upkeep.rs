@@ -12,7 +12,7 @@ use crate::config::{Config, LogSettings, Report};
 use crate::handover::{Candidate, Candidates};
 use crate::roots::{self, Purpose};
 use crate::signals::{Signals, Wish};
-use crate::{successor, tls};
+use crate::{notify, successor, tls};
 
 /// The time between two looks for changed TLS files.
 const WATCH_TLS: Duration = Duration::from_secs(2);
@@ -71,8 +71,10 @@ impl Upkeep {
                     }
                     Wish::Reread => {
                         tracing::info!("SIGHUP: reading roots and TLS files again");
-                        self.reread_roots(|_| true);
+                        notify::reloading();
+                        let reading = self.reread_roots(|_| true);
                         self.reread_tls();
+                        notify::reloaded_after(reading);
                     }
                     Wish::Successor => match self.config.handover {
                         Some(_) => successor::start(),
@@ -85,20 +87,23 @@ impl Upkeep {
                 _ = look_at_tls.tick() => if self.tls_watch.changed() {
                     self.reread_tls();
                 },
-                _ = ask_ccadb.tick() => self.reread_roots(|log| log.roots.ccadb.is_some()),
+                _ = ask_ccadb.tick() => drop(self.reread_roots(|log| log.roots.ccadb.is_some())),
                 _ = ask_again.tick() => self.read_awaited_roots(&mut asking),
             }
         }
     }
 
-    /// Reads roots again, beside everything else.
-    fn reread_roots(&self, which: impl Fn(&LogSettings) -> bool) {
+    /// Reads roots again, in the tasks that it returns.
+    fn reread_roots(&self, which: impl Fn(&LogSettings) -> bool) -> Vec<JoinHandle<()>> {
+        let mut reading = Vec::new();
         for (place, log) in self.logs.iter().enumerate() {
             if which(&self.config.logs[place]) {
                 let (config, log) = (Arc::clone(&self.config), Arc::clone(log));
-                tokio::task::spawn_blocking(move || reread(&config.logs[place], &log));
+                let read = move || reread(&config.logs[place], &log);
+                reading.push(tokio::task::spawn_blocking(read));
             }
         }
+        reading
     }
 
     /// Reads the roots of logs that lack CCADB's, one attempt at a time.

@@ -129,6 +129,7 @@ impl LeafTile {
         let path = tile.path();
         let are_right = !seen.findings.iter().any(|finding| finding.path == path);
         seen.entries = entries.filter(|_| are_right);
+        seen.forget_doubtful_issuers(&path);
         if let Some(entries) = seen.entries.clone() {
             seen.compare_names(tile, &entries, names);
         }
@@ -205,6 +206,15 @@ impl Seen {
             self.found(tile.path(), Some(offset), None, extra);
         }
         Some(hashed)
+    }
+
+    /// Forgets the issuers that the first wrong entry names, the entry before it, and all entries
+    /// after it. A damaged length of a chain counts bytes of the next entry as fingerprints.
+    fn forget_doubtful_issuers(&mut self, path: &str) {
+        let wrong = self.findings.iter().filter(|finding| finding.path == path);
+        if let Some(wrong) = wrong.filter_map(|finding| finding.entry).min() {
+            self.issuers.retain(|_, place| place.entry + 1 < wrong);
+        }
     }
 
     /// Compares the names tile with the lines of these entries.

@@ -64,6 +64,16 @@ async fn a_duplicate_gets_the_same_place_at_any_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_open_log_has_a_heartbeat_without_submissions() {
+    let world = World::new().await;
+    let log = world.run().await;
+    let first = log.heartbeat().unwrap();
+    until("more heartbeats", || log.heartbeat().unwrap() > first + 2).await;
+    log.shutdown().await;
+    assert_eq!(log.heartbeat(), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_bad_chain_is_refused_and_costs_nothing() {
     let world = World::new().await;
     let log = world.run().await;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use lucarne::config::keys;
 
@@ -160,7 +161,9 @@ fn families_of(text: &str, file: &Path) -> Vec<String> {
             format!("_{}", unit[..end].to_ascii_lowercase())
         });
         families.push(match &prefix {
-            _ if name.starts_with("lucarne_") => format!("{name}{unit}"),
+            _ if name.starts_with("lucarne_") || name.starts_with("process_") => {
+                format!("{name}{unit}")
+            }
             Some(prefix) => format!("{prefix}_{name}{unit}"),
             None => panic!("{}: {name} has no prefix", file.display()),
         });
@@ -177,6 +180,56 @@ fn files_below(directory: &Path) -> Vec<PathBuf> {
             false => vec![path],
         })
         .collect()
+}
+
+const UNITS: [&str; 3] = [
+    "lucarne.service",
+    "lucarne-signer.service",
+    "lucarne-proxy.service",
+];
+
+/// The version of `systemd-analyze` on this machine.
+fn analyzer() -> Option<u32> {
+    let mut version = Command::new("systemd-analyze");
+    let output = version.arg("--version").output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// The exposure that `systemd-analyze` computes for a unit, from 0 to 10.
+fn exposure(unit: &str) -> f64 {
+    let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/how-to");
+    let mut analyze = Command::new("systemd-analyze");
+    analyze.args(["security", "--offline=true", "--no-pager"]);
+    let output = analyze.arg(units.join(unit)).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text.lines().find(|line| line.contains("Overall exposure"));
+    let number = line.and_then(|line| line.rsplit(": ").next()?.split(' ').next()?.parse().ok());
+    number.unwrap_or_else(|| panic!("{unit}: {output:?}"))
+}
+
+#[test]
+fn units_confine_their_services() {
+    // Older versions only know units that are installed.
+    if analyzer().is_none_or(|version| version < 250) {
+        return println!("skipped: systemd-analyze 250 or newer is not installed");
+    }
+    for unit in UNITS {
+        let exposure = exposure(unit);
+        assert!(exposure <= 2.0, "{unit}: {exposure}");
+    }
+}
+
+/// A service that fails five times in ten seconds is still started again.
+#[test]
+fn units_restart_without_a_limit() {
+    for unit in UNITS {
+        let text = document(&format!("how-to/{unit}"));
+        let has = |line: &str| assert!(text.lines().any(|found| found == line), "{unit}: {line}");
+        has("StartLimitIntervalSec=0");
+        has("Type=notify");
+        assert!(text.contains("\nRestart="), "{unit}");
+    }
 }
 
 /// `docs/getting-started.md` creates every directory that its configuration and the unit name.

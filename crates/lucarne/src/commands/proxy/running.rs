@@ -12,6 +12,7 @@ use lucarne_proxy::{Admin, Proxy, ProxySettings, UpstreamRoutes};
 use prometheus_client::registry::Registry;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 
 use super::config::Config;
 use super::pairs::Pairs;
@@ -19,6 +20,7 @@ use super::{live, open};
 use crate::config::Listen;
 use crate::logging::Logging;
 use crate::signals::{Signals, Wish};
+use crate::{notify, process_metrics};
 
 /// Runs the proxy until a signal or a key of the live view stops it.
 pub(super) async fn run(config: Config, draw: bool, logging: &Logging) -> Result<()> {
@@ -59,6 +61,10 @@ pub(super) async fn run(config: Config, draw: bool, logging: &Logging) -> Result
         None => None,
     };
     greet(&config, &directory, made, &addresses, admin);
+    notify::ready();
+    let mut notifying = JoinSet::new();
+    let reported = proxy.clone();
+    notifying.spawn(notify::keep_status(move || status(&reported)));
     let (stop, stopped) = oneshot::channel();
     let upkeep = tokio::spawn(upkeep(
         config,
@@ -75,12 +81,21 @@ pub(super) async fn run(config: Config, draw: bool, logging: &Logging) -> Result
             _ = stopped => {}
             () = quit => {}
         }
+        notifying.abort_all();
+        notify::stopping();
     };
     let served = proxy.serve(listeners, shutdown).await;
     drop(screen);
     upkeep.abort();
     tracing::info!("stopped");
     served.context("cannot serve")
+}
+
+/// Returns the load of the proxy on one line, for the service manager.
+fn status(proxy: &Proxy) -> String {
+    let totals = proxy.totals();
+    let (open, requests) = (totals.open, totals.requests);
+    format!("{open} open connections, {requests} requests so far")
 }
 
 fn bind_all(places: &[Listen]) -> Result<Vec<TcpListener>> {
@@ -138,6 +153,7 @@ fn serve_admin(
     proxy.register(&mut registry);
     observer.register(&mut registry);
     logging.register(&mut registry);
+    process_metrics::register(&mut registry);
     let admin = Admin::new(proxy.clone(), Some(observer), registry);
     tokio::spawn(admin.serve(listener));
     Ok(address)
@@ -203,8 +219,10 @@ async fn upkeep(
         match wish {
             Wish::Reread => {
                 tracing::info!("SIGHUP: reading the CA, the users and certificates again");
+                notify::reloading();
                 reread(&config, &directory, &proxy);
                 pairs.reread(&minter, &proxy);
+                notify::reloaded();
             }
             Wish::Successor => tracing::warn!("SIGUSR2: a proxy hands nothing over"),
             Wish::Stop(name) => {

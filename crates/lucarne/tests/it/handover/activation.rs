@@ -97,15 +97,17 @@ fn a_signal_upgrades_and_systemd_is_told_of_the_new_process() {
     let notifications = UnixDatagram::bind(&notified).unwrap();
     notifications.set_read_timeout(Some(PATIENCE)).unwrap();
     let told = || {
-        let mut message = [0; 256];
-        let read = notifications.recv(&mut message).unwrap();
-        let message = String::from_utf8_lossy(&message[..read]).into_owned();
-        let (main, rest) = message.split_once('\n').unwrap();
-        assert_eq!(rest, "READY=1");
-        main.strip_prefix("MAINPID=")
-            .unwrap()
-            .parse::<u32>()
-            .unwrap()
+        loop {
+            let mut message = [0; 256];
+            let read = notifications.recv(&mut message).unwrap();
+            let message = String::from_utf8_lossy(&message[..read]).into_owned();
+            // Messages with the status come between.
+            if let Some(main) = message.strip_suffix("\nREADY=1") {
+                let main = main.strip_prefix("MAINPID=").unwrap();
+                return main.parse::<u32>().unwrap();
+            }
+            assert!(message.starts_with("STATUS="), "{message}");
+        }
     };
     let launch = log.launch("serve").env("NOTIFY_SOCKET", &notified);
     let mut server = launch.start(log.address()).unwrap();

@@ -11,13 +11,13 @@ use lucarne_testkit::{Launch, LogUnderTest, Server, block_until, temp_dir};
 use crate::common::{LUCARNE, all, edit, log, pki};
 
 /// A log whose key is held by a separate signer.
-pub(super) struct Apart {
-    pub(super) log: LogUnderTest,
+pub(crate) struct Apart {
+    pub(crate) log: LogUnderTest,
 }
 
 impl Apart {
     /// Creates a log with its key, and then moves the key to a signer.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let apart = Self::of(log("period: 20"));
         let (code, said) = apart.signer_task(&["adopt", "data/checkpoint"]);
         assert_eq!(code, 0, "{said}");
@@ -69,7 +69,7 @@ impl Apart {
     }
 
     /// Starts a signer with this command.
-    pub(super) fn start_signer_by(&self, command: Launch) -> Server {
+    pub(crate) fn start_signer_by(&self, command: Launch) -> Server {
         let signer = command.arg("signer").spawn().unwrap();
         let socket = self.log.path().join("signer.sock");
         block_until("the signer listens", || {

@@ -1,7 +1,7 @@
 //! The key in a separate process. There is only one history after any failure of the log's server
 //! or the signer.
 
-mod apart;
+pub(crate) mod apart;
 mod token;
 
 use std::fs;
