@@ -1,6 +1,7 @@
 //! The binary, used as its users do: commands, files and sockets.
 #![allow(clippy::unwrap_used)]
 
+mod alerts;
 mod authorities;
 mod bad_disk;
 mod bad_input;
@@ -40,6 +41,7 @@ mod monitoring;
 mod object_faults;
 mod object_tls;
 mod operator;
+mod packaging;
 mod pem_files;
 mod plans;
 mod prefixes;
