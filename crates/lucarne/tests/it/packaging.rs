@@ -1,11 +1,14 @@
 //! The files of the Debian package and of `deploy/compose.yaml` fit the pages of `docs`.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
 use crate::alerts::{at, list, read, text, yaml};
+use crate::common::{LUCARNE, PATIENCE};
 use lucarne_settings::{Node, Value};
+use lucarne_testkit::{Launch, free_port, temp_dir};
 
 /// The directories that hold a log or a key.
 const KEPT: [&str; 6] = [
@@ -105,6 +108,31 @@ fn the_configuration_of_the_package_is_the_documented_one() {
     let packaged = settings(&read("deploy/debian/lucarne.yaml"), "");
     assert!(packaged.len() > 10, "{packaged:?}");
     assert_eq!(packaged, settings(&documented, "   "));
+}
+
+/// A proxy starts with the configuration of the package, in other places.
+#[test]
+fn a_proxy_starts_with_the_configuration_of_the_package() {
+    let directory = temp_dir();
+    let (listen, admin) = (free_port(), free_port());
+    let here = directory.path().display().to_string();
+    let mut configuration = read("deploy/debian/proxy.yaml");
+    for (from, to) in [
+        ("127.0.0.1:3128", format!("127.0.0.1:{listen}")),
+        ("127.0.0.1:3129", format!("127.0.0.1:{admin}")),
+        ("/var/lib/lucarne-proxy", here),
+    ] {
+        assert!(configuration.contains(from), "{from}");
+        configuration = configuration.replace(from, &to);
+    }
+    std::fs::write(directory.path().join("proxy.yaml"), configuration).unwrap();
+    let launch = Launch::new(LUCARNE)
+        .args(["proxy", "--config", "proxy.yaml", "--no-ui"])
+        .directory(directory.path());
+    let address = SocketAddr::from(([127, 0, 0, 1], listen));
+    let mut proxy = launch.start(address).unwrap();
+    assert!(proxy.stop(PATIENCE).unwrap().success());
+    assert!(directory.path().join("ca/ca.pem").is_file());
 }
 
 /// Owner and mode of each directory are those of the documented `install -d`.
