@@ -1,6 +1,7 @@
 //! Tests of the binary as its users run it: commands, files and sockets.
 #![allow(clippy::unwrap_used)]
 
+mod alerts;
 mod authorities;
 mod bad_disk;
 mod bad_input;
@@ -42,6 +43,7 @@ mod notify;
 mod object_faults;
 mod object_tls;
 mod operator;
+mod packaging;
 mod pem_files;
 mod plans;
 mod prefixes;
