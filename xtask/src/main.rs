@@ -31,7 +31,7 @@ Usage: cargo xtask <command>
 
 Commands:
   test                  everything that must pass before a change lands: format,
-                        conformance, links, errors, clippy, tests, doc tests,
+                        conformance, links, errors, prose, clippy, tests, doc tests,
                         documentation, the default build, a log alone, dependencies, a
                         minute of fuzzing. A failed test runs again, alone, up to
                         twice; if it passes, it is flaky

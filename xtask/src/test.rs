@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use crate::runner::{self, Report};
 use crate::step::{Steps, cargo, check, in_ci};
-use crate::{changed, conformance, deny, errors, fuzz, links, programs, root};
+use crate::{changed, conformance, deny, errors, fuzz, links, programs, prose, root};
 
 /// Runs every step. With `strict`, a flaky test fails the run.
 pub(crate) fn everything(strict: bool) -> Result<()> {
@@ -24,6 +24,7 @@ pub(crate) fn everything(strict: bool) -> Result<()> {
         steps.run("conformance", conformance::run)?;
         steps.run("links", links::run)?;
         steps.run("errors", errors::run)?;
+        steps.run("prose", || prose::run(&[]))?;
         steps.run("clippy, and build of the tests", || {
             check(&mut linted(
                 "test --workspace --all-targets --locked --no-run",
@@ -94,6 +95,7 @@ pub(crate) fn changed(filters: &[String], strict: bool) -> Result<()> {
     conformance::run()?;
     links::run()?;
     errors::run()?;
+    prose::run(&[])?;
     let packages = changed::packages()?;
     let mut programs = programs::built(&mut all_programs())?;
     programs.retain(|program| program.is_of(&packages));

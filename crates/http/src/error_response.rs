@@ -27,6 +27,10 @@ pub(crate) struct ErrorResponse {
     request: Option<RequestId>,
 }
 
+/// Code of an error, as an extension of its response: the metrics count responses by it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ErrorCode(pub(crate) &'static str);
+
 #[derive(Debug, Serialize)]
 struct ErrorBody {
     error: &'static str,
@@ -124,6 +128,7 @@ impl ErrorResponse {
     pub(crate) fn into_response(self) -> Response {
         let json = serde_json::to_vec(&self.body).unwrap_or_default();
         let mut response = plain(self.status, &value::JSON, &value::NO_STORE, json);
+        response.extensions_mut().insert(ErrorCode(self.body.code));
         let headers = response.headers_mut();
         if let Some(seconds) = self.retry_after {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));

@@ -100,7 +100,7 @@ async fn report(log: &Log) -> LogReport<'_> {
 }
 
 /// Returns the name of a state.
-pub(crate) fn state_name(state: &State) -> &'static str {
+pub fn state_name(state: &State) -> &'static str {
     match state {
         State::Starting => "starting",
         State::Running => "running",

@@ -45,6 +45,7 @@ mod site;
 mod submission;
 mod tls;
 
+pub use health::state_name;
 pub use instances::{InstanceClient, InstanceKey, InstanceServer, ShortKey};
 pub use limits::Limits;
 pub use listener::{BindError, Listener};

@@ -116,6 +116,12 @@ struct EndpointLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RefusalLabels {
+    log: String,
+    code: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReasonLabels {
     reason: &'static str,
 }
@@ -123,6 +129,7 @@ struct ReasonLabels {
 /// Metrics of the listeners and of the requests of every log.
 pub(crate) struct Metrics {
     requests: Family<ResponseLabels, Counter>,
+    refusals: Family<RefusalLabels, Counter>,
     seconds: Family<EndpointLabels, Histogram, fn() -> Histogram>,
     sent: Family<EndpointLabels, Counter>,
     /// Open connections.
@@ -141,6 +148,7 @@ impl Metrics {
     pub(crate) fn register(registry: &mut Registry) -> Self {
         let metrics = Metrics {
             requests: Family::default(),
+            refusals: Family::default(),
             // From 4 µs (a checkpoint) to 16 s.
             seconds: Family::new_with_constructor(|| {
                 Histogram::new(exponential_buckets(4e-6, 4.0, 12))
@@ -157,6 +165,11 @@ impl Metrics {
             "requests",
             "Requests by log, endpoint and status",
             metrics.requests.clone(),
+        );
+        r.register(
+            "refusals",
+            "Responses with an error in JSON, by log and code",
+            metrics.refusals.clone(),
         );
         r.register_with_unit(
             "request_duration",
@@ -206,6 +219,7 @@ impl Metrics {
         LogMetrics {
             log: log.to_owned(),
             requests: self.requests.clone(),
+            refusals: self.refusals.clone(),
             seconds: self.seconds.clone(),
             sent: self.sent.clone(),
             endpoints: std::array::from_fn(|_| EndpointMetrics::default()),
@@ -223,6 +237,7 @@ impl Metrics {
 pub(crate) struct LogMetrics {
     log: String,
     requests: Family<ResponseLabels, Counter>,
+    refusals: Family<RefusalLabels, Counter>,
     seconds: Family<EndpointLabels, Histogram, fn() -> Histogram>,
     sent: Family<EndpointLabels, Counter>,
     endpoints: [EndpointMetrics; Endpoint::COUNT],
@@ -255,6 +270,15 @@ impl LogMetrics {
                 });
             }
         }
+    }
+
+    /// Counts a response with an error. Errors are rare enough for a lookup in the family.
+    pub(crate) fn note_refusal(&self, code: &'static str) {
+        let labels = RefusalLabels {
+            log: self.log.clone(),
+            code,
+        };
+        self.refusals.get_or_create_owned(&labels).inc();
     }
 
     /// Counts one response.

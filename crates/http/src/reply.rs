@@ -33,7 +33,6 @@ pub(crate) mod value {
         JSON = "application/json",
         JSON_LINES = "application/jsonl; charset=utf-8",
         LOG_STATE = "log-state",
-        METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8",
         NO = "no",
         OCTETS = "application/octet-stream",
         PKIX = "application/pkix-cert",

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 
 use crate::budget::Client;
-use crate::error_response::ErrorResponse;
+use crate::error_response::{ErrorCode, ErrorResponse};
 use crate::get_roots::GetRoots;
 use crate::limits::Limits;
 use crate::metrics::{Endpoint, LogMetrics, Metrics};
@@ -218,6 +218,9 @@ impl Site {
         }
         let sent = response.body().len();
         metrics.note(endpoint, response.status(), start.elapsed(), sent);
+        if let Some(code) = response.extensions().get::<ErrorCode>() {
+            metrics.note_refusal(code.0);
+        }
         response
     }
 
@@ -236,8 +239,10 @@ impl Site {
             _ if method != Method::GET && method != Method::HEAD => read_only(method),
             "/health" => health::answer(table.logs(), self.tls.get().map(|tls| &**tls)).await,
             "/metrics" => {
-                let text = self.render_metrics();
-                plain(StatusCode::OK, &value::METRICS, &value::NO_STORE, text)
+                let metrics = self.render_metrics();
+                let (kind, text) = lucarne_net::exposition(&parts.headers, metrics);
+                let kind = HeaderValue::from_static(kind);
+                plain(StatusCode::OK, &kind, &value::NO_STORE, text)
             }
             "/page.css" => pages::style(),
             "/robots.txt" => robots::answer(table.logs()),

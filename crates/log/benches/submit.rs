@@ -1,5 +1,5 @@
-//! What a submission costs the log itself, storage and HTTP left out: decoded
-//! chain to SCT, a thousand at a time in one round, and duplicates of them.
+//! Cost of a submission without storage and HTTP: from a decoded chain to its SCT, a thousand at a
+//! time in one round, and for duplicates.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::sync::Arc;

@@ -1,9 +1,10 @@
-//! A signer that has signed more than the lock has.
+//! Recovery of a log whose signer has signed a newer tree head than the lock holds.
 //!
-//! It remembers a tree head before it gives the signature away, and that is before the lock has
-//! it. Who dies in between leaves a head that is signed and not committed. It cannot be passed
-//! over, for the signer goes on from nothing else; nor need it be: its round was staged before it
-//! was asked for, so that it can be committed now, with that very signature.
+//! A signer remembers a tree head before it releases the signature, and the lock gets the head only
+//! afterwards. A process that stops in between leaves a head that is signed and not committed. The
+//! log cannot skip this head, because the signer signs only what follows it. The round of the head
+//! was staged before the request to the signer, so the log can commit the head now, with the same
+//! signature.
 
 use bytes::Bytes;
 use lucarne_storage::{Assets, Lock};
@@ -12,18 +13,18 @@ use crate::record::Record;
 use crate::verified_checkpoint::VerifiedCheckpoint;
 use crate::{Fatal, LogConfig};
 
-/// The head that a log goes on from.
+/// The head from which a log continues.
 pub(crate) struct Newest {
     pub(crate) head: VerifiedCheckpoint,
-    /// The checkpoint that is in the lock instead, and is to be replaced.
+    /// The checkpoint in the lock that the head must replace, if the lock does not have the head.
     pub(crate) replaces: Option<Bytes>,
 }
 
 /// Chooses between the lock's checkpoint and the signer's last one.
 ///
 /// # Errors
-/// If the signer has signed what neither the lock has nor the journal leads to: lock and data are
-/// older than the log.
+/// If neither the lock nor the journal leads to the tree head that the signer has signed. Lock and
+/// data are then older than the log.
 pub(crate) fn newest(
     committed: VerifiedCheckpoint,
     signed: Option<VerifiedCheckpoint>,
@@ -70,7 +71,7 @@ pub(crate) fn newest(
 }
 
 impl Newest {
-    /// Commits what was signed and is not in the lock yet.
+    /// Commits a head that is signed and not yet in the lock.
     pub(crate) async fn commit(
         replaces: &Bytes,
         head: &VerifiedCheckpoint,

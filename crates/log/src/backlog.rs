@@ -1,9 +1,9 @@
-//! The backlog of the dedup index: entries of the log that it has not read yet.
+//! The backlog of the dedup index: entries of the log that the index has not read yet.
 //!
-//! An index that was lost, or that others have left behind, is read from the log's tiles while the
-//! log is open, the newest first. A submission that is not found may be among what is left, unless
-//! its certificate is younger, which is told as for a gap (`gaps.rs`). What is submitted on an
-//! ordinary day is a few hours old: it can be told apart as soon as the last days are read.
+//! While the log is open, it reads a lost or stale index from its tiles, the newest first. A
+//! submission that the index does not find may be in the backlog, unless its certificate is younger
+//! than the whole backlog (`gaps.rs` has the rule). Most submissions are a few hours old. The index
+//! can therefore decide about these as soon as it has read the last days.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -13,25 +13,25 @@ use parking_lot::Mutex;
 
 use crate::gaps::{Gap, signed_from};
 
-/// The bytes of one range of entries.
+/// The encoded length of a range, in bytes.
 const RANGE: usize = 24;
 
-/// The time over which the pace is taken.
+/// The time span from which the pace is calculated.
 const WINDOW: Duration = Duration::from_secs(20);
 
-/// Ranges of entries that are not read yet, in order, none of which touch.
+/// Ranges of entries that are not read yet, in ascending order. No two ranges are adjacent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Backlog(Vec<Gap>);
 
 impl Backlog {
     pub(crate) const EMPTY: Backlog = Backlog(Vec::new());
 
-    /// Returns how many entries there are.
+    /// Returns the number of entries in the backlog.
     pub(crate) fn entries(&self) -> u64 {
         self.0.iter().map(|range| range.end - range.first).sum()
     }
 
-    /// The range that is to be read next: the newest.
+    /// Returns the range to read next, the newest one.
     pub(crate) fn newest(&self) -> Option<Gap> {
         self.0.last().copied()
     }
@@ -46,8 +46,8 @@ impl Backlog {
         }
     }
 
-    /// Takes away what was read: the end of the newest range, and nothing else. The oldest entry of
-    /// it has the timestamp `timestamp_ms`.
+    /// Removes the entries `read` from the end of the newest range; ignores any other range. The
+    /// oldest removed entry has the timestamp `timestamp_ms`.
     pub(crate) fn cut(&mut self, read: Range<u64>, timestamp_ms: u64) {
         let Some(newest) = self.0.last_mut().filter(|newest| newest.end == read.end) else {
             return;
@@ -71,13 +71,13 @@ impl Backlog {
         self.0.first().map(|range| range.first)
     }
 
-    /// No entry of it has a later timestamp, Unix milliseconds, `u64::MAX` where that is not known;
-    /// `None` if it is empty.
+    /// Returns the upper bound of the entries' timestamps, in Unix milliseconds, or `u64::MAX` if
+    /// unknown; `None` if the backlog is empty.
     pub(crate) fn latest_ms(&self) -> Option<u64> {
         self.0.iter().map(|range| range.latest_ms).max()
     }
 
-    /// Returns whether an entry with this notBefore, in Unix milliseconds, may be in it.
+    /// Returns whether the backlog may have an entry with this notBefore, in Unix milliseconds.
     pub(crate) fn may_have(&self, not_before_ms: Option<i64>) -> bool {
         let latest_ms = self.latest_ms();
         latest_ms.is_some_and(|latest_ms| signed_from(not_before_ms) <= latest_ms)
@@ -88,7 +88,7 @@ impl Backlog {
         self.0.iter().flat_map(numbers).flatten().collect()
     }
 
-    /// Reads what [`encode`](Self::encode) has written; `None` if it is anything else, or has
+    /// Decodes the output of [`encode`](Self::encode). Returns `None` if `bytes` is invalid, or has
     /// entries from `indexed` on.
     pub(crate) fn decode(bytes: &[u8], indexed: u64) -> Option<Backlog> {
         let (ranges, rest) = bytes.as_chunks::<RANGE>();
@@ -109,7 +109,7 @@ impl Backlog {
     }
 }
 
-/// The pace at which a backlog is read, over the last seconds.
+/// The pace of reading a backlog over the last `WINDOW`.
 #[derive(Default)]
 pub(crate) struct Pace(Mutex<Reading>);
 
@@ -119,7 +119,7 @@ struct Reading {
     problem: Option<String>,
 }
 
-/// What was left at one time.
+/// The rest of the backlog at one time.
 #[derive(Clone, Copy)]
 struct Sample {
     at: Instant,
@@ -128,7 +128,7 @@ struct Sample {
 }
 
 impl Pace {
-    /// Notes what is left of the backlog.
+    /// Records the rest of the backlog.
     pub(crate) fn note(&self, left: &Backlog) {
         self.note_at(left, Instant::now());
     }
@@ -137,7 +137,7 @@ impl Pace {
         let reading = &mut *self.0.lock();
         reading.problem = None;
         let samples = &mut reading.samples;
-        // Of those before the window, one says what was left when it began.
+        // One sample from before the window stays: it has the backlog at the start of the window.
         while samples.len() > 2 && at.duration_since(samples[1].at) > WINDOW {
             samples.pop_front();
         }
@@ -148,29 +148,28 @@ impl Pace {
         });
     }
 
-    /// Notes why it is not read now.
+    /// Records the reason why the backlog is not being read.
     pub(crate) fn note_problem(&self, problem: String) {
         self.0.lock().problem = Some(problem);
     }
 
-    /// Returns why it is not read now, if so.
+    /// Returns the reason why the backlog is not being read, if there is one.
     pub(crate) fn problem(&self) -> Option<String> {
         self.0.lock().problem.clone()
     }
 
-    /// Entries per second; `None` until it is known.
+    /// Returns the pace in entries per second; `None` if the pace is not known yet.
     pub(crate) fn entries_per_second(&self) -> Option<f64> {
         self.at(Instant::now()).map(|(pace, ..)| pace)
     }
 
-    /// Returns when all will have been read, from now.
+    /// Returns the time from now until the whole backlog is read.
     pub(crate) fn time_left(&self) -> Option<Duration> {
         let (pace, _, last, since) = self.at(Instant::now())?;
         Some(left(last.entries as f64 / pace, since))
     }
 
-    /// Returns when all will have been read that an entry with this notBefore may be among, from
-    /// now.
+    /// Returns the time from now until all entries are read that may have this notBefore.
     pub(crate) fn time_until_told(&self, not_before_ms: Option<i64>) -> Option<Duration> {
         self.time_until_told_at(not_before_ms, Instant::now())
     }
@@ -179,23 +178,24 @@ impl Pace {
         let (pace, milliseconds, last, since) = self.at(now)?;
         let all = last.entries as f64 / pace;
         let behind = last.latest_ms.saturating_sub(signed_from(not_before_ms));
-        // Infinite, or no number, while only one bound is known.
+        // Infinite or NaN while only one bound is known.
         let told = (behind as f64 / milliseconds).min(all);
         Some(left(told, since))
     }
 
-    /// Entries and milliseconds of log time per second, the last sample, and the seconds since.
+    /// Returns the pace in entries per second and in milliseconds of log time per second, the last
+    /// sample, and the seconds since that sample.
     fn at(&self, now: Instant) -> Option<(f64, f64, Sample, f64)> {
         let samples = &self.0.lock().samples;
         let (first, last) = (samples.front()?, samples.back()?);
         let read = first.entries.checked_sub(last.entries)?;
-        // Up to now: where nothing is read any more, the pace falls.
+        // The time span ends now: the pace falls when reading stops.
         let seconds = now.duration_since(first.at).as_secs_f64();
         if read == 0 || seconds <= 0.0 {
             return None;
         }
         let since = now.duration_since(last.at).as_secs_f64();
-        // How old entries are is known once the newest of them are read.
+        // The age of entries is known after the newest of them are read.
         let first = samples.iter().find(|sample| sample.latest_ms < u64::MAX)?;
         let went_back = first.latest_ms.saturating_sub(last.latest_ms);
         let milliseconds = went_back as f64 / now.duration_since(first.at).as_secs_f64();
@@ -203,7 +203,7 @@ impl Pace {
     }
 }
 
-/// What is left of `seconds` that began `since` seconds ago.
+/// Returns the rest of a time span of `seconds` that began `since` seconds ago.
 fn left(seconds: f64, since: f64) -> Duration {
     Duration::try_from_secs_f64((seconds - since).max(0.0)).unwrap_or(Duration::MAX)
 }
@@ -228,7 +228,7 @@ mod tests {
         assert!(!backlog.may_have(None) && backlog.newest().is_none());
         backlog.push(range(0, 1000, 100 * HOUR));
         backlog.push(range(2000, 3000, 300 * HOUR));
-        // What follows at once is one with it.
+        // Adjacent ranges become one.
         backlog.push(range(3000, 4000, 400 * HOUR));
         assert_eq!(backlog.entries(), 3000);
         assert_eq!(backlog.newest(), Some(range(2000, 4000, 400 * HOUR)));
@@ -241,7 +241,7 @@ mod tests {
             Backlog::decode(&backlog.encode(), 2500),
             Some(backlog.clone())
         );
-        // It is not what was read.
+        // A range that does not end where the newest one ends is ignored.
         backlog.cut(2400..2501, 0);
         assert_eq!(backlog.entries(), 1500);
         backlog.cut(2000..2500, 200 * HOUR);
@@ -284,17 +284,17 @@ mod tests {
         assert_eq!(told(0, 0), None);
         pace.note_at(&left(1000, 1000), at(0));
         assert_eq!(told(0, 1), None);
-        // Ten entries and ten hours a second.
+        // The pace is ten entries and ten hours per second.
         pace.note_at(&left(900, 900), at(10));
         assert_eq!(told(48 + 900, 10), Some(0));
         assert_eq!(told(48 + 800, 10), Some(10));
         assert_eq!(told(0, 10), Some(90), "never longer than for all");
-        // It is slower now, and what was before is forgotten.
+        // The pace falls, and older samples are dropped.
         for seconds in 11..=60 {
             pace.note_at(&left(900 - seconds, 900 - seconds), at(seconds));
         }
         assert_eq!(told(48 + 740, 60), Some(100));
-        // Nothing is read any more.
+        // Reading has stopped.
         assert!(told(48 + 740, 600) > Some(1000));
     }
 }

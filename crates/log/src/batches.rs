@@ -1,12 +1,13 @@
-//! Batches of signatures, which are verified together by whichever submission comes first.
+//! Batches of signatures that one submission verifies for several.
 //!
-//! A submission whose signature gains by company leaves it here and lets all others go first that
-//! are ready to run. The one that makes a batch full tries all of it; if none does, the first that
-//! runs again tries what there is. So nobody waits for company that is not there already, and
-//! nothing runs but those who wait: whoever gives up takes its signature along.
+//! A submission whose signature can share a batch adds the signature here, then yields once to the
+//! tasks that are ready to run. The submission that fills a batch verifies the whole batch. If the
+//! batch stays incomplete, the first submission that runs again verifies all signatures in it. A
+//! submission therefore never waits for submissions that have not arrived yet. Waiting submissions
+//! do all the work; a cancelled submission removes its signature.
 //!
-//! As full batches do not wait, no more signatures do than a batch of each curve has, and each is
-//! of bounded length. Every log has its own.
+//! Full batches do not wait. The number of waiting signatures is therefore bounded by one batch for
+//! each curve, and each signature has a bounded length. Every log has its own batches.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -16,18 +17,18 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 
-/// The signatures of a log that wait to be tried.
+/// The signatures of a log that wait for verification.
 #[derive(Default)]
 pub(crate) struct Batches(Mutex<Vec<Waiting>>);
 
-/// A signature, and what tells its submission, by being dropped, that it has been tried.
+/// A signature, and the sender that notifies its submission when it is dropped after the attempt.
 struct Waiting {
     signature: Arc<KnownSignature>,
     _told: oneshot::Sender<()>,
 }
 
 impl Batches {
-    /// Returns once the signature has been tried, beside as many others as are there.
+    /// Returns after the signature has been tried, together with all others that wait now.
     pub(crate) async fn try_beside_others(&self, signature: &Arc<KnownSignature>) {
         let (told, tried) = oneshot::channel();
         let place = Place::take(self, signature, told);
@@ -35,14 +36,14 @@ impl Batches {
             yield_now().await;
         }
         match place.batch() {
-            // Another thread has it in hand.
+            // Another thread is verifying this signature.
             batch if batch.is_empty() => drop(tried.await),
             batch => try_all(&batch),
         }
     }
 }
 
-/// The place of a signature that waits, for as long as its submission does.
+/// The place of a waiting signature. Dropping the place removes the signature.
 struct Place<'b> {
     batches: &'b Batches,
     signature: &'b Arc<KnownSignature>,
@@ -67,7 +68,8 @@ impl<'b> Place<'b> {
         batch.count() >= KnownSignature::BATCH
     }
 
-    /// This signature, and all that go with it. None if somebody has taken it.
+    /// Removes and returns this signature and all that share its batch; empty if another thread has
+    /// taken it already.
     fn batch(&self) -> Vec<Waiting> {
         let mut waiting = self.batches.0.lock();
         if !waiting.iter().any(|waiting| self.is_of(waiting)) {
@@ -94,8 +96,8 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Tries a batch, and tells all by dropping it afterwards. Should that panic, it has not been tried,
-/// and each submission tries its own.
+/// Verifies a batch. Dropping the batch afterwards notifies all submissions. If the verification
+/// panics, the signatures count as not tried, and each submission verifies its own.
 fn try_all(batch: &[Waiting]) {
     let signatures: Vec<_> = batch.iter().map(|it| it.signature.clone()).collect();
     let tried = catch_unwind(AssertUnwindSafe(|| KnownSignature::try_all(&signatures)));

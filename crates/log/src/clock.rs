@@ -1,11 +1,11 @@
-//! The clock that the log reads the time from.
+//! The clock from which the log reads the time.
 
 use std::fmt;
 use std::sync::Arc;
 
 use lucarne_x509::now_ms;
 
-/// A source of Unix time in milliseconds. Tests hand in one that jumps.
+/// A source of Unix time in milliseconds. Tests use a clock that jumps.
 #[derive(Clone)]
 pub struct Clock {
     now_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
@@ -13,12 +13,12 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The system's clock.
+    /// Returns the clock of the operating system.
     pub fn system() -> Self {
         Clock::new(now_ms)
     }
 
-    /// Any other source.
+    /// Returns a clock that reads the time from `now_ms`.
     pub fn new(now_ms: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         Clock {
             now_ms: Arc::new(now_ms),
@@ -26,8 +26,8 @@ impl Clock {
         }
     }
 
-    /// The same, and an operator has said that it was right when the process
-    /// was started: the log goes on however long ago it signed last.
+    /// Returns the same clock, marked as confirmed: an operator has stated that the time was right
+    /// at the start of the process. The log then starts however old its last signature is.
     pub fn confirmed(self) -> Self {
         Clock {
             confirmed: true,
@@ -35,12 +35,12 @@ impl Clock {
         }
     }
 
-    /// Returns whether an operator has said so.
+    /// Returns whether an operator has confirmed the clock.
     pub(crate) fn is_confirmed(&self) -> bool {
         self.confirmed
     }
 
-    /// Unix time in milliseconds.
+    /// Returns the Unix time in milliseconds.
     pub fn now_ms(&self) -> u64 {
         (self.now_ms)()
     }

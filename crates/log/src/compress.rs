@@ -1,4 +1,4 @@
-//! Data tiles as they were before compression, and zstd for readers who ask.
+//! Decompression of data tiles, and zstd compression for clients that request it.
 
 use std::io::Read;
 
@@ -8,23 +8,22 @@ use lucarne_ct::{TileLeafError, TileLeafRef};
 
 use crate::gzip::check_sum;
 
-/// First bytes of a gzip stream. A `TileLeaf` starts with a 64-bit timestamp,
-/// which would have to lie 71 million years ahead to be mistaken for it.
+/// First bytes of a gzip stream. A `TileLeaf` starts with a 64-bit timestamp; one with these first
+/// bytes would be 71 million years in the future.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// Most bytes that a data tile may have: 256 entries, in each of which a
-/// certificate of the longest body that can be configured (2 MiB) lies twice.
-/// Whatever unpacks to more is not unpacked further.
+/// Most bytes of a data tile: 256 entries, each with two copies of a certificate of the largest
+/// configurable request body (2 MiB). Decompression stops beyond this length.
 const MAX_TILE_BYTES: u64 = 768 << 20;
 
-/// Bytes that are unpacked before the entries in them are read.
+/// Bytes to decompress before the next attempt to read entries.
 const CHUNK: u64 = 256 << 10;
 
-/// Returns the bytes of a data tile as they were before compression, if they are compressed.
+/// Decompresses the bytes of a data tile; returns bytes that are not compressed as they are.
 ///
 /// # Errors
-/// Unless they are one gzip stream, whole, the one that the sum in its header is of if it has
-/// one, and nothing else, or if they unpack to more than any data tile has.
+/// If the bytes are not exactly one complete gzip stream, differ from the checksum in its header,
+/// if it has one, or decompress to more bytes than any data tile has.
 pub fn gunzip(bytes: Bytes) -> std::io::Result<Bytes> {
     if !is_gzip(&bytes) {
         return Ok(bytes);
@@ -34,10 +33,10 @@ pub fn gunzip(bytes: Bytes) -> std::io::Result<Bytes> {
     Ok(plain.into())
 }
 
-/// The same with `room` for what was compressed.
+/// Decompresses like [`gunzip`], into the buffer `room`.
 ///
 /// # Errors
-/// As [`gunzip`].
+/// See [`gunzip`].
 pub(crate) fn gunzip_into<'r>(bytes: &'r [u8], room: &'r mut Vec<u8>) -> std::io::Result<&'r [u8]> {
     if !is_gzip(bytes) {
         return Ok(bytes);
@@ -53,7 +52,7 @@ fn unpack(packed: &[u8], most: u64, plain: &mut Vec<u8>) -> std::io::Result<()> 
     if length > most {
         return Err(invalid(format!("unpacks to more than {most} bytes")));
     }
-    // Exactly as much memory as the stream says that it needs.
+    // Allocates exactly the length that the stream declares.
     plain.reserve_exact(length as usize + 1);
     let mut unpacking = GzDecoder::new(packed).take(length + 1);
     unpacking.read_to_end(plain)?;
@@ -65,18 +64,19 @@ fn unpack(packed: &[u8], most: u64, plain: &mut Vec<u8>) -> std::io::Result<()> 
     nothing_after(unpacking.into_inner())
 }
 
-/// The length that a gzip stream says it unpacks to: its last four bytes (RFC 1952, ISIZE).
+/// Returns the decompressed length that a gzip stream declares in its last four bytes (RFC 1952,
+/// ISIZE).
 fn said_length(packed: &[u8]) -> u64 {
     packed
         .last_chunk()
         .map_or(0, |length| u32::from_le_bytes(*length).into())
 }
 
-/// Unpacks a data tile of `count` entries as [`gunzip`] does, and keeps no more than its entries
-/// as far as they can be read: whatever another place serves in its name costs little memory.
+/// Decompresses a data tile of `count` entries like [`gunzip`], but stops after the bytes of its
+/// readable entries. Data of another server in place of a tile therefore costs little memory.
 ///
 /// # Errors
-/// As [`gunzip`].
+/// See [`gunzip`].
 pub(crate) fn gunzip_entries(bytes: Bytes, count: u16) -> std::io::Result<Bytes> {
     if !is_gzip(&bytes) {
         return Ok(bytes);
@@ -110,8 +110,8 @@ pub(crate) fn gunzip_entries(bytes: Bytes, count: u16) -> std::io::Result<Bytes>
     }
 }
 
-/// The bytes that were unpacked to where they are no entries, if the stream is whole: then it is
-/// not damaged, but something else.
+/// Returns the bytes that were decompressed up to the first invalid entry, if the stream is
+/// complete. The stream is then not damaged, but no data tile.
 fn without_rest(
     bytes: &[u8],
     unpacking: GzDecoder<&[u8]>,
@@ -129,7 +129,7 @@ fn without_rest(
     Ok(plain.into())
 }
 
-/// Refuses bytes after the end of a gzip stream: a second one, or anything else.
+/// Rejects bytes after the end of a gzip stream, including a second stream.
 fn nothing_after(unpacked: GzDecoder<&[u8]>) -> std::io::Result<()> {
     match unpacked.into_inner().len() {
         0 => Ok(()),
@@ -147,7 +147,7 @@ pub(crate) fn is_gzip(bytes: &[u8]) -> bool {
     bytes.starts_with(&GZIP_MAGIC)
 }
 
-/// Compresses for readers who prefer zstd.
+/// Compresses with zstd, for clients that prefer it.
 pub(crate) fn zstd(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
     zstd::bulk::compress(bytes, zstd::DEFAULT_COMPRESSION_LEVEL)
 }
@@ -172,7 +172,7 @@ mod tests {
         for extra in [&b"\0"[..], b"\x1f\x8b", &packed] {
             let twice = [&packed, extra].concat();
             let error = gunzip(twice.into()).unwrap_err().to_string();
-            // The end of the second one is taken for the length of the first.
+            // The last bytes of the second stream are read as the length of the first.
             let is_right = error.contains("after the end") || error.contains("unpacks to more");
             assert!(is_right, "{error}");
         }
@@ -186,7 +186,7 @@ mod tests {
         let refused = unpack(&bomb, (1 << 20) - 1, &mut plain);
         let error = refused.unwrap_err().to_string();
         assert!(error.contains("more than 1048575 bytes"), "{error}");
-        // One that says less than it unpacks to.
+        // The stream declares a smaller length than it decompresses to.
         let mut liar = bomb.to_vec();
         let length = liar.len() - 4;
         liar[length..].copy_from_slice(&1000_u32.to_le_bytes());
@@ -202,14 +202,14 @@ mod tests {
         assert_eq!(plain.len(), 1 << 20);
     }
 
-    /// A tile of another place is unpacked as far as its entries can be read.
+    /// A tile from another server is decompressed only as far as its entries can be read.
     #[test]
     fn a_bomb_in_the_place_of_entries_costs_little() {
         let bomb = gzip(&vec![0; 64 << 20]).unwrap();
         assert!(bomb.len() < 1 << 20);
         let plain = gunzip_entries(bomb.clone(), 256).unwrap();
         assert!(plain.len() as u64 <= CHUNK, "{}", plain.len());
-        // What is damaged is no bomb.
+        // A damaged stream is an error.
         let mut damaged = bomb.to_vec();
         let sum = damaged.len() - 7;
         damaged[sum] ^= 1;

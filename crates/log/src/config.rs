@@ -1,4 +1,4 @@
-//! The configuration of one log by its operator.
+//! The operator's configuration of one log.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub struct LogConfig {
     pub shortname: String,
     /// Free text for `log.v3.json` and the pages.
     pub description: String,
-    /// Holds what else the operator says in `log.v3.json`.
+    /// Further values of the operator for `log.v3.json`.
     pub metadata: Metadata,
     /// The checkpoint origin: the submission prefix without scheme and
     /// trailing slash (static-ct-api, "Checkpoints").
@@ -24,71 +24,69 @@ pub struct LogConfig {
     pub submission_prefix: String,
     /// The prefix under which clients read, with scheme and trailing slash.
     pub monitoring_prefix: String,
-    /// Another prefix under which all of this is served.
+    /// Another prefix under which the log is served, both for submission and monitoring.
     pub also_at: Option<String>,
     /// The holder of the key that signs SCTs and checkpoints.
     pub key: Signer,
-    /// The policy of what the log accepts.
+    /// The policy for accepting submissions.
     pub policy: Policy,
-    /// The verification of signatures: one for all logs of a process.
+    /// The verification of signatures, shared by all logs of a process.
     pub verification: Arc<Verification>,
-    /// Shortest distance between the starts of two rounds.
+    /// Minimum time between the starts of two rounds.
     pub period: Duration,
-    /// Most entries that wait for a round; beyond, submissions are answered
-    /// 503 with a Retry-After.
+    /// Most entries that wait for a round. If the pool is full, the server responds to submissions
+    /// with 503 and a Retry-After.
     pub pool_size: usize,
     /// The lanes of submissions.
     pub lanes: LaneConfig,
-    /// Longest age of the checkpoint of an idle log before it is signed anew.
+    /// Maximum age of an idle log's checkpoint before the log signs a new one.
     pub checkpoint_interval: Duration,
-    /// Directory of the dedup index. It can be lost: it is rebuilt from the
-    /// log's own tiles.
+    /// Directory of the dedup index. The index can be lost: the log rebuilds it from its own tiles.
     pub cache: PathBuf,
-    /// Most bytes staged and published that storage has not been made to keep:
-    /// the journal has them, until a sync that may hang. Beyond, submissions are
-    /// answered 503 with a Retry-After.
+    /// Most bytes that are staged and published, but not yet durable in storage. The journal keeps
+    /// these bytes until a sync that may hang. Beyond the limit, the server responds to submissions
+    /// with 503 and a Retry-After.
     pub journal_bytes: u64,
-    /// Bytes of memory for tiles that are read.
+    /// Memory for tiles that clients read, in bytes.
     pub read_cache_bytes: u64,
-    /// Directory of the index of leaf hashes, if the log is read as RFC 6962 has it, too; `None` if it is
-    /// not. It can be lost: it is rebuilt from the log's own tiles.
+    /// Directory of the index of leaf hashes, if the log also serves the read API of RFC 6962;
+    /// `None` otherwise. The index can be lost: the log rebuilds it from its own tiles.
     pub rfc6962_reads: Option<PathBuf>,
-    /// The reading of all files again and again; `None` if nobody does.
+    /// The continuous verification of all files (scrub); `None` if it is disabled.
     pub scrub: Option<ScrubConfig>,
-    /// The places outside where this log's newest checkpoint may be known: asked at
-    /// each opening.
+    /// The external sources that may know this log's newest checkpoint. The log queries them each
+    /// time it opens.
     pub known: Option<Arc<dyn KnownCheckpoints>>,
-    /// The part that this process takes among several instances of the log; `None` if it is the
-    /// only one.
+    /// The configuration of this instance among several of the log; `None` if it is the only one.
     pub instances: Option<Instances>,
-    /// The clock that the log reads the time from: [`Clock::system`], except in tests.
+    /// The clock from which the log reads the time: [`Clock::system`], except in tests.
     pub clock: Clock,
 }
 
-/// Seven days after its window ends a shard takes no submissions any more.
+/// A shard accepts no submissions from seven days after the end of its notAfter window.
 const GRACE_MS: u64 = 7 * 24 * 3600 * 1000;
 
 impl LogConfig {
-    /// Returns what decides of submissions, below these roots.
+    /// Returns the validator of submissions with these roots.
     pub(crate) fn validator(&self, roots: Roots) -> Validator {
         let (policy, verification) = (self.policy.clone(), Arc::clone(&self.verification));
         Validator::sharing(Arc::new(roots), policy, verification)
     }
 
-    /// Returns when the shard is frozen, in milliseconds since 1970: seven days after
-    /// the end of its notAfter window. A log without a window never is.
+    /// Returns the time at which the shard is frozen, in Unix milliseconds: seven days after the
+    /// end of its notAfter window. Returns `None` for a log without a window.
     pub fn frozen_from(&self) -> Option<u64> {
         let limit = self.policy.not_after_limit?;
         Some(limit.saturating_add(GRACE_MS))
     }
 
-    /// Returns whether the shard is retired at `now_ms`: read-only since it was frozen.
+    /// Returns whether the shard is frozen at `now_ms`, that is, read-only.
     pub fn retired(&self, now_ms: u64) -> bool {
         self.frozen_from().is_some_and(|from| now_ms >= from)
     }
 
-    /// A sum of what must be the same in all instances of a log. Roots are not among it: they come
-    /// to each in its time.
+    /// Returns a checksum of the settings that must be the same in all instances of a log. Roots
+    /// are not included, because each instance loads them at its own time.
     pub(crate) fn sum(&self) -> [u8; 32] {
         let policy = &self.policy;
         let time = |time: Option<u64>| time.map_or_else(String::new, |time| time.to_string());
@@ -117,7 +115,7 @@ impl LogConfig {
     }
 }
 
-/// The log `name` of a unit test, with its cache.
+/// Returns the configuration of the log `name` in a unit test.
 #[cfg(test)]
 pub(crate) fn test_config(name: &str, cache: &std::path::Path) -> LogConfig {
     let prefix = format!("http://log.example/{name}/");

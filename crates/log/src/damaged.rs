@@ -1,4 +1,4 @@
-//! The files of a log's storage that are not what the log wrote, for the operator.
+//! The list of stored files that differ from what the log wrote, for the operator.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -11,45 +11,46 @@ use tokio::sync::Notify;
 use crate::ReadError;
 use crate::read_cache::FileId;
 
-/// The time that nobody asks again for a file that was found damaged: readers who
-/// insist must not have storage asked twice each time.
+/// The time during which a damaged file is not read again: clients that retry must not cost two
+/// reads of storage each time.
 const RESPITE: Duration = Duration::from_secs(1);
 
-/// Most names that are remembered; more are only counted.
+/// Most files that are remembered by name; further ones are only counted.
 const MOST_NAMES: usize = 1000;
 
-/// Most names that an answer lists, and files that are looked at again at once.
+/// Most files that a report lists, and that are read again at once.
 const MOST_LISTED: usize = 5;
 
-/// The files that were damaged when they were last read.
+/// The files that were damaged at their last read.
 #[derive(Default)]
 pub(crate) struct Damaged {
     files: Mutex<HashMap<FileId, Damage>>,
-    /// The files whose stored bytes, by their sum, are wrong in a way that no hash tells.
+    /// Files with stored bytes, identified by their checksum, that are wrong although every hash
+    /// matches.
     condemned: Mutex<HashMap<FileId, (u128, String)>>,
-    /// The time that what was found stands.
+    /// The time during which a result stands.
     respite: Duration,
-    /// Reads that found what is not what the log wrote.
+    /// Number of reads that returned bytes other than the log wrote.
     found: Counter,
     /// The number of files that are named now.
     named: Gauge,
-    /// A file was named that nothing has tried to restore.
+    /// Notifies of a named file that the log has not tried to restore yet.
     news: Notify,
 }
 
 struct Damage {
     problem: String,
-    /// Entries of the log lead to it: that it is gone is damage as well.
+    /// Entries of the log refer to the file: its absence is damage as well.
     needed: bool,
     at: Instant,
-    /// The number of those found before it.
+    /// The value of the counter `found` at the time of this damage, for the order.
     number: u64,
-    /// The log has tried to restore the file.
+    /// Whether the log has tried to restore the file.
     tried: bool,
 }
 
 impl Damaged {
-    /// Nothing is damaged yet; what will be is counted here.
+    /// Creates an empty list that counts damage in these metrics.
     pub(crate) fn new(found: Counter, named: Gauge) -> Self {
         Damaged {
             files: Mutex::default(),
@@ -61,12 +62,12 @@ impl Damaged {
         }
     }
 
-    /// Counts a read that storage answered with something else, or not at all.
+    /// Counts a read for which storage returned wrong bytes, or none.
     pub(crate) fn count(&self) {
         self.found.inc();
     }
 
-    /// Names a file that was damaged each time it was read.
+    /// Names a file that was damaged at each attempt to read it.
     pub(crate) fn name(&self, file: FileId, problem: String) -> ReadError {
         let mut files = self.files.lock();
         let before = files.get(&file);
@@ -90,12 +91,12 @@ impl Damaged {
         ReadError::Damaged { path, problem }
     }
 
-    /// Waits until a file is named that [`untried`](Self::untried) has not returned.
+    /// Waits for a named file that [`untried`](Self::untried) has not returned yet.
     pub(crate) async fn news(&self) {
         self.news.notified().await;
     }
 
-    /// The named files that nothing has tried to restore. They count as tried from now on.
+    /// Returns the named files that the log has not tried to restore, and marks them as tried.
     pub(crate) fn untried(&self) -> Vec<FileId> {
         let mut files = self.files.lock();
         let untried = files.iter_mut().filter(|(_, damage)| !damage.tried);
@@ -107,15 +108,15 @@ impl Damaged {
             .collect()
     }
 
-    /// Has [`untried`](Self::untried) return this file again.
+    /// Makes [`untried`](Self::untried) return this file again.
     pub(crate) fn try_again(&self, file: FileId) {
         if let Some(damage) = self.files.lock().get_mut(&file) {
             damage.tried = false;
         }
     }
 
-    /// Has [`untried`](Self::untried) return every named file again, because one was restored on
-    /// which others may depend.
+    /// Makes [`untried`](Self::untried) return every named file again, because these files may
+    /// depend on the file that was restored.
     pub(crate) fn try_all_again(&self) {
         let mut files = self.files.lock();
         files.values_mut().for_each(|damage| damage.tried = false);
@@ -124,8 +125,8 @@ impl Damaged {
         }
     }
 
-    /// Says of a file that was named in which words, and that entries lead to it:
-    /// it stays named while it is missing.
+    /// Names a file with this problem, and records that entries refer to it: the file stays named
+    /// while it is missing.
     pub(crate) fn need(&self, file: FileId, problem: String) {
         self.name(file, problem);
         if let Some(damage) = self.files.lock().get_mut(&file) {
@@ -133,7 +134,7 @@ impl Damaged {
         }
     }
 
-    /// Remembers that the bytes with this sum are wrong, although every hash agrees.
+    /// Records that the bytes with this checksum are wrong, although every hash matches.
     pub(crate) fn condemn(&self, file: FileId, sum: u128, problem: String) {
         let mut condemned = self.condemned.lock();
         if condemned.len() < MOST_NAMES || condemned.contains_key(&file) {
@@ -141,8 +142,8 @@ impl Damaged {
         }
     }
 
-    /// The problem with the bytes with this sum. Other bytes have taken the place of condemned
-    /// ones: those are forgotten.
+    /// Returns the problem with the bytes that have this checksum, if they are condemned. If other
+    /// bytes have replaced condemned ones, the record is removed.
     pub(crate) fn condemned(&self, file: FileId, sum: impl FnOnce() -> u128) -> Option<String> {
         let mut condemned = self.condemned.lock();
         let (wrong, problem) = condemned.get(&file)?.clone();
@@ -153,10 +154,10 @@ impl Damaged {
         None
     }
 
-    /// Takes a file off the list that is no longer there.
+    /// Removes a missing file from the list.
     ///
     /// # Errors
-    /// If it is needed.
+    /// If entries refer to the file.
     pub(crate) fn absent(&self, file: FileId) -> Result<(), ReadError> {
         let files = self.files.lock();
         let needed = files.get(&file).is_some_and(|damage| damage.needed);
@@ -170,14 +171,14 @@ impl Damaged {
         }
     }
 
-    /// Takes a file off the list that is whole.
+    /// Removes an intact file from the list.
     pub(crate) fn forget(&self, file: FileId) {
         let mut files = self.files.lock();
         files.remove(&file);
         self.named.set(files.len() as i64);
     }
 
-    /// The problem with the file a moment ago.
+    /// Returns the problem with the file if it was found a moment ago.
     pub(crate) fn just_now(&self, file: FileId) -> Option<ReadError> {
         let files = self.files.lock();
         let damage = files.get(&file)?;
@@ -187,7 +188,7 @@ impl Damaged {
         })
     }
 
-    /// The files that nobody has read for the longest time.
+    /// Returns the files whose last read is the oldest.
     pub(crate) fn oldest(&self) -> Vec<FileId> {
         let files = self.files.lock();
         let mut oldest: Vec<_> = files.iter().collect();
@@ -196,7 +197,7 @@ impl Damaged {
         oldest.map(|(file, _)| **file).collect()
     }
 
-    /// Some of them in words; `None` if nothing is damaged.
+    /// Formats some of the files with their problems; `None` if no file is damaged.
     pub(crate) fn in_words(&self) -> Option<String> {
         let listed = self.oldest();
         let files = self.files.lock();

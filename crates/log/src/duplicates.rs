@@ -1,6 +1,7 @@
-//! The bound on what duplicates cost: everybody has the certificates of a public log, and can submit them again as often
-//! as they like. Each whose SCT is not in memory has tiles read and an SCT signed. More than some of them at a
-//! time wait, and more than many are refused, so that rounds and readers find storage and signer free.
+//! The limit on the cost of duplicates. Every client can fetch the certificates of a public log and
+//! submit them again at any rate. Each duplicate whose SCT is not in memory costs reads of tiles
+//! and one signature. A limited number is processed concurrently, a larger number waits, and the
+//! rest is rejected. Rounds and clients therefore still get storage and signer.
 
 use std::time::Duration;
 
@@ -12,21 +13,21 @@ use crate::SubmitError;
 
 /// Duplicates that are proven and signed at the same time.
 const AT_WORK: usize = 32;
-/// Those, and the ones that wait for their turn.
+/// Duplicates in progress, together with those that wait for their turn.
 const ADMITTED: usize = 1024;
-/// The longest wait for a turn.
+/// Timeout of the wait for a turn.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The duplicates of one log.
 pub(crate) struct Duplicates {
     at_work: Semaphore,
     admitted: Semaphore,
-    /// Log lines about those that could not be proven, or not be signed.
+    /// Rate limits of log lines about duplicates without a proof, and without a signature.
     pub(crate) unproven: Seldom,
     pub(crate) unsigned: Seldom,
 }
 
-/// A duplicate at work.
+/// The permission to process a duplicate.
 pub(crate) struct DuplicateTurn<'d> {
     _at_work: SemaphorePermit<'d>,
     _admitted: SemaphorePermit<'d>,
@@ -44,10 +45,10 @@ impl Default for Duplicates {
 }
 
 impl Duplicates {
-    /// Waits for a turn.
+    /// Waits for the permission to process a duplicate.
     ///
     /// # Errors
-    /// If too many wait already, or for too long.
+    /// If too many duplicates wait already, or the wait takes too long.
     pub(crate) async fn turn(&self) -> Result<DuplicateTurn<'_>, SubmitError> {
         let admitted = self.admitted.try_acquire().map_err(|_| busy())?;
         match timeout(PATIENCE, self.at_work.acquire()).await {
@@ -92,7 +93,7 @@ mod tests {
         ));
         drop(working.pop());
         working.push(waiting.remove(0).await.unwrap());
-        // All is given back, by those that leave, too.
+        // All permits are returned, also those of cancelled waits.
         drop((working, waiting));
         assert_eq!(duplicates.admitted.available_permits(), ADMITTED);
         assert_eq!(duplicates.at_work.available_permits(), AT_WORK);

@@ -1,4 +1,4 @@
-//! The errors, for the submitter, the reader and the operator.
+//! The errors for submitters, clients that read, and operators.
 
 use lucarne_ct::Rejection;
 use lucarne_tlog::Hash;
@@ -6,28 +6,28 @@ use lucarne_tlog::Hash;
 use crate::lane::Lane;
 use crate::verify::VerifyError;
 
-/// The reasons why a submission got no SCT.
+/// The reasons why a submission gets no SCT.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SubmitError {
-    /// The chain is not acceptable, and never will be as it is (400).
+    /// The chain is not acceptable; a retry with the same chain fails as well (400).
     #[error("{0}")]
     Rejected(Rejection),
-    /// Its lane has no room (503 with Retry-After).
+    /// The submission's lane has no room (503 with Retry-After).
     #[error("{}; come back in {retry_after_seconds} s", full(*.lane))]
     Full {
         /// The lane.
         lane: Lane,
-        /// The time after which there is room again, rounded up: when a round has taken those that
-        /// wait before, or the lane's rate allows one more.
+        /// The time until there is room again, rounded up: after the rounds that take the waiting
+        /// entries, or when the lane's rate allows another entry.
         retry_after_seconds: u32,
     },
-    /// The log is starting, or stopped by an error (503 with Retry-After).
-    /// The entry may or may not be in the log: a retry gets the same SCT.
+    /// The log is starting, or an error has stopped it (503 with Retry-After). The entry may or may
+    /// not be in the log: a retry gets the same SCT.
     #[error("{reason}; come back in {retry_after_seconds} s")]
     Unavailable {
-        /// The time when to come back.
+        /// The time after which the client may retry.
         retry_after_seconds: u32,
-        /// In words fit for the public.
+        /// The reason, suitable for publication.
         reason: String,
     },
     /// The shard is retired (410).
@@ -35,26 +35,26 @@ pub enum SubmitError {
     Gone,
 }
 
-/// The reasons why a read got no answer. Absence is not an error.
+/// The reasons why a read fails. Absence is not an error.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ReadError {
     /// The storage failed.
     #[error("{0}")]
     Storage(String),
-    /// The storage does not answer now: the same read may succeed later.
+    /// Storage does not respond now: the same read may succeed later.
     #[error("{0}")]
     Unavailable(String),
-    /// The stored bytes are not what the log wrote.
+    /// The stored bytes differ from those that the log wrote.
     #[error("{path}: {problem}")]
     Damaged {
-        /// The asset's path.
+        /// Path of the asset.
         path: String,
-        /// The problem with it.
+        /// The problem with the asset.
         problem: String,
     },
 }
 
-/// The reasons why a log cannot be opened, or had to stop. Fatal to this log alone.
+/// The reasons why a log cannot be opened, or had to stop. Other logs of the process continue.
 #[derive(Debug, thiserror::Error)]
 pub enum Fatal {
     /// The storage failed.
@@ -63,27 +63,27 @@ pub enum Fatal {
     /// The lock failed.
     #[error(transparent)]
     Lock(#[from] lucarne_storage::LockError),
-    /// Storage that was being read does not answer.
+    /// Storage did not respond to a read.
     #[error("{0}")]
     Away(String),
     /// The dedup index failed.
     #[error("dedup index {path}: {problem}")]
     Dedup {
-        /// Its directory.
+        /// Directory of the index.
         path: String,
-        /// The problem with it.
+        /// The problem with the index.
         problem: String,
-        /// True if its files are not what was written: it is rebuilt then.
+        /// Whether the files of the index are damaged; the log then rebuilds the index.
         damaged: bool,
-        /// True if another process has it open.
+        /// Whether another process has the index open.
         in_use: bool,
     },
-    /// There is no log of this key in the lock.
+    /// The lock has no log with this key.
     #[error(
         "{lock} holds no log with ID {log_id} ({name}): create it with `lucarne init`, or look for a wrong key, or a wrong lock"
     )]
     NotCreated {
-        /// The place of the lock.
+        /// Location of the lock.
         lock: String,
         /// The log's ID, base64.
         log_id: String,
@@ -93,10 +93,10 @@ pub enum Fatal {
     /// Lock, journal and storage contradict each other.
     #[error("{0}")]
     Inconsistent(String),
-    /// This log has signed something that is known outside, and is not here.
+    /// This log has signed a checkpoint that an external source has, and that is missing here.
     #[error(transparent)]
     Known(#[from] KnownError),
-    /// Verify-before-sign failed: nothing was signed.
+    /// The verification before signing failed: nothing was signed.
     #[error(
         "verification before signing failed: {0}; nothing was signed, the round never happened"
     )]
@@ -107,7 +107,7 @@ pub enum Fatal {
     /// Signing failed.
     #[error("signing failed: {0}")]
     Sign(String),
-    /// A signer apart does not sign.
+    /// The external signer does not sign.
     #[error(transparent)]
     Signer(#[from] lucarne_signer::ClientError),
     /// The clock has jumped forward.
@@ -115,21 +115,21 @@ pub enum Fatal {
         "the clock jumped {ahead_ms} ms ahead of the time that has passed since the last round: nothing is signed with it. Correct it, and the log goes on by itself; one that is right now is taken after a minute, or, beyond a day, after a restart with `--confirm-clock`"
     )]
     Jumped {
-        /// Milliseconds.
+        /// The size of the jump in milliseconds.
         ahead_ms: u64,
     },
-    /// The log signed last so long ago that the clock may be wrong.
+    /// The log's last signature is so old that the clock may be wrong.
     #[error(
         "the clock is more than {days} days after the last signed checkpoint: a checkpoint that is signed ahead of its time would stop the log until then. If the clock is wrong, correct it; if the log was down for so long, start it with `lucarne serve --confirm-clock` and today's date (UTC, as 2026-07-01)"
     )]
     Unconfirmed {
-        /// Whole days.
+        /// Age of the last checkpoint in whole days.
         days: u64,
     },
     /// Another instance leads this log now.
     #[error("{}", deposed(.by))]
     Deposed {
-        /// The address of that instance, if it is known.
+        /// The address of the other instance, if known.
         by: Option<String>,
     },
     /// The clock is too far behind the log's own timestamps.
@@ -137,14 +137,13 @@ pub enum Fatal {
         "the clock is {behind_ms} ms behind the last signed timestamp: correct it; the log goes on by itself once it has caught up"
     )]
     Clock {
-        /// Milliseconds.
+        /// The difference in milliseconds.
         behind_ms: u64,
     },
 }
 
 impl Fatal {
-    /// Returns whether it says what is wrong with the log, and not that it could not be
-    /// looked at.
+    /// Returns whether the error is a finding about the log itself, not a failure to read the log.
     pub fn is_verdict(&self) -> bool {
         use lucarne_storage::AssetError;
         matches!(
@@ -156,13 +155,13 @@ impl Fatal {
         )
     }
 
-    /// Returns whether another process has the log's dedup index open: it runs the log.
+    /// Returns whether another process has the log's dedup index open, and so runs the log.
     pub fn is_index_in_use(&self) -> bool {
         matches!(self, Self::Dedup { in_use: true, .. })
     }
 
-    /// Returns whether another instance has gone on with the log: where there are several, this
-    /// one follows it, and nothing is wrong.
+    /// Returns whether another instance has advanced the log. With several instances, this one then
+    /// follows the other; this is not a fault.
     pub(crate) fn is_overtaken(&self) -> bool {
         use lucarne_storage::{AssetError, LockError};
         matches!(
@@ -173,8 +172,8 @@ impl Fatal {
         )
     }
 
-    /// Returns whether a store, a server or a disk only has to come back, or an operator has
-    /// to make room on it or make it writable.
+    /// Returns whether the error ends when a store, a server or a disk is available again, or after
+    /// an operator has freed space on it or made it writable.
     pub fn is_passing(&self) -> bool {
         use lucarne_storage::{AssetError, LockError};
         matches!(self, Self::Signer(error) if error.is_passing())
@@ -208,48 +207,47 @@ fn deposed(by: &Option<String>) -> String {
     }
 }
 
-/// The reasons why what is here is not what a known checkpoint has seen. Each text
-/// ends with a code, which stays as it is.
+/// The reasons why the log does not match a known checkpoint. Each text ends with a stable code.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum KnownError {
-    /// More was signed than is here.
+    /// The known checkpoint has more entries than the log here.
     #[error(
         "{place} has a checkpoint of {known} entries, signed at {timestamp_ms} with this log's key, and lock, journal and storage here have {here}: they were rolled back, all of them, or this is a copy. Put the newest ones back; never start the log with older ones: it would sign a fork (known_checkpoint_newer)"
     )]
     Newer {
-        /// Where it is known.
+        /// The source of the checkpoint.
         place: String,
-        /// Its entries.
+        /// The number of entries in the checkpoint.
         known: u64,
-        /// The time at which it was signed, Unix milliseconds.
+        /// The time of the signature in Unix milliseconds.
         timestamp_ms: u64,
-        /// The entries that are signed here.
+        /// The number of entries that are signed here.
         here: u64,
     },
-    /// Another history was signed than is here.
+    /// The known checkpoint belongs to another history than the log here.
     #[error(
         "{place} has a checkpoint of {known} entries with the root {root}, signed at {timestamp_ms} with this log's key, and {here}: this key has signed two histories, or lock and storage here belong to a copy of this log. Find out which is the right one; nothing is signed until then (known_checkpoint_fork)"
     )]
     Fork {
-        /// Where it is known.
+        /// The source of the checkpoint.
         place: String,
-        /// Its entries.
+        /// The number of entries in the checkpoint.
         known: u64,
-        /// Its root.
+        /// The root hash of the checkpoint.
         root: Hash,
-        /// The time at which it was signed, Unix milliseconds.
+        /// The time of the signature in Unix milliseconds.
         timestamp_ms: u64,
-        /// The history that is here instead, in words.
+        /// A description of the history that is here instead.
         here: String,
     },
-    /// The tiles here cannot be read well enough to tell.
+    /// Unreadable tiles prevent the comparison with the known checkpoint.
     #[error(
         "whether the {known} entries that {place} has a checkpoint of are how this log begins cannot be told: {problem} (known_checkpoint_untold)"
     )]
     Untold {
-        /// Where it is known.
+        /// The source of the checkpoint.
         place: String,
-        /// Its entries.
+        /// The number of entries in the checkpoint.
         known: u64,
         /// The problem with the tiles.
         problem: String,
@@ -257,8 +255,8 @@ pub enum KnownError {
 }
 
 impl KnownError {
-    /// Returns whether a log does not start with it. A damaged tile is what readers of
-    /// it are told, and no reason not to start.
+    /// Returns whether the error prevents the log's start. A damaged tile does not: clients that
+    /// read the tile get the error.
     pub fn refuses(&self) -> bool {
         !matches!(self, KnownError::Untold { .. })
     }

@@ -1,7 +1,8 @@
-//! The feed: entries as events (`text/event-stream`, HTML section 9.2), each with its index as its ID.
+//! The feed: entries as events (`text/event-stream`, HTML section 9.2). The ID of an event is the
+//! index of its entry.
 //!
-//! An entry is encoded once, whoever reads it: the events of the newest tile grow by those of each
-//! round, and those of full tiles are kept in memory like the tiles themselves.
+//! The log encodes an entry once for all clients. Each round appends its events to those of the
+//! newest tile; the events of full tiles are cached in memory like the tiles themselves.
 
 use std::io;
 
@@ -10,26 +11,27 @@ use lucarne_ct::{Certificate, EntryKind, Fingerprint, TileLeafRef, TrimmedEntry,
 use lucarne_tlog::Tile;
 use serde::Serialize;
 
-/// Most bytes of names in an event: 256 entries have at most 4 MiB of them. The others are counted.
+/// Most bytes of names in an event, so that 256 events have at most 4 MiB of names. The event has
+/// the number of omitted names.
 const MOST_NAME_BYTES: usize = 16 << 10;
 
-/// The data of an event.
+/// The JSON data of an event.
 #[derive(Serialize)]
 struct FeedEntry<'a> {
-    /// The place in the tree.
+    /// Index of the entry in the tree.
     index: u64,
-    /// Milliseconds since 1970.
+    /// Timestamp of the entry in Unix milliseconds.
     timestamp: u64,
-    /// As RFC 6962 section 3.1 names it.
+    /// The entry type, with its name from RFC 6962 section 3.1.
     kind: &'static str,
     names: Vec<String>,
-    /// Names that are left out.
+    /// Number of omitted names.
     #[serde(skip_serializing_if = "is_zero")]
     more_names: usize,
     issuer: String,
-    /// SHA-256 of the certificate or precertificate as it was submitted.
+    /// SHA-256 of the certificate or precertificate as submitted.
     fingerprint: Option<String>,
-    /// SHA-256 of the certificate that issued it: `issuer/<fingerprint>`.
+    /// SHA-256 of the issuing certificate, which is served at `issuer/<fingerprint>`.
     #[serde(skip_serializing_if = "Option::is_none")]
     issuer_fingerprint: Option<&'a str>,
 }
@@ -61,13 +63,13 @@ fn write_event(leaf: &TileLeafRef<'_>, out: &mut Vec<u8>) -> io::Result<()> {
         issuer_fingerprint: issuer_fingerprint.as_deref(),
     };
     out.extend_from_slice(format!("id: {}\nevent: entry\ndata: ", leaf.index).as_bytes());
-    // JSON on one line: what breaks lines is escaped.
+    // The JSON is one line, because it escapes line breaks.
     serde_json::to_writer(&mut *out, &entry)?;
     out.extend_from_slice(b"\n\n");
     Ok(())
 }
 
-/// The names that fit, and how many do not.
+/// Returns the names that fit, and the number of omitted names.
 fn bounded(mut names: Vec<String>) -> (Vec<String>, usize) {
     let mut bytes = 0;
     let fits = |name: &&String| {
@@ -85,24 +87,25 @@ fn bounded(mut names: Vec<String>) -> (Vec<String>, usize) {
 pub(crate) struct TileEvents {
     /// The index of the tile.
     tile: u64,
-    /// Entries that have their event.
+    /// Number of entries with an event.
     width: u16,
-    /// Bytes of the data tile that those have.
+    /// Number of bytes of these entries in the data tile.
     read: usize,
     events: Bytes,
 }
 
 impl TileEvents {
-    /// The events of a data tile, if these are at least as many of the same.
+    /// Returns the events of a data tile, if this tile is the same and at least as wide.
     pub(crate) fn get(&self, tile: Tile) -> Option<Bytes> {
         let there = self.tile == tile.index() && self.width >= tile.width();
         there.then(|| up_to(&self.events, tile.width()))
     }
 
-    /// Goes on to all of these entries, which are those of `tile`.
+    /// Appends the events of the missing entries, and returns the events of all `entries` of
+    /// `tile`.
     ///
     /// # Errors
-    /// If they are no entries.
+    /// If an entry is invalid.
     pub(crate) fn grow(&mut self, tile: Tile, entries: &[u8]) -> io::Result<Bytes> {
         if self.tile != tile.index() || self.width > tile.width() || self.read > entries.len() {
             *self = TileEvents {
@@ -128,23 +131,23 @@ impl TileEvents {
         Ok(self.events.clone())
     }
 
-    /// Returns whether these are of an older tile than this.
+    /// Returns whether these events belong to an older tile than `tile`, or to the same.
     pub(crate) fn is_before(&self, tile: Tile) -> bool {
         self.tile <= tile.index()
     }
 }
 
-/// The first `count` events.
+/// Returns the first `count` events.
 pub(crate) fn up_to(events: &Bytes, count: u16) -> Bytes {
     events.slice(..end_of(events, usize::from(count)))
 }
 
-/// The events after the first `count`.
+/// Returns the events after the first `count`.
 pub(crate) fn after(events: &Bytes, count: u16) -> Bytes {
     events.slice(end_of(events, usize::from(count))..)
 }
 
-/// Returns where the `count`th event ends: events end with an empty line, and have no other.
+/// Returns the end of the `count`th event. An event ends with its only empty line.
 fn end_of(events: &[u8], count: usize) -> usize {
     let Some(last) = count.checked_sub(1) else {
         return 0;

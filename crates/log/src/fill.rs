@@ -1,7 +1,8 @@
-//! The making of large logs and indices for measurements (feature `fill`): rounds of entries that
-//! nobody has submitted or verified, through the same pool, sequencer and index as all others.
+//! Creation of large logs and indices for measurements (feature `fill`). The entries of its rounds
+//! were neither submitted nor verified, but pass through the same pool, sequencer and index as all
+//! others.
 //!
-//! No server has it: nothing but `bench/large` asks for the feature.
+//! Servers are built without this code: only `bench/large` enables the feature.
 
 use std::path::Path;
 
@@ -14,11 +15,11 @@ use crate::pool::{Joined, Known};
 use crate::{Fatal, Log, SubmitError};
 
 impl Log {
-    /// Appends entries as one round, or as few as the pool makes of them, and returns once they
-    /// are published. They are taken as they are: each has to be new to the log.
+    /// Appends entries in one round, or in the few rounds into which the pool splits them, and
+    /// returns after publication. Entries are not validated; each must be new to the log.
     ///
     /// # Errors
-    /// If the log is not open, or its pool has no room for them.
+    /// If the log is not open, or its pool has no room for the entries.
     pub async fn append(&self, entries: Vec<Entry>) -> Result<(), SubmitError> {
         let session = self.shared().session.load_full();
         let session = session.ok_or_else(|| self.shared().unavailable())?;
@@ -55,20 +56,20 @@ impl Log {
 pub struct LooseIndex(Dedup);
 
 impl LooseIndex {
-    /// Opens the index in `path`, or makes one.
+    /// Opens the index in `path`, or creates it.
     ///
     /// # Errors
-    /// If it cannot be opened, or belongs to another log.
+    /// If the index cannot be opened, or belongs to another log.
     pub fn open(path: &Path, owner: LogId) -> Result<Self, Fatal> {
         Dedup::open(path, owner).map(Self)
     }
 
-    /// The number of entries that it has.
+    /// Returns the number of entries in the index.
     pub fn indexed(&self) -> u64 {
         self.0.indexed()
     }
 
-    /// Adds a round: the entries that follow, all with this timestamp.
+    /// Adds a round of entries, which follow the existing ones and have this timestamp.
     ///
     /// # Errors
     /// If the disk fails.
@@ -82,13 +83,13 @@ impl LooseIndex {
             };
             (*identity, place)
         });
-        // The root of no tree: there is none to hold it against.
+        // The root of no tree, because there is no log to compare it with.
         let mut root = EMPTY_ROOT;
         root.0[..8].copy_from_slice(&size.to_be_bytes());
         self.0.extend(entries, size, TreeHead { size, root })
     }
 
-    /// The index of the entry with this identity.
+    /// Returns the index of the entry with this identity.
     ///
     /// # Errors
     /// If the disk fails.
@@ -96,7 +97,7 @@ impl LooseIndex {
         Ok(self.0.find(identity)?.map(|place| place.index))
     }
 
-    /// Writes what is in memory, as at the end of a log.
+    /// Writes all entries in memory to disk, as a log does at its end.
     ///
     /// # Errors
     /// If the disk fails.

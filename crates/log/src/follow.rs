@@ -1,16 +1,17 @@
-//! Following: an instance reads along what another one publishes, until it leads itself.
+//! Following: an instance reads the data that another instance publishes, until it leads itself.
 //!
 //! ```text
 //! open → follow ⇄ lead
 //! ```
 //!
-//! A follower looks at lock and lease several times a second. Where the lock has changed, it reads
-//! the published checkpoint, grows its tree by the data tiles that are new, holds the result against
-//! the signed root, and shows it to its readers. It writes nothing but the lease. It leads once
-//! nobody else does, and is ready then: its tree and its index are those of the last look.
+//! A follower reads lock and lease several times a second. When the lock has changed, the follower
+//! reads the published checkpoint and the new data tiles, and extends its tree. It compares the
+//! result with the signed root before its clients see the new tree. A follower writes nothing but
+//! the lease. It takes the lead when no other instance leads. It can start at once, because its
+//! tree and its index have the state of the last poll.
 //!
-//! What is published is read *before* the lock that it is held against: the lock is never behind
-//! what was published when it was read, so that one that is was rolled back.
+//! A follower reads the published checkpoint *before* the lock that it is compared with. The lock
+//! is therefore never older than the published checkpoint, unless the lock was rolled back.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,45 +39,46 @@ use crate::tree::Tree;
 use crate::verified_checkpoint::VerifiedCheckpoint;
 use crate::{Fatal, Instances, ReadError, State, catchup, known, stored};
 
-/// Entries that are followed at once: of each, 50 bytes are held until the root is known to be
-/// right. Whoever is further behind opens the log anew, which has no such bound.
+/// Most entries that a follower reads at once. It keeps 50 bytes of each until the root is
+/// verified. An instance that is further behind reopens the log, which has no such limit.
 const MOST_AT_ONCE: u64 = 1 << 18;
-/// Attempts to read lock, journal and storage while somebody else still changes them.
+/// Attempts to read lock, journal and storage while another instance still changes them.
 const ATTEMPTS: usize = 5;
 
-/// One of several instances of a log, as long as it does not lead.
+/// An instance of a log with several, while it does not lead.
 struct Follower {
     log: Arc<Shared>,
     instances: Instances,
     session: Arc<Session>,
     forwarder: Arc<Forwarder>,
     tree: Arc<Tree>,
-    /// The newest published checkpoint that the tree has been grown to.
+    /// The newest published checkpoint; the tree has its size.
     published: Option<VerifiedCheckpoint>,
-    /// The lock's checkpoint, as it was read last.
+    /// The lock's checkpoint at the last read.
     committed: Vec<u8>,
     watch: LeaseWatch,
 }
 
-/// The ways in which following ends.
+/// The reasons why following ends.
 enum Ended {
-    /// The lease is this process's.
+    /// This process has the lease.
     Leads(Arc<Term>),
     /// The log is closed or retired.
     Closed,
-    /// It is too far behind: the log is opened anew.
+    /// The instance is too far behind, and reopens the log.
     Behind,
 }
 
-/// Opens the log as one of several instances, and follows and leads in turn until it is closed, or
-/// fails.
+/// Opens the log as one of several instances, then follows and leads in turn until the log is
+/// closed or fails.
 ///
 /// # Errors
-/// Also where another instance has taken this one's place: then it is to be opened again at once.
+/// Includes the case that another instance replaces this leader: the caller then reopens the log at
+/// once.
 pub(crate) async fn take_part(log: Arc<Shared>, instances: Instances) -> Result<(), Fatal> {
     let opened = tokio::select! {
         opened = open(&log) => opened?,
-        // Bringing an index up to date may take long.
+        // Updating an index may take long.
         () = log.wake.notified() => return Ok(()),
     };
     let (published, tree, dedup) = opened;
@@ -109,7 +111,7 @@ pub(crate) async fn take_part(log: Arc<Shared>, instances: Instances) -> Result<
     let ended = tokio::select! {
         ended = follower.take_turns() => ended,
         never = catchup::attend(&log, &session, &opened_at) => match never {},
-        // The session holds the other end of the queue.
+        // The session holds the sending end of the queue.
         () = forward(log.clone(), queued) => Ok(()),
     };
     log.leader.send_replace(None);
@@ -119,9 +121,10 @@ pub(crate) async fn take_part(log: Arc<Shared>, instances: Instances) -> Result<
     flushed.await.map_err(panicked)?
 }
 
-/// Reads what is published, and brings the index up to it. Writes nothing but that.
+/// Reads the published checkpoint and updates the index to it. Writes nothing else.
 async fn open(log: &Shared) -> Result<(Option<VerifiedCheckpoint>, Tree, Arc<Dedup>), Fatal> {
-    // Others may go on meanwhile: what they have published is there when it is asked for.
+    // Other instances may continue at the same time. The known checkpoints are therefore read
+    // before the published one, which is then not older.
     let known = known::ask(&log.config).await;
     let published = recover::published(&log.config, &*log.assets).await?;
     let committed = log.committed().await?;
@@ -132,7 +135,8 @@ async fn open(log: &Shared) -> Result<(Option<VerifiedCheckpoint>, Tree, Arc<Ded
             tree.timestamp_ms = published.timestamp_ms;
             tree
         }
-        // Created and not published yet, or lost: whoever leads sees to it.
+        // The log was created and not published yet, or its checkpoint was lost: the leader
+        // publishes it.
         None => Tree::empty(),
     };
     log.not_back(tree.size())?;
@@ -149,7 +153,8 @@ impl Follower {
                 term.release().await;
             }
             led?;
-            // The lease was handed over: what is still on its way here goes to who has it now.
+            // This instance has handed its lease over: submissions in progress go to the new
+            // leader.
             self.session.follow(self.forwarder.clone());
             self.tree = self.log.reader.tree().unwrap_or_else(|| self.tree.clone());
             self.set_leader(None);
@@ -157,7 +162,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Follows until this instance leads, or the log is closed.
+    /// Follows until this instance leads or the log is closed.
     async fn follow(&mut self) -> Result<Ended, Fatal> {
         let mut was_idle = false;
         loop {
@@ -188,7 +193,7 @@ impl Follower {
                 false => self.instances.poll(),
             };
             tokio::select! {
-                // The pace of looking: a lock does not tell when it changes.
+                // Polling is necessary, because a lock does not report changes.
                 () = sleep(pause) => {}
                 () = self.log.nudge.notified() => {}
                 () = self.log.wake.notified() => {}
@@ -196,8 +201,8 @@ impl Follower {
         }
     }
 
-    /// Looks at lock and lease once, and follows what is new; leads if nobody else does, and it
-    /// `may`.
+    /// Reads lock and lease once, and applies what is new. Takes the lead if no other instance
+    /// leads, and if `may` is true.
     async fn look(&mut self, may: bool) -> Result<Option<Ended>, Fatal> {
         let (at, id) = (Instant::now(), self.log.config.key.log_id());
         let lock = &*self.log.lock;
@@ -241,7 +246,7 @@ impl Follower {
         }
     }
 
-    /// Takes the lease, unless another instance is faster.
+    /// Takes the lease; returns `None` if another instance was faster.
     async fn take(&self, lease: Option<Lease>) -> Result<Option<Term>, Fatal> {
         let (log, at) = (&self.log, Instant::now());
         let (lock, id) = (&*log.lock, log.config.key.log_id());
@@ -269,7 +274,8 @@ impl Follower {
         Ok(Some(Term::begin(log.clone(), instances, taken, at)))
     }
 
-    /// Grows the tree to what is published. Returns false if that is too far away.
+    /// Extends the tree to the published checkpoint. Returns `false` if the checkpoint is too far
+    /// ahead.
     async fn advance(&mut self) -> Result<bool, Fatal> {
         let log = self.log.clone();
         let Some(published) = recover::published(&log.config, &*log.assets).await? else {
@@ -305,7 +311,7 @@ impl Follower {
         Ok(true)
     }
 
-    /// Goes on with a tree that has grown: readers see it first, and then the index has it.
+    /// Takes over an extended tree: first clients see it, then the index gets its entries.
     async fn take_up(
         &mut self,
         (mut tree, entries): (Tree, Vec<(Identity, LeafPosition)>),
@@ -337,7 +343,7 @@ impl Follower {
         self.published = Some(published);
     }
 
-    /// Says who leads, to whoever asks.
+    /// Publishes the address of the leader to the rest of this process.
     fn set_leader(&self, lease: Option<&Lease>) {
         let known = lease.map(|lease| Leader {
             address: lease.address.clone(),
@@ -349,7 +355,7 @@ impl Follower {
             changed
         });
         if is_another {
-            // Whatever was said of the last one is over.
+            // The last leader's refusal and pressure no longer apply.
             self.log.note_refusal(None);
             self.forwarder.note(Pressure::default());
         }
@@ -360,7 +366,7 @@ impl Follower {
         }
     }
 
-    /// Leads: sequences until the log is closed, or another instance takes its place.
+    /// Leads: sequences until the log is closed, or another instance becomes the leader.
     async fn lead(&mut self, term: &Arc<Term>) -> Result<(), Fatal> {
         let session = self.session.clone();
         let leading = async {
@@ -383,8 +389,8 @@ impl Follower {
         }
     }
 
-    /// Recovers as any start does. Whoever led before may not have noticed yet: what changes
-    /// while it is read is read again.
+    /// Recovers like at any start. The previous leader may not have noticed its loss yet; if the
+    /// lock changes during recovery, recovery starts again.
     async fn recover(&self) -> Result<Recovered, Fatal> {
         let (log, id) = (&self.log, self.log.config.key.log_id());
         for _ in 0..ATTEMPTS {
@@ -393,7 +399,7 @@ impl Follower {
                 Err(fatal) if log.lock.load(&id.0).await? != before => {
                     let log = &log.config.shortname;
                     tracing::info!(log, %fatal, "another instance has signed meanwhile");
-                    // The other one may not be done with publishing.
+                    // The other instance may not have finished publishing.
                     sleep(AGAIN).await;
                 }
                 recovered => return recovered,
@@ -404,7 +410,7 @@ impl Follower {
 }
 
 impl Shared {
-    /// Refuses a tree that is behind what readers of this process have seen.
+    /// Rejects a tree that is smaller than the one clients of this process have seen.
     fn not_back(&self, size: u64) -> Result<(), Fatal> {
         match self.reader.published() {
             Some(served) if served.size > size => Err(Fatal::Inconsistent(format!(
@@ -418,10 +424,10 @@ impl Shared {
     }
 }
 
-/// The tree of `head`, grown from this one by what storage has, and its new entries.
+/// Extends the tree to `head` with tiles from storage, and returns its new entries as well.
 ///
 /// # Errors
-/// [`Fatal::Away`] if storage does not have it, or not so that it leads there.
+/// [`Fatal::Away`] if tiles are missing or unreadable, or their root is not the one of `head`.
 async fn grow(
     log: &Shared,
     tree: Arc<Tree>,
@@ -475,7 +481,7 @@ enum TileError {
     Leaf(#[from] TileLeafError),
 }
 
-/// Appends the entries that a data tile has beyond the tree.
+/// Appends those entries of a data tile that the tree does not have.
 fn append(
     mut tree: Tree,
     tile: Tile,

@@ -1,10 +1,11 @@
-//! The way of a follower's submissions to the leader, and back.
+//! The forwarding of a follower's submissions to the leader, and the responses.
 //!
-//! A follower has examined and verified what it sends, and looked for it in its own index. The
-//! leader looks once more, into its pool and its index under its own epoch, so that one chain that
-//! comes to all instances at once gets one place. What it answers is a hint, as an index is: the
-//! follower signs an SCT only once it has followed the tree to that place, and found the entry
-//! there. To ask twice is to ask once: the same entry gets the same place.
+//! A follower examines and verifies each submission, and looks the submission up in its own index
+//! before it forwards the entry. The leader looks the entry up again, in its pool and its index
+//! under its own epoch. A chain that is submitted to all instances at once therefore gets one
+//! index. The leader's response is a hint, like an index: the follower signs an SCT only after its
+//! own tree has reached that index and has the entry there. Requests are idempotent: the same entry
+//! gets the same index.
 
 pub(crate) mod queue;
 pub(crate) mod wire;
@@ -24,17 +25,18 @@ use crate::shared::Shared;
 use crate::submit::At;
 use crate::{MessengerError, SubmitError};
 
-/// Batches of fresh entries on their way at once: each waits for a round.
+/// Most batches of fresh entries in flight. Each waits for a round.
 const MOST_FRESH: usize = 64;
-/// The same of old ones, which may wait for several: so a batch has entries of one lane.
+/// Most batches of old entries in flight. An old entry may wait for several rounds; a batch
+/// therefore has entries of one lane only.
 const MOST_OLD: usize = 16;
 /// Bytes after which a batch takes no further entry.
 const MOST_BYTES: usize = 1 << 20;
-/// Longest time that an entry waits for others to be sent with.
+/// Maximum time that an entry waits for others of its batch.
 const MOST_GATHERING: Duration = Duration::from_millis(20);
 
-/// Sends what is queued, in batches, for as long as the queue lasts. Dropping it gives up all
-/// that is under way.
+/// Sends queued entries in batches until the queue ends. Dropping the future cancels all batches in
+/// flight.
 pub(crate) async fn forward(log: Arc<Shared>, queued: QueuedLanes) {
     let fresh = forward_lane(log.clone(), queued.fresh, MOST_FRESH);
     let old = forward_lane(log, queued.old, MOST_OLD);
@@ -60,7 +62,7 @@ async fn forward_lane(log: Arc<Shared>, mut queued: mpsc::Receiver<Queued>, most
     while under_way.join_next().await.is_some() {}
 }
 
-/// The entries that come within a moment of the first.
+/// Returns the entries that arrive within `gathering` of the first.
 async fn gather(
     first: Queued,
     queued: &mut mpsc::Receiver<Queued>,
@@ -82,8 +84,8 @@ async fn gather(
 }
 
 impl Shared {
-    /// Sends a batch to the leader, and tells each entry's outcome. Those of whom nothing is told
-    /// try again, with whoever leads then.
+    /// Sends a batch to the leader, and reports each entry's outcome. Entries without an outcome
+    /// are sent again, to the leader at that time.
     async fn send(&self, batch: Vec<Queued>) {
         let Some(instances) = &self.config.instances else {
             return;
@@ -101,7 +103,7 @@ impl Shared {
         let asked = instances.messenger.ask(&leader.address, id, message);
         let answer = tokio::select! {
             answer = asked => answer,
-            // Whoever led then may answer never.
+            // The leader of that time may never respond.
             _ = leaders.wait_for(|now| now.as_ref() != Some(&leader)) => return,
         };
         let refused = |status| Undelivered::refused(&leader.address, status);
@@ -114,7 +116,7 @@ impl Shared {
         }
         let answer = match answer {
             Ok(answer) if answer.status == Status::Taken => answer,
-            // It says itself that another is to be asked.
+            // The instance reports that another one leads.
             Ok(answer) if answer.status == Status::NotLeading => return self.nudge.notify_one(),
             Ok(answer) => return self.note_refusal(Some(refused(answer.status).to_string())),
             Err(undelivered) => return self.note_refusal(Some(undelivered.to_string())),
@@ -124,15 +126,15 @@ impl Shared {
         if let Some(forwarder) = session.as_ref().and_then(|session| session.follows()) {
             forwarder.note(answer.pressure);
         }
-        // What was placed is published: it need not wait for the next look.
+        // Placed entries are published: they need not wait for the next poll.
         self.nudge.notify_one();
         for (told, outcome) in outcomes.into_iter().zip(answer.outcomes) {
-            // Whoever has gone need not know.
+            // The client may have disconnected.
             let _ = told.send(outcome);
         }
     }
 
-    /// Takes a batch that a follower has sent, and answers once its rounds are published.
+    /// Takes a batch from a follower, and responds after publication of its rounds.
     pub(crate) async fn take(&self, message: Bytes) -> Bytes {
         self.taken(message).await.encode()
     }
@@ -164,7 +166,7 @@ impl Shared {
             self.join(&session, entry, not_before_ms, None)
         });
         let joined = join_all(joins).await;
-        // It must not be held while a round is waited for.
+        // The session must not be held while a round is pending.
         drop(session);
         let mut outcomes = Vec::with_capacity(joined.len());
         for at in joined {
@@ -210,7 +212,7 @@ async fn outcome(at: Result<At, SubmitError>) -> Outcome {
     }
 }
 
-/// The reasons why a batch did not reach the leader.
+/// The reasons why the leader has not accepted a batch.
 #[derive(Debug, thiserror::Error)]
 enum Undelivered {
     #[error(transparent)]

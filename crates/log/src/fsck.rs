@@ -1,11 +1,11 @@
-//! Every file of a log held against its signed tree head.
+//! Verification of every file of a log against its signed tree head.
 //!
-//! Three witnesses speak for 256 entries: the tree above them, which a signature
-//! vouches for, their hash tile, and their own bytes. Where two agree, the third is
-//! to blame, and its first wrong byte is named. Nothing is written, and nothing that
-//! could not be read counts as right.
+//! Three sources give the hashes of 256 entries: the tree above them, which has a signature, their
+//! hash tile, and their own bytes. If two agree, the third is wrong, and the finding has its first
+//! wrong byte. The verification writes nothing, and reports each file that it cannot read.
 
 pub(crate) mod beneath;
+mod file_error;
 pub(crate) mod files;
 mod finding;
 mod issuers;
@@ -19,6 +19,7 @@ use futures_util::stream::{self, Stream, StreamExt};
 use lucarne_tlog::{Checkpoint, Level, TILE_WIDTH, Tile};
 use tokio::task::spawn_blocking;
 
+pub use file_error::FileError;
 pub use files::{Files, superseded};
 pub use finding::{Finding, Problem};
 use leaf_tile::{Expected, LeafTile, Seen};
@@ -26,61 +27,61 @@ use parents::Parents;
 
 use crate::unsigned::Chains;
 
-/// The place that a check begins at, or has got to.
+/// The position at which a check begins, or which it has reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FsckPosition {
     /// The index of the first data tile that is not checked yet.
     pub tile: u64,
-    /// The time of the newest entry before it, Unix milliseconds.
+    /// Timestamp of the newest entry before this tile, in Unix milliseconds.
     pub newest_ms: u64,
 }
 
-/// The entries of one data tile, checked.
+/// The result for the entries of one data tile.
 #[derive(Debug)]
 pub struct Checked {
-    /// Entries from the first of the log to the last of this tile.
+    /// Number of entries from the start of the log to the end of this tile.
     pub entries: u64,
-    /// The place to go on from.
+    /// The position from which to continue.
     pub next: FsckPosition,
-    /// Entries of this tile that are older than one before them.
+    /// Number of entries of this tile that are older than an earlier entry.
     pub disordered: u64,
-    /// The problems with these entries, and with what leads to them.
+    /// The problems with these entries, and with the tiles above them.
     pub findings: Vec<Finding>,
 }
 
-/// The names tiles that a check asks for.
+/// The names tiles that a check expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamesTiles {
-    /// Those of a log that makes them: if the last of its tiles has none, no other is asked for; and those
-    /// before the first that is there were never made.
+    /// The names tiles of a log that writes them. If the last data tile has none, the check expects
+    /// none at all. Earlier tiles than the first existing one are not expected either.
     AsFound,
-    /// All: one that is not there is missing.
+    /// All names tiles: an absent one is a finding.
     All,
 }
 
-/// The data tiles in which the parts of entries that the tree has not hashed are verified:
+/// The data tiles in which the check verifies the parts of entries that the tree has not hashed:
 /// precertificates, chains, and their signatures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parts {
-    /// All.
+    /// All data tiles.
     All,
-    /// Those that are stored uncompressed. The others have the checksum of gzip against rot.
+    /// The uncompressed data tiles. The checksum of gzip protects the others against bit rot.
     Uncompressed,
 }
 
 /// The extent of a check.
 #[derive(Clone, Copy, Debug)]
 pub struct FsckOptions {
-    /// Data tiles that are read and verified at a time.
+    /// Number of data tiles that are read and verified concurrently.
     pub at_once: usize,
-    /// The names tiles that are checked.
+    /// The expected names tiles.
     pub names: NamesTiles,
     /// The tiles whose entries are verified beyond their leaf hashes.
     pub parts: Parts,
 }
 
 impl FsckOptions {
-    /// Everything that is found, with `at_once` data tiles at a time.
+    /// Returns options to check all existing files, with `at_once` data tiles concurrently.
     pub fn new(at_once: usize) -> Self {
         FsckOptions {
             at_once,
@@ -90,9 +91,9 @@ impl FsckOptions {
     }
 }
 
-/// Checks the tree that `signed` describes, in the order of its entries and from
-/// this place on. That `signed` is signed is for the caller to know, who also sets
-/// the pace: nothing is read that is not asked for.
+/// Checks the tree with the head `signed`, in the order of its entries and from the position `from`
+/// on. The caller verifies the signature of `signed`. The caller also sets the pace: the stream
+/// reads only when polled.
 pub fn fsck(
     files: Arc<dyn Files>,
     signed: Checkpoint,
@@ -135,16 +136,17 @@ pub fn fsck(
     })
 }
 
-/// A data tile, what the tiles above say of it, and what is wrong with those.
+/// A data tile, the hashes that the tiles above require, and the findings about those.
 struct Job {
     tile: Tile,
     expected: Expected,
     findings: Vec<Finding>,
-    /// True if its names tile is asked for.
+    /// Whether the check expects the names tile.
     names: bool,
 }
 
-/// Returns whether the log makes names tiles: the last of its tiles has one, as far as can be told.
+/// Returns whether the log writes names tiles: its last data tile has one, or the attempt to read
+/// it fails.
 async fn has_names(files: &dyn Files, size: u64) -> bool {
     let last = size.checked_sub(1);
     let last = last.and_then(|last| Tile::widest(Level::Data, last / TILE_WIDTH, size));
@@ -154,7 +156,7 @@ async fn has_names(files: &dyn Files, size: u64) -> bool {
     }
 }
 
-/// The data tiles of a tree of `size` entries, from the one with index `first` on.
+/// Returns the data tiles of a tree of `size` entries, from the index `first` on.
 fn jobs(parents: Parents, first: u64, size: u64, names: bool) -> impl Stream<Item = Job> + Send {
     stream::unfold((parents, first), move |(mut parents, index)| async move {
         let tile = Tile::widest(Level::Data, index, size)?;
@@ -194,14 +196,14 @@ async fn check(chains: Arc<Chains>, parts: Parts, job: Job) -> (Tile, Seen) {
         names,
     };
     let checked = spawn_blocking(move || leaves.check()).await;
-    let mut seen = checked.unwrap_or_else(|error| Seen::unchecked(tile, &error));
+    let mut seen = checked.unwrap_or_else(|error| Seen::unchecked(tile, error));
     let told = |finding: &Finding| job.findings.iter().any(|told| told.path == finding.path);
     seen.findings.retain(|finding| !told(finding));
     seen.findings.splice(0..0, job.findings);
     if (parts == Parts::All || !is_packed)
         && let Some(wrong) = wrong_parts(chains, tile, &mut seen).await
     {
-        // The names of wrong entries say nothing about the names tile.
+        // The names of wrong entries prove nothing about the names tile.
         let names = tile.names_path();
         let is_names = |finding: &Finding| names.as_ref() == Some(&finding.path);
         seen.findings.retain(|finding| !is_names(finding));
@@ -210,7 +212,7 @@ async fn check(chains: Arc<Chains>, parts: Parts, job: Job) -> (Tile, Seen) {
     (tile, seen)
 }
 
-/// The first entry of a tile whose precertificate or chain is wrong.
+/// Returns the first entry of a tile with a wrong precertificate or chain.
 async fn wrong_parts(chains: Arc<Chains>, tile: Tile, seen: &mut Seen) -> Option<Finding> {
     let entries = seen.entries.take()?;
     let issuers = chains.issuers(seen.issuers.keys().copied()).await;
@@ -218,7 +220,7 @@ async fn wrong_parts(chains: Arc<Chains>, tile: Tile, seen: &mut Seen) -> Option
     let verify = move || chains.first_wrong(&entries, count, &issuers);
     let wrong = match spawn_blocking(verify).await {
         Ok(wrong) => wrong?,
-        Err(error) => return Seen::unchecked(tile, &error).findings.pop(),
+        Err(error) => return Seen::unchecked(tile, error).findings.pop(),
     };
     Some(Finding {
         path: tile.path(),

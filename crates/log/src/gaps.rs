@@ -1,11 +1,10 @@
 //! The gaps of the dedup index: entries whose tile could not be read.
 //!
-//! A submission that the index does not find may be one of them. It is not
-//! logged a second time but told to come back, until the tile has been mended.
-//! What can be told apart is what was made later: a CA signs within 48 hours of
-//! notBefore (Baseline Requirements, section 7.1.2.7), so that a certificate
-//! that begins to be valid later than that after the newest unknown entry was
-//! not there to be logged with it.
+//! A submission that the index does not find may be in a gap. The log does not log the submission
+//! again, but responds with 503 until the tile is restored. Newer certificates cannot be in a gap:
+//! a CA signs a certificate at most 48 hours before its notBefore (Baseline Requirements, section
+//! 7.1.2.7). If notBefore is more than 48 hours after the newest timestamp of the gap, the
+//! certificate did not exist at that time.
 
 use std::collections::BTreeMap;
 
@@ -13,28 +12,28 @@ use fjall::Keyspace;
 use lucarne_tlog::{Level, TILE_WIDTH, Tile};
 use parking_lot::RwLock;
 
-/// The time by which a certificate's notBefore may lie after its signature.
+/// Maximum time from a certificate's signature to its notBefore.
 pub(crate) const POSTDATED_MS: u64 = 48 * 3600 * 1000;
 
-/// Gaps whose tiles are named in words.
+/// Most gaps whose tiles a message lists.
 const NAMED: usize = 5;
 
 const PREFIX: &[u8] = b"unknown ";
 
-/// Entries in a row that are not known.
+/// A range of unknown entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gap {
-    /// The first.
+    /// Index of the first entry.
     pub(crate) first: u64,
-    /// The one after the last.
+    /// Index after the last entry.
     pub(crate) end: u64,
-    /// No timestamp of theirs is later, Unix milliseconds: that of the entry
-    /// after them. `u64::MAX` as long as that is not known either.
+    /// Upper bound of the entries' timestamps in Unix milliseconds: the timestamp of the next
+    /// entry, or `u64::MAX` as long as that is unknown.
     pub(crate) latest_ms: u64,
 }
 
 impl Gap {
-    /// The path of the data tile that the first of them is in.
+    /// Returns the path of the data tile with the first entry.
     pub(crate) fn tile(&self) -> String {
         let tile = Tile::new(Level::Data, self.first / TILE_WIDTH, TILE_WIDTH as u16);
         tile.map(|tile| tile.path()).unwrap_or_default()
@@ -62,24 +61,24 @@ impl Gap {
     }
 }
 
-/// All that is not known, in memory.
+/// All gaps, in memory.
 #[derive(Default)]
 pub(crate) struct Gaps(RwLock<KnownGaps>);
 
 #[derive(Default)]
 struct KnownGaps {
     gaps: BTreeMap<u64, Gap>,
-    /// No entry in a gap has a later timestamp; `None` without gaps.
+    /// Upper bound of the timestamps in all gaps; `None` without gaps.
     latest_ms: Option<u64>,
 }
 
 impl Gaps {
-    /// Reads what was noted.
+    /// Loads the stored gaps.
     pub(crate) fn load(&self, meta: &Keyspace) -> fjall::Result<()> {
         let mut noted = Vec::new();
         for pair in meta.prefix(PREFIX) {
             let (key, value) = pair.into_inner()?;
-            // What cannot be read of a gap may be anything.
+            // An unreadable gap may contain any entry.
             noted.push(Gap::decode(&key, &value).unwrap_or(Gap {
                 first: 0,
                 end: u64::MAX,
@@ -99,12 +98,12 @@ impl Gaps {
         *latest_ms = gaps.values().map(|gap| gap.latest_ms).max();
     }
 
-    /// All of them, in order.
+    /// Returns all gaps in order.
     pub(crate) fn all(&self) -> Vec<Gap> {
         self.0.read().gaps.values().copied().collect()
     }
 
-    /// The tiles of the first few, in words.
+    /// Formats the tiles of the first gaps.
     pub(crate) fn tiles(&self) -> String {
         let known = self.0.read();
         let mut tiles: Vec<_> = known.gaps.values().map(Gap::tile).take(NAMED).collect();
@@ -112,21 +111,20 @@ impl Gaps {
         tiles.join(", ")
     }
 
-    /// Returns how many entries are not known.
+    /// Returns the number of unknown entries.
     pub(crate) fn entries(&self) -> u64 {
         let gaps = &self.0.read().gaps;
         gaps.values().map(|gap| gap.end - gap.first).sum()
     }
 
-    /// Returns whether an entry with this notBefore, in Unix milliseconds, may be among
-    /// those that are not known.
+    /// Returns whether an entry with this notBefore, in Unix milliseconds, may be in a gap.
     pub(crate) fn may_have(&self, not_before_ms: Option<i64>) -> bool {
         let latest_ms = self.0.read().latest_ms;
         latest_ms.is_some_and(|latest_ms| signed_from(not_before_ms) <= latest_ms)
     }
 }
 
-/// The time before which no certificate with this notBefore was signed, and so none was
+/// Returns the earliest time at which a certificate with this notBefore can have been signed and
 /// logged, in Unix milliseconds; 0 if notBefore cannot be read.
 pub(crate) fn signed_from(not_before_ms: Option<i64>) -> u64 {
     let not_before_ms = not_before_ms.and_then(|ms| u64::try_from(ms).ok());

@@ -1,11 +1,11 @@
-//! Threads that give way to all others of the machine: what they do can wait, and those who submit
-//! and read cannot.
+//! Low scheduling priority for background threads, because submissions and reads must not wait for
+//! them.
 
-/// Added to a thread's nice value: of a processor that all want, a tenth is left to it.
+/// Added to a thread's nice value: on a busy processor, the thread gets about a tenth of the time.
 const NICENESS: i32 = 10;
 
-/// Has the thread that calls it give way from then on.
+/// Lowers the priority of the calling thread.
 pub(crate) fn give_way() {
-    // On Linux the nice value is a thread's own. Where it cannot be changed, all goes on as well.
+    // On Linux each thread has its own nice value. A failure is harmless.
     let _ = rustix::process::nice(NICENESS);
 }

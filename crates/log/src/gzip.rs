@@ -1,80 +1,77 @@
-//! The gzip stream of a data tile, which grows with it.
+//! The gzip stream of a growing data tile.
 //!
-//! Each round publishes the whole partial tile, to which it has added a few entries. To compress
-//! all of it each time would cost a log with small rounds more than all signatures. A deflate
-//! stream (RFC 1951) is a sequence of blocks, so a tile is compressed in chunks of a fixed size,
-//! and those that were whole the last time stay as they are.
+//! Each round publishes the whole partial tile with a few new entries. Compressing the whole tile
+//! each time would cost a log with small rounds more than all its signatures. A deflate stream (RFC
+//! 1951) is a sequence of blocks. A tile is therefore compressed in chunks of a fixed size, and
+//! chunks that were complete in the last round are reused.
 //!
-//! The stream depends on the entries alone, never on the rounds that brought them: a replay, a
-//! second instance and a repair come to the same bytes, and who has the file need not fetch it
-//! again.
+//! The stream depends only on the entries, not on the rounds that added them. A replay, a second
+//! instance and a repair produce the same bytes, so clients need not fetch the file again.
 //!
-//! Deflate has bits that say nothing: those that fill the last byte of a block. Their change would
-//! be seen by nobody who unpacks the tile, and be another file all the same. So the header has a sum
-//! of what follows it, in an extra field, which whoever does not know it skips.
+//! Deflate has bits without meaning: the padding of a block's last byte. A change in them is not
+//! visible in the decompressed tile, but makes the file different. The header therefore has a
+//! checksum of the rest of the stream, in an extra field that other software skips.
 //!
-//! What is kept from one round to the next has time to change in memory, and is held against its
-//! sum before it is used again. What is new is unpacked again and compared.
+//! The chunks that are kept between rounds may be corrupted in memory. Their checksum is verified
+//! before they are reused. New chunks are decompressed and compared.
 
 use std::io;
 
 use bytes::Bytes;
 use flate2::{Compress, Compression, Crc, Decompress, FlushCompress, FlushDecompress};
 
-/// What is compressed at a time, in bytes. A round compresses half of it again, on average. With
-/// less, more is lost at the seams.
+/// Size of a chunk in bytes. A round recompresses half a chunk on average. Smaller chunks compress
+/// worse, because each starts a new block.
 const CHUNK: usize = 32 << 10;
 
-/// How far back a chunk may refer into those before it. The whole 32 KiB that deflate allows
-/// would save another hundredth of the size for a fifth of the speed.
+/// Maximum distance of references from a chunk to earlier ones, in bytes. The maximum of deflate,
+/// 32 KiB, would save another 1% of the size at a fifth of the speed.
 const WINDOW: usize = 16 << 10;
 
-/// The header of a stream (RFC 1952, 2.3): deflate, no name, no time, compressed at the fastest
-/// level, on a system that is not told; and eight bytes of extra field, which are a CRC-32 by the
-/// name of `Lu`.
+/// The header of a stream (RFC 1952, 2.3): deflate, no name, no time, fastest level, unknown
+/// system. Its extra field of eight bytes has a CRC-32 with the ID `Lu`.
 #[rustfmt::skip]
 const HEADER: [u8; 16] = [
     0x1f, 0x8b, 8, EXTRA, 0, 0, 0, 0, 4, 255,
     8, 0, b'L', b'u', 4, 0,
 ];
 
-/// The flag of an extra field, and its place.
+/// The flag of an extra field, and the offset of the flags.
 const EXTRA: u8 = 4;
 const FLAGS: usize = 3;
 
-/// The last block: empty, with fixed codes. Blocks before it end with a whole byte.
+/// The last block: empty, with fixed codes. Blocks before it end at a byte boundary.
 const LAST_BLOCK: [u8; 2] = [3, 0];
 
 /// Compresses a data tile.
 ///
-/// # Errors
-/// If what comes out of the compressor is not what went in.
+/// If the compressed bytes do not decompress to `plain`.
 pub(crate) fn gzip(plain: &[u8]) -> io::Result<Bytes> {
     GrowingGzip::default().grow(0, plain)
 }
 
-/// The newest data tile as far as it has been compressed.
+/// The compressed part of the newest data tile.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GrowingGzip {
     /// The index of the tile.
     tile: u64,
-    /// The blocks of all chunks that were whole.
+    /// The blocks of all complete chunks.
     packed: Bytes,
-    /// Their CRC-32.
+    /// CRC-32 of `packed`.
     packed_sum: u32,
-    /// The number of bytes that the tile had.
+    /// Length of the tile at the last round, in bytes.
     length: usize,
-    /// The CRC-32 of those.
+    /// CRC-32 of these bytes.
     sum: u32,
 }
 
 impl GrowingGzip {
-    /// Compresses the data tile with this index, of which `plain` are all entries: to the same
-    /// bytes as [`gzip`] does.
+    /// Compresses the data tile with this index and all its entries `plain`. The result is the same
+    /// as that of [`gzip`].
     ///
     /// # Errors
-    /// If what was kept is no longer what it was, or if what comes out of the compressor is not
-    /// what went in.
+    /// If the state of the last round has changed in memory, or the compressed bytes do not
+    /// decompress to `plain`.
     pub(crate) fn grow(&mut self, tile: u64, plain: &[u8]) -> io::Result<Bytes> {
         if self.tile != tile {
             *self = Self {
@@ -122,11 +119,11 @@ impl GrowingGzip {
     }
 }
 
-/// Holds a stream against the sum in its header. One that other software has made has none, nor an
-/// extra field at all.
+/// Verifies the checksum in the header of a stream. Streams of other software have no checksum and
+/// no extra field, and pass.
 ///
 /// # Errors
-/// If it is not that of what follows.
+/// If the checksum does not match.
 pub(crate) fn check_sum(stream: &[u8]) -> io::Result<()> {
     if stream.get(FLAGS).is_none_or(|flags| flags & EXTRA == 0) {
         return Ok(());
@@ -147,7 +144,8 @@ fn crc(bytes: &[u8]) -> Crc {
     crc
 }
 
-/// Compresses what begins at `start` to blocks, and makes sure that they unpack to it.
+/// Compresses the bytes from `start` on to blocks, and verifies that these decompress to the same
+/// bytes.
 fn chunk(plain: &[u8], start: usize) -> io::Result<Vec<u8>> {
     let (before, plain) = plain.split_at(start);
     if plain.is_empty() {
@@ -161,11 +159,11 @@ fn chunk(plain: &[u8], start: usize) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Compresses to blocks behind others, at the fastest level: the next one takes half as long again
-/// and saves a twentieth of the size.
+/// Compresses to blocks that follow the bytes `window`, at the fastest level. The next level takes
+/// half as long again and saves a twentieth of the size.
 ///
-/// Each time with a compressor that has compressed nothing before: one that is reset still knows
-/// the bytes that stood where its window ends, and finds other matches by them.
+/// Each call uses a new compressor: after a reset, a compressor still has old bytes beyond the end
+/// of its window, and finds other matches because of them.
 fn deflate_behind(window: &[u8], plain: &[u8]) -> io::Result<Vec<u8>> {
     let mut deflate = Compress::new(Compression::fast(), false);
     if !window.is_empty() {
@@ -175,7 +173,7 @@ fn deflate_behind(window: &[u8], plain: &[u8]) -> io::Result<Vec<u8>> {
     loop {
         let rest = &plain[deflate.total_in() as usize..];
         deflate.compress_vec(rest, &mut blocks, FlushCompress::Sync)?;
-        // A flush that has filled its space may have more to write.
+        // A flush that fills the buffer may have more output.
         if blocks.len() < blocks.capacity() && deflate.total_in() as usize == plain.len() {
             return Ok(blocks);
         }
@@ -183,13 +181,13 @@ fn deflate_behind(window: &[u8], plain: &[u8]) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Returns whether these blocks, behind others, unpack to `plain`.
+/// Returns whether these blocks decompress to `plain` after the bytes `window`.
 fn inflates_to(window: &[u8], blocks: &[u8], plain: &[u8]) -> io::Result<bool> {
     let mut inflate = Decompress::new(false);
     if !window.is_empty() {
         inflate.set_dictionary(window)?;
     }
-    // Room for a byte too many.
+    // Has room for one byte too many.
     let mut unpacked = Vec::with_capacity(plain.len() + 1);
     inflate.decompress_vec(blocks, &mut unpacked, FlushDecompress::Sync)?;
     Ok(inflate.total_in() as usize == blocks.len() && unpacked == plain)
@@ -205,7 +203,7 @@ mod tests {
     use crate::compress::gunzip;
     use proptest::prelude::*;
 
-    /// As alike as certificates are, and as random as their keys and signatures.
+    /// Returns entries as similar as certificates, with random parts like keys and signatures.
     fn entries(count: usize) -> Vec<u8> {
         let entry = |_| {
             [
@@ -238,7 +236,7 @@ mod tests {
         }
     }
 
-    /// Those that say nothing of the entries, too.
+    /// Includes the bits that do not affect the entries.
     #[test]
     fn any_flipped_bit_is_noticed() {
         let tile = entries(3 * CHUNK / 1000);
@@ -248,14 +246,14 @@ mod tests {
             let mut flipped = stream.to_vec();
             flipped[bit / 8] ^= 1 << (bit % 8);
             let unpacked = gunzip(flipped.clone().into());
-            // One of the magic bytes makes it a tile that was never compressed, and is none.
+            // A flip in the magic bytes makes the file an uncompressed tile, which is invalid.
             let is_plain = unpacked.as_ref().is_ok_and(|plain| *plain == flipped);
             assert!(unpacked.is_err() || is_plain && bit < 16, "{bit}");
         }
     }
 
-    /// Of what it is to refer to, a compressor takes the last three bytes together with the one behind
-    /// them, which it has not been given yet: with what stood there last.
+    /// A compressor hashes the last three bytes of its dictionary together with the next byte,
+    /// which is not set yet: it uses the old byte there.
     #[test]
     fn what_was_compressed_before_hides_no_matches() {
         let mut tile: Vec<u8> = (0..2 * CHUNK).map(|_| rand::random()).collect();
@@ -322,7 +320,7 @@ mod tests {
             let error = growing.grow(0, &tile).unwrap_err().to_string();
             assert!(error.contains("has changed in memory"), "{error}");
         }
-        // Nor can a tile become shorter.
+        // A tile cannot become shorter either.
         let mut growing = GrowingGzip::default();
         growing.grow(0, &tile).unwrap();
         assert!(growing.grow(0, &tile[..old]).is_err());

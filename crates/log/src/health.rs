@@ -1,4 +1,4 @@
-//! A truthful answer to "is this log well?".
+//! Health checks of a log.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,21 +14,20 @@ use crate::jump::TOLERATED_MS;
 use crate::shared::Shared;
 use crate::state::{Check, Health, State};
 
-/// The time that an answer stands: probes cost the lock and the disk something.
+/// Maximum age of a result before the checks run again: they cost the lock and the disk some work.
 const FRESH: Duration = Duration::from_secs(1);
-/// The MMD of a static log: a checkpoint must never be older.
+/// The MMD of a static log: the maximum age of its checkpoint.
 const MAX_CHECKPOINT_AGE_MS: u64 = 60_000;
-/// Below this, operators must act.
+/// Free space in bytes below which operators must act.
 const MIN_HEADROOM: u64 = 512 << 20;
 const HOUR_MS: f64 = 3_600_000.0;
-/// A lock or disk that does not answer within this is not well.
+/// Timeout of a check of the lock or of storage.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Asks at most once a second, and at once when the log's state has changed.
+/// Runs the checks at most once a second, and at once when the log's state has changed.
 ///
-/// One question is under way at a time, however many want to know, and goes on
-/// if they leave: a disk that hangs is asked once. Whoever comes meanwhile gets
-/// the answer before, and is told how old it is.
+/// Only one run is in progress at a time, for all clients, and it continues when they disconnect: a
+/// hung disk therefore gets one request. Concurrent clients get the previous result with its age.
 #[derive(Default)]
 pub(crate) struct Prober {
     last: Arc<Mutex<Option<Answer>>>,
@@ -61,7 +60,7 @@ impl Prober {
                     });
                     drop(turn);
                 });
-                // Should it panic, there is no new answer.
+                // If the task panics, there is no new result.
                 let _ = asked.await;
             }
             Err(_) if self.last.lock().is_none() => drop(self.asking.lock().await),
@@ -70,7 +69,7 @@ impl Prober {
         self.answer(state)
     }
 
-    /// The last answer, of a log that is in this state now.
+    /// Returns the last result, with the current state of the log.
     fn answer(&self, state: State) -> Health {
         let last = self.last.lock();
         let Some(answer) = last.as_ref() else {
@@ -113,7 +112,7 @@ async fn probe(log: &Shared, state: State) -> Vec<Check> {
         tokio::join!(lock_check(log), storage_check(log), files_check(log));
     let verification = verification_check(&log.config.verification);
     let mut checks = vec![state_check(state), lock, storage, files, verification];
-    // A retired log signs nothing any more, and its last checkpoint grows old.
+    // A retired log signs nothing, so its last checkpoint gets old.
     if !retired {
         let now_ms = log.config.clock.now_ms();
         let signed_ms = log
@@ -162,7 +161,7 @@ fn state_check(state: State) -> Check {
     }
 }
 
-/// Returns what keeps this instance from taking its part.
+/// Reports the reason why this instance cannot lead or follow.
 fn instances_check(log: &Shared) -> Check {
     let trouble = log.trouble.lock().clone();
     let trouble = trouble.or_else(|| log.refusal.lock().clone());
@@ -218,9 +217,9 @@ fn stalled(location: &str) -> String {
     )
 }
 
-/// Returns what readers asked for and did not get, because it is not what the log wrote.
+/// Reports the files that clients requested and that differ from what the log wrote.
 async fn files_check(log: &Shared) -> Check {
-    // That storage does not answer is for another check to say.
+    // Another check reports a timeout of storage.
     let _ = tokio::time::timeout(PATIENCE, log.reader.look_again()).await;
     let damaged = log.reader.tiles().damaged().in_words();
     Check {
@@ -233,8 +232,8 @@ async fn files_check(log: &Shared) -> Check {
     }
 }
 
-/// The log takes what it can without its whole index; an operator must see to
-/// what cannot be read.
+/// Reports the state of the dedup index. The log accepts submissions without its whole index, but
+/// the operator must restore unreadable tiles.
 fn dedup_check(log: &Shared, dedup: &Dedup) -> Check {
     let (backlog, unknown) = (dedup.backlog(), dedup.gaps.entries());
     let problems = [
@@ -267,7 +266,7 @@ fn dedup_check(log: &Shared, dedup: &Dedup) -> Check {
     }
 }
 
-/// Returns how far the reading of the backlog has come, and what is refused meanwhile.
+/// Describes the progress of reading the backlog, and the submissions that are rejected until then.
 fn unread(dedup: &Dedup, backlog: &Backlog, now_ms: u64) -> String {
     let (left, all, pace) = (backlog.entries(), dedup.indexed(), &dedup.pace);
     let pace = match (pace.problem(), pace.entries_per_second(), pace.time_left()) {
@@ -291,8 +290,9 @@ fn unread(dedup: &Dedup, backlog: &Backlog, now_ms: u64) -> String {
     )
 }
 
-/// Whoever finds that our own arithmetic was wrong once has to look at processor and memory, and at
-/// what else was accepted: that aws-lc-rs verifies from then on does not make the log well.
+/// Reports an error of our own arithmetic. The operator must check processor and memory, and other
+/// accepted entries. aws-lc-rs verifies all signatures after the error, but the log is still
+/// unhealthy.
 fn verification_check(verification: &Verification) -> Check {
     let (ok, detail) = match verification.disagreement() {
         Some(disagreement) => {

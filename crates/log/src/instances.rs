@@ -1,4 +1,4 @@
-//! Many instances of one log: what one of them is told of the others.
+//! The interface of one instance of a log to the others.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use lucarne_ct::LogId;
 use lucarne_storage::HolderId;
 
-/// The way to other instances of a log: authentic both ways.
+/// A channel to other instances of a log, authenticated in both directions.
 #[async_trait]
 pub trait Messenger: std::fmt::Debug + Send + Sync + 'static {
     /// Sends a message to the instance at `address`, and returns its response.
@@ -20,7 +20,7 @@ pub trait Messenger: std::fmt::Debug + Send + Sync + 'static {
     -> Result<Bytes, MessengerError>;
 }
 
-/// The leader gave no response that can be used.
+/// The error if the leader gives no usable response.
 #[derive(Debug, thiserror::Error)]
 #[error("the instance at {address}, which leads: {source}")]
 pub struct MessengerError {
@@ -30,39 +30,40 @@ pub struct MessengerError {
     pub source: Box<dyn Error + Send + Sync>,
 }
 
-/// The part that this process takes among the instances of a log.
+/// The configuration of this process as one of several instances of a log.
 #[derive(Clone, Debug)]
 pub struct Instances {
-    /// The address, as `host:port`, where the others reach this instance when it leads.
+    /// Address as `host:port`, at which other instances reach this one when it leads.
     pub address: String,
-    /// The time for which a leader may be silent before another takes its place.
+    /// The time without a sign of life after which another instance replaces the leader.
     pub lease: Duration,
-    /// The way to the others.
+    /// The channel to the other instances.
     pub messenger: Arc<dyn Messenger>,
 }
 
 impl Instances {
-    /// The usual [`lease`](Self::lease).
+    /// The default of [`lease`](Self::lease).
     pub const LEASE: Duration = Duration::from_millis(1500);
 
-    /// Time between two looks at the lock: what a follower's readers are behind at most.
+    /// Returns the interval for polling the lock, which is also the maximum delay of a follower's
+    /// clients.
     pub(crate) fn poll(&self) -> Duration {
         self.lease / 6
     }
 
-    /// Time after which a leader that has nothing to sign renews its lease.
+    /// Returns the time after which a leader without new checkpoints renews its lease.
     pub(crate) fn renewal(&self) -> Duration {
         self.lease / 3
     }
 
-    /// Time after which a leader that has changed nothing may have been replaced, and looks before
-    /// it commits.
+    /// Returns the time without a change after which the leader may have been replaced. The leader
+    /// then reads the lock before it commits.
     pub(crate) fn doubt(&self) -> Duration {
         self.lease * 2 / 3
     }
 }
 
-/// A number that no other process has. It need not be hard to guess.
+/// Returns a number that no other process has. The number need not be hard to guess.
 pub(crate) fn holder_id() -> HolderId {
     use std::hash::{BuildHasher, RandomState};
     let half = || {

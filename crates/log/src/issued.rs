@@ -1,25 +1,26 @@
-//! Signatures of the newest SCTs: who submits a chain again gets the answer of the first time, as
-//! far as it is still here, and costs no signature.
+//! Signatures of the newest SCTs. A client that submits a chain again gets the first SCT if it is
+//! still in memory, without a new signature.
 
 use lucarne_ct::Identity;
 use parking_lot::Mutex;
 
 use crate::dedup::LeafPosition;
 
-/// SCTs that are kept: they take 8 MB, and are two minutes' worth at 500 a second.
+/// Number of SCTs in memory: 8 MB, or two minutes at 500 submissions per second.
 const KEPT: usize = 1 << 16;
 
-/// SCTs of one page, 33 kB: a log that issues few, one of many in a process, takes no more.
+/// SCTs in a page of 33 kB. A log that issues few SCTs, among many logs of a process, uses only one
+/// page.
 const PAGE: usize = 256;
 
-/// A DigitallySigned by a P-256 key: two algorithms, a length, and a signature of up to 72 bytes.
+/// A `DigitallySigned` of a P-256 key: two algorithms, a length, and a signature of up to 72 bytes.
 const LONGEST: usize = 4 + 72;
 
 #[derive(Clone, Copy)]
 struct Slot {
     identity: Identity,
     place: LeafPosition,
-    /// 0 if there is nothing yet.
+    /// Length of the signature; 0 in an empty slot.
     length: u8,
     signature: [u8; LONGEST],
 }
@@ -34,20 +35,20 @@ const EMPTY: Slot = Slot {
     signature: [0; LONGEST],
 };
 
-/// Signatures by the index that they were made for, a newer one in place of an older one. A page
-/// takes no memory until its first.
+/// Signatures by the index of their entry; a newer one replaces an older one. A page is allocated
+/// for its first signature.
 #[derive(Default)]
 pub(crate) struct IssuedScts(Mutex<Vec<Vec<Slot>>>);
 
-/// Page and slot of the SCT of this entry.
+/// Returns the page and the slot for the SCT of this entry.
 fn slot_of(place: LeafPosition) -> (usize, usize) {
     let slot = (place.index % KEPT as u64) as usize;
     (slot / PAGE, slot % PAGE)
 }
 
 impl IssuedScts {
-    /// The signature of the SCT for this entry at this place: that it is there was proven when it
-    /// was made.
+    /// Returns the signature of this entry's SCT with this position. The entry's inclusion was
+    /// proven before the signature.
     pub(crate) fn find(&self, identity: &Identity, place: LeafPosition) -> Option<Vec<u8>> {
         let (page, slot) = slot_of(place);
         let pages = self.0.lock();
@@ -56,7 +57,7 @@ impl IssuedScts {
         same.then(|| slot.signature[..usize::from(slot.length)].to_vec())
     }
 
-    /// Keeps a signature.
+    /// Stores a signature.
     pub(crate) fn remember(&self, identity: &Identity, place: LeafPosition, signature: &[u8]) {
         let mut issued = Slot {
             identity: *identity,

@@ -1,12 +1,11 @@
-//! A clock that jumps forward must not be signed with: a checkpoint of a time
-//! to come would keep the log from signing until then.
+//! Protection against signing with a clock that has jumped forward: a checkpoint from the future
+//! would prevent further signatures until that time.
 //!
-//! While the process runs, the clock is held against the monotonic one. A jump
-//! within what the log would wait out is taken. One of up to a day is taken once
-//! the clock has stood by it for a minute, as after a pause of the machine;
-//! a longer one never. What the process starts with is held against the last
-//! signed checkpoint: beyond a day, an operator has to confirm that the log was
-//! down for so long.
+//! While the process runs, the clock is compared with the monotonic clock. A jump of at most
+//! [`TOLERATED_MS`] is accepted. A jump of up to a day is accepted if the clock keeps it for a
+//! minute, as after a pause of the machine. A longer jump is never accepted. At the start of the
+//! process, the clock is compared with the last signed checkpoint. If that is more than a day old,
+//! an operator must confirm that the log was down for so long.
 
 use std::time::{Duration, Instant};
 
@@ -14,19 +13,19 @@ use parking_lot::Mutex;
 
 use crate::Fatal;
 
-/// Milliseconds that are taken at once: so far behind its own timestamps, a log
-/// waits for its clock without stopping.
+/// Milliseconds that are accepted at once. If the clock is this far behind the log's timestamps,
+/// the log waits without stopping.
 pub(crate) const TOLERATED_MS: u64 = 10_000;
-/// The most that is taken without a word of an operator.
+/// Maximum jump without an operator's confirmation, in milliseconds.
 const MOST_MS: u64 = 24 * 3600 * 1000;
-/// The time that the clock must stand by a jump.
+/// The time for which the clock must keep a jump.
 const STANDING: Duration = Duration::from_secs(60);
 
-/// Checks whether a process may begin to sign at `wall_ms` without a word of an operator, where the log
-/// `signed_ms` last.
+/// Checks whether a process may start to sign at `wall_ms` without an operator's confirmation, if
+/// the log's last signature is from `signed_ms`.
 ///
 /// # Errors
-/// [`Fatal::Unconfirmed`] if that is more than a day before.
+/// [`Fatal::Unconfirmed`] if the last signature is more than a day old.
 pub fn believable(wall_ms: u64, signed_ms: u64) -> Result<(), Fatal> {
     let ahead_ms = wall_ms.saturating_sub(signed_ms);
     match ahead_ms > MOST_MS {
@@ -37,7 +36,7 @@ pub fn believable(wall_ms: u64, signed_ms: u64) -> Result<(), Fatal> {
     }
 }
 
-/// The clock at some moment.
+/// A reading of the clock.
 #[derive(Clone, Copy)]
 struct ClockReading {
     wall_ms: u64,
@@ -45,7 +44,7 @@ struct ClockReading {
 }
 
 impl ClockReading {
-    /// Returns what the clock says at another moment, if it only goes on.
+    /// Returns the expected time of the clock at another moment, if it does not jump.
     fn expected_ms(&self, at: Instant) -> u64 {
         let passed = at.saturating_duration_since(self.at).as_millis();
         self.wall_ms.saturating_add(passed as u64)
@@ -54,13 +53,13 @@ impl ClockReading {
 
 #[derive(Default)]
 struct JumpState {
-    /// The time when it was last signed with.
+    /// The reading at the last signature.
     trusted: Option<ClockReading>,
-    /// Since when it stands by a jump.
+    /// The first reading after a jump.
     jumped: Option<ClockReading>,
 }
 
-/// The memory of one log of its clock, as long as the process lives.
+/// The clock readings of one log during the life of the process.
 #[derive(Default)]
 pub(crate) struct ClockJumps(Mutex<JumpState>);
 
@@ -68,9 +67,9 @@ impl ClockJumps {
     /// Checks whether a log may sign with the time `wall_ms`, which was read at `at`.
     ///
     /// # Errors
-    /// If it is too far ahead of the time that has passed since it last did, or
-    /// since it `signed_ms`, if that was in another process; unless that is
-    /// `confirmed`.
+    /// If the time is too far ahead of the time that has passed since the last signature of this
+    /// process. For the first signature, if the time is too far after `signed_ms`, unless the clock
+    /// is `confirmed`.
     pub(crate) fn trust(
         &self,
         wall_ms: u64,
@@ -100,12 +99,12 @@ impl ClockJumps {
         Ok(())
     }
 
-    /// The time to go by: that of the clock, unless it has jumped.
+    /// Returns the time to use: that of the clock without its jump.
     pub(crate) fn now_ms(&self, wall_ms: u64, at: Instant) -> u64 {
         wall_ms - self.ahead_ms(wall_ms, at)
     }
 
-    /// Returns how far the clock is ahead, if that is too far.
+    /// Returns by how many milliseconds the clock is ahead; 0 if this is tolerated.
     pub(crate) fn ahead_ms(&self, wall_ms: u64, at: Instant) -> u64 {
         let trusted = self.0.lock().trusted;
         let expected_ms = trusted.map_or(wall_ms, |trusted| trusted.expected_ms(at));
@@ -117,7 +116,7 @@ impl ClockJumps {
 }
 
 impl JumpState {
-    /// Returns whether the clock has stood by this jump for long enough.
+    /// Returns whether the clock has kept this jump for long enough.
     fn stands(&mut self, now: ClockReading, ahead_ms: u64) -> bool {
         let still = self.jumped.filter(|jumped| {
             let expected_ms = jumped.expected_ms(now.at);
@@ -143,7 +142,7 @@ mod tests {
     const NOW: u64 = 1_800_000_000_000;
     const HOUR: u64 = 3600 * 1000;
 
-    /// No jumps, and the moment at which the clock said `NOW`.
+    /// Returns the state after a signature, and the moment at which the clock was `NOW`.
     fn running() -> (ClockJumps, Instant) {
         let (jumps, start) = (ClockJumps::default(), Instant::now());
         jumps.trust(NOW, start, NOW - 1000, false).unwrap();
@@ -191,7 +190,7 @@ mod tests {
         };
         assert!(!try_at(1, HOUR));
         assert!(!try_at(50, HOUR + 5000));
-        // Another one: the minute begins anew.
+        // Another jump starts the minute again.
         assert!(!try_at(55, 2 * HOUR));
         assert!(!try_at(65, 2 * HOUR));
         assert!(try_at(115, 2 * HOUR + 3000));

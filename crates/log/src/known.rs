@@ -1,7 +1,7 @@
-//! Checkpoints of this log that are known outside: to a CDN, a mirror, a monitor.
+//! Checkpoints of this log that external sources have: a CDN, a mirror, a monitor.
 //!
-//! Lock, journal, storage and index can be rolled back together, where one snapshot
-//! holds them all. What others have seen is not rolled back with them.
+//! Lock, journal, storage and index can be rolled back together if one snapshot contains all of
+//! them. External sources are not rolled back with them.
 
 use std::sync::Arc;
 
@@ -15,17 +15,17 @@ use crate::verified_checkpoint::VerifiedCheckpoint;
 use crate::verified_tiles::VerifiedTiles;
 use crate::{KnownError, LogConfig, ReadError};
 
-/// A checkpoint that this log has signed, and that somebody outside has.
+/// A checkpoint that this log has signed and that an external source has.
 pub struct KnownCheckpoint {
     place: String,
     signed: VerifiedCheckpoint,
 }
 
 impl KnownCheckpoint {
-    /// Verifies what a place has answered as a checkpoint of this log.
+    /// Verifies the response of a source as a checkpoint of this log.
     ///
     /// # Errors
-    /// It proves nothing.
+    /// If the response is not a checkpoint that this log has signed.
     pub fn verify(answer: Answer, config: &LogConfig) -> Result<Self, AnswerError> {
         let note = answer.note?;
         let signed = VerifiedCheckpoint::verify(note, config)?;
@@ -35,22 +35,22 @@ impl KnownCheckpoint {
         })
     }
 
-    /// Where it is known.
+    /// Returns the name of the source.
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn size(&self) -> u64 {
         self.signed.checkpoint.size
     }
 
-    /// Root hash of the tree of that size.
+    /// Returns the root hash of the tree.
     pub fn root(&self) -> Hash {
         self.signed.checkpoint.root
     }
 
-    /// Unix milliseconds.
+    /// Returns the timestamp in Unix milliseconds.
     pub fn timestamp_ms(&self) -> u64 {
         self.signed.timestamp_ms
     }
@@ -59,14 +59,14 @@ impl KnownCheckpoint {
         &self.signed
     }
 
-    /// The signed note.
+    /// Returns the signed note.
     pub fn note(&self) -> &[u8] {
         &self.signed.note
     }
 }
 
-/// The history of a log: tiles that its signed tree vouches for, and the rounds
-/// that they may not have yet.
+/// The history of a log: tiles that match its signed tree, and later rounds that the tiles may
+/// lack.
 pub(crate) struct History<'h> {
     tiles: VerifiedTiles,
     edge: &'h Arc<RightEdge>,
@@ -75,13 +75,13 @@ pub(crate) struct History<'h> {
 }
 
 impl<'h> History<'h> {
-    /// The tree with this edge in `assets`, and what came after it.
+    /// Returns the history of the tree with this edge in `assets`, and of later rounds.
     pub(crate) fn new(
         assets: Arc<dyn Assets>,
         edge: &'h Arc<RightEdge>,
         rounds: Vec<(u64, Hash)>,
     ) -> Self {
-        /// Bytes of tiles that are kept while it is asked.
+        /// Bytes of cached tiles.
         const KEPT: u64 = 1 << 20;
         let tiles = VerifiedTiles::new(assets, read_cache(KEPT), Damaged::default());
         History {
@@ -91,7 +91,7 @@ impl<'h> History<'h> {
         }
     }
 
-    /// The same where the log's tiles are open anyway, and have all of it.
+    /// Returns the history of a tree whose tiles are already open and complete.
     pub(crate) fn of(tiles: &VerifiedTiles, edge: &'h Arc<RightEdge>) -> Self {
         History {
             tiles: tiles.clone(),
@@ -100,7 +100,7 @@ impl<'h> History<'h> {
         }
     }
 
-    /// Its size and root.
+    /// Returns the size and the root of the history's end.
     fn head(&self) -> (u64, Hash) {
         let tiles = (self.edge.size(), self.edge.root());
         self.rounds.last().copied().unwrap_or(tiles)
@@ -119,7 +119,7 @@ impl<'h> History<'h> {
         }
     }
 
-    /// Compares it with what is known outside.
+    /// Compares the history with an external checkpoint.
     ///
     /// # Errors
     /// See [`KnownError`].
@@ -157,8 +157,8 @@ impl<'h> History<'h> {
     }
 }
 
-/// Asks the places that the operator named. Those that prove nothing are warned of:
-/// an outage elsewhere must not keep a log from starting.
+/// Queries the sources in the operator's configuration. Invalid responses are logged as warnings,
+/// because an external outage must not prevent a log's start.
 pub(crate) async fn ask(config: &LogConfig) -> Vec<KnownCheckpoint> {
     let Some(places) = &config.known else {
         return Vec::new();

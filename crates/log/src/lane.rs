@@ -1,46 +1,48 @@
-//! The two lanes of submissions: certificates that are waited for come before those that are not.
+//! The two lanes of submissions: urgent certificates are logged before others.
 //!
-//! A certificate that was just issued has somebody who waits for its SCTs; one that is posted again
-//! years later, or that has its SCTs already, has not. CAs post the latter by the million. So the
-//! former have a lane of their own: they are in the next round, whatever waits in the other one. The
-//! configuration calls the latter a log's `backlog`; in this crate that is what the dedup index has to read.
+//! Clients wait for the SCTs of a newly issued certificate. They do not wait for those of an old
+//! certificate, or of one that already has SCTs, and CAs submit millions of these. Newly issued
+//! certificates therefore have their own lane: they are in the next round, however many entries
+//! wait in the other lane. The configuration calls the other lane a log's `backlog`; in this crate,
+//! a backlog belongs to the dedup index.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use lucarne_ct::{Certificate, Entry, SignedEntry};
 
-/// The lane of a submission that is new to the log. Duplicates are answered before there is one.
+/// The lane of a submission that is new to the log. Duplicates get a response before they have a
+/// lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// Certificates and precertificates of today, without SCTs.
+    /// Newly issued certificates and precertificates without SCTs.
     Fresh,
-    /// Those that were issued before, and final certificates that embed SCTs.
+    /// Older certificates, and final certificates that embed SCTs.
     Old,
 }
 
-/// The settings of the lanes of a log.
+/// The configuration of the lanes of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneConfig {
-    /// Time after its notBefore for which a certificate is fresh.
+    /// The time after its notBefore during which a certificate is fresh.
     pub freshness: Duration,
-    /// Most old entries per second, on average; `None` is what the rounds have room for.
+    /// Maximum average rate of old entries per second; `None` is the free capacity of the rounds.
     pub old_rate: Option<NonZeroU32>,
     /// Most old entries that wait; `None` is a quarter of the pool.
     pub old_pool: Option<usize>,
 }
 
 impl LaneConfig {
-    /// The usual [`freshness`](Self::freshness): a day, and some hours for clocks that differ and
-    /// for CAs that date certificates back.
+    /// The default of [`freshness`](Self::freshness): a day, plus some hours for different clocks
+    /// and for CAs that backdate certificates.
     pub const FRESHNESS: Duration = Duration::from_secs(28 * 3600);
 }
 
 impl LaneConfig {
-    /// Part of the pool that is for old entries, if nothing is said of it.
+    /// The default divisor of the pool for the share of old entries.
     const OLD_PART: usize = 4;
 
-    /// Most old entries that wait in a pool of so many.
+    /// Returns the maximum number of waiting old entries in a pool of this size.
     pub(crate) fn old_share(&self, pool_size: usize) -> usize {
         let share = self.old_pool.unwrap_or(pool_size / Self::OLD_PART);
         share.clamp(1, pool_size.max(1))
@@ -58,8 +60,8 @@ impl Default for LaneConfig {
 }
 
 impl Lane {
-    /// The lane of an entry whose certificate has this notBefore (Unix milliseconds), at `now_ms`.
-    /// One that cannot be read makes it old.
+    /// Returns the lane of an entry with this notBefore of its certificate, in Unix milliseconds,
+    /// at `now_ms`. An entry without a readable notBefore is old.
     pub(crate) fn of(
         entry: &Entry,
         not_before_ms: Option<i64>,
@@ -74,7 +76,7 @@ impl Lane {
         }
     }
 
-    /// The name in metrics and messages.
+    /// Returns the name for metrics and messages.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Lane::Fresh => "fresh",
@@ -83,8 +85,8 @@ impl Lane {
     }
 }
 
-/// Returns whether this is a certificate with SCTs in it (RFC 6962, 3.3), readable or not. A
-/// precertificate is submitted to get them.
+/// Returns whether the entry is a certificate with embedded SCTs (RFC 6962, 3.3), valid or not.
+/// Precertificates are submitted to get SCTs, so they have none.
 fn embeds_scts(signed: &SignedEntry) -> bool {
     match signed {
         SignedEntry::Precert { .. } => false,
@@ -133,7 +135,7 @@ mod tests {
             assert_eq!(lane(NOW - HOUR, 0, kind), Lane::Fresh);
             assert_eq!(lane(NOW - 28 * HOUR, 0, kind), Lane::Fresh);
             assert_eq!(lane(NOW - 28 * HOUR - 1, 0, kind), Lane::Old);
-            // Ahead of the clock: it is of today all the more.
+            // A certificate with a notBefore in the future is fresh.
             assert_eq!(lane(NOW + HOUR, 0, kind), Lane::Fresh);
         }
         assert_eq!(lane(NOW - HOUR, 2, X509), Lane::Old);

@@ -1,19 +1,19 @@
-//! A follower's judgement of the leader, by its own monotonic clock.
+//! Detection of a silent leader by a follower's own monotonic clock.
 //!
-//! A lease is alive while lock or lease change. How long neither has, each follower
-//! counts for itself: no two clocks are compared, and a leader that commits rounds
-//! pays nothing to be seen alive. Time in which the lock could not be read, or in
-//! which this process did not run, tells nothing of the leader, and is not counted.
+//! A lease is alive while the lock or the lease changes. Each follower measures the time without a
+//! change itself, so clocks are never compared. A leader that commits rounds needs no other sign of
+//! life. Time during which the lock could not be read, or this process did not run, is not counted,
+//! because it is no evidence about the leader.
 
 use std::time::Duration;
 
 use lucarne_storage::Lease;
 use tokio::time::Instant;
 
-/// What a follower has seen of the leader, and for how long it has been silent.
+/// The last state of lock and lease, and the time without a change.
 pub(crate) struct LeaseWatch {
     lease: Duration,
-    /// Most that counts between two looks.
+    /// Most time that counts between two polls.
     most: Duration,
     seen: Option<(Vec<u8>, Option<Lease>)>,
     looked: Option<Instant>,
@@ -21,7 +21,7 @@ pub(crate) struct LeaseWatch {
 }
 
 impl LeaseWatch {
-    /// Begins to watch; looks are to come every `poll`.
+    /// Starts to watch; the caller polls every `poll`.
     pub(crate) fn new(lease: Duration, poll: Duration) -> Self {
         LeaseWatch {
             lease,
@@ -32,8 +32,7 @@ impl LeaseWatch {
         }
     }
 
-    /// Takes in what lock and lease were when they were looked at. Returns true if the
-    /// lease has lapsed.
+    /// Records lock and lease at the time of a poll. Returns `true` if the lease has lapsed.
     pub(crate) fn note(&mut self, checkpoint: &[u8], lease: Option<&Lease>, at: Instant) -> bool {
         let same = self
             .seen
@@ -52,7 +51,7 @@ impl LeaseWatch {
         self.silent >= self.lease
     }
 
-    /// The lock could not be read.
+    /// Records a failure to read the lock.
     pub(crate) fn note_failure(&mut self) {
         self.looked = None;
         self.silent = Duration::ZERO;
@@ -75,7 +74,7 @@ mod tests {
         }
     }
 
-    /// Returns after how many looks at the same the lease lapses.
+    /// Returns the number of polls without a change after which the lease lapses.
     fn lapses(watch: &mut LeaseWatch, from: Instant, every: Duration) -> Option<u32> {
         (0..100).find(|n| watch.note(b"same", Some(&lease(0)), from + every * *n))
     }
@@ -85,7 +84,7 @@ mod tests {
         let start = Instant::now();
         let mut watch = LeaseWatch::new(LEASE, POLL);
         assert_eq!(lapses(&mut watch, start, POLL), Some(6));
-        // A round, or a renewal.
+        // The lock or the lease changes.
         let at = start + POLL * 7;
         assert!(!watch.note(b"other", Some(&lease(0)), at));
         assert!(!watch.note(b"other", Some(&lease(1)), at + POLL));
@@ -99,7 +98,7 @@ mod tests {
     fn a_gap_tells_little_and_a_failure_nothing() {
         let start = Instant::now();
         let mut watch = LeaseWatch::new(LEASE, POLL);
-        // This process was stopped for a minute between any two looks.
+        // This process was stopped for a minute between any two polls.
         let minute = Duration::from_secs(60);
         assert_eq!(lapses(&mut watch, start, minute), Some(3));
         let mut watch = LeaseWatch::new(LEASE, POLL);

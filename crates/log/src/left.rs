@@ -1,8 +1,8 @@
-//! A log as somebody else's software left it, or is still writing it: its published
-//! tree, and an index made from that.
+//! The published tree of a log that other software has written, or still writes, and an index of
+//! this tree.
 //!
-//! Only what is published counts, so that it can be read beside whoever signs. What
-//! a lock has signed beyond it is for the start of the log to publish.
+//! Only the published data is read, so a running log is not disturbed. A round that the lock has
+//! signed beyond the published checkpoint is published at the start of the log.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::tree::Tree;
 use crate::verified_checkpoint::VerifiedCheckpoint;
 use crate::{Fatal, LogConfig, Metrics, Published, catchup, recover};
 
-/// The published tree of a log that others wrote.
+/// The published tree of a log from other software.
 pub struct Left {
     config: LogConfig,
     head: VerifiedCheckpoint,
@@ -27,17 +27,17 @@ pub struct Left {
     assets: Arc<dyn Assets>,
 }
 
-/// The work of bringing an index up to a tree.
+/// The result of updating an index to a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Indexed {
-    /// Entries that the index knew before.
+    /// Number of entries that the index had before.
     pub from: u64,
-    /// Entries that it knows now.
+    /// Number of entries that the index has now.
     pub to: u64,
 }
 
 impl Indexed {
-    /// Returns the number of data tiles that were needed for it.
+    /// Returns the number of data tiles that the update read.
     pub fn tiles(&self) -> u64 {
         match self.from < self.to {
             true => self.to.div_ceil(TILE_WIDTH) - self.from / TILE_WIDTH,
@@ -67,17 +67,17 @@ pub(crate) async fn left(config: LogConfig, assets: Arc<dyn Assets>) -> Result<L
 }
 
 impl Left {
-    /// Its checkpoint, with the bytes that were signed.
+    /// Returns the checkpoint with the signed bytes.
     pub fn published(&self) -> Published {
         self.head.published()
     }
 
-    /// Its checkpoint, as it is held against files.
+    /// Returns the checkpoint for the verification of files.
     pub fn checkpoint(&self) -> Checkpoint {
         self.head.checkpoint.clone()
     }
 
-    /// Compares it with an earlier checkpoint of the log.
+    /// Compares the tree with an earlier checkpoint of the log.
     ///
     /// # Errors
     /// See [`KnownError`].
@@ -86,14 +86,14 @@ impl Left {
         history.hold_against(known).await
     }
 
-    /// Brings the dedup index up to this tree, with the code by which the start of a
-    /// log does, so that a start only has to add what came later. Writes to the
-    /// log's cache alone. An index that knows more entries than these is refused.
+    /// Updates the dedup index to this tree, with the same code as the start of a log. The start
+    /// then only adds later entries. Writes only to the log's cache. Rejects an index that has more
+    /// entries than the tree.
     ///
     /// # Errors
-    /// If the index is of another history, or in use, or storage does not answer.
+    /// If the index belongs to another history or is in use, or if storage does not respond.
     pub async fn index(&self) -> Result<Indexed, Fatal> {
-        // The published checkpoint is what it is bound to: a lock is never behind it.
+        // The index is bound to the published checkpoint, because a lock is never older.
         let lock = MemoryLock::new();
         let log_id = self.config.key.log_id().0;
         lock.create(&log_id, &self.head.note).await?;
@@ -106,7 +106,7 @@ impl Left {
         );
         let (dedup, from) = catchup::bring_up(&shared, &self.tree).await?;
         let to = dedup.known();
-        // To close it asks its disk.
+        // Closing the index accesses its disk.
         let closed = spawn_blocking(move || drop(dedup)).await;
         closed.map_err(|error| Fatal::Internal(error.to_string()))?;
         Ok(Indexed { from, to })

@@ -1,7 +1,7 @@
 //! A Certificate Transparency log: pool → round → journal → commit → publish.
 //!
-//! The crate knows nothing of HTTP: it takes chains and gives SCTs, and serves
-//! tiles by name.
+//! The crate does not depend on HTTP: its API accepts chains, returns SCTs, and reads tiles by
+//! name.
 
 mod ahead;
 mod backlog;
@@ -86,8 +86,8 @@ pub use error::{Fatal, KnownError, ReadError, SubmitError};
 #[cfg(feature = "fill")]
 pub use fill::LooseIndex;
 pub use fsck::{
-    Checked, Files, Finding, FsckOptions, FsckPosition, NamesTiles, Parts, Problem, fsck,
-    superseded,
+    Checked, FileError, Files, Finding, FsckOptions, FsckPosition, NamesTiles, Parts, Problem,
+    fsck, superseded,
 };
 pub use instances::{Instances, Messenger, MessengerError};
 pub use jump::believable;

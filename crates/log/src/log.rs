@@ -1,4 +1,4 @@
-//! The handle of one log: takes submissions and answers readers.
+//! The handle of one log, for submissions and reads.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,8 +30,8 @@ use crate::{
     Turn,
 };
 
-/// One log. The handle outlives failures: a fatal error stops the sequencer,
-/// which is opened again with back-off, while reads go on.
+/// A log. The handle survives failures: a fatal error stops the sequencer, which is reopened with
+/// back-off, while reads continue.
 pub struct Log {
     shared: Arc<Shared>,
     prober: Prober,
@@ -42,15 +42,14 @@ pub struct Log {
 }
 
 impl Log {
-    /// Makes a log that does not exist yet: signs the empty tree into the lock
-    /// and publishes it.
+    /// Creates a log that does not exist yet: signs the empty tree into the lock and publishes it.
     ///
-    /// The lock comes first: a log that is in the lock and not in storage is
-    /// published at its first start, the other way round it would be refused.
+    /// The lock is written first. A log that is in the lock but not in storage is published at its
+    /// first start; a log that is only in storage would be rejected.
     ///
     /// # Errors
-    /// If lock or storage already hold a log, or the dedup index in `cache`
-    /// knows one of this key, or one of them fails.
+    /// If lock or storage already have a log, if the dedup index in `cache` has entries of a log
+    /// with this key, or if one of the three fails.
     pub async fn create(
         config: &LogConfig,
         assets: &dyn Assets,
@@ -75,11 +74,11 @@ impl Log {
         Ok(assets.publish(vec![checkpoint]).await?)
     }
 
-    /// Looks into the dedup index of a log that is to be made.
+    /// Checks that the dedup index has no log with this key before a log is created.
     ///
     /// # Errors
-    /// If it knows a log of this key: that one exists, whatever lock and storage
-    /// say. Or if it cannot be read.
+    /// If the index has a log with this key: that log exists, whatever lock and storage contain.
+    /// Also if the index cannot be read.
     pub async fn unseen(config: &LogConfig) -> Result<(), Fatal> {
         match seen(config).await? {
             None => Ok(()),
@@ -99,11 +98,10 @@ impl Log {
             .is_err_and(|fatal| fatal.is_index_in_use())
     }
 
-    /// Compares lock, journal, storage and index as the start of a log does, and
-    /// writes nothing.
+    /// Compares lock, journal, storage and index like the start of a log, and writes nothing.
     ///
     /// # Errors
-    /// Returns what the start of the log would be refused with.
+    /// The same error with which the start of the log would fail.
     pub async fn examine(
         config: &LogConfig,
         assets: Arc<dyn Assets>,
@@ -112,8 +110,8 @@ impl Log {
         recover::examine(config, assets, lock).await
     }
 
-    /// Returns `text`, a reason or the detail of a check, as strangers may read it: without paths,
-    /// users and hosts.
+    /// Returns `text`, a reason or the detail of a check, for the public: without paths, users and
+    /// hosts.
     pub fn public(&self, text: &str) -> String {
         let cache = self.shared.config.cache.display().to_string();
         let places = [
@@ -124,12 +122,12 @@ impl Log {
         Places::new(places).hide(text)
     }
 
-    /// Compares lock, journal and storage as the start of a log does, beside a
-    /// process that may run the log, and writes nothing. The dedup index, which is
-    /// that process's, is left out.
+    /// Compares lock, journal and storage like the start of a log, concurrently with a process that
+    /// may run the log, and writes nothing. The dedup index is not read, because it belongs to that
+    /// process.
     ///
     /// # Errors
-    /// If one of them cannot be looked at now.
+    /// If one of the three cannot be read now.
     pub async fn look(
         config: &LogConfig,
         assets: &dyn Assets,
@@ -138,11 +136,11 @@ impl Log {
         look::look(config, assets, lock).await
     }
 
-    /// Compares lock, journal and storage with checkpoints that are known outside,
-    /// beside a process that may run the log. Returns what speaks against them.
+    /// Compares lock, journal and storage with external checkpoints, concurrently with a process
+    /// that may run the log. Returns the contradictions.
     ///
     /// # Errors
-    /// If they contradict each other, or one of them cannot be looked at now.
+    /// If lock, journal and storage contradict each other, or one of them cannot be read now.
     pub async fn hold_against(
         config: &LogConfig,
         assets: Arc<dyn Assets>,
@@ -152,13 +150,13 @@ impl Log {
         look::hold_against(config, assets, lock, known).await
     }
 
-    /// The newest checkpoint that storage, journal and index are evidence for:
-    /// what belongs into the lock of a log that has lost it. One that is `known` outside may be
-    /// newer than what is published here, if the tiles lead to it. Writes nothing.
+    /// Returns the newest checkpoint that storage, journal and index prove, for the lock of a log
+    /// that has lost it. A checkpoint of `known` external sources may be newer than the published
+    /// one if the tiles lead to it. Writes nothing.
     ///
     /// # Errors
-    /// If nothing is published, if one of them knows more than the others, or
-    /// if they contradict each other.
+    /// If no checkpoint is published, if one source is newer than the others, or if they contradict
+    /// each other.
     pub async fn newest(
         config: &LogConfig,
         assets: Arc<dyn Assets>,
@@ -167,11 +165,11 @@ impl Log {
         recover::newest(config, assets, known).await
     }
 
-    /// The round that the lock has signed and that storage has lost, if nothing of it was ever
-    /// published as far as storage, journal and index show. Writes nothing.
+    /// Returns the round that the lock has signed and that storage has lost, if storage, journal
+    /// and index show no publication of it. Writes nothing.
     ///
     /// # Errors
-    /// If nothing is lost, if anything is there of that round, or if storage, journal and index
+    /// If no round is lost, if any part of the round exists, or if storage, journal and index
     /// contradict each other.
     pub async fn never_published(
         config: &LogConfig,
@@ -181,17 +179,17 @@ impl Log {
         recover::never_published(config, assets, lock).await
     }
 
-    /// The published tree of a log that other software wrote, or still writes.
-    /// Writes nothing, and asks no lock.
+    /// Returns the published tree of a log that other software has written, or still writes. Writes
+    /// nothing, and does not read the lock.
     ///
     /// # Errors
-    /// If nothing of this log is published, or its tiles do not lead there.
+    /// If no checkpoint of this log is published, or its tiles do not lead to it.
     pub async fn left(config: LogConfig, assets: Arc<dyn Assets>) -> Result<Left, Fatal> {
         left::left(config, assets).await
     }
 
-    /// Starts a log: returns at once, opening goes on in the background.
-    /// Must be called within a tokio runtime.
+    /// Starts a log: returns at once, and opens the log in the background. Must be called within a
+    /// tokio runtime.
     pub fn start(
         config: LogConfig,
         roots: Roots,
@@ -202,9 +200,9 @@ impl Log {
         Log::start_in_turn(config, roots, (assets, lock), metrics, Turn::now())
     }
 
-    /// The same of a log that another process runs until it is this one's turn: until
-    /// then it is read only, and shows readers what the other publishes. `assets` must
-    /// let it read that; `lock` is not asked before.
+    /// Starts a log that another process still runs. Until the turn of this process, the log is
+    /// read-only and follows the checkpoints of the other process. `assets` must allow these reads;
+    /// `lock` is not used before the turn.
     pub fn start_in_turn(
         config: LogConfig,
         roots: Roots,
@@ -258,25 +256,36 @@ impl Log {
         &self.shared
     }
 
-    /// Returns what the operator told this log.
+    /// Returns the operator's configuration of this log.
     pub fn config(&self) -> &LogConfig {
         &self.shared.config
     }
 
-    /// Returns whether the log takes submissions.
+    /// Returns the state of the log, including whether it accepts submissions.
     pub fn state(&self) -> State {
         self.shared.state.lock().clone()
     }
 
-    /// Returns true while the log is being opened for the first time.
+    /// Returns a number that grows at least once a second while the sequencer runs, or waits for
+    /// submissions, and between two steps of a round. `None` if the log is not open, or is being
+    /// closed or retired: then no round follows.
+    pub fn heartbeat(&self) -> Option<u64> {
+        let session = self.shared.session.load();
+        let pool = session.as_ref().map(|session| &session.pool);
+        let is_open = pool.is_some_and(|pool| !pool.is_closed());
+        let sequences = is_open && self.state() == State::Running;
+        sequences.then(|| self.shared.heartbeat.load(Ordering::Relaxed))
+    }
+
+    /// Returns `true` while the log opens for the first time.
     pub fn is_starting(&self) -> bool {
         *self.shared.starting.borrow()
     }
 
-    /// Waits until the log is no longer [starting](Self::is_starting): it takes
-    /// submissions then, or says why not.
+    /// Waits until the log is no longer [starting](Self::is_starting): it then accepts submissions,
+    /// or its state has the reason why not.
     pub async fn started(&self) {
-        // The sender is ours.
+        // The sender lives as long as `self`.
         let _ = self
             .shared
             .starting
@@ -285,17 +294,17 @@ impl Log {
             .await;
     }
 
-    /// Looks at what the process publishes that still runs the log, if it is not
-    /// this one's turn yet.
+    /// Reads the newest checkpoint of the process that still runs the log, if the turn of this
+    /// process has not come yet.
     pub async fn follow(&self) {
         if !self.shared.turn.has_come() {
-            // In a box: nearly every read has no use for its room.
+            // Boxed, because nearly every read skips this large future.
             Box::pin(self.shared.follow()).await;
         }
     }
 
-    /// Takes a chain and answers with an SCT once the entry is in a published
-    /// checkpoint. A chain submitted before gets the same timestamp and index.
+    /// Accepts a chain, and returns an SCT after the entry is in a published checkpoint. A chain
+    /// that was submitted before gets the same timestamp and index.
     ///
     /// # Errors
     /// See [`SubmitError`].
@@ -316,13 +325,13 @@ impl Log {
         result
     }
 
-    /// Takes what another instance of the log has verified, if this one leads, and returns the
-    /// answer to it. Whoever calls this knows that the message is from such an instance.
+    /// Takes verified entries from another instance of the log if this one leads, and returns the
+    /// response. The caller must have authenticated the sender as such an instance.
     pub async fn take_forwarded(&self, message: Bytes) -> Bytes {
         self.shared.take(message).await
     }
 
-    /// The accepted roots.
+    /// Returns the accepted roots.
     pub fn roots(&self) -> Arc<Roots> {
         self.shared.validator.load().roots().clone()
     }
@@ -333,30 +342,30 @@ impl Log {
         self.shared.validator.store(Arc::new(validator));
     }
 
-    /// Notes whether some accepted roots are still to be read. Until then, a chain to an unknown
-    /// root is not refused: its client must come back.
+    /// Sets whether some accepted roots are not loaded yet. Until then, a chain to an unknown root
+    /// is not rejected; its client must retry.
     pub fn await_roots(&self, awaits: bool) {
         self.shared.awaits_roots.store(awaits, Ordering::SeqCst);
     }
 
-    /// Returns whether some accepted roots are still to be read.
+    /// Returns whether some accepted roots are not loaded yet.
     pub fn awaits_roots(&self) -> bool {
         self.shared.awaits_roots.load(Ordering::SeqCst)
     }
 
-    /// The size of the published tree, and word of each change of it: 0 before the log was ever opened.
+    /// Returns a receiver of the published tree's size, which is 0 before the log was first opened.
     pub fn grown(&self) -> watch::Receiver<u64> {
         self.shared.reader.grown()
     }
 
-    /// The newest published checkpoint; none before the log was ever opened.
+    /// Returns the newest published checkpoint; `None` before the log was first opened.
     pub fn published(&self) -> Option<Arc<Published>> {
         self.shared.reader.published()
     }
 
-    /// A tile as stored, data tiles in gzip. Any partial width up to the newest is
-    /// served, as what the newest begins with. `None` if the published checkpoint does not cover
-    /// it.
+    /// Returns a tile as stored; data tiles have gzip encoding. Any partial width up to the newest
+    /// is available, as a prefix of the newest. Returns `None` if the published checkpoint does not
+    /// cover the tile.
     ///
     /// # Errors
     /// If storage fails or is damaged.
@@ -364,41 +373,41 @@ impl Log {
         self.shared.reader.tile(tile).await
     }
 
-    /// The names tile of a data tile; `None` if the tree has no such tile.
+    /// Returns the names tile of a data tile; `None` if the tree has no such tile.
     ///
     /// # Errors
-    /// As [`tile`](Self::tile).
+    /// See [`tile`](Self::tile).
     pub async fn names_tile(&self, data: Tile) -> Result<Option<StoredFile>, ReadError> {
         self.shared.reader.names(data).await
     }
 
-    /// Judges a chain by this log's roots and policy, as if it were submitted and the log did not have its entry.
-    /// Nothing is logged, and whether the log takes submissions now does not matter.
+    /// Validates a chain against this log's roots and policy, like the submission of a new entry.
+    /// Nothing is logged, and the log need not accept submissions now.
     ///
     /// # Errors
-    /// The reason why it would be refused.
+    /// The reason for the rejection.
     pub fn judge(&self, chain: &Chain) -> Result<EntryKind, Rejection> {
         let validator = self.shared.validator.load_full();
         validator.judge(chain, self.shared.now_ms())
     }
 
-    /// The events (`text/event-stream`) of entries from this index on, to the end of their data tile or of
-    /// the tree; and the index after them. `None` if the tree ends there.
+    /// Returns the events (`text/event-stream`) of entries from this index to the end of their data
+    /// tile or of the tree, and the index after them. Returns `None` if the tree ends at this
+    /// index.
     ///
     /// # Errors
-    /// As [`tile`](Self::tile).
+    /// See [`tile`](Self::tile).
     pub async fn feed(&self, from: u64) -> Result<Option<(Bytes, u64)>, ReadError> {
         self.shared.reader.feed(from).await
     }
 
-    /// A full data tile in zstd, if it has been transcoded; if not, it is
-    /// transcoded in the background and there for a later request.
+    /// Returns a full data tile in zstd, if it has been transcoded. Otherwise starts transcoding in
+    /// the background, for later requests.
     pub fn tile_zstd(&self, tile: Tile) -> Option<Bytes> {
         self.shared.reader.zstd(tile)
     }
 
-    /// The certificate with this fingerprint, if an entry of the log refers to
-    /// it.
+    /// Returns the certificate with this fingerprint, if an entry of the log refers to it.
     ///
     /// # Errors
     /// If storage fails or is damaged.
@@ -406,13 +415,13 @@ impl Log {
         self.shared.reader.issuer(fingerprint).await
     }
 
-    /// The reads of RFC 6962; `None` if the log is not configured for them.
+    /// Returns the read API of RFC 6962; `None` if it is not configured.
     pub fn rfc6962(&self) -> Option<Rfc6962Reads<'_>> {
         Rfc6962Reads::of(&self.shared)
     }
 
-    /// Publishes `log.v3.json` beside the tiles, for a server that only has
-    /// the directory or the bucket.
+    /// Publishes `log.v3.json` beside the tiles, for a server that serves only the directory or the
+    /// bucket.
     ///
     /// # Errors
     /// If storage fails.
@@ -421,7 +430,7 @@ impl Log {
         Ok(self.shared.assets.publish(vec![asset]).await?)
     }
 
-    /// Recent figures.
+    /// Returns recent statistics.
     pub fn stats(&self) -> Stats {
         let mut stats = self.shared.recent.lock().stats();
         if let Some(session) = self.shared.session.load().as_ref() {
@@ -430,12 +439,12 @@ impl Log {
         stats
     }
 
-    /// Asks the log's surroundings; the answers are those of the last second.
+    /// Checks the log's health; results may be one second old.
     pub async fn health(&self) -> Health {
         self.prober.health(&self.shared, self.state()).await
     }
 
-    /// Takes no more submissions, finishes the round, answers the waiters.
+    /// Stops accepting submissions, finishes the round, and responds to waiting submissions.
     pub async fn shutdown(&self) {
         self.shared.closing.store(true, Ordering::SeqCst);
         let optional = self.scrubber.iter().chain(&self.indexer);
@@ -449,10 +458,10 @@ impl Log {
         let _ = self.finished.clone().wait_for(|finished| *finished).await;
     }
 
-    /// Lets another process have the data of a log that was shut down. Reading goes on.
+    /// Releases the data of a closed log for another process. Reads continue.
     ///
     /// # Errors
-    /// If something that was begun has not ended: then it cannot have them.
+    /// If an operation is still in progress: the other process cannot have the data then.
     pub async fn let_go(&self) -> Result<(), Fatal> {
         Ok(self.shared.assets.close().await?)
     }

@@ -1,4 +1,4 @@
-//! A look at lock, journal and storage, for whoever does not run the log.
+//! Inspection of lock, journal and storage by a process that does not run the log.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,24 +14,24 @@ use crate::known::KnownCheckpoint;
 use crate::recover::{self, Judged, is_beyond, steps_to};
 use crate::{Fatal, LogConfig, Step};
 
-/// The time for a log that is looked at while it signs: what seems wrong is looked
-/// at again as long as the lock goes on.
+/// Time limit for the inspection of a log that signs concurrently. An apparent error is checked
+/// again as long as the lock changes.
 const LOOKING: Duration = Duration::from_secs(10);
-/// Between two looks.
+/// Pause between two inspections.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A checkpoint as it was found somewhere.
+/// A checkpoint from the lock or from storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Size and root that it says, if it is a checkpoint at all.
+    /// Size and root in the text, if the note is a checkpoint.
     pub head: Option<(u64, Hash)>,
-    /// The time of the signature, in Unix milliseconds; or the reason why the checkpoint is not
-    /// one of this log.
+    /// The timestamp of the signature in Unix milliseconds, or the reason why the note is not a
+    /// checkpoint of this log.
     pub signed: Result<u64, CheckpointError>,
 }
 
 impl Found {
-    /// Reads a note that may be a checkpoint of this log.
+    /// Parses a note that may be a checkpoint of this log.
     pub fn read(note: &[u8], config: &LogConfig) -> Found {
         let parsed = SignedNote::parse(note).ok();
         let parsed = parsed.and_then(|note| Checkpoint::parse(&note.text).ok());
@@ -42,22 +42,22 @@ impl Found {
         }
     }
 
-    /// Returns size and root, if the signature is the log's.
+    /// Returns size and root, if the log has signed the note.
     pub fn verified(&self) -> Option<(u64, Hash)> {
         self.head.filter(|_| self.signed.is_ok())
     }
 }
 
-/// A log as lock, journal and storage have it.
+/// The state of a log in lock, journal and storage.
 #[derive(Clone, Debug)]
 pub struct Looked {
     /// The checkpoint in the lock.
     pub lock: Option<Found>,
-    /// The published one.
+    /// The published checkpoint.
     pub published: Option<Found>,
-    /// The rounds of the journal that lead from the published one to that of the lock.
+    /// The rounds of the journal from the published checkpoint to the one in the lock.
     pub bridge: Vec<Step>,
-    /// The words with which the log's start would be refused.
+    /// The error with which the log's start would fail.
     pub refusal: Option<String>,
 }
 
@@ -78,8 +78,8 @@ pub(crate) async fn look(
     }
 }
 
-/// See [`Log::hold_against`](crate::Log::hold_against). What is known was asked for
-/// before, so that a log that goes on knows it.
+/// See [`Log::hold_against`](crate::Log::hold_against). The known checkpoints were fetched before.
+/// A log that signs concurrently therefore includes them.
 pub(crate) async fn hold_against(
     config: &LogConfig,
     assets: Arc<dyn Assets>,
@@ -96,10 +96,10 @@ pub(crate) async fn hold_against(
     Ok(against)
 }
 
-/// The note that the lock held, and what is wrong with that.
+/// The note in the lock, and the problem with the log.
 type Refused = (Option<Vec<u8>>, Fatal);
 
-/// Judges a log that may sign meanwhile.
+/// Examines a log that may sign concurrently.
 async fn steadily(
     config: &LogConfig,
     assets: &dyn Assets,
@@ -114,7 +114,7 @@ async fn steadily(
             Err(fatal) if !fatal.is_verdict() => return Err(fatal),
             Err(fatal) => fatal,
         };
-        // A log that goes on is not wrong: its parts were read one after the other.
+        // A lock that has changed is not an error, because the parts were read one after the other.
         if lock.load(&log_id).await? == held {
             return Ok(Err((held, fatal)));
         }
@@ -130,7 +130,7 @@ async fn steadily(
 async fn sound(config: &LogConfig, assets: &dyn Assets, judged: Judged) -> Result<Looked, Fatal> {
     let published = match &judged.published {
         Some(published) => Some(Found::read(&published.note, config)),
-        // Absent, or damaged: the next start puts the lock's there.
+        // The checkpoint is missing or damaged: the next start publishes the one from the lock.
         None => published(config, assets).await?,
     };
     let from = judged
@@ -153,26 +153,26 @@ async fn published(config: &LogConfig, assets: &dyn Assets) -> Result<Option<Fou
     Ok(note.map(|note| Found::read(&note, config)))
 }
 
-/// The standing of a round of the journal.
+/// The state of a round of the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// The published checkpoint covers it.
+    /// The published checkpoint includes the round.
     Published,
-    /// The lock has signed it, and it is still to be published.
+    /// The lock has signed the round, and it is not published yet.
     Signed,
-    /// Staged upon the signed tree: it is just being signed, or never was.
+    /// Staged on the signed tree: the round is being signed, or was never signed.
     Staged,
-    /// Not larger than the published tree, and nothing else of the journal took its place: a
-    /// recovery needs it no more.
+    /// Not larger than the published tree, and not replaced by another round of the journal:
+    /// recovery does not need the round.
     Covered,
-    /// Leads to nothing that was signed: a recovery passes it over.
+    /// Does not lead to a signed tree: recovery skips the round.
     PassedOver,
-    /// Goes on from a tree that the lock does not know: the lock is not the newest.
+    /// Continues a tree that the lock does not have: the lock is not the newest.
     Beyond,
 }
 
-/// Judges the rounds of a journal, oldest first, by what the lock has signed and
-/// what is published.
+/// Determines the state of the rounds of a journal, oldest first, from the signed and the published
+/// tree.
 pub fn standings(
     steps: &[Step],
     signed: Option<(u64, Hash)>,
@@ -223,7 +223,7 @@ mod tests {
         use Standing::{Beyond, Covered, PassedOver, Published, Signed, Staged};
         let steps = [
             step((0, 0), (2, 2)),
-            // Staged, and then another one upon the same tree.
+            // Two rounds were staged on the same tree.
             step((2, 2), (4, 9)),
             step((2, 2), (4, 4)),
             step((4, 4), (7, 7)),
@@ -244,7 +244,7 @@ mod tests {
             [PassedOver, Beyond, Beyond]
         );
         assert_eq!(found(None, None), [Beyond; 5]);
-        // One round between cannot be read: those before it are published all the same.
+        // A round is unreadable; earlier rounds are published nevertheless.
         let steps = [steps[0], steps[1], steps[3]];
         let found = standings(&steps, head(7), head(7));
         assert_eq!(found, [Covered, Covered, Published]);

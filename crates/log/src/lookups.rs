@@ -1,10 +1,9 @@
-//! Looking into the dedup index, on a thread of its own.
+//! Lookups in the dedup index, on a separate thread.
 //!
-//! Nearly every look-up is answered from memory, and which is not cannot be
-//! known before. A disk that hangs must not take the threads that serve all
-//! logs with it: it takes this one, of this log, and whoever asks gives up
-//! after a while. To wake a thread costs more than to look, so that those who ask
-//! within a moment share it.
+//! Memory has the data of nearly every lookup, but which ones need the disk is unknown in advance.
+//! A hung disk must not block the threads that serve all logs. It therefore blocks only the lookup
+//! thread of its own log, and callers have a timeout. Waking a thread costs more than a lookup, so
+//! lookups within a short time share one wakeup.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,18 +16,18 @@ use tokio::time::timeout;
 use crate::Fatal;
 use crate::dedup::{Dedup, LeafPosition};
 
-/// Look-ups that may wait; more are not taken.
+/// Most lookups that wait; further ones are rejected.
 const WAITING: usize = 4096;
-/// The time that the thread rests after it has answered. It is nothing beside a
-/// round, and at 10,000 entries/s fifty look-ups share each waking.
+/// Pause of the thread after each batch. The pause is short compared with a round. At 10,000
+/// entries per second, fifty lookups share each wakeup.
 const REST: Duration = Duration::from_millis(5);
-/// The time that one waits for its answer.
+/// Timeout of a lookup.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The thread that looks into an index, and closes it in the end.
+/// The thread that reads an index, and finally closes it.
 pub(crate) struct Lookups {
     asked: mpsc::Sender<LookupRequest>,
-    /// Look-ups that the thread has answered.
+    /// Number of completed lookups.
     answered: Arc<AtomicU64>,
     closed: watch::Receiver<bool>,
 }
@@ -40,21 +39,21 @@ struct LookupRequest {
 
 type LookupResult = Result<Option<LeafPosition>, Fatal>;
 
-/// The reasons why there is no answer.
+/// The reasons why a lookup has no result.
 #[derive(Debug)]
 pub(crate) enum NoAnswer {
-    /// The disk has answered nothing for as long as one waits.
+    /// The disk has not completed any lookup within the timeout.
     Silent,
-    /// Too many wait already, or others were answered for as long as one waits.
+    /// Too many lookups wait, or only others were completed within the timeout.
     Busy,
 }
 
 impl Lookups {
-    /// Starts the thread. It is the last to let go of the index: closing it asks
-    /// the disk, too.
+    /// Starts the thread. The thread releases the index last, because closing it accesses the disk
+    /// as well.
     ///
     /// # Errors
-    /// If the system gives no thread.
+    /// If the system cannot create a thread.
     pub(crate) fn start(dedup: Arc<Dedup>) -> std::io::Result<Self> {
         let (asked, asks) = mpsc::channel(WAITING);
         let (closing, closed) = watch::channel(false);
@@ -65,8 +64,8 @@ impl Lookups {
             let mut dedup = dedup;
             while let Err(shared) = Arc::try_unwrap(dedup).map(drop) {
                 dedup = shared;
-                // Polled: nothing tells when the last of the others lets go, and
-                // only the end of the log waits for it.
+                // Polling, because the last release by others sends no notification. Only the end
+                // of the log waits here.
                 std::thread::sleep(Duration::from_millis(1));
             }
             let _ = closing.send(true);
@@ -85,8 +84,8 @@ impl Lookups {
         self.find_within(identity, PATIENCE).await
     }
 
-    /// A disk that answers others is slow, and does not hang: clients who submit many known certificates again
-    /// must not stop a log.
+    /// A disk that completes other lookups is slow, but does not hang. Clients that submit many
+    /// known certificates again must not stop a log.
     async fn find_within(
         &self,
         identity: Identity,
@@ -103,7 +102,7 @@ impl Lookups {
         }
     }
 
-    /// Takes no more, and waits for a while until the index is closed.
+    /// Stops accepting lookups, and waits until the index is closed or the timeout ends.
     pub(crate) async fn close(self) {
         let Lookups {
             asked, mut closed, ..
@@ -122,13 +121,13 @@ fn answer_all(
         let mut next = Some(first);
         while let Some(LookupRequest { identity, answer }) = next {
             next = asks.try_recv().ok();
-            // Who has given up is not looked for.
+            // Skips lookups of cancelled callers.
             if !answer.is_closed() {
                 let _ = answer.send(find(&identity));
                 answered.fetch_add(1, Relaxed);
             }
         }
-        // Meanwhile others ask, and need not wake this thread.
+        // Requests that arrive during the pause need not wake this thread.
         std::thread::sleep(REST);
     }
 }
@@ -140,11 +139,11 @@ mod tests {
     use super::*;
 
     const SHORT: Duration = Duration::from_millis(100);
-    /// Longer than a thread takes to begin on a busy machine.
+    /// Longer than the start of a thread takes on a busy machine.
     const LONG: Duration = Duration::from_secs(3);
     const ONE: Identity = Identity([1; 32]);
 
-    /// Look-ups into an index that answers as often as it is let.
+    /// Returns lookups that complete one request for each message to the sender.
     fn let_in_turn() -> (Lookups, threads::Sender<()>) {
         let (asked, asks) = mpsc::channel(WAITING);
         let answered = Arc::new(AtomicU64::new(0));
@@ -170,14 +169,14 @@ mod tests {
         let (lookups, turn) = let_in_turn();
         let two = async { tokio::join!(lookups.find(ONE), lookups.find_within(ONE, LONG)) };
         let one_is_answered = async {
-            // Both wait by now.
+            // Both lookups wait now.
             tokio::task::yield_now().await;
             turn.send(()).unwrap();
         };
         let ((first, second), ()) = tokio::join!(two, one_is_answered);
         assert!(matches!(first, Ok(Ok(None))));
         assert!(matches!(second, Err(NoAnswer::Busy)), "{second:?}");
-        // Nothing is answered from now on.
+        // From here on, no lookup is completed.
         let silent = lookups.find_within(ONE, SHORT).await;
         assert!(matches!(silent, Err(NoAnswer::Silent)), "{silent:?}");
     }

@@ -1,37 +1,37 @@
-//! The metadata that only the operator of a log can give, for `log.v3.json`.
+//! The metadata of a log from its operator, for `log.v3.json`.
 //!
-//! The fields are those that log operators publish (the proposal for operator-published log
-//! metadata on the ct-policy list, schema `log-metadata-v1`).
+//! The fields follow the proposal for operator-published log metadata on the ct-policy list (schema
+//! `log-metadata-v1`).
 
-/// The metadata that the operator gives of a log.
+/// The operator's metadata of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
     /// The purpose of the log.
     pub intended_use: IntendedUse,
-    /// Since when the log is active, in milliseconds since 1970.
+    /// Start of the log's operation in Unix milliseconds.
     pub active_since: Option<u64>,
-    /// The plans for it, beyond the end of its window.
+    /// Planned changes of the status, apart from the end of the log's window.
     pub planned_changes: Vec<PlannedChange>,
-    /// The rate at which one may submit.
+    /// The rate limit for submissions.
     pub submission_rate_limit: Option<RateLimit>,
-    /// The rate at which one may read.
+    /// The rate limit for reads.
     pub monitoring_rate_limit: Option<RateLimit>,
 }
 
 /// The purpose of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IntendedUse {
-    /// To be relied on: eligible for the lists of browsers.
+    /// Production: eligible for the lists of browsers.
     Production,
-    /// For tests, of the operator's or of others.
+    /// Test, by the operator or others.
     #[default]
     Test,
-    /// Shut down by its operator for good; it may still be read.
+    /// Permanently shut down by its operator; reads may still work.
     Decommissioned,
 }
 
 impl IntendedUse {
-    /// Its name in `log.v3.json`.
+    /// Returns the value in `log.v3.json`.
     pub fn as_str(self) -> &'static str {
         match self {
             IntendedUse::Production => "production",
@@ -41,19 +41,19 @@ impl IntendedUse {
     }
 }
 
-/// The status of a log, as its operator intends it.
+/// The operator's intended status of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// It takes submissions and is read.
+    /// The log accepts submissions and reads.
     Active,
-    /// It is read.
+    /// The log accepts only reads.
     ReadOnly,
-    /// It does not answer any more.
+    /// The log does not respond.
     Inactive,
 }
 
 impl Status {
-    /// Its name in `log.v3.json`.
+    /// Returns the value in `log.v3.json`.
     pub fn as_str(self) -> &'static str {
         match self {
             Status::Active => "active",
@@ -63,25 +63,25 @@ impl Status {
     }
 }
 
-/// A status that the log will have.
+/// A future status of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedChange {
-    /// The rate limit.
+    /// The new status.
     pub new_status: Status,
-    /// From when on, in milliseconds since 1970.
+    /// Start of the new status in Unix milliseconds.
     pub effective_ms: u64,
-    /// The reason, for people.
+    /// The reason as free text.
     pub comment: Option<String>,
 }
 
-/// The number of requests that an endpoint answers. It says what whoever stands in front of the log
-/// enforces; the limits of this server are said by themselves.
+/// The maximum request rate of an endpoint, enforced by a proxy in front of the log. The server
+/// adds its own limits itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateLimit {
-    /// Most requests within the interval.
+    /// Maximum number of requests within the interval.
     pub requests: u64,
     /// The interval in seconds.
     pub interval_seconds: u64,
-    /// Of what the requests are counted together: `ip`, `subnet`, `global`, …
+    /// The group of clients whose requests are counted together: `ip`, `subnet`, `global`, …
     pub scope: Option<String>,
 }

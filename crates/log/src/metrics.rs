@@ -41,12 +41,12 @@ struct PhaseLabels {
 
 type Seconds<L> = Family<L, Histogram, fn() -> Histogram>;
 
-/// From 0.2 ms to 13 s, each bucket twice the last.
+/// Buckets from 0.2 ms to 13 s, each twice the previous one.
 fn seconds() -> Histogram {
     Histogram::new(exponential_buckets(0.0002, 2.0, 17))
 }
 
-/// From 1 to 32,768 entries.
+/// Buckets from 1 to 32,768 entries.
 fn entries() -> Histogram {
     Histogram::new(exponential_buckets(1.0, 2.0, 16))
 }
@@ -410,7 +410,7 @@ impl Metrics {
         }
     }
 
-    /// The metrics of one log, looked up once.
+    /// Returns the metrics of one log, to look them up only once.
     pub(crate) fn of(&self, log: &str) -> LogMetrics {
         let label = LogLabels { log: log.into() };
         let result = |result| {
@@ -511,19 +511,19 @@ pub(crate) struct LaneMetrics {
     pub(crate) wait: Histogram,
 }
 
-/// The counters of what readers asked for, by where it was.
+/// The counters of reads, by the source of the data.
 #[derive(Default)]
 pub(crate) struct ReadCounters {
-    /// In the rightmost tiles, which every round has in memory.
+    /// The rightmost tiles, which every round keeps in memory.
     pub(crate) edge: Counter,
-    /// In the cache.
+    /// The cache.
     pub(crate) memory: Counter,
-    /// In storage.
+    /// Storage.
     pub(crate) storage: Counter,
 }
 
 impl LogMetrics {
-    /// Those of one lane.
+    /// Returns the metrics of one lane.
     pub(crate) fn lane(&self, lane: Lane) -> &LaneMetrics {
         match lane {
             Lane::Fresh => &self.fresh,
@@ -531,7 +531,7 @@ impl LogMetrics {
         }
     }
 
-    /// Brings the storage counters up to what storage has counted.
+    /// Raises the storage counters to the values in `stats`.
     pub(crate) fn note_storage(&self, stats: &lucarne_storage::Stats) {
         let raise = |counter: &Counter, to: u64| {
             counter.inc_by(to.saturating_sub(counter.get()));

@@ -1,8 +1,9 @@
-//! Names tiles: beside each data tile, the names of its entries as lines of JSON, in gzip
+//! Names tiles: for each data tile, the names of its entries as lines of JSON, in gzip
 //! (<https://github.com/FiloSottile/sunlight/blob/main/names-tiles.md>).
 //!
-//! Nothing signs them, and they depend on the entries alone. So readers get what is made of entries
-//! that are verified, and the files are for those who read the log's directory or bucket.
+//! Names tiles are not signed, and depend only on the entries. The log therefore creates its
+//! responses from verified entries. The stored files are for clients that read the log's directory
+//! or bucket.
 
 use std::io;
 
@@ -11,10 +12,10 @@ use lucarne_ct::{TileLeafError, TileLeafRef, TrimmedEntry};
 
 use crate::gzip::{GrowingGzip, gzip};
 
-/// The lines of these entries of a data tile.
+/// Returns the lines for these entries of a data tile.
 ///
 /// # Errors
-/// If they are no entries.
+/// If an entry is invalid.
 pub(crate) fn lines(entries: &[u8]) -> Result<Bytes, TileLeafError> {
     let mut out = Vec::with_capacity(entries.len() / 12);
     let mut rest = entries;
@@ -25,31 +26,31 @@ pub(crate) fn lines(entries: &[u8]) -> Result<Bytes, TileLeafError> {
     Ok(out.into())
 }
 
-/// The names tile of these entries of a data tile, as it is stored.
+/// Returns the stored form of the names tile for these entries of a data tile.
 ///
 /// # Errors
-/// If they are no entries, or what comes out of the compressor is not what went in.
+/// If an entry is invalid, or the compressed bytes do not decompress to the lines.
 pub(crate) fn names_tile(entries: &[u8]) -> io::Result<Bytes> {
     gzip(&lines(entries).map_err(io::Error::other)?)
 }
 
-/// The newest names tile as far as it was made: a round adds the lines of its own entries only.
+/// The newest names tile, to which each round adds only the lines of its own entries.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GrowingNames {
     /// The index of the tile.
     tile: u64,
-    /// Bytes of the data tile whose entries have their lines.
+    /// Bytes of the data tile whose entries have lines.
     read: usize,
     lines: Bytes,
     gzip: GrowingGzip,
 }
 
 impl GrowingNames {
-    /// Makes the names tile with this index, of which `entries` are all entries: the same bytes as
-    /// [`names_tile`] makes.
+    /// Creates the names tile with this index from all its entries. The result is the same as that
+    /// of [`names_tile`].
     ///
     /// # Errors
-    /// As [`names_tile`]; and if what was kept is no longer what it was.
+    /// See [`names_tile`]. Also if the state of the last round has changed in memory.
     pub(crate) fn grow(&mut self, tile: u64, entries: &[u8]) -> io::Result<Bytes> {
         if self.tile != tile || entries.len() < self.read {
             *self = Self {
@@ -85,7 +86,7 @@ mod tests {
             let plain = gunzip(grown).unwrap();
             assert_eq!(plain.iter().filter(|byte| **byte == b'\n').count(), width);
         }
-        // Another tile begins anew.
+        // Another tile starts from empty.
         let next = growing.grow(6, &entries[..one]).unwrap();
         assert_eq!(next, names_tile(&entries[..one]).unwrap());
         assert!(growing.grow(6, b"none").is_err());

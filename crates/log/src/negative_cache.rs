@@ -1,5 +1,5 @@
-//! The negative cache: issuers that are not there, remembered for a moment, so that who asks for
-//! them again and again does not ask a bucket each time.
+//! The negative cache: remembers missing issuers for a short time. Repeated requests for a missing
+//! issuer therefore do not cost one request to a bucket each.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
@@ -7,21 +7,21 @@ use std::time::Duration;
 use lucarne_ct::Fingerprint;
 use moka::sync::Cache;
 
-/// For so long another process's issuer may go unseen; this process's own is
-/// seen at once.
+/// Maximum delay until an issuer of another process is visible. Issuers of this process are visible
+/// at once.
 const MOMENT: Duration = Duration::from_secs(5);
 
-/// Most that are remembered, some 100 bytes each.
+/// Most issuers in the cache, about 100 bytes each.
 const MOST: u64 = 10_000;
 
-/// The issuers that storage was asked for in vain.
+/// The issuers that storage does not have.
 pub(crate) struct NegativeCache {
     issuers: Cache<Fingerprint, ()>,
-    /// The number of times that issuers were published.
+    /// The number of publications of issuers.
     publications: AtomicU64,
 }
 
-/// The time when storage was asked.
+/// The number of publications at the time of a request to storage.
 pub(crate) struct AskedAt(u64);
 
 impl Default for NegativeCache {
@@ -39,14 +39,14 @@ impl NegativeCache {
         self.issuers.contains_key(issuer)
     }
 
-    /// To be called before storage is.
+    /// Must be called before the request to storage.
     pub(crate) fn ask(&self) -> AskedAt {
         AskedAt(self.publications.load(SeqCst))
     }
 
-    /// Storage has said that it is not there. If anything was published since
-    /// it was asked, that may be this very one: either this sees the count, or
-    /// [`published`](Self::published) removes what this has put.
+    /// Records that storage does not have this issuer. The issuer may have been published since the
+    /// request. Either this function sees the new count, or [`published`](Self::published) removes
+    /// the new record.
     pub(crate) fn note(&self, issuer: Fingerprint, asked: AskedAt) {
         self.issuers.insert(issuer, ());
         if self.publications.load(SeqCst) != asked.0 {
@@ -80,7 +80,7 @@ mod tests {
         assert!(absent.contains(&issuer));
         absent.published([issuer].into_iter());
         assert!(!absent.contains(&issuer));
-        // Asked before it was there, told after.
+        // The request precedes the publication, the response follows it.
         let asked = absent.ask();
         absent.published([issuer].into_iter());
         absent.note(issuer, asked);

@@ -1,4 +1,4 @@
-//! The places outside that may know this log's newest checkpoint, and what they answer.
+//! External sources that may know this log's newest checkpoint, and their responses.
 
 use std::error::Error;
 use std::fmt::Debug;
@@ -7,30 +7,30 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use lucarne_ct::CheckpointError;
 
-/// Asks for the newest checkpoint of a log in places outside.
+/// Queries external sources for the newest checkpoint of a log.
 #[async_trait]
 pub trait KnownCheckpoints: Debug + Send + Sync {
-    /// Asks all places at once, in bounded time.
+    /// Queries all sources concurrently, in bounded time.
     async fn ask(&self) -> Vec<Answer>;
 }
 
-/// The answer of one place.
+/// The response of one source.
 #[derive(Debug)]
 pub struct Answer {
-    /// Its URL or path.
+    /// URL or path of the source.
     pub place: String,
-    /// The bytes that should be a checkpoint; or the reason why there are none.
+    /// The bytes of the checkpoint, not yet verified, or the reason why there are none.
     pub note: Result<Bytes, Box<dyn Error + Send + Sync>>,
 }
 
-/// The reasons why an answer proves nothing.
+/// The reasons why a response is not a checkpoint of the log.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnswerError {
-    /// The place gave no bytes.
+    /// The source has no response.
     #[error(transparent)]
     None(#[from] Box<dyn Error + Send + Sync>),
-    /// It is no checkpoint, or another log's.
+    /// The response is not a checkpoint, or belongs to another log.
     #[error("what is there is no checkpoint of this log: {0}")]
     Checkpoint(#[from] CheckpointError),
 }

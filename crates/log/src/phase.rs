@@ -1,34 +1,34 @@
-//! The steps of a round by name, and the order they come in.
+//! The steps of a round and their order.
 //!
-//! The sequencer goes through them, and so does its model (`model.rs`): the order
-//! is written here once, and neither can have a step that the other has not.
+//! Both the sequencer and its model (`model.rs`) use these definitions, so that their steps cannot
+//! differ.
 
-/// A step of the sequencer. Between any two of them the process may die.
+/// A step of the sequencer. The process may stop between any two steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Phase {
     /// Takes the open round from the pool.
     Seal,
-    /// Encodes the round, and verifies what was encoded.
+    /// Encodes the round, and verifies the result.
     Prepare,
     /// Appends the round to the journal, durably.
     Stage,
     /// Signs the tree.
     Sign,
-    /// Swaps what was signed into the lock.
+    /// Replaces the checkpoint in the lock by the signed one.
     Commit,
     /// Publishes tiles and issuers.
     PublishTiles,
     /// Publishes the checkpoint.
     PublishCheckpoint,
-    /// Answers those who wait.
+    /// Sends the results to waiting submissions.
     Answer,
-    /// Hands the round to the dedup index.
+    /// Adds the round to the dedup index.
     Index,
-    /// Makes durable what is published, and cuts the journal: beside the rounds.
+    /// Makes the published files durable and truncates the journal, concurrently with rounds.
     Settle,
 }
 
-/// A round that has entries.
+/// The steps of a round with entries.
 pub(crate) const ROUND: &[Phase] = &[
     Phase::Seal,
     Phase::Prepare,
@@ -41,10 +41,10 @@ pub(crate) const ROUND: &[Phase] = &[
     Phase::Index,
 ];
 
-/// The same tree, signed anew.
+/// The steps of signing the same tree again.
 pub(crate) const RESIGNING: &[Phase] = &[Phase::Sign, Phase::Commit, Phase::PublishCheckpoint];
 
-/// The way that a sequencer has come.
+/// The steps of the current round so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Progress {
     course: &'static [Phase],
@@ -52,24 +52,24 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Before the first round.
+    /// The state before the first round.
     pub(crate) const NONE: Progress = Progress {
         course: &[],
         done: 0,
     };
 
-    /// The step that was entered last.
+    /// Returns the last step.
     pub(crate) fn phase(self) -> Option<Phase> {
         self.course.get(self.done.checked_sub(1)?).copied()
     }
 
-    /// Goes on to this step, if it is one that may come now.
+    /// Proceeds to this step, if it is allowed now.
     pub(crate) fn enter(self, phase: Phase) -> Option<Progress> {
         if self.course.get(self.done) == Some(&phase) {
             let done = self.done + 1;
             return Some(Progress { done, ..self });
         }
-        // A round that was sealed empty is none.
+        // A sealed round without entries ends at once.
         let ended = self.done == self.course.len() || self.phase() == Some(Phase::Seal);
         let course = [ROUND, RESIGNING, &[Phase::Settle]].into_iter();
         let course = course.filter(|_| ended).find(|of| of[0] == phase)?;

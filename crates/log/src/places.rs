@@ -1,15 +1,15 @@
-//! What strangers read of a log's troubles: what failed, and not where. The log lines have both.
+//! The public form of a log's errors: the failure, but not its location. Log lines have both.
 
-/// The places of a log, which are the operator's alone, and the words for them.
+/// The locations of a log, which are not public, and their public names.
 pub(crate) struct Places {
-    /// With a directory or a scheme.
+    /// Locations with a directory or a scheme.
     full: Vec<(String, &'static str)>,
     /// Names in the working directory.
     bare: Vec<(String, &'static str)>,
 }
 
 impl Places {
-    /// The longest come first, because one may lie in another.
+    /// Sorts the longest first, because a location may contain another one.
     pub(crate) fn new(places: impl IntoIterator<Item = (String, &'static str)>) -> Self {
         let mut places: Vec<_> = places.into_iter().collect();
         places.retain(|(place, _)| !place.is_empty());
@@ -20,8 +20,8 @@ impl Places {
         Places { full, bare }
     }
 
-    /// Returns `text` with words for the known places. Paths, addresses with a user, and URLs
-    /// but those of checkpoints are left out, wherever they came from.
+    /// Returns `text` with public names for the known locations. Also removes all other paths,
+    /// addresses with a user, and URLs except those of checkpoints.
     pub(crate) fn hide(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for (place, name) in &self.full {
@@ -45,8 +45,8 @@ impl Places {
     }
 }
 
-/// The words for a path that begins with a bare name, or that is a bare file name. A name without
-/// an extension may be any word.
+/// Replaces a bare name at the start of a path, or a bare file name. A name without an extension
+/// may be any word, and stays.
 fn in_words(path: &str, (bare, name): &(String, &str)) -> Option<String> {
     let rest = path.strip_prefix(bare.as_str())?;
     let is_path = rest.starts_with('/') || rest.is_empty() && bare.contains('.');
@@ -60,7 +60,7 @@ fn is_private(word: &str) -> bool {
     let is_relative = word.starts_with("./") || word.starts_with("../");
     let is_path = is_relative || word.starts_with('/') && word.len() > 1 && word != "/health";
     let is_address = word.contains('@');
-    // Where others keep a log's checkpoint is public.
+    // The locations of a log's external checkpoints are public.
     let is_url =
         word.contains("://") && !(word.starts_with("http") && word.ends_with("/checkpoint"));
     let is_host = word.rsplit_once(':').is_some_and(|(host, port)| {

@@ -1,18 +1,16 @@
-//! The pool, where entries wait for their round, and where the newest ones are known.
+//! The pool: entries wait here for their round, and the newest ones are known here.
 //!
-//! An identity lives in exactly one of three places at a time, and moves
-//! forward only: the entries that wait, the rounds in memory, the dedup index. A
-//! round leaves memory only after the index has it. A submission looks in
-//! memory, then (without any lock held) in the index, and then joins those that
-//! wait under the lock. Between the second look and the third, a round may
-//! have moved from memory to the index behind its back: `epoch` counts such
-//! moves, and [`Pool::join`] sends the submission back to look again if the
-//! count has changed. So no entry is sequenced twice.
+//! An identity is in exactly one of three places at a time, and moves only forward: the waiting
+//! entries, the rounds in memory, the dedup index. A round leaves memory only after the index has
+//! it. A submission is looked up in memory, then in the index without a lock, and then joins the
+//! waiting entries under the lock. Between the lookup in memory and the join, a round may move from
+//! memory to the index unseen. `epoch` counts these moves, and [`Pool::join`] requests another
+//! lookup if the count has changed. Thus no entry is sequenced twice.
 //!
-//! There are two [lanes](Lane). A round takes all fresh entries that wait, and then old ones, first
-//! come, first served, for as many as it has time ([`RoundCost`]); the others wait for the next. What
-//! bounds them is their share of the pool, their rate, and the time that they would wait. Nothing
-//! else holds them back: as long as any wait, each round has some.
+//! There are two [lanes](Lane). A round takes all waiting fresh entries, then as many old ones in
+//! order of arrival as it has time for ([`RoundCost`]); the rest wait for the next round. Old
+//! entries are limited by their share of the pool, by their rate, and by their waiting time. There
+//! is no other limit: as long as old entries wait, each round takes some.
 
 mod queue;
 mod rate_limit;
@@ -36,21 +34,21 @@ use crate::Fatal;
 use crate::forward::wire::Pressure;
 use crate::lane::{Lane, LaneConfig};
 
-/// Bytes of the pool for each entry that it may have: four times those of a usual one with its
-/// chain, so that it is filled by entries, unless they are unusual.
+/// Bytes of the pool for each of its entries: four times the size of a typical entry with its
+/// chain. Only unusual entries reach the limit of bytes before that of entries.
 const BYTES_PER_ENTRY: usize = 16 << 10;
-/// Longest time for which an old entry is let in to wait: its client may not wait longer.
+/// Maximum waiting time with which an old entry is accepted: its client may not wait longer.
 const OLD_PATIENCE: Duration = Duration::from_secs(10);
 
 struct Inner {
     fresh: Queue,
     old: Queue,
     old_rate: Option<RateLimit>,
-    /// The entries that wait, and those of the rounds in memory.
+    /// The tickets of waiting entries and of the rounds in memory.
     tickets: HashMap<Identity, Ticket>,
     /// The rounds in memory, oldest first: in flight, or published and not yet in the index.
     sealed: VecDeque<Vec<Identity>>,
-    /// The time when the round under way was sealed.
+    /// The time at which the current round was sealed.
     under_way: Option<Instant>,
     cost: RoundCost,
     epoch: u64,
@@ -58,37 +56,37 @@ struct Inner {
     failure: Option<Fatal>,
 }
 
-/// The answer of memory about an identity.
+/// The result of a lookup in memory.
 pub(crate) enum Known {
-    /// It waits, or is in a round that is not yet in the index.
+    /// The entry waits, or is in a round that is not yet in the index.
     Here(Ticket),
-    /// Look in the index, then come back with this.
+    /// The entry is not in memory: the caller looks in the index, then joins with this epoch.
     NotHere(Epoch),
 }
 
-/// The time when memory was looked at.
+/// The epoch of a lookup in memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Epoch(u64);
 
-/// The outcome of joining those that wait.
+/// The result of joining the waiting entries.
 pub(crate) enum Joined {
-    /// Wait with this ticket.
+    /// The entry waits; the ticket returns its index.
     At(Ticket),
-    /// A round has moved to the index since memory was looked at: look again.
+    /// A round has moved to the index since the lookup in memory: the caller looks again.
     LookAgain(Box<Entry>),
-    /// No room in its lane.
+    /// The lane has no room.
     Full { retry_after_seconds: u32 },
-    /// The log takes nothing more.
+    /// The pool accepts no more entries.
     Closed,
 }
 
-/// A round taken out of the pool to be sequenced: fresh entries, then old ones.
+/// A round from the pool for the sequencer: fresh entries, then old ones.
 pub(crate) struct SealedRound {
     pub(crate) entries: Vec<Arc<Entry>>,
     pub(crate) outcome: RoundOutcome,
-    /// The number of those that are fresh.
+    /// The number of fresh entries.
     pub(crate) fresh: usize,
-    /// The time since when each has waited.
+    /// The arrival time of each entry.
     since: Vec<Instant>,
 }
 
@@ -109,7 +107,7 @@ impl SealedRound {
         round
     }
 
-    /// The lane of each entry, and the time for which it has waited until `now`.
+    /// Returns the lane and the waiting time until `now` for each entry.
     pub(crate) fn waits(&self, now: Instant) -> impl Iterator<Item = (Lane, Duration)> {
         let lanes = (0..).map(|n| match n < self.fresh {
             true => Lane::Fresh,
@@ -133,7 +131,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// A pool of at most so many entries.
+    /// Creates a pool for at most `capacity` entries.
     pub(crate) fn new(capacity: usize, lanes: &LaneConfig) -> Self {
         let capacity = capacity.max(1);
         let amount = |entries: usize| Amount {
@@ -161,7 +159,7 @@ impl Pool {
         }
     }
 
-    /// Looks for an identity in memory.
+    /// Looks up an identity in memory.
     pub(crate) fn find(&self, identity: &Identity) -> Known {
         let inner = self.inner.lock();
         match inner.tickets.get(identity) {
@@ -170,15 +168,15 @@ impl Pool {
         }
     }
 
-    /// Joins those that wait in this lane. `looked` is when memory was looked at before the
-    /// index was: see the module's text.
+    /// Adds an entry to the waiting ones of this lane. `looked` is the epoch of the lookup in
+    /// memory before the one in the index: see the module's documentation.
     pub(crate) fn join(&self, entry: Entry, lane: Lane, looked: Epoch) -> Joined {
         self.join_at(entry, lane, looked, Instant::now())
     }
 
     fn join_at(&self, entry: Entry, lane: Lane, looked: Epoch, now: Instant) -> Joined {
         let mut inner = self.inner.lock();
-        // A duplicate is never refused for want of room.
+        // A duplicate is never rejected for lack of room.
         if let Some(ticket) = inner.tickets.get(&entry.identity) {
             return Joined::At(ticket.clone());
         }
@@ -211,7 +209,7 @@ impl Pool {
         Joined::At(ticket)
     }
 
-    /// Waits until an entry waits, or the pool closes.
+    /// Returns when an entry waits for a round, or the pool closes.
     pub(crate) async fn arrival(&self) {
         loop {
             let arrived = self.arrived.notified();
@@ -225,8 +223,8 @@ impl Pool {
         }
     }
 
-    /// Takes the next round out; its identities stay known. Once the pool is closed, that is all that
-    /// waits.
+    /// Removes the next round from the pool; its identities stay known. After the pool is closed,
+    /// the round has all waiting entries.
     pub(crate) fn seal(&self) -> SealedRound {
         self.seal_at(Instant::now())
     }
@@ -248,8 +246,7 @@ impl Pool {
         round
     }
 
-    /// Tells everybody who waits for a round that there is none: their
-    /// entries are nowhere.
+    /// Reports to all waiting submissions that there is no round: their entries are not in the log.
     pub(crate) fn turn_away(&self) {
         let mut inner = self.inner.lock();
         let fresh = inner.fresh.take(usize::MAX);
@@ -262,39 +259,39 @@ impl Pool {
         round.outcome.decide(Err(Abandoned));
     }
 
-    /// The oldest round in memory is in the index now: forgets it here.
+    /// Removes the oldest round from memory, because the index has it now.
     pub(crate) fn forget_oldest(&self) {
         let mut inner = self.inner.lock();
         inner.epoch += 1;
         let round = inner.sealed.pop_front().unwrap_or_default();
         let forgotten: Vec<_> = round.iter().map(|it| inner.tickets.remove(it)).collect();
         drop(inner);
-        // Freed outside the lock: it may hold thousands of tickets.
+        // Frees the tickets outside the lock, because a round may have thousands.
         drop(forgotten);
     }
 
-    /// Notes how long a round took, at least `period` before the next: for the time that the next has,
-    /// and for Retry-After.
+    /// Records the duration of a round, for the next round's time and for Retry-After. The next
+    /// round starts after `period` at the earliest.
     pub(crate) fn note_round(&self, entries: usize, took: Duration, period: Duration) {
         let mut inner = self.inner.lock();
         inner.cost.note(entries, took, took.max(period));
         inner.under_way = None;
     }
 
-    /// Takes nothing more.
+    /// Stops accepting entries.
     pub(crate) fn close(&self) {
         self.inner.lock().closed = true;
         self.arrived.notify_one();
         self.closing.notify_waiters();
     }
 
-    /// Takes nothing more, for this reason.
+    /// Stops accepting entries for this reason.
     pub(crate) fn fail(&self, fatal: Fatal) {
         self.inner.lock().failure.get_or_insert(fatal);
         self.close();
     }
 
-    /// Takes the reason why the pool was closed, if that was not on request.
+    /// Takes the reason why the pool was closed; `None` after a regular close.
     pub(crate) fn take_failure(&self) -> Option<Fatal> {
         self.inner.lock().failure.take()
     }
@@ -308,12 +305,12 @@ impl Pool {
         }
     }
 
-    /// Returns whether nothing more is taken.
+    /// Returns whether the pool accepts no more entries.
     pub(crate) fn is_closed(&self) -> bool {
         self.inner.lock().closed
     }
 
-    /// Closes, and tells everybody who waits that their round failed.
+    /// Closes the pool, and reports a failed round to all waiting submissions.
     pub(crate) fn abandon(&self) {
         let mut inner = self.inner.lock();
         inner.closed = true;
@@ -322,13 +319,13 @@ impl Pool {
         RoundOutcome(waiting).decide(Err(Abandoned));
     }
 
-    /// Entries that wait for a round.
+    /// Returns the number of waiting entries.
     pub(crate) fn depth(&self) -> usize {
         let inner = self.inner.lock();
         inner.fresh.held().entries + inner.old.held().entries
     }
 
-    /// The load, for instances that forward entries to this one.
+    /// Returns the load, for instances that forward entries to this one.
     pub(crate) fn pressure(&self) -> Pressure {
         let depth = self.depth();
         Pressure {
@@ -337,7 +334,7 @@ impl Pool {
         }
     }
 
-    /// Entries that wait in this lane.
+    /// Returns the number of waiting entries in this lane.
     pub(crate) fn waiting(&self, lane: Lane) -> usize {
         let inner = self.inner.lock();
         match lane {
@@ -352,7 +349,8 @@ impl Inner {
         self.fresh.is_empty() && self.old.is_empty()
     }
 
-    /// Lets a fresh entry in, or says when there will be room: the next round takes all.
+    /// Admits a fresh entry, or returns the time until there is room: the next round takes all
+    /// fresh entries.
     fn admit_fresh(&self, entry: &Entry, now: Instant, most: Amount) -> Result<(), Duration> {
         match self.fresh.has_room(entry, most.beside(self.old.held())) {
             true => Ok(()),
@@ -360,8 +358,8 @@ impl Inner {
         }
     }
 
-    /// Lets an old entry in, or says when those that wait will have gone, or when the rate allows it: in
-    /// rounds of as many as there is time for now.
+    /// Admits an old entry, or returns the time until the waiting ones have left or the rate allows
+    /// another. The estimate assumes rounds of the current capacity.
     fn admit_old(
         &mut self,
         entry: &Entry,
@@ -383,7 +381,8 @@ impl Inner {
         }
     }
 
-    /// Time until the next round begins, at most: that of a round, unless the one under way takes longer.
+    /// Returns the maximum time until the next round: the usual time, or that of the current round
+    /// if it takes longer.
     fn round(&self, now: Instant) -> Duration {
         let so_far = self
             .under_way
@@ -392,7 +391,7 @@ impl Inner {
     }
 }
 
-/// Whole seconds, rounded up, for a Retry-After.
+/// Returns the time in whole seconds, rounded up, for a Retry-After.
 pub(crate) fn whole_seconds(wait: Duration) -> u32 {
     let seconds = wait.min(MAX_RETRY_AFTER).as_secs_f64().ceil();
     seconds.max(1.0) as u32

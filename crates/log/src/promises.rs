@@ -1,5 +1,5 @@
-//! The SCTs of rounds, from a signer apart: those of one round are asked for together, once its
-//! checkpoint is published.
+//! SCTs from a separate signer process: the log requests the SCTs of a round together, after the
+//! checkpoint of the round is published.
 
 use std::sync::Arc;
 
@@ -9,25 +9,25 @@ use lucarne_tlog::{Frontier, Hash};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-/// Rounds whose SCTs may be on their way before the next round waits for them.
+/// Maximum number of rounds whose SCTs are being signed. The next round waits.
 const ROUNDS: usize = 4;
 
-/// A round that is published, and whose SCTs are to be signed.
+/// A published round whose SCTs must be signed.
 pub(crate) struct Promised {
     pub(crate) entries: Vec<Arc<Entry>>,
-    /// The hashes of their leaves.
+    /// Leaf hashes of the entries.
     pub(crate) hashes: Vec<Hash>,
-    /// The tree before them.
+    /// The tree before the round.
     pub(crate) before: Frontier,
     pub(crate) timestamp_ms: u64,
 }
 
-/// The stand of the signatures of a round.
+/// The progress of the signatures of a round.
 #[derive(Clone, Debug)]
 pub(crate) enum Stand {
-    /// The first so many entries have theirs.
+    /// The first `n` entries have an SCT.
     Signed(usize),
-    /// There will be no more.
+    /// No more signatures will follow.
     Failed(ClientError),
 }
 
@@ -53,12 +53,12 @@ impl Default for Promises {
 }
 
 impl Promises {
-    /// Waits until not too many rounds are being signed. Each of them comes to its end.
+    /// Waits until fewer than [`ROUNDS`] rounds are being signed. Every signing ends.
     pub(crate) async fn room(&self) -> Option<OwnedSemaphorePermit> {
         self.rounds.clone().acquire_owned().await.ok()
     }
 
-    /// Notes that a round is being signed; what is told of it reaches those who wait.
+    /// Registers a round that is being signed. The sender reports the progress to waiting tasks.
     pub(crate) fn begin(&self, round: &Promised) -> (Arc<Signing>, watch::Sender<Stand>) {
         let (told, stand) = watch::channel(Stand::Signed(0));
         let signing = Arc::new(Signing {
@@ -70,7 +70,7 @@ impl Promises {
         (signing, told)
     }
 
-    /// Notes that no more comes of it.
+    /// Removes a round whose signing has ended.
     pub(crate) fn end(&self, ended: &Arc<Signing>) {
         let mut rounds = self.signing.lock();
         rounds.retain(|round| !Arc::ptr_eq(round, ended));
@@ -96,7 +96,7 @@ impl Signing {
         };
         match stand.wait_for(passed).await.as_deref() {
             Ok(Stand::Failed(error)) => Err(error.clone()),
-            // All that a round gets is there when it ends.
+            // When signing ends, all signatures of the round have arrived.
             Ok(Stand::Signed(_)) | Err(_) => Ok(()),
         }
     }

@@ -1,5 +1,5 @@
-//! Proofs of a log's own tree, from hash tiles that are verified: what a signer apart is shown, and clients of
-//! RFC 6962.
+//! Proofs of the log's own tree, from verified hash tiles, for a separate signer process and for
+//! clients of RFC 6962.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::ReadError;
 use crate::tree::NewTiles;
 use crate::verified_tiles::VerifiedTiles;
 
-/// The proof that the leaf at `index` is in the tree of `size` leaves, with which the one with this right
-/// edge begins.
+/// Returns the inclusion proof of the leaf at `index` in the tree of the first `size` leaves.
+/// `edge` is the right edge of the current tree, which has at least `size` leaves.
 pub(crate) async fn inclusion(
     tiles: &VerifiedTiles,
     edge: &Arc<RightEdge>,
@@ -26,8 +26,8 @@ pub(crate) async fn inclusion(
     made(inclusion_proof(index, size, &mut from(&read)))
 }
 
-/// The proof that the tree of `size` leaves, with which the one with this right edge begins, begins with its
-/// first `from_size`.
+/// Returns the consistency proof between the trees of the first `from_size` and the first `size`
+/// leaves. `edge` is the right edge of the current tree, which has at least `size` leaves.
 pub(crate) async fn consistency(
     tiles: &VerifiedTiles,
     edge: &Arc<RightEdge>,
@@ -38,8 +38,8 @@ pub(crate) async fn consistency(
     made(consistency_proof(from_size, size, &mut from(&read)))
 }
 
-/// The proof that a round grows from the tree of `from_size` leaves before it. All hashes of it are
-/// among the new tiles and the right edge.
+/// Returns the consistency proof between the tree of `from_size` leaves before a round and the
+/// tree after it. The new tiles and the right edge contain all of its hashes.
 pub(crate) fn of_round(
     new: &NewTiles,
     edge: &RightEdge,

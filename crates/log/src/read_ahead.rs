@@ -1,28 +1,27 @@
-//! Many reads at once, in order, as far as their bytes allow.
+//! Concurrent reads in order, bounded by their bytes.
 //!
-//! A store that is far away takes its time for each read, whatever it brings:
-//! reads side by side make up for it, until their bytes fill the way. Data tiles
-//! have from one kilobyte to several megabytes, and how many is known once they
-//! are there; what the next ones bring is taken to be what the largest of the
-//! last ones brought.
+//! Each read from a remote store has a latency that does not depend on the size of the response.
+//! Concurrent reads hide this latency until they use the whole bandwidth. Data tiles have from one
+//! kilobyte to several megabytes, and the size is known only after the read. So the next reads are
+//! expected to be as large as the largest of the recent reads.
 
 use futures_util::stream::{self, FuturesOrdered, Stream, StreamExt};
 
-/// Bytes that are read at once: what 1 Gbit/s moves in 30 ms, and a tenth of that
-/// before a store counts as silent.
+/// Bytes that are read concurrently: 1 Gbit/s transfers them in about 30 ms, and a tenth of that
+/// rate still transfers them before a store counts as unresponsive.
 const AT_ONCE: usize = 4 << 20;
 
-/// Most reads at once, however little they bring.
+/// Maximum number of concurrent reads, however small they are.
 const MOST: usize = 64;
 
-/// Holds what a read is taken to bring before any has been made: there are 16 at first.
+/// Expected bytes of a read before the first result: 16 reads begin.
 const FIRST: usize = 256 << 10;
 
-/// The results of `reads`, in order; `bytes` says how many one has brought.
+/// Returns the results of `reads`, in order. `bytes` returns the size of a result.
 ///
-/// Those that wait for one before them count as being read. So at most [`AT_ONCE`]
-/// bytes are on the way or waiting, as long as sizes are like those before; where
-/// they grow all at once, the reads that had begun, at most [`MOST`], bring more.
+/// A finished read that waits for an earlier one counts as in flight. So at most [`AT_ONCE`] bytes
+/// are in flight or waiting if sizes stay similar. If sizes grow suddenly, the reads in flight, at
+/// most [`MOST`], exceed that bound.
 pub(crate) fn read_ahead<F: Future>(
     reads: impl Iterator<Item = F>,
     bytes: impl Fn(&F::Output) -> usize,
@@ -40,7 +39,7 @@ pub(crate) fn read_ahead<F: Future>(
     )
 }
 
-/// Returns what is expected after one more read that brought less.
+/// Returns the expected size after one more, smaller read.
 fn forgotten(expected: usize) -> usize {
     (expected - expected / 16).max(1)
 }
@@ -55,12 +54,12 @@ mod tests {
 
     use super::*;
 
-    /// Reads that end when the test lets them: how many bytes each will bring.
+    /// Reads that end when the test completes them, with the bytes of each.
     #[derive(Default)]
     struct Store(RefCell<BTreeMap<usize, (usize, oneshot::Sender<()>)>>);
 
     impl Store {
-        /// Read number `number`, of `bytes`.
+        /// Begins read number `number`, of `bytes`.
         fn read(&self, number: usize, bytes: usize) -> impl Future<Output = (usize, usize)> {
             let (answer, answered) = oneshot::channel();
             self.0.borrow_mut().insert(number, (bytes, answer));
@@ -70,7 +69,7 @@ mod tests {
             }
         }
 
-        /// Returns how many are under way, and their bytes.
+        /// Returns the number of reads in flight, and their bytes.
         fn under_way(&self) -> (usize, usize) {
             let reads = self.0.borrow();
             (reads.len(), reads.values().map(|(bytes, _)| bytes).sum())
@@ -82,8 +81,8 @@ mod tests {
         }
     }
 
-    /// Returns what was under way each time that one read had to be answered, and that
-    /// all came in order.
+    /// Completes the reads one by one, checks that the results are in order, and returns the reads
+    /// in flight before each.
     fn observed(sizes: &[usize]) -> Vec<(usize, usize)> {
         let (store, mut seen) = (Store::default(), Vec::new());
         let reads = (0..).zip(sizes).map(|(n, size)| store.read(n, *size));
@@ -121,7 +120,7 @@ mod tests {
         let grown = [small, vec![2 * AT_ONCE; 200]].concat();
         let seen = observed(&grown);
         assert_eq!(seen[99].0, MOST);
-        // None begins before they have ended, and then one after the other.
+        // No read begins before those in flight have ended; then one read begins at a time.
         for (n, (reads, _)) in seen[100..].iter().enumerate() {
             assert_eq!(*reads, MOST.saturating_sub(n).max(1), "{n} after they grew");
         }
@@ -146,7 +145,7 @@ mod tests {
         assert!(results.next().now_or_never().is_none());
         let (begun, _) = store.under_way();
         (1..begun).for_each(|number| store.answer(number));
-        // What has come waits for the first, and is in memory as well.
+        // Finished reads wait for the first one, and are in memory as well.
         assert!(results.next().now_or_never().is_none());
         assert_eq!(store.under_way().0, 1);
         store.answer(0);

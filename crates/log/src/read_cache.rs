@@ -1,4 +1,4 @@
-//! The cache of what readers asked for, in memory as it is stored.
+//! The cache of files that readers requested, in memory and as stored.
 
 use std::sync::Arc;
 
@@ -18,16 +18,16 @@ pub struct StoredFile {
     pub bytes: Bytes,
     /// The encoding of the bytes.
     pub encoding: Encoding,
-    /// The file with exactly these bytes, if it is worth sending from there.
+    /// The file with exactly these bytes, if sending from the file is faster.
     pub file: Option<Arc<OpenFile>>,
-    /// The bytes without their encoding, if they are at hand.
+    /// The decoded bytes, if they are in memory.
     pub plain: Option<Bytes>,
-    /// A sum of the stored bytes (XXH3), which tells them from any others.
+    /// A checksum of the stored bytes (XXH3), which identifies them.
     pub sum: u128,
 }
 
 impl StoredFile {
-    /// Bytes in this encoding.
+    /// Creates a file from bytes in this encoding.
     pub(crate) fn new(bytes: Bytes, encoding: Encoding) -> Self {
         StoredFile {
             sum: xxh3_128(&bytes),
@@ -38,15 +38,15 @@ impl StoredFile {
         }
     }
 
-    /// Bytes that are not encoded.
+    /// Creates a file from bytes that are not encoded.
     pub(crate) fn identity(bytes: Bytes) -> Self {
         Self::new(bytes, Encoding::Identity)
     }
 
-    /// The bytes without their encoding.
+    /// Returns the decoded bytes.
     ///
     /// # Errors
-    /// If they are not what the encoding makes: they were, when they were read.
+    /// If the bytes cannot be decoded. They could be decoded when they were read.
     pub fn unpacked(&self) -> std::io::Result<Bytes> {
         match (&self.plain, self.encoding) {
             (Some(plain), _) => Ok(plain.clone()),
@@ -64,7 +64,7 @@ pub(crate) enum FileId {
 }
 
 impl FileId {
-    /// Its path in storage.
+    /// Returns the path of the file in storage.
     pub(crate) fn path(self) -> String {
         match self {
             FileId::Tile(tile) => tile.path(),
@@ -72,7 +72,7 @@ impl FileId {
         }
     }
 
-    /// The file at a path in storage; `None` if it is neither tile nor issuer.
+    /// Parses a path in storage; returns `None` if it is neither a tile nor an issuer.
     pub(crate) fn parse(path: &str) -> Option<FileId> {
         match path.strip_prefix("issuer/") {
             Some(name) => name.parse().ok().map(FileId::Issuer),
@@ -81,7 +81,7 @@ impl FileId {
     }
 }
 
-/// The key of what is kept.
+/// A key of the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum CacheKey {
     /// A file as it is stored.
@@ -94,10 +94,10 @@ pub(crate) enum CacheKey {
     Events(Tile),
 }
 
-/// A cache, bounded in bytes, of what has been verified.
+/// A cache of verified files, bounded in bytes.
 pub(crate) type ReadCache = Cache<CacheKey, StoredFile>;
 
-/// An empty cache of at most so many bytes.
+/// Creates an empty cache of at most `most_bytes`.
 pub(crate) fn read_cache(most_bytes: u64) -> ReadCache {
     Cache::builder()
         .max_capacity(most_bytes)

@@ -1,5 +1,5 @@
-//! The read path: tiles by name, from the right edge in memory, from a bounded
-//! cache, from storage. Nothing is served before its checkpoint.
+//! The read path: tiles by name, from the right edge in memory, from a bounded cache, or from
+//! storage. No tile is served before its checkpoint is published.
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
@@ -27,12 +27,12 @@ use crate::tree::Tree;
 use crate::verified_tiles::VerifiedTiles;
 use crate::{Published, ReadError, stored};
 
-/// The view of readers: a checkpoint, and the tree that it signs.
+/// The view of readers: a checkpoint, and the tree that the checkpoint signs.
 struct View {
     published: Arc<Published>,
-    /// The rightmost tile of each level and of the data, if it is in memory.
+    /// The rightmost tile of each level and of the data, if they are in memory.
     tree: Option<Arc<Tree>>,
-    /// The rightmost hash tiles, read from storage, if it is not.
+    /// The rightmost hash tiles from storage, if the tree is not in memory.
     read: OnceLock<Arc<RightEdge>>,
 }
 
@@ -46,27 +46,27 @@ pub(crate) struct Reader {
     issuers: SingleFlight<Fingerprint, Result<Option<StoredFile>, ReadError>>,
     /// The right edges that are being read, by size of the tree.
     edges: SingleFlight<u64, Result<Arc<RightEdge>, ReadError>>,
-    /// Issuers that storage has been asked for in vain.
+    /// Issuers that are known to be missing from storage.
     absent: Arc<NegativeCache>,
     counters: ReadCounters,
-    /// The size of the published tree, for those who wait for another.
+    /// The size of the published tree, for tasks that wait for a change.
     grown: watch::Sender<u64>,
     transcoding: Arc<Mutex<HashSet<Tile>>>,
     packing: Arc<Semaphore>,
-    /// The names tiles that are being made, by data tile.
+    /// The names tiles that are being generated, by data tile.
     names: SingleFlight<Tile, Result<StoredFile, ReadError>>,
     /// The events of the newest data tile.
     newest: Arc<Mutex<TileEvents>>,
-    /// The events that are being made, by data tile.
+    /// The events that are being generated, by data tile.
     events: SingleFlight<Tile, Result<Bytes, ReadError>>,
     /// The partial data tiles that are being compressed.
     packs: SingleFlight<Tile, Result<StoredFile, ReadError>>,
 }
 
-/// Partial data tiles cut and compressed at once.
+/// Partial data tiles that are cut and compressed at the same time.
 const PACKING: usize = 2;
 
-/// Most tiles that wait to be transcoded: beyond, readers are served gzip.
+/// Maximum number of tiles that wait to be transcoded. Beyond that, readers receive gzip.
 const MAX_TRANSCODING: usize = 8;
 
 impl Reader {
@@ -96,7 +96,7 @@ impl Reader {
         }
     }
 
-    /// Lets readers see this checkpoint, and the tree that it signs.
+    /// Shows this checkpoint to readers, with the tree that the checkpoint signs.
     pub(crate) fn publish(&self, published: Published, tree: Option<Arc<Tree>>) {
         let size = published.size;
         self.view.store(Some(Arc::new(View {
@@ -108,7 +108,7 @@ impl Reader {
             .send_if_modified(|known| std::mem::replace(known, size) != size);
     }
 
-    /// The size of the published tree, and word of each change of it.
+    /// Returns the size of the published tree, and reports each change.
     pub(crate) fn grown(&self) -> watch::Receiver<u64> {
         self.grown.subscribe()
     }
@@ -117,12 +117,12 @@ impl Reader {
         self.view.load().as_ref().map(|view| view.published.clone())
     }
 
-    /// The tiles in storage, each of which is verified when it is read.
+    /// The tiles in storage. Each is verified when it is read.
     pub(crate) fn tiles(&self) -> &VerifiedTiles {
         &self.tiles
     }
 
-    /// The tree of the published checkpoint, once the log has been opened.
+    /// The tree of the published checkpoint, after the log has been opened.
     pub(crate) fn tree(&self) -> Option<Arc<Tree>> {
         self.view.load().as_ref()?.tree.clone()
     }
@@ -169,14 +169,14 @@ impl Reader {
             let entries = self.tiles.entries(&edge, tile).await?;
             return self.packed(tile, entries).await;
         }
-        // A partial tile is what a full one begins with, and that may be in memory.
+        // A partial tile is a prefix of the full tile, which may be in memory.
         let full = self.tiles.full(&edge, tile.full()).await?;
         let entries = aside(self.packing.clone(), move || cut(tile, &full)).await?;
         self.packed(tile, entries).await
     }
 
-    /// A partial data tile in gzip, as all data tiles are. It is kept: who
-    /// asks for a width that is no longer the newest is seldom alone.
+    /// Returns a partial data tile in gzip, as all data tiles are, and keeps the compressed bytes:
+    /// if one client requests a superseded width, others usually do as well.
     async fn packed(&self, tile: Tile, plain: Bytes) -> Result<StoredFile, ReadError> {
         let key = CacheKey::File(FileId::Tile(tile));
         if let Some(stored) = self.cache.get(&key) {
@@ -198,7 +198,7 @@ impl Reader {
         })
     }
 
-    /// The names tile of a data tile, made of its entries. It is kept.
+    /// Returns the names tile of a data tile, generated from the entries, and keeps it.
     pub(crate) async fn names(&self, tile: Tile) -> Result<Option<StoredFile>, ReadError> {
         let key = CacheKey::Names(tile);
         if let Some(stored) = self.cache.get(&key) {
@@ -218,8 +218,8 @@ impl Reader {
         self.names.join(tile, making).await.map(Some)
     }
 
-    /// The events of entries from this index on, to the end of their data tile or of the tree; and the
-    /// index after them. `None` if the tree ends there.
+    /// Returns the events of the entries from this index to the end of their data tile or of the
+    /// tree, and the index after them. Returns `None` if the tree ends at `from`.
     pub(crate) async fn feed(&self, from: u64) -> Result<Option<(Bytes, u64)>, ReadError> {
         let size = self.published().map_or(0, |published| published.size);
         let tile = Tile::widest(Level::Data, from / TILE_WIDTH, size);
@@ -262,12 +262,12 @@ impl Reader {
         self.events.join(tile, making).await.map(Some)
     }
 
-    /// Bytes of what is in memory, about.
+    /// Returns the approximate number of bytes in memory.
     pub(crate) fn cached_bytes(&self) -> u64 {
         self.cache.weighted_size()
     }
 
-    /// The tile in zstd, if it is ready; if not, it is made ready.
+    /// Returns the tile in zstd if it is ready; otherwise starts to compress it.
     pub(crate) fn zstd(&self, tile: Tile) -> Option<Bytes> {
         if !tile.is_full() || tile.level() != Level::Data {
             return None;
@@ -307,12 +307,12 @@ impl Reader {
         });
     }
 
-    /// These issuers are there now.
+    /// Notes that these issuers exist now.
     pub(crate) fn issuers_published(&self, issuers: impl ExactSizeIterator<Item = Fingerprint>) {
         self.absent.published(issuers);
     }
 
-    /// A recovery may have published any issuer.
+    /// Forgets the missing issuers: a recovery may have published any issuer.
     pub(crate) fn recovered(&self) {
         self.absent.forget();
     }
@@ -341,7 +341,7 @@ impl Reader {
         self.issuers.join(of, fetch).await
     }
 
-    /// Reads some of what was found damaged again: it may be whole.
+    /// Reads some of the damaged files again, because they may be intact now.
     pub(crate) async fn look_again(&self) {
         let (oldest, view) = (self.tiles.damaged().oldest(), self.view.load_full());
         let Some(view) = view.filter(|_| !oldest.is_empty()) else {
@@ -351,13 +351,13 @@ impl Reader {
             return;
         };
         for file in oldest {
-            // What comes of it is among what is damaged, or no longer.
+            // The read itself updates the list of damaged files.
             let _ = self.look_at(&edge, file).await;
         }
     }
 
-    /// Takes a file out of memory that somebody has found damaged in storage, and
-    /// names it in these words unless it is whole when it is read again.
+    /// Removes a file from memory that was found damaged in storage, and reports it with `problem`
+    /// unless it is intact when it is read again.
     pub(crate) async fn distrust(&self, file: FileId, problem: String) {
         self.cache.invalidate(&CacheKey::File(file));
         if let FileId::Tile(tile) = file {
@@ -373,14 +373,13 @@ impl Reader {
         }
     }
 
-    /// Withholds a file from readers as long as it has the bytes with this sum.
+    /// Withholds a file from readers until its bytes have another checksum.
     pub(crate) async fn condemn(&self, file: FileId, sum: u128, problem: String) {
         self.tiles.damaged().condemn(file, sum, problem.clone());
         self.distrust(file, problem).await;
     }
 
-    /// Reads a file from storage, whatever is in memory of it, unless it is known
-    /// to be whole.
+    /// Reads and verifies a file. A full tile whose verified copy is in memory is not read again.
     pub(crate) async fn look_at(
         &self,
         edge: &Arc<RightEdge>,
@@ -396,7 +395,7 @@ impl Reader {
         }
     }
 
-    /// The right edge of the published tree; `None` if nothing is published.
+    /// Returns the right edge of the published tree; `None` if nothing is published.
     pub(crate) async fn signed_edge(&self) -> Result<Option<Arc<RightEdge>>, ReadError> {
         match self.view.load_full() {
             Some(view) => self.edge(&view).await.map(Some),
@@ -404,7 +403,7 @@ impl Reader {
         }
     }
 
-    /// The right edge of the tree. Where no session has recovered it, it is read.
+    /// Returns the right edge of the tree, and reads it if no session has recovered it.
     async fn edge(&self, view: &Arc<View>) -> Result<Arc<RightEdge>, ReadError> {
         if let Some(tree) = &view.tree {
             return Ok(tree.edge.clone());
@@ -421,7 +420,7 @@ impl Reader {
     }
 }
 
-/// The right edge that the checkpoint signs, from its tiles or from what lies beneath them.
+/// Returns the right edge that the checkpoint signs, from its own tiles or from the tiles below.
 async fn signed_edge(assets: &dyn Assets, published: &Published) -> Result<RightEdge, ReadError> {
     match edge::right_edge(assets, (published.size, published.root)).await {
         // The next start restores the damaged tiles.
@@ -434,7 +433,7 @@ async fn signed_edge(assets: &dyn Assets, published: &Published) -> Result<Right
     }
 }
 
-/// Packs or unpacks where it holds up nobody, as far as there are permits.
+/// Compresses or decompresses on a blocking thread, bounded by the permits.
 async fn aside<T: Send + 'static>(
     permits: Arc<Semaphore>,
     work: impl FnOnce() -> Result<T, ReadError> + Send + 'static,
@@ -449,14 +448,14 @@ async fn aside<T: Send + 'static>(
     worked.unwrap_or_else(|error| Err(ReadError::Storage(error.to_string())))
 }
 
-/// A tile that is in memory because it is the rightmost one, or begins it.
+/// A tile that is in memory because it is the rightmost tile, or a prefix of it.
 enum Edge {
     Ready(StoredFile),
-    /// Entries that nobody has compressed yet.
+    /// Entries that are not compressed yet.
     Entries(Bytes),
 }
 
-/// The tile as a prefix of the rightmost one of its level, if that is where it is.
+/// Returns the tile as a prefix of the rightmost tile of its level; `None` if it is another tile.
 fn from_edge(tree: &Tree, tile: Tile) -> Option<Edge> {
     let rightmost = Tile::rightmost_partial(tile.level(), tree.size())?;
     if tile.index() != rightmost.index() {
@@ -484,7 +483,7 @@ fn from_edge(tree: &Tree, tile: Tile) -> Option<Edge> {
     }
 }
 
-/// The entries of a partial data tile, cut from the full one.
+/// Cuts the entries of a partial data tile from the full tile.
 fn cut(tile: Tile, full: &StoredFile) -> Result<Bytes, ReadError> {
     let damaged = |problem: String| ReadError::Damaged {
         path: tile.full().path(),

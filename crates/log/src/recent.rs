@@ -1,16 +1,16 @@
-//! Figures of the last seconds, for people: metrics are for machines.
+//! Statistics of the last seconds, for the status page. Metrics serve monitoring systems.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::Stats;
 
-/// Submissions whose latency is remembered.
+/// Number of the newest submissions whose latencies are kept.
 const LATENCIES: usize = 1024;
-/// The time over which the rate is taken.
+/// The time over which the rate is computed.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// The last rounds and latencies.
+/// Entries and durations of recent rounds, and latencies of recent submissions.
 #[derive(Default)]
 pub(crate) struct RecentStats {
     latencies: VecDeque<Duration>,

@@ -1,4 +1,4 @@
-//! The journal's record of one round: all that is needed to publish it again.
+//! The journal's record of one round: everything that is needed to publish the round again.
 //!
 //! ```text
 //! magic "lucarne round 1\n"   16 bytes
@@ -10,10 +10,9 @@
 //! issuers                      4-byte length and DER certificate, each
 //! ```
 //!
-//! Records form a chain through their sizes and roots. After a crash, the lock
-//! says which chain happened: a record upon its tree that it does not lead to is
-//! a round that never was. One that goes on from beyond it proves that the lock
-//! is old (`recover.rs`).
+//! Records form a chain through their sizes and roots. After a crash, the checkpoint in the lock
+//! decides which chain is part of the log. A record that starts at the tree of the lock was never
+//! committed. A record that starts at a larger tree proves that the lock is stale (`recover.rs`).
 
 use bytes::Bytes;
 use lucarne_tlog::Hash;
@@ -21,27 +20,27 @@ use lucarne_tlog::Hash;
 const MAGIC: &[u8; 16] = b"lucarne round 1\n";
 const HEADER: usize = 16 + 3 * 8 + 2 * 32 + 8;
 
-/// The step from the tree before a round to that after it.
+/// The step from the tree before a round to the tree after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// Entries before the round.
     pub old_size: u64,
-    /// Entries after it.
+    /// Entries after the round.
     pub new_size: u64,
     /// The timestamp of every entry of the round.
     pub timestamp_ms: u64,
     /// Root before the round.
     pub old_root: Hash,
-    /// Root after it.
+    /// Root after the round.
     pub new_root: Hash,
 }
 
-/// A round as the journal keeps it.
+/// A round as stored in the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The step that it made.
+    /// The step from the tree before the round to the tree after it.
     pub step: Step,
-    /// Its entries, as concatenated `TileLeaf` structures.
+    /// The entries, as concatenated `TileLeaf` structures.
     pub entries: Bytes,
     /// The issuers that the log had not stored before, DER.
     pub issuers: Vec<Bytes>,
@@ -50,39 +49,39 @@ pub struct Record {
 /// The reasons why bytes are not a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
-    /// Another format, or another version of this one.
+    /// The bytes have another format, or another version of this one.
     #[error("not a round record of this version")]
     Magic,
-    /// Fewer bytes than the lengths in it ask for.
+    /// The record is shorter than its lengths require.
     #[error("the round record is cut short")]
     Truncated,
 }
 
-/// A record being written: entries first, then [`RecordWriter::finish`].
+/// Writes a record: entries first, then [`RecordWriter::finish`].
 pub(crate) struct RecordWriter {
     bytes: Vec<u8>,
 }
 
 impl RecordWriter {
-    /// Room for `capacity` bytes of entries and issuers.
+    /// Reserves `capacity` bytes for entries and issuers.
     pub(crate) fn with_capacity(capacity: usize) -> Self {
         let mut bytes = Vec::with_capacity(HEADER + capacity);
         bytes.resize(HEADER, 0);
         RecordWriter { bytes }
     }
 
-    /// Returns the buffer that the next entry is appended to.
+    /// Returns the buffer to which the next entry is appended.
     pub(crate) fn entries(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// Length of the entries so far.
+    /// Returns the bytes of the entries so far.
     pub(crate) fn entries_len(&self) -> usize {
         self.bytes.len() - HEADER
     }
 
-    /// Appends the issuers, fills in the header. Returns the record, and the
-    /// part of it that is the entries.
+    /// Appends the issuers and fills in the header. Returns the record, and the part of the record
+    /// with the entries.
     pub(crate) fn finish<'a>(
         mut self,
         step: &Step,
@@ -112,10 +111,10 @@ impl RecordWriter {
 }
 
 impl Record {
-    /// Reads a record; its parts share the buffer.
+    /// Parses a record; its parts share the buffer.
     ///
     /// # Errors
-    /// If the bytes are not a whole record of this version.
+    /// If the bytes are not a complete record of this version.
     pub fn parse(mut bytes: Bytes) -> Result<Record, RecordError> {
         let mut header = take(&mut bytes, HEADER)?;
         if take(&mut header, MAGIC.len())? != MAGIC.as_slice() {

@@ -1,13 +1,13 @@
-//! Wrong files of a log put right: from what lies beneath them, or from other places
-//! that hold the same log.
+//! Repairs wrong files of a log, from the tiles below them or from other copies of the log.
 //!
-//! Nobody is believed. What is offered in place of a file is laid over it in memory,
-//! and the check that found the fault ([`fsck`]) is run again: only what it finds no
-//! fault with, and what tiles up to the signed root vouch for, is written.
+//! No source is trusted. The offered files are laid over the files of the log in memory, and the
+//! check that found the fault ([`fsck`]) runs again. An offered file is written only if the check
+//! finds no fault in it, nor in the tiles that lead from it to the signed root.
 
 mod entries;
 mod offer;
 mod overlay;
+mod rename;
 #[cfg(test)]
 mod tests;
 
@@ -29,23 +29,23 @@ use crate::stored::prefix;
 use crate::unsigned::PartsError;
 use crate::{Checked, Files, Finding, FsckOptions, FsckPosition, NamesTiles, Problem, fsck};
 
-/// The log that is put right, and what with.
+/// The log to repair, and the sources for the repair.
 pub struct Repair {
-    /// Its files.
+    /// The files of the log.
     pub files: Arc<dyn Files>,
-    /// Where right ones are written to.
+    /// The destination of the correct files.
     pub repairs: Arc<dyn Repairs>,
-    /// Other places that hold the same log, or some of it. They are asked in this order.
+    /// Other complete or partial copies of the log, in the order in which they are read.
     pub sources: Vec<Source>,
-    /// The tree. That it is signed is for the caller to know.
+    /// The tree. The caller has verified its signature.
     pub signed: Checkpoint,
-    /// The roots that the log accepts: they vouch for the chains of entries from other places.
+    /// The roots that the log accepts. Chains of entries from other sources must lead to them.
     pub accepted: Arc<Roots>,
     /// The extent of the check.
     pub options: FsckOptions,
 }
 
-/// An offer that is not taken.
+/// An offered file that was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Refusal {
     /// The file.
@@ -56,33 +56,33 @@ pub struct Refusal {
     pub problem: String,
 }
 
-/// A file that was wrong and is right.
+/// A file that was wrong and has been repaired.
 #[derive(Debug)]
 pub struct Cure {
-    /// The fault that it had.
+    /// The fault of the file.
     pub finding: Finding,
-    /// Where the right bytes come from, in words.
+    /// The source of the correct bytes, for people.
     pub from: String,
-    /// Where the wrong ones are kept; `None` if there were none.
+    /// The place of the wrong bytes; `None` if there were none.
     pub kept: Option<String>,
 }
 
-/// The entries of one data tile, checked, and what has been put right.
+/// The result of checking and repairing one data tile.
 #[derive(Debug)]
 pub struct Repaired {
-    /// The check, with what is still wrong.
+    /// The result of the check, with the problems that remain.
     pub checked: Checked,
-    /// The files that were wrong, and are not any more.
+    /// The repaired files.
     pub cures: Vec<Cure>,
-    /// The offers that were not taken, if nothing else was.
+    /// The rejected offers, if no offer was accepted.
     pub refusals: Vec<Refusal>,
 }
 
-/// Checks a log as [`fsck`] does, from this place on, and puts right what it can. A tile
-/// of which something has been put right comes again, for it is checked again.
+/// Checks a log as [`fsck`] does, starting at `from`, and repairs wrong files. A tile with
+/// repaired files is checked and returned again.
 ///
 /// # Errors
-/// The last item is one if a right file could not be written.
+/// The last item is an error if a correct file could not be written.
 pub fn repair(
     repair: Repair,
     from: FsckPosition,
@@ -102,18 +102,18 @@ pub fn repair(
 struct Walk {
     repair: Repair,
     judge: Judge,
-    /// The first tile that has not been told.
+    /// The first tile that has not been reported.
     at: FsckPosition,
-    /// The bytes that were put in place of which file. They are not put there twice: its disk does not
-    /// keep what is written.
+    /// Files that were replaced, with the replacing bytes. The same bytes are not written twice: if
+    /// the fault reappears, the disk does not keep the bytes.
     cured: HashSet<(String, Fingerprint)>,
 }
 
-/// A check that goes on; `None` if it is to begin anew.
+/// A check in progress; `None` if the check must start again.
 type Tiles = Option<BoxStream<'static, Checked>>;
 
 impl Walk {
-    /// The next tile, and with what to go on.
+    /// Returns the result of the next tile, and the state to continue with.
     async fn next(
         mut self,
         tiles: Tiles,
@@ -129,8 +129,8 @@ impl Walk {
                 self.at = checked.next;
                 Some(tiles)
             }
-            // What was read ahead was held against what was wrong: the check goes back.
-            // What is still wrong is found again.
+            // Tiles that were read ahead were compared with the wrong files: the check goes back.
+            // It will find the remaining faults again.
             false => {
                 checked.findings.clear();
                 checked.next = self.at;
@@ -145,7 +145,7 @@ impl Walk {
         Some((Ok(repaired), Some((self, tiles))))
     }
 
-    /// Restores what it can of the files with these findings, and takes their findings out.
+    /// Repairs the files with these findings if possible, and removes their findings.
     async fn cure(
         &mut self,
         findings: &mut Vec<Finding>,
@@ -155,25 +155,42 @@ impl Walk {
         for wrong in wrong(findings, self.repair.signed.size) {
             for origin in Origin::all(&sources) {
                 let log = (&self.repair.files, &self.judge);
-                let mut offered = origin.offers(log, &wrong, &mut refusals).await;
-                offered.retain(|(path, bytes)| {
-                    let cure = (path.clone(), Fingerprint::of(bytes));
-                    !self.cured.contains(&cure)
-                });
-                let offered = self.vouched(offered).await;
-                let from = origin.to_string();
-                let cures = self.replace(offered, &from, findings).await?;
+                let offered = origin.offers(log, &wrong, &mut refusals).await;
+                let cures = self.take(offered, &origin.to_string(), findings).await?;
                 if !cures.is_empty() {
                     return Ok((cures, Vec::new()));
                 }
             }
+        }
+        // A source may have had the missing issuer, so that this comes last.
+        let renamed = rename::renamed(&self.repair.files, &self.repair.accepted, findings).await;
+        let cures = self
+            .take(renamed, "the rest of its chain", findings)
+            .await?;
+        if !cures.is_empty() {
+            return Ok((cures, Vec::new()));
         }
         refusals.sort();
         refusals.dedup();
         Ok((Vec::new(), refusals))
     }
 
-    /// Puts these files in the place of the wrong ones, whose findings it takes out.
+    /// Takes the offered files that were not written before, and in which the check finds no fault.
+    async fn take(
+        &mut self,
+        mut offered: Vec<(String, Bytes)>,
+        from: &str,
+        findings: &mut Vec<Finding>,
+    ) -> Result<Vec<Cure>, AssetError> {
+        offered.retain(|(path, bytes)| {
+            let cure = (path.clone(), Fingerprint::of(bytes));
+            !self.cured.contains(&cure)
+        });
+        let offered = self.vouched(offered).await;
+        self.replace(offered, from, findings).await
+    }
+
+    /// Replaces the wrong files with these files, and removes their findings.
     async fn replace(
         &mut self,
         files: Vec<(String, Bytes)>,
@@ -184,11 +201,11 @@ impl Walk {
         let mut cures = Vec::new();
         for (path, bytes) in files {
             let is_of = |finding: &Finding| finding.path == path;
-            let names = |finding: &Finding| misnamed(finding, size).is_some_and(|it| is_of(&it));
+            let names = |finding: &Finding| elsewhere(finding, size).is_some_and(|it| is_of(&it));
             let finding = match findings.iter().position(is_of) {
                 Some(place) => findings.remove(place),
                 None => match findings.iter().position(names) {
-                    Some(place) => match misnamed(&findings.remove(place), size) {
+                    Some(place) => match elsewhere(&findings.remove(place), size) {
                         Some(finding) => finding,
                         None => continue,
                     },
@@ -206,8 +223,8 @@ impl Walk {
         Ok(cures)
     }
 
-    /// Those of the files offered with which the check finds no fault, neither with them
-    /// nor with what leads to them.
+    /// Returns the offered files for which the check finds no fault, neither in the file nor in the
+    /// tiles that lead to it.
     async fn vouched(&self, offered: Vec<(String, Bytes)>) -> Vec<(String, Bytes)> {
         if offered.is_empty() {
             return offered;
@@ -236,17 +253,37 @@ impl Repair {
     }
 }
 
-/// The files to replace, in the order in which that is tried: those with findings, and then
-/// the data tiles that perhaps misname an issuer that is missing.
+/// Returns the files to replace, in the order of the attempts: first the files with findings, then
+/// the data tiles that name a missing issuer, perhaps wrongly.
 fn wrong(findings: &[Finding], size: u64) -> [Vec<String>; 2] {
-    let found: BTreeSet<String> = findings.iter().map(|it| it.path.clone()).collect();
+    let lost = findings.iter().filter_map(lost).map(|it| it.path);
+    let found = findings.iter().map(|it| it.path.clone());
+    let found: BTreeSet<String> = found.chain(lost).collect();
     let misnamed = findings.iter().filter_map(|it| misnamed(it, size));
     let misnaming: BTreeSet<String> = misnamed.map(|it| it.path).collect();
     let misnaming = misnaming.difference(&found).cloned().collect();
     [found.into_iter().collect(), misnaming]
 }
 
-/// A missing issuer as a fault of the data tile that names it.
+/// The fault of another file that explains a finding as well.
+fn elsewhere(finding: &Finding, size: u64) -> Option<Finding> {
+    misnamed(finding, size).or_else(|| lost(finding))
+}
+
+/// A fingerprint for which only the rest of its chain speaks, as a missing issuer.
+fn lost(finding: &Finding) -> Option<Finding> {
+    let Problem::Parts(PartsError::Completed { found, .. }) = &finding.problem else {
+        return None;
+    };
+    Some(Finding {
+        path: format!("issuer/{found}"),
+        offset: None,
+        entry: finding.entry,
+        problem: Problem::Missing,
+    })
+}
+
+/// Converts the finding of a missing issuer to a fault of the data tile that names the issuer.
 fn misnamed(finding: &Finding, size: u64) -> Option<Finding> {
     let issuer = finding.path.strip_prefix("issuer/")?.parse().ok()?;
     let entry = finding
@@ -261,13 +298,13 @@ fn misnamed(finding: &Finding, size: u64) -> Option<Finding> {
     })
 }
 
-/// Returns whether `to` cannot be judged while `upper` is wrong: they are one file, or the
-/// signed root leads to `to` by `upper`.
+/// Returns whether `to` cannot be verified while `upper` is wrong: both are the same file, or the
+/// path from the signed root to `to` includes `upper`.
 fn leads_to(upper: &str, to: &str, size: u64) -> bool {
     if upper == to {
         return true;
     }
-    // A names tile is judged by the entries of its data tile.
+    // A names tile is verified against the entries of its data tile.
     let names = Tile::parse_names(to);
     if names.is_ok_and(|data| data.path() == upper) {
         return true;
@@ -275,7 +312,7 @@ fn leads_to(upper: &str, to: &str, size: u64) -> bool {
     let (Ok(upper), Ok(to)) = (Tile::parse(upper), Tile::parse(to).or(names)) else {
         return false;
     };
-    // Every tile of the right edge leads to the root, and the root to all others.
+    // All tiles of the right edge together give the root, which verifies all other tiles.
     let Level::Hashes(level) = upper.level() else {
         return false;
     };
@@ -284,7 +321,7 @@ fn leads_to(upper: &str, to: &str, size: u64) -> bool {
         return true;
     }
     let levels = match to.level() {
-        // A data tile and the hash tile of its entries have one index.
+        // A data tile and the hash tile of its entries have the same index.
         Level::Data => Some(level),
         Level::Hashes(lower) => level.checked_sub(lower),
     };
@@ -292,8 +329,8 @@ fn leads_to(upper: &str, to: &str, size: u64) -> bool {
     above == Some(upper.index())
 }
 
-/// The right bytes of a partial tile that is needed no more, from the wider one that has
-/// taken its place.
+/// Returns the correct bytes of a superseded partial tile, cut from the wider tile that replaced
+/// it.
 pub async fn superseded_anew(files: &dyn Files, partial: Tile, size: u64) -> Option<Asset> {
     let wider = Tile::widest(partial.level(), partial.index(), size)?;
     let bytes = tile(files, wider).await.ok()?;

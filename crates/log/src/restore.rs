@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use lucarne_ct::Fingerprint;
-use lucarne_storage::{Asset, AssetKind, Encoding};
+use lucarne_storage::{Asset, AssetError, AssetKind, Assets, Encoding};
 use lucarne_tlog::{Level, RightEdge, Tile, tile_root};
 
 use crate::compress::gunzip;
@@ -26,7 +26,7 @@ use crate::read_cache::FileId;
 use crate::record::Record;
 use crate::scrub::Unpaced;
 use crate::shared::Shared;
-use crate::{ReadError, names_tile, recover};
+use crate::{LogConfig, ReadError, names_tile, recover};
 
 /// The pause before the next attempt, if storage was unavailable.
 const RETRY: Duration = Duration::from_secs(60);
@@ -39,7 +39,7 @@ const MOST_RESTORED: usize = 10_000;
 enum Outcome {
     /// The right file was written.
     Restored,
-    /// The file is right, or is needed no more.
+    /// The file is right, or is not needed any more.
     Right,
 }
 
@@ -48,7 +48,7 @@ enum Outcome {
 enum Failure {
     /// Storage is unavailable, or does not have the newest checkpoint.
     Later(String),
-    /// Nothing in the log leads to the right bytes.
+    /// The log has no data that lead to the right bytes.
     NoSource(String),
 }
 
@@ -61,15 +61,16 @@ impl From<ReadError> for Failure {
     }
 }
 
-impl From<lucarne_storage::AssetError> for Failure {
-    fn from(error: lucarne_storage::AssetError) -> Self {
+impl From<AssetError> for Failure {
+    fn from(error: AssetError) -> Self {
         Failure::Later(error.to_string())
     }
 }
 
-/// The right content of a file, without compression, and the place that it comes from.
+/// The right content of a file, without compression.
 struct Right {
     plain: Bytes,
+    /// The place that has the content, for the log of the server.
     from: &'static str,
 }
 
@@ -81,7 +82,7 @@ pub(crate) async fn attend(log: Arc<Shared>) -> Infallible {
     loop {
         tokio::select! {
             () = damaged.news() => {}
-            // The pace of attempts: nothing reports that storage is available again.
+            // No event reports that storage is available again.
             () = tokio::time::sleep(RETRY) => {}
         }
         let before = restored.len();
@@ -164,13 +165,13 @@ async fn restore(log: &Shared, file: FileId) -> Result<Outcome, Failure> {
         log.reader.issuers_published([of].into_iter());
     }
     log.reader.tiles().damaged().forget(file);
-    // If the file is not right when it is read, it is named again.
+    // A file that is still wrong enters the list of damaged files again.
     let _ = log.reader.look_at(&edge, file).await;
     Ok(outcome)
 }
 
-/// The right edge of the published tree. Storage whose checkpoint is older was emptied or rolled
-/// back: a recovery judges that, and nothing is written before.
+/// The right edge of the published tree. Storage with an older checkpoint was emptied or rolled
+/// back. The next recovery judges the storage; until then nothing is written.
 async fn edge(log: &Shared) -> Result<Arc<RightEdge>, Failure> {
     let unpublished = || Failure::Later("no checkpoint is published".into());
     let edge = log.reader.signed_edge().await?.ok_or_else(unpublished)?;
@@ -183,8 +184,8 @@ async fn edge(log: &Shared) -> Result<Arc<RightEdge>, Failure> {
     }
 }
 
-/// Returns whether a file has this content now, or is a partial tile that was removed after a wider
-/// one took its place.
+/// Returns `true` if a file has this content now, or is a partial tile that was removed after a
+/// wider tile replaced it.
 async fn is_right(
     log: &Shared,
     edge: &RightEdge,
@@ -207,7 +208,7 @@ async fn is_right(
     })
 }
 
-/// The hashes of a tile, from memory or from the tiles or entries beneath it.
+/// Computes the hashes of a tile from memory, or from the tiles or entries beneath it.
 async fn hash_tile(
     log: &Shared,
     edge: &Arc<RightEdge>,
@@ -222,7 +223,7 @@ async fn hash_tile(
     let root = tiles.entry(edge, level + 1, tile.index()).await?;
     let is_right = |hashes: &Bytes| tile_root(hashes) == Some(root);
     let files = Unpaced(log.assets.clone());
-    // Deeper, a tile has too many entries for a log that runs.
+    // Above level 1, a tile has too many entries to read while the log runs.
     let depths: &[Depth] = match level {
         1 => &[Depth::Next, Depth::Entries],
         _ => &[Depth::Next],
@@ -248,7 +249,7 @@ async fn hash_tile(
     }
 }
 
-/// A certificate that a round of the journal brought.
+/// Finds an issuer certificate in the journal.
 async fn issuer(log: &Shared, of: &Fingerprint) -> Result<Right, Failure> {
     let rounds = staged(log).await?;
     let mut issuers = rounds.into_iter().flat_map(|round| round.issuers);
@@ -258,7 +259,7 @@ async fn issuer(log: &Shared, of: &Fingerprint) -> Result<Right, Failure> {
     Ok(Right { plain, from })
 }
 
-/// The rounds that the journal has, newest first. Some of them may never have been signed.
+/// The rounds of the journal, newest first. Some of them may never have been signed.
 async fn staged(log: &Shared) -> Result<Vec<Record>, Failure> {
     let staged = log.assets.staged_now().await?;
     let rounds = staged.into_iter().rev();
@@ -280,15 +281,29 @@ fn asset(file: FileId, plain: Bytes) -> Result<Asset, Failure> {
     Ok(Asset::new(file.path(), bytes, kind))
 }
 
-/// Puts the right file in the place of a damaged one.
 async fn replace(log: &Shared, right: Asset, from: &str) -> Result<(), Failure> {
-    let path = right.path.clone();
-    let kept = log.assets.replace(right).await?;
-    log.assets.forget_for_readers(&path).await;
+    replace_damaged(&log.config, &*log.assets, right, from).await?;
     log.metrics.restored_files.inc();
+    Ok(())
+}
+
+/// Replaces a damaged file with its `right` content, removes it from caches, and logs the place
+/// that the content comes `from` and the path at which the damaged file is kept.
+///
+/// # Errors
+/// If storage fails.
+pub(crate) async fn replace_damaged(
+    config: &LogConfig,
+    assets: &dyn Assets,
+    right: Asset,
+    from: &str,
+) -> Result<(), AssetError> {
+    let path = right.path.clone();
+    let kept = assets.replace(right).await?;
+    assets.forget_for_readers(&path).await;
     tracing::error!(
-        log = log.config.shortname,
-        location = log.assets.location(),
+        log = config.shortname,
+        location = assets.location(),
         path,
         kept,
         from,

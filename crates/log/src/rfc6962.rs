@@ -1,8 +1,8 @@
-//! What RFC 6962 lets a client ask of a log (sections 4.3 to 4.6 and 4.8), answered from the files of a
-//! static CT log.
+//! The read operations of RFC 6962 (sections 4.3 to 4.6 and 4.8), from the files of a static CT
+//! log.
 //!
-//! Everything comes from tiles that were held against the signed tree, and a proof is verified once more
-//! before it leaves. Nothing is signed: the tree head is the one that the checkpoint carries.
+//! All data comes from tiles that were verified against the signed tree, and each proof is verified
+//! again before it is returned. Nothing is signed: the tree head is the one in the checkpoint.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub use self::error::Rfc6962Error;
 pub(crate) use self::indexer::keep_index;
 pub use self::log_entry::{LogEntries, LogEntry};
 
-/// Most bytes of the entries in one answer, before they are encoded.
+/// Maximum bytes of the entries in one response, before base64. The first entry may exceed it.
 const MOST_BYTES: usize = 3 << 20;
 
 /// The reads of RFC 6962 of one log.
@@ -36,13 +36,13 @@ pub struct Rfc6962Reads<'l> {
 }
 
 impl<'l> Rfc6962Reads<'l> {
-    /// Those of a log that is configured for it.
+    /// Returns the reads of a log, if the log is configured for them.
     pub(crate) fn of(log: &'l Shared) -> Option<Self> {
         let state = log.rfc6962.as_ref()?;
         Some(Rfc6962Reads { log, state })
     }
 
-    /// The tree head of `get-sth` (section 4.3), which the published checkpoint carries.
+    /// Returns the tree head of `get-sth` (section 4.3), from the published checkpoint.
     ///
     /// # Errors
     /// If nothing is published.
@@ -53,11 +53,11 @@ impl<'l> Rfc6962Reads<'l> {
             .map_err(|error| ReadError::Storage(error.to_string()).into())
     }
 
-    /// The proof of `get-sth-consistency` (section 4.4). It is empty where RFC 6962 defines none: between
-    /// equal sizes, and from the empty tree.
+    /// Returns the proof of `get-sth-consistency` (section 4.4). The proof is empty if RFC 6962
+    /// does not define one: between equal sizes, and from the empty tree.
     ///
     /// # Errors
-    /// If there are no such trees, or they cannot be read.
+    /// If a tree of these sizes does not exist, or its tiles cannot be read.
     pub async fn consistency(&self, first: u64, second: u64) -> Result<Vec<Hash>, Rfc6962Error> {
         in_order(("first", first), ("second", second))?;
         let edge = self.edge("second", second).await?;
@@ -71,10 +71,10 @@ impl<'l> Rfc6962Reads<'l> {
         Ok(proof)
     }
 
-    /// The index and the audit path of `get-proof-by-hash` (section 4.5).
+    /// Returns the index and the audit path of `get-proof-by-hash` (section 4.5).
     ///
     /// # Errors
-    /// If the tree of this size has no such leaf, or that cannot be told yet.
+    /// If the tree of this size has no such leaf, or the index does not reach that size yet.
     pub async fn proof_by_hash(
         &self,
         hash: &Hash,
@@ -86,7 +86,7 @@ impl<'l> Rfc6962Reads<'l> {
         let edge = self.edge("tree_size", tree_size).await?;
         let leaves = &self.state.leaves;
         let index = leaves.index_of(hash, tree_size).await?;
-        // The index is a hint: what it names is the tree's in that place, or nothing.
+        // The index is only a hint: the tree must have this leaf at this position.
         if self.log.reader.tiles().leaf_hash(&edge, index).await? != *hash {
             leaves.distrust();
             let indexed = 0;
@@ -99,11 +99,12 @@ impl<'l> Rfc6962Reads<'l> {
         Ok((index, path))
     }
 
-    /// Entries of `get-entries` (section 4.6), from `start` to `end` inclusive: as many as one data tile,
-    /// the tree and a bound in bytes have of them, and at least one.
+    /// Returns entries of `get-entries` (section 4.6), from `start` to `end` inclusive. The result
+    /// has at least one entry, and ends at the end of the data tile or of the tree, or at a limit
+    /// of bytes.
     ///
     /// # Errors
-    /// If the first is not in the tree, or they cannot be read.
+    /// If the first entry is not in the tree, or the entries cannot be read.
     pub async fn entries(&self, start: u64, end: u64) -> Result<LogEntries, Rfc6962Error> {
         in_order(("start", start), ("end", end))?;
         let published = self.log.reader.published().ok_or(Rfc6962Error::NoTree)?;
@@ -119,10 +120,10 @@ impl<'l> Rfc6962Reads<'l> {
         Ok(log_entries(&self.log.reader, size, start, end, MOST_BYTES).await?)
     }
 
-    /// The entry and the audit path of `get-entry-and-proof` (section 4.8).
+    /// Returns the entry and the audit path of `get-entry-and-proof` (section 4.8).
     ///
     /// # Errors
-    /// If the tree of this size has no such entry, or it cannot be read.
+    /// If the tree of this size has no such entry, or the entry cannot be read.
     pub async fn entry_and_proof(
         &self,
         leaf_index: u64,
@@ -161,7 +162,7 @@ impl<'l> Rfc6962Reads<'l> {
         Ok(path)
     }
 
-    /// The right edge of the published tree, which has at least `size` entries.
+    /// Returns the right edge of the published tree, if it has at least `size` entries.
     async fn edge(
         &self,
         parameter: &'static str,
@@ -194,7 +195,7 @@ fn in_order(
     }
 }
 
-/// A proof of our own that does not verify.
+/// Reports that a proof generated by the log itself does not verify.
 fn defect(error: lucarne_tlog::ProofError) -> ReadError {
     ReadError::Storage(format!(
         "a proof was made of verified tiles, and does not verify: {error}. Please report it"

@@ -1,4 +1,4 @@
-//! One round on its way into the tree: encoded, and not yet trusted.
+//! A round before it joins the tree: encoded, but not verified yet.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,24 +14,24 @@ use crate::record::{RecordWriter, Step};
 use crate::tree::{NewTiles, Tree};
 use crate::verify::error::VerifyError;
 
-/// A round as it will be published. Only [`Verified`](crate::verify::Verified)
-/// rounds go further.
+/// A round in the form in which it will be published. Only
+/// [`Verified`](crate::verify::Verified) rounds are published.
 pub(crate) struct Round {
     pub(crate) step: Step,
     /// The journal's record.
     pub(crate) record: Bytes,
     /// The tiles to be published, uncompressed.
     pub(crate) tiles: NewTiles,
-    /// The issuers that this round stores.
+    /// The issuers that this round adds to storage.
     pub(crate) issuers: Vec<Arc<Issuer>>,
-    /// The hashes of its leaves.
+    /// The hashes of the round's leaves.
     pub(crate) leaves: Vec<Hash>,
-    /// The tree after the round; its frontier is still that before it.
+    /// The tree after the round, except its frontier, which is still the one before the round.
     pub(crate) tree: Tree,
 }
 
 impl Round {
-    /// Encodes the entries after `tree`. `issuers` are those not yet stored.
+    /// Encodes the entries that follow `tree`. `issuers` are the issuers that are not stored yet.
     pub(crate) fn encode(
         tree: &Tree,
         entries: &[Arc<Entry>],
@@ -64,7 +64,7 @@ impl Round {
     }
 }
 
-/// Entries in the form of the journal and the data tiles.
+/// Entries in the format of the journal and the data tiles.
 struct Encoded {
     writer: RecordWriter,
     ends: Vec<u32>,
@@ -96,7 +96,7 @@ impl Encoded {
     }
 }
 
-/// The issuers of these entries that are not among the `known`.
+/// Returns the issuers of these entries that are not in `known`.
 pub(crate) fn new_issuers(
     entries: &[Arc<Entry>],
     known: &HashSet<Fingerprint>,
@@ -105,7 +105,7 @@ pub(crate) fn new_issuers(
     let mut last: Option<&Arc<[Arc<Issuer>]>> = None;
     let mut issuers = Vec::new();
     for entry in entries {
-        // Entries of one CA share one verified tail.
+        // Entries of the same CA share one verified chain.
         if last.is_some_and(|last| Arc::ptr_eq(last, &entry.issuers)) {
             continue;
         }
@@ -119,12 +119,12 @@ pub(crate) fn new_issuers(
     issuers
 }
 
-/// The tiles as they are published: data tiles compressed, and the compressed
-/// bytes read back, for they are what the log will be judged by; beside each its names tile. The partial
-/// data tile is left in `tree`, too, for those who read it now.
+/// Returns the tiles in the form in which they are published. Data tiles are compressed, and the
+/// compressed bytes are decompressed and compared, because other parties verify the log by them.
+/// Each data tile has its names tile. `tree` keeps the partial data tile for current readers.
 ///
 /// # Errors
-/// If what comes out of the compressor is not what went in.
+/// If the decompressed bytes differ from the input.
 pub(crate) fn tile_assets(tiles: NewTiles, tree: &mut Tree) -> Result<Vec<Asset>, Fatal> {
     let mut assets = Vec::with_capacity(tiles.hashes.len() + 2 * tiles.data.len());
     for (tile, plain) in tiles.data {
@@ -152,7 +152,7 @@ fn compression(path: String, error: std::io::Error) -> Fatal {
     Fatal::Verify(VerifyError::Compression { path, error })
 }
 
-/// The issuers as they are published.
+/// Returns the file of an issuer in the form in which it is published.
 pub(crate) fn issuer_asset(fingerprint: &Fingerprint, der: &Bytes) -> Asset {
     Asset::new(
         format!("issuer/{fingerprint}"),

@@ -1,10 +1,10 @@
-//! The scrubber: reads the files of a running log again and again, at a bounded
-//! rate, and holds them against the signed tree.
+//! The scrubber: reads the files of a running log periodically, at a bounded rate, and verifies
+//! them against the signed tree.
 //!
-//! Readers get nothing that does not fit the tree, but what nobody reads rots
-//! unseen, until the last good copy has rotted as well. What is found here is
-//! named in the log, in `/health` and on the page, and is not served before it is
-//! whole again.
+//! Readers never receive a file that does not match the tree. But damage of a file that is seldom
+//! read stays unnoticed, until the last good copy is damaged as well. The scrubber reports each
+//! damaged file in the server's log, in `/health` and on the status page. The server withholds the
+//! file until it is repaired.
 
 mod config;
 mod pace;
@@ -36,24 +36,24 @@ use crate::shared::Shared;
 pub use self::config::ScrubConfig;
 pub use self::window::{NoWindow, ScrubWindow};
 
-/// The interval at which the position is written down.
+/// The interval at which the position is saved.
 const NOTED_EVERY: Duration = Duration::from_secs(10);
-/// The pause before a store that does not answer is asked again.
+/// The pause before a store that does not respond is tried again.
 const AWAY: Duration = Duration::from_secs(60);
-/// A store that does not answer within this is away.
+/// The time after which a store counts as unavailable.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The extent of a pass. Signatures cost more than all the rest, and the checksum of gzip shows
-/// rot as well.
+/// The extent of a pass. Signatures are not verified: that costs more than all other checks, and
+/// the checksum of gzip detects damage as well.
 const OPTIONS: FsckOptions = FsckOptions {
     at_once: 1,
     names: NamesTiles::AsFound,
     parts: Parts::Uncompressed,
 };
 
-/// The store, and not a file, does not answer.
+/// The whole store, not a single file, is unavailable.
 struct Away {
-    /// The data tile to go on from.
+    /// The data tile at which the next attempt continues.
     tile: u64,
     problem: AwayReason,
 }
@@ -68,7 +68,7 @@ enum AwayReason {
     Storage(#[from] AssetError),
 }
 
-/// Checks the files of a log for as long as it is polled.
+/// Checks the files of a log as long as the future is polled.
 pub(crate) async fn scrub(log: Arc<Shared>, config: ScrubConfig) -> Infallible {
     let owner = log.config.key.log_id();
     let mut position = position::read(&config.position, owner).await;
@@ -142,8 +142,7 @@ fn note_pass(log: &Shared, findings: u64, now_ms: u64) {
     tracing::info!(log = log.config.shortname, findings, "scrub: pass ended");
 }
 
-/// Checks all entries that are published now, from `position` on, and returns how
-/// many problems it found.
+/// Checks all published entries from `position` on, and returns the number of problems.
 async fn pass(
     log: &Arc<Shared>,
     config: &ScrubConfig,
@@ -207,7 +206,7 @@ async fn pass(
     }
 }
 
-/// Tells a file that cannot be read from a store that is not there.
+/// Distinguishes a file that cannot be read from a store that is unavailable.
 async fn present(log: &Shared) -> Result<(), AwayReason> {
     let Ok(headroom) = timeout(PATIENCE, log.assets.headroom()).await else {
         let location = log.assets.location();
@@ -238,8 +237,8 @@ async fn report(log: &Shared, finding: Finding, tile: Option<(&Checkpoint, FsckP
     }
 }
 
-/// Withholds a data tile from readers until it has other bytes: its hashes do not show what is
-/// wrong with it.
+/// Withholds a data tile from readers until it has other bytes, because its hashes do not reveal
+/// the fault.
 async fn condemn(log: &Shared, file: FileId, (signed, at): (&Checkpoint, FsckPosition)) {
     let path = file.path();
     let Ok(Some(bytes)) = log.assets.get(&path).await else {

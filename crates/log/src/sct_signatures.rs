@@ -1,4 +1,4 @@
-//! The SCTs of a round that a signer apart gives, and those that are asked for again later.
+//! SCTs from a separate signer: those of a round, and single ones that are requested again later.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::promises::{Promised, Stand};
 use crate::shared::Shared;
 use crate::{SubmitError, proofs};
 
-/// Begins to have the SCTs of a round signed. Whoever looks for one finds it among those that
-/// were issued, or here.
+/// Starts to request the SCTs of a round. Submissions find each signature among the issued ones, or
+/// wait for the round here.
 pub(crate) async fn promise(log: &Arc<Shared>, client: &Arc<Client>, round: Promised) {
     let room = log.promises.room().await;
     let (signing, told) = log.promises.begin(&round);
@@ -58,8 +58,8 @@ async fn have_signed(
         .await
 }
 
-/// The signature of an SCT from a signer apart: with those of its round, or by itself if that
-/// was long ago.
+/// Returns the SCT signature of an entry from a separate signer: with the signatures of its round,
+/// or alone if the round was long ago.
 pub(crate) async fn promised(
     log: &Shared,
     client: &Client,

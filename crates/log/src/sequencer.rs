@@ -1,25 +1,25 @@
-//! The loop that turns pools of entries into published rounds.
+//! The loop that turns pooled entries into published rounds.
 //!
 //! ```text
 //! seal → prepare (encode, verify) → stage → sign → commit
 //!      → publish tiles → publish checkpoint → answer → index
 //! ```
 //!
-//! Each of these is a [`Phase`], in the one order that `phase.rs` has, which is
-//! also that of the model (`model.rs`).
+//! Each step is a [`Phase`]. `phase.rs` defines their order, and the model (`model.rs`) has the
+//! same order.
 //!
-//! What holds when the process dies, at each arrow:
-//! - before *stage* returns: the round never happened. A torn journal tail is
-//!   dropped, nobody was answered.
-//! - between *stage* and *commit*: a record that no signed head leads to. It
-//!   is passed over at the next start, nobody was answered.
-//! - after *commit*: the round happened. The next start publishes it from the
-//!   journal. Nobody was answered, but whoever retries gets the same place,
-//!   for the dedup index catches up before anything is accepted.
-//! - after *publish*: only now are the waiters answered.
+//! State after a crash, at each arrow:
+//! - before *stage* returns: the round never happened. Recovery drops a torn journal tail. No
+//!   client has a response.
+//! - between *stage* and *commit*: the journal has a record that no signed head covers. The next
+//!   start skips the record. No client has a response.
+//! - after *commit*: the round happened. The next start publishes it from the journal. No client
+//!   has a response, but a client that retries gets the same index, because the dedup index
+//!   catches up before the log accepts submissions.
+//! - after *publish*: only now do the waiting clients get their responses.
 //!
-//! Tiles are not synced one by one: the journal has them until `settle` has
-//! made all of storage durable, and only then is it cut.
+//! Tiles are not synced one by one. The journal keeps them until `settle` has synced all of
+//! storage. Only then is the journal cut.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ use lucarne_tlog::{Hash, data_tiles_between, tiles_between};
 use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 
 use crate::Fatal;
 use crate::dedup::{LeafPosition, TreeHead};
@@ -52,28 +52,27 @@ use crate::tree::Tree;
 use crate::verify::Verified;
 use crate::{Signer, proofs, sct_signatures, tree_head};
 
-/// Storage is made durable, the journal is cut and superseded partial tiles are
-/// removed each time that this part of what the journal may have was staged and
-/// published.
+/// Storage is settled after the bytes staged and published reach `journal_bytes` divided by this:
+/// storage is synced, the journal is cut, and superseded partial tiles are removed.
 const SETTLE_AT: u64 = 8;
 
-/// The most of that on a disk: a restart reads what the journal has into memory, and
-/// publishes it again.
+/// Upper bound of these bytes for storage on a disk. A restart reads the journal into memory and
+/// publishes its rounds again.
 const SETTLE_BYTES: u64 = 32 << 20;
 
-/// Rounds after which the same is done on a disk, however small they are: to publish a
-/// round again takes a few files.
+/// Rounds after which storage on a disk is settled, however small they are, because publishing a
+/// round again writes several files.
 const SETTLE_ROUNDS: u32 = 256;
 
-/// Rounds after which the journal is cut where that costs little: what a
-/// restart has to read does not grow with the time that the log has run.
+/// Rounds after which the journal is cut if that costs little. So the work of a restart does not
+/// grow with the uptime of the log.
 const CUT_ROUNDS: u32 = 16;
 
-/// The time that the dedup index's disk is waited for.
+/// The longest wait for the disk of the dedup index.
 const INDEX_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Superseded partial tiles are looked for this far back when a log is opened:
-/// a crash may have come between settling and removing them.
+/// Entries before the settled tree whose superseded partial tiles are removed when a log is opened,
+/// because a crash may have come between settling and removing them.
 const SWEEP_BACK: u64 = 1 << 16;
 
 /// Rounds that may wait for the dedup index before sequencing waits for it.
@@ -89,22 +88,22 @@ pub(crate) struct Sequencer {
     log: Arc<Shared>,
     session: Arc<Session>,
     tree: Arc<Tree>,
-    /// The lock's checkpoint, byte for byte.
+    /// The checkpoint in the lock, byte for byte.
     committed: Bytes,
     committed_at: Instant,
     known_issuers: HashSet<Fingerprint>,
     to_index: mpsc::Sender<Indexing>,
     indexer: JoinHandle<Result<(), Fatal>>,
-    /// Bytes staged and published since storage was last settled: what the
-    /// journal holds, and the partial tiles that have been superseded.
+    /// Bytes staged and published since storage was last settled: the content of the journal, and
+    /// the superseded partial tiles.
     unsettled_bytes: u64,
-    /// Rounds since the journal was cut.
+    /// Rounds since the journal was last cut.
     unsettled_rounds: u32,
     /// Size of the tree up to which superseded partials have been removed.
     swept: u64,
     settling: Option<JoinHandle<Result<u64, Fatal>>>,
     progress: Progress,
-    /// The lease, where there are several instances.
+    /// The lease, if the log has several instances.
     term: Option<Arc<Term>>,
 }
 
@@ -124,7 +123,7 @@ impl Sequencer {
             known_issuers: HashSet::new(),
             to_index,
             indexer,
-            // Whatever the journal holds from before is settled first.
+            // The existing content of the journal is settled first.
             unsettled_bytes: log.config.journal_bytes / SETTLE_AT,
             unsettled_rounds: 0,
             swept: recovered.base.saturating_sub(SWEEP_BACK),
@@ -136,18 +135,18 @@ impl Sequencer {
         }
     }
 
-    /// Goes on to this step. Out of turn it would be another protocol than the one
-    /// whose model is explored.
+    /// Enters the next step. Steps in another order would be another protocol than the one that the
+    /// model explores.
     fn enter(&mut self, phase: Phase) {
+        self.log.beat();
         let next = self.progress.enter(phase);
         debug_assert!(next.is_some(), "{phase:?} after {:?}", self.progress);
         self.progress = next.unwrap_or(self.progress);
     }
 
-    /// Sequences until the pool is closed and empty. `proven` is called once
-    /// the log has signed and published: a log that cannot says so before it
-    /// takes anything. Whatever happens, nobody is left waiting and nothing
-    /// runs on afterwards.
+    /// Sequences until the pool is closed and empty. `proven` is called after the log has signed
+    /// and published: a log that cannot do so fails before it accepts submissions. In all cases,
+    /// every waiting submission gets a result, and no task continues afterwards.
     pub(crate) async fn run(mut self, proven: impl FnOnce() + Send) -> Result<(), Fatal> {
         let result = self.rounds(proven).await;
         if result.is_err() {
@@ -156,7 +155,7 @@ impl Sequencer {
         }
         self.session.pool.abandon();
         if let (Ok(()), Some(term)) = (&result, &self.term) {
-            // Nothing more is signed here: whoever takes the lease need not wait for the rest.
+            // Nothing more is signed here: another instance may take the lease at once.
             term.release().await;
         }
         let result = match result {
@@ -164,8 +163,8 @@ impl Sequencer {
             Err(fatal) => Err(fatal),
         };
         drop(self.to_index);
-        // A disk that hangs is not waited for: what is lost of the index is read
-        // from the tiles, and nobody opens it again before it is let go of.
+        // A hung disk is not waited for: lost records of the index are recovered from the tiles,
+        // and the index is not opened again until this task has released it.
         let indexed = match timeout(INDEX_PATIENCE, self.indexer).await {
             Ok(indexed) => joined(indexed),
             Err(_) => return result.and(Err(self.log.index_is_silent())),
@@ -177,7 +176,7 @@ impl Sequencer {
             Err(_) => Err(self.log.index_is_silent()),
         };
         if let Some(settling) = self.settling {
-            // It belongs to storage, which begins nothing else before its end.
+            // Settling belongs to storage, which starts nothing else before it ends.
             let _ = timeout(INDEX_PATIENCE, settling).await;
         }
         result.and(indexed).and(flushed)
@@ -202,13 +201,13 @@ impl Sequencer {
             }
             self.wait(next).await;
             if self.to_index.is_closed() {
-                // The indexer has failed; `run` says how.
+                // The indexer has failed; `run` returns the error.
                 return Ok(());
             }
         }
     }
 
-    /// The pool is closed, and what was in it is published.
+    /// Returns the failure of the pool, after the pool is closed and its entries are published.
     fn closed(&self) -> Result<(), Fatal> {
         match self.session.pool.take_failure() {
             None => Ok(()),
@@ -216,17 +215,17 @@ impl Sequencer {
         }
     }
 
-    /// Waits until there is something to sequence, or the checkpoint has
-    /// become old; and in any case until `next`, unless the pool closes.
+    /// Waits until the pool has an entry or the checkpoint becomes stale, and in any case until
+    /// `next`, unless the pool closes.
     async fn wait(&mut self, next: Instant) {
         let stale = self.committed_at + self.log.config.checkpoint_interval;
         tokio::select! {
             () = self.session.pool.arrival() => {}
-            () = sleep_until(stale.max(next)) => {}
+            () = self.log.beat_until(stale.max(next)) => {}
             () = self.to_index.closed() => return,
         }
         tokio::select! {
-            () = sleep_until(next) => {}
+            () = self.log.beat_until(next) => {}
             () = self.session.pool.closing() => {}
         }
     }
@@ -237,8 +236,8 @@ impl Sequencer {
         let stalled = full && self.settling.is_some();
         self.log.stalled.store(stalled, Ordering::SeqCst);
         if stalled {
-            // A disk that hangs does not let the journal grow without end, and
-            // nobody waits for it.
+            // A hung disk must not let the journal grow without bound, and submissions must not
+            // wait for the disk.
             self.session.pool.turn_away();
             return match self.committed_at.elapsed() >= self.log.config.checkpoint_interval {
                 true => self.resign(timestamp_ms).await,
@@ -263,7 +262,7 @@ impl Sequencer {
         Ok(())
     }
 
-    /// Takes a sealed round all the way.
+    /// Sequences a sealed round, from encoding to the dedup index.
     async fn sequence(
         &mut self,
         sealed: SealedRound,
@@ -283,7 +282,7 @@ impl Sequencer {
         } = verified.into_round();
         let first_index = step.old_size;
 
-        // Compression needs the processor while the journal needs the disk.
+        // Compression uses the processor while the journal uses the disk.
         let compressed = spawn_blocking(move || {
             let assets = tile_assets(tiles, &mut tree)?;
             Ok::<_, Fatal>((assets, tree))
@@ -312,8 +311,8 @@ impl Sequencer {
             self.index(&sealed, sequenced).await?;
         }
 
-        // The point of no return is behind us: from here on, any failure is
-        // made good by rolling forward.
+        // The point of no return has passed: from here on, recovery from any failure publishes
+        // the round.
         let published: usize = batch.iter().map(|asset| asset.bytes.len()).sum();
         self.unsettled_bytes += published as u64;
         let files = batch.len();
@@ -357,8 +356,8 @@ impl Sequencer {
         }
     }
 
-    /// Tells the story of a round that is published, in one line: `laps` are the
-    /// ends of its phases, `bytes` what it published beside its checkpoint.
+    /// Logs one line about a published round. `laps` are the ends of its phases; `bytes` counts the
+    /// published files except the checkpoint.
     fn tell(&self, sealed: &SealedRound, bytes: usize, laps: [Instant; 5]) {
         let phase = |n: usize| milliseconds(laps[n + 1] - laps[n]);
         let entries = sealed.entries.len();
@@ -376,8 +375,8 @@ impl Sequencer {
         );
     }
 
-    /// Encodes and verifies a round, and proves that it grows from the tree before it, if anybody
-    /// wants that proven.
+    /// Encodes and verifies a round. If the signer requires it, proves that the tree grows from the
+    /// tree before the round.
     async fn prepare(
         &self,
         sealed: &SealedRound,
@@ -400,15 +399,15 @@ impl Sequencer {
         .map_err(panicked)?
     }
 
-    /// Signs the tree and swaps it into the lock; `proof` leads to it from the one that is there.
-    /// An error leaves open whether it is there: reading the lock again tells.
+    /// Signs the tree and swaps the checkpoint into the lock. `proof` is the consistency proof from
+    /// the tree in the lock. After an error, the swap may have happened: only the lock shows that.
     async fn commit(
         &mut self,
         tree: &Tree,
         timestamp_ms: u64,
         proof: Vec<Hash>,
     ) -> Result<(), Fatal> {
-        // Nothing is signed beside another process that publishes this log, with whatever lock.
+        // Nothing is signed if another process publishes this log, even with another lock.
         self.log.assets.confirm_published().await?;
         self.enter(Phase::Sign);
         let config = &self.log.config;
@@ -437,7 +436,7 @@ impl Sequencer {
         Ok(())
     }
 
-    /// Signs the same tree anew, so that an idle log is seen to live.
+    /// Signs the same tree with a new timestamp, so that monitors see that an idle log works.
     async fn resign(&mut self, timestamp_ms: u64) -> Result<(), Fatal> {
         let mut tree = Tree::clone(&self.tree);
         tree.timestamp_ms = timestamp_ms;
@@ -459,14 +458,14 @@ impl Sequencer {
         Ok(())
     }
 
-    /// Lets readers of this process see the committed tree.
+    /// Shows the committed tree to readers of this process.
     fn show(&self) {
         self.log.show(&self.tree, &self.committed);
     }
 
-    /// Timestamps never go back, whatever the clock does, and never ahead with
-    /// a clock that jumps. One that is far behind is waited for: SCTs would lie
-    /// in the future.
+    /// Returns the next timestamp. Timestamps never decrease, even if the clock does, and do not
+    /// follow a clock that jumps ahead. A clock far behind is an error, because SCTs would lie in
+    /// the future.
     fn next_timestamp(&self) -> Result<u64, Fatal> {
         let clock = &self.log.config.clock;
         let (now_ms, at) = (clock.now_ms(), std::time::Instant::now());
@@ -481,7 +480,7 @@ impl Sequencer {
         Ok(next)
     }
 
-    /// Hands the round to the indexer; waits for it only if it is far behind.
+    /// Sends the round to the indexer, and waits for the indexer only if it is far behind.
     async fn index(&mut self, sealed: &SealedRound, sequenced: Sequenced) -> Result<(), Fatal> {
         let timestamp_ms = sequenced.timestamp_ms;
         let entries = (sequenced.first_index..)
@@ -495,7 +494,7 @@ impl Sequencer {
             })
             .collect();
         let head = self.tree.head();
-        // An indexer that has failed takes nothing more; `rounds` notices.
+        // A failed indexer accepts nothing more; `rounds` detects that.
         let sent = self.to_index.send(Indexing { entries, head });
         match timeout(INDEX_PATIENCE, sent).await {
             Ok(_) => Ok(()),
@@ -503,7 +502,7 @@ impl Sequencer {
         }
     }
 
-    /// Makes storage durable beside the rounds, and cuts the journal.
+    /// Syncs storage concurrently with the rounds, and cuts the journal.
     async fn settle_if_due(&mut self) -> Result<(), Fatal> {
         if let Some(settling) = self.settling.take_if(|settling| settling.is_finished()) {
             self.swept = joined(settling.await)?;
@@ -536,8 +535,8 @@ impl Sequencer {
         Ok(())
     }
 
-    /// Size of the tree up to which superseded partials are removed then, as
-    /// they are only if asked to `sweep`. The future owns what it needs.
+    /// Settles storage, and returns the size of the tree up to which superseded partials are
+    /// removed afterwards. They are removed only if `sweep` is set. The future owns its data.
     fn settle(&self, sweep: bool) -> impl Future<Output = Result<u64, Fatal>> + Send + 'static {
         let log = self.log.clone();
         let (from, to) = (self.swept, self.tree.size());
@@ -560,14 +559,15 @@ impl Sequencer {
 /// The part of settling that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Due {
-    /// The journal is cut.
+    /// Only the journal is cut.
     Cut,
-    /// Superseded partial tiles are removed, too.
+    /// Superseded partial tiles are removed as well.
     All,
 }
 
-/// Returns what is due after so many bytes and rounds, if the journal may have `journal_bytes`;
-/// `durable` if what is published is durable anyway, so that to cut the journal costs little.
+/// Returns the required part of settling after these bytes and rounds, if the journal may have
+/// `journal_bytes`. `durable` means that published files are already durable, so that cutting the
+/// journal costs little.
 fn settle_due(bytes: u64, rounds: u32, journal_bytes: u64, durable: bool) -> Option<Due> {
     let most = journal_bytes / SETTLE_AT;
     match durable {
@@ -577,7 +577,7 @@ fn settle_due(bytes: u64, rounds: u32, journal_bytes: u64, durable: bool) -> Opt
     }
 }
 
-/// Removes the partials of tiles that have become full, and durable.
+/// Removes the partial tiles of tiles that have become full and durable.
 async fn remove_superseded(
     assets: &dyn Assets,
     from: u64,
@@ -592,8 +592,7 @@ async fn remove_superseded(
     assets.remove_partials(&full).await
 }
 
-/// Puts published rounds into the dedup index, in order, and then forgets them
-/// in memory.
+/// Adds published rounds to the dedup index, in order, and then removes them from memory.
 async fn index(
     log: Arc<Shared>,
     session: Arc<Session>,
@@ -617,7 +616,7 @@ fn joined<T>(result: Result<Result<T, Fatal>, tokio::task::JoinError>) -> Result
 fn panicked(error: tokio::task::JoinError) -> Fatal {
     Fatal::Internal(error.to_string())
 }
-/// Observes the time since `start`, and gives the time it is now.
+/// Observes the time since `start`, and returns the current time.
 fn lap(start: Instant, histogram: &Histogram) -> Instant {
     let now = Instant::now();
     histogram.observe(now.duration_since(start).as_secs_f64());
@@ -628,7 +627,7 @@ fn lap(start: Instant, histogram: &Histogram) -> Instant {
 mod tests {
     use super::*;
 
-    /// A restart publishes again what was not settled.
+    /// A restart publishes the rounds again that were not settled.
     #[test]
     fn what_a_restart_has_to_publish_is_bounded_in_bytes_and_in_rounds() {
         const MIB: u64 = 1 << 20;

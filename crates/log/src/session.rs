@@ -1,4 +1,4 @@
-//! One opening of a log: what its submissions share.
+//! One opening of a log: the state that its submissions share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,15 +12,15 @@ use crate::lookups::Lookups;
 use crate::pool::Pool;
 use crate::{Fatal, LogConfig};
 
-/// The time that a session that has ended is waited for.
+/// The longest wait for submissions when a session ends.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The pool and the dedup index. A log that is opened again gets new ones.
+/// The pool and the dedup index. A log that is opened again gets a new session.
 pub(crate) struct Session {
     pub(crate) pool: Pool,
     pub(crate) dedup: Arc<Dedup>,
     pub(crate) lookups: Lookups,
-    /// The way to the instance that leads, while that is another one: nothing joins the pool.
+    /// The connection to the leading instance, if another instance leads. The pool is unused then.
     forwarder: ArcSwapOption<Forwarder>,
 }
 
@@ -35,26 +35,25 @@ impl Session {
         })
     }
 
-    /// From now on another instance leads.
+    /// Notes that another instance leads from now on.
     pub(crate) fn follow(&self, forwarder: Arc<Forwarder>) {
         self.forwarder.store(Some(forwarder));
     }
 
-    /// From now on this instance leads.
+    /// Notes that this instance leads from now on.
     pub(crate) fn lead(&self) {
         self.forwarder.store(None);
     }
 
-    /// The way to the instance that leads, if that is another one.
+    /// Returns the connection to the leading instance, if another instance leads.
     pub(crate) fn follows(&self) -> Option<Arc<Forwarder>> {
         self.forwarder.load_full()
     }
 
-    /// Ends it: tells everybody who waits, and waits until no submission holds
-    /// it, so that its index is closed before it is opened again. They hold it
-    /// for microseconds. Whoever waits for a disk that hangs keeps it longer:
-    /// that is not waited for, and the index cannot be opened until they let go
-    /// of it.
+    /// Ends the session: reports the end to all waiting submissions, and waits until no submission
+    /// holds the session, so that its index is closed before it is opened again. Submissions hold
+    /// the session for microseconds, or longer if they wait for a hung disk. In that case, this
+    /// function returns after [`PATIENCE`], and the index cannot be opened until they release it.
     pub(crate) async fn end(self: Arc<Self>) {
         self.pool.abandon();
         let until = Instant::now() + PATIENCE;

@@ -1,7 +1,7 @@
-//! The state that the handle of a log, its supervisor and its sequencer share.
+//! The state that a log's handle, supervisor and sequencer share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -10,6 +10,7 @@ use lucarne_ct::{Roots, Validator};
 use lucarne_storage::{Assets, HolderId, Lock};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
+use tokio::time::sleep_until;
 
 use crate::batches::Batches;
 use crate::dedup::{self, Dedup};
@@ -30,7 +31,10 @@ use crate::session::Session;
 use crate::tree::Tree;
 use crate::{Fatal, LogConfig, Metrics, State, Turn};
 
-/// One log, as everybody who works for it sees it.
+/// Time between two heartbeats of a sequencer that waits.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// The state of one log that all of its tasks share.
 pub(crate) struct Shared {
     pub(crate) config: LogConfig,
     pub(crate) assets: Arc<dyn Assets>,
@@ -42,45 +46,49 @@ pub(crate) struct Shared {
     pub(crate) promises: Promises,
     pub(crate) duplicates: Duplicates,
     pub(crate) validator: ArcSwap<Validator>,
-    /// Some accepted roots have not been read since the start.
+    /// Some accepted roots have not been read since startup.
     pub(crate) awaits_roots: AtomicBool,
     pub(crate) batches: Batches,
     pub(crate) session: ArcSwapOption<Session>,
     pub(crate) state: Mutex<State>,
-    /// True until the first opening of the log has ended, in whatever way.
+    /// True until the first attempt to open the log has ended, successfully or not.
     pub(crate) starting: watch::Sender<bool>,
-    /// Until it comes, another process runs the log.
+    /// The turn of this process. Until it comes, another process runs the log.
     pub(crate) turn: Turn,
-    /// Held while what that process publishes is looked at: no look overtakes another.
+    /// Held while this process reads the files that the other process publishes, so that a slow
+    /// read does not overwrite a newer result.
     pub(crate) following: tokio::sync::Mutex<()>,
     pub(crate) closing: AtomicBool,
-    /// The journal is as long as it may be, and waits for its disk to be cut.
+    /// The journal has reached its limit, and waits until its disk allows cutting it.
     pub(crate) stalled: AtomicBool,
-    /// The index is not what it should be, and is to be made anew at the next
-    /// opening. What is in memory says so even where the disk could not note it.
+    /// The index is damaged, and must be rebuilt at the next opening. This flag is correct even if
+    /// the disk could not store the mark.
     pub(crate) index_failed: AtomicBool,
     pub(crate) wake: Notify,
+    /// Grows with each step of the sequencer, and each second while it waits.
+    pub(crate) heartbeat: AtomicU64,
     pub(crate) jumps: ClockJumps,
     pub(crate) scrub: ScrubStatus,
-    /// The state of RFC 6962's reads, if the log answers them.
+    /// The state of the RFC 6962 read operations, if they are enabled.
     pub(crate) rfc6962: Option<Rfc6962>,
-    /// This process, among the instances of the log.
+    /// The ID of this process among the instances of the log.
     pub(crate) holder: HolderId,
-    /// Submissions that have not been answered.
+    /// Submissions without a response.
     pub(crate) submitting: AtomicUsize,
-    /// Has a follower look at the lock before its time.
+    /// Wakes a follower, which reads the lock at once.
     pub(crate) nudge: Notify,
-    /// What keeps this instance from following, in words.
+    /// The reason why this instance cannot follow, for people.
     pub(crate) trouble: Mutex<Option<String>>,
-    /// Why the instance that leads takes nothing from this one, in words.
+    /// The reason why the leading instance rejects requests of this one, for people.
     pub(crate) refusal: Mutex<Option<String>>,
-    /// The instance that leads, if that is another one.
+    /// The leading instance, if it is another one.
     pub(crate) leader: watch::Sender<Option<Leader>>,
-    /// Entries that readers of this process see.
+    /// Entries visible to readers of this process.
     pub(crate) shown: watch::Sender<u64>,
-    /// A sum of what must be the same in all instances.
+    /// A hash of the configuration that must be the same in all instances.
     pub(crate) configuration: [u8; 32],
-    /// Most entries that the dedup index may lack for them to be read before anything is taken.
+    /// Maximum number of entries missing from the dedup index that are read before the log opens.
+    /// If more are missing, they are read while the log is open.
     pub(crate) read_before_open: u64,
 }
 
@@ -117,6 +125,7 @@ impl Shared {
             stalled: AtomicBool::new(false),
             index_failed: AtomicBool::new(false),
             wake: Notify::new(),
+            heartbeat: AtomicU64::new(0),
             jumps: ClockJumps::default(),
             scrub: ScrubStatus::default(),
             rfc6962: config.rfc6962_reads.as_deref().map(Rfc6962::new),
@@ -135,13 +144,30 @@ impl Shared {
         }
     }
 
-    /// Unix time in milliseconds, as the clock has it that may have jumped.
+    /// Returns Unix time in milliseconds, corrected for jumps of the clock.
     pub(crate) fn now_ms(&self) -> u64 {
         let now_ms = self.config.clock.now_ms();
         self.jumps.now_ms(now_ms, Instant::now())
     }
 
-    /// Brings the metrics of what the index knows and does not know up to date.
+    /// Notes that the sequencer progresses.
+    pub(crate) fn beat(&self) {
+        self.heartbeat.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Waits until `at`, with heartbeats.
+    pub(crate) async fn beat_until(&self, at: tokio::time::Instant) {
+        loop {
+            self.beat();
+            let now = tokio::time::Instant::now();
+            if at <= now {
+                return;
+            }
+            sleep_until(at.min(now + HEARTBEAT)).await;
+        }
+    }
+
+    /// Updates the metrics of the dedup index.
     pub(crate) fn note_dedup(&self, dedup: &Dedup) {
         let entries = |entries: u64| i64::try_from(entries).unwrap_or(i64::MAX);
         let backlog = dedup.backlog().entries();
@@ -152,7 +178,7 @@ impl Shared {
             .set(entries(dedup.gaps.entries()));
     }
 
-    /// Brings the metrics of what waits for a round up to date.
+    /// Updates the metrics of entries that wait for a round.
     pub(crate) fn note_pool(&self, pool: &Pool) {
         let entries = |entries: usize| i64::try_from(entries).unwrap_or(i64::MAX);
         for lane in [Lane::Fresh, Lane::Old] {
@@ -162,7 +188,7 @@ impl Shared {
         self.metrics.pool_entries.set(entries(pool.depth()));
     }
 
-    /// Notes how long the entries of a round that is published have waited.
+    /// Records how long the entries of a published round have waited.
     pub(crate) fn note_waits(&self, round: &SealedRound) {
         for (lane, waited) in round.waits(tokio::time::Instant::now()) {
             let wait = &self.metrics.lane(lane).wait;
@@ -180,7 +206,7 @@ impl Shared {
         self.starting.send_replace(starting);
     }
 
-    /// Lets readers of this process see a committed tree, and its checkpoint.
+    /// Shows a committed tree and its checkpoint to readers of this process.
     pub(crate) fn show(&self, tree: &Arc<Tree>, checkpoint: &Bytes) {
         let metrics = &self.metrics;
         metrics.tree_size.set(tree.size() as i64);
@@ -202,7 +228,7 @@ impl Shared {
         self.shown.send_replace(tree.size());
     }
 
-    /// Notes what keeps this instance from following, and says it once.
+    /// Records why this instance cannot follow, and logs each change once.
     pub(crate) fn note_trouble(&self, trouble: Option<String>) {
         if !is_news(&self.trouble, &trouble) {
             return;
@@ -214,7 +240,7 @@ impl Shared {
         }
     }
 
-    /// Notes why the instance that leads takes nothing from this one, and says it once.
+    /// Records why the leading instance rejects requests of this one, and logs each change once.
     pub(crate) fn note_refusal(&self, refusal: Option<String>) {
         if !is_news(&self.refusal, &refusal) {
             return;
@@ -226,11 +252,11 @@ impl Shared {
         }
     }
 
-    /// Makes durable what is published up to `size`, and cuts the journal.
+    /// Syncs storage up to `size`, and cuts the journal.
     ///
     /// # Errors
-    /// Only where something could be lost: where all that is published is
-    /// durable anyway, the journal is cut another time.
+    /// If data could be lost. If published files are durable anyway, an error is only logged, and
+    /// the journal is cut later.
     pub(crate) async fn settle(&self, size: u64) -> Result<(), Fatal> {
         let started = Instant::now();
         match self.assets.settle(size).await {
@@ -248,7 +274,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Tidying up has failed: that stops no log, and is done another time.
+    /// Logs a failed cleanup. The log goes on, and the cleanup is tried again later.
     pub(crate) fn neglect(&self, error: &lucarne_storage::AssetError) {
         tracing::warn!(log = self.config.shortname, %error, "not tidied up, left for later");
         self.metrics.neglected.inc();
@@ -264,7 +290,7 @@ impl Shared {
     }
 }
 
-/// Notes what is now, and returns whether it was not before.
+/// Records the current text, and returns whether it has changed.
 fn is_news(noted: &Mutex<Option<String>>, now: &Option<String>) -> bool {
     let mut noted = noted.lock();
     let news = *noted != *now;
@@ -272,7 +298,7 @@ fn is_news(noted: &Mutex<Option<String>>, now: &Option<String>) -> bool {
     news
 }
 
-/// Milliseconds, to the microsecond.
+/// Returns milliseconds, with a resolution of one microsecond.
 pub(crate) fn milliseconds(duration: Duration) -> f64 {
     duration.as_micros() as f64 / 1000.0
 }

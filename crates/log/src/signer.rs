@@ -1,4 +1,4 @@
-//! The holder of a log's key: this process, or a signer apart from it.
+//! The holder of a log's key: this process, or a separate signer.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use lucarne_signer::Client;
 pub enum Signer {
     /// This process.
     Own(Arc<LogKey>),
-    /// A process that remembers what it has signed.
+    /// A separate process that remembers all its signatures.
     Apart(Arc<Client>),
 }
 
@@ -51,7 +51,7 @@ impl Signer {
         PublicKey::from_spki(self.public_key_spki())
     }
 
-    /// Returns whether a tree head needs the proof that it grows from the last one.
+    /// Returns whether signing a tree head requires a consistency proof from the previous one.
     pub(crate) fn wants_proof(&self) -> bool {
         matches!(self, Self::Apart(_))
     }

@@ -1,4 +1,4 @@
-//! Single flight: one request for a thing, however many ask for it at the same time.
+//! Single flight: concurrent requests for the same key share one operation.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -7,16 +7,16 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
 
-/// The requests in flight, by what they are for.
+/// The requests in flight, by key.
 pub(crate) struct SingleFlight<K, T: Clone>(Mutex<HashMap<K, Flight<T>>>);
 
 type SharedFuture<T> = Shared<BoxFuture<'static, T>>;
 
-/// One request in flight.
+/// A request in flight.
 struct Flight<T: Clone> {
     future: SharedFuture<T>,
-    /// Counted under the lock. If a request stayed here without a waiter, nobody would poll it:
-    /// it would keep the permit of a semaphore that it was given, and others would wait for ever.
+    /// Counted under the lock. Nothing would poll a request without waiters: it would keep its
+    /// semaphore permit, and other requests would wait for it forever.
     waiters: usize,
 }
 
@@ -27,8 +27,8 @@ impl<K, T: Clone> Default for SingleFlight<K, T> {
 }
 
 impl<K: Copy + Eq + Hash, T: Clone> SingleFlight<K, T> {
-    /// Waits for what is under way for `key`; if nothing is, for `fetch`. It
-    /// goes on as long as anybody waits, whoever was the first.
+    /// Waits for the request in flight for `key`, or starts `fetch` if there is none. The request
+    /// continues as long as it has a waiter, even if the first one leaves.
     pub(crate) async fn join(&self, key: K, fetch: impl Future<Output = T> + Send + 'static) -> T {
         let future = {
             let mut flights = self.0.lock();
@@ -48,7 +48,7 @@ impl<K: Copy + Eq + Hash, T: Clone> SingleFlight<K, T> {
     }
 }
 
-/// Whoever waits; the last one to leave, for whatever reason, clears up.
+/// A waiting caller. The last one to leave, for any reason, removes the request.
 struct Waiter<'f, K: Copy + Eq + Hash, T: Clone> {
     single_flight: &'f SingleFlight<K, T>,
     key: K,
@@ -63,7 +63,7 @@ impl<K: Copy + Eq + Hash, T: Clone> Drop for Waiter<'_, K, T> {
             return;
         };
         flight.waiters -= 1;
-        // The next one asks anew for what is done, and for what nobody waits for.
+        // A completed request, or one without waiters, is not used for the next caller.
         if flight.waiters == 0 || flight.future.peek().is_some() {
             flights.remove(&self.key);
         }
@@ -100,7 +100,7 @@ mod tests {
         tokio::task::yield_now().await;
         let others: Vec<_> = (0..10).map(|_| ask()).collect();
         tokio::task::yield_now().await;
-        // Whoever was the first may leave; the others still get it.
+        // The first caller may leave; the others still get the result.
         first.abort();
         assert!(first.await.is_err());
         go.notify_one();
@@ -109,12 +109,12 @@ mod tests {
         }
         assert_eq!(started.load(SeqCst), 1);
         assert!(single_flight.0.lock().is_empty());
-        // It is not kept: the next one goes again.
+        // The result is not kept: the next caller starts a new request.
         let next = ask();
         tokio::task::yield_now().await;
         go.notify_one();
         assert_eq!(next.await.unwrap(), 1);
-        // One that nobody waits for any more is not left behind.
+        // A request without waiters is removed.
         let left = ask();
         tokio::task::yield_now().await;
         left.abort();

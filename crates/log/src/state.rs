@@ -1,24 +1,24 @@
-//! The status of a log: its state, its figures, its health.
+//! The status of a log: its state, statistics and health.
 
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use lucarne_tlog::Hash;
 
-/// The states of a log: whether it takes submissions, and if not, why.
+/// The states of a log: whether it accepts submissions, and the reason if not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Reading lock, journal and tiles; submissions are told to come back.
+    /// Reading lock, journal and tiles. Clients must retry their submissions later.
     Starting,
-    /// Sequencing.
+    /// Sequencing submissions.
     Running,
-    /// One of several instances: reads along, and sends what it has verified to the one that
-    /// leads.
+    /// Following as one of several instances: reads the log, and forwards verified submissions to
+    /// the leading instance.
     Following {
-        /// The address of that one; `None` while none leads.
+        /// The address of the leading instance; `None` if no instance leads.
         leader: Option<String>,
     },
-    /// A fatal error stopped this log; it is opened again at `retry_at_ms`.
+    /// A fatal error stopped this log. The server opens it again at `retry_at_ms`.
     Stopped {
         /// The failure, for the operator.
         reason: String,
@@ -48,16 +48,16 @@ pub struct Published {
     pub at: Instant,
 }
 
-/// Recent figures of one log, for its page.
+/// Recent statistics of one log, for its status page.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stats {
     /// Entries per second over the last ten seconds.
     pub entries_per_second: f64,
     /// Median time from submission to SCT over the last rounds.
     pub latency_p50: Duration,
-    /// 99th percentile of the same.
+    /// 99th percentile of the time from submission to SCT.
     pub latency_p99: Duration,
-    /// Entries waiting for the next round.
+    /// Entries that wait for the next round.
     pub pool_depth: usize,
     /// Entries of the last round.
     pub round_entries: usize,
@@ -65,22 +65,22 @@ pub struct Stats {
     pub round_duration: Duration,
 }
 
-/// One question asked of a log's surroundings, and the answer.
+/// A check of a log's health, and its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     /// Stable name: `state`, `lock`, `storage`, `files`, `verification`,
     /// `checkpoint_age`, `clock`, `scrub`, `dedup`, `instances`.
     pub name: &'static str,
-    /// True if the answer is good.
+    /// `true` if the result is good.
     pub ok: bool,
-    /// The answer in words.
+    /// The result, for people.
     pub detail: String,
 }
 
-/// The health of one log: healthy only if every check is.
+/// The health of one log. A log is healthy only if every check is good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// The checks made.
+    /// The results of all checks.
     pub checks: Vec<Check>,
 }
 

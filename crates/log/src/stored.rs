@@ -1,10 +1,9 @@
-//! Tiles as they lie in storage, whoever wrote them.
+//! Tiles as stored, by any software.
 //!
-//! A narrower partial tile is a prefix of a wider one, and of the full tile.
-//! Data tiles are gzip, as Sunlight's are; TesseraCT compresses none, and earlier
-//! versions of Lucarne no partial ones. A tile says itself which it is: gzip
-//! begins with 1f 8b, a tile with a timestamp. So whatever holds the entries
-//! asked for will do.
+//! A narrower partial tile is a prefix of a wider one, and of the full tile. Lucarne and Sunlight
+//! store data tiles in gzip. TesseraCT does not compress them, and earlier versions of Lucarne did
+//! not compress partial ones. The first bytes distinguish the two: gzip begins with 1f 8b, a tile
+//! with a timestamp. So any stored tile with the requested entries can be used.
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
@@ -21,7 +20,7 @@ impl From<lucarne_storage::AssetError> for ReadError {
         use lucarne_storage::AssetError::{Io, Silent, Unavailable};
         match error {
             Unavailable { .. } | Silent { .. } => ReadError::Unavailable(error.to_string()),
-            // Too long, or no file: the log has not written it.
+            // The file is too long or not a regular file: the log has not written it.
             Io { path, source, .. } if source.kind() == std::io::ErrorKind::InvalidData => {
                 ReadError::Damaged {
                     path,
@@ -33,8 +32,8 @@ impl From<lucarne_storage::AssetError> for ReadError {
     }
 }
 
-/// Returns what was read, if anything: a file whose blocks cannot be read is as good as
-/// none, which other failures do not tell.
+/// Returns the bytes, or `None` if the blocks of the file cannot be read: an unreadable file counts
+/// as missing. Other errors do not show that the file is unreadable.
 pub(crate) fn if_readable(
     read: Result<Option<Bytes>, lucarne_storage::AssetError>,
 ) -> Result<Option<Bytes>, lucarne_storage::AssetError> {
@@ -44,10 +43,10 @@ pub(crate) fn if_readable(
     }
 }
 
-/// The bytes of exactly this tile, uncompressed, from the narrowest stored
-/// tile that holds them. `None` if there is none.
+/// Returns the uncompressed bytes of exactly this tile, from the narrowest stored tile that
+/// contains them; `None` if there is none.
 pub(crate) async fn tile(assets: &dyn Assets, tile: Tile) -> Result<Option<Bytes>, ReadError> {
-    // Nearly always it is there, and nothing else has to be asked for.
+    // In nearly all cases the tile itself exists, and one request suffices.
     let own = tile.path();
     if let Some(bytes) = assets.get(&own).await? {
         return unpacked(tile, own, bytes).map(Some);
@@ -70,7 +69,7 @@ fn unpacked(tile: Tile, path: String, bytes: Bytes) -> Result<Bytes, ReadError> 
     })
 }
 
-/// The tiles that hold this one: itself, the full one, wider partial ones.
+/// Returns the tiles that contain this one: the tile itself, the full tile, wider partial tiles.
 pub(crate) async fn candidates(assets: &dyn Assets, tile: Tile) -> Result<Vec<Tile>, ReadError> {
     let mut tiles = vec![tile];
     if !tile.is_full() {
@@ -123,7 +122,7 @@ pub(crate) fn entry_ends(bytes: &[u8], count: u16) -> Result<Vec<u32>, TileError
         .collect()
 }
 
-/// The leaf hash of one entry of a data tile after the other.
+/// Iterates over the leaf hashes of the entries of a data tile.
 pub(crate) struct Leaves<'b> {
     entries: &'b [u8],
     rest: &'b [u8],
@@ -139,7 +138,7 @@ impl<'b> Leaves<'b> {
         }
     }
 
-    /// Returns the end of the last entry that was read.
+    /// Returns the end of the last entry that was parsed.
     pub(crate) fn end(&self) -> usize {
         self.entries.len() - self.rest.len()
     }
@@ -162,7 +161,7 @@ impl Iterator for Leaves<'_> {
     }
 }
 
-/// Leaf hashes, and where each entry ends.
+/// Returns the leaf hash and the end of each entry.
 pub(crate) fn leaves(entries: &[u8]) -> Result<(Vec<Hash>, Vec<u32>), TileLeafError> {
     let mut read = Leaves::of(entries);
     let (mut leaves, mut ends) = (Vec::new(), Vec::new());
@@ -173,8 +172,8 @@ pub(crate) fn leaves(entries: &[u8]) -> Result<(Vec<Hash>, Vec<u32>), TileLeafEr
     Ok((leaves, ends))
 }
 
-/// The rightmost hash tiles of the tree of `size` entries. That they belong to
-/// it is not known before their root is compared with a signed one.
+/// Returns the rightmost hash tiles of the tree of `size` entries. The caller must compare their
+/// root with a signed one.
 pub(crate) async fn edge(assets: &dyn Assets, size: u64) -> Result<RightEdge, ReadError> {
     let tiles: Vec<Tile> = RightEdge::tiles(size).collect();
     let found = try_join_all(tiles.iter().map(|tile| whole(assets, *tile))).await?;
@@ -186,10 +185,10 @@ pub(crate) async fn edge(assets: &dyn Assets, size: u64) -> Result<RightEdge, Re
     .map_err(|error| ReadError::Storage(error.to_string()))
 }
 
-/// The partial data tile, whose entries must have these hashes: rounds go on
-/// from its bytes, and what was in it before a round is not hashed again.
+/// Returns the partial data tile, whose entries must have these hashes. Rounds append to its bytes,
+/// and do not hash its entries again.
 ///
-/// Every stored tile that is wide enough will do.
+/// Any stored tile that is wide enough can be used.
 pub(crate) async fn data_edge(
     assets: &dyn Assets,
     size: u64,
@@ -218,7 +217,7 @@ pub(crate) async fn data_edge(
     Err(problem)
 }
 
-/// The entries of a data tile, which must have these hashes.
+/// Parses the entries of a data tile, which must have these hashes.
 fn hashed(tile: Tile, bytes: Bytes, hashes: &[Hash]) -> Result<DataEdge, ReadError> {
     let damaged = |problem: String| ReadError::Damaged {
         path: tile.path(),
@@ -273,7 +272,7 @@ mod tests {
         assets.tamper("tile/data/000.p/1", Some(data.clone().into()));
         assert_eq!(edge(&assets, 1).await.unwrap().root(), root);
         data_edge(&assets, 1, &[root]).await.unwrap();
-        // A bit of the certificate.
+        // Flip a bit of the certificate.
         data[15] ^= 4;
         assets.tamper("tile/data/000.p/1", Some(data.into()));
         let error = data_edge(&assets, 1, &[root]).await;

@@ -1,4 +1,4 @@
-//! The files of a log for tests, as rounds write them.
+//! The files of a log for tests, in the form in which rounds write them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -11,19 +11,19 @@ use lucarne_storage::{Asset, AssetError, Repairs};
 use lucarne_tlog::{Checkpoint, Tile};
 use parking_lot::RwLock;
 
-use crate::Files;
 use crate::compress::gunzip;
 use crate::round::{Round, issuer_asset, tile_assets};
 use crate::tree::Tree;
 use crate::verify::Verified;
+use crate::{FileError, Files};
 
-/// A log's files, of which each bit can be turned.
+/// A log's files in memory, in which each bit can be flipped.
 #[derive(Default)]
 pub(crate) struct Stored(pub(crate) RwLock<BTreeMap<String, Bytes>>);
 
 #[async_trait]
 impl Files for Stored {
-    async fn read(&self, path: &str) -> Result<Option<Bytes>, String> {
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, FileError> {
         Ok(self.0.read().get(path).cloned())
     }
 }
@@ -37,8 +37,8 @@ impl Repairs for Stored {
 }
 
 impl Stored {
-    /// A log of these entries, without the partial tiles that it no longer needs, and
-    /// the tree that is signed.
+    /// Creates a log of these entries, without superseded partial tiles. Returns its files and the
+    /// signed tree.
     pub(crate) fn log(entries: impl IntoIterator<Item = Arc<Entry>>) -> (Arc<Stored>, Checkpoint) {
         let entries: Vec<_> = entries.into_iter().collect();
         let stored = Stored::default();
@@ -67,7 +67,7 @@ impl Stored {
         (Arc::new(stored), signed)
     }
 
-    /// The same files once more.
+    /// Returns a copy of the files.
     pub(crate) fn copy(&self) -> Arc<Stored> {
         Arc::new(Stored(RwLock::new(self.0.read().clone())))
     }
@@ -91,7 +91,7 @@ impl Stored {
 
 type Submitted = (Bytes, Arc<[Arc<Issuer>]>);
 
-/// A certificate and a precertificate, each with its chain up to the root.
+/// Returns a certificate and a precertificate, each with its chain up to the root.
 fn submitted() -> &'static [Submitted; 2] {
     static SUBMITTED: OnceLock<[Submitted; 2]> = OnceLock::new();
     SUBMITTED.get_or_init(|| {
@@ -108,8 +108,7 @@ fn submitted() -> &'static [Submitted; 2] {
     })
 }
 
-/// A log of `size` entries that authorities have signed, every third of which is a
-/// precertificate.
+/// Creates a log of `size` entries signed by authorities. Every third entry is a precertificate.
 pub(crate) fn certified(size: u64) -> (Arc<Stored>, Checkpoint) {
     let issuer_key_hash = sha256(&[Pki::shared().p256.key().spki()]);
     Stored::log((0..size).map(|n| {

@@ -1,4 +1,4 @@
-//! The way of a submission to its place in the log.
+//! The processing of a submission, from its chain to its SCT.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,51 +25,51 @@ use crate::shared::Shared;
 use crate::term::AGAIN;
 use crate::{Fatal, Signer, State, SubmitError, sct_signatures};
 
-/// The time for which a submission waits for an instance that leads.
+/// The longest wait of a submission for a leading instance.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Seconds after which to come back while nobody knows how fast a backlog is read.
+/// Seconds of Retry-After while the speed of reading a backlog is unknown.
 const FIRST_PACE: u64 = 5;
-/// Seconds after which to come back while roots are still to be read.
+/// Seconds of Retry-After while some accepted roots have not been read.
 const ROOTS_RETRY_AFTER: u32 = 10;
-/// Longest Retry-After for what may be in the backlog, in seconds.
+/// Longest Retry-After for entries that may be in the backlog, in seconds.
 const MAX_RETRY_AFTER: u64 = 3600;
 
-/// A submission that has its place.
+/// A submission with its place.
 struct Placed {
     identity: Identity,
     signed: SignedEntry,
     place: At,
-    /// It was known before any signature was verified.
+    /// The entry was known before any signature was verified.
     duplicate: bool,
 }
 
 /// The place of an entry.
 pub(crate) enum At {
-    /// In the log.
+    /// The entry is in the log.
     Index(LeafPosition),
-    /// In a round that may not be published yet.
+    /// The entry is in a round that may not be published yet.
     Round(Ticket),
-    /// On its way to the instance that leads, which says where it is.
+    /// The entry was forwarded to the leading instance, which will return the place.
     Sent(Lane, oneshot::Receiver<Outcome>),
 }
 
-/// The entry that is looked for.
+/// The entry to look for.
 struct Wanted<'w> {
     identity: &'w Identity,
-    /// Of the certificate, Unix milliseconds, if it can be read.
+    /// `notBefore` of the certificate, Unix milliseconds, if it can be parsed.
     not_before_ms: Option<i64>,
 }
 
-/// The answer of memory and index about an identity.
+/// The result of looking for an identity in memory and in the index.
 enum Looked {
     Found(At),
-    /// It was nowhere at this time.
+    /// The entry was neither in memory nor in the index at this epoch.
     Absent(Epoch),
 }
 
 impl Shared {
-    /// See [`Log::submit`](crate::Log::submit). Where there are several instances, a submission
-    /// outlives the one that led when it came: it is tried again with who leads next.
+    /// See [`Log::submit`](crate::Log::submit). With several instances, a submission survives the
+    /// end of its leading instance: it is tried again with the next one.
     pub(crate) async fn submit(&self, kind: EntryKind, chain: Chain) -> Result<Sct, SubmitError> {
         if self.config.instances.is_none() {
             return self.try_submit(kind, &chain).await;
@@ -79,7 +79,7 @@ impl Shared {
         loop {
             match self.try_submit(kind, &chain).await {
                 Err(error) if is_passing(&error) && Instant::now() < until => {
-                    // The pace of trying: who leads next is not known before it does.
+                    // A poll interval: no event announces the next leader.
                     sleep(AGAIN).await;
                 }
                 done => return done,
@@ -98,7 +98,7 @@ impl Shared {
         let place = match place {
             At::Index(place) => {
                 if self.issued.find(&identity, place).is_none() {
-                    // Held until it has its SCT: storage and a signer are asked for both.
+                    // Held until the SCT is ready: both steps read from storage and a signer.
                     turn = Some(self.duplicates.turn().await?);
                 }
                 self.prove(&identity, &signed, place).await?;
@@ -128,8 +128,8 @@ impl Shared {
         sct
     }
 
-    /// Examines, looks for a duplicate, verifies, joins the open round: all
-    /// that happens before there is something to wait for.
+    /// Examines the chain, looks for a duplicate, verifies the signatures and joins the open round:
+    /// all steps before the submission waits for a result.
     async fn place(&self, kind: EntryKind, chain: &Chain) -> Result<Placed, SubmitError> {
         let session = self.session.load_full();
         let session = session.as_ref().ok_or_else(|| self.unavailable())?;
@@ -138,7 +138,7 @@ impl Shared {
             .examine(chain, kind, self.now_ms())
             .map_err(|rejection| self.rejected(rejection))?;
         let not_before_ms = examined.not_before();
-        // A duplicate is answered before any signature is checked.
+        // A duplicate is found before any signature is verified.
         let wanted = examined.identity().map(|identity| Wanted {
             identity,
             not_before_ms,
@@ -172,7 +172,7 @@ impl Shared {
         })
     }
 
-    /// A root that is unknown now may be one of those that are still to be read.
+    /// Converts a rejection. A root that is unknown now may be among the roots not read yet.
     fn rejected(&self, rejection: Rejection) -> SubmitError {
         let awaits_roots = self.awaits_roots.load(Ordering::SeqCst);
         match rejection.code {
@@ -190,8 +190,8 @@ impl Shared {
             Known::Here(ticket) => return Ok(Looked::Found(At::Round(ticket))),
             Known::NotHere(epoch) => epoch,
         };
-        // Asked before the look: what is read after it was there to be read when
-        // nothing was found.
+        // Read before the lookup: entries that are read after this could not be found by the
+        // lookup.
         let unknown = session.dedup.unknown(wanted.not_before_ms);
         let found = match session.lookups.find(*wanted.identity).await {
             Ok(found) => found,
@@ -213,7 +213,8 @@ impl Shared {
         }
     }
 
-    /// The place that the leader has given an entry, once the tree has been followed to there.
+    /// Returns the place that the leader has assigned, after this instance has followed the tree up
+    /// to this place.
     async fn forwarded(
         &self,
         lane: Lane,
@@ -248,7 +249,8 @@ impl Shared {
         }
     }
 
-    /// The index is a hint: an SCT is signed only for what the tree has in that place.
+    /// Verifies that the tree has the entry at this place, because the index is only a hint. An SCT
+    /// is signed only after that.
     async fn prove(
         &self,
         identity: &Identity,
@@ -280,7 +282,7 @@ impl Shared {
         )))
     }
 
-    /// Once for each index: one thread may wait for a disk that hangs.
+    /// Marks the index as wrong. Once for each index, so at most one thread waits for a hung disk.
     fn distrust(&self, dedup: &Arc<Dedup>) {
         if !dedup.distrust() {
             return;
@@ -288,7 +290,7 @@ impl Shared {
         let (dedup, log) = (dedup.clone(), self.config.shortname.clone());
         drop(spawn_blocking(move || {
             if let Err(error) = dedup.note_distrust() {
-                // This process knows it anyway.
+                // This process has the mark in memory.
                 tracing::error!(log, %error, "a wrong place of the dedup index cannot be noted");
             }
         }));
@@ -305,7 +307,7 @@ impl Shared {
         }
     }
 
-    /// Joins the open round, once the entry is known to be nowhere else.
+    /// Joins the open round, if the entry is in no other round and not in the log.
     pub(crate) async fn join(
         &self,
         session: &Session,
@@ -384,8 +386,8 @@ impl Shared {
         Ok(made)
     }
 
-    /// Without its index the log cannot tell duplicates: it stops, and opens
-    /// or rebuilds the index at its next start.
+    /// Stops the log, because duplicates cannot be detected without the index. The next start opens
+    /// or rebuilds it.
     fn unreadable(&self, session: &Session, fatal: Fatal) -> SubmitError {
         tracing::error!(log = self.config.shortname, error = %fatal, "dedup index failed");
         session.pool.fail(fatal);
@@ -404,7 +406,7 @@ impl Shared {
             State::Retired => return SubmitError::Gone,
             State::Starting => (5, "the log is starting".into()),
             State::Following { .. } => (1, "no instance leads this log now".into()),
-            // Another instance takes it over.
+            // Another instance takes over the log.
             State::Running
                 if self.closing.load(Ordering::SeqCst) && self.config.instances.is_some() =>
             {
@@ -431,7 +433,7 @@ impl Shared {
     }
 }
 
-/// Returns whether the same may succeed in a moment, with who leads then.
+/// Returns whether a retry in a moment may succeed, with the next leading instance.
 fn is_passing(error: &SubmitError) -> bool {
     let SubmitError::Unavailable {
         retry_after_seconds,
@@ -443,7 +445,7 @@ fn is_passing(error: &SubmitError) -> bool {
     *retry_after_seconds == 1
 }
 
-/// A submission under way, counted as long as it is.
+/// Counts a submission in flight until it is dropped.
 struct Counted<'c>(&'c AtomicUsize);
 
 impl<'c> Counted<'c> {
@@ -459,7 +461,8 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// The time when to come back is when what may have this entry will have been read.
+/// Returns an error with the time when the part of the backlog that may contain this entry will
+/// have been read.
 fn not_read_yet(pace: &Pace, wanted: &Wanted<'_>) -> SubmitError {
     let told = pace.time_until_told(wanted.not_before_ms);
     let seconds = told.map_or(FIRST_PACE, |time| time.as_secs().saturating_add(1));

@@ -1,14 +1,12 @@
-//! The staging bundle that a killed Sunlight left to be published.
+//! The staging bundle that a killed Sunlight did not publish.
 //!
-//! Before it commits a round, Sunlight stores all of the round's tiles in one
-//! object, `staging/<size>-<root>`: a gzipped tar, whose members are named by
-//! the tiles' paths. It publishes them after the commit, then the checkpoint,
-//! and removes the bundle. Killed in between, it leaves a lock that is one round
-//! ahead of storage, and the bundle that leads there.
+//! Before it commits a round, Sunlight stores all tiles of the round in one object,
+//! `staging/<size>-<root>`: a gzipped tar with the paths of the tiles as names. After the commit,
+//! Sunlight publishes the tiles, then the checkpoint, and removes the bundle. If Sunlight is killed
+//! in between, the lock is one round ahead of storage, and the bundle leads from one to the other.
 //!
-//! Of the bundle only the entries are believed, and only if they lead from the
-//! published tree to the signed root: with them, it is a [`Record`] like those
-//! of the journal.
+//! Lucarne uses only the entries of the bundle, and only if they lead from the published tree to
+//! the signed root. Then the entries form a [`Record`] like those of the journal.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -23,24 +21,23 @@ use crate::Fatal;
 use crate::compress::gunzip;
 use crate::record::{Record, Step};
 
-/// Most bytes that a bundle may have, unpacked: rounds of Sunlight's default
-/// pool are a hundredth of that.
+/// Maximum uncompressed bytes of a bundle. Rounds of Sunlight's default pool have a hundredth of
+/// that.
 const MOST: u64 = 1 << 30;
 
 /// A bundle that leads from the published checkpoint to the signed one.
 pub(crate) struct Bundle {
-    /// The round, as the journal would have it.
+    /// The round, as a record of the journal.
     pub(crate) record: Record,
-    /// Its data and names tiles as they are stored, by path.
+    /// The data and names tiles of the bundle as stored, by path.
     tiles: HashMap<String, Bytes>,
 }
 
 impl Bundle {
-    /// The bundle that leads from `published` to `signed`, or `None` if there
-    /// is none.
+    /// Returns the bundle that leads from `published` to `signed`; `None` if it does not exist.
     ///
     /// # Errors
-    /// If it cannot be read, or is not what Sunlight writes.
+    /// If the bundle cannot be read, or its content is not as Sunlight writes it.
     pub(crate) async fn find(
         assets: &dyn Assets,
         published: &Checkpoint,
@@ -110,14 +107,14 @@ impl Bundle {
         let record = Record {
             step,
             entries: entries.into(),
-            // Sunlight stores issuers before it takes the entry.
+            // Sunlight stores issuers before it accepts the entry.
             issuers: Vec::new(),
         };
         Ok(Bundle { record, tiles })
     }
 
-    /// The round's assets, its data tiles as Sunlight compressed them: some of
-    /// them may be there already, and be immutable.
+    /// Returns the round's files, with data tiles as Sunlight compressed them, because some of them
+    /// may already be published and immutable.
     pub(crate) fn as_stored(&self, assets: Vec<Asset>) -> Result<Vec<Asset>, Fatal> {
         assets.into_iter().map(|asset| self.one(asset)).collect()
     }
@@ -131,14 +128,14 @@ impl Bundle {
             gunzip(bytes).map_err(|error| Fatal::Inconsistent(format!("{}: {error}", asset.path)))
         };
         if plain(stored.clone())? != plain(asset.bytes.clone())? {
-            // More than these entries: ours say what was signed.
+            // The bundle's tile has other entries as well: ours has only the signed ones.
             return Ok(asset);
         }
         Ok(Asset::new(asset.path, stored, asset.kind))
     }
 }
 
-/// The reasons why a bundle is none of this tree.
+/// The reasons why a bundle does not lead to this tree.
 #[derive(Debug, thiserror::Error)]
 enum BundleError {
     #[error("{0}")]
@@ -159,7 +156,7 @@ enum BundleError {
     },
 }
 
-/// The data and names tiles in a bundle, as they are stored. (Hash tiles are computed.)
+/// Returns the data and names tiles of a bundle, as stored. Hash tiles are recomputed.
 fn data_tiles(bytes: &[u8]) -> std::io::Result<HashMap<String, Bytes>> {
     let unpacked = MultiGzDecoder::new(bytes).take(MOST);
     let mut tiles = HashMap::new();

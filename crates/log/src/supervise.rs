@@ -1,4 +1,4 @@
-//! Keeps one log open, whatever happens to it, and nobody else's.
+//! Keeps one log open, and reopens it after failures, independently of other logs.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,25 +23,25 @@ use crate::{
     Fatal, KnownCheckpoint, LogConfig, ReadError, State, catchup, follow, proofs, recover,
 };
 
-/// First pause before a stopped log is opened again; doubled each time.
+/// First pause before a stopped log is opened again. The pause doubles each time.
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
-/// Longest pause while a store or a database server is away: once it is back,
-/// the log is, too.
+/// Longest pause while a store or a database server is unavailable, so that the log opens soon
+/// after the store returns.
 const PASSING_BACKOFF: Duration = Duration::from_secs(5);
-/// Longest pause.
+/// Longest pause after other errors.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
-/// The shortest time for which no other process must have signed this log before it is opened again.
+/// The log is opened again after no other process has signed it for at least this time.
 const QUIET: Duration = Duration::from_secs(6);
-/// That time, once another process has signed twice: longer than the interval at which an idle TesseraCT
-/// signs again.
+/// The time without other signatures after another process has signed twice. It is longer than the
+/// interval at which an idle TesseraCT signs again.
 const LONG_QUIET: Duration = Duration::from_secs(45);
-/// The distance between two such times, at most.
+/// The longest time between two stops by another process for which [`LONG_QUIET`] applies.
 const AGAIN_WITHIN: Duration = Duration::from_secs(600);
-/// The interval at which lock and storage are read meanwhile.
+/// The interval at which lock and storage are read during that time.
 const QUIET_LOOK: Duration = Duration::from_secs(1);
 
 impl Shared {
-    /// Keeps the log open until it is told to close.
+    /// Keeps the log open until it is closed.
     pub(crate) async fn supervise(self: Arc<Self>) {
         let name = self.config.shortname.clone();
         self.show_published().await;
@@ -103,10 +103,10 @@ impl Shared {
         self.set_state(State::Closed);
     }
 
-    /// A retired log signs nothing more, but what a crash left in its journal
-    /// is published all the same.
+    /// Publishes the rounds that a crash left in the journal of a retired log. A retired log signs
+    /// nothing.
     async fn finish(&self) -> Result<(), Fatal> {
-        // A signer that has been retired with the log is not needed to read it.
+        // A signer that was shut down together with the log is not needed for reading.
         let signed = match tree_head::last_signed(&self.config).await {
             Err(error) if error.is_passing() => None,
             signed => signed?,
@@ -120,15 +120,15 @@ impl Shared {
         Ok(())
     }
 
-    /// Until the log is closed, unless the clock that ended it was wrong.
+    /// Waits until the log is closed, or until a corrected clock shows that it is not retired.
     async fn while_retired(&self) {
         while self.config.retired(self.now_ms()) && !self.closing.load(Ordering::SeqCst) {
             self.pause(MAX_BACKOFF).await;
         }
     }
 
-    /// Waits until no other process has committed or published anything for this long: two processes that
-    /// each go on after the other would sign in turn.
+    /// Waits until no other process has committed or published anything for this time. Otherwise
+    /// two processes that each continue after the other would sign in turn.
     async fn await_quiet(&self, fatal: &Fatal, quiet: Duration) {
         let mut last = self.signed_meanwhile().await;
         let mut since = Instant::now();
@@ -143,7 +143,7 @@ impl Shared {
         }
     }
 
-    /// The checkpoints in the lock and in storage, as far as they can be read.
+    /// Returns the checkpoints in the lock and in storage, if they can be read.
     async fn signed_meanwhile(&self) -> (Option<Vec<u8>>, Option<Bytes>) {
         let committed = self.lock.load(&self.config.key.log_id().0).await;
         let published = self.assets.get("checkpoint").await;
@@ -172,13 +172,13 @@ impl Shared {
         });
     }
 
-    /// One session, in a task of its own: a panic is an error like others.
+    /// Runs one session in its own task, so that a panic becomes an error.
     async fn session(self: Arc<Self>) -> Result<(), Fatal> {
         let result = tokio::spawn(self.clone().run()).await;
         self.stalled.store(false, Ordering::SeqCst);
         if let Some(session) = self.session.swap(None) {
-            // A panic got past the end of `run`, which does the same where the log
-            // was not open yet.
+            // `run` does this at its end, but a panic skips that end, and `run` may fail before
+            // the log is open.
             self.note_index(&session);
             session.end().await;
         }
@@ -189,15 +189,15 @@ impl Shared {
         })
     }
 
-    /// Opens the log and sequences until it is closed, or fails; or follows, where another
-    /// instance does.
+    /// Opens the log and sequences until the log is closed or fails. With several instances,
+    /// follows while another one leads.
     async fn run(self: Arc<Self>) -> Result<(), Fatal> {
         if let Some(instances) = self.config.instances.clone() {
             return follow::take_part(self, instances).await;
         }
         let (recovered, dedup) = tokio::select! {
             opened = self.open() => opened?,
-            // Bringing an index up to date may take long.
+            // Updating an index may take long.
             () = self.wake.notified() => return Ok(()),
         };
         let tree = recovered.tree.clone();
@@ -214,8 +214,8 @@ impl Shared {
         ended
     }
 
-    /// Remembers that the index of this session has failed: what ended it may be
-    /// something else, and the next may end before the index is opened.
+    /// Records that the index of this session has failed. Another error may have ended the session,
+    /// and the next session may end before it opens the index.
     pub(crate) fn note_index(&self, session: &Session) {
         if session.dedup.is_unsound() {
             self.index_failed.store(true, Ordering::SeqCst);
@@ -234,7 +234,7 @@ impl Shared {
         Ok((recovered, dedup))
     }
 
-    /// Refuses to sign where others have seen more of this log, or something else.
+    /// Refuses to sign if other parties have seen a larger tree, or another tree, of this log.
     pub(crate) async fn hold_against(
         &self,
         tree: &Tree,
@@ -262,8 +262,9 @@ impl Shared {
         Ok(())
     }
 
-    /// Shows a signer apart, which remembers less than was committed, how the log grew from there:
-    /// its memory was restored from a backup. One that has signed another history refuses.
+    /// Proves the growth of the log to a separate signer whose last checkpoint is older than the
+    /// committed one, because its memory was restored from a backup. A signer that has signed
+    /// another history refuses.
     async fn remind(&self, recovered: &Recovered, signed: Option<Head>) -> Result<(), Fatal> {
         let tree = &recovered.tree;
         let Some(signed) = signed.filter(|signed| signed.size < tree.size()) else {
@@ -283,13 +284,13 @@ impl Shared {
         tree_head::sign(&self.config, head, proof).await.map(drop)
     }
 
-    /// The lock's checkpoint.
+    /// Reads the checkpoint in the lock.
     pub(crate) async fn committed(&self) -> Result<VerifiedCheckpoint, Fatal> {
         let found = self.lock.load(&self.config.key.log_id().0).await?;
         self.committed_is(found).await
     }
 
-    /// The same, as it was `found` there.
+    /// Verifies the checkpoint that was `found` in the lock.
     pub(crate) async fn committed_is(
         &self,
         found: Option<Vec<u8>>,
@@ -300,7 +301,7 @@ impl Shared {
         }
     }
 
-    /// Rolls storage forward to the lock.
+    /// Recovers storage forward to the checkpoint in the lock.
     pub(crate) async fn recover(
         &self,
         signed: Option<VerifiedCheckpoint>,
@@ -313,14 +314,14 @@ impl Shared {
         }
     }
 
-    /// Returns true if readers see this checkpoint already.
+    /// Returns whether readers already see this checkpoint.
     fn shows(&self, head: &VerifiedCheckpoint) -> bool {
         let shown = self.reader.published();
         shown.is_some_and(|shown| shown.checkpoint == head.note)
     }
 
-    /// The lock does not know this log. Where anything else does, it is not a
-    /// new one.
+    /// Returns the error for a log that is not in the lock. If there is other evidence of the log,
+    /// it is not a new log.
     async fn not_created(&self, missing: Fatal) -> Fatal {
         let published = self.reader.published();
         let evidence = match published.map(|published| published.size) {
@@ -345,7 +346,7 @@ impl Shared {
         ))
     }
 
-    /// From now on submissions are taken.
+    /// Starts to accept submissions.
     pub(crate) fn opened(&self, session: Arc<Session>, size: u64) {
         session.lead();
         self.session.store(Some(session.clone()));
@@ -356,8 +357,8 @@ impl Shared {
         tracing::info!(log = self.config.shortname, size, "log open");
     }
 
-    /// Until another process has let go of the log. What it published last is the
-    /// least that readers see from then on.
+    /// Waits until another process has released the log. Afterwards readers see at least its last
+    /// published checkpoint.
     async fn await_turn(&self) {
         if self.turn.has_come() {
             return;
@@ -370,8 +371,8 @@ impl Shared {
         self.show_published().await;
     }
 
-    /// Shows readers what the process that still runs the log has published by now:
-    /// they are never shown less than that process has shown them.
+    /// Shows the newest checkpoint of the process that still runs the log. Readers never see an
+    /// older checkpoint here than they have seen there.
     pub(crate) async fn follow(&self) {
         if self.turn.has_come() {
             return;
@@ -382,13 +383,13 @@ impl Shared {
         }
     }
 
-    /// Reads go on even if the log cannot be opened.
+    /// Shows the published checkpoint, so that reads work even if the log cannot be opened.
     async fn show_published(&self) {
         match recover::published(&self.config, &*self.assets).await {
             Ok(Some(head)) if self.shows(&head) => {}
             Ok(Some(head)) => self.reader.publish(head.published(), None),
             Ok(None) => {}
-            // Whether it should be there, the lock will tell.
+            // The lock will show whether the checkpoint is missing.
             Err(Fatal::Storage(error)) if error.is_absence() => {}
             Err(fatal) => {
                 tracing::error!(log = self.config.shortname, error = %fatal, "cannot serve");
@@ -397,7 +398,7 @@ impl Shared {
     }
 }
 
-/// Returns what the dedup index shows of a log that should not be there; `None` if it
+/// Returns the evidence in the dedup index of a log that is not in the lock; `None` if the index
 /// does not know the log either.
 pub(crate) async fn seen(config: &LogConfig) -> Result<Option<String>, Fatal> {
     let (path, owner) = (config.cache.clone(), config.key.log_id());

@@ -1,4 +1,4 @@
-//! A term: the time for which this process leads.
+//! A term: the time during which this process leads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,29 +11,29 @@ use crate::pool::Pool;
 use crate::shared::Shared;
 use crate::{Fatal, Instances};
 
-/// Leases after which a leader that is busy renews its own all the same: who was replaced, and has
-/// not noticed, notices then.
+/// Leases after which a busy leader renews its lease in any case. A leader that was replaced, and
+/// has not noticed, notices then.
 const BUSY: u32 = 4;
 
-/// The lease while this process has it.
+/// The lease, as long as this process holds it.
 pub(crate) struct Term {
     log: Arc<Shared>,
     instances: Instances,
-    /// As it is stored.
+    /// The lease as stored.
     lease: tokio::sync::Mutex<Lease>,
     changed: Mutex<Changed>,
 }
 
-/// The times at which the followers may have seen this process last.
+/// The last times at which followers may have seen a change by this process.
 struct Changed {
-    /// The beginning of the last change of lock or lease.
+    /// The start of the last change of lock or lease.
     any: Instant,
-    /// That of the last change of the lease.
+    /// The start of the last change of the lease.
     lease: Instant,
 }
 
 impl Changed {
-    /// The time of the next renewal: commits put it off, up to [`BUSY`] leases.
+    /// Returns the time of the next renewal. Commits postpone it, up to [`BUSY`] leases.
     fn renewal_due(&self, instances: &Instances) -> Instant {
         let idle = self.any + instances.renewal();
         idle.min(self.lease + BUSY * instances.lease)
@@ -41,7 +41,7 @@ impl Changed {
 }
 
 impl Term {
-    /// Begins with a lease that was taken by a request that began at `at`.
+    /// Begins a term. The request that acquired `lease` began at `at`.
     pub(crate) fn begin(log: Arc<Shared>, instances: Instances, lease: Lease, at: Instant) -> Self {
         Term {
             log,
@@ -51,16 +51,16 @@ impl Term {
         }
     }
 
-    /// Notes a commit that began at `at`: that renews the lease, too.
+    /// Notes a commit that began at `at`. A commit renews the lease as well.
     pub(crate) fn committed(&self, at: Instant) {
         self.changed.lock().any = at;
     }
 
-    /// Makes sure before a commit that nobody had reason to replace this process. That costs nothing
-    /// but where it changed nothing for so long that somebody may.
+    /// Checks before a commit that no other instance has replaced this process. This reads the lock
+    /// only if this process has changed nothing for so long that another instance may take over.
     ///
     /// # Errors
-    /// [`Fatal::Deposed`] if somebody has, or the lock's.
+    /// [`Fatal::Deposed`] if another instance has taken over, or an error of the lock.
     pub(crate) async fn confirm(&self) -> Result<(), Fatal> {
         let last = self.changed.lock().any;
         match last.elapsed() >= self.instances.doubt() {
@@ -69,7 +69,7 @@ impl Term {
         }
     }
 
-    /// Renews the lease as long as it lasts. Once it is lost, closes the pool for that reason.
+    /// Renews the lease as long as this process holds it. If it is lost, the pool fails.
     pub(crate) async fn keep(&self, pool: &Pool) -> std::convert::Infallible {
         loop {
             let due = self.changed.lock().renewal_due(&self.instances);
@@ -89,7 +89,7 @@ impl Term {
                         %error,
                         "the lease is not renewed: another instance may take this one's place"
                     );
-                    // The pace of trying: nothing tells when a lock is back.
+                    // A poll interval: no event announces that a lock is available again.
                     sleep(self.instances.poll()).await;
                 }
             }
@@ -104,7 +104,7 @@ impl Term {
         .await
     }
 
-    /// Hands the lease over, to whoever takes it first. If that fails, it lapses.
+    /// Releases the lease, for the first instance that takes it. If that fails, the lease lapses.
     pub(crate) async fn release(&self) {
         let nobody = |lease: &Lease| Lease {
             holder: None,
@@ -122,7 +122,7 @@ impl Term {
         }
     }
 
-    /// Changes the lease, if it is still this process's.
+    /// Changes the lease, if this process still holds it.
     async fn replace(&self, change: impl Fn(&Lease) -> Lease) -> Result<(), Fatal> {
         let mut held = self.lease.lock().await;
         let (lock, id) = (&*self.log.lock, self.log.config.key.log_id());
@@ -138,7 +138,7 @@ impl Term {
                 Err(LeaseError::Lost) => {}
                 Err(error) => return Err(error.into()),
             }
-            // The answer to a change of our own may have been lost.
+            // The response to a change by this process may have been lost.
             match Lease::load(lock, &id.0).await? {
                 Some(found) if found != *held && is_same_term(&found, &held) => *held = found,
                 found => {
@@ -164,7 +164,7 @@ impl From<LeaseError> for Fatal {
     }
 }
 
-/// The silence between an attempt to lead and the next one after it has failed at once.
+/// The pause between a failed attempt to lead and the next one.
 pub(crate) const AGAIN: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

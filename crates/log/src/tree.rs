@@ -1,4 +1,4 @@
-//! The tree between two rounds: its right edge, and what a round adds to it.
+//! The tree between two rounds: its right edge, and the tiles that a round adds.
 
 use std::sync::Arc;
 
@@ -15,15 +15,14 @@ use crate::read_cache::StoredFile;
 pub(crate) struct DataEdge {
     /// Concatenated `TileLeaf` structures, fewer than 256.
     pub(crate) bytes: Bytes,
-    /// The end of each of them.
+    /// The end of each structure.
     pub(crate) ends: Vec<u32>,
-    /// All of them in gzip, as the round that appended the last one published
-    /// them; of a tree that was read from storage, none.
+    /// All of them in gzip, as the last round published them; `None` for a tree from storage.
     pub(crate) packed: Option<StoredFile>,
 }
 
 impl DataEdge {
-    /// The first `width` entries, if there are as many.
+    /// Returns the first `width` entries; `None` if there are fewer.
     pub(crate) fn prefix(&self, width: u16) -> Option<Bytes> {
         let last = usize::from(width).checked_sub(1)?;
         let end = *self.ends.get(last)? as usize;
@@ -31,18 +30,18 @@ impl DataEdge {
     }
 }
 
-/// All that is carried from one round to the next.
+/// The state that is carried from one round to the next.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
     /// The partial hash tile of each level.
     pub(crate) edge: Arc<RightEdge>,
-    /// The same tree by another algorithm: what verify-before-sign goes by.
+    /// The same tree by another algorithm, for verification before signing.
     pub(crate) frontier: Frontier,
     /// The partial data tile.
     pub(crate) data: DataEdge,
-    /// The newest data tile as far as it was compressed.
+    /// The newest data tile, compressed so far.
     pub(crate) gzip: GrowingGzip,
-    /// The newest names tile as far as it was made.
+    /// The newest names tile, generated so far.
     pub(crate) names: GrowingNames,
     /// Root hash.
     pub(crate) root: Hash,
@@ -55,12 +54,12 @@ pub(crate) struct Tree {
 pub(crate) struct NewTiles {
     /// Completed hash tiles, and the new partial of each level that changed.
     pub(crate) hashes: Vec<(Tile, Bytes)>,
-    /// Completed data tiles, and the new partial one; not compressed yet.
+    /// Completed data tiles, and the new partial one, uncompressed.
     pub(crate) data: Vec<(Tile, Bytes)>,
 }
 
 impl Tree {
-    /// The empty tree.
+    /// Creates the empty tree.
     pub(crate) fn empty() -> Self {
         Tree {
             edge: Arc::default(),
@@ -73,7 +72,7 @@ impl Tree {
         }
     }
 
-    /// A tree read from storage.
+    /// Creates a tree from its edges in storage.
     pub(crate) fn from_edges(edge: RightEdge, data: DataEdge) -> Self {
         Tree {
             frontier: Frontier::from_right_edge(&edge),
@@ -86,7 +85,7 @@ impl Tree {
         }
     }
 
-    /// Its size and root.
+    /// Returns the size and the root.
     pub(crate) fn head(&self) -> TreeHead {
         TreeHead {
             size: self.size(),
@@ -94,13 +93,13 @@ impl Tree {
         }
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub(crate) fn size(&self) -> u64 {
         self.edge.size()
     }
 
-    /// Appends leaves by their hashes. The frontier stays behind: it moves
-    /// when the result has been verified. The data are to follow.
+    /// Appends leaves by their hashes. The frontier does not change before the result has been
+    /// verified. The caller must append the data as well.
     pub(crate) fn append_leaves(&mut self, leaves: &[Hash]) -> Vec<(Tile, Bytes)> {
         let tiles = Arc::make_mut(&mut self.edge).append(leaves);
         self.root = self.edge.root();
@@ -110,8 +109,8 @@ impl Tree {
             .collect()
     }
 
-    /// Appends the entries of those leaves, of which the first has the index
-    /// `first`; `ends` says where each ends in `entries`.
+    /// Appends the entries of those leaves. The first has the index `first`; `ends` are the ends of
+    /// the entries in `entries`.
     pub(crate) fn append_data(
         &mut self,
         first: u64,
@@ -144,7 +143,7 @@ impl Tree {
 }
 
 impl DataEdge {
-    /// Appends entries whose `ends` count from `start`.
+    /// Appends entries whose `ends` are relative to the same buffer as `start`.
     fn push(&mut self, entries: Bytes, ends: &[u32], start: u32) {
         let offset = self.bytes.len() as u32;
         self.packed = None;
@@ -160,7 +159,7 @@ impl DataEdge {
         }
     }
 
-    /// Lets go of the round's buffer, of which this may be a small slice.
+    /// Copies the bytes, which may be a small slice of the round's buffer, to free that buffer.
     fn own(&mut self) {
         self.bytes = Bytes::copy_from_slice(&self.bytes);
     }

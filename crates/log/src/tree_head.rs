@@ -1,4 +1,4 @@
-//! Tree heads, signed by whoever holds the log's key.
+//! Tree heads, signed by the holder of the log's key.
 
 use bytes::Bytes;
 use lucarne_signer::Head;
@@ -7,8 +7,8 @@ use lucarne_tlog::Hash;
 use crate::verified_checkpoint::VerifiedCheckpoint;
 use crate::{Fatal, LogConfig, Signer};
 
-/// Signs a tree head; `proof` leads to it from the last one, for a signer apart. A signature
-/// that does not verify must never be committed: this one does.
+/// Signs a tree head. A separate signer needs `proof`, the consistency proof from the last one. The
+/// returned signature has been verified, because an invalid one must never be committed.
 pub(crate) async fn sign(
     config: &LogConfig,
     head: Head,
@@ -30,7 +30,8 @@ pub(crate) async fn sign(
     }
 }
 
-/// The last checkpoint that a signer apart has signed, if there is one, and it has signed any.
+/// Returns the last checkpoint of a separate signer; `None` without a signer, or if it has not
+/// signed.
 pub(crate) async fn last_signed(config: &LogConfig) -> Result<Option<VerifiedCheckpoint>, Fatal> {
     let Signer::Apart(client) = &config.key else {
         return Ok(None);

@@ -1,9 +1,9 @@
-//! The turn of this process to run a log that another one still runs.
+//! The turn of this process to run a log that another process still runs.
 
 use tokio::sync::watch;
 
-/// The turn of a process to run its logs. Until it comes, another process runs them, and
-/// this one does no more than read what that one publishes.
+/// The turn of a process to run its logs. Until it comes, another process runs them, and this
+/// process only reads the published files.
 #[derive(Clone, Debug)]
 pub struct Turn(watch::Receiver<bool>);
 
@@ -12,25 +12,25 @@ pub struct Turn(watch::Receiver<bool>);
 pub struct GiveTurn(watch::Sender<bool>);
 
 impl Turn {
-    /// A turn that has come: nobody else runs the logs.
+    /// Creates a turn that has come: no other process runs the logs.
     pub fn now() -> Self {
         let (give, turn) = Turn::later();
         give.give();
         turn
     }
 
-    /// A turn that comes when it is given.
+    /// Creates a turn that comes when it is given.
     pub fn later() -> (GiveTurn, Self) {
         let (give, turn) = watch::channel(false);
         (GiveTurn(give), Turn(turn))
     }
 
-    /// Returns true if it has come.
+    /// Returns whether the turn has come.
     pub fn has_come(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Waits until it comes; for ever if it never does.
+    /// Waits until the turn comes; forever if it never does.
     pub async fn comes(&self) {
         if self.0.clone().wait_for(|come| *come).await.is_err() {
             std::future::pending::<()>().await;
@@ -39,7 +39,7 @@ impl Turn {
 }
 
 impl GiveTurn {
-    /// Gives it.
+    /// Gives the turn.
     pub fn give(&self) {
         self.0.send_replace(true);
     }

@@ -1,11 +1,13 @@
 //! The parts of an entry that its leaf hash does not cover: the precertificate and the chain.
 //!
-//! These parts are right if the log, given them as a submission, would log the same entry. So
-//! the validator of submissions verifies them, with every signature up to a root.
+//! These parts are correct if the log would log the same entry for a submission with them. So the
+//! validator of submissions verifies them, with every signature up to a root.
 //!
-//! A check of a log's own tiles ([`Chains`]) takes the last certificate of a chain for its root,
-//! because the accepted roots change over time. An offer of another place ([`Accepted`]) must lead
-//! to a root that the log accepts.
+//! A check of a log's own tiles ([`Chains`]) uses the last certificate of a chain as its root,
+//! because the accepted roots change over time. A chain from another source ([`Accepted`]) must
+//! lead to a root that the log accepts.
+
+mod completion;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -21,65 +23,76 @@ use lucarne_x509::der::{Reader, tag};
 use moka::sync::Cache;
 use parking_lot::Mutex;
 
+pub(crate) use self::completion::OnlyMention;
 use crate::Files;
 
 /// Bytes of issuers kept during a check.
 const ISSUER_BYTES: u64 = 32 << 20;
 
-/// Roots whose verified chains are kept during a check.
+/// Roots whose validators are kept during a check.
 const MAX_ROOTS: u64 = 4096;
 
-/// The bits of 256 in which a damaged fingerprint differs at most from the right one. Two
-/// certificates have fingerprints that differ in about 128.
+/// Maximum number of bits of 256 in which a damaged fingerprint differs from the correct one. The
+/// fingerprints of two certificates differ in about 128 bits.
 const MAX_FLIPPED: u32 = 64;
 
-/// Missing issuers for which a check looks under 256 other names each. If more are missing, the
-/// directory of issuers is.
+/// Missing issuers for which a check tries 256 other names each. If more are missing, the whole
+/// directory of issuers is missing.
 const MAX_SEARCHES: u32 = 16;
 
-/// The issuers of a tile that are known, by their fingerprints.
+/// The known issuers of a tile, by their fingerprints.
 pub(crate) type Issuers = HashMap<Fingerprint, Bytes>;
 
-/// The reason why the unsigned parts of an entry are not right.
+/// The reason why the unsigned parts of an entry are wrong.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PartsError {
     /// A certificate of the chain is unknown.
     #[error("issuer/{0} of its chain is missing")]
     NoIssuer(Fingerprint),
-    /// The validator refuses the chain.
+    /// The validator rejects the chain.
     #[error("invalid chain: {0}")]
     Rejected(#[from] Rejection),
-    /// The precertificate does not belong to the TBSCertificate that the tree has hashed.
+    /// The precertificate does not match the `TBSCertificate` that the tree has hashed.
     #[error("its precertificate has another TBSCertificate than the one that the tree has hashed")]
     Precertificate,
-    /// The issuer's key does not belong to the `issuer_key_hash` that the tree has hashed.
+    /// The issuer's key does not match the `issuer_key_hash` that the tree has hashed.
     #[error("its issuer has another key than issuer_key_hash, which the tree has hashed, names")]
     IssuerKey,
-    /// The chain continues below an accepted root, or ends before one.
+    /// The chain continues after an accepted root, or ends before one.
     #[error("its chain is not the one from its issuer to an accepted root")]
     Chain,
-    /// A fingerprint that is nearly the one of a certificate of the log.
+    /// A fingerprint that differs from the one of a known certificate in a few bits.
     #[error(
         "names issuer/{found}, which is missing; expected issuer/{expected}, which differs in a few bits"
     )]
     Fingerprint {
         /// The fingerprint in the entry.
         found: Fingerprint,
-        /// The certificate that it must have been.
+        /// The fingerprint of the known certificate.
+        expected: Fingerprint,
+    },
+    /// A fingerprint that agrees in half of its bytes with the only certificate of the log that
+    /// completes the chain.
+    #[error("names issuer/{found}, which is missing; only issuer/{expected} completes its chain")]
+    Completed {
+        /// The fingerprint in the entry.
+        found: Fingerprint,
+        /// The certificate that completes the chain.
         expected: Fingerprint,
     },
 }
 
 impl PartsError {
-    /// Returns whether only damage or forgery explains this. A chain that other software has
-    /// accepted, and that the validator cannot judge, is not damage. The tree covers the
-    /// certificate of an X.509 entry, and its fingerprint every issuer.
+    /// Returns whether only damage or forgery explains this error. A chain that other software has
+    /// accepted, and that the validator cannot verify, is not damage. The tree covers the
+    /// certificate of an X.509 entry, and the fingerprint covers every issuer.
     fn is_proof(&self, kind: EntryKind) -> bool {
         match self {
             PartsError::NoIssuer(_) | PartsError::Chain => false,
-            PartsError::Precertificate | PartsError::IssuerKey | PartsError::Fingerprint { .. } => {
-                true
-            }
+            PartsError::Precertificate
+            | PartsError::IssuerKey
+            | PartsError::Fingerprint { .. }
+            | PartsError::Completed { .. } => true,
             PartsError::Rejected(rejection) => {
                 match (rejection.code, rejection.certificate_index) {
                     (Code::InvalidSignature | Code::WrongOrder | Code::MissingIssuer, _) => true,
@@ -97,7 +110,7 @@ impl PartsError {
     }
 }
 
-/// The kind of an entry, and the certificate that was submitted for it.
+/// Returns the kind of an entry, and the certificate that was submitted for it.
 fn submitted<'a>(leaf: &TileLeafRef<'a>) -> (EntryKind, &'a [u8]) {
     match leaf.signed {
         SignedEntryRef::X509 { certificate } => (EntryKind::X509, certificate),
@@ -107,7 +120,7 @@ fn submitted<'a>(leaf: &TileLeafRef<'a>) -> (EntryKind, &'a [u8]) {
     }
 }
 
-/// The chain of an entry, as it was submitted.
+/// Returns the chain of an entry, as submitted.
 fn chain(leaf: &TileLeafRef<'_>, issuers: &Issuers) -> Result<Chain, PartsError> {
     let mut ders = vec![submitted(leaf).1];
     for fingerprint in leaf.fingerprints {
@@ -141,7 +154,7 @@ fn verify(
     }
 }
 
-/// A validator of everything that chains to these roots.
+/// Creates a validator of all chains to these roots.
 fn validator(roots: Arc<Roots>, verification: Arc<Verification>) -> Validator {
     let policy = Policy {
         require: Require::Any,
@@ -151,7 +164,7 @@ fn validator(roots: Arc<Roots>, verification: Arc<Verification>) -> Validator {
     Validator::sharing(roots, policy, verification)
 }
 
-/// Verifies what other places offer: below the roots that the log accepts.
+/// Verifies entries from other sources, against the roots that the log accepts.
 pub(crate) struct Accepted(Validator);
 
 impl Accepted {
@@ -162,7 +175,7 @@ impl Accepted {
     /// Verifies the unsigned parts of an entry.
     ///
     /// # Errors
-    /// If not every part leads to an accepted root.
+    /// If a part does not lead to an accepted root.
     pub(crate) fn verify(
         &self,
         leaf: &TileLeafRef<'_>,
@@ -176,12 +189,12 @@ impl Accepted {
 pub(crate) struct Chains {
     files: Arc<dyn Files>,
     verification: Arc<Verification>,
-    /// By the certificate in which chains end.
+    /// Validators by the last certificate of chains.
     validators: Cache<Fingerprint, Arc<Validator>>,
     issuers: Cache<Fingerprint, Bytes>,
-    /// The issuers that were looked for, and whether each is present.
+    /// The issuers that were looked up, and whether each exists.
     known: Mutex<HashMap<Fingerprint, bool>>,
-    /// The missing issuers that were looked for under other names.
+    /// The missing issuers that were looked up under other names.
     searches: AtomicU32,
 }
 
@@ -251,7 +264,7 @@ impl Chains {
     fn verify(&self, leaf: &TileLeafRef<'_>, issuers: &Issuers) -> Result<(), PartsError> {
         let Some(root) = leaf.fingerprints.last() else {
             return match submitted(leaf).0 {
-                // An accepted root itself.
+                // The entry is an accepted root itself.
                 EntryKind::X509 => Ok(()),
                 EntryKind::Precert => Err(PartsError::Precertificate),
             };
@@ -261,7 +274,7 @@ impl Chains {
             None => {
                 let der = issuers.get(&root).ok_or(PartsError::NoIssuer(root))?;
                 let mut roots = Roots::new();
-                // A root that is not a certificate verifies nothing: the chain is refused.
+                // A root that is not a certificate verifies nothing: the chain is rejected.
                 let _ = roots.add(der);
                 let validator = validator(Arc::new(roots), self.verification.clone());
                 let validator = Arc::new(validator);
@@ -272,7 +285,7 @@ impl Chains {
         verify(&validator, leaf, issuers)
     }
 
-    /// The first of `count` entries of a data tile whose unsigned parts are wrong.
+    /// Returns the first of `count` entries of a data tile whose unsigned parts are wrong.
     pub(crate) fn first_wrong(
         &self,
         entries: &[u8],
@@ -294,23 +307,23 @@ impl Chains {
         None
     }
 
-    /// The files of the log.
+    /// Returns the files of the log.
     pub(crate) fn files(&self) -> &dyn Files {
         &*self.files
     }
 
-    /// Returns whether the certificate with this fingerprint was looked for before.
+    /// Returns whether the certificate with this fingerprint was looked up before.
     pub(crate) fn is_known(&self, fingerprint: &Fingerprint) -> bool {
         self.known.lock().contains_key(fingerprint)
     }
 
-    /// Notes whether the certificate with this fingerprint is present.
+    /// Records whether the certificate with this fingerprint exists.
     pub(crate) fn note(&self, fingerprint: Fingerprint, is_present: bool) {
         self.known.lock().insert(fingerprint, is_present);
     }
 
-    /// The certificate of the log whose fingerprint differs from this one in a few bits, if earlier
-    /// tiles name it, or in one bit, even if only later tiles or none do.
+    /// Returns the fingerprint of a certificate of the log that differs from this one in a few
+    /// bits, if earlier tiles name it, or else in one bit, if the file exists.
     pub(crate) async fn near(&self, fingerprint: &Fingerprint) -> Option<Fingerprint> {
         match self.nearly(fingerprint) {
             None => self.one_bit_away(fingerprint).await,
@@ -318,7 +331,7 @@ impl Chains {
         }
     }
 
-    /// Looks for a certificate under each fingerprint that differs from this one in one bit.
+    /// Looks up a certificate under each fingerprint that differs from this one in one bit.
     async fn one_bit_away(&self, fingerprint: &Fingerprint) -> Option<Fingerprint> {
         if self.searches.fetch_add(1, Ordering::Relaxed) >= MAX_SEARCHES {
             return None;
@@ -333,7 +346,7 @@ impl Chains {
         None
     }
 
-    /// The certificate of earlier tiles whose fingerprint differs from this one in a few bits.
+    /// Returns the fingerprint of a certificate in earlier tiles that differs in a few bits.
     fn nearly(&self, fingerprint: &Fingerprint) -> Option<Fingerprint> {
         let known = self.known.lock();
         let mut present = known.iter().filter(|(_, is_present)| **is_present);
@@ -342,7 +355,7 @@ impl Chains {
     }
 }
 
-/// The issuers that entries name, as far as these can be read.
+/// Returns the issuers that entries name, up to the first entry that cannot be parsed.
 pub(crate) fn named(entries: &[u8]) -> BTreeSet<Fingerprint> {
     let (mut rest, mut named) = (entries, BTreeSet::new());
     while let Ok(leaf) = TileLeafRef::read(&mut rest) {
@@ -351,21 +364,22 @@ pub(crate) fn named(entries: &[u8]) -> BTreeSet<Fingerprint> {
     named
 }
 
-/// The certificate with this fingerprint, if it is there and whole.
+/// Returns the certificate with this fingerprint, if it exists and is intact.
 pub(crate) async fn issuer(files: &dyn Files, fingerprint: &Fingerprint) -> Option<Bytes> {
     let read = files.read(&format!("issuer/{fingerprint}")).await;
     let der = read.ok().flatten();
     der.filter(|der| Fingerprint::of(der) == *fingerprint)
 }
 
-/// Returns whether one of these is the other with a few bits flipped.
+/// Returns whether two fingerprints differ in only a few bits.
 pub(crate) fn is_near(one: &Fingerprint, other: &Fingerprint) -> bool {
     let bits = one.0.iter().zip(&other.0);
     let flipped: u32 = bits.map(|(a, b)| (a ^ b).count_ones()).sum();
     (1..=MAX_FLIPPED).contains(&flipped)
 }
 
-/// The identifier and the parameters in an AlgorithmIdentifier. Absent parameters are empty.
+/// Returns the identifier and the parameters in an `AlgorithmIdentifier`. Absent parameters are
+/// empty.
 fn identifier(algorithm: &[u8]) -> Option<(&[u8], &[u8])> {
     let sequence = Reader::new(algorithm).any("AlgorithmIdentifier").ok()?;
     let mut fields = sequence.reader();
@@ -377,9 +391,9 @@ fn identifier(algorithm: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((oid.value, parameters))
 }
 
-/// Returns whether other software accepts the algorithm beside the signature. It may have another
-/// encoding than the signed one (RFC 5280, section 4.1.1.2), and no parameters or NULL instead of
-/// the signed parameters.
+/// Returns whether other software accepts the unsigned algorithm of the signature. Its encoding may
+/// differ from the signed one (RFC 5280, section 4.1.1.2), and its parameters may be absent or
+/// NULL.
 fn is_algorithm_right(precertificate: &Certificate<'_>) -> bool {
     let outer = identifier(precertificate.algorithm());
     match (outer, identifier(precertificate.tbs_algorithm())) {
@@ -390,7 +404,7 @@ fn is_algorithm_right(precertificate: &Certificate<'_>) -> bool {
     }
 }
 
-/// Compares the precertificate with the TBSCertificate that the tree has hashed, without
+/// Compares the precertificate with the `TBSCertificate` that the tree has hashed, without
 /// verifying its signature.
 fn is_precertificate_right(leaf: &TileLeafRef<'_>, issuers: &Issuers) -> bool {
     let (SignedEntryRef::Precert { tbs, .. }, Some(der)) = (leaf.signed, leaf.precertificate)
@@ -400,7 +414,7 @@ fn is_precertificate_right(leaf: &TileLeafRef<'_>, issuers: &Issuers) -> bool {
     let Ok(precertificate) = Certificate::parse(der) else {
         return false;
     };
-    // The last byte before the signature counts unused bits. No signature has any.
+    // The last byte before the signature is the number of unused bits, which is zero.
     let end = der.len() - precertificate.signature().len();
     let unused = end.checked_sub(1).and_then(|place| der.get(place));
     if unused.is_some_and(|unused| *unused != 0) {
@@ -423,8 +437,8 @@ mod tests {
 
     use super::*;
 
-    /// A precertificate with an RSA signature, as an entry whose issuer cannot be read: no
-    /// signature is verified.
+    /// Returns an entry with an RSA precertificate whose issuer cannot be read, and the offset of
+    /// the NULL parameters beside the signature. So no signature is verified.
     fn entry() -> (Vec<u8>, usize) {
         let pki = Pki::shared();
         let chain = pki.precertificate(&pki.rsa, "null.example").unwrap();
@@ -448,7 +462,8 @@ mod tests {
         (leaf, start + at)
     }
 
-    /// The parameters of RSA are NULL. Other software may leave them out, but writes nothing else.
+    /// The parameters of RSA are NULL. Other software may omit them, but writes no other
+    /// parameters.
     #[test]
     fn no_flipped_bit_in_the_null_beside_a_signature_is_an_encoding() {
         let (mut leaf, null) = entry();

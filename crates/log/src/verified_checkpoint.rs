@@ -1,4 +1,4 @@
-//! A checkpoint of this log, verified.
+//! A verified checkpoint of this log.
 
 use bytes::Bytes;
 use lucarne_ct::{CheckpointError, verify_checkpoint};
@@ -15,10 +15,10 @@ pub(crate) struct VerifiedCheckpoint {
 }
 
 impl VerifiedCheckpoint {
-    /// Verifies a checkpoint as one of this log.
+    /// Verifies a checkpoint of this log.
     ///
     /// # Errors
-    /// It is none.
+    /// If it is not a valid checkpoint of this log.
     pub(crate) fn verify(
         note: Bytes,
         config: &LogConfig,
@@ -32,7 +32,7 @@ impl VerifiedCheckpoint {
         })
     }
 
-    /// What it says.
+    /// Returns the tree head in the checkpoint.
     pub(crate) fn head(&self) -> Head {
         Head {
             size: self.checkpoint.size,

@@ -1,15 +1,14 @@
-//! Tiles that are held against the tree before anybody gets them.
+//! Tiles that are verified against the tree before a reader receives them.
 //!
-//! The right edge, which is in memory, gives the root that is signed. Whatever
-//! is not in it is reached from it: the root over a full hash tile is an entry
-//! of the tile above, and the leaf hashes of a data tile's entries are the hash
-//! tile of level 0. Until it fits there, what storage returns is a hint: storage
-//! is asked again, past its caches, and what does not fit then is damaged.
+//! The right edge in memory gives the signed root. All other tiles are reached from it: the root
+//! over a full hash tile is an entry of the tile above, and the leaf hashes of a data tile's
+//! entries are the hash tile of level 0. Until the bytes from storage match, they are only a hint.
+//! If they do not match, they are read again from the store, without caches. If they still do not
+//! match, the file is damaged.
 //!
-//! What the tree does not sign, the precertificates and the fingerprints of
-//! issuers in a data tile, is known to be right by the sum of its gzip stream.
-//! A tile that other software stored plain has none: the scrubber verifies its
-//! entries, and condemns the bytes if they are wrong.
+//! The tree does not sign the precertificates and the issuer fingerprints in a data tile. The
+//! checksum of the gzip stream covers them. A tile that other software stored uncompressed has no
+//! checksum: the scrubber verifies its entries, and condemns the bytes if they are wrong.
 
 use std::sync::Arc;
 
@@ -29,55 +28,55 @@ use crate::read_cache::{CacheKey, FileId, ReadCache, StoredFile};
 use crate::single_flight::SingleFlight;
 use crate::{ReadError, stored};
 
-/// Data tiles of one log unpacked and hashed at once.
+/// Data tiles of one log that are decompressed and hashed at the same time.
 const CHECKING: usize = 4;
 
-/// The tiles of one log in storage, each of which is verified when it is read.
+/// The tiles of one log in storage. Each is verified when it is read.
 ///
-/// Clones share what is kept.
+/// Clones share the cache.
 #[derive(Clone)]
 pub(crate) struct VerifiedTiles(Arc<Inner>);
 
 struct Inner {
     assets: Arc<dyn Assets>,
     cache: ReadCache,
-    /// The reads in flight: those who ask for it meanwhile wait for it.
+    /// The reads in flight. Concurrent readers of the same tile share one read.
     fetches: SingleFlight<Tile, Result<StoredFile, ReadError>>,
     checking: Arc<Semaphore>,
     damaged: Damaged,
 }
 
-/// The number of times that a file is read before it counts as damaged.
+/// The attempts to read a file before it counts as damaged.
 #[derive(Clone, Copy, Debug)]
 enum Attempt {
-    /// Perhaps from a cache.
+    /// May come from a cache.
     First,
-    /// From the store itself.
+    /// Comes from the store itself.
     Second,
 }
 
-/// A file that is what it should be.
+/// A file with the expected content.
 struct Found {
     stored: ForReader,
-    /// Uncompressed, and of a data tile no more than the entries asked for.
+    /// Uncompressed; of a data tile, only the requested entries.
     plain: Bytes,
 }
 
-/// The content that is known of a file before it is read.
+/// The content of a file as far as it is known before reading.
 #[derive(Clone)]
 enum Expected {
     /// A full hash tile with this root.
     Root(Hash),
     /// A partial hash tile.
     Hashes(Bytes),
-    /// A data tile whose entries have these leaf hashes, one after the other;
-    /// or one that begins with them, if it is a wider one.
+    /// A data tile whose entries have these concatenated leaf hashes. A `wider` tile begins with
+    /// these entries.
     Entries { leaves: Bytes, wider: bool },
     /// The certificate with this fingerprint.
     Certificate(Fingerprint),
 }
 
-/// The difference between a file and what is expected of it.
+/// The difference between a file and its expected content.
 #[derive(Debug, thiserror::Error)]
 enum Unexpected {
     #[error("its hashes do not lead to the signed root")]
@@ -104,7 +103,7 @@ enum Unexpected {
 }
 
 impl Expected {
-    /// The file uncompressed, or what is wrong with it.
+    /// Returns the uncompressed file, or its fault.
     fn check(&self, stored: Bytes) -> Result<Bytes, Unexpected> {
         match self {
             Expected::Root(root) => match tile_root(&stored) {
@@ -128,7 +127,7 @@ impl Expected {
     }
 }
 
-/// The entries that have these leaf hashes, if they are what the tile begins with.
+/// Returns the entries with these leaf hashes, if the tile begins with them.
 fn begins_with(plain: Bytes, leaves: &[u8], wider: bool) -> Result<Bytes, Unexpected> {
     let (due, _) = leaves.as_chunks::<{ Hash::LENGTH }>();
     let mut entries = stored::Leaves::of(&plain);
@@ -153,7 +152,7 @@ fn begins_with(plain: Bytes, leaves: &[u8], wider: bool) -> Result<Bytes, Unexpe
 }
 
 impl VerifiedTiles {
-    /// The tiles in `assets`, of which full ones are kept in `cache`.
+    /// Creates a reader of the tiles in `assets`. Full tiles are kept in `cache`.
     pub(crate) fn new(assets: Arc<dyn Assets>, cache: ReadCache, damaged: Damaged) -> Self {
         VerifiedTiles(Arc::new(Inner {
             assets,
@@ -164,15 +163,15 @@ impl VerifiedTiles {
         }))
     }
 
-    /// Returns what was found damaged and has not been found whole since.
+    /// Returns the files that were found damaged and have not been found intact since.
     pub(crate) fn damaged(&self) -> &Damaged {
         &self.0.damaged
     }
 
-    /// A full tile of the tree with this right edge, as it is stored. It is kept.
+    /// Returns a full tile of the tree with this right edge, as stored, and keeps it.
     ///
     /// # Errors
-    /// If it, or a tile that leads to it, is missing or damaged, or storage fails.
+    /// If the tile, or a tile that leads to it, is missing or damaged, or if storage fails.
     pub(crate) async fn full(
         &self,
         edge: &Arc<RightEdge>,
@@ -185,7 +184,7 @@ impl VerifiedTiles {
         self.0.fetches.join(tile, reading).await
     }
 
-    /// The hashes of a hash tile of any width, one after the other.
+    /// Returns the concatenated hashes of a hash tile of any width.
     ///
     /// # Errors
     /// As [`full`](Self::full).
@@ -209,7 +208,7 @@ impl VerifiedTiles {
         }
     }
 
-    /// The hash of the leaf with this index.
+    /// Returns the hash of the leaf with this index.
     ///
     /// # Errors
     /// As [`full`](Self::full).
@@ -221,8 +220,8 @@ impl VerifiedTiles {
         self.entry(edge, 0, index).await
     }
 
-    /// The entries of a data tile of any width, uncompressed, from the narrowest
-    /// stored tile that holds them. They are not kept.
+    /// Returns the uncompressed entries of a data tile of any width, from the narrowest stored tile
+    /// with these entries. They are not kept.
     ///
     /// # Errors
     /// As [`full`](Self::full).
@@ -248,15 +247,15 @@ impl VerifiedTiles {
         Err(problem.unwrap_or_else(|| self.missing(FileId::Tile(tile))))
     }
 
-    /// Reads a partial tile, of which memory has the hashes: readers are not served
-    /// from it, but a recovery is.
+    /// Reads and verifies a partial tile whose hashes are in memory. Readers do not need the file,
+    /// but a recovery does.
     ///
     /// # Errors
     /// As [`full`](Self::full).
     pub(crate) async fn partial(&self, edge: &Arc<RightEdge>, tile: Tile) -> Result<(), ReadError> {
         let file = FileId::Tile(tile);
         if tile.full().covered_by(edge.size()) && self.0.assets.get(&file.path()).await?.is_none() {
-            // The full one has taken its place.
+            // The full tile has replaced the partial one.
             self.0.damaged.forget(file);
             return Ok(());
         }
@@ -271,7 +270,7 @@ impl VerifiedTiles {
         found.map(drop).ok_or_else(|| self.missing(file))
     }
 
-    /// The certificate with this fingerprint, if there is one. It is not kept.
+    /// Returns the certificate with this fingerprint, if it exists. It is not kept.
     ///
     /// # Errors
     /// If it is damaged, or storage fails.
@@ -286,7 +285,7 @@ impl VerifiedTiles {
         Ok(found.map(|found| found.plain))
     }
 
-    /// Reads a full tile. Boxed, for it may have to read the one above first.
+    /// Reads a full tile. Boxed, because it may have to read the tile above first.
     fn read(
         self,
         edge: Arc<RightEdge>,
@@ -320,7 +319,7 @@ impl VerifiedTiles {
         .boxed()
     }
 
-    /// The root that the tree had when it was of this size.
+    /// Returns the root of the tree when it had this size.
     ///
     /// # Errors
     /// As [`full`](Self::full).
@@ -342,7 +341,7 @@ impl VerifiedTiles {
             .map_err(|error| ReadError::Storage(error.to_string()))
     }
 
-    /// The hash at `position` of a level of hash tiles.
+    /// Returns the hash at `position` of a level of hash tiles.
     ///
     /// # Errors
     /// As [`full`](Self::full).
@@ -359,15 +358,15 @@ impl VerifiedTiles {
         hashes.last_chunk().copied().map(Hash).ok_or_else(no_tile)
     }
 
-    /// The leaf hashes of the entries of a data tile.
+    /// Returns the leaf hashes of the entries of a data tile.
     async fn leaves(&self, edge: &Arc<RightEdge>, data: Tile) -> Result<Bytes, ReadError> {
         let tile = Tile::new(Level::Hashes(0), data.index(), data.width());
         let tile = tile.ok_or_else(|| beyond(edge, data))?;
         self.hashes(edge, tile).await
     }
 
-    /// Reads a file; one that is not what is expected is read again, from the
-    /// store itself. `None` if it is not there.
+    /// Reads a file. A file with unexpected content is read again, from the store itself. Returns
+    /// `None` if the file does not exist.
     async fn fetch(&self, file: FileId, expected: Expected) -> Result<Option<Found>, ReadError> {
         let (assets, damaged) = (&self.0.assets, &self.0.damaged);
         if let Some(error) = damaged.just_now(file) {
@@ -407,7 +406,7 @@ impl VerifiedTiles {
         Err(damaged.name(file, problem))
     }
 
-    /// As [`check`](Self::check), and refuses what the scrubber has condemned.
+    /// Checks a file as [`check`](Self::check) does, and rejects bytes that the scrubber condemned.
     async fn check_uncondemned(
         &self,
         file: FileId,
@@ -422,7 +421,7 @@ impl VerifiedTiles {
         }
     }
 
-    /// Unpacks and hashes where it holds up nobody.
+    /// Decompresses and hashes data tiles on a blocking thread.
     async fn check(&self, expected: &Expected, stored: ForReader) -> Result<Found, Unexpected> {
         let bytes = stored.bytes.clone();
         let plain = match expected {
@@ -494,7 +493,7 @@ pub(crate) mod tests {
             }
         }
 
-        /// With nothing kept.
+        /// Returns the tiles with an empty cache.
         fn tiles(&self) -> VerifiedTiles {
             verified(Arc::new(self.assets.clone()))
         }
@@ -505,12 +504,12 @@ pub(crate) mod tests {
         }
     }
 
-    /// Returns what is found damaged does not stand for a moment.
+    /// Creates tiles whose damaged files are read again at once.
     fn verified(assets: Arc<dyn Assets>) -> VerifiedTiles {
         VerifiedTiles::new(assets, read_cache(1 << 20), Damaged::default())
     }
 
-    /// An entry as data tiles have it, unlike that of any other index.
+    /// Returns an entry in the format of data tiles; it differs for each index.
     pub(crate) fn entry(index: u64) -> Vec<u8> {
         let certificate = Bytes::from(index.to_be_bytes().repeat(10));
         let signed = SignedEntry::X509 { certificate };
@@ -529,7 +528,7 @@ pub(crate) mod tests {
         Tile::parse(path).unwrap()
     }
 
-    /// A bit flipped in the middle, and cut.
+    /// Returns the bytes with a flipped bit in the middle, cut in half, and emptied.
     fn damages(bytes: &Bytes) -> [Bytes; 3] {
         let mut flipped = bytes.to_vec();
         flipped[bytes.len() / 2] ^= 1;
@@ -599,7 +598,7 @@ pub(crate) mod tests {
             assets.tamper("tile/data/000.p/7", Some(stored));
             assert_eq!(tiles.entries(&forest.edge, partial).await.unwrap(), seven);
         }
-        // One that is wrong is passed over for the one that is right.
+        // A wrong candidate is skipped in favour of a correct one.
         assets.tamper("tile/data/000.p/7", Some(forest.entries.clone()));
         assert_eq!(tiles.entries(&forest.edge, partial).await.unwrap(), seven);
         assert!(tiles.damaged().in_words().unwrap().contains("000.p/7: "));
@@ -623,7 +622,7 @@ pub(crate) mod tests {
         let path = "tile/0/000";
         let good = forest.stored(path);
         let keeps = async |bytes: &Bytes, does: bool| {
-            // It is written in the background.
+            // The cache is written in the background.
             until("the cache holds what it should", || {
                 files(directory.path()).contains(&bytes.to_vec()) == does
             })
@@ -640,7 +639,7 @@ pub(crate) mod tests {
         );
         keeps(&good, true).await;
         keeps(&bad, false).await;
-        // What the store gave wrongly is not kept at all.
+        // Wrong bytes from the store are not kept at all.
         cached.forget_for_readers(path).await;
         keeps(&good, false).await;
         forest.assets.tamper(path, Some(bad.clone()));
@@ -649,7 +648,7 @@ pub(crate) mod tests {
         keeps(&bad, false).await;
     }
 
-    /// Returns what lies in the cache, without the sums.
+    /// Returns the files in the cache, without their checksums.
     fn files(directory: &std::path::Path) -> Vec<Vec<u8>> {
         let list = |path| {
             std::fs::read_dir(path)

@@ -1,11 +1,10 @@
 //! Verify before sign: the second path to the root.
 //!
-//! Whatever is about to be published is read back from its own bytes: each
-//! entry is parsed, compared with what was submitted, and hashed again; the
-//! root is computed by the frontier, which shares no code with the tiles; the
-//! tiles are compared hash by hash. A bit that flipped since the chain was
-//! examined changes the identity, one that flips later changes a hash: either
-//! way the round never happens, and nothing is signed.
+//! The bytes to be published are read back: each entry is parsed, compared with the submission, and
+//! hashed again. The frontier, which shares no code with the tiles, computes the root. The tiles
+//! are compared hash by hash. A bit that flipped since the chain was examined changes the identity;
+//! a bit that flips later changes a hash. In both cases the round never happens, and nothing is
+//! signed.
 
 pub(crate) mod error;
 
@@ -24,15 +23,14 @@ use crate::record::Record;
 use crate::round::Round;
 use crate::tree::Tree;
 
-/// A round that may be staged and signed. There is no other way to one than
-/// [`Verified::check`].
+/// A round that may be staged and signed. Only [`Verified::check`] creates it.
 pub(crate) struct Verified(Round);
 
 impl Verified {
-    /// Checks a round against the tree before it and the entries submitted.
+    /// Compares a round with the tree before it and with the submitted entries.
     ///
     /// # Errors
-    /// If anything differs. Nothing has happened then.
+    /// If anything differs. In this case, nothing has been stored yet.
     pub(crate) fn check(
         before: &Tree,
         entries: &[Arc<Entry>],
@@ -46,13 +44,13 @@ impl Verified {
         Ok(Verified(round))
     }
 
-    /// The round.
+    /// Returns the round.
     pub(crate) fn into_round(self) -> Round {
         self.0
     }
 }
 
-/// The frontier after the round; otherwise, what is wrong.
+/// Returns the frontier after the round, or the difference that was found.
 fn check_round(
     before: &Tree,
     entries: &[Arc<Entry>],
@@ -60,7 +58,7 @@ fn check_round(
 ) -> Result<Frontier, VerifyError> {
     let record = Record::parse(round.record.clone())?;
     check(record.step == round.step, || VerifyError::Header)?;
-    // Consistency with the last signed head: the frontier still gives its root.
+    // Consistency with the last signed head: the frontier still has its root.
     check(before.frontier.root() == round.step.old_root, || {
         VerifyError::Before
     })?;
@@ -105,8 +103,8 @@ fn same_entry(
 ) -> Result<(), EntryError> {
     check(leaf.index == index, || EntryError::Index(leaf.index))?;
     check(leaf.timestamp == timestamp_ms, || EntryError::Timestamp)?;
-    // The identity was computed from the submitted bytes before their
-    // signature was verified: equal identities tie the leaf to what the CA signed.
+    // The identity was computed from the submitted bytes before their signature was verified. So
+    // equal identities prove that the leaf is the one that the CA signed.
     check(leaf.identity() == entry.identity, || EntryError::Identity)?;
     check(
         leaf.precertificate == entry.precertificate.as_deref(),
@@ -120,8 +118,8 @@ fn same_entry(
     same_tbs(leaf, entry)
 }
 
-/// Nessie 2024: the TBSCertificate that is logged must come from the
-/// precertificate beside it, by itself or by its signing certificate.
+/// Checks that the logged `TBSCertificate` is derived from its precertificate, with the issuer of
+/// the precertificate or of its signing certificate. In the log Nessie 2024, it was not.
 fn same_tbs(leaf: &TileLeafRef<'_>, entry: &Entry) -> Result<(), EntryError> {
     let (SignedEntryRef::Precert { tbs, .. }, Some(der)) = (leaf.signed, leaf.precertificate)
     else {
@@ -138,7 +136,7 @@ fn same_tbs(leaf: &TileLeafRef<'_>, entry: &Entry) -> Result<(), EntryError> {
     )
 }
 
-/// Compares the hash tiles with the leaves, and each level with the one below.
+/// Compares the hash tiles with the leaves, and each level with the level below.
 fn hash_tiles(
     before: &Tree,
     leaves: &[Hash],
@@ -157,7 +155,7 @@ fn hash_tiles(
             .filter(|(tile, _)| tile.level() == Level::Hashes(level))
             .map(|(tile, bytes)| (tile.index(), bytes.as_ref()))
             .collect();
-        // A partial tile is written again whole: what was in it before, too.
+        // A partial tile is written again completely, with its previous hashes.
         let old = before.edge.partial(level).iter();
         let old = (first - first % TILE_WIDTH..).zip(old);
         for (position, hash) in old.chain((first..).zip(&level_hashes)) {
@@ -187,13 +185,13 @@ fn below(tile: &Tile, level: u8) -> bool {
     matches!(tile.level(), Level::Hashes(l) if l < level)
 }
 
-/// Compares the data tiles with the entries staged, byte for byte.
+/// Compares the data tiles with the staged entries, byte for byte.
 fn data_tiles(
     before: &Tree,
     record: &Record,
     tiles: &[(Tile, bytes::Bytes)],
 ) -> Result<(), VerifyError> {
-    // The first tile begins with the old partial one, the others with new entries.
+    // The first tile begins with the old partial tile, the others with new entries.
     let mut old = before.data.bytes.as_ref();
     let mut new = record.entries.as_ref();
     for (tile, bytes) in tiles {
@@ -222,7 +220,7 @@ mod tests {
         range.map(|n| Arc::new(entry(n, issuers.clone()))).collect()
     }
 
-    /// Every eighth is a real precertificate, the others are any bytes.
+    /// Returns an entry: every eighth has a real precertificate, the others have arbitrary bytes.
     fn entry(n: u32, issuers: Arc<[Arc<Issuer>]>) -> Entry {
         let body = Bytes::from(n.to_be_bytes().repeat(20));
         let (signed, precertificate) = if n % 8 == 3 {
@@ -281,7 +279,7 @@ mod tests {
         }
     }
 
-    /// Yeti 2022, Nimbus 2018: one flipped bit, wherever it is.
+    /// Detects a single flipped bit at any place, as happened to Yeti 2022 and Nimbus 2018.
     #[test]
     fn any_flipped_bit_is_noticed() {
         let tree = prepare(&Tree::empty(), &entries(0..250)).tree;

@@ -1,6 +1,6 @@
 //! An error with its causes, in one line.
 
-/// Returns what failed and why, each once: some errors have the text of their cause in their own.
+/// Formats an error with its causes. A cause whose text the error already contains is omitted.
 pub(crate) fn causes(error: &anyhow::Error) -> String {
     let mut line = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {

@@ -1,5 +1,5 @@
-//! The Common CA Database's reports of root certificates: fetched, and kept
-//! for starts without a network.
+//! Reports of root certificates from the Common CA Database: downloaded, and cached for starts
+//! without a network.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -14,28 +14,28 @@ use lucarne_net::{BlockingClient, Client, Validators};
 use lucarne_storage::make_private_directory;
 use parking_lot::Mutex;
 
-/// A report has about 2 MB.
+/// Maximum size of a report in bytes. A usual report has about 2 MB.
 const MOST_BYTES: usize = 64 << 20;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The reports that were fetched, by URL. All logs of a process ask for the same one or two, again and
-/// again, and a report that has not changed is not sent again.
+/// Downloaded reports by URL. All logs of a process read the same one or two reports regularly, and
+/// an unchanged report is not transferred again.
 static REPORTS: Mutex<BTreeMap<String, (Bytes, Validators)>> = Mutex::new(BTreeMap::new());
 
-/// The reports that could not be fetched, by URL: when, and why.
+/// Failed downloads by URL, with time and reason.
 static FAILED: Mutex<BTreeMap<String, (Instant, String)>> = Mutex::new(BTreeMap::new());
-/// The time for which a failure counts for all logs.
+/// Time for which a failure applies to all logs.
 const MOMENT: Duration = Duration::from_secs(5);
 
-/// Returns true if the report at `source` comes over the network.
+/// Returns whether the report at `source` comes over the network.
 pub(crate) fn is_remote(source: &str) -> bool {
     matches!(source.split_once("://"), Some(("http" | "https", _)))
 }
 
-/// The CSV report at `source`: a URL (`http`, `https`, `file`) or a path.
+/// Reads the CSV report at `source`: a URL (`http`, `https`, `file`) or a path.
 ///
 /// # Errors
-/// If it is out of reach.
+/// If the report cannot be read.
 pub(crate) fn fetch(source: &str) -> Result<Bytes> {
     let read = || match source.split_once("://") {
         Some(("file", path)) => Ok(std::fs::read(path)?.into()),
@@ -46,7 +46,7 @@ pub(crate) fn fetch(source: &str) -> Result<Bytes> {
     read().with_context(|| format!("cannot get CCADB's roots from {source}"))
 }
 
-/// The report at a URL. One that failed a moment ago, for another log, is not waited for again.
+/// Downloads a report. A failure for another log a moment ago is returned without a new attempt.
 fn download(url: &str) -> Result<Bytes> {
     let failed = FAILED.lock().get(url).cloned();
     if let Some((at, why)) = failed
@@ -62,7 +62,7 @@ fn download(url: &str) -> Result<Bytes> {
     downloaded
 }
 
-/// The report at a URL, which is sent only if it is not the one that was fetched last.
+/// Downloads a report, unless it is unchanged since the last download.
 fn download_now(url: &str) -> Result<Bytes> {
     let known = REPORTS.lock().get(url).cloned();
     let (last, validators) = known.unwrap_or_default();
@@ -77,7 +77,7 @@ fn download_now(url: &str) -> Result<Bytes> {
     }
 }
 
-/// Keeps `roots` in `file`, as PEM.
+/// Stores `roots` in `file`, as PEM.
 ///
 /// # Errors
 /// If the file cannot be written.
@@ -95,7 +95,7 @@ pub(crate) fn remember(file: &Path, roots: &Roots) -> Result<()> {
         .with_context(|| format!("cannot keep CCADB's roots in {}", file.display()))
 }
 
-/// All of the new file or all of the old one, whatever happens.
+/// Replaces the file atomically.
 fn write(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let directory = file.parent().unwrap_or(Path::new("."));
     make_private_directory(directory).map_err(std::io::Error::other)?;

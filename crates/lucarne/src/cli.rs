@@ -1,4 +1,4 @@
-//! The command line.
+//! Definition of the command line.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,14 @@ use crate::commands::proxy::Options as Proxy;
 use crate::commands::watch::Options as Watch;
 use crate::config::Flags;
 use crate::logging::Format;
+use crate::version::LONG;
 
 /// A Certificate Transparency log, and load tests.
 #[derive(Debug, Parser)]
 #[command(
     name = "lucarne",
     version,
+    long_version = LONG,
     about = "A Certificate Transparency log for the static CT API, and load tests for any",
     after_help = "Exit codes: 0 done, or stopped on request; 1 a problem, which was said; 2 wrong \
                   usage; 130 stopped at once by a second signal.\n\n\
@@ -28,11 +30,11 @@ use crate::logging::Format;
                   docs/reference/configuration.md."
 )]
 pub struct Cli {
-    /// What to do.
+    /// Selected command.
     #[command(subcommand)]
     pub command: Command,
 
-    /// How log lines look
+    /// Format of log lines
     #[arg(
         long,
         global = true,
@@ -42,8 +44,8 @@ pub struct Cli {
     )]
     pub log_format: Format,
 
-    /// What to log: a level (error, warn, info, debug, trace), or target=level,…
-    /// [default: info; for demo, warn]
+    /// Log level (error, warn, info, debug, trace), or target=level,… [default: info; for demo,
+    /// warn]
     #[arg(
         long = "log",
         global = true,
@@ -54,115 +56,118 @@ pub struct Cli {
     pub log_filter: Option<String>,
 }
 
-/// The commands.
+/// Commands of `lucarne`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run one or many logs: submission and monitoring in one process
+    /// Run one or more logs: submission and monitoring in one process
     ///
-    /// SIGTERM and SIGINT stop taking submissions, finish the round, answer
-    /// those who wait, and exit 0; a second one exits at once. SIGHUP reads
-    /// the configuration file, roots and TLS files again: logs are added and
-    /// removed, and the others continue.
+    /// SIGTERM and SIGINT stop accepting submissions, finish the round, respond to waiting clients,
+    /// and exit with 0; a second signal exits at once. SIGHUP rereads the configuration file, roots
+    /// and TLS files: logs are added and removed, and the other logs continue.
     Serve(Box<Serve>),
 
-    /// Read the configuration and everything it names, and say what is wrong
+    /// Check the configuration and all files that it names
     ///
-    /// Does all of `serve` short of starting, and prints every problem at once, with warnings of
-    /// future trouble.
+    /// Performs every step of `serve` up to the start itself. Prints all problems in one run, with
+    /// warnings of future problems.
     Check(Check),
 
-    /// Make the lock database, the directories and the logs that a file names
+    /// Create the lock database, directories and logs of a configuration
     ///
-    /// Does nothing to what exists, and says what it did. Needed once for
-    /// every log, unless the log's `inception` is the day of its first start.
+    /// Leaves existing files and logs unchanged, and prints each result. Needed once for every log,
+    /// unless the log's `inception` is the day of its first start.
     Init(File),
 
-    /// Take over a log that Sunlight or TesseraCT left
+    /// Take over a log from Sunlight or TesseraCT
     ///
-    /// Looks at everything first, and writes nothing unless all of it is right: the directory may be
-    /// written, the checkpoint is this key's, lock, staged rounds and storage agree, every file leads
-    /// to the signed root, nobody signs any more. Then it makes the index, and the lock where there was none.
-    /// With --follow before that, while the old software runs, what is left to do takes seconds.
+    /// Checks everything first and writes nothing if a check fails: the directory must be writable;
+    /// the checkpoint must be signed by this key; lock, staged rounds and storage must agree; every
+    /// file must lead to the signed root; no other process may sign. Then creates the index, and
+    /// the lock if it is missing.
+    ///
+    /// Run with --follow first, while the old software still runs: the takeover itself then takes
+    /// seconds.
     #[command(after_help = ADOPT_CODES)]
     Adopt(Box<Adopt>),
 
-    /// Make a stopped log ready for Sunlight or TesseraCT
+    /// Prepare a stopped log for Sunlight or TesseraCT
     ///
-    /// Refuses a log of which more is signed than published, and one with a file that is wrong.
-    /// For Sunlight nothing has to be written; for TesseraCT data tiles are unpacked, and its
-    /// `.state/treeState` is brought up to date.
+    /// Refuses a log with signed entries that are not yet published, and a log with a wrong file.
+    /// Sunlight needs no changes. For TesseraCT, data tiles are decompressed and `.state/treeState`
+    /// is updated.
     GiveBack(Box<GiveBack>),
 
     /// Check every file of a log against its signed tree
     ///
     /// Reads all tiles and issuers of a log of the configuration, or of any static CT log in a
-    /// directory, a bucket or behind a URL (`--at`), also while it runs, and writes nothing there.
-    /// Exit code 0 if all is right, 1 if something is wrong, 2 if that cannot be told: something was
-    /// not to be read, or the check did not come to its end.
+    /// directory, a bucket or at a URL (`--at`). Writes nothing there, and may run while the log
+    /// runs. The exit code is 0 if all files are correct, 1 if a file is wrong, and 2 if the result
+    /// is unknown because a file could not be read or the check did not finish.
     Fsck(Box<Fsck>),
 
-    /// Put wrong files of a log right
+    /// Repair wrong files of a log
     ///
-    /// Checks a log as `fsck` does. A file that is wrong is made anew from what lies beneath it, or
-    /// taken from another place that holds the same log (`--from`), and only if it leads to the
-    /// signed root then. The wrong one is kept in `.lucarne/damaged`. May be run beside the server.
+    /// Checks a log as `fsck` does. Rebuilds a wrong file from the tiles below it, or copies it
+    /// from another place that holds the same log (`--from`), and only if the result leads to the
+    /// signed root. Keeps the wrong file in `.lucarne/damaged`. May run while the server runs.
     Repair(Box<Repair>),
 
-    /// The lock, which holds the last signed checkpoint of each log
+    /// Show or rebuild the lock: the last signed checkpoint of each log
     #[command(subcommand)]
     Lock(Lock),
 
-    /// The journal, which holds the rounds that are durable
+    /// Show the journal: the rounds that are durable
     #[command(subcommand)]
     Journal(Journal),
 
-    /// Make the key of a log
+    /// Generate the key of a log
     ///
-    /// Writes 32 random bytes, mode 0600, and prints Log ID and public key.
-    /// A file that exists is never changed: its Log ID and key are printed.
-    /// The key derivation is Sunlight's.
+    /// Writes 32 random bytes to a file of mode 0600, and prints the log ID and the public key.
+    /// Never changes an existing file, but prints its log ID and public key. The key derivation is
+    /// Sunlight's.
     Keygen(Keygen),
 
-    /// The keys of logs in a process of its own, which signs no fork
+    /// Hold the keys of logs in a separate process that never signs a fork
     ///
-    /// Listens on a Unix socket for logs whose configuration names it (`signer:`). It remembers what it
-    /// signed last and signs only what is shown to grow from that, and SCTs only of entries that are
-    /// shown to be in it. Needs no network, and a user of its own. SIGTERM ends it at once: what left is
-    /// remembered.
+    /// Listens on a Unix socket for logs whose configuration names it (`signer:`). Remembers the
+    /// last signed checkpoint, signs only checkpoints that are proven to extend it, and signs SCTs
+    /// only for entries that are proven to be in it. Needs no network; run it as a user of its own.
+    /// SIGTERM ends it at once: every signature that was sent is already remembered.
     Signer(Signer),
 
-    /// A complete log in one command: keys, a CA, configuration, submissions
+    /// Run a complete log in one command: keys, a CA, configuration, submissions
     Demo(Demo),
 
-    /// Load tests: CT logs and S3 stores, from a plan or from flags
+    /// Run load tests of CT logs and S3 stores, from a plan or from flags
     #[command(subcommand)]
     Load(Load),
 
-    /// A forward proxy that looks into TLS, and observes servers' certificates
+    /// Run a forward proxy that intercepts TLS and records server certificates
     ///
-    /// Makes its CA at the first start and says how clients come to trust it.
-    /// SIGHUP reads CA and users again; SIGTERM and SIGINT finish what is open
-    /// and exit 0, a second one exits at once.
+    /// Creates its CA at the first start, and prints how clients can trust it. SIGHUP rereads CA
+    /// and users. SIGTERM and SIGINT finish open requests and exit with 0; a second signal exits at
+    /// once.
     Proxy(Box<Proxy>),
 
-    /// Look for faults in the SCTs of certificates before browsers do
+    /// Find faults in the SCTs of certificates before browsers do
     ///
-    /// Verifies embedded SCTs by the keys of a log list and says what was done to those that do not
-    /// verify, judges them by the policies of Chrome and Apple at a date, and compares a certificate with its
-    /// precertificate, where both are given. What cannot be verified is never called good.
+    /// Verifies embedded SCTs with the keys of a log list, and reports the likely cause if an SCT
+    /// does not verify. Evaluates the SCTs by the policies of Chrome and Apple at a date. Compares
+    /// a certificate with its precertificate, if both are given. An SCT that cannot be verified is
+    /// never reported as good.
     #[command(after_help = crate::commands::lint::EXIT_CODES)]
     Lint(Lint),
 
-    /// Follow a log's checkpoint: verify it, and say how the log grows
+    /// Follow a log: verify its checkpoints and print its growth
     #[command(after_help = crate::commands::watch::EXIT_CODES)]
     Watch(Box<Watch>),
 
-    /// The authorities that load tests issue from
+    /// Create or show the authorities that issue certificates for load tests
     #[command(subcommand)]
     Ca(Ca),
 }
 
-/// Where the configuration is.
+/// Path of the configuration.
 #[derive(Debug, clap::Args)]
 pub struct File {
     /// Configuration file
@@ -170,7 +175,7 @@ pub struct File {
     pub config: PathBuf,
 }
 
-/// A signer.
+/// Options of `lucarne signer`.
 #[derive(Debug, clap::Args)]
 pub struct Signer {
     /// Configuration file of the signer
@@ -183,28 +188,29 @@ pub struct Signer {
     )]
     pub config: PathBuf,
 
-    /// What to do, other than to sign.
+    /// Task to perform instead of signing.
     #[command(subcommand)]
     pub task: Option<SignerTask>,
 }
 
-/// What is done while a signer does not run.
+/// Tasks that require a stopped signer.
 #[derive(Debug, Subcommand)]
 pub enum SignerTask {
-    /// Let the key of a new log sign: it has never signed anything
+    /// Allow the key of a new log to sign: the key must never have signed anything
     ///
-    /// Its first checkpoint is of no entry. A log that exists is refused later: see `adopt`.
+    /// The first checkpoint has no entries. For an existing log, use `adopt`: the signer refuses
+    /// its checkpoints otherwise.
     FirstUse {
         /// Origin of the log
         #[arg(value_name = "ORIGIN")]
         origin: String,
     },
 
-    /// Let the key of a log that exists sign what grows from its newest checkpoint
+    /// Allow the key of an existing log to sign from its newest checkpoint onwards
     ///
-    /// Needed once, when the key of a log that runs is given to a signer, and where its memory is lost.
-    /// The checkpoint must be the newest that anybody has seen: stop the log and take the lock's, from
-    /// `lucarne lock show`, or the published one.
+    /// Needed once, when the key of a running log moves to a signer, and after the signer's memory
+    /// is lost. The checkpoint must be the newest that was ever published: stop the log, and use
+    /// the checkpoint of the lock from `lucarne lock show`, or the published one.
     Adopt {
         /// File with the checkpoint
         #[arg(value_name = "FILE")]
@@ -212,41 +218,43 @@ pub enum SignerTask {
     },
 }
 
-/// The commands about the lock.
+/// Commands for the lock.
 #[derive(Debug, Subcommand)]
 pub enum Lock {
-    /// Show what the lock holds of each log, beside what is published
+    /// Show the lock's checkpoint of each log, with the published one
     ///
-    /// Compares both, and the rounds of the journal between them, with the code by which a start
-    /// does. Reads only, and may be run beside the server.
+    /// Compares both, and the rounds of the journal between them, exactly as `serve` does at
+    /// startup. Only reads; may run while the server runs.
     #[command(after_help = LOOKING_CODES)]
     Show(Look),
 
-    /// Make the lock of a log that has lost it, from the log's own data
+    /// Rebuild a lost lock from the log's own data
     ///
-    /// Puts the newest checkpoint that data and journal lead to into a lock that has none of this
-    /// log; makes the lock first where there is none. Right only if the data are the newest that
-    /// ever were: not restored from a backup, and no copy. Refuses where the tiles, the journal or
-    /// the index in the cache know more, or anybody outside does, and never overwrites a checkpoint.
+    /// Writes the newest checkpoint of data and journal to a lock that has no checkpoint of this
+    /// log. Creates a missing lock first.
+    ///
+    /// Safe only if the data are the newest that ever existed: not restored from a backup, and not
+    /// a copy. Refuses if the tiles, the journal, the index in the cache or an outside checkpoint
+    /// are newer. Never overwrites a checkpoint, except with --replace-older or --never-published.
     Rebuild(Box<Rebuild>),
 }
 
-/// The commands about the journal.
+/// Commands for the journal.
 #[derive(Debug, Subcommand)]
 pub enum Journal {
-    /// List the rounds of the journal, and where each lies
+    /// List the rounds of the journal and the state of each
     ///
-    /// Says of each round whether it follows the one before, and what became of it: published,
-    /// signed, staged, or passed over. Reads only, and may be run beside the server.
+    /// Prints whether each round follows the one before, and its state: published, signed, staged,
+    /// or passed over. Only reads; may run while the server runs.
     #[command(after_help = LOOKING_CODES)]
     List(Look),
 }
 
-/// The exit codes of the commands that look at logs.
+/// Exit codes of the commands that inspect logs.
 const LOOKING_CODES: &str = "Exit codes: 0 all is well; 1 something is wrong, which was said; \
                              2 something could not be looked at.";
 
-/// The logs that are looked at.
+/// Selection of logs to inspect.
 #[derive(Debug, clap::Args)]
 pub struct Look {
     /// Short name of the log [default: all]
@@ -257,20 +265,20 @@ pub struct Look {
     #[arg(short, long, value_name = "FILE", default_value = "lucarne.yaml")]
     pub config: PathBuf,
 
-    /// For programs: one object of JSON
+    /// Print one JSON object
     #[arg(long)]
     pub json: bool,
 }
 
-/// The exit codes of taking over.
+/// Exit codes of `lucarne adopt`.
 const ADOPT_CODES: &str = "Exit codes: 0 done, or stopped while following; 1 refused, and nothing \
                            was written; 2 something could not be looked at.";
 
-/// The log that is taken over.
+/// Options of `lucarne adopt`.
 #[derive(Debug, clap::Args)]
 #[command(args_override_self = true)]
 pub struct Adopt {
-    /// Short name of the log; can be left out if there is one
+    /// Short name of the log; optional if there is only one
     #[arg(value_name = "SHORTNAME")]
     pub name: Option<String>,
 
@@ -278,30 +286,30 @@ pub struct Adopt {
     #[arg(short, long, value_name = "FILE", default_value = "lucarne.yaml")]
     pub config: PathBuf,
 
-    /// Check and index the log while the old software still runs, until a signal stops it: only
-    /// the log's `cache` is written
+    /// Check and index the log while the old software still runs, until a signal. Writes only to
+    /// the log's `cache`
     #[arg(long, conflicts_with = "check")]
     pub follow: bool,
 
-    /// Look only, and write nothing
+    /// Check only, and write nothing
     #[arg(long, alias = "dry-run")]
     pub check: bool,
 
-    /// Entries that TesseraCT's database says it has given places to, of a log in a bucket whose
-    /// database is not asked: `SELECT next FROM SeqCoord WHERE id = 0`
+    /// Number of entries that TesseraCT's database has sequenced. For a log in a bucket whose
+    /// database is not queried: `SELECT next FROM SeqCoord WHERE id = 0`
     #[arg(long, value_name = "NUMBER")]
     pub sequenced: Option<u64>,
 
-    /// For programs: an object of JSON per line
+    /// Print one JSON object per line
     #[arg(long)]
     pub json: bool,
 
-    /// Flags that make a configuration by themselves.
+    /// Flags that replace a configuration file.
     #[command(flatten)]
     pub flags: Flags,
 }
 
-/// The software that a log is given back to.
+/// Software that takes over the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Software {
     /// Sunlight, with an SQLite lock and a directory.
@@ -310,11 +318,11 @@ pub enum Software {
     Tesseract,
 }
 
-/// The log that is given back.
+/// Options of `lucarne give-back`.
 #[derive(Debug, clap::Args)]
 #[command(args_override_self = true)]
 pub struct GiveBack {
-    /// Short name of the log; can be left out if there is one
+    /// Short name of the log; optional if there is only one
     #[arg(value_name = "SHORTNAME")]
     pub name: Option<String>,
 
@@ -322,24 +330,24 @@ pub struct GiveBack {
     #[arg(short, long, value_name = "FILE", default_value = "lucarne.yaml")]
     pub config: PathBuf,
 
-    /// The software that goes on with it
+    /// Software that takes over the log
     #[arg(long, value_enum)]
     pub to: Software,
 
-    /// For programs: an object of JSON per line
+    /// Print one JSON object per line
     #[arg(long)]
     pub json: bool,
 
-    /// Flags that make a configuration by themselves.
+    /// Flags that replace a configuration file.
     #[command(flatten)]
     pub flags: Flags,
 }
 
-/// The log whose lock is to be made.
+/// Options of `lucarne lock rebuild`.
 #[derive(Debug, clap::Args)]
 #[command(args_override_self = true)]
 pub struct Rebuild {
-    /// Short name of the log; can be left out if there is one
+    /// Short name of the log; optional if there is only one
     #[arg(value_name = "SHORTNAME")]
     pub name: Option<String>,
 
@@ -347,32 +355,32 @@ pub struct Rebuild {
     #[arg(short, long, value_name = "FILE", default_value = "lucarne.yaml")]
     pub config: PathBuf,
 
-    /// Hold it against the checkpoint that is known there, too, beside the log's
-    /// `known_checkpoints`; may be repeated
+    /// Also compare with the checkpoint in this file or at this URL, in addition to the log's
+    /// `known_checkpoints`. May be repeated
     #[arg(long, value_name = "URL|FILE")]
     pub known: Vec<String>,
 
-    /// Replace the checkpoint that the lock has, if it is an older one of this log, or damaged. A
-    /// checkpoint that is known outside (--known) must confirm what is put in its place
+    /// Replace the lock's checkpoint if it is an older one of this log, or damaged. A checkpoint
+    /// from outside (--known) must confirm the new one
     #[arg(long)]
     pub replace_older: bool,
 
-    /// Go on though that place, one of those, does not answer; may be repeated
+    /// Continue although this place with a known checkpoint does not respond. May be repeated
     #[arg(long, value_name = "URL|FILE")]
     pub without: Vec<String>,
 
-    /// Go back from a round that the lock has signed and that a failing disk has lost before any
-    /// of it was published. Refuses unless storage, journal and index show that, and a place
-    /// that follows the log
+    /// Go back to the checkpoint before a round that the lock signed and that a failing disk lost
+    /// before any of it was published. Refuses unless storage, journal, index and a place that
+    /// follows the log prove this
     #[arg(long)]
     pub never_published: bool,
 
-    /// Flags that make a configuration by themselves.
+    /// Flags that replace a configuration file.
     #[command(flatten)]
     pub flags: Flags,
 }
 
-/// A configuration file, or flags.
+/// Options of `lucarne serve`: a configuration file, or flags.
 #[derive(Debug, clap::Args)]
 #[command(args_override_self = true)]
 pub struct Serve {
@@ -380,25 +388,25 @@ pub struct Serve {
     #[arg(short, long, alias = "c", value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// For tests: TLS with certificates for whatever host clients ask for, by a CA made in DIR
-    /// [default: testcert in the first log's cache]
+    /// Serve TLS with test certificates for every requested host name, issued by a CA that
+    /// is created in DIR [default: testcert in the first log's cache]
     #[arg(long, value_name = "DIR", num_args = 0..=1)]
     testcert: Option<Option<PathBuf>>,
 
-    /// The clock is right, and it is this day (UTC): logs start though they signed last more than
-    /// a day ago
+    /// Confirm that the clock is right and that today (UTC) is this day: logs start even if their
+    /// last signature is more than a day old
     #[arg(long, value_name = "YYYY-MM-DD")]
     pub confirm_clock: Option<Date>,
 
-    /// Flags that make a configuration by themselves.
+    /// Flags that replace a configuration file.
     #[command(flatten)]
     pub flags: Flags,
 }
 
-/// The log that is checked, and how.
+/// Options of `lucarne fsck`.
 #[derive(Debug, clap::Args)]
 pub struct Fsck {
-    /// Short name of the log; can be left out if there is one
+    /// Short name of the log; optional if there is only one
     #[arg(value_name = "SHORTNAME")]
     pub name: Option<String>,
 
@@ -406,71 +414,70 @@ pub struct Fsck {
     #[arg(short, long, value_name = "FILE", default_value = "lucarne.yaml")]
     pub config: PathBuf,
 
-    /// A log that no configuration names: its directory, its bucket (s3://bucket/prefix?region=…), or
+    /// Log outside the configuration: its directory, its bucket (s3://bucket/prefix?region=…), or
     /// the URL of its monitoring prefix
     #[arg(long, value_name = "PLACE", conflicts_with_all = ["name", "config"])]
     pub at: Option<String>,
 
-    /// Origin of the log [default: as in its log.v3.json]
+    /// Origin of the log [default: from its log.v3.json]
     #[arg(long, value_name = "NAME", requires = "at")]
     pub origin: Option<String>,
 
-    /// Public key of the log: base64 of its DER, or a PEM file [default: as in its log.v3.json]
+    /// Public key of the log: base64 of its DER, or a PEM file [default: from its log.v3.json]
     #[arg(long, value_name = "KEY|FILE", requires = "at")]
     pub log_public_key: Option<String>,
 
-    /// Data tiles that are read and hashed at a time [default: two for each core]
+    /// Number of data tiles to read and hash concurrently [default: two for each core]
     #[arg(long, value_name = "N")]
     pub at_once: Option<NonZeroUsize>,
 
-    /// A file that keeps how far the check has got: the next one goes on from there
+    /// File that records the progress of the check. The next check continues from there
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
 
     /// Verify precertificates and chains only in data tiles that are stored uncompressed. In the
-    /// others, the checksum of gzip shows rot, but not forgery
+    /// others, the checksum of gzip detects damage, but not forgery
     #[arg(long)]
     pub skip_signatures: bool,
 
-    /// One JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     pub json: bool,
 }
 
-/// The log that is put right, and what with.
+/// Options of `lucarne repair`.
 #[derive(Debug, clap::Args)]
 pub struct Repair {
-    /// The check.
+    /// Options of the check.
     #[command(flatten)]
     pub fsck: Fsck,
 
-    /// Another place that holds the same log: a directory, a bucket, the URL of a monitoring prefix.
-    /// What it has is not believed, but held against the signed root. May be repeated
+    /// Another place that holds the same log: a directory, a bucket, or the URL of a monitoring
+    /// prefix. Its files are verified against the signed root. May be repeated
     #[arg(long, value_name = "PLACE")]
     pub from: Vec<String>,
 
-    /// More accepted roots, in PEM: a chain from elsewhere must end in one of these or of the
-    /// configuration. May be repeated
+    /// Additional accepted roots, in PEM. A chain from another place must end in one of these roots
+    /// or in a root of the configuration. May be repeated
     #[arg(long, value_name = "FILE")]
     pub roots: Vec<PathBuf>,
 
-    /// Write nothing; say what would be done
+    /// Write nothing; list the repairs
     #[arg(long, conflicts_with = "state")]
     pub dry_run: bool,
 }
 
-/// The file to make.
+/// Options of `lucarne keygen`.
 #[derive(Debug, clap::Args)]
 pub struct Keygen {
-    /// The seed file to make
+    /// Seed file to create
     #[arg(short, long, value_name = "FILE")]
     pub file: PathBuf,
 }
 
 impl Serve {
-    /// Returns `Some` if certificates are made for tests, with the directory if
-    /// one is named. Sunlight's flag is a switch: `true` and `false` are no
-    /// directories.
+    /// Returns `Some` if test certificates are requested, with the directory if one is named.
+    /// Sunlight's flag is a switch: `true` and `false` are not directories.
     pub fn testcert(&self) -> Option<Option<&Path>> {
         let directory = self.testcert.as_ref()?.as_deref();
         match directory.and_then(Path::to_str) {

@@ -1,12 +1,11 @@
-//! The end of all logs of a process.
+//! Shutdown of all logs of a process.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use lucarne_log::Log;
 
-/// Closes all logs side by side. Returns the names of those that did not end in
-/// time.
+/// Closes all logs concurrently. Returns the names of the logs that did not close in time.
 pub(crate) async fn close(logs: &[Arc<Log>], time: Duration) -> Vec<String> {
     let until = tokio::time::Instant::now() + time;
     let closing: Vec<_> = logs

@@ -1,4 +1,4 @@
-//! The logs that do not exist yet, and their lock: what a start makes of them.
+//! Creation of missing logs and of their lock at startup.
 
 use std::io;
 use std::path::Path;
@@ -16,23 +16,23 @@ use crate::inception::{self, Birth};
 use crate::metering::Metering;
 use crate::open::LateLock;
 
-/// The time after which a lock or store that did not answer is asked again whether a log exists.
+/// Interval at which an unavailable lock or store is queried again.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
-/// The day on which a log that does not exist may be created.
+/// Condition for the creation of a missing log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Creation {
-    /// On its inception day, as a configuration file says.
+    /// Creation on the inception day of the configuration file.
     OnInception,
-    /// With its lock database, in a directory that is empty or not there:
-    /// flags alone.
+    /// Creation in an empty or missing directory, together with the lock database. For a
+    /// configuration from flags.
     InFreshDirectory,
-    /// Never: all there is to create has been created, by the demo.
+    /// No creation: the demo has already created everything.
     Done,
 }
 
 impl Creation {
-    /// The option by which such a start is told where to listen, for messages.
+    /// Returns the option that sets the listening address, for messages.
     pub(crate) fn listen_option(self) -> &'static str {
         match self {
             Creation::OnInception => "`listen:` in the configuration file",
@@ -42,8 +42,8 @@ impl Creation {
     }
 }
 
-/// Opens the lock; with flags alone, it is made with the log. One that does not
-/// answer now is opened when it does.
+/// Opens the lock. With a configuration from flags, a missing lock is created with the log. An
+/// unavailable lock is opened later.
 pub(crate) async fn open_lock(
     config: &Config,
     creation: Creation,
@@ -77,21 +77,22 @@ pub(crate) async fn open_lock(
     Ok(Arc::new(lock))
 }
 
-/// Returns true if nothing is there. (Of a bucket, creation itself finds out.)
+/// Returns whether the directory is empty or missing. For a bucket, the creation itself checks
+/// this.
 fn is_fresh(place: &DataPlace) -> bool {
     let Some(directory) = place.directory() else {
         return true;
     };
     match std::fs::read_dir(directory) {
         Err(error) => error.kind() == io::ErrorKind::NotFound,
-        // What was begun and cut short has nothing public, and nothing staged.
+        // An interrupted creation has left nothing public, and no staged round.
         Ok(mut entries) => entries.all(|entry| {
             entry.is_ok_and(|entry| entry.file_name() == ".lucarne" && holds_nothing(&entry.path()))
         }),
     }
 }
 
-/// Returns true if no round was ever staged there.
+/// Returns whether the directory has no journal segments.
 fn holds_nothing(own: &Path) -> bool {
     match std::fs::read_dir(own.join("journal")) {
         Err(error) => error.kind() == io::ErrorKind::NotFound,
@@ -99,8 +100,8 @@ fn holds_nothing(own: &Path) -> bool {
     }
 }
 
-/// Creates the logs that may be created now. One that does not exist and may
-/// not be created stays stopped, unless there is no other.
+/// Creates the missing logs that may be created now. Other missing logs stay stopped, and the start
+/// fails if all logs are missing.
 pub(crate) async fn create_missing(
     config: &Config,
     creation: Creation,
@@ -116,7 +117,7 @@ pub(crate) async fn create_missing(
                 let (log, place) = (log.clone(), config.checkpoints.value.clone());
                 tokio::spawn(create_later(log, creation, place, Arc::clone(lock)));
             }
-            // A disk that fails, or a directory that is not ours, is this log's own.
+            // A failing disk or another user's directory affects only this log.
             Err(error) if is_of_its_data(&error) => refusals.push(causes(&error)),
             Err(error) => return Err(error),
         }
@@ -153,7 +154,7 @@ pub(crate) async fn create_added(
     }
 }
 
-/// Creates the log if it does not exist and may be created; else why it is not.
+/// Creates a missing log. Returns the reason if its creation is not allowed.
 async fn create_if_missing(
     log: &LogSettings,
     creation: Creation,
@@ -186,7 +187,7 @@ async fn create_if_missing(
     Ok(None)
 }
 
-/// Returns true if a store or a server only has to come back.
+/// Returns whether the error is temporary.
 fn is_passing(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let lock = cause.downcast_ref::<LockError>();
@@ -197,17 +198,17 @@ fn is_passing(error: &anyhow::Error) -> bool {
     })
 }
 
-/// Returns true if it comes from where the log's data is, and not from the
-/// lock, which all logs share.
+/// Returns whether the error comes from the log's data, and not from the lock, which all logs
+/// share.
 fn is_of_its_data(error: &anyhow::Error) -> bool {
     let mut causes = error.chain();
     causes.any(|cause| cause.is::<lucarne_storage::AssetError>() || cause.is::<io::Error>())
 }
 
-/// Decides it once lock and store answer.
+/// Retries the creation until lock and store are available.
 async fn create_later(log: LogSettings, creation: Creation, place: LockPlace, lock: Arc<dyn Lock>) {
     loop {
-        // Each attempt waits for its answers, too.
+        // Each attempt also has its own timeouts.
         tokio::time::sleep(ASK_AGAIN).await;
         match create_if_missing(&log, creation, &place, &*lock).await {
             Ok(None) => return,

@@ -1,12 +1,11 @@
-//! Keeps `log.v3.json` up to date in a log's directory, for whatever serves it
-//! there instead of us.
+//! Keeps `log.v3.json` in a log's directory up to date for external web servers.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use lucarne_log::{Log, State};
 
-/// The time between two comparisons of the description with the published one.
+/// Interval at which the description is compared with the published one.
 const INTERVAL: Duration = Duration::from_secs(5);
 
 /// Publishes the description once the log is open, and after each change, until the log is closed.

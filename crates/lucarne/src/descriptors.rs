@@ -1,28 +1,27 @@
-//! The share that connections get of the files that the process may have open.
+//! Share of the process's file descriptors that connections may use.
 //!
-//! A connection is a file, and so is what a round writes, the lock, the dedup
-//! index, a store's connection. However many clients come, enough is left for
-//! the logs: one that cannot open a file stops.
+//! Connections need descriptors, as do files of rounds, the lock, the dedup index and connections
+//! to stores. The limit reserves enough for the logs at any number of clients, because a log that
+//! cannot open a file stops.
 
 use anyhow::{Result, ensure};
 
-/// Files of the process: what it listens on and logs to, the lock, secrets and
-/// roots that are read again, one for each thread that blocks in one, and the
-/// connections that are told that there are too many.
+/// Descriptors of the process: listeners, log output, the lock, reread secrets and roots, one for
+/// each blocking thread, and connections that are refused because of the limit.
 const PROCESS: u64 = 256;
 
-/// Files of one log: its directory, journal and dedup index, and the connections
-/// to its store.
+/// Descriptors of one log: its directory, journal and dedup index, and connections to its store.
 const LOG: u64 = 64;
 
-/// Fewer connections than this are no server.
+/// Minimum number of connections of a useful server.
 const FEWEST: u64 = 32;
 
-/// The most connections that `logs` leave of `files`. A quarter of all files may
-/// be tiles that are being sent, or a store's connections on behalf of readers.
+/// Returns the number of connections for a limit of `files` descriptors and `logs` logs. A quarter
+/// of the descriptors is reserved for tiles that are being sent and for connections to a store for
+/// readers.
 ///
 /// # Errors
-/// If they leave next to none.
+/// If fewer than [`FEWEST`] connections remain.
 pub(crate) fn connections(files: u64, logs: u64) -> Result<u64> {
     let kept = files / 4 + PROCESS + logs * LOG;
     let left = files.saturating_sub(kept);

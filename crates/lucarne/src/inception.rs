@@ -1,7 +1,7 @@
-//! The inception of a log: when it may come into being.
+//! Inception of a log: the day on which it may be created.
 //!
-//! A log that the lock does not know is either new, or known to another lock:
-//! creating it then would fork it. So `serve` creates it on one day only.
+//! A log that is missing in the lock is either new, or has another lock. In the second case its
+//! creation would fork it. Therefore `serve` creates a log on one day only.
 
 use anyhow::{Context, Result, bail, ensure};
 use jiff::civil::Date;
@@ -12,10 +12,10 @@ use lucarne_storage::{Lock, LockError};
 use crate::config::{LockPlace, LogSettings};
 use crate::open;
 
-/// The inception of a log, seen from today: `serve` may create it now, or not.
+/// Today in relation to the inception of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Birth {
-    /// It may: the inception is today, in UTC.
+    /// The inception is today, in UTC.
     Today,
     /// The day has passed.
     Past(Date),
@@ -25,12 +25,12 @@ pub(crate) enum Birth {
     Unset,
 }
 
-/// The day in UTC.
+/// Returns the current day in UTC.
 pub(crate) fn today() -> Date {
     Timestamp::now().to_zoned(TimeZone::UTC).date()
 }
 
-/// Returns whether `log` may be created now.
+/// Compares the inception of `log` with today.
 pub(crate) fn birth(log: &LogSettings) -> Birth {
     let today = today();
     match &log.inception {
@@ -42,7 +42,7 @@ pub(crate) fn birth(log: &LogSettings) -> Birth {
 }
 
 impl Birth {
-    /// Returns the reason why the log is not created, and what to do.
+    /// Returns the reason why the log is not created, and the remedy.
     pub(crate) fn refusal(self, log: &LogSettings, lock: &LockPlace) -> String {
         let day = match self {
             Birth::Past(day) => format!("its inception was on {day}, not today"),
@@ -57,11 +57,11 @@ impl Birth {
     }
 }
 
-/// Checks that a log which the lock does not know is new. Makes nothing.
+/// Checks that a log that is missing in the lock is new. Creates nothing.
 ///
 /// # Errors
-/// If a prefix is not what clients will request; if its data or its dedup index know the log, or
-/// cannot be looked at.
+/// If clients would change a prefix, if the log's data or its dedup index contain the log, or if
+/// they cannot be read.
 pub(crate) async fn is_new(log: &LogSettings, lock: &LockPlace) -> Result<()> {
     for (key, prefix) in [
         ("submissionprefix", &log.submission.value),
@@ -92,7 +92,7 @@ pub(crate) async fn is_new(log: &LogSettings, lock: &LockPlace) -> Result<()> {
     Log::unseen(&log.to_log_config()).await.with_context(of_log)
 }
 
-/// Creates the log, which [is new](is_new), and its directory if it has one.
+/// Creates the log, which [is new](is_new), and its directory if necessary.
 ///
 /// # Errors
 /// If lock or directory cannot be written.
@@ -102,17 +102,17 @@ pub(crate) async fn create(log: &LogSettings, lock: &dyn Lock) -> Result<()> {
         .await
         .with_context(of_log)?;
     let config = log.to_log_config();
-    // Whatever is there was served before this log began.
+    // Existing cached tiles belong to an earlier log.
     let _ = std::fs::remove_dir_all(log.tiles_directory());
     Log::create(&config, &*assets, lock)
         .await
         .with_context(of_log)
 }
 
-/// Returns true if the lock knows the log.
+/// Returns whether the lock contains the log.
 ///
 /// # Errors
-/// If it cannot be asked.
+/// If the lock cannot be read.
 pub(crate) async fn exists(log: &LogSettings, lock: &dyn Lock) -> Result<bool, LockError> {
     Ok(lock.load(&log.key.log_id().0).await?.is_some())
 }

@@ -1,4 +1,4 @@
-//! The places outside where a log's newest checkpoint may be known.
+//! Places outside of this installation with checkpoints of a log.
 
 use std::fmt;
 use std::io;
@@ -14,20 +14,20 @@ use tokio::time::error::Elapsed;
 
 use crate::config::values::{PrefixError, checkpoint_url};
 
-/// The time that all places have together: a start waits no longer for them.
+/// Timeout for all places together, which limits the delay of a start.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// More than any checkpoint has.
+/// Maximum size of a checkpoint in bytes.
 const MOST_BYTES: usize = 64 << 10;
 
-/// A place where a checkpoint may be.
+/// A place with a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// A URL, with `/checkpoint` at its end.
+    /// URL that ends in `/checkpoint`.
     Url(String),
     File(PathBuf),
 }
 
-/// The reasons why a place does not answer.
+/// Reasons why a checkpoint cannot be read.
 #[derive(Debug, thiserror::Error)]
 enum SilentPlace {
     #[error(transparent)]
@@ -39,11 +39,10 @@ enum SilentPlace {
 }
 
 impl Place {
-    /// Reads what an operator wrote: the URL of a checkpoint, or of the prefix that
-    /// it is under; or a path.
+    /// Parses the URL of a checkpoint, the URL of the prefix above it, or a path.
     ///
     /// # Errors
-    /// The reason why it cannot be asked.
+    /// If the URL is invalid.
     pub(crate) fn parse(text: &str) -> Result<Place, PrefixError> {
         match text.contains("://") {
             true => Ok(Place::Url(checkpoint_url(text)?)),
@@ -71,7 +70,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// The places of one log.
+/// Places of one log.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KnownPlaces(pub(crate) Vec<Place>);
 

@@ -1,4 +1,4 @@
-//! Things that are opened when they are first needed.
+//! Values that are opened on first use.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -6,12 +6,11 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
-/// The time that a caller waits for an opening. It goes on without them.
+/// Timeout of a caller. The attempt continues without it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Something that is opened once. One attempt is under way at a time, and
-/// whoever leaves does not end it: a disk that hangs is asked once, however
-/// many come.
+/// A value that is opened once. Only one attempt runs at a time, and continues if its caller is
+/// cancelled. A hung disk is thus opened once for any number of callers.
 pub(crate) struct Late<T, E> {
     opened: OnceLock<T>,
     opening: Mutex<Option<JoinHandle<Result<T, E>>>>,
@@ -27,15 +26,15 @@ impl<T, E> Default for Late<T, E> {
 }
 
 impl<T: Send + 'static, E: Send + 'static> Late<T, E> {
-    /// Returns what was opened, if it was.
+    /// Returns the value, if it is open.
     pub(crate) fn get(&self) -> Option<&T> {
         self.opened.get()
     }
 
-    /// Returns what was opened, opening it first if need be.
+    /// Returns the value, and opens it first if necessary.
     ///
     /// # Errors
-    /// That of `open`; `silent` if it takes too long.
+    /// The error of `open`; the error of `silent` after a timeout.
     pub(crate) async fn get_or_open<F>(
         &self,
         open: impl FnOnce() -> F,

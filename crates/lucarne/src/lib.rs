@@ -1,6 +1,6 @@
-//! Lucarne, a Certificate Transparency log: the command line, the
-//! configuration, and the wiring of the crates that do the work.
-// They panic if nobody can be told; `output` has what is used instead.
+//! Lucarne, a Certificate Transparency log: the command line, the configuration, and the
+//! integration of the other crates.
+// These macros panic if the output is closed. `output` has the replacements.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 #[macro_use]
@@ -27,6 +27,7 @@ mod logging;
 mod metering;
 mod notify;
 mod open;
+mod process_metrics;
 mod reload;
 mod roots;
 mod runtime;
@@ -39,21 +40,23 @@ mod testcert;
 mod tls;
 mod upkeep;
 mod verification;
+mod version;
 
 use std::process::ExitCode;
 
 use cli::{Cli, Command, Journal, Lock};
 use logging::Logging;
 
-/// Does what the command line asks for.
+/// Runs the command of the command line.
 pub fn run(cli: &Cli) -> ExitCode {
+    process_metrics::begin();
     let level = match &cli.command {
         Command::Demo(_) | Command::Load(_) | Command::Watch(_) => "warn",
-        // What they find is printed by themselves.
+        // These commands print their findings themselves.
         Command::Lock(Lock::Show(_)) | Command::Journal(_) => "error",
-        // Lines would be drawn into the picture.
+        // Log lines would disturb the live view.
         Command::Proxy(options) if options.live() => "off",
-        // What object_store says of each repetition, the metrics and /health say better.
+        // The metrics and /health describe repeated requests better than object_store does.
         _ => "info,object_store=warn",
     };
     let asked = match &cli.command {
@@ -92,8 +95,8 @@ fn execute(cli: &Cli, logging: &Logging) -> ExitCode {
     }
 }
 
-/// Whatever a log's own commands make is for this user alone, also the files of its index. What is
-/// published has its mode set explicitly.
+/// Restricts new files of a log's commands to the user, including those of the index. Published
+/// files have an explicit mode.
 fn keep_files_private(command: &Command) {
     let is_of_log = matches!(
         command,

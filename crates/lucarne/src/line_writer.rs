@@ -1,8 +1,7 @@
-//! A writer of lines that nobody waits for.
+//! Writer of lines that never blocks its callers.
 //!
-//! Lines are appended to a buffer, and a thread of its own writes out what is in
-//! it. While whoever reads them stalls, the buffer fills, and what does not fit
-//! is dropped and counted.
+//! Lines are appended to a buffer, and a separate thread writes them. If the reader of the output
+//! stalls, the buffer fills; further lines are dropped and counted.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -13,27 +12,27 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// The bytes that may wait to be written. As many again are with the writer.
+/// Maximum size of the buffer in bytes. The thread may hold the same amount.
 const CAPACITY: usize = 4 << 20;
-/// The longest wait at the end for what is still to be written.
+/// Maximum time to write the remaining lines at the end.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// The end of the buffer that lines go in at.
+/// Input side of the buffer.
 #[derive(Clone)]
 pub(crate) struct LineWriter(Arc<Shared>);
 
-/// The number of lines that were dropped.
+/// Counter of dropped lines.
 #[derive(Clone)]
 pub(crate) struct DroppedLines(Arc<Shared>);
 
-/// Waits when it is dropped, but not for ever, until all lines are written.
+/// Guard that waits on drop, for at most [`FAREWELL`], until all lines are written.
 pub(crate) struct Flush(Arc<Shared>);
 
 struct Shared {
     buffer: Mutex<Buffer>,
-    /// Something is to be written, or nothing more will come.
+    /// Signals new lines, or the end of the input.
     filled: Condvar,
-    /// All is written, and nothing more will come.
+    /// Signals that all lines are written after the end of the input.
     finished: Condvar,
     dropped: AtomicU64,
 }
@@ -49,7 +48,7 @@ impl LineWriter {
     /// Starts the thread that writes to `out`.
     ///
     /// # Errors
-    /// The system has no thread for it.
+    /// If the system cannot create the thread.
     pub(crate) fn start(out: impl Write + Send + 'static) -> io::Result<(Self, Flush)> {
         let shared = Arc::new(Shared {
             buffer: Mutex::default(),
@@ -64,14 +63,14 @@ impl LineWriter {
         Ok((Self(shared.clone()), Flush(shared)))
     }
 
-    /// The number of lines dropped so far, and from now on.
+    /// Returns the counter of dropped lines.
     pub(crate) fn dropped(&self) -> DroppedLines {
         DroppedLines(self.0.clone())
     }
 }
 
 impl DroppedLines {
-    /// The number until now.
+    /// Returns the number of lines dropped so far.
     pub(crate) fn get(&self) -> u64 {
         self.0.dropped.load(Ordering::Relaxed)
     }
@@ -84,7 +83,7 @@ impl std::fmt::Debug for DroppedLines {
 }
 
 impl Shared {
-    /// Takes a line, or drops it whole.
+    /// Appends a line, or drops the whole line.
     fn push(&self, line: &[u8]) {
         let mut buffer = self.buffer.lock();
         if buffer.lines.len() + line.len() > CAPACITY {
@@ -109,7 +108,7 @@ impl Shared {
             }
             std::mem::swap(&mut buffer.lines, &mut lines);
             drop(buffer);
-            // There is nowhere to say that standard error cannot be written to.
+            // An error of standard error cannot be reported anywhere.
             let _ = out.write_all(&lines).and_then(|()| out.flush());
             lines.clear();
         }
@@ -127,7 +126,7 @@ impl Drop for Flush {
     }
 }
 
-/// The subscriber writes each line in one piece.
+/// The subscriber writes each line with one call.
 impl Write for &LineWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.0.push(line);
@@ -154,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    /// Waits before each write until it is let through, and passes it on.
+    /// Writer that blocks each write until the test releases it, and passes the bytes on.
     struct Gate {
         open: mpsc::Receiver<()>,
         written: mpsc::Sender<Vec<u8>>,
@@ -181,7 +180,7 @@ mod tests {
     #[test]
     fn what_is_queued_at_the_end_is_written() {
         let (gate, opens, writes) = gate();
-        drop(opens); // nothing waits
+        drop(opens); // all writes proceed
         let (writer, flush) = LineWriter::start(gate).unwrap();
         for n in 0..1_000 {
             writeln!(&writer, "line {n}").unwrap();
@@ -209,7 +208,7 @@ mod tests {
             dropped >= sent / 3 && dropped <= 2 * sent / 3,
             "{dropped} of {sent}"
         );
-        // A reader that never comes back does not keep the process.
+        // A stalled reader does not block the exit of the process.
         drop(flush);
         assert!(begun.elapsed() >= FAREWELL, "it waited");
         drop(opens);

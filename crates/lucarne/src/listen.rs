@@ -1,4 +1,4 @@
-//! Sockets to listen on: those that this process was given, and those that it makes.
+//! Listening sockets: inherited ones and new ones.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use lucarne_http::{BindError, Listener, Tls};
 
 use crate::config::{Config, Listen};
 
-/// A socket that listens already, with what the configuration of whoever made it calls
-/// it, or else with its name.
+/// A listening socket with its name: the text in the other process's configuration, or the name
+/// from systemd.
 pub(crate) type Socket = (String, OwnedFd);
 
-/// Returns the sockets that systemd hands to this process (`LISTEN_FDS`), with their
-/// names (`LISTEN_FDNAMES`).
+/// Returns the sockets that systemd passes to this process (`LISTEN_FDS`), with their names
+/// (`LISTEN_FDNAMES`).
 ///
 /// # Errors
-/// If one of them is no TCP socket.
+/// If one of them is not a TCP socket.
 pub(crate) fn activated() -> Result<Vec<Socket>> {
     let mut given = ListenFd::from_env();
     let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
@@ -32,18 +32,18 @@ pub(crate) fn activated() -> Result<Vec<Socket>> {
         let socket = socket.with_context(|| format!("socket {number} of systemd, `{name}`"))?;
         let Some(socket) = socket else { continue };
         let socket = OwnedFd::from(socket);
-        // Not for the commands that secrets come from.
+        // Commands that print secrets must not inherit the socket.
         rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
         sockets.push((format!("{name} of systemd"), socket));
     }
     Ok(sockets)
 }
 
-/// Listens on all that the configuration names, on those of `sockets` that are such
-/// places already. `option` names what gives another place, for messages.
+/// Listens on all configured addresses. Uses matching ones of `sockets`. `option` names the option
+/// for the address, for messages.
 ///
 /// # Errors
-/// If one cannot be listened on.
+/// If an address cannot be used.
 pub(crate) async fn all(
     config: &Config,
     sockets: Vec<Socket>,
@@ -86,11 +86,11 @@ pub(crate) async fn all(
     Ok(listeners)
 }
 
-/// Binds the first address of `place` that can be bound. `option` names what
-/// gives another place, for messages.
+/// Binds the first usable address of `place`. `option` names the option for the address, for
+/// messages.
 ///
 /// # Errors
-/// Why none could, and what to do.
+/// If no address can be bound; with the reason and the remedy.
 pub(crate) async fn bind(place: &Listen, option: &str) -> Result<Listener> {
     let mut failure = None;
     for address in &place.addresses {

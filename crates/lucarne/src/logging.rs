@@ -1,7 +1,7 @@
-//! The log of the process itself, on standard error.
+//! Log of the process on standard error.
 //!
-//! Lines go through a [`LineWriter`]. When whoever reads them stalls, lines are
-//! dropped and counted: a round never waits for a log line.
+//! Lines go through a [`LineWriter`]. If the reader of standard error stalls, lines are dropped and
+//! counted, so that a round never waits for a log line.
 
 use anyhow::Context;
 use prometheus_client::collector::Collector;
@@ -14,29 +14,28 @@ use tracing_subscriber::filter::LevelFilter;
 use crate::line_writer::{DroppedLines, Flush, LineWriter};
 use crate::output::colours;
 
-/// The form of the lines.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// For people.
+    /// Text for people
     #[default]
     Text,
-    /// One JSON object a line.
+    /// JSON, one object per line
     Json,
 }
 
-/// The log of this process: dropping it writes out what is queued.
+/// Log of this process. Dropping it writes the queued lines.
 pub(crate) struct Logging {
     _flush: Flush,
     dropped: DroppedLines,
 }
 
 impl Logging {
-    /// Starts logging for the whole process. `filter` is a level, or
-    /// `target=level,…`.
+    /// Starts logging for the whole process. `filter` is a level, or `target=level,…`.
     ///
     /// # Errors
-    /// If the filter cannot be understood, logging was started before, or there is
-    /// no thread for it.
+    /// If the filter is invalid, logging is already started, or the writer thread cannot be
+    /// created.
     pub(crate) fn start(format: Format, filter: &str) -> anyhow::Result<Self> {
         let filter = parsed(filter).map_err(|error| {
             anyhow::anyhow!(
@@ -64,14 +63,14 @@ impl Logging {
         })
     }
 
-    /// Adds the number of dropped lines to the metrics.
+    /// Registers the metric of dropped lines.
     pub(crate) fn register(&self, registry: &mut Registry) {
         registry.register_collector(Box::new(Dropped(self.dropped.clone())));
     }
 }
 
-/// Parses a filter. A single word must be a level: as the name of a target, which
-/// [`EnvFilter`] also allows, a misspelled level would disable all other lines.
+/// Parses a filter. A single word must be a level. [`EnvFilter`] also allows the name of a target,
+/// but then a misspelled level would disable all other lines.
 fn parsed(filter: &str) -> anyhow::Result<EnvFilter> {
     let mut words = filter.split(',').map(str::trim);
     let is_level = |word: &str| word.parse::<LevelFilter>().is_ok();

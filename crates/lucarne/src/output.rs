@@ -1,7 +1,7 @@
 //! Standard output and standard error of commands.
 //!
-//! `println!` panics if what it prints cannot be written. Here, a reader of a pipe that has ended is
-//! no error: it has what it wanted. Any other failure is reported once, and fails the command.
+//! `println!` panics if the output cannot be written. Here, a closed pipe is not an error, because
+//! its reader needs no more output. Any other failure is reported once, and the command fails.
 
 use std::ffi::OsStr;
 use std::fmt::Arguments;
@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// True once standard output could not be written.
+/// Whether writing to standard output has failed.
 static FAILED: AtomicBool = AtomicBool::new(false);
 
 /// Prints on standard output.
@@ -42,7 +42,7 @@ pub(crate) fn print_line(words: Arguments<'_>) {
     print(format_args!("{words}\n"));
 }
 
-/// A failure has no place where it could be reported.
+/// Prints on standard error. A failure cannot be reported anywhere.
 pub(crate) fn print_error(words: Arguments<'_>) {
     let _ = io::stderr().lock().write_fmt(words);
 }
@@ -65,13 +65,13 @@ pub(crate) fn colours(output: &impl IsTerminal) -> bool {
     output.is_terminal() && permits_colours(std::env::var_os("NO_COLOR").as_deref())
 }
 
-/// See <https://no-color.org>: any value but the empty one forbids colours.
+/// Any value of `NO_COLOR` but the empty one disables colours, see <https://no-color.org>.
 fn permits_colours(no_color: Option<&OsStr>) -> bool {
     no_color.is_none_or(OsStr::is_empty)
 }
 
-/// The exit code of a command that ended with `code`: a failure if not all of its output was
-/// written.
+/// Returns the exit code of a command that ended with `code`: a failure if some of its output was
+/// not written.
 pub(crate) fn exit_code(code: ExitCode) -> ExitCode {
     match FAILED.load(Ordering::Relaxed) {
         true => ExitCode::FAILURE,

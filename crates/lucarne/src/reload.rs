@@ -104,19 +104,21 @@ pub(crate) struct Changes {
 
 impl Reload {
     /// Reads the file in the background. While a file is being read, it is read again afterwards.
-    pub(crate) fn begin(&mut self) {
+    /// Returns `false` if the settings are from flags.
+    pub(crate) fn begin(&mut self) -> bool {
         let Some(file) = self.file.clone() else {
-            return;
+            return false;
         };
         if self.progress.reading.is_some() {
             self.progress.again = true;
-            return;
+            return true;
         }
         let hosted = self.hosted.now();
         let draining = self.progress.draining.iter();
         let draining: Vec<_> = draining.map(|it| it.settings.clone()).collect();
         let reading = spawn_blocking(move || read(&file, &hosted, &draining));
         self.progress.reading = Some(reading);
+        true
     }
 
     /// Waits for the next step. May be dropped at any time.

@@ -1,4 +1,4 @@
-//! The roots that a log accepts, from all of its sources.
+//! Roots that a log accepts, from all of its sources.
 
 use std::path::Path;
 
@@ -8,18 +8,18 @@ use lucarne_ct::{CcadbError, CcadbProgramme, Fingerprint, Roots, SkippedRoot};
 use crate::ccadb;
 use crate::config::{Ccadb, LogSettings, RefusedRoots, Report};
 
-/// The purpose for which roots are read. It decides on CCADB's: whether the report is waited for,
-/// and whether new roots may be written into the log's cache.
+/// Purpose for which roots are read. For roots of CCADB, it decides whether to download the report,
+/// and whether to write new roots to the log's cache.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// To look at all of them; nothing is written.
+    /// Check of all sources. Nothing is written.
     Look,
-    /// To look at what a start would use.
+    /// Check of the roots that a start would use.
     LookBeforeStart,
-    /// To start. A report that hangs must not delay that, even if none was ever read: it is read
-    /// once the log is open.
+    /// Start. The report is read after the log is open, so that a hung download does not delay the
+    /// start, even if no roots are cached.
     Start,
-    /// To take up what has changed.
+    /// Update of the roots of a running log.
     Renew,
 }
 
@@ -33,8 +33,8 @@ impl Purpose {
     }
 }
 
-/// Reads all sources of `log`'s roots. Sources that fail and certificates that
-/// are skipped are reported; whatever could be read is returned.
+/// Reads all sources of `log`'s roots. Failed sources and skipped certificates are reported; all
+/// readable roots are returned.
 pub(crate) fn load(log: &LogSettings, purpose: Purpose, report: &mut Report) -> Roots {
     let mut roots = Roots::new();
     let files = [("roots", &log.roots.pem), ("extraroots", &log.roots.extra)];
@@ -60,8 +60,8 @@ pub(crate) fn load(log: &LogSettings, purpose: Purpose, report: &mut Report) -> 
     roots
 }
 
-/// Takes out the roots that are refused, whatever source they came from. One
-/// that no source has may come yet, and is only said.
+/// Removes refused roots from the merged ones. A refused root that no source contains is only a
+/// warning, because a source may add it later.
 fn refuse(log: &LogSettings, roots: &mut Roots, report: &mut Report) {
     let key = log.key_path("refusedroots");
     for refused in &log.roots.refused {
@@ -84,7 +84,7 @@ fn refuse(log: &LogSettings, roots: &mut Roots, report: &mut Report) {
     }
 }
 
-/// One fingerprint on each line; what follows a `#` is for people.
+/// Reads fingerprints, one per line. A `#` starts a comment.
 fn read_fingerprints(file: &Path) -> anyhow::Result<Vec<Fingerprint>> {
     let text = std::fs::read_to_string(file)
         .with_context(|| format!("{} cannot be read", file.display()))?;
@@ -99,9 +99,9 @@ fn read_fingerprints(file: &Path) -> anyhow::Result<Vec<Fingerprint>> {
         .collect()
 }
 
-/// CCADB's roots: what its report says now, and what it ever said before (a
-/// root is never removed by itself). A start takes the latter, if there are any. A report out of reach is only a warning
-/// if there are roots of an earlier start.
+/// Adds CCADB's roots: those of its current report and those of all earlier reports. A root is
+/// never removed automatically. A start uses only cached roots. An unavailable report is only a
+/// warning if there are cached roots.
 fn ccadb_roots(log: &LogSettings, roots: &mut Roots, purpose: Purpose, report: &mut Report) {
     let Some(ccadb) = &log.roots.ccadb else {
         return;
@@ -147,13 +147,13 @@ fn ccadb_roots(log: &LogSettings, roots: &mut Roots, purpose: Purpose, report: &
     roots.merge(&known);
 }
 
-/// Returns whether a start does not know CCADB's roots, and does not wait for them.
+/// Returns whether a start proceeds without CCADB's roots, because none are cached.
 pub(crate) fn awaits_ccadb(log: &LogSettings) -> bool {
     let ccadb = log.roots.ccadb.as_ref();
     ccadb.is_some_and(|ccadb| ccadb::is_remote(&ccadb.value.source)) && remembered(log).is_empty()
 }
 
-/// CCADB's roots of earlier starts.
+/// Returns CCADB's roots of earlier starts.
 fn remembered(log: &LogSettings) -> Roots {
     let pem = std::fs::read(log.ccadb_file()).unwrap_or_default();
     let (mut known, _) = Roots::from_pem(&pem);
@@ -161,8 +161,8 @@ fn remembered(log: &LogSettings) -> Roots {
     known
 }
 
-/// Returns the roots that a Sunlight before us has accepted, if it left its
-/// data here: it adds to that file, and never removes a root either.
+/// Returns the roots that Sunlight accepted before, if its file is in the data. Sunlight adds to
+/// this file and never removes a root, either.
 fn sunlights(log: &LogSettings) -> Roots {
     let directory = log.data.value.directory();
     let pem = directory.and_then(|directory| std::fs::read(directory.join("_roots.pem")).ok());
@@ -172,8 +172,8 @@ fn sunlights(log: &LogSettings) -> Roots {
 fn fetch(ccadb: &Ccadb) -> anyhow::Result<(Roots, Vec<SkippedRoot>)> {
     let csv = ccadb::fetch(&ccadb.source)?;
     let read = match ccadb.programme.roots(&csv) {
-        // A report without any programme's status is CCADB's list of those
-        // that are included: all of it counts.
+        // A report without status columns is CCADB's list of included roots, so that all of its
+        // roots apply.
         Err(CcadbError::NoColumn(_)) => CcadbProgramme::Testing.roots(&csv),
         read => read,
     };
@@ -186,7 +186,7 @@ fn fetch(ccadb: &Ccadb) -> anyhow::Result<(Roots, Vec<SkippedRoot>)> {
     Ok((roots, skipped))
 }
 
-/// Adds the certificates of one PEM file; those skipped become warnings.
+/// Adds the certificates of a PEM file. Skipped certificates become warnings.
 fn add(
     roots: &mut Roots,
     pem: &[u8],
@@ -202,8 +202,8 @@ fn add(
     roots.merge(&read);
 }
 
-/// Returns true if Chrome's Merge Delay Monitor root is among `roots`: Chrome's
-/// log policy demands it.
+/// Returns whether Chrome's Merge Delay Monitor root is among `roots`, as Chrome's log policy
+/// requires.
 pub(crate) fn has_merge_delay_monitor(roots: &Roots) -> bool {
     roots
         .iter()

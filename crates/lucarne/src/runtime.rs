@@ -1,18 +1,17 @@
-//! The things that the process asks of the operating system.
+//! Runtime and resource limits of the process.
 
 use anyhow::Result;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Runs `future` to its end.
 ///
-/// One thread runs tasks for each core that the process may use. Blocking work
-/// (files, the dedup index) has threads of its own. Whatever may hang bounds how
-/// many it takes by itself, some 20 for each log, so that this bound, which all
-/// share, is never what one log waits for because of another; what hangs is not
-/// waited for at the end.
+/// Each core of the process has one thread for tasks. Blocking work (files, the dedup index) has
+/// separate threads. Operations that may hang limit their own number of threads, to about 20 for
+/// each log, so that a hung log does not exhaust the common limit. Hung threads do not delay the
+/// end.
 ///
 /// # Errors
-/// That of the future, or if the system gives no threads.
+/// The error of the future, or if the system cannot create threads.
 pub(crate) fn run<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(std::thread::available_parallelism().map_or(2, usize::from))
@@ -25,10 +24,10 @@ pub(crate) fn run<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     result
 }
 
-/// Runs `future` to its end on this thread alone.
+/// Runs `future` to its end on this thread only.
 ///
 /// # Errors
-/// That of the future, or if the system does not help.
+/// The error of the future, or if the runtime cannot be created.
 pub(crate) fn run_here<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -36,8 +35,8 @@ pub(crate) fn run_here<T>(future: impl Future<Output = Result<T>>) -> Result<T> 
     runtime.block_on(future)
 }
 
-/// Raises the limit of open files as far as it goes without privileges:
-/// every connection is one. Returns the limit now in force, if there is one.
+/// Raises the limit of open files to the maximum for unprivileged processes, because each
+/// connection needs a file. Returns the new limit, if there is one.
 pub(crate) fn raise_open_files() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {

@@ -26,7 +26,7 @@ use crate::reload::{Progress, Reload};
 use crate::roots::{self, Purpose};
 use crate::signals::{self, Signals};
 use crate::upkeep::{Upkeep, Wanted};
-use crate::{descriptors, notify, runtime, tls, verification};
+use crate::{descriptors, notify, process_metrics, runtime, tls, verification};
 
 /// The time for closing the lock at the end of a shutdown.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -151,6 +151,7 @@ impl Server {
         };
         let lock = metering.lock(lock);
         logging.register(&mut registry);
+        process_metrics::register(&mut registry);
         if let Some(tls) = &tls {
             registry.register_collector(Box::new(tls::Expiry(Arc::clone(tls))));
         }
@@ -203,10 +204,12 @@ impl Server {
             Some(_) => self.sockets()?,
             None => Vec::new(),
         };
+        let takes_over = self.taking.is_some();
         let (mut serving, mut candidates) = match self.taking.take() {
             Some(taking) => self.take_over(taking).await?,
             None => self.begin()?,
         };
+        let notifying = notify::keep(&self.hosted, takes_over);
         let drain_timeout = self.hosted.now().config.http.drain_timeout;
         let mut upkeep = Upkeep {
             hosted: self.hosted.clone(),
@@ -220,6 +223,7 @@ impl Server {
             },
             tls: self.tls.clone(),
             tls_watch: self.tls_watch,
+            rereading: Vec::new(),
             terminal: self.creation == Creation::Done,
         };
         while let Wanted::Logs(candidate) = upkeep
@@ -236,6 +240,7 @@ impl Server {
             match handover::give(candidate, &mut serving, logs, lock, drain_timeout).await {
                 Given::Not => {}
                 Given::Over => {
+                    drop(notifying);
                     self.signals.exit_at_next();
                     serving.drain().await;
                     return Ok(Ended::Stopped);
@@ -254,7 +259,8 @@ impl Server {
                 }
             }
         }
-        drop((candidates, sockets));
+        notify::stopping();
+        drop((candidates, sockets, notifying));
         self.signals.exit_at_next();
         // The listeners accept no more connections. The rounds of the requests in flight are
         // finished, and the requests get their responses.
@@ -298,9 +304,7 @@ impl Server {
             None => None,
         };
         let listeners = std::mem::take(&mut self.listeners);
-        let serving = Serving::start(listeners, self.site.clone());
-        notify::ready();
-        Ok((serving, candidates))
+        Ok((Serving::start(listeners, self.site.clone()), candidates))
     }
 
     /// Takes over from the process that runs. If that fails, the other process continues.

@@ -1,5 +1,5 @@
-//! Flags as Go's programs take them, which TesseraCT and Sunlight are: with one
-//! dash or two (`-origin=…`, `--origin=…`).
+//! Flags with one or two dashes (`-origin=…`, `--origin=…`), as in Go programs such as TesseraCT
+//! and Sunlight.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -8,11 +8,11 @@ use clap::{Arg, CommandFactory};
 
 use crate::cli::Cli;
 
-/// The commands that take those programs' flags.
+/// Commands that accept the flags of these programs.
 const TAKE_OVER: [&[&str]; 4] = [&["serve"], &["adopt"], &["give-back"], &["lock", "rebuild"]];
 
-/// The arguments, the long flags of those commands with two dashes. What is not
-/// the name of one stays as it is: `-cFILE`, and values that begin with a dash.
+/// Returns the arguments, with two dashes before long flags of these commands. Other arguments stay
+/// unchanged: `-cFILE`, and values that begin with a dash.
 pub fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut given: Vec<OsString> = given.collect();
     let command = |word: &OsString| TAKE_OVER.iter().any(|path| *word == path[0]);
@@ -33,7 +33,7 @@ pub fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
     given
 }
 
-/// The long names of their flags.
+/// Returns the long names of the flags of these commands.
 fn names() -> HashSet<String> {
     let mut names = HashSet::new();
     let cli = Cli::command();

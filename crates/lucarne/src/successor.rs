@@ -1,19 +1,19 @@
-//! The process that takes over from this one when it is asked to upgrade (SIGUSR2).
+//! Process that takes over from this one after an upgrade request (SIGUSR2).
 
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The path of this program as it was at the start: what is there later may be newer.
+/// Path of this program at the start. A newer program may replace the file later.
 static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
 
-/// Remembers where this program is.
+/// Stores the path of this program.
 pub(crate) fn remember() {
     PROGRAM.get_or_init(|| std::env::current_exe().ok());
 }
 
-/// Starts the program that is there now, as this one was started. It takes over by
-/// itself; if it cannot, it says why, and this process goes on.
+/// Starts the program at the stored path with the arguments of this process. The new process takes
+/// over by itself. If it fails, it logs the reason, and this process continues.
 pub(crate) fn start() {
     let Some(Some(program)) = PROGRAM.get() else {
         return tracing::error!("SIGUSR2: it is not known where this program is");
@@ -21,6 +21,8 @@ pub(crate) fn start() {
     let program = program.clone();
     let mut command = Command::new(&program);
     command.args(std::env::args_os().skip(1));
+    // Without it, the watchdog of the service watches the new process, too.
+    command.env_remove("WATCHDOG_PID");
     match command.spawn() {
         Ok(mut child) => {
             tracing::info!(pid = child.id(), program = %program.display(), "SIGUSR2: started");

@@ -1,5 +1,4 @@
-//! The things that will bite later: they are allowed, but an operator should
-//! hear of them before the log is in use.
+//! Warnings about valid settings that may cause problems after the log is in use.
 
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
@@ -18,20 +17,20 @@ use crate::inception::{self, Birth};
 use crate::roots::has_merge_delay_monitor;
 use crate::{open, tls};
 
-/// The world issues about 250 certificates a second, each logged two or three
-/// times; a log below this has to refuse some of them.
+/// CAs issue about 250 certificates per second worldwide, each logged two or three times. A log
+/// with a lower rate must refuse some of them.
 const WORLD_ENTRIES_PER_SECOND: u64 = 500;
-/// A round longer than this is long for whoever waits for an SCT.
+/// Period above which the wait for an SCT is unusually long.
 const LONG_PERIOD: Duration = Duration::from_secs(1);
-/// Half of the shortest maximum merge delay that log policies know.
+/// Half of the shortest maximum merge delay of a log policy.
 const LONG_INTERVAL: Duration = Duration::from_secs(30);
-/// The reason why `check` leaves the data of a running log alone.
+/// Reason why `check` does not read the data of a running log.
 const NOT_COMPARED: &str =
     "Lock, journal and data are not compared while it runs: its /health says how they are";
-/// A log grows by about this much in a busy day.
+/// Approximate growth of a log on a busy day, in bytes.
 const LITTLE_SPACE: u64 = 10 << 30;
 
-/// Looks at everything of one log that can be looked at without starting it.
+/// Checks one log without starting it.
 pub(crate) fn log(settings: &LogSettings, roots: &Roots, now_ms: u64, report: &mut Report) {
     window(settings, now_ms, report);
     rounds(settings, report);
@@ -118,13 +117,13 @@ fn rounds(settings: &LogSettings, report: &mut Report) {
     }
 }
 
-/// Looks at the certificate that is served: its end, and whether it is for the hosts of all logs.
+/// Checks the TLS certificate: its validity, and the host names of all logs.
 pub(crate) fn certificate(config: &Config, now_ms: u64, report: &mut Report) {
     let Some(files) = &config.tls else {
         return;
     };
     let (line, key) = (files.certificate.line, "tls.certificate");
-    // An error is in the report already: the files are read with the configuration.
+    // Errors are already in the report, because the configuration includes the files.
     let tls = tls::load(&files.certificate.value, &files.key.value).ok();
     let Some(certificate) = tls.and_then(|tls| tls.certificate()) else {
         return;
@@ -146,7 +145,7 @@ pub(crate) fn certificate(config: &Config, now_ms: u64, report: &mut Report) {
     }
 }
 
-/// Looks at the places where the data of all logs is.
+/// Checks the places of all logs' data.
 pub(crate) fn places(config: &Config, report: &mut Report) {
     if let Some(socket) = &config.handover
         && let Some(directory) = socket.value.parent()
@@ -199,7 +198,7 @@ pub(crate) fn places(config: &Config, report: &mut Report) {
     }
 }
 
-/// The file system on which `path` is, or would be.
+/// Returns the file system of `path` or of its closest existing parent.
 fn device(path: &Path) -> Option<u64> {
     let exists = path.ancestors().find(|path| path.exists())?;
     Some(exists.metadata().ok()?.dev())
@@ -211,11 +210,11 @@ fn free(path: &Path) -> Option<u64> {
     Some(file_system.f_bavail * file_system.f_frsize)
 }
 
-/// A bucket, if it could be opened.
+/// An opened bucket; `None` for a directory or after an error.
 type Opened = Option<Arc<dyn Assets>>;
 
-/// Looks into the lock and the data: are they reachable, is each log there, and
-/// would its start go well? Of the logs, nothing is written.
+/// Checks the lock and the data: whether they are available, whether each log exists, and whether
+/// it would start. Writes nothing to the logs.
 pub(crate) async fn stores(config: &Config, report: &mut Report) {
     let mut opening = JoinSet::new();
     for (index, log) in config.logs.iter().enumerate() {
@@ -263,7 +262,7 @@ pub(crate) async fn stores(config: &Config, report: &mut Report) {
             }
         }
     }
-    // `serve` does not start without any log.
+    // `serve` does not start if all logs are missing.
     let severity = match not_created.len() == config.logs.len() {
         true => Severity::Problem,
         false => Severity::LogProblem,
@@ -279,7 +278,7 @@ pub(crate) async fn stores(config: &Config, report: &mut Report) {
     lock.close().await;
 }
 
-/// The consequence of an error of a log's data, which are the log's own.
+/// Returns the severity of an error of one log's data.
 fn of_data(error: &AssetError) -> Severity {
     match error {
         AssetError::Unavailable { .. } | AssetError::Silent { .. } => Severity::Unavailable,
@@ -287,7 +286,7 @@ fn of_data(error: &AssetError) -> Severity {
     }
 }
 
-/// The consequence of an error of the lock, which all logs share.
+/// Returns the severity of an error of the lock, which all logs share.
 fn of_lock(error: &LockError) -> Severity {
     match error {
         LockError::Failed { .. } => Severity::Unavailable,
@@ -295,7 +294,7 @@ fn of_lock(error: &LockError) -> Severity {
     }
 }
 
-/// The consequence of an error that ends the session of a log.
+/// Returns the severity of an error that stops a log.
 fn of_session(fatal: &Fatal) -> Severity {
     match fatal.is_passing() {
         true => Severity::Unavailable,
@@ -303,8 +302,7 @@ fn of_session(fatal: &Fatal) -> Severity {
     }
 }
 
-/// Asks the places where checkpoints of logs are known, all at once: the answers,
-/// each with the log's index.
+/// Reads the outside checkpoints of all logs concurrently. Each result has the log's index.
 fn ask_outside(config: &Config) -> JoinSet<(usize, Vec<Answer>)> {
     let mut asking = JoinSet::new();
     for (index, log) in config.logs.iter().enumerate() {
@@ -314,7 +312,7 @@ fn ask_outside(config: &Config) -> JoinSet<(usize, Vec<Answer>)> {
     asking
 }
 
-/// Holds a log against what others have seen of it.
+/// Compares a log with its outside checkpoints.
 async fn known(log: &LogSettings, answers: Vec<Answer>, lock: &dyn Lock, report: &mut Report) {
     let (line, key) = (log.line, log.key_path("known_checkpoints"));
     let settings = log.to_log_config();
@@ -326,7 +324,7 @@ async fn known(log: &LogSettings, answers: Vec<Answer>, lock: &dyn Lock, report:
             Err(problem) => report.warning(line, key.as_str(), format!("{place}: {problem}")),
         }
     }
-    // What keeps the data from being read has been said.
+    // An error of the data is already in the report.
     let Ok(assets) = open::watched_assets(&log.data.value).await else {
         return;
     };
@@ -350,7 +348,7 @@ async fn known(log: &LogSettings, answers: Vec<Answer>, lock: &dyn Lock, report:
     }
 }
 
-/// A log that the lock knows: what its start would find.
+/// Checks a log that the lock contains as its start would.
 async fn existing(
     log: &LogSettings,
     lock: &dyn Lock,
@@ -387,7 +385,7 @@ async fn existing(
             }
             Err(error) => return report.add(of_data(&error), line, key, error.to_string()),
         },
-        // A bucket has no lock of its own: the process that runs the log is known by its index.
+        // A bucket is not locked. The dedup index shows whether a process runs the log.
         (None, Some(_)) if Log::is_in_use(&settings).await => {
             let message = format!(
                 "the dedup index in {} is in use by another process, which runs this log. \
@@ -397,7 +395,7 @@ async fn existing(
             return report.warning(line, key, message);
         }
         (None, Some(bucket)) => bucket,
-        // The error of the bucket is in the report.
+        // An error of the bucket is already in the report.
         (None, None) => return,
     };
     if let Err(fatal) = Log::examine(&settings, assets, lock).await {
@@ -405,7 +403,7 @@ async fn existing(
     }
 }
 
-/// Warns of a log that signs only with `--confirm-clock`.
+/// Warns about a log that signs only with `--confirm-clock`.
 fn clock(log: &LogSettings, signed_ms: u64, report: &mut Report) {
     let now_ms = log.clock.now_ms();
     if !log.to_log_config().retired(now_ms)
@@ -428,10 +426,10 @@ fn directory_problem(directory: &Path) -> Option<String> {
         .then(|| format!("{shown} cannot be written"))
 }
 
-/// A log that was not created, with the key at fault and the reason.
+/// A missing log, the configuration key at fault, and the reason.
 type NotCreated<'a> = (&'a LogSettings, &'static str, String);
 
-/// A log that the lock does not know: whether `serve` creates it.
+/// Checks whether `serve` would create a log that is missing in the lock.
 async fn absent<'a>(
     log: &'a LogSettings,
     lock: &LockPlace,

@@ -1,4 +1,4 @@
-//! `serve --testcert`: TLS for a test, by a CA of its own.
+//! `serve --testcert`: TLS for tests, with its own CA.
 
 use std::io;
 use std::path::Path;
@@ -10,12 +10,12 @@ use lucarne_mint::store::StoreOptions;
 use lucarne_mint::store::{DiskOptions, DiskStore, Host, LayeredStore, MintOptions, Minter};
 use lucarne_mint::{CaDirectory, CaOptions, KeyType};
 
-/// TLS that has a certificate for whatever host clients ask for, minted when it
-/// is first asked for and kept in `directory`, as is the CA. Says on standard
-/// error how to trust it.
+/// Returns a TLS configuration with a certificate for every requested host name. Certificates are
+/// minted on first use, and stored in `directory` together with the CA. Prints on standard error
+/// how to trust the CA.
 ///
 /// # Errors
-/// If the directory can be neither read nor made.
+/// If the directory can be neither read nor created.
 pub(crate) fn open(directory: &Path) -> Result<Arc<Tls>> {
     let ca = CaDirectory::at(directory);
     let (authority, made) = ca

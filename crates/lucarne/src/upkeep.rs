@@ -15,7 +15,7 @@ use crate::hosting::Current;
 use crate::reload::{Event, Reading, Reload};
 use crate::roots::{self, Purpose};
 use crate::signals::{Signals, Wish};
-use crate::{server, successor, tls};
+use crate::{notify, server, successor, tls};
 
 /// The time between two comparisons of the TLS files.
 const WATCH_TLS: Duration = Duration::from_secs(2);
@@ -33,6 +33,8 @@ pub(crate) struct Upkeep {
     pub(crate) reload: Reload,
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) tls_watch: tls::Watch,
+    /// The tasks that read roots after SIGHUP, until the configuration is read as well.
+    pub(crate) rereading: Vec<JoinHandle<()>>,
     /// Whether SIGHUP means that the terminal was closed: the demo.
     pub(crate) terminal: bool,
 }
@@ -77,9 +79,12 @@ impl Upkeep {
                     }
                     Wish::Reread => {
                         tracing::info!("SIGHUP: reading the configuration, roots and TLS files");
-                        self.reread_roots(|_, _| true);
+                        notify::reloading();
+                        self.rereading = self.reread_roots(|_, _| true);
                         self.reread_tls();
-                        self.reload.begin();
+                        if !self.reload.begin() {
+                            notify::reloaded_after(std::mem::take(&mut self.rereading));
+                        }
                     }
                     Wish::Successor => match self.hosted.now().config.handover {
                         Some(_) => successor::start(),
@@ -97,7 +102,7 @@ impl Upkeep {
                 _ = look_at_tls.tick() => if self.tls_watch.changed() {
                     self.reread_tls();
                 },
-                _ = ask_ccadb.tick() => self.reread_roots(|_, log| log.roots.ccadb.is_some()),
+                _ = ask_ccadb.tick() => drop(self.reread_roots(|_, log| log.roots.ccadb.is_some())),
                 _ = ask_again.tick() => self.read_awaited_roots(&mut asking),
             }
         }
@@ -105,14 +110,16 @@ impl Upkeep {
 
     /// Applies a configuration file that was read.
     async fn apply(&mut self, reading: Option<Box<Reading>>) {
+        let mut roots = std::mem::take(&mut self.rereading);
         if let Some(reading) = reading {
             let changes = self.reload.apply(reading).await;
-            self.reread_roots(|place, _| changes.roots.contains(&place));
+            roots.extend(self.reread_roots(|place, _| changes.roots.contains(&place)));
             if changes.tls {
                 self.tls_watch = tls::Watch::new(self.tls_files());
                 self.reread_tls();
             }
         }
+        notify::reloaded_after(roots);
         self.reload.begin_again();
     }
 
@@ -120,15 +127,19 @@ impl Upkeep {
         server::tls_files(&self.hosted.now().config)
     }
 
-    /// Reads roots again in the background: those of the logs at the places that are chosen.
-    fn reread_roots(&self, which: impl Fn(usize, &LogSettings) -> bool) {
+    /// Reads roots again in the background: those of the logs at the chosen places. Returns the
+    /// tasks.
+    fn reread_roots(&self, which: impl Fn(usize, &LogSettings) -> bool) -> Vec<JoinHandle<()>> {
         let hosted = self.hosted.now();
+        let mut reading = Vec::new();
         for (place, (settings, log)) in hosted.each().enumerate() {
             if which(place, settings) {
                 let (settings, log) = (settings.clone(), Arc::clone(log));
-                tokio::task::spawn_blocking(move || reread(&settings, &log));
+                let read = move || reread(&settings, &log);
+                reading.push(tokio::task::spawn_blocking(read));
             }
         }
+        reading
     }
 
     /// Reads the roots of logs that lack CCADB's, one attempt at a time.

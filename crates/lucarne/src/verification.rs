@@ -1,4 +1,4 @@
-//! By what the logs of this process verify signatures, and what becomes known of that.
+//! Verification of signatures by the logs of this process, and its metrics.
 
 use std::sync::Arc;
 
@@ -9,17 +9,18 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
-/// The key `verification` of the configuration file.
+/// Values of the key `verification` in the configuration file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VerifyBy {
-    /// By our own arithmetic where a key is met often.
+    /// Lucarne's own arithmetic for frequent keys.
     #[default]
     Fast,
-    /// By aws-lc-rs alone.
+    /// aws-lc-rs only.
     General,
 }
 
-/// Starts what all logs of the process share. A disagreement is a line at level `ERROR`.
+/// Creates the verification that all logs of the process share. A disagreement is logged at level
+/// `ERROR`.
 pub(crate) fn start(by: VerifyBy, registry: &mut Registry) -> Arc<Verification> {
     let verification = match by {
         VerifyBy::Fast => Verification::by_own_arithmetic(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use askama::Template;
 use bytes::Bytes;
 use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderValue, LOCATION};
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -114,7 +114,7 @@ fn answer<B>(shown: &AdminState, request: &Request<B>) -> Response<Bytes> {
         "/health" => text(StatusCode::OK, "ok\n"),
         "/ca.pem" => typed("application/x-pem-file", shown.proxy.ca_pem()),
         "/hosts.json" => hosts(shown),
-        "/metrics" => metrics(shown),
+        "/metrics" => metrics(shown, request.headers()),
         "/observed" => redirect("/observed/"),
         _ => observed(shown, request)
             .unwrap_or_else(|| text(StatusCode::NOT_FOUND, "no such page\n")),
@@ -180,13 +180,13 @@ fn hosts(shown: &AdminState) -> Response<Bytes> {
     )
 }
 
-fn metrics(shown: &AdminState) -> Response<Bytes> {
+fn metrics(shown: &AdminState, headers: &HeaderMap) -> Response<Bytes> {
     let mut metrics = String::new();
     match prometheus_client::encoding::text::encode(&mut metrics, &shown.registry) {
-        Ok(()) => typed(
-            "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            metrics,
-        ),
+        Ok(()) => {
+            let (kind, metrics) = lucarne_net::exposition(headers, metrics);
+            typed(kind, metrics)
+        }
         Err(_) => text(
             StatusCode::INTERNAL_SERVER_ERROR,
             "the metrics cannot be encoded\n",

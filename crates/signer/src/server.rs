@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use lucarne_ct::LogId;
 use lucarne_x509::now_ms;
 
+use crate::guard::Head;
 use crate::memory::MemoryDirectory;
 use crate::seldom::Seldom;
 use crate::signing::{SignError, SigningLog};
@@ -101,6 +102,17 @@ impl Server {
             refusals: Refusals::default(),
             _memory: memory,
         })
+    }
+
+    /// Returns the origins of all logs, sorted, with their last signed tree heads.
+    pub fn heads(&self) -> Vec<(String, Option<Head>)> {
+        let heads = self
+            .logs
+            .values()
+            .map(|log| (log.origin().to_owned(), log.last()));
+        let mut heads: Vec<_> = heads.collect();
+        heads.sort_by(|(a, _), (b, _)| a.cmp(b));
+        heads
     }
 
     /// Accepts and serves connections forever.

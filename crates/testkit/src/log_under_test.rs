@@ -206,6 +206,7 @@ impl LogUnderTest {
                 "{} not well after {patience:?}: {said}",
                 self.url()
             );
+            // Polled, with a deadline: no verdict depends on the pace.
             tokio::time::sleep(POLL).await;
         }
     }

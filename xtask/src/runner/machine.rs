@@ -122,13 +122,34 @@ fn names(directory: &str) -> Vec<String> {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
+    use std::process::Child;
+    use std::time::Instant;
+
     use super::*;
+
+    /// Starts `sleep 600` with the mark, and waits until `/proc` has its environment and command
+    /// line: after `spawn`, the child may not have replaced those of this process yet.
+    fn sleeping(mark: &str) -> Child {
+        let mut sleep = Command::new("sleep");
+        let mut child = sleep.arg("600").env(MARK, mark).spawn().unwrap();
+        let pid = child.id();
+        let end = Instant::now() + Duration::from_secs(30);
+        while !marked(mark).contains(&pid) || command_line(pid) != "process sleep 600" {
+            if Instant::now() > end {
+                let _ = child.kill();
+                let _ = child.wait();
+                panic!("{}: not started within 30 s", command_line(pid));
+            }
+            // The pause between two looks: the loop ends with the event.
+            thread::sleep(Duration::from_millis(1));
+        }
+        child
+    }
 
     #[test]
     fn a_process_that_a_test_left_is_named_and_ended() {
         let mark = format!("left by a test of the runner {}", std::process::id());
-        let mut sleep = Command::new("sleep");
-        let mut child = sleep.arg("600").env(MARK, &mark).spawn().unwrap();
+        let mut child = sleeping(&mark);
         assert_eq!(end_marked(&mark, Duration::ZERO), ["process sleep 600"]);
         assert!(!child.wait().unwrap().success());
         assert_eq!(end_marked(&mark, Duration::ZERO), [""; 0]);
@@ -137,8 +158,7 @@ mod tests {
     #[test]
     fn the_threads_of_a_hung_process_are_named() {
         let mark = format!("hung in a test of the runner {}", std::process::id());
-        let mut sleep = Command::new("sleep");
-        let mut child = sleep.arg("600").env(MARK, &mark).spawn().unwrap();
+        let mut child = sleeping(&mark);
         let stacks = stacks(&mark);
         child.kill().unwrap();
         child.wait().unwrap();

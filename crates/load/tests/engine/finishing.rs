@@ -77,7 +77,7 @@ fn a_stop_after_the_load_does_not_wait_for_what_follows() {
         beside: false,
     };
     let running = run(vec![planned(endless)], &[]).start();
-    // Polls, because there is no notification of this state.
+    // Polled: no event reports this state, and no verdict depends on the pace.
     while running.snapshot().phase != Phase::Finishing {
         std::thread::sleep(millis(10));
     }

@@ -25,7 +25,8 @@ static CHAINS: LazyLock<(Validator, [Chain; 2])> = LazyLock::new(|| {
     (validator, chains)
 });
 
-/// A signature that has not been tried yet. None, with a word, where there are no batches.
+/// Returns a signature that has not been tried yet. Prints a note and returns `None` on a processor
+/// without batches.
 fn signature(curve: usize) -> Option<Arc<KnownSignature>> {
     let (validator, chains) = &*CHAINS;
     let mut examined = validator
@@ -65,7 +66,7 @@ fn whoever_makes_a_batch_full_tries_it() {
     let Some((last, before)) = signatures.split_last() else {
         return;
     };
-    // Of the other curve there is one too few.
+    // The batch of the other curve lacks one signature.
     let wait = |signature| Box::pin(batches.try_beside_others(signature));
     let mut waiting: Vec<_> = before.iter().chain(&others).map(wait).collect();
     for waits in &mut waiting {
@@ -74,7 +75,7 @@ fn whoever_makes_a_batch_full_tries_it() {
     assert_eq!(poll(wait(last).as_mut()), Poll::Ready(()));
     assert!(signatures.iter().all(|it| it.is_tried()));
     assert!(!others.iter().any(|it| it.is_tried()));
-    // The first of those that wait tries for all of them.
+    // The first waiting submission tries the signatures of all.
     let mut waiting = waiting.split_off(before.len());
     assert_eq!(poll(waiting[0].as_mut()), Poll::Ready(()));
     assert!(others.iter().all(|it| it.is_tried()) && is_empty(&batches));
@@ -98,7 +99,8 @@ fn who_gives_up_takes_its_signature_along() {
     assert!(second.is_tried() && !first.is_tried() && is_empty(&batches));
 }
 
-/// So does one whose thread panicked: nobody waits for it for ever, and each tries its own.
+/// A panic of another thread loses its batch: waiting submissions return and try their own
+/// signatures.
 #[test]
 fn a_batch_that_was_lost_is_waited_for_by_nobody() {
     let Some(lost) = signature(0) else { return };

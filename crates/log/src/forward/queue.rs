@@ -1,4 +1,4 @@
-//! The queue of what a follower has verified, and who leads.
+//! The queue of entries that a follower has verified, and the leader's identity.
 
 use std::time::Duration;
 
@@ -11,36 +11,36 @@ use super::wire::{Item, Outcome, Pressure};
 use crate::lane::{Lane, LaneConfig};
 use crate::pool::whole_seconds;
 
-/// The instance that leads, as a follower knows it.
+/// The leading instance, as a follower knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Leader {
     pub(crate) address: String,
     pub(crate) epoch: u64,
 }
 
-/// An entry that waits for its outcome.
+/// An entry whose outcome is pending.
 pub(crate) struct Queued {
     pub(crate) item: Item,
     pub(crate) outcome: oneshot::Sender<Outcome>,
 }
 
-/// The queues of what is to be sent, one for each lane: what is fresh passes by what is old.
+/// The queues of entries to send, one for each lane: fresh entries overtake old ones.
 pub(crate) struct Forwarder {
     fresh: mpsc::Sender<Queued>,
     old: mpsc::Sender<Queued>,
     pressure: Mutex<Pressure>,
 }
 
-/// Their other ends.
+/// The receiving ends of the queues.
 pub(crate) struct QueuedLanes {
     pub(crate) fresh: mpsc::Receiver<Queued>,
     pub(crate) old: mpsc::Receiver<Queued>,
 }
 
 impl Forwarder {
-    /// Queues of at most so many entries, as the pool has, and their other ends.
+    /// Returns queues with the capacity of the pool, and their receiving ends.
     pub(crate) fn new(pool_size: usize, lanes: &LaneConfig) -> (Self, QueuedLanes) {
-        // What tokio's channels take is bounded.
+        // The channels of tokio limit their capacity.
         let queue = |capacity: usize| mpsc::channel(capacity.clamp(1, 1 << 20));
         let (fresh, queued_fresh) = queue(pool_size);
         let (old, queued_old) = queue(lanes.old_share(pool_size));
@@ -59,7 +59,7 @@ impl Forwarder {
     /// Queues an entry.
     ///
     /// # Errors
-    /// If there is no room, or nobody sends any more.
+    /// If the queue is full, or its receiving end is closed.
     pub(crate) fn send(
         &self,
         entry: Entry,
@@ -78,13 +78,13 @@ impl Forwarder {
         }
     }
 
-    /// Notes the load of the leader's pool.
+    /// Records the load of the leader's pool.
     pub(crate) fn note(&self, pressure: Pressure) {
         *self.pressure.lock() = pressure;
     }
 
-    /// Seconds until the leader's rounds have taken the entries that wait there, and those of this
-    /// lane that wait here.
+    /// Returns the seconds until the leader's rounds have taken all entries of its pool, and the
+    /// queued ones of this lane.
     pub(crate) fn retry_after_seconds(&self, lane: Lane) -> u32 {
         let Pressure { depth, drain_rate } = *self.pressure.lock();
         let queue = self.queue(lane);

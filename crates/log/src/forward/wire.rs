@@ -1,4 +1,4 @@
-//! What a follower sends the leader, and what it gets back.
+//! The messages between a follower and the leader.
 //!
 //! ```text
 //! batch:  magic "lucarne batch 1\n", configuration (32 bytes)
@@ -9,9 +9,9 @@
 //!         outcomes: u16 { 0: index u64, timestamp u64 · 1, 2: seconds u32 · 3 }
 //! ```
 //!
-//! Numbers are big-endian, and byte strings come after their u32 length. Who sends is known by a
-//! key, and is believed that it has verified the chains; what would be another entry by another
-//! identity cannot be said: the leader computes identities and fingerprints from the bytes.
+//! Numbers are big-endian; a byte string follows its u32 length. A key authenticates the sender,
+//! which the leader trusts to have verified the chains. The leader computes identities and
+//! fingerprints from the bytes, so a sender cannot submit an entry under another identity.
 
 use std::sync::Arc;
 
@@ -24,45 +24,45 @@ const ANSWER: &[u8; 16] = b"lucarne places2\n";
 /// Most entries in a batch.
 pub(crate) const MOST_ENTRIES: usize = 256;
 
-/// An entry that has been verified, on its way to the leader.
+/// A verified entry on its way to the leader.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
     pub(crate) entry: Entry,
-    /// Of the certificate, Unix milliseconds, if it can be read.
+    /// notBefore of the certificate in Unix milliseconds, if it can be read.
     pub(crate) not_before_ms: Option<i64>,
 }
 
-/// Entries that are sent together.
+/// Entries in one message.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    /// A sum of what the sender takes and logs.
+    /// A checksum of the sender's settings for accepting and logging.
     pub(crate) configuration: [u8; 32],
     pub(crate) items: Vec<Item>,
 }
 
-/// What became of an entry.
+/// The outcome of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It is in the published log.
+    /// The entry is in the published log.
     Placed { index: u64, timestamp_ms: u64 },
     /// The leader's pool has no room.
     Full { retry_after_seconds: u32 },
-    /// The leader cannot take it now.
+    /// The leader cannot take the entry now.
     Unavailable { retry_after_seconds: u32 },
-    /// Its round failed, or never was: it may be in the log or not.
+    /// The entry's round failed or does not exist: the entry may be in the log or not.
     Lost,
 }
 
-/// The leader's word on a whole batch.
+/// The leader's verdict on a whole batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
     /// Each entry has its outcome.
     Taken,
-    /// It does not lead.
+    /// The instance does not lead.
     NotLeading,
-    /// It is of another version.
+    /// The instance has another version.
     Version,
-    /// It has another configuration of this log.
+    /// The instance has another configuration of this log.
     Configuration,
 }
 
@@ -71,21 +71,21 @@ pub(crate) enum Status {
 pub(crate) struct Pressure {
     /// Entries that wait for a round.
     pub(crate) depth: u32,
-    /// Entries per second that the last rounds took out; 0 before the first.
+    /// Entries per second that the last rounds removed; 0 before the first round.
     pub(crate) drain_rate: u32,
 }
 
-/// The leader's answer.
+/// The leader's response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: Status,
     pub(crate) pressure: Pressure,
-    /// One for each entry, if the batch was taken.
+    /// The outcomes of all entries in order, if the batch was taken.
     pub(crate) outcomes: Vec<Outcome>,
 }
 
 impl Batch {
-    /// Writes these items.
+    /// Encodes these items.
     pub(crate) fn encode(configuration: &[u8; 32], items: &[Item]) -> Bytes {
         let mut chains: Vec<&Arc<[Arc<Issuer>]>> = Vec::new();
         let mut numbers = Vec::with_capacity(items.len());
@@ -131,7 +131,7 @@ impl Batch {
         bytes.into()
     }
 
-    /// Reads a batch; `None` if it is none of this version.
+    /// Decodes a batch; returns `None` if the bytes are not a batch of this version.
     pub(crate) fn parse(bytes: Bytes) -> Option<Batch> {
         let mut rest = Rest(bytes);
         (rest.take(BATCH.len())? == BATCH[..]).then_some(())?;
@@ -168,7 +168,7 @@ impl Batch {
 }
 
 impl Answer {
-    /// The answer to a batch that is not taken.
+    /// Returns the response to a batch that is not taken.
     pub(crate) fn refusal(status: Status) -> Self {
         Answer {
             status,
@@ -212,7 +212,7 @@ impl Answer {
         bytes.into()
     }
 
-    /// Reads an answer; `None` if it is none of this version.
+    /// Decodes a response; returns `None` if the bytes are not a response of this version.
     pub(crate) fn parse(bytes: Bytes) -> Option<Answer> {
         let mut rest = Rest(bytes);
         (rest.take(ANSWER.len())? == ANSWER[..]).then_some(())?;
@@ -257,7 +257,7 @@ fn put(bytes: &mut Vec<u8>, string: &[u8]) {
     bytes.extend_from_slice(string);
 }
 
-/// The bytes that have not been read yet.
+/// Bytes that are not decoded yet.
 struct Rest(Bytes);
 
 impl Rest {

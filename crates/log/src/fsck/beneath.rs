@@ -1,20 +1,20 @@
-//! The hashes that a tile must have, from what lies beneath it.
+//! Computation of a tile's hashes from the tiles beneath it.
 
 use bytes::Bytes;
 use lucarne_tlog::{Hash, Level, TILE_WIDTH, Tile, leaf_hash, tile_root};
 
 use super::files::{Files, tile};
 
-/// The depth to which is read.
+/// The depth of the computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
-    /// To the tiles or the entries right beneath.
+    /// Reads the tiles or the entries directly beneath.
     Next,
-    /// To the entries, however many there are.
+    /// Reads the entries, regardless of their number.
     Entries,
 }
 
-/// The hashes of a hash tile; `None` if what lies beneath cannot be read.
+/// Computes the hashes of a hash tile; returns `None` if the tiles beneath cannot be read.
 pub(crate) async fn beneath(files: &dyn Files, of: Tile, depth: Depth) -> Option<Bytes> {
     let Level::Hashes(level) = of.level() else {
         return None;
@@ -35,7 +35,7 @@ pub(crate) async fn beneath(files: &dyn Files, of: Tile, depth: Depth) -> Option
     Some(hashes.into())
 }
 
-/// The hashes of a tile of level 0, from its entries.
+/// Computes the hashes of a tile of level 0 from its entries.
 async fn leaf_hashes(files: &dyn Files, of: Tile) -> Option<Bytes> {
     let data = Tile::new(Level::Data, of.index(), of.width())?;
     let entries = tile(files, data).await.ok()?;

@@ -1,4 +1,4 @@
-//! Where the files of a log are read from: a directory, a bucket, a URL.
+//! Sources of a log's files: a directory, a bucket, a URL.
 
 use std::sync::Arc;
 
@@ -6,31 +6,33 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use lucarne_tlog::{Level, Tile};
 
+use super::file_error::FileError;
 use super::finding::{Finding, Problem};
 use crate::compress::{gunzip, gunzip_entries, is_gzip};
 use crate::stored::{TileError, leaves, prefix};
 use crate::unsigned::{Chains, named};
 
-/// The public files of a log, read and never written.
+/// Read access to the public files of a log.
 #[async_trait]
 pub trait Files: Send + Sync + 'static {
-    /// The bytes of a file exactly as they are stored or served, or `None` if
-    /// there is none.
+    /// Returns the bytes of a file exactly as stored or served, or `None` if the file does not
+    /// exist.
     ///
     /// # Errors
-    /// In words, if there was no answer that says either.
-    async fn read(&self, path: &str) -> Result<Option<Bytes>, String>;
+    /// If it is not known whether the file exists, or if it cannot be read.
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, FileError>;
 }
 
-/// A tile as it was read.
+/// A tile that was read.
 pub(crate) struct Read {
-    /// Its bytes, uncompressed.
+    /// Uncompressed bytes of the tile.
     pub(crate) plain: Bytes,
-    /// True if it is stored compressed: the checksum of gzip covers all of it.
+    /// Whether the tile is stored compressed: the checksum of gzip covers the whole tile.
     pub(crate) is_packed: bool,
 }
 
-/// A tile: the full one will do for a partial one, which may be gone by then.
+/// Reads a tile. If a partial tile is missing, the full one replaces it, because partial tiles may
+/// be removed.
 pub(crate) async fn read(files: &dyn Files, tile: Tile) -> Result<Read, Problem> {
     let whole = [Some(tile), (!tile.is_full()).then(|| tile.full())];
     for stored in whole.into_iter().flatten() {
@@ -44,12 +46,13 @@ pub(crate) async fn read(files: &dyn Files, tile: Tile) -> Result<Read, Problem>
     Err(Problem::Missing)
 }
 
-/// The bytes of a tile, uncompressed.
+/// Reads a tile, and returns its uncompressed bytes.
 pub(crate) async fn tile(files: &dyn Files, tile: Tile) -> Result<Bytes, Problem> {
     read(files, tile).await.map(|read| read.plain)
 }
 
-/// The lines of the names tile of a data tile, uncompressed: those of the full one will do for a partial one.
+/// Returns the uncompressed lines of the names tile of a data tile. If that of a partial tile is
+/// missing, the full one replaces it.
 pub(crate) async fn names(files: &dyn Files, data: Tile) -> Result<Bytes, Problem> {
     let whole = [Some(data), (!data.is_full()).then(|| data.full())];
     for stored in whole.into_iter().flatten() {
@@ -73,18 +76,18 @@ fn first_lines(lines: Bytes, count: u16) -> Bytes {
     lines.slice(..end)
 }
 
-/// Compares a stored partial tile that a tree of `size` entries needs no more with the wider
-/// one. Entries whose unsigned parts differ, and are right in the partial tile, are no fault of it.
+/// Compares a stored partial tile, which a tree of `size` entries no longer needs, with the wider
+/// one. The partial tile may differ in unsigned parts of entries if its own parts are right.
 pub async fn superseded(files: &Arc<dyn Files>, partial: Tile, size: u64) -> Option<Finding> {
     let wider = Tile::widest(partial.level(), partial.index(), size)?;
     let compared = async {
         let read = files.read(&partial.path()).await;
         let bytes = match read.map_err(Problem::Unreadable)? {
             Some(bytes) => plain(partial, partial, bytes)?,
-            // It was removed meanwhile.
+            // The partial tile has been removed since.
             None => return Ok(()),
         };
-        // A fault of the wider tile is not one of this.
+        // A problem with the wider tile is not one with this tile.
         let Ok(due) = tile(&**files, wider).await else {
             return Ok(());
         };
@@ -104,7 +107,7 @@ pub async fn superseded(files: &Arc<dyn Files>, partial: Tile, size: u64) -> Opt
     })
 }
 
-/// Returns whether these entries are the expected ones, and their unsigned parts are right.
+/// Returns whether these entries are the expected ones, with right unsigned parts.
 async fn are_right(files: &Arc<dyn Files>, entries: &Bytes, expected: &[u8]) -> bool {
     let (Ok((found, ends)), Ok((expected, _))) = (leaves(entries), leaves(expected)) else {
         return false;
@@ -127,7 +130,7 @@ fn plain(tile: Tile, stored: Tile, bytes: Bytes) -> Result<Bytes, Problem> {
                 }),
             }
         }
-        // What stands after the entries is looked at where they are read.
+        // The check of the entries reports bytes after the last entry.
         Level::Data if stored == tile => unpacked(bytes),
         Level::Hashes(_) => prefix(tile, bytes).map_err(Problem::from),
         Level::Data => prefix(tile, unpacked(bytes)?).map_err(Problem::from),

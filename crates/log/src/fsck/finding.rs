@@ -1,20 +1,21 @@
-//! The words for a file that is not what the signed tree demands.
+//! The findings of a check: files that differ from the signed tree.
 
 use std::fmt;
 
 use lucarne_ct::TileLeafError;
 
+use super::file_error::FileError;
 use crate::unsigned::PartsError;
 
-/// A file of a log that is not what its signed tree head demands.
+/// A file of a log that differs from the file that its signed tree head requires.
 #[derive(Debug)]
 pub struct Finding {
     /// The file's path below the monitoring prefix.
     pub path: String,
-    /// Where the first wrong byte is: of the file, or, where a data tile is
-    /// compressed, of what it unpacks to. `None` if that cannot be told.
+    /// Offset of the first wrong byte: in the file, or in the decompressed bytes of a compressed
+    /// data tile. `None` if unknown.
     pub offset: Option<u64>,
-    /// The index of the first entry that it concerns.
+    /// The index of the first entry that the problem affects.
     pub entry: Option<u64>,
     /// The problem.
     pub problem: Problem,
@@ -23,51 +24,51 @@ pub struct Finding {
 /// The problem with a file.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
-    /// There is no such file, nor a wider tile that holds the same.
+    /// The file does not exist, nor does a wider tile with the same hashes or entries.
     #[error("is missing, and no wider tile is there")]
     Missing,
-    /// Storage does not give it.
+    /// Storage cannot read the file.
     #[error("cannot be read: {0}")]
-    Unreadable(String),
-    /// The file has another length than its width demands.
+    Unreadable(#[source] FileError),
+    /// The file's length differs from the one that its width requires.
     #[error("has {found} bytes, where {due} are due")]
     Length {
-        /// Its bytes.
+        /// Length of the file in bytes.
         found: usize,
-        /// Those that it should have.
+        /// Required length in bytes.
         due: usize,
     },
-    /// A compressed tile cannot be unpacked.
+    /// Decompression of a tile failed.
     #[error("gzip: {0}")]
     Gzip(#[source] std::io::Error),
-    /// The bytes of an entry are none.
+    /// The bytes of an entry are invalid.
     #[error(transparent)]
     Entry(#[from] TileLeafError),
     /// Bytes follow the last entry of a full tile.
     #[error("has {0} bytes after its last entry")]
     Extra(usize),
-    /// An entry carries the index of another.
+    /// An entry has the index of another one.
     #[error("carries index {0}")]
     Index(u64),
-    /// An entry's leaf hash is not the one that the tree has for it.
+    /// An entry's leaf hash differs from the one in the tree.
     #[error("is not the entry that the tree has hashed")]
     Leaf,
     /// The parts of an entry that the tree has not hashed, precertificate or chain, are wrong.
     #[error(transparent)]
     Parts(#[from] PartsError),
-    /// A hash is not the root of what lies beneath it, which the tree confirms.
+    /// A hash differs from the root of its subtree, which the tree confirms.
     #[error("holds a hash that is not the one of what lies beneath it")]
     Hash,
     /// Hash tile and entries confirm each other, but the tree above does not.
     #[error("agrees with what lies beneath it, but not with the signed tree")]
     Foreign,
-    /// It leads to another root, and nothing tells which byte is to blame.
+    /// The tile does not lead to the signed root, and the wrong byte is unknown.
     #[error("does not lead to the signed root")]
     Root,
-    /// A partial tile is not the beginning of the wider one.
+    /// A partial tile is not a prefix of the wider one.
     #[error("is not what the wider tile begins with")]
     Partial,
-    /// A names tile does not have the names of the entries.
+    /// A names tile differs from the names of its entries.
     #[error("does not have the names of its entries")]
     Names,
     /// A certificate that entries refer to has another fingerprint.
@@ -76,7 +77,7 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// Its stable name.
+    /// Returns the stable code of the problem.
     pub fn code(&self) -> &'static str {
         match self {
             Problem::Missing => "missing",
@@ -99,7 +100,7 @@ impl Problem {
 }
 
 impl Finding {
-    /// The problem and its place, without the path.
+    /// Formats the problem and its position, without the path.
     pub(crate) fn in_words(&self) -> String {
         let mut words = self.problem.to_string();
         if let Some(offset) = self.offset {

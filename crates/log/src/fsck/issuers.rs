@@ -1,4 +1,4 @@
-//! The certificates that entries name in their chains.
+//! The certificates in the chains of entries.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,11 +6,12 @@ use std::sync::Arc;
 use lucarne_ct::Fingerprint;
 use lucarne_tlog::Tile;
 
+use super::files;
 use super::leaf_tile::Place;
 use super::{Checked, Finding, Problem};
 use crate::unsigned::{Chains, PartsError};
 
-/// Adds what is wrong with the issuers of a tile that no earlier tile has named.
+/// Adds the problems with the issuers of a tile that no earlier tile refers to.
 pub(super) async fn conclude(
     chains: Arc<Chains>,
     tile: Tile,
@@ -27,23 +28,19 @@ pub(super) async fn conclude(
     }
     wrong.sort_by_key(|(issuer, place, _)| (place.entry, *issuer));
     for (issuer, place, problem) in wrong {
-        let near = match problem {
-            Problem::Missing => chains.near(&issuer).await,
+        let misnamed = match problem {
+            Problem::Missing => misnamed(&chains, tile, issuer).await,
             _ => None,
         };
-        let finding = match (problem, near) {
+        let finding = match misnamed {
             // The entry is wrong: no certificate has this fingerprint.
-            (Problem::Missing, Some(expected)) => Finding {
+            Some(error) => Finding {
                 path: tile.path(),
                 offset: Some(place.offset),
                 entry: Some(place.entry),
-                problem: PartsError::Fingerprint {
-                    found: issuer,
-                    expected,
-                }
-                .into(),
+                problem: error.into(),
             },
-            (problem, _) => Finding {
+            None => Finding {
                 path: format!("issuer/{issuer}"),
                 offset: None,
                 entry: Some(tile.start_leaf()),
@@ -55,7 +52,17 @@ pub(super) async fn conclude(
     checked
 }
 
-/// The problem with the file of an issuer.
+/// Returns the fault of the entry that names a missing issuer, if its fingerprint is damaged.
+async fn misnamed(chains: &Arc<Chains>, tile: Tile, found: Fingerprint) -> Option<PartsError> {
+    if let Some(expected) = chains.near(&found).await {
+        return Some(PartsError::Fingerprint { found, expected });
+    }
+    let entries = files::tile(chains.files(), tile).await.ok()?;
+    let expected = chains.completion(found, entries).await?;
+    Some(PartsError::Completed { found, expected })
+}
+
+/// Returns the problem with the file of an issuer.
 async fn problem(chains: &Chains, issuer: &Fingerprint) -> Option<Problem> {
     match chains.files().read(&format!("issuer/{issuer}")).await {
         Ok(Some(der)) if Fingerprint::of(&der) == *issuer => None,

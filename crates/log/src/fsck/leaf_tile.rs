@@ -1,29 +1,31 @@
-//! 256 entries, or the last ones of the tree, before three witnesses: the tree
-//! above them, their hash tile, and their own bytes. Where two agree, the third
-//! is to blame, down to the byte.
+//! Comparison of 256 entries, or the last ones of the tree, from three sources: the tree above
+//! them, their hash tile, and their own bytes. If two agree, the third is wrong; the finding has
+//! its first wrong byte.
 
 use std::collections::HashMap;
 
 use bytes::Bytes;
 use lucarne_ct::{Fingerprint, TileLeafRef};
 use lucarne_tlog::{Hash, Level, TILE_WIDTH, Tile, leaf_hash, tile_root};
+use tokio::task::JoinError;
 
+use super::file_error::FileError;
 use super::finding::{Finding, Problem};
 use crate::names_tile::lines;
 
-/// The knowledge of a hash tile that the tree above it gives.
+/// The hashes of a tile, as far as the tree above gives them.
 #[derive(Clone, Debug)]
 pub(super) enum Expected {
-    /// A full tile's root.
+    /// Root of a full tile.
     Root(Hash),
     /// Each hash of a partial tile, which is part of the right edge.
     Hashes(Bytes),
-    /// Nothing: the tile above is itself wrong.
+    /// Unknown, because the tile above is wrong itself.
     Unknown,
 }
 
 impl Expected {
-    /// Returns whether these hashes are the ones expected; `None` if nothing is known.
+    /// Returns whether these hashes are the expected ones; `None` if those are unknown.
     pub(super) fn holds(&self, hashes: &[u8]) -> Option<bool> {
         match self {
             Expected::Root(root) => Some(tile_root(hashes) == Some(*root)),
@@ -33,54 +35,54 @@ impl Expected {
     }
 }
 
-/// A hash tile of level 0 and the data tile of the same entries, as they were read.
+/// The contents of a hash tile of level 0, and of the data tile with the same entries.
 pub(super) struct LeafTile {
     /// The data tile.
     pub(super) tile: Tile,
-    /// The knowledge of the tree above.
+    /// The hashes according to the tree above.
     pub(super) expected: Expected,
     /// The bytes of the hash tile.
     pub(super) hashes: Result<Bytes, Problem>,
-    /// The bytes of the data tile, unpacked.
+    /// The decompressed bytes of the data tile.
     pub(super) entries: Result<Bytes, Problem>,
-    /// The lines of the names tile, if they are asked for.
+    /// The lines of the names tile, if the check expects one.
     pub(super) names: Option<Result<Bytes, Problem>>,
 }
 
-/// The place of an entry.
+/// The position of an entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
-    /// The index in the log.
+    /// Index in the log.
     pub(super) entry: u64,
-    /// The byte of the tile at which the entry begins.
+    /// Offset of the entry in the tile, in bytes.
     pub(super) offset: u64,
 }
 
-/// The things seen in a data tile beside its hashes.
+/// The results for a data tile.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// The faults, in the order of the entries.
+    /// The findings, in the order of the entries.
     pub(super) findings: Vec<Finding>,
-    /// The times of the entries, Unix milliseconds.
+    /// The timestamps of the entries in Unix milliseconds.
     pub(super) times_ms: Vec<u64>,
-    /// The issuers that entries refer to, each with the first entry that does.
+    /// The issuers in the chains of entries, each with its first entry.
     pub(super) issuers: HashMap<Fingerprint, Place>,
-    /// The entries, if nothing is wrong with them so far.
+    /// The entries, if the check has not found any of them wrong.
     pub(super) entries: Option<Bytes>,
-    /// True if there is a names tile, `None` if nobody asked.
+    /// Whether the names tile exists; `None` if the check does not expect one.
     names: Option<bool>,
 }
 
-/// The entries of a data tile, hashed.
+/// The hashes of the entries of a data tile.
 #[derive(Default)]
 struct Hashed {
     hashes: Vec<u8>,
-    /// The place where each begins.
+    /// The offset of each entry.
     offsets: Vec<usize>,
 }
 
 impl LeafTile {
-    /// Compares the three.
+    /// Compares entries, hash tile and tree.
     pub(super) fn check(self) -> Seen {
         let mut seen = Seen::default();
         let LeafTile {
@@ -114,7 +116,7 @@ impl LeafTile {
             (Some(hashes), Some(hashed)) => {
                 seen.compare(tile, hash_path, &expected, &hashes, &hashed);
             }
-            // What nothing vouches for cannot be told from a wrong one.
+            // Without a second source, a file cannot be confirmed.
             (Some(alone), None) if expected.holds(&alone) != Some(true) => {
                 seen.found(hash_path(), None, Some(first), Problem::Root);
             }
@@ -123,10 +125,11 @@ impl LeafTile {
             }
             _ => {}
         }
-        // Entries that are wrong say nothing of the names.
+        // Wrong entries prove nothing about the names.
         let path = tile.path();
         let are_right = !seen.findings.iter().any(|finding| finding.path == path);
         seen.entries = entries.filter(|_| are_right);
+        seen.forget_doubtful_issuers(&path);
         if let Some(entries) = seen.entries.clone() {
             seen.compare_names(tile, &entries, names);
         }
@@ -135,17 +138,17 @@ impl LeafTile {
 }
 
 impl Seen {
-    /// Nothing was seen, for checking itself failed.
-    pub(super) fn unchecked(tile: Tile, error: &dyn std::fmt::Display) -> Self {
+    /// Returns the result of a check that failed itself.
+    pub(super) fn unchecked(tile: Tile, error: JoinError) -> Self {
         let mut seen = Seen::default();
-        let problem = Problem::Unreadable(format!("checking it failed: {error}"));
+        let problem = Problem::Unreadable(FileError::Check(error));
         seen.found(tile.path(), None, Some(tile.start_leaf()), problem);
         seen
     }
 
-    /// Counts the entries that are older than one before them, and returns the time of the
-    /// newest entry so far. The tree has hashed their times: that they are not in order is
-    /// no damage, and no specification forbids it.
+    /// Counts the entries that are older than an earlier one, and returns the timestamp of the
+    /// newest entry so far. The tree has hashed these timestamps. A wrong order is not damage, and
+    /// no specification forbids it.
     pub(super) fn disordered(&self, newest_ms: u64) -> (u64, u64) {
         let older = |(count, newest_ms): (u64, u64), time_ms: &u64| match *time_ms < newest_ms {
             true => (count + 1, newest_ms),
@@ -163,7 +166,7 @@ impl Seen {
         });
     }
 
-    /// Reads and hashes the entries; `None` if some are not to be read.
+    /// Reads and hashes the entries; returns `None` if an entry is invalid.
     fn read(&mut self, tile: Tile, entries: &[u8]) -> Option<Hashed> {
         let mut rest = entries;
         let mut buffer = Vec::new();
@@ -205,7 +208,16 @@ impl Seen {
         Some(hashed)
     }
 
-    /// Holds the names tile against the lines of these entries.
+    /// Forgets the issuers that the first wrong entry names, the entry before it, and all entries
+    /// after it. A damaged length of a chain counts bytes of the next entry as fingerprints.
+    fn forget_doubtful_issuers(&mut self, path: &str) {
+        let wrong = self.findings.iter().filter(|finding| finding.path == path);
+        if let Some(wrong) = wrong.filter_map(|finding| finding.entry).min() {
+            self.issuers.retain(|_, place| place.entry + 1 < wrong);
+        }
+    }
+
+    /// Compares the names tile with the lines of these entries.
     fn compare_names(&mut self, tile: Tile, entries: &[u8], names: Option<Result<Bytes, Problem>>) {
         let (Some(names), Some(path)) = (names, tile.names_path()) else {
             return;
@@ -215,7 +227,7 @@ impl Seen {
         match (names, lines(entries)) {
             (Err(Problem::Missing), _) => {}
             (Err(problem), _) => self.found(path, None, Some(first), problem),
-            // They were read before.
+            // The entries were read before.
             (Ok(_), Err(_)) => {}
             (Ok(found), Ok(due)) if found != due => {
                 let differing = found.iter().zip(&due).position(|(a, b)| a != b);
@@ -228,7 +240,7 @@ impl Seen {
         }
     }
 
-    /// Finds that a names tile is missing, where there is one `before` it.
+    /// Reports a missing names tile, if one exists `before` it.
     pub(super) fn judge_names(&mut self, tile: Tile, before: &mut bool) {
         match (self.names, tile.names_path()) {
             (Some(true), _) => *before = true,
@@ -239,7 +251,7 @@ impl Seen {
         }
     }
 
-    /// Names whichever of the two differs from what the tree confirms.
+    /// Reports the file that differs from the one that the tree confirms.
     fn compare(
         &mut self,
         tile: Tile,
@@ -272,7 +284,7 @@ impl Seen {
                 let entry = Some(first + at as u64);
                 self.found(tile.path(), offset, entry, Problem::Leaf);
             }
-            // Nothing confirms either: both are named, from where they part.
+            // The tree confirms neither: both are reported, with their first difference.
             (Some(at), _) => {
                 let entry = Some(first + at as u64);
                 let offset = (at * Hash::LENGTH) as u64;

@@ -1,9 +1,8 @@
-//! The walk down: what the signed root says of each tile of level 0.
+//! The walk from the signed root down to the tiles of level 0.
 //!
-//! The right edge leads to the root. A full tile is right if its root is an entry
-//! of the tile above. One that is wrong is computed anew from the tiles beneath it:
-//! if that gives what the tile above demands, the first byte in which it differs is
-//! named, and the walk goes on with what was computed.
+//! The right edge leads to the root. A full tile is right if its root is an entry of the tile
+//! above. A wrong tile is recomputed from the tiles beneath it. If the result matches the tile
+//! above, the finding has the first byte that differs, and the walk continues with the result.
 
 use std::sync::Arc;
 
@@ -15,16 +14,16 @@ use super::files::{Files, tile};
 use super::finding::{Finding, Problem};
 use super::leaf_tile::Expected;
 
-/// The tiles above level 0 that lead to the current place of the walk.
+/// The tiles above level 0 on the path to the current position of the walk.
 pub(super) struct Parents {
     files: Arc<dyn Files>,
     size: u64,
-    /// Of the signed tree; `None` if the tiles do not lead to its root.
+    /// The right edge of the signed tree; `None` if the tiles do not lead to its root.
     edge: Option<RightEdge>,
-    /// The full tile of each level that was looked at last, and its hashes, if
-    /// they are known.
+    /// The index and the hashes of the last full tile on each level; the hashes are `None` if
+    /// unknown.
     last: [Option<(u64, Option<Bytes>)>; MAX_LEVEL as usize + 1],
-    /// The faults that were found and not yet told.
+    /// Findings that were not returned yet.
     findings: Vec<Finding>,
 }
 
@@ -42,12 +41,12 @@ impl Parents {
         parents
     }
 
-    /// Takes what was found wrong since the last call.
+    /// Takes the findings since the last call.
     pub(super) fn take_findings(&mut self) -> Vec<Finding> {
         std::mem::take(&mut self.findings)
     }
 
-    /// Returns what is known of the hash tile of level 0 with this index.
+    /// Returns the expected hashes of the tile of level 0 with this index.
     pub(super) async fn expected(&mut self, index: u64) -> Expected {
         let partial = Tile::rightmost_partial(Level::Hashes(0), self.size);
         match (&self.edge, partial) {
@@ -62,7 +61,7 @@ impl Parents {
         }
     }
 
-    /// The hash at `position` of a level, if it is known.
+    /// Returns the hash at `position` of a level, if known.
     async fn hash(&mut self, level: u8, position: u64) -> Option<Hash> {
         let (index, place) = (position / TILE_WIDTH, (position % TILE_WIDTH) as usize);
         let partial = Tile::rightmost_partial(Level::Hashes(level), self.size);
@@ -81,7 +80,7 @@ impl Parents {
         Hash::from_slice(hashes?.get(place * Hash::LENGTH..(place + 1) * Hash::LENGTH)?)
     }
 
-    /// The hashes of a full tile, from itself or from beneath it.
+    /// Returns the hashes of a full tile, from the file or from the tiles beneath it.
     async fn full(&mut self, level: u8, index: u64) -> Option<Bytes> {
         let expected = self.hash(level + 1, index).await;
         let here = Tile::new(Level::Hashes(level), index, TILE_WIDTH as u16)?;
@@ -98,7 +97,7 @@ impl Parents {
         };
         let (offset, problem) = match (read, &computed) {
             (Err(problem), _) => (None, problem),
-            // The tile above is wrong, and was named: nothing speaks against this one.
+            // The tile above is wrong and reported: there is no evidence against this one.
             (Ok(bytes), Some(computed)) if bytes == *computed && expected.is_none() => {
                 return Some(bytes);
             }
@@ -112,8 +111,8 @@ impl Parents {
         computed.filter(|_| confirmed == Some(true))
     }
 
-    /// The right edge from its own tiles or, where these do not lead to the signed
-    /// root, from what lies beneath them.
+    /// Returns the right edge from its own tiles, or from the tiles beneath if its own do not lead
+    /// to the signed root.
     async fn right_edge(&mut self, signed: &Checkpoint) -> Option<RightEdge> {
         let (mut own, mut computed) = (Vec::new(), Vec::new());
         for here in RightEdge::tiles(signed.size) {
@@ -143,13 +142,13 @@ impl Parents {
                     Some(_) => self.found(here, None, Problem::Root),
                     None => agreeing.push(here),
                 },
-                // Nothing beneath it can be read: it cannot be told from a wrong one.
+                // The tiles beneath cannot be read, so this tile cannot be confirmed.
                 (Ok(_), None) if edge.is_none() => self.found(here, None, Problem::Root),
                 (Ok(_), None) => {}
             }
         }
         if edge.is_none() && self.findings.is_empty() {
-            // One of them is wrong, and which cannot be told.
+            // One of these tiles is wrong, but which one is unknown.
             for here in agreeing {
                 self.found(here, None, Problem::Root);
             }
@@ -172,7 +171,7 @@ impl Parents {
     }
 }
 
-/// The right edge of these tiles, if it leads to the signed root.
+/// Returns the right edge of these tiles, if it leads to the signed root.
 fn edge(signed: &Checkpoint, mut read: impl FnMut(Tile) -> Option<Bytes>) -> Option<RightEdge> {
     let edge = RightEdge::load(signed.size, |tile| {
         read(tile).map(|bytes| bytes.to_vec()).ok_or("is not there")

@@ -10,7 +10,7 @@ use super::*;
 use crate::stored_log::{Stored, certified};
 use crate::unsigned::PartsError;
 
-/// A log of `size` entries, without the partial tiles that it no longer needs.
+/// Returns a log of `size` entries, without superseded partial tiles.
 fn log(size: u32) -> (Arc<Stored>, Checkpoint) {
     let issuer = Arc::new(Issuer::new(Bytes::from_static(b"ca")));
     let issuers: Arc<[Arc<Issuer>]> = [issuer].into();
@@ -54,7 +54,7 @@ async fn a_log_as_it_was_written_is_right() {
     }
 }
 
-/// Whichever bit of whichever file is turned: that file is named, and no other.
+/// The check reports the file of a flipped bit, and no other.
 #[tokio::test]
 async fn a_flipped_bit_is_found_in_its_file() {
     let (stored, signed) = log(66_000);
@@ -82,7 +82,7 @@ async fn a_flipped_bit_is_found_in_its_file() {
 async fn a_file_that_is_missing_is_named() {
     let (stored, signed) = log(66_000);
     let mut paths: Vec<_> = stored.0.read().keys().cloned().collect();
-    // Where the last names tile is missing, nothing tells that there were some.
+    // If the last names tile is missing, the check expects no names tiles.
     paths.retain(|path| !path.starts_with("tile/names/"));
     for path in paths.iter().step_by(37).chain(paths.last()) {
         let bytes = stored.0.write().remove(path).unwrap();
@@ -96,8 +96,8 @@ async fn a_file_that_is_missing_is_named() {
     }
 }
 
-/// A check in parts finds what a check in one go does: nothing is left out between
-/// them, and time does not begin anew.
+/// A check in parts finds the same as one in one go: it omits no tile between the parts, and the
+/// order of timestamps spans them.
 #[tokio::test]
 async fn a_check_goes_on_where_it_was_left() {
     let (stored, signed) = log(2000);
@@ -121,7 +121,7 @@ async fn a_check_goes_on_where_it_was_left() {
     assert_eq!(named, ["tile/data/005"]);
     assert_eq!(rest.last().unwrap().entries, 2000);
 
-    // Times that are not in order are counted, and are no damage.
+    // Timestamps out of order are counted, but are not damage.
     assert!(rest.iter().all(|checked| checked.disordered == 0));
     let late = FsckPosition {
         newest_ms: u64::MAX,
@@ -134,7 +134,7 @@ async fn a_check_goes_on_where_it_was_left() {
     assert_eq!(rest[0].disordered, 256);
 }
 
-/// Names tiles are right, or named; where a log never made them, they are not asked for.
+/// The check reports wrong names tiles, and expects none in a log that never wrote any.
 #[tokio::test]
 async fn names_tiles_are_held_against_the_entries() {
     let (stored, signed) = log(1000);
@@ -153,7 +153,8 @@ async fn names_tiles_are_held_against_the_entries() {
             ("tile/names/002", "missing", Some(512)),
         ]
     );
-    // Those before the first were never made: another software wrote the log until then.
+    // Names tiles before the first existing one are not expected: other software wrote the log
+    // before.
     stored.0.write().remove("tile/names/000").unwrap();
     stored.0.write().remove("tile/names/001").unwrap();
     assert!(findings(&stored, &signed).await.is_empty());
@@ -171,13 +172,13 @@ async fn names_tiles_are_held_against_the_entries() {
         .collect()
         .await;
     assert_eq!(all.len(), 3);
-    // Nor where the last tile has none.
+    // The check expects none if the last one is missing.
     stored.0.write().remove("tile/names/003.p/232").unwrap();
     assert!(findings(&stored, &signed).await.is_empty());
 }
 
-/// Whichever bit of an uncompressed data tile is flipped, also in the parts of an entry that no
-/// hash covers: the tile is named, and nothing else.
+/// The check reports the uncompressed data tile of a flipped bit, and no other file,
+/// also if no hash covers the bit.
 #[tokio::test]
 async fn a_flipped_bit_is_found_in_an_uncompressed_tile() {
     let (stored, signed) = certified(3);
@@ -186,15 +187,18 @@ async fn a_flipped_bit_is_found_in_an_uncompressed_tile() {
     let path = "tile/data/000.p/3";
     let tile = stored.0.read()[path].clone();
     let mut rest = &tile[..];
-    // An entry of each kind, the precertificate first.
+    // There is an entry of each kind, the precertificate first.
     for kind in 0..2 {
         let start = tile.len() - rest.len();
         let leaf = TileLeafRef::read(&mut rest).unwrap();
         let end = tile.len() - rest.len();
         let unsigned =
             2 + 32 * leaf.fingerprints.len() + leaf.precertificate.map_or(0, <[u8]>::len);
-        for byte in (end - unsigned..end).step_by(3).chain(start..start + 8) {
-            let bit = 8 * byte + byte % 8;
+        // The length of the chain is tried whole: a wrong one names issuers that never existed.
+        let length = end - 32 * leaf.fingerprints.len() - 2..end - 32 * leaf.fingerprints.len();
+        let sample = (end - unsigned..end).step_by(3).chain(start..start + 8);
+        let sample = sample.map(|byte| 8 * byte + byte % 8);
+        for bit in sample.chain(8 * length.start..8 * length.end) {
             stored.flip(path, bit);
             let found = findings(&stored, &signed).await;
             let named: Vec<_> = found.iter().map(|finding| &finding.path).collect();
@@ -207,8 +211,8 @@ async fn a_flipped_bit_is_found_in_an_uncompressed_tile() {
     }
 }
 
-/// The right issuer is named by a later tile only: the tile is reported all the same, and not an issuer
-/// that never existed.
+/// Only a later tile refers to the right issuer. The check still reports the damaged tile, and not
+/// an issuer that never existed.
 #[tokio::test]
 async fn a_flipped_bit_of_a_fingerprint_is_found_before_its_issuer_is_known() {
     let issuers = [&b"one"[..], b"other"].map(|der| Arc::new(Issuer::new(Bytes::from(der))));
@@ -228,7 +232,7 @@ async fn a_flipped_bit_of_a_fingerprint_is_found_before_its_issuer_is_known() {
         assert_eq!(named, [(path, Some(3))], "bit {bit}");
         stored.flip(path, 8 * place + bit);
     }
-    // An issuer that is missing is reported as missing.
+    // A missing issuer is reported as missing.
     let missing = format!("issuer/{fingerprint}");
     stored.0.write().remove(&missing);
     let found = findings(&stored, &signed).await;
@@ -236,7 +240,73 @@ async fn a_flipped_bit_of_a_fingerprint_is_found_before_its_issuer_is_known() {
     assert_eq!(found[0].path, missing);
 }
 
-/// The checksum of gzip protects a compressed tile against rot, and not against forgery.
+/// Fingerprints with many damaged bits resemble no issuer. The rest of the chain shows which one
+/// each must be.
+#[tokio::test]
+async fn a_damaged_fingerprint_is_told_from_a_missing_issuer() {
+    let (stored, signed) = certified(300);
+    stored.store_plain();
+    let path = "tile/data/000";
+    let tile = stored.0.read()[path].clone();
+    let mut rest = &tile[..];
+    // An entry of each kind, the precertificate first.
+    for index in 0..2 {
+        let leaf = TileLeafRef::read(&mut rest).unwrap();
+        let end = tile.len() - rest.len();
+        let count = leaf.fingerprints.len();
+        for (position, right) in leaf.fingerprints.enumerate() {
+            let place = end - 32 * (count - position);
+            let mut damaged = tile.to_vec();
+            damaged[place..place + 16].fill(0xa5);
+            let wrong = damaged[place..place + 32].try_into().unwrap();
+            stored.0.write().insert(path.to_owned(), damaged.into());
+            let found = findings(&stored, &signed).await;
+            let named: Vec<_> = found.iter().map(|it| (&it.path[..], it.entry)).collect();
+            assert_eq!(named, [(path, Some(index))], "position {position}");
+            let problem = PartsError::Completed {
+                found: Fingerprint(wrong),
+                expected: right,
+            };
+            assert_eq!(found[0].problem.to_string(), problem.to_string());
+            // Another certificate with the same name and key may be the missing one.
+            damaged[place..place + 32].fill(0xa5);
+            stored.0.write().insert(path.to_owned(), damaged.into());
+            let found = findings(&stored, &signed).await;
+            let named: Vec<_> = found.iter().map(|it| it.path.clone()).collect();
+            assert_eq!(named, [format!("issuer/{}", Fingerprint([0xa5; 32]))]);
+        }
+    }
+    // Two entries name the same issuer: it existed.
+    let mut damaged = tile.to_vec();
+    let right = TileLeafRef::read(&mut &tile[..])
+        .unwrap()
+        .fingerprints
+        .next();
+    let right = right.unwrap().0;
+    let mut twice = right;
+    twice[..16].fill(0xa5);
+    let twice = Fingerprint(twice);
+    let places: Vec<_> = (0..tile.len() - 32)
+        .filter(|at| tile[*at..*at + 32] == right)
+        .take(2)
+        .collect();
+    for place in places {
+        damaged[place..place + 32].copy_from_slice(&twice.0);
+    }
+    stored.0.write().insert(path.to_owned(), damaged.into());
+    let found = findings(&stored, &signed).await;
+    let named: Vec<_> = found.iter().map(|it| it.path.clone()).collect();
+    assert_eq!(named, [format!("issuer/{twice}")]);
+    // The file of an issuer that all entries name is missing.
+    stored.0.write().insert(path.to_owned(), tile.clone());
+    let missing = format!("issuer/{}", Fingerprint(right));
+    stored.0.write().remove(&missing);
+    let found = findings(&stored, &signed).await;
+    let named: Vec<_> = found.iter().map(|it| it.path.clone()).collect();
+    assert_eq!(named, [missing]);
+}
+
+/// The checksum of gzip protects a compressed tile against bit rot, but not against forgery.
 #[tokio::test]
 async fn entries_are_verified_in_the_tiles_that_are_asked_for() {
     let (stored, signed) = certified(300);
@@ -266,7 +336,7 @@ async fn entries_are_verified_in_the_tiles_that_are_asked_for() {
     assert_eq!(found.count().await, 0);
 }
 
-/// A gzip bomb in a tile's place is unpacked no further than to its first wrong entry.
+/// A gzip bomb in place of a tile is decompressed only up to its first wrong entry.
 #[tokio::test]
 async fn a_bomb_is_not_unpacked() {
     let (stored, signed) = certified(300);

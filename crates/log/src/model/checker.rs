@@ -1,4 +1,4 @@
-//! Explores all that can happen, breadth first.
+//! A breadth-first search of all states of a state machine.
 
 use std::collections::HashSet;
 use std::fmt::{self, Debug, Display};
@@ -12,22 +12,22 @@ pub(super) trait Machine {
 
     fn initial(&self) -> Self::State;
 
-    /// Tells `next` all that can happen in this state, and what it leads to.
+    /// Calls `next` with every action that is possible in this state, and with its result.
     fn each(&self, state: &Self::State, next: &mut dyn FnMut(Self::Action, Self::State));
 
-    /// Returns what must hold and does not.
+    /// Returns the invariant that this state violates.
     fn broken(&self, state: &Self::State) -> Option<Self::Invariant>;
 }
 
 /// The outcome of an exploration.
 pub(super) struct Explored<I> {
     pub(super) states: usize,
-    /// The number of actions in the longest of the shortest ways to a state.
+    /// The largest distance of a state from the first one, in actions.
     pub(super) depth: usize,
     pub(super) counterexample: Option<Counterexample<I>>,
 }
 
-/// The shortest way to a state in which something does not hold.
+/// A shortest path to a state that violates an invariant.
 pub(super) struct Counterexample<I> {
     pub(super) broken: I,
     story: Vec<String>,
@@ -43,16 +43,15 @@ impl<I: Debug> Display for Counterexample<I> {
     }
 }
 
-/// A state that was found, and how.
+/// A state, with its predecessor and the action between them.
 struct Found<M: Machine> {
     state: M::State,
     from: Option<(u32, M::Action)>,
     depth: u16,
 }
 
-/// Goes through all states that can be reached, until one of them breaks what
-/// must hold. Nothing is sampled and no state is taken for another: what is
-/// remembered of a state is the state.
+/// Visits all reachable states, until one of them violates an invariant. States are compared as a
+/// whole, not by their hashes.
 pub(super) fn explore<M: Machine>(machine: &M) -> Explored<M::Invariant> {
     let initial = machine.initial();
     let mut seen = HashSet::<M::State, BuildHasherDefault<Mixer>>::default();
@@ -104,7 +103,7 @@ fn story<M: Machine>(found: &[Found<M>], mut at: usize) -> Vec<String> {
     story
 }
 
-/// A quick hash: nobody chooses states to collide.
+/// A fast hash function. No attacker chooses the states.
 #[derive(Default)]
 struct Mixer(u64);
 

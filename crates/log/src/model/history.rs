@@ -1,10 +1,9 @@
-//! Trees and what is signed of them, as small as they can be.
+//! Trees and signed checkpoints, in a few bytes each.
 
-/// The most entries that a tree has here.
+/// Maximum number of entries of a tree in the model.
 pub(super) const MOST: usize = 4;
 
-/// An entry: which submission, and the time that the round was sealed at. That of
-/// no entry is zero.
+/// An entry: the number of its submission, and the time of its round. Zero means absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Leaf(u8);
 
@@ -16,7 +15,7 @@ impl Leaf {
         Leaf(submission | time << 2)
     }
 
-    /// The same entry after a bit of it has flipped.
+    /// Returns the entry after a bit of it has flipped.
     pub(super) fn flipped(self) -> Self {
         Leaf(self.0 | FLIPPED)
     }
@@ -25,13 +24,18 @@ impl Leaf {
         self.0 & FLIPPED != 0
     }
 
-    /// Returns whether this is what was submitted.
+    /// The time of the round.
+    pub(super) fn time(self) -> u8 {
+        (self.0 & !FLIPPED) >> 2
+    }
+
+    /// Returns whether this is the entry of the submission, undamaged.
     pub(super) fn is(self, submission: u8) -> bool {
         !self.is_flipped() && self.0 & 3 == submission
     }
 }
 
-/// A tree: its entries, the first in the lowest byte.
+/// A tree, as its entries. The lowest byte has the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Tree(u32);
 
@@ -50,7 +54,7 @@ impl Tree {
         Tree(self.0 | u32::from(leaf.0) << (8 * self.size()))
     }
 
-    /// The tree that this one was at this size, or itself if it has less.
+    /// Returns the tree of the first `size` entries, or the whole tree if it is smaller.
     pub(super) fn first(self, size: usize) -> Tree {
         match size < MOST {
             true => Tree(self.0 & ((1 << (8 * size)) - 1)),
@@ -58,17 +62,17 @@ impl Tree {
         }
     }
 
-    /// Returns whether this tree grew from that one.
+    /// Returns whether this tree extends `other`.
     pub(super) fn goes_on_from(self, other: Tree) -> bool {
         self.first(other.size()) == other
     }
 
-    /// Returns where the submission is.
+    /// Returns the index of the submission.
     pub(super) fn find(self, submission: u8) -> Option<usize> {
         (0..self.size()).find(|index| self.leaf(*index).is(submission))
     }
 
-    /// Returns whether a submission is in it twice.
+    /// Returns whether the tree has a submission twice.
     pub(super) fn repeats(self) -> bool {
         (1..=3).any(|submission| {
             let entries = (0..self.size()).filter(|index| self.leaf(*index).is(submission));
@@ -85,7 +89,7 @@ pub(super) struct Note {
 }
 
 impl Note {
-    /// That of a log just created.
+    /// The checkpoint of a new log.
     pub(super) const FIRST: Note = Note {
         tree: Tree::EMPTY,
         time: 0,

@@ -1,4 +1,4 @@
-//! A process that sequences the log, or is about to.
+//! A process that sequences the log, or opens it in order to sequence.
 
 use lucarne_storage::guards::Guard;
 
@@ -7,25 +7,24 @@ use super::place::{Place, Record};
 use super::protocol::Protocol;
 use crate::phase::Phase;
 
-/// The steps of an opening, which `supervise.rs`, `recover.rs` and `catchup.rs` have as
-/// functions of these names.
+/// The steps of an opening. `supervise.rs`, `recover.rs` and `catchup.rs` have a function for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Opening {
-    /// Asks a signer apart what it has signed last.
+    /// Requests the last tree head of the separate signer.
     LastSigned,
     /// Reads the lock.
     Committed,
     /// Reads the journal.
     Records,
-    /// Reads what is published, and judges all three.
+    /// Reads the published files, and compares them with lock and journal.
     Published,
-    /// Commits what the signer has signed after the lock's.
+    /// Commits the tree head that the signer has signed after the one in the lock.
     CommitSigned,
-    /// Publishes what the lock has signed, a round at a time, then its checkpoint.
+    /// Publishes the rounds up to the tree in the lock, one at a time, then its checkpoint.
     Replay,
-    /// Shows the signer how the log grew from what it remembers.
+    /// Proves to the signer that the log extends the tree that the signer remembers.
     Remind,
-    /// Opens the dedup index; what it lacks is left to be read.
+    /// Opens the dedup index. Its missing entries are read later.
     CatchUp,
 }
 
@@ -34,11 +33,11 @@ pub(super) enum Opening {
 pub(super) struct Index {
     /// The tree that was indexed.
     pub(super) tree: Tree,
-    /// The first entry is known not to be known.
+    /// The index lacks the first entry, and has noted this.
     has_gap: bool,
-    /// It is not known, and this neither.
+    /// The index lacks the first entry, and has not noted this.
     is_blind: bool,
-    /// The entries that are still to be read from the tiles, a bit each.
+    /// The entries that are not yet read from the tiles, a bit each.
     unread: u8,
 }
 
@@ -56,12 +55,12 @@ impl Index {
         place.filter(|place| *place > 0 || !self.has_gap && !self.is_blind)
     }
 
-    /// Returns whether it lacks anything, as far as it knows.
+    /// Returns whether the index has noted that entries are missing.
     fn lacks(&self) -> bool {
         self.has_gap || self.unread != 0
     }
 
-    /// Loses its newest entry, which was in memory alone; returns whether there is one.
+    /// Loses the newest entry, which was not on disk; returns `false` if there is none.
     pub(super) fn lose_newest(&mut self) -> bool {
         let known = (0..self.tree.size()).rev();
         let mut known = known.filter(|at| self.unread & 1 << at == 0);
@@ -70,15 +69,15 @@ impl Index {
     }
 }
 
-/// A round under way, or the same tree being signed anew.
+/// A round under way, or a new signature of the same tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Round {
-    /// `None`: nothing was sealed.
+    /// `None`: a new signature.
     leaf: Option<Leaf>,
     flipped: bool,
     tree: Tree,
     pub(super) time: u8,
-    /// Steps done.
+    /// Number of completed steps.
     done: u8,
 }
 
@@ -101,38 +100,38 @@ pub(super) enum Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Instance {
     pub(super) mode: Mode,
-    /// The lock's checkpoint, as it believes; while it opens, as it has read it.
+    /// The checkpoint that this process has read from the lock, or written to it, last.
     pub(super) committed: Note,
-    /// While it opens: what the signer has signed last.
+    /// The last tree head of the signer, during an opening.
     remembered: Note,
-    /// Size that the journal leads on from, and then that publication has reached.
+    /// The size at which the journal begins, then the published size, during an opening.
     base: u8,
-    /// The published checkpoint that it read or put last.
+    /// The published checkpoint that this process read or wrote last.
     last: Option<Note>,
     pub(super) round: Option<Round>,
     pub(super) index: Index,
 }
 
-/// The things that a step may read and write.
+/// The surroundings of an instance, which a step reads and writes.
 pub(super) struct Around<'w> {
     pub(super) lock: Note,
-    /// What a signer apart has signed last.
+    /// The last tree head of the separate signer.
     pub(super) signed: Note,
     place: &'w mut Place,
     pub(super) told: Told,
 }
 
-/// The things that the world is told by a step.
+/// The events of a step that the invariants are about.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Told {
-    /// A checkpoint, and the one that was there before.
+    /// A published checkpoint: the former one and the new one.
     pub(super) published: Option<(Option<Note>, Note)>,
     /// An SCT: index and entry.
     pub(super) promised: Option<(usize, Leaf)>,
 }
 
 impl<'w> Around<'w> {
-    /// What surrounds an instance at a place, where the lock and a signer remember these notes.
+    /// Surroundings with these notes of the lock and the signer, and this storage.
     pub(super) fn of((lock, signed): (Note, Note), place: &'w mut Place) -> Self {
         Around {
             lock,
@@ -142,13 +141,13 @@ impl<'w> Around<'w> {
         }
     }
 
-    /// The notes that are remembered: the lock's, and the signer's.
+    /// Returns the notes of the lock and of the signer.
     pub(super) fn noted(&self) -> (Note, Note) {
         (self.lock, self.signed)
     }
 
-    /// Asks the signer apart for a tree that is proven to grow from that one; returns whether it
-    /// signs. (`Guard::may_sign`)
+    /// Requests a signature from the separate signer, with a proof that the tree extends `from`;
+    /// returns whether the signer signs. (`Guard::may_sign`)
     fn sign(&mut self, note: Note, from: Tree) -> bool {
         let is_shown = self.signed.tree == from && note.tree.goes_on_from(from);
         let signs = is_shown && note.time > self.signed.time;
@@ -162,14 +161,14 @@ impl<'w> Around<'w> {
 /// The outcome of a step.
 pub(super) enum Outcome {
     Done,
-    /// The process ends, or the log stops: either way it is opened anew.
+    /// The process ends, or the log stops. In both cases the log is opened again.
     Stopped,
-    /// It cannot be taken here.
+    /// The step is impossible in this state.
     Impossible,
 }
 
 impl Instance {
-    /// One whose index is this.
+    /// A process that is not running, and has this index.
     pub(super) fn down(index: Index) -> Self {
         Instance {
             mode: Mode::Down,
@@ -262,7 +261,8 @@ impl Instance {
         Outcome::Done
     }
 
-    /// The head to go on from: the lock's, or what the signer has signed after it. (`ahead::newest`)
+    /// Returns the head of the lock, or the one that the signer has signed after it.
+    /// (`ahead::newest`)
     fn newest(&self, rules: Protocol) -> Note {
         let (committed, signed) = (self.committed, self.remembered);
         let grew = signed.tree.size() >= committed.tree.size() && signed.tree != committed.tree;
@@ -271,6 +271,22 @@ impl Instance {
             true => signed,
             false => committed,
         }
+    }
+
+    /// Extends the index to the tree of a follower, which reads all new entries at once; returns
+    /// `false` if this tree does not extend the indexed one.
+    pub(super) fn follow(&mut self, tree: Tree) -> bool {
+        let extends = tree.goes_on_from(self.index.tree);
+        if extends {
+            self.index.tree = tree;
+        }
+        extends
+    }
+
+    /// Returns whether a round with this submission is under way.
+    pub(super) fn is_sequencing(&self, submission: u8) -> bool {
+        let leaf = self.round.and_then(|round| round.leaf);
+        leaf.is_some_and(|leaf| leaf.is(submission))
     }
 
     fn catch_up(&mut self, signed: Tree) -> bool {
@@ -283,13 +299,13 @@ impl Instance {
         true
     }
 
-    /// Reads the newest entry that the index lacks; returns whether there is one.
+    /// Reads the newest missing entry of the index; returns `false` if none is missing.
     pub(super) fn read(&mut self, place: &Place, rules: Protocol) -> bool {
         let Some(newest) = self.index.unread.checked_ilog2() else {
             return false;
         };
         self.index.unread ^= 1 << newest;
-        // The data tile at the right edge is read and verified before.
+        // The opening has read and verified the data tile at the right edge.
         if newest == 0 && place.is_rotten && self.index.tree.size() > 1 {
             self.index.has_gap = rules.has(Guard::VouchedRebuild);
             self.index.is_blind = !rules.has(Guard::VouchedRebuild);
@@ -297,8 +313,8 @@ impl Instance {
         true
     }
 
-    /// Returns whether the checkpoint is published: not if another is there than
-    /// the last one.
+    /// Publishes a checkpoint; returns `false` if the published checkpoint is not the last one that
+    /// this process knows.
     fn publish(&mut self, note: Note, around: &mut Around<'_>, rules: Protocol) -> bool {
         let there = around.place.files.checkpoint;
         if rules.has_condition() && there != self.last {
@@ -311,8 +327,8 @@ impl Instance {
         true
     }
 
-    /// The put of a checkpoint that it dies in, and what that is to replace: the
-    /// store may take it later.
+    /// Returns the put of a checkpoint that is under way: the former checkpoint and the new one.
+    /// The store may apply the put after the end of the process.
     pub(super) fn put_under_way(&self, rules: Protocol) -> Option<(Option<Note>, Note)> {
         let round = self.round?;
         let next = rules
@@ -321,7 +337,7 @@ impl Instance {
         (next == Some(&Phase::PublishCheckpoint)).then(|| (self.last, round.note()))
     }
 
-    /// Returns whether a submission would be sealed: it is nowhere.
+    /// Returns whether a round with this submission may begin.
     pub(super) fn takes(&self, submission: u8, rules: Protocol) -> bool {
         let is_idle = self.mode == Mode::Running && self.round.is_none();
         let has_room = self.committed.tree.size() < MOST;
@@ -340,7 +356,7 @@ impl Instance {
         });
     }
 
-    /// The step that comes next.
+    /// Returns the next step of the round.
     pub(super) fn next_step(&self, rules: Protocol) -> Option<Phase> {
         let round = self.round?;
         let course = rules.course(round.leaf.is_some());
@@ -398,10 +414,10 @@ impl Instance {
                     return Outcome::Stopped;
                 }
             }
-            // A signer who has forgotten the tree gives no SCT of it.
+            // A signer that has forgotten the tree signs no SCT for it.
             Phase::Answer
                 if rules.is_signed_apart && !around.signed.tree.goes_on_from(round.tree) => {}
-            // Whoever waits signs what he submitted.
+            // The SCT is for the submission, not for the encoded entry.
             Phase::Answer => {
                 let index = round.tree.size().saturating_sub(1);
                 around.told.promised = round.leaf.map(|leaf| (index, leaf));

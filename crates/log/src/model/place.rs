@@ -1,8 +1,8 @@
-//! Where a log is kept: a directory or a bucket.
+//! The storage of a log: a directory or a bucket.
 
 use super::history::{MOST, Note, Tree};
 
-// What a power cut may take, beside the tiles.
+// A power failure may destroy these, besides the tiles.
 const JOURNAL: u8 = 1 << MOST;
 const CHECKPOINT: u8 = JOURNAL << 1;
 const WHOLE: u8 = CHECKPOINT << 1;
@@ -12,7 +12,7 @@ const WHOLE: u8 = CHECKPOINT << 1;
 pub(super) struct Record {
     pub(super) old: Tree,
     pub(super) new: Tree,
-    /// The disk has it.
+    /// A power failure does not destroy the record.
     pub(super) synced: bool,
 }
 
@@ -20,8 +20,8 @@ pub(super) struct Record {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Files {
     pub(super) checkpoint: Option<Note>,
-    /// The tiles at the right edge of each tree that was published, by its size
-    /// less one; empty where there are none. They have all that the tree has.
+    /// The tiles at the right edge of each published tree, by the size of the tree less one. They
+    /// are the whole tree here, and empty if they were not published.
     tiles: [Tree; MOST],
 }
 
@@ -38,8 +38,8 @@ impl Files {
         self.tiles[size..].iter().any(|tile| *tile != Tree::EMPTY)
     }
 
-    /// Returns whether the tiles of this tree are there.
-    fn has(&self, tree: Tree) -> bool {
+    /// Returns whether the tiles of this tree are published.
+    pub(super) fn has(&self, tree: Tree) -> bool {
         tree == Tree::EMPTY || self.tile(tree.size()) == tree
     }
 }
@@ -47,15 +47,15 @@ impl Files {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Place {
     pub(super) files: Files,
-    /// The files that a power cut leaves at least.
+    /// The files that a power failure does not destroy.
     settled: Files,
     journal: [Option<Record>; MOST],
-    /// The data tile that the first entry is in has rotted.
+    /// The data tile of the first entry is damaged.
     pub(super) is_rotten: bool,
 }
 
 impl Place {
-    /// That of a log just created.
+    /// The storage of a new log.
     pub(super) const NEW: Place = Place {
         files: Files {
             checkpoint: Some(Note::FIRST),
@@ -73,7 +73,7 @@ impl Place {
         self.journal.iter().flatten()
     }
 
-    /// Appends to the journal, if there is room.
+    /// Appends a record to the journal; returns `false` if the journal is full.
     pub(super) fn stage(&mut self, record: Record) -> bool {
         match self.journal.iter_mut().find(|free| free.is_none()) {
             Some(free) => *free = Some(record),
@@ -91,7 +91,7 @@ impl Place {
             .for_each(|(free, record)| *free = Some(record));
     }
 
-    /// Makes all durable, and cuts the journal up to this size.
+    /// Syncs all files, and removes the records up to this size from the journal.
     pub(super) fn settle(&mut self, size: usize) {
         self.settled = self.files;
         self.keep_records(|record| record.new.size() > size);
@@ -101,13 +101,13 @@ impl Place {
             .for_each(|record| record.synced = true);
     }
 
-    /// Publishes so that it is durable at once, as a bucket does.
+    /// Syncs the published files: those in a bucket are durable at once.
     pub(super) fn settle_files(&mut self) {
         self.settled = self.files;
     }
 
-    /// The things that are not durable, a bit each: tiles by size, the end of the journal, the
-    /// checkpoint, and once more the checkpoint, which may be torn.
+    /// Returns a bit for each thing that is not durable: tiles by size, the end of the journal,
+    /// and two bits of the checkpoint, which may become the former one or be torn.
     pub(super) fn at_risk(&self) -> u8 {
         let (now, before) = (&self.files, &self.settled);
         let tiles = (0..MOST).filter(|at| now.tiles[*at] != before.tiles[*at]);
@@ -119,7 +119,7 @@ impl Place {
         tiles | journal | checkpoint
     }
 
-    /// Fails the power: of what is at risk, this is lost.
+    /// Fails the power, and loses these of the things at risk.
     pub(super) fn fail_power(&mut self, lost: u8) {
         for at in (0..MOST).filter(|at| lost & 1 << at != 0) {
             self.files.tiles[at] = self.settled.tiles[at];
@@ -132,13 +132,14 @@ impl Place {
         } else if lost & WHOLE != 0 {
             self.files.checkpoint = None;
         }
-        // What came through is on the disk.
+        // The rest is on the disk.
         self.settle(0);
     }
 
-    /// Returns where the journal's way to the newest head begins, which is the lock's or has been
-    /// signed after it; none if the journal goes on from what the lock never had, or does not lead
-    /// from one to the other. (`no_round_beyond`, `ahead::newest`, `rounds_to`)
+    /// Returns the size at which the rounds of the journal that lead to the newest head begin.
+    /// The newest head is the head of the lock, or was signed after it. Returns `None` if the
+    /// journal has a round on a tree that the lock never had, or if it does not lead from the head
+    /// of the lock to the newest one. (`no_round_beyond`, `ahead::newest`, `rounds_to`)
     pub(super) fn base(&self, head: Note, newest: Note) -> Option<usize> {
         let signed = head.tree;
         let beyond = |record: &Record| {
@@ -162,8 +163,8 @@ impl Place {
         Some(back.size())
     }
 
-    /// Returns the size of the tree that publication is to go on from; none if
-    /// what is published is not how the lock's tree begins, or does not lead there.
+    /// Returns the size of the tree from which publication continues. Returns `None` if the
+    /// published tree is not a prefix of the tree in the lock, or if its tiles are missing.
     /// (`not_newer`, `no_tile_beyond`, `same_history`, `tree_at`)
     pub(super) fn judge(&self, head: Note, base: usize, is_bucket: bool) -> Option<usize> {
         let mut there = base;

@@ -1,4 +1,4 @@
-//! The protocol, and what is left of it without one of its guards.
+//! The protocol, complete or without one of its guards.
 
 use lucarne_storage::guards::Guard;
 
@@ -8,20 +8,20 @@ use crate::phase::Phase::{
 };
 use crate::phase::{RESIGNING, ROUND};
 
-/// The rules that instances go by.
+/// The rules of all instances.
 #[derive(Clone, Copy)]
 pub(super) struct Protocol {
-    /// All instances publish in one bucket, where what is published is durable;
-    /// otherwise each has a directory.
+    /// All instances publish in one bucket, where published objects are durable at once. Otherwise
+    /// each instance has a directory.
     pub(super) in_bucket: bool,
-    /// The key is in a process of its own, which remembers what it signed.
+    /// A separate process has the key, and remembers the last tree head that it signed.
     pub(super) is_signed_apart: bool,
-    /// The guard that was taken away.
+    /// The guard that is disabled.
     pub(super) without: Option<Guard>,
 }
 
 impl Protocol {
-    /// All of it, for directories, signed by who sequences.
+    /// The complete protocol for directories, without a separate signer.
     pub(super) const COMPLETE: Protocol = Protocol {
         in_bucket: false,
         is_signed_apart: false,
@@ -32,20 +32,20 @@ impl Protocol {
         self.without != Some(guard)
     }
 
-    /// Returns whether a checkpoint replaces the one that is known, and no other:
-    /// a directory is open in one process at a time.
+    /// Returns whether a checkpoint replaces only the one that the process knows. A directory is
+    /// open in one process at a time, and needs no such condition.
     pub(super) fn has_condition(self) -> bool {
         self.in_bucket && self.has(Guard::Condition)
     }
 
-    /// Comes after each publication.
+    /// Applies the durability of the storage after a publication.
     pub(super) fn published(self, place: &mut Place) {
         if self.in_bucket {
             place.settle_files();
         }
     }
 
-    /// The steps of a round, or of signing the same tree anew.
+    /// The steps of a round, or of a new signature of the same tree.
     #[rustfmt::skip]
     pub(super) fn course(self, has_entries: bool) -> &'static [Phase] {
         match self.without {
@@ -62,4 +62,35 @@ impl Protocol {
             _ => ROUND,
         }
     }
+}
+
+/// A rule for several instances of one log. Only the model can disable these rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InstanceRule {
+    /// A follower writes neither to the lock nor to the bucket, also when it opens the log.
+    ReadOnly,
+    /// A follower reads the published checkpoint before the lock that it compares with it.
+    ReadOrder,
+    /// A follower refuses a checkpoint that is older than its own tree.
+    NoStaleView,
+    /// A follower signs an SCT only if its own tree has the entry at the place in the response.
+    Prove,
+    /// A leader looks for a forwarded entry, although the follower has done so.
+    LookAgain,
+    /// An entry joins the pool only if no round has left the pool since the lookup.
+    SameEpoch,
+    /// A new leader has the recovered tree in its index before it accepts entries.
+    IndexFirst,
+}
+
+impl InstanceRule {
+    pub(super) const ALL: [InstanceRule; 7] = [
+        InstanceRule::ReadOnly,
+        InstanceRule::ReadOrder,
+        InstanceRule::NoStaleView,
+        InstanceRule::Prove,
+        InstanceRule::LookAgain,
+        InstanceRule::SameEpoch,
+        InstanceRule::IndexFirst,
+    ];
 }

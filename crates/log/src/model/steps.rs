@@ -1,15 +1,21 @@
-//! Holds the model's steps against the code that it is a model of.
+//! Compares the steps of the model with the code.
 
 use crate::phase::{Phase, ROUND};
 
 const SEQUENCER: &str = include_str!("../sequencer.rs");
-const RECOVERY: &str = include_str!("../recover.rs");
+const RECOVERY: &str = concat!(
+    include_str!("../recover.rs"),
+    include_str!("../recover/judge.rs")
+);
 const CATCH_UP: &str = include_str!("../catchup.rs");
 const DEDUP: &str = include_str!("../dedup.rs");
 const SUBMIT: &str = include_str!("../submit.rs");
 const SUPERVISOR: &str = include_str!("../supervise.rs");
+const FOLLOW: &str = include_str!("../follow.rs");
+const FORWARD: &str = include_str!("../forward.rs");
+const POOL: &str = include_str!("../pool.rs");
 
-/// Each thing that the sequencer does to the world, and the step that it is.
+/// The calls of the sequencer that have effects outside of it, with their steps.
 const EFFECTS: [(&str, Phase); 10] = [
     ("pool.seal(", Phase::Seal),
     ("Verified::check(", Phase::Prepare),
@@ -23,15 +29,15 @@ const EFFECTS: [(&str, Phase); 10] = [
     ("log.settle(", Phase::Settle),
 ];
 
-/// The functions that do so and are called from where the step is entered.
+/// Functions of the sequencer that contain these calls, with the step of their callers.
 const ELSEWHERE: [(&str, Phase); 3] = [
     ("self.prepare(", Phase::Prepare),
     ("self.index(", Phase::Index),
     ("self.settle(", Phase::Settle),
 ];
 
-/// The code without its comments, without its line breaks, and without what it
-/// does where a guard does not stand.
+/// Returns the code without comments, without line breaks, and without the blocks of disabled
+/// guards.
 fn code(source: &str) -> String {
     let lines = source
         .lines()
@@ -45,7 +51,7 @@ fn code(source: &str) -> String {
     kept
 }
 
-/// The step that was entered last before this place in the code.
+/// Returns the last step that the code enters before this place.
 fn entered(before: &str) -> String {
     let last = before.rsplit("self.enter(Phase::").next();
     let name = last.and_then(|after| after.split(')').next());
@@ -77,7 +83,7 @@ fn the_sequencer_does_what_the_model_does_under_the_same_names() {
             "{phase:?} does nothing"
         );
     }
-    // Nothing else is written, whatever it is called.
+    // There are no other writes.
     let writes = ["assets.", "lock."].map(|of| code.matches(&format!("log.{of}")).count());
     let reads = code.matches("log.assets.stats(").count()
         + code.matches("log.assets.publishes_durably(").count()
@@ -86,7 +92,7 @@ fn the_sequencer_does_what_the_model_does_under_the_same_names() {
     assert_eq!(writes[1], 1, "one swap");
 }
 
-/// The steps of an opening (`instance::Opening`) as the code calls them, in order.
+/// The code calls the steps of an opening (`instance::Opening`) in the same order.
 #[test]
 fn an_opening_reads_and_judges_in_the_order_of_the_model() {
     let (recovery, catch_up) = (code(RECOVERY), code(CATCH_UP));
@@ -138,8 +144,8 @@ fn an_opening_reads_and_judges_in_the_order_of_the_model() {
     }
 }
 
-/// What is read for the index is found by whoever looks before it counts as read; and whoever looks
-/// asks first what is not read.
+/// The index finds an entry before the entry counts as read. A lookup checks first which
+/// entries are not read yet.
 #[test]
 fn what_the_index_lacks_is_read_in_the_order_of_the_model() {
     let read = [
@@ -165,6 +171,104 @@ fn what_the_index_lacks_is_read_in_the_order_of_the_model() {
         "session.lookups.find(",
     ];
     for (source, steps) in [(CATCH_UP, &read[..]), (DEDUP, &take_up), (SUBMIT, &look)] {
+        in_order(&code(source), steps);
+    }
+}
+
+/// A follower reads, compares and shows in the order of `cluster.rs`, and a new leader recovers and
+/// extends its index before it accepts entries.
+#[test]
+fn a_follower_reads_and_a_new_leader_recovers_in_the_order_of_the_model() {
+    let open = [
+        "async fn open(",
+        "recover::published(",
+        "log.committed()",
+        "recover::not_newer(",
+        "recover::published_tree(",
+        "log.not_back(",
+        "catchup::open(",
+    ];
+    let advance = [
+        "async fn advance(",
+        "recover::published(",
+        "head.size < tree.size()",
+        "grow(&log",
+        "self.take_up(grown, Some(published))",
+        "async fn take_up(",
+        "self.show(published)",
+        "index.extend(",
+    ];
+    let lead = [
+        "async fn lead(",
+        "self.recover()",
+        "self.take_up(grown, None)",
+        "Sequencer::new(",
+        "opened.opened(session",
+        "term.keep(",
+    ];
+    for steps in [&open[..], &advance, &lead] {
+        in_order(&code(FOLLOW), steps);
+    }
+    // A follower writes nothing but the lease.
+    let follow = code(FOLLOW);
+    for write in [
+        ".publish(",
+        ".stage(",
+        ".settle(",
+        "lock.replace(",
+        "lock.create(",
+    ] {
+        assert_eq!(follow.matches(write).count(), 0, "`{write}` in follow.rs");
+    }
+}
+
+/// The leader looks for a forwarded entry again, lets it join the pool, and responds after its
+/// round. The follower compares the response with its own tree.
+#[test]
+fn an_entry_is_forwarded_in_the_order_of_the_model() {
+    let taken = [
+        "async fn taken(",
+        "session.follows().is_none()",
+        "self.join(&session",
+        "join_all(joins)",
+        "outcome(at).await",
+        "async fn outcome(",
+        "ticket.wait().await",
+        "Outcome::Placed {",
+    ];
+    let join = [
+        "async fn join(",
+        "self.look(session",
+        "session.follows()",
+        "forwarder.send(entry",
+        "session.pool.join(entry, lane, epoch)",
+    ];
+    let join_at = [
+        "fn join_at(",
+        "inner.tickets.get(&entry.identity)",
+        "inner.epoch != looked.0",
+        "inner.tickets.insert(identity",
+        "fn forget_oldest(",
+        "inner.epoch += 1",
+        "inner.tickets.remove(",
+    ];
+    let sct = [
+        "async fn try_submit(",
+        "self.forwarded(lane, outcome)",
+        "self.prove(&identity, &signed, place)",
+        "self.sct(&identity, &signed, place)",
+        "async fn forwarded(",
+        "outcome.await",
+        "shown.wait_for(",
+        "async fn prove(",
+        "leaf_hash(&leaf) == in_tree",
+    ];
+    for (source, steps) in [
+        (FORWARD, &taken[..]),
+        (SUBMIT, &join),
+        (POOL, &join_at),
+        (SUBMIT, &sct),
+    ] {
         in_order(&code(source), steps);
     }
 }

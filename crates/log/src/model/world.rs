@@ -1,4 +1,4 @@
-//! Two instances of one log, a lock, and one or two places: all that can happen.
+//! Two processes that sequence one log, with one lock and one or two storages, and all faults.
 
 use std::fmt;
 
@@ -9,23 +9,28 @@ use super::place::Place;
 use super::protocol::Protocol;
 use crate::phase::Phase;
 
-/// A thing that must hold, whatever happens.
+/// A property of every reachable state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Invariant {
-    /// Of any two trees that were published or signed, one begins the other; and
-    /// what is published was committed.
+    /// Any two published or committed trees extend each other. Every published tree was committed.
     OneHistory,
-    /// The checkpoint of a place never goes back, as long as its disk does not.
+    /// A published checkpoint is replaced only by one of a tree that extends its tree.
     AppendOnly,
-    /// An SCT is given only for an entry of a published tree.
+    /// An SCT has the index and the time of its entry in a published tree.
     NoSctOutside,
-    /// A start leads to all that the lock has signed, whatever dies now.
+    /// A start after the end of all processes publishes the tree in the lock.
     NoPromiseLost,
     /// No submission has two entries.
     NoEntryTwice,
+    /// Only an instance that leads writes to the lock or to the storage.
+    OnlyLeaderWrites,
+    /// Each tree that an instance shows to readers extends the ones that it has shown before.
+    NoViewBack,
+    /// A follower does not report a rollback if there was none.
+    NoFalseAlarm,
 }
 
-/// The first invariant that did not hold.
+/// The first invariant that was violated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Broken(Option<Invariant>);
 
@@ -35,32 +40,36 @@ impl Broken {
             self.0.get_or_insert(invariant);
         }
     }
+
+    pub(super) fn first(self) -> Option<Invariant> {
+        self.0
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct World {
     pub(super) lock: Note,
-    /// What a signer apart remembers: the last note that it has signed.
+    /// The last note that the separate signer has signed and remembers.
     pub(super) signed: Note,
-    /// The second one is a copy of the first, once there is one.
+    /// The second place is a copy of the first one, unless both instances have one bucket.
     places: [Place; 2],
     is_copied: bool,
     instances: [Instance; 2],
     /// The time of the last round.
     time: u8,
-    /// A put of a checkpoint that was given up, and what it is to replace.
+    /// The put of a checkpoint by an ended process: the former checkpoint and the new one.
     late: Option<(Option<Note>, Note)>,
     /// The largest tree that was ever published.
     seen: Tree,
     backup: Option<Backup>,
-    /// Backups that were restored.
+    /// Number of restored backups.
     restores: u8,
-    /// One of them was of lock and data.
+    /// A backup of lock and data was restored.
     is_rolled_back: bool,
     broken: Broken,
 }
 
-/// A backup of the machine of instance 0, and one of the signer's, of the same moment.
+/// Backups of instance 0 and of the signer, created at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Backup {
     lock: Note,
@@ -69,11 +78,11 @@ struct Backup {
     signed: Note,
 }
 
-/// A thing that happens, mostly to instance 0 or 1.
+/// An action, mostly of instance 0 or 1.
 #[derive(Clone, Copy)]
 pub(super) enum Action {
     Opening(usize, Opening),
-    /// The round of this submission, of which a bit may flip in memory.
+    /// A round with this submission. If `true`, a bit of the entry flips in memory.
     Seal(usize, u8, bool),
     Resign(usize),
     Step(usize, Phase),
@@ -82,17 +91,17 @@ pub(super) enum Action {
     PowerCut(usize, u8),
     Rot(usize),
     LoseIndex(usize),
-    /// A crash has taken what the index had in memory alone.
+    /// The index lacks an entry that was only in memory before a crash.
     LoseNewest(usize),
     /// The index reads an entry from its tile.
     Read(usize),
     Copy,
-    /// The put arrives.
+    /// The put of an ended process arrives.
     Late,
     BackUp,
-    /// Lock, data and index are restored from the backup.
+    /// Restores lock, data and index from the backup.
     RollBack,
-    /// The signer's memory is.
+    /// Restores the memory of the signer from the backup.
     Forget,
 }
 
@@ -126,21 +135,21 @@ impl fmt::Display for Action {
     }
 }
 
-/// Is told an action and how it changes the world, or that it cannot be.
+/// Is called with an action and its change, which returns whether the action is possible.
 type Happens<'h> = dyn FnMut(Action, &dyn Fn(&mut World) -> bool) + 'h;
 
-/// The protocol, and how much may happen under it.
+/// The protocol, and the bounds of an exploration.
 #[derive(Clone, Copy)]
 pub(super) struct Bounds {
     pub(super) protocol: Protocol,
     /// Rounds and new signatures, of both instances together.
     pub(super) rounds: u8,
-    /// Submissions that there are.
+    /// Number of different submissions.
     pub(super) submissions: u8,
     pub(super) instances: usize,
-    /// Memory, tiles and indexes may go bad, and the power may fail.
+    /// Memory, tiles and indexes may be damaged, and the power may fail.
     pub(super) faults: bool,
-    /// How often a backup may be restored.
+    /// Maximum number of restored backups.
     pub(super) restores: u8,
 }
 
@@ -203,8 +212,8 @@ impl Machine for Bounds {
         broken.unless(!world.lock.tree.repeats(), Invariant::NoEntryTwice);
         for instance in &world.instances {
             let index = &instance.index;
-            // Whoever submits it again gets an SCT for where the index has it. (That
-            // `submit.rs` holds it against the tree first, nothing here relies on.)
+            // A duplicate gets an SCT with the place in the index. The model does not rely on the
+            // comparison with the tree in `submit.rs`.
             let published = |at| world.seen.goes_on_from(index.tree.first(at + 1));
             let proves = |n| index.find(n).is_none_or(published);
             let running = instance.mode == Mode::Running;
@@ -212,7 +221,7 @@ impl Machine for Bounds {
         }
         let goes_on = (0..self.instances).any(|i| self.can_be_opened(world, i));
         broken.unless(goes_on || self.is_refused(world), Invariant::NoPromiseLost);
-        broken.0
+        broken.first()
     }
 }
 
@@ -311,16 +320,16 @@ impl Bounds {
         }
     }
 
-    /// Returns whether a start may refuse to go on.
+    /// Returns whether a start is allowed to refuse.
     fn is_refused(&self, world: &World) -> bool {
         let (lock, signed) = (world.lock, world.signed);
         let is_newest = lock.tree.goes_on_from(signed.tree) && lock.time >= signed.time;
         match world.restores {
             0 => false,
-            // The newest ones have to be put back.
+            // The operator has to restore the newest lock and data.
             1 if self.instances == 1 => world.is_rolled_back && !is_newest,
-            // Of a signer that has forgotten, two have each other's older trees signed, or nobody
-            // remembers what was signed: somebody has to look.
+            // Two instances may get signatures of older trees from a signer that has forgotten, or
+            // all memory of a signature is lost: the operator has to decide.
             _ => true,
         }
     }
@@ -328,7 +337,8 @@ impl Bounds {
     fn each_step(&self, world: &World, i: usize, happens: &mut Happens<'_>) {
         let instance = &world.instances[i];
         let at = self.place_of(i);
-        // It runs beside the rounds; what it cuts was published before it began.
+        // Settling runs concurrently with rounds, and removes only records of rounds that were
+        // published before it began.
         happens(Action::Settle(i), &|world| {
             let size = match &world.instances[i].round {
                 None => world.instances[i].committed.tree.size(),
@@ -337,7 +347,7 @@ impl Bounds {
             world.places[at].settle(size);
             true
         });
-        // So does the reading of tiles.
+        // Tiles are read concurrently with rounds, too.
         happens(Action::Read(i), &|world| {
             let place = world.places[at];
             world.instances[i].read(&place, self.protocol)
@@ -369,7 +379,7 @@ impl Bounds {
         }
     }
 
-    /// The step that an opening begins with.
+    /// The first step of an opening.
     fn first_step(&self) -> Opening {
         match self.protocol.is_signed_apart {
             true => Opening::LastSigned,
@@ -390,8 +400,8 @@ impl Bounds {
         self.goes_on(world, i, &outcome)
     }
 
-    /// Takes a step, and those after it in the process's own memory: a crash after
-    /// them leaves what one before them does.
+    /// Takes a step, and the steps after it that change only the memory of the process: a crash
+    /// before them has the same result as one after them.
     fn step(&self, world: &mut World, i: usize, phase: Phase) -> bool {
         let (mut instance, mut place) = (world.instances[i], world.places[self.place_of(i)]);
         let mut around = world.around(&mut place);
@@ -430,7 +440,7 @@ impl Bounds {
         }
     }
 
-    /// Returns whether what was tried has happened.
+    /// Applies the outcome of a step; returns whether the step was possible.
     fn goes_on(&self, world: &mut World, i: usize, outcome: &Outcome) -> bool {
         if matches!(outcome, Outcome::Stopped) {
             world.instances[i] = Instance::down(world.instances[i].index);
@@ -446,7 +456,7 @@ impl Bounds {
         world.instances[i] = Instance::down(instance.index);
     }
 
-    /// Returns whether a start of this instance would go on, if all were dead now.
+    /// Returns whether a start of this instance succeeds after the end of all processes.
     fn can_be_opened(&self, world: &World, i: usize) -> bool {
         let mut place = world.places[self.place_of(i)];
         let mut instance = Instance::down(world.instances[i].index);
@@ -463,19 +473,27 @@ impl Bounds {
 }
 
 impl World {
-    /// What surrounds an instance at `place`.
+    /// The surroundings of an instance with this storage.
     fn around<'w>(&self, place: &'w mut Place) -> Around<'w> {
         Around::of((self.lock, self.signed), place)
     }
 
-    /// A checkpoint took the place of another.
     fn is_published(&mut self, there: Option<Note>, new: Note) {
-        let goes_back = there.is_some_and(|there| !new.tree.goes_on_from(there.tree));
-        let is_ours = new.tree.goes_on_from(self.seen) || self.seen.goes_on_from(new.tree);
-        self.broken.unless(is_ours, Invariant::OneHistory);
-        self.broken.unless(!goes_back, Invariant::AppendOnly);
-        if new.tree.size() > self.seen.size() {
-            self.seen = new.tree;
-        }
+        note_publication((&mut self.seen, &mut self.broken), there, new);
+    }
+}
+
+/// Checks a published checkpoint against the former one and against the largest tree `seen`.
+pub(super) fn note_publication(
+    (seen, broken): (&mut Tree, &mut Broken),
+    there: Option<Note>,
+    new: Note,
+) {
+    let goes_back = there.is_some_and(|there| !new.tree.goes_on_from(there.tree));
+    let is_ours = new.tree.goes_on_from(*seen) || seen.goes_on_from(new.tree);
+    broken.unless(is_ours, Invariant::OneHistory);
+    broken.unless(!goes_back, Invariant::AppendOnly);
+    if new.tree.size() > seen.size() {
+        *seen = new.tree;
     }
 }

@@ -1,4 +1,4 @@
-//! The entries that wait in one lane, and the shares that issuing CAs may have of it.
+//! The waiting entries of one lane, and the shares of issuing CAs.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl Amount {
         self.bytes -= other.bytes;
     }
 
-    /// What is left of it beside `other`.
+    /// Returns the rest of this amount after `other`.
     pub(super) fn beside(self, other: Amount) -> Amount {
         Amount {
             entries: self.entries.saturating_sub(other.entries),
@@ -48,7 +48,7 @@ impl Amount {
         }
     }
 
-    /// The smaller of both, in each respect.
+    /// Returns the smaller number of entries, and the smaller number of bytes.
     pub(super) fn least(self, other: Amount) -> Amount {
         Amount {
             entries: self.entries.min(other.entries),
@@ -57,7 +57,7 @@ impl Amount {
     }
 }
 
-/// Entries in the order in which they came.
+/// Entries in order of arrival.
 #[derive(Default)]
 pub(super) struct Queue {
     waiting: VecDeque<Waiting>,
@@ -66,7 +66,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// The entries that wait, and their bytes.
+    /// Returns the number of waiting entries, and of their bytes.
     pub(super) fn held(&self) -> Amount {
         self.held
     }
@@ -75,8 +75,8 @@ impl Queue {
         self.waiting.is_empty()
     }
 
-    /// Returns whether the entry may join those that wait, where the lane has room for `most`. It
-    /// need not fit: bytes are exceeded by one entry at most.
+    /// Returns whether the entry may join a lane with room for `most`. The entry's own size does
+    /// not count: one entry may exceed the limit of bytes.
     pub(super) fn has_room(&self, entry: &Entry, most: Amount) -> bool {
         let own = self.by_issuer.get(&issuing_ca(entry)).copied();
         let issuers = self.by_issuer.len() + usize::from(own.is_none());
@@ -101,7 +101,7 @@ impl Queue {
         ticket
     }
 
-    /// Takes out the `most` that came first.
+    /// Removes the `most` oldest entries.
     pub(super) fn take(&mut self, most: usize) -> Vec<Waiting> {
         if most >= self.waiting.len() {
             return std::mem::take(self).waiting.into();
@@ -125,16 +125,17 @@ impl Queue {
         }
     }
 
-    /// The identities of those that wait.
+    /// Returns the identities of the waiting entries.
     #[cfg(test)]
     pub(super) fn identities(&self) -> impl Iterator<Item = lucarne_ct::Identity> {
         self.waiting.iter().map(|one| one.entry.identity)
     }
 }
 
-/// Up to half of a lane is for whoever comes first. Beyond, an issuing CA may hold no more than its
-/// equal share, and an eighth is kept for CAs that hold nothing yet: a backfill fills the lane only
-/// as far as others leave it room.
+/// Returns whether an issuing CA with `own` entries or bytes may add to a lane that has `all`. The
+/// first half of a lane is open to all CAs. In the second half, a CA may have at most an equal
+/// share, and an eighth of the lane is reserved for CAs that have no entries. A backfill therefore
+/// fills a lane only as far as other CAs leave room.
 fn has_share(all: usize, own: usize, issuers: usize, capacity: usize) -> bool {
     if all < capacity / 2 {
         return true;
@@ -145,8 +146,8 @@ fn has_share(all: usize, own: usize, issuers: usize, capacity: usize) -> bool {
     }
 }
 
-/// Returns who is counted: the CA that issued the entry, or the entry itself if it is
-/// an accepted root.
+/// Returns the CA whose share the entry counts against: the issuer, or the entry itself if it is an
+/// accepted root.
 fn issuing_ca(entry: &Entry) -> Fingerprint {
     entry
         .issuers

@@ -1,22 +1,22 @@
-//! The rate of a lane: a token bucket that says when to come back.
+//! The rate limit of a lane: a token bucket with Retry-After.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Longest Retry-After: a guess further out is worth nothing.
+/// Maximum Retry-After, because longer estimates are useless.
 pub(super) const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// So many entries per second, and as many at once as a second has.
+/// A limit of entries per second, with bursts of at most one second's entries.
 ///
-/// Whoever is refused is told the time at which there is a token for him, after all those that were
-/// told theirs before: if they do as they are told, each finds one.
+/// A rejected client gets the time at which a token is available for it, after those of previously
+/// rejected clients. Clients that retry at these times are not rejected again.
 #[derive(Debug)]
 pub(super) struct RateLimit {
     per_second: f64,
     tokens: f64,
-    /// Tokens to come that those who were refused have been told of.
+    /// Future tokens that are promised to rejected clients.
     told: f64,
     at: Instant,
 }
@@ -32,7 +32,7 @@ impl RateLimit {
         }
     }
 
-    /// Takes a token, or says for how long there is none.
+    /// Takes a token, or returns the time until one is available.
     pub(super) fn take(&mut self, now: Instant) -> Result<(), Duration> {
         let gained = now.duration_since(self.at).as_secs_f64() * self.per_second;
         self.at = now;
@@ -66,12 +66,12 @@ mod tests {
         assert_eq!(taken(&mut limit, 0..1), 1);
         assert_eq!(taken(&mut limit, 1..1000), 18);
         assert_eq!(taken(&mut limit, 1000..6000), 50);
-        // What was not taken in an hour is no more than a burst.
+        // Unused tokens of an hour are at most one burst.
         assert_eq!(taken(&mut limit, 3_600_000..3_600_050), 10);
     }
 
-    /// All who are refused come back when they were told to: none is refused again, however many
-    /// they are.
+    /// All rejected clients retry at the returned times: none is rejected again, regardless of
+    /// their number.
     #[test]
     fn who_comes_back_when_told_finds_a_token() {
         for crowd in [1_usize, 11, 37, 300, 600] {

@@ -1,26 +1,26 @@
-//! The time that rounds take, and the old entries for which the next one has time.
+//! The duration of rounds, and the number of old entries for which the next round has time.
 
 use std::time::Duration;
 
-/// Time by which old entries may lengthen a round. A fresh entry waits for the round before its own,
-/// and for its own: for twice that, at most, because of them.
+/// Maximum time by which old entries lengthen a round. A fresh entry waits for the round before its
+/// own, and for its own: old entries therefore delay it by at most twice this time.
 const LENGTHENING: Duration = Duration::from_millis(250);
-/// Old entries for which a round has time in any case: they are second, and not starved by an
-/// estimate.
+/// Old entries for which each round has time. An estimate must not starve them.
 const LEAST: usize = 16;
-/// Old entries that a round may have after any other. Beyond, it has twice as many as the round before
-/// had entries: that one says little of a round that is much larger.
+/// Old entries that a round may have after any other round. The limit grows to twice the number of
+/// entries in the last round, which does not predict much larger rounds.
 const FIRST: usize = 64;
-/// Part of what is known of rounds that each new one leaves: some three count.
+/// Factor for the weight of earlier rounds at each new one: about three rounds count.
 const KEPT: f64 = 0.7;
-/// Rounds that differ by less than this part of their entries say nothing of what an entry costs.
+/// If rounds differ by less than this part of their entries, they do not show the cost of an entry.
 const ALIKE: f64 = 0.05;
 
-/// A line through the last rounds, by least squares, the newest counting most: a round takes so long,
-/// and so much longer for each entry.
+/// A line through the last rounds by least squares, weighted towards the newest: a constant time,
+/// plus a time per entry.
 ///
-/// The slope is what matters, and not how long a round takes: a bucket may answer late whatever it is
-/// sent, and to send it less would help nobody. A disk that writes slowly is another matter.
+/// Only the slope limits old entries, not the duration of a round. A bucket may respond slowly
+/// regardless of the amount of data, so smaller rounds would not help. A disk with slow writes is
+/// different.
 #[derive(Debug, Default)]
 pub(super) struct RoundCost {
     /// The weighted sums of 1, entries, seconds, entries², and entries × seconds.
@@ -29,16 +29,17 @@ pub(super) struct RoundCost {
     seconds: f64,
     squares: f64,
     products: f64,
-    /// The slope: seconds by which an entry lengthens a round. Nothing, until any is seen.
+    /// The slope: seconds per entry; 0 until measured.
     per_entry: f64,
     /// Entries of the last round.
     last: usize,
-    /// The usual distance of two rounds, in seconds.
+    /// The typical time between the starts of two rounds, in seconds.
     distance: f64,
 }
 
 impl RoundCost {
-    /// Notes a round that took so long; the next one began after `distance` at the earliest.
+    /// Records a round with this duration; `distance` is the minimum time to the start of the next
+    /// one.
     pub(super) fn note(&mut self, entries: usize, took: Duration, distance: Duration) {
         let (n, t) = (entries as f64, took.as_secs_f64());
         let distance = distance.as_secs_f64();
@@ -61,22 +62,23 @@ impl RoundCost {
         let variance = self.squares / self.rounds - mean * mean;
         let covariance = (self.products - mean * self.seconds) / self.rounds;
         if variance <= (ALIKE * mean).powi(2).max(1.0) {
-            // Rounds of one size say nothing of others. So the next is somewhat larger.
+            // Rounds of equal size do not show the cost of an entry. The next round is therefore
+            // somewhat larger.
             self.per_entry *= 0.9;
         } else if covariance > 0.0 {
             self.per_entry = covariance / variance;
         } else {
-            // Larger rounds were no longer.
+            // Larger rounds did not take longer.
             self.per_entry *= 0.5;
         }
     }
 
-    /// The usual distance of two rounds; nothing before the first.
+    /// Returns the typical time between the starts of two rounds; zero before the first round.
     pub(super) fn distance(&self) -> Duration {
         Duration::from_secs_f64(self.distance)
     }
 
-    /// Entries per second of the last rounds; 0 before the first.
+    /// Returns the entries per second of the last rounds; 0 before the first round.
     pub(super) fn rate(&self) -> f64 {
         match self.rounds * self.distance > 0.0 {
             true => self.entries / self.rounds / self.distance,
@@ -84,9 +86,9 @@ impl RoundCost {
         }
     }
 
-    /// Old entries for which the next round has time.
+    /// Returns the number of old entries for which the next round has time.
     pub(super) fn room(&self) -> usize {
-        // What lengthens nothing has room without end: a number beyond all becomes the greatest.
+        // If entries cost nothing, the quotient is infinite, and the cast gives the maximum.
         let by_cost = (LENGTHENING.as_secs_f64() / self.per_entry) as usize;
         let by_growth = FIRST.max(self.last.saturating_mul(2));
         by_cost.min(by_growth).max(LEAST)
@@ -97,8 +99,8 @@ impl RoundCost {
 mod tests {
     use super::*;
 
-    /// Rounds one after the other with `fresh` and `old` entries per second, as many of these as
-    /// there is room for, at this cost (ms): the duration of each.
+    /// Runs rounds with `fresh` and `old` entries per millisecond, as many old ones as there is
+    /// room for, at this cost in ms. Returns the duration of each.
     fn rounds(cost: &mut RoundCost, fixed: f64, each: f64, count: usize) -> Vec<f64> {
         let (fresh, old) = (0.05, 0.4);
         let (mut took, mut waiting) = (200.0_f64, 0.0);

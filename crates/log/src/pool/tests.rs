@@ -1,4 +1,4 @@
-//! The pool, whatever comes in whatever order: who waits, who is let in, and that nobody is lost.
+//! The pool under arbitrary sequences of events: waiting, admission, and no lost entries.
 
 use std::collections::HashSet;
 use std::num::NonZeroU32;
@@ -12,7 +12,7 @@ use super::*;
 
 const CAPACITY: usize = 64;
 const SHARE: usize = 24;
-/// Most bytes of an entry here: some entries have more than their part of the pool.
+/// Most bytes of an entry in these tests: some entries exceed their part of the pool.
 const MOST_BYTES: usize = 5 * BYTES_PER_ENTRY;
 
 fn lanes(old_rate: Option<u32>) -> LaneConfig {
@@ -37,7 +37,7 @@ fn entry(number: u64, issuer: u8, bytes: usize) -> Entry {
     }
 }
 
-/// Looks and joins, as a submission does whose look into the index finds nothing.
+/// Looks up and joins, like a submission that is not in the index.
 fn submit(pool: &Pool, entry: Entry, lane: Lane, now: Instant) -> Joined {
     match pool.find(&entry.identity) {
         Known::Here(ticket) => Joined::At(ticket),
@@ -53,7 +53,7 @@ enum Event {
         issuer: u8,
         bytes: usize,
     },
-    /// A round, in so many milliseconds, whose entries the index has then.
+    /// A round with this duration in milliseconds, which the index then has.
     Round(u64),
     TurnAway,
 }
@@ -72,13 +72,13 @@ fn event() -> impl Strategy<Value = Event> {
     prop_oneof![60 => submit, 3 => (1..2000_u64).prop_map(Event::Round), 1 => Just(Event::TurnAway)]
 }
 
-/// What a pool should hold.
+/// The expected content of a pool.
 #[derive(Default)]
 struct Model {
     fresh: Vec<Identity>,
     old: Vec<Identity>,
     tickets: Vec<(Identity, Ticket)>,
-    /// The place of each that is in the log.
+    /// The index of each logged entry.
     places: HashMap<Identity, u64>,
 }
 
@@ -86,7 +86,7 @@ impl Model {
     fn submit(&mut self, pool: &Pool, entry: Entry, lane: Lane) {
         let identity = entry.identity;
         if self.places.contains_key(&identity) {
-            // Its look into the index finds it.
+            // The submission is found in the index.
             return;
         }
         let waits = self.fresh.contains(&identity) || self.old.contains(&identity);
@@ -109,7 +109,8 @@ impl Model {
                 assert!(!waits, "a duplicate needs no room");
                 assert!((1..=60).contains(&retry_after_seconds));
                 if lane == Lane::Fresh {
-                    // What is old leaves it more than half of its part, whoever it is from.
+                    // Old entries leave more than half of the fresh ones' part, regardless of the
+                    // issuer.
                     let left = CAPACITY - SHARE;
                     let many = fresh.entries >= left / 2;
                     let much = fresh.bytes + old.bytes >= left / 2 * BYTES_PER_ENTRY;
@@ -126,7 +127,7 @@ impl Model {
         let is_closed = pool.is_closed();
         let round = pool.seal();
         let sealed: Vec<Identity> = round.entries.iter().map(|entry| entry.identity).collect();
-        // All that are fresh, and before those that are old; of these those that came first.
+        // The round has all fresh entries, then the oldest of the old ones.
         let old = match is_closed {
             true => self.old.len(),
             false => self.old.len().min(room),
@@ -209,7 +210,7 @@ proptest! {
     }
 }
 
-/// A pool whose time goes on when it is told to.
+/// A pool with a manual clock.
 struct Timed {
     pool: Pool,
     now: Instant,
@@ -223,7 +224,7 @@ impl Timed {
         }
     }
 
-    /// As many as the lane lets in, and what the first is told whom it does not.
+    /// Returns the number of accepted entries, and the Retry-After of the first rejected one.
     fn fill(&self, lane: Lane, issuer: u8, numbers: std::ops::Range<u64>) -> (usize, u32) {
         let mut taken = 0;
         for number in numbers {
@@ -242,7 +243,7 @@ impl Timed {
         self.now += Duration::from_millis(ms);
     }
 
-    /// A round that takes so long, and more for each entry; gives their number.
+    /// Runs a round with this duration, plus a time per entry; returns the number of entries.
     fn round(&mut self, ms: u64, each_ms: u64) -> usize {
         let sealed = self.pool.seal_at(self.now).entries.len();
         let took = ms + each_ms * sealed as u64;
@@ -257,7 +258,7 @@ impl Timed {
 #[test]
 fn old_ones_of_a_ca_take_nothing_from_its_fresh_ones() {
     let pool = Timed::new(CAPACITY, &lanes(None));
-    // Seven eighths of the share, and the other one for who has nothing there yet.
+    // One CA gets seven eighths of the share; the rest is for CAs without entries.
     assert_eq!(pool.fill(Lane::Old, 1, 0..100).0, SHARE - SHARE / 8);
     assert_eq!(pool.fill(Lane::Old, 2, 100..101).0, 1);
     let left = CAPACITY - (SHARE - SHARE / 8) - 1;
@@ -270,7 +271,8 @@ fn the_rate_of_old_ones_is_theirs_alone_and_so_is_their_retry_after() {
     let mut pool = Timed::new(1000, &lanes(Some(2)));
     assert_eq!(pool.fill(Lane::Old, 1, 0..10), (2, 1));
     assert_eq!(pool.fill(Lane::Fresh, 1, 100..200), (100, 0));
-    // Two were told of the next second, by now; so the next is told of the one after.
+    // Two clients have the next second as Retry-After by now, so the next client gets the one
+    // after.
     assert_eq!(pool.fill(Lane::Old, 1, 10..11), (0, 1));
     assert_eq!(pool.fill(Lane::Old, 1, 11..12), (0, 2));
     pool.advance(1000);
@@ -280,8 +282,8 @@ fn the_rate_of_old_ones_is_theirs_alone_and_so_is_their_retry_after() {
     assert_eq!(pool.fill(Lane::Old, 1, 11..12).0, 1);
 }
 
-/// A round takes as many as a disk writes in a quarter of a second, and a client is told how many
-/// rounds are before him.
+/// A round takes the entries that a disk writes in 250 ms. Retry-After includes the rounds before
+/// the client's entry.
 #[test]
 fn the_time_to_come_back_is_that_of_the_lane() {
     let mut pool = Timed::new(4000, &LaneConfig::default());
@@ -291,7 +293,7 @@ fn the_time_to_come_back_is_that_of_the_lane() {
     }
     let room = pool.pool.inner.lock().cost.room();
     assert!((24..=25).contains(&room), "{room}");
-    // Those that would wait for more than ten seconds are refused.
+    // Entries that would wait longer than ten seconds are rejected.
     let (taken, retry_after) = pool.fill(Lane::Old, 1, 0..1000);
     assert!((150..250).contains(&taken), "{taken}");
     assert!((10..=12).contains(&retry_after), "{retry_after}");
@@ -304,7 +306,7 @@ fn the_time_to_come_back_is_that_of_the_lane() {
     assert_eq!(pool.fill(Lane::Old, 1, 1000..1001).0, 1);
 }
 
-/// A round under way that takes ever longer: nobody is told to come back before it ends.
+/// If a round takes longer and longer, no Retry-After ends before the round.
 #[test]
 fn a_disk_that_hangs_is_told_of() {
     let mut pool = Timed::new(8, &LaneConfig::default());
@@ -315,7 +317,7 @@ fn a_disk_that_hangs_is_told_of() {
     assert_eq!(pool.fill(Lane::Old, 1, 100..200).1, 30);
 }
 
-/// An identity is known from when it waits until the index has it, whichever round it is in.
+/// An identity is known from its arrival until the index has it, in any round.
 #[test]
 fn an_old_one_that_waits_for_a_later_round_is_known_all_the_time() {
     let mut pool = Timed::new(4000, &LaneConfig::default());

@@ -1,4 +1,4 @@
-//! Tickets: what a submission waits with for its place in the log.
+//! Tickets: a submission waits with its ticket for its index in the log.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,36 +7,36 @@ use tokio::sync::Notify;
 /// The outcome of a round.
 pub(crate) type SequencingResult = Result<Sequenced, Abandoned>;
 
-/// The place of a round's entries in the log.
+/// The position of a round's entries in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sequenced {
     pub(crate) first_index: u64,
     pub(crate) timestamp_ms: u64,
 }
 
-/// The round failed. Its entries may or may not be in the log.
+/// A failed round. Its entries may or may not be in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Abandoned;
 
-/// What is told to those who wait for one entry.
+/// The result for the submissions of one entry.
 #[derive(Default)]
 struct Told {
     place: OnceLock<Result<(u64, u64), Abandoned>>,
     told: Notify,
 }
 
-/// An entry's claim to a place. It does not say in which round that will be: an old entry may wait
+/// An entry's claim to an index. The ticket does not fix the round, because an old entry may wait
 /// for a later one.
 #[derive(Clone, Default)]
 pub(crate) struct Ticket(Arc<Told>);
 
 impl Ticket {
-    /// Waits until the entry's round is published; gives index and timestamp.
+    /// Waits until the entry's round is published; returns index and timestamp.
     pub(crate) async fn wait(&self) -> Result<(u64, u64), Abandoned> {
         loop {
             let mut told = std::pin::pin!(self.0.told.notified());
-            // Registered before the look, or a decision between the two
-            // would be missed.
+            // Registers before the check, because a decision between the two would be missed
+            // otherwise.
             told.as_mut().enable();
             if let Some(place) = self.0.place.get() {
                 return *place;
@@ -45,7 +45,7 @@ impl Ticket {
         }
     }
 
-    /// Tells everybody; the first answer stands.
+    /// Notifies all waiting submissions; the first result stands.
     pub(super) fn tell(&self, place: Result<(u64, u64), Abandoned>) {
         if self.0.place.set(place).is_ok() {
             self.0.told.notify_waiters();
@@ -53,11 +53,11 @@ impl Ticket {
     }
 }
 
-/// The outcome of a round, for which the holders of its tickets wait.
+/// The tickets of a round, whose holders wait for the outcome.
 pub(crate) struct RoundOutcome(pub(super) Vec<Ticket>);
 
 impl RoundOutcome {
-    /// Tells everybody; the first result stands.
+    /// Notifies all waiting submissions; the first result stands.
     pub(crate) fn decide(&self, result: SequencingResult) {
         for (position, ticket) in (0..).zip(&self.0) {
             let place = |it: Sequenced| (it.first_index + position, it.timestamp_ms);

@@ -1,7 +1,7 @@
-//! The right edge of a tree some of whose tiles are damaged.
+//! The right edge of a tree with damaged tiles.
 //!
 //! The hashes of a tile follow from the tiles or the entries beneath it, and the signed root shows
-//! whether they are right. So a damaged hash tile stops no start: it is computed again.
+//! whether they are right. A log with a damaged hash tile can start: the tile is computed again.
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -14,10 +14,10 @@ use crate::{ReadError, stored};
 /// Tiles read at the same time.
 const CONCURRENCY: usize = 16;
 
-/// A tree, as far as storage leads to it.
+/// A tree that was read from storage.
 pub(super) struct Found {
     pub(super) tree: Tree,
-    /// The hash tiles that are damaged or missing, as they must be.
+    /// Right versions of the hash tiles that are damaged or missing.
     pub(super) damaged: Vec<Asset>,
 }
 
@@ -28,17 +28,17 @@ pub(crate) enum Problem {
     /// Tiles are damaged, missing, or of another tree.
     Tiles {
         problem: String,
-        /// The files at fault, as far as that can be told; none if the tiles are whole, and of
-        /// another tree.
+        /// The files that may be at fault. Empty if the tiles are undamaged and belong to another
+        /// tree.
         files: Vec<String>,
     },
 }
 
-/// The contents of one tile of the edge.
+/// The stored and the computed content of one tile of the edge.
 struct Versions {
     tile: Tile,
     stored: Option<Bytes>,
-    /// As what lies beneath the tile demands.
+    /// Computed from the tiles or entries beneath it.
     computed: Option<Bytes>,
 }
 
@@ -66,10 +66,10 @@ impl Versions {
 }
 
 /// Reads the tree of `size` entries with this root, from its rightmost tiles. Hash tiles that do
-/// not lead to the root are computed from what lies beneath them.
+/// not lead to the root are computed from the tiles or entries beneath them.
 ///
 /// # Errors
-/// If that does not lead to the root either.
+/// If the computed tiles do not lead to the root either.
 pub(super) async fn tree(assets: &dyn Assets, (size, root): (u64, Hash)) -> Result<Found, Problem> {
     let (edge, damaged) = right_edge(assets, (size, root)).await?;
     match stored::data_edge(assets, size, edge.partial(0)).await {
@@ -88,11 +88,11 @@ pub(super) async fn tree(assets: &dyn Assets, (size, root): (u64, Hash)) -> Resu
     }
 }
 
-/// The right edge of the tree with this root, and the hash tiles of it that are damaged or
-/// missing, as they must be.
+/// Reads the right edge of the tree with this root. Returns it with the right versions of its
+/// hash tiles that are damaged or missing.
 ///
 /// # Errors
-/// If neither the tiles nor what lies beneath them lead to the root.
+/// If neither the tiles nor the tiles or entries beneath them lead to the root.
 pub(crate) async fn right_edge(
     assets: &dyn Assets,
     (size, root): (u64, Hash),
@@ -124,7 +124,7 @@ pub(crate) async fn right_edge(
     })
 }
 
-/// The first combination of stored and computed tiles that has this root.
+/// Finds the first combination of stored and computed tiles that has this root.
 fn restored((size, root): (u64, Hash), versions: &[Versions]) -> Option<(RightEdge, Vec<Asset>)> {
     (0..1_u32 << versions.len()).find_map(|computed| {
         let is_computed = |place: usize| computed >> place & 1 == 1;
@@ -144,7 +144,7 @@ fn restored((size, root): (u64, Hash), versions: &[Versions]) -> Option<(RightEd
     })
 }
 
-/// The hashes that a tile must have; `None` if a tile beneath it is missing.
+/// Computes the hashes of a tile; `None` if a tile beneath it is missing.
 async fn beneath(assets: &dyn Assets, of: Tile) -> Result<Option<Bytes>, ReadError> {
     let Level::Hashes(level) = of.level() else {
         return Ok(None);
@@ -174,7 +174,7 @@ async fn beneath(assets: &dyn Assets, of: Tile) -> Result<Option<Bytes>, ReadErr
     Ok(hashes.map(|hashes| hashes.iter().flat_map(|hash| hash.0).collect()))
 }
 
-/// A tile that is damaged is as good as none.
+/// Treats a damaged tile as a missing one.
 fn readable<T>(read: Result<Option<T>, ReadError>) -> Result<Option<T>, ReadError> {
     match read {
         Err(ReadError::Unavailable(problem)) => Err(ReadError::Unavailable(problem)),

@@ -1,4 +1,5 @@
-//! A published checkpoint that another process has signed with this log's key: a TesseraCT that still runs, say.
+//! A published checkpoint that another process has signed with this log's key, such as a TesseraCT
+//! that still runs.
 
 use lucarne_storage::Assets;
 
@@ -6,8 +7,8 @@ use crate::Fatal;
 use crate::record::Record;
 use crate::verified_checkpoint::VerifiedCheckpoint;
 
-/// Refuses a checkpoint that was signed after a round that goes on from its tree: this log signs a round with
-/// a later time than all that it signed before, and then never again the tree before the round.
+/// Refuses a checkpoint that was signed after a round which begins at its tree. This log signs each
+/// round with a later time than everything before, and never signs an older tree again.
 ///
 /// # Errors
 /// [`Fatal::Inconsistent`].
@@ -35,7 +36,7 @@ pub(super) fn refuse(
     )))
 }
 
-/// Names the other process, if one is known, in words that follow what it does.
+/// Names the other process, if one is known, as the end of a clause.
 pub(super) fn perhaps(assets: &dyn Assets) -> String {
     let named = |holder| format!(", perhaps {holder}");
     assets.others().map_or_else(String::new, named)

@@ -1,11 +1,11 @@
-//! A round that the lock has signed, and that storage has lost before any of it was published.
+//! A round that the lock has signed, and that storage lost before any of it was published.
 //!
-//! A failing disk can report a sync of the journal as successful and have zeros instead. If the
-//! round was signed meanwhile and the machine died before it was published, the log can
-//! never open again: nothing leads to the tree that the lock has. Nobody has an SCT of this
-//! round, for its checkpoint was not published. So the log may go back to the tree before it,
-//! if that is shown: by storage, journal and dedup index, and by others outside who follow the
-//! log.
+//! A failing disk can report a sync of the journal as successful and store zeros. If the round was
+//! then signed and the machine stopped before the publication, the log can never open again:
+//! no data lead to the tree in the lock. No client has an SCT of this round, because its
+//! checkpoint was not published. So the log may go back to the tree before the round, if storage,
+//! journal and dedup index, and places outside that follow the log, show that it was not
+//! published.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,33 +13,35 @@ use std::time::Duration;
 use lucarne_ct::LogKey;
 use lucarne_storage::{Assets, Lock};
 
-use super::{committed, judge, newest, rounds_from};
+use super::judge::{committed, judge};
+use super::newest::newest;
+use super::replay::rounds_from;
 use crate::record::Record;
 use crate::verified_checkpoint::VerifiedCheckpoint;
 use crate::{Fatal, KnownCheckpoint, KnownError, LogConfig, Newest, Published, Signer};
 
-/// The longest time, besides the interval of checkpoints, between the last signature that storage
-/// has and the one that is lost: what is published is not synced at once, and the kernel writes
-/// it within half a minute.
+/// The longest time, in addition to the interval of checkpoints, between the last signature in
+/// storage and the lost one. Published files are not synced at once; the kernel writes them within
+/// half a minute.
 const MOST_APART: Duration = Duration::from_secs(60);
 
-/// The time, besides that interval, for which the lock must not change.
+/// The time, in addition to the interval of checkpoints, for which the lock must not change.
 const QUIET: Duration = Duration::from_secs(2);
 
 /// A checkpoint in a lock, and the tree to which its log can go back.
 pub struct NeverPublished {
     signed: VerifiedCheckpoint,
     newest: Newest,
-    /// The checkpoint of that tree, signed now.
+    /// A checkpoint of the `newest` tree with the current time.
     again: VerifiedCheckpoint,
 }
 
-/// Compares what the lock has signed with the newest tree that storage, journal and dedup index
-/// have. Writes nothing.
+/// Compares the checkpoint in the lock with the newest tree of storage, journal and dedup index.
+/// Writes nothing.
 ///
 /// # Errors
-/// If the log has all that the lock has signed, if anything is published or staged beyond, or if
-/// storage, journal and index contradict each other.
+/// If the log has all entries that the lock has signed, if newer entries are published or staged,
+/// or if storage, journal and index contradict each other.
 pub(crate) async fn never_published(
     config: &LogConfig,
     assets: Arc<dyn Assets>,
@@ -87,7 +89,7 @@ pub(crate) async fn never_published(
     })
 }
 
-/// Timestamps in a lock never go back.
+/// Signs the newest tree again. Timestamps in a lock never go back.
 fn sign_again(
     config: &LogConfig,
     key: &LogKey,
@@ -105,18 +107,18 @@ fn sign_again(
 }
 
 impl NeverPublished {
-    /// The checkpoint that the lock has.
+    /// The checkpoint in the lock.
     pub fn signed(&self) -> Published {
         self.signed.published()
     }
 
-    /// The checkpoint that is to take its place.
+    /// The checkpoint that will replace that in the lock.
     pub fn again(&self) -> Published {
         self.again.published()
     }
 
-    /// Returns whether a place outside has seen all that is published here: one that follows the
-    /// log would have seen more, had there been more.
+    /// Returns `true` if a place outside has seen everything that is published here. A place that
+    /// follows the log would also have seen a newer checkpoint.
     pub fn is_followed_by(&self, known: &KnownCheckpoint) -> bool {
         let published = &self.newest.judged.published;
         published
@@ -124,7 +126,7 @@ impl NeverPublished {
             .is_some_and(|published| known.timestamp_ms() >= published.timestamp_ms)
     }
 
-    /// Compares the tree with what is known outside.
+    /// Compares the tree with a checkpoint that is known outside.
     ///
     /// # Errors
     /// See [`KnownError`].
@@ -132,8 +134,8 @@ impl NeverPublished {
         self.newest.hold_against(known).await
     }
 
-    /// Puts the checkpoint of that tree into the lock, unless another process runs the log, with
-    /// storage of its own: it would sign within the interval of checkpoints.
+    /// Replaces the checkpoint in the lock, unless another process, with other storage, runs the
+    /// log: that process would sign within the interval of checkpoints, for which this waits.
     ///
     /// # Errors
     /// If the lock has another checkpoint by then, or fails.
@@ -145,8 +147,8 @@ impl NeverPublished {
     }
 }
 
-/// Adds to a refusal what an operator can do if the last round is lost: `head` is signed, and
-/// the journal leads from the published checkpoint to less.
+/// Adds to a refusal the remedy for a lost last round, if `head` is signed and the journal leads
+/// from the published checkpoint to fewer entries.
 pub(super) fn advise(
     refusal: Fatal,
     head: &VerifiedCheckpoint,
@@ -166,7 +168,7 @@ pub(super) fn advise(
     }
 }
 
-/// The number of entries to which the journal leads from the published checkpoint.
+/// Returns the number of entries to which the journal leads from the published checkpoint.
 pub(super) fn tip(published: Option<&VerifiedCheckpoint>, records: &[Record]) -> Option<u64> {
     let step = rounds_from(&published?.checkpoint, records)?;
     Some(step.new_size)

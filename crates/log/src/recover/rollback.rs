@@ -1,11 +1,11 @@
 //! Storage that was emptied or rolled back while the log ran.
 //!
-//! The journal forgets a round only after its tiles and a checkpoint that covers the round
+//! The journal drops a round only after its tiles and a checkpoint that covers the round
 //! are in storage. If the published checkpoint is older than the first round of the journal,
-//! storage lost the newer checkpoint, and perhaps more. The right edge cannot tell: a round
-//! that crosses a tile boundary writes wide tiles, which stand in for the lost narrow ones.
-//! The tiles between the published checkpoint and the journal can tell; and if the log went on
-//! and has published a newer checkpoint since, tiles anywhere below.
+//! storage lost the newer checkpoint, and perhaps more. The right edge does not show this: a round
+//! that crosses a tile boundary writes wide tiles, which replace the lost narrow ones. The tiles
+//! between the published checkpoint and the journal show it. If the log continued and has
+//! published a newer checkpoint since, tiles anywhere below show it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,9 +23,8 @@ use crate::verified_checkpoint::VerifiedCheckpoint;
 use crate::verified_tiles::VerifiedTiles;
 use crate::{Fatal, ReadError};
 
-/// Data tiles that one start verifies at most: a second or two on a disk. If more are in
-/// question, the first and the last are verified, and others at equal distances; the scrubber
-/// reads the rest.
+/// Most data tiles that one start verifies, in a second or two on a disk. If there are more, the
+/// first and the last are verified, and others at equal distances; the scrubber reads the rest.
 const MAX_TILES: u64 = 4096;
 
 /// Full tiles that each start looks for, from the first to the last before the journal.
@@ -38,9 +37,9 @@ const CONCURRENCY: usize = 16;
 const CACHE_BYTES: u64 = 4 << 20;
 
 /// Verifies the entries between the published checkpoint and `tree`, the tree before the
-/// first round of the journal, with their issuers. Those of `rounds`, which follow from the
-/// journal, are written again in any case. Reads a few tiles only if the checkpoint covers
-/// `tree`, as after every ordinary stop and kill.
+/// first round of the journal, with their issuers. The issuers of `rounds` are left out, because
+/// recovery writes them again from the journal. Reads only a few tiles if the checkpoint covers
+/// `tree`, which is the case after every ordinary stop and kill.
 ///
 /// # Errors
 /// [`Fatal::Inconsistent`] if a tile or an issuer is missing or damaged, [`Fatal::Away`] if
@@ -71,8 +70,8 @@ pub(super) async fn check(
     }
 }
 
-/// Refuses if most of the tiles are gone that the tree of `size` entries has at equal distances.
-/// A tile that is lost alone, or rotten, is damage, which the log can live with.
+/// Refuses storage that lacks most of a sample of tiles, at equal distances, of the tree of `size`
+/// entries. A single lost or damaged tile does not stop a log.
 async fn not_emptied(size: u64, assets: &dyn Assets) -> Result<(), Fatal> {
     let looked_for: Vec<u64> = spread(0, size / TILE_WIDTH, LOOKED_FOR).collect();
     let gone: Vec<bool> = stream::iter(looked_for.clone())
@@ -98,7 +97,7 @@ async fn not_emptied(size: u64, assets: &dyn Assets) -> Result<(), Fatal> {
     )))
 }
 
-/// Returns whether neither the entries nor the hashes of a full tile are there.
+/// Returns `true` if both the entries and the hashes of a full tile are missing.
 async fn is_gone(index: u64, assets: &dyn Assets) -> Result<bool, Fatal> {
     for tile in [full(Level::Hashes(0), index), full(Level::Data, index)] {
         let Some(tile) = tile else {
@@ -145,22 +144,22 @@ async fn verify(
     Ok(())
 }
 
-/// At most [`MAX_TILES`] of the data tiles that hold the entries from `start` to `size`, the
-/// first and the last of them included.
+/// Returns up to [`MAX_TILES`] of the data tiles with the entries from `start` to `size`,
+/// including the first and the last of these tiles.
 fn sample(start: u64, size: u64) -> impl Iterator<Item = Tile> {
     let first = start / TILE_WIDTH;
     let indices = spread(first, size.div_ceil(TILE_WIDTH) - first, MAX_TILES);
     indices.filter_map(move |index| Tile::widest(Level::Data, index, size))
 }
 
-/// At most `most` of the `total` numbers from `first` on, at equal distances, with the first and
-/// the last.
+/// Returns up to `most` of the `total` numbers from `first` on, at equal distances, including the
+/// first and the last.
 fn spread(first: u64, total: u64, most: u64) -> impl Iterator<Item = u64> {
     let count = total.min(most);
     (0..count).map(move |n| first + n * (total - 1) / (count - 1).max(1))
 }
 
-/// The issuers that the entries of a tile name.
+/// Returns the fingerprints of the issuers in the entries of a tile.
 async fn issuers(
     tiles: &VerifiedTiles,
     edge: &Arc<RightEdge>,

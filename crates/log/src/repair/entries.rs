@@ -1,7 +1,8 @@
-//! The entries of a data tile, each from the log itself unless it is wrong there.
+//! The entries of a data tile: each comes from the log itself, unless the log's copy is wrong.
 //!
-//! The tree decides between two signed parts of an entry. For the other parts, a right entry of
-//! the log stays as it is. What replaces a wrong one must lead to an accepted root.
+//! The tree decides between two versions of the signed part of an entry. For the other parts, a
+//! correct entry of the log stays as it is. An entry that replaces a wrong one must lead to an
+//! accepted root.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use tokio::task::spawn_blocking;
 use crate::Files;
 use crate::unsigned::{Accepted, Chains, Issuers, PartsError, is_near, issuer, named};
 
-/// The reason why offered entries are not taken.
+/// The reasons why offered entries are rejected.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum EntriesError {
     #[error("cannot be read: {0}")]
@@ -24,7 +25,7 @@ pub(super) enum EntriesError {
     Task(#[from] tokio::task::JoinError),
 }
 
-/// Decides which entries are taken.
+/// Decides which entries are accepted.
 #[derive(Clone)]
 pub(super) struct Judge {
     accepted: Arc<Accepted>,
@@ -40,7 +41,7 @@ struct Versions {
 }
 
 impl Judge {
-    /// Decides for the log with these files, below the roots that it accepts.
+    /// Creates the judge of a log with these files and these accepted roots.
     pub(super) fn new(files: Arc<dyn Files>, accepted: Arc<Roots>) -> Self {
         Judge {
             accepted: Arc::new(Accepted::new(accepted)),
@@ -48,11 +49,11 @@ impl Judge {
         }
     }
 
-    /// The entries of a data tile: those of the log that are right, and for the others those that
-    /// another place offers.
+    /// Merges two versions of a data tile: the correct entries of the log, and for all others the
+    /// entries that another source offers.
     ///
     /// # Errors
-    /// If an entry is right nowhere.
+    /// If neither version of an entry is correct.
     pub(super) async fn merge(
         &self,
         (tile, own): (Tile, Option<Bytes>),
@@ -84,7 +85,7 @@ impl Judge {
         let mut chosen = Vec::with_capacity(rest.len());
         for index in (versions.tile.start_leaf()..).take(versions.tile.width().into()) {
             let offered = TileLeafRef::read(&mut rest)?;
-            // After an entry that cannot be read, no other can.
+            // If an entry cannot be parsed, the entries after it cannot be found.
             let logged = own.as_mut().and_then(|own| TileLeafRef::read(own).ok());
             if logged.is_none() {
                 own = None;
@@ -96,7 +97,7 @@ impl Judge {
         Ok(chosen.into())
     }
 
-    /// The right one of two versions of an entry.
+    /// Returns the correct one of two versions of an entry.
     fn take<'e>(
         &self,
         logged: Option<TileLeafRef<'e>>,
@@ -112,7 +113,7 @@ impl Judge {
             if is_same_leaf && self.is_right(&logged, &offered, issuers) {
                 return Ok(logged);
             }
-            // Only the signed part differs, and the tree vouches for that.
+            // Only the signed part differs, and the tree verifies that part.
             if (logged.precertificate, logged.fingerprints)
                 == (offered.precertificate, offered.fingerprints)
             {
@@ -123,8 +124,8 @@ impl Judge {
         Ok(offered)
     }
 
-    /// Returns whether the unsigned parts of an entry may be right, however they differ from
-    /// those that are offered.
+    /// Returns whether the unsigned parts of the log's entry may be correct, although they differ
+    /// from the offered ones.
     fn is_right(
         &self,
         logged: &TileLeafRef<'_>,

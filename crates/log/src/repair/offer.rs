@@ -1,5 +1,4 @@
-//! The files that are offered in place of wrong ones: by those beneath them, and by other
-//! places.
+//! Replacements for wrong files, from the files beneath them and from other places.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,36 +7,45 @@ use bytes::Bytes;
 use lucarne_tlog::{Checkpoint, Level, SignedNote, Tile};
 
 use super::Refusal;
-use super::entries::Judge;
-use crate::Files;
+use super::entries::{EntriesError, Judge};
 use crate::fsck::Problem;
 use crate::fsck::beneath::{Depth, beneath};
 use crate::fsck::files::tile;
 use crate::gzip::gzip;
 use crate::names_tile::names_tile;
 use crate::stored::prefix;
+use crate::{FileError, Files};
 
 /// A place that may hold the same log: a mirror, a copy, a monitoring prefix.
 #[derive(Clone)]
 pub struct Source {
-    /// For messages.
+    /// Name of the place in messages.
     pub place: String,
-    /// Its files. None of them is believed.
+    /// The files of the place. Each is verified before it is taken.
     pub files: Arc<dyn Files>,
 }
 
-/// Where what is offered comes from.
+/// The reason why an offered tile is not taken.
+#[derive(Debug, thiserror::Error)]
+enum OfferError {
+    #[error("cannot be read: {0}")]
+    Unreadable(#[source] FileError),
+    #[error(transparent)]
+    Entries(#[from] EntriesError),
+}
+
+/// The origin of replacements.
 pub(super) enum Origin<'s> {
-    /// The files right beneath, in the log itself.
+    /// The files directly beneath, in the log itself.
     Beneath,
-    /// Another place, and what lies beneath where that has nothing.
+    /// Another place; for files that it lacks, the files directly beneath.
     Source(&'s Source),
-    /// The entries beneath, which may be many.
+    /// The entries beneath, of which there may be many.
     Entries,
 }
 
 impl<'s> Origin<'s> {
-    /// All of them, the cheapest first.
+    /// All origins, the cheapest first.
     pub(super) fn all(sources: &'s [Source]) -> impl Iterator<Item = Origin<'s>> {
         let sources = sources.iter().map(Origin::Source);
         [Origin::Beneath]
@@ -46,8 +54,8 @@ impl<'s> Origin<'s> {
             .chain([Origin::Entries])
     }
 
-    /// Offers something in place of these files, as it would be stored. Adds to `refusals` what
-    /// it does not take.
+    /// Returns replacements for these files in their stored form. Adds the offers that are not
+    /// taken to `refusals`.
     pub(super) async fn offers(
         &self,
         (own, judge): (&Arc<dyn Files>, &Judge),
@@ -59,16 +67,16 @@ impl<'s> Origin<'s> {
             let offer = match (Tile::parse(path), self) {
                 (Ok(tile), _) => match self.tile((&**own, judge), tile).await {
                     Ok(offer) => offer,
-                    Err(problem) => {
+                    Err(error) => {
                         refusals.push(Refusal {
                             path: path.clone(),
                             from: self.to_string(),
-                            problem,
+                            problem: error.to_string(),
                         });
                         None
                     }
                 },
-                // Nobody else can have others.
+                // Names tiles follow from the entries of the log: other places are not read.
                 (Err(_), Origin::Beneath) => names(&**own, path).await,
                 (Err(_), Origin::Source(source)) if path.starts_with("issuer/") => {
                     source.files.read(path).await.ok().flatten()
@@ -80,15 +88,16 @@ impl<'s> Origin<'s> {
         offers
     }
 
-    /// `None` also if that is what is there: another file is to blame.
+    /// Returns a replacement for a tile. `None` if there is none, or if the replacement equals the
+    /// tile, so that another file must be wrong.
     ///
     /// # Errors
-    /// In words, if an offer is not taken.
+    /// If an offer is not taken.
     async fn tile(
         &self,
         (own, judge): (&dyn Files, &Judge),
         wanted: Tile,
-    ) -> Result<Option<Bytes>, String> {
+    ) -> Result<Option<Bytes>, OfferError> {
         let there = tile(own, wanted).await.ok();
         let offered = match self {
             Origin::Beneath => None,
@@ -108,47 +117,47 @@ impl<'s> Origin<'s> {
 }
 
 impl Source {
-    /// The bytes of a tile, uncompressed. Entries that are right `there` stay.
+    /// Reads a tile, uncompressed. Right entries that are already `there` stay.
     ///
     /// # Errors
-    /// In words, if nothing vouches for an entry.
+    /// If the tile cannot be read, or if an entry of it cannot be verified.
     async fn tile(
         &self,
         judge: &Judge,
         (wanted, there): (Tile, Option<Bytes>),
-    ) -> Result<Option<Bytes>, String> {
+    ) -> Result<Option<Bytes>, OfferError> {
         let bytes = match tile(&*self.files, wanted).await {
             Ok(bytes) => Some(bytes),
-            Err(Problem::Unreadable(error)) => return Err(format!("cannot be read: {error}")),
+            Err(Problem::Unreadable(error)) => return Err(OfferError::Unreadable(error)),
             Err(_) => self.cut_from_wider(wanted).await,
         };
         match (wanted.level(), bytes) {
             (Level::Data, Some(offered)) => {
                 let merged = judge.merge((wanted, there), offered, &*self.files).await;
-                merged.map(Some).map_err(|error| error.to_string())
+                Ok(Some(merged?))
             }
             (_, bytes) => Ok(bytes),
         }
     }
 
-    /// A partial tile from a wider one: the log may have grown there since.
+    /// Cuts a partial tile from a wider one, because the log may have grown at the place since.
     async fn cut_from_wider(&self, wanted: Tile) -> Option<Bytes> {
         let note = self.files.read("checkpoint").await.ok()??;
-        // A hint, and so not verified.
+        // The size is only a hint, so that the signature is not verified.
         let checkpoint = Checkpoint::parse(&SignedNote::parse(&note).ok()?.text).ok()?;
         let wider = Tile::widest(wanted.level(), wanted.index(), checkpoint.size)?;
         prefix(wanted, tile(&*self.files, wider).await.ok()?).ok()
     }
 }
 
-/// The names tile of this path, made of the entries of the log itself.
+/// Computes the names tile of this path from the entries of the log itself.
 async fn names(own: &dyn Files, path: &str) -> Option<Bytes> {
     let data = Tile::parse_names(path).ok()?;
     names_tile(&tile(own, data).await.ok()?).ok()
 }
 
-/// The bytes of a tile as a log stores them. Compression is signed by nobody: it is
-/// made anew.
+/// Returns the bytes of a tile as a log stores them. Data tiles are compressed again, because the
+/// signed tree does not cover the compressed bytes.
 pub(super) fn stored(tile: Tile, plain: Bytes) -> Option<Bytes> {
     match tile.level() {
         Level::Hashes(_) => Some(plain),

@@ -1,4 +1,4 @@
-//! Files with others laid over some of them.
+//! Files of a log, some of them replaced in memory.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use bytes::Bytes;
 use lucarne_storage::{Asset, AssetError, Repairs};
 use parking_lot::RwLock;
 
-use crate::Files;
+use crate::{FileError, Files};
 
-/// The files of a log with others in place of some, which are in memory. What is put
-/// right there is put right nowhere else.
+/// The files of a log, with some of them replaced in memory. A repair of an overlay changes only
+/// the memory.
 pub struct Overlay {
     files: Arc<dyn Files>,
     instead: RwLock<HashMap<String, Bytes>>,
 }
 
 impl Overlay {
-    /// These files, with `instead` in place of those of the same path.
+    /// Creates an overlay of `files` in which `instead` replaces the files of the same path.
     pub fn new(files: Arc<dyn Files>, instead: impl IntoIterator<Item = (String, Bytes)>) -> Self {
         let instead = RwLock::new(instead.into_iter().collect());
         Overlay { files, instead }
@@ -27,7 +27,7 @@ impl Overlay {
 
 #[async_trait]
 impl Files for Overlay {
-    async fn read(&self, path: &str) -> Result<Option<Bytes>, String> {
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, FileError> {
         let instead = self.instead.read().get(path).cloned();
         match instead {
             Some(bytes) => Ok(Some(bytes)),

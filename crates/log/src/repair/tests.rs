@@ -12,7 +12,7 @@ use crate::compress::gunzip;
 use crate::gzip::gzip;
 use crate::stored_log::{Stored, certified as log};
 
-/// The files that were put right, and what is still wrong.
+/// Repairs a log, and returns the repaired files and the remaining problems.
 async fn mend(
     stored: &Arc<Stored>,
     sources: &[&Arc<Stored>],
@@ -31,7 +31,7 @@ async fn mend(
         options: FsckOptions {
             parts: match signed.size {
                 ..1000 => Parts::All,
-                // Signatures take long.
+                // Verifying signatures takes long.
                 _ => Parts::Uncompressed,
             },
             ..FsckOptions::new(4)
@@ -47,7 +47,7 @@ async fn mend(
     (cured, wrong)
 }
 
-/// Whatever is wrong at once, and however much: a whole copy puts it right, byte for byte.
+/// A complete copy repairs any number of wrong files, byte for byte.
 #[tokio::test]
 async fn a_copy_puts_everything_right() {
     let (right, signed) = log(66_000);
@@ -93,7 +93,7 @@ fn what_leads_to_a_tile() {
     }
 }
 
-/// Hash tiles need nobody else, as long as their entries are there.
+/// Hash tiles are recomputed from their entries, without another source.
 #[tokio::test]
 async fn hash_tiles_come_from_their_entries() {
     let (right, signed) = log(66_000);
@@ -121,7 +121,7 @@ async fn hash_tiles_come_from_their_entries() {
     }
 }
 
-/// Entries are nowhere else: without another place they stay wrong, and that is said.
+/// Wrong entries stay wrong and are reported if no other source has the correct ones.
 #[tokio::test]
 async fn what_nobody_has_stays_wrong() {
     let (right, signed) = log(600);
@@ -130,13 +130,13 @@ async fn what_nobody_has_stays_wrong() {
     let (cured, left) = mend(&stored, &[], &signed).await;
     assert!(cured.is_empty());
     assert_eq!(left[0].path, "tile/data/001");
-    // A place with the same fault has nothing to give, and one that is empty neither.
+    // A source with the same fault does not help, and neither does an empty one.
     let (cured, left) = mend(&stored, &[&stored.copy(), &Arc::default()], &signed).await;
     assert!(cured.is_empty());
     assert_eq!(left.len(), 1);
 }
 
-/// A place that has grown since has a wider tile in place of the partial one.
+/// A source that has grown since has a wider tile instead of the partial one.
 #[tokio::test]
 async fn a_place_that_has_grown_is_of_use() {
     let (right, signed) = log(600);
@@ -155,7 +155,7 @@ async fn a_place_that_has_grown_is_of_use() {
     assert!(*stored.0.read() == *right.0.read());
 }
 
-/// Parts that no hash covers are not taken from just anybody.
+/// The parts that no hash covers are verified before they are accepted from a source.
 #[tokio::test]
 async fn what_no_hash_covers_is_looked_at() {
     let (right, signed) = log(300);
@@ -171,7 +171,7 @@ async fn what_no_hash_covers_is_looked_at() {
             out.precertificate = Some(der);
             out.precertificate.as_mut().unwrap()[last] ^= 1;
         }),
-        // None of its issuers, or another order of them.
+        // No issuers, too few issuers, or issuers in another order.
         changed(&plain, |_, out| out.fingerprints.clear()),
         changed(&plain, |_, out| out.fingerprints.truncate(1)),
         changed(&plain, |_, out| out.fingerprints.reverse()),
@@ -183,7 +183,7 @@ async fn what_no_hash_covers_is_looked_at() {
         let (cured, left) = mend(&stored, &[&other], &signed).await;
         assert!(cured.is_empty());
         assert_eq!(left[0].path, data);
-        // Somebody else has the right one.
+        // Another source has the correct tile.
         let stored = stored.copy();
         let (cured, left) = mend(&stored, &[&other, &right], &signed).await;
         assert_eq!((cured.len(), left.len()), (1, 0));
@@ -191,8 +191,8 @@ async fn what_no_hash_covers_is_looked_at() {
     }
 }
 
-/// A mirror whose entries name authorities of the same names with other keys, and
-/// precertificates that these have signed: nothing of it is taken, and every right file stays.
+/// A mirror names authorities with the same names and other keys, and has precertificates that they
+/// signed. The repair accepts none of its files, and every correct file stays.
 #[tokio::test]
 async fn forged_chains_are_not_taken() {
     let (right, signed) = log(300);
@@ -200,7 +200,7 @@ async fn forged_chains_are_not_taken() {
     let named = |name| CaOptions::named(name, KeyType::EcdsaP256);
     let root = Authority::root(&named("Lucarne Test Root X1")).unwrap();
     let forged = root.intermediate(&named("Lucarne Test E1")).unwrap();
-    // The right key, in a certificate of the forged root.
+    // The correct key, in a certificate issued by the forged root.
     let options = named("Lucarne Test E1");
     let template = root.ca_template(&options, pki.p256.key()).unwrap();
     let certified = root.sign(&template).unwrap();
@@ -213,7 +213,7 @@ async fn forged_chains_are_not_taken() {
         hostile.0.write().extend(paths.iter().cloned().zip(chain));
         for path in [data, "tile/data/001.p/44"] {
             let mut plain = gunzip(right.0.read()[path].clone()).unwrap().to_vec();
-            // The changed entry becomes the last one.
+            // Each turn moves the changed entry to the end.
             for _ in 0..Tile::parse(path).unwrap().width() {
                 let (first, rest) = split(&changed(&plain, |leaf, out| {
                     out.fingerprints = fingerprints.to_vec();
@@ -246,7 +246,7 @@ async fn forged_chains_are_not_taken() {
             assert!(cured.is_empty(), "{cured:?}");
             assert_eq!(left[0].path, data);
             assert!(*stored.0.read() == *before.0.read());
-            // Forged tiles are not right.
+            // The check rejects a forged signature, but not the correct key under another root.
             let forged = before.copy();
             forged.0.write().extend(hostile.0.read().clone());
             let (_, left) = mend(&forged, &[], &signed).await;
@@ -261,7 +261,7 @@ async fn forged_chains_are_not_taken() {
     }
 }
 
-/// The first entry of a tile, and the others.
+/// Splits a tile into its first entry and the others.
 fn split(tile: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let mut rest = tile;
     TileLeafRef::read(&mut rest).unwrap();
@@ -269,7 +269,7 @@ fn split(tile: &[u8]) -> (Vec<u8>, Vec<u8>) {
     (first.to_vec(), rest.to_vec())
 }
 
-/// A certificate with the signature of another authority.
+/// Returns the certificate with the signature of another authority.
 fn signed_again(der: &[u8], by: &Authority) -> Vec<u8> {
     let certificate = Certificate::parse(der).unwrap();
     let algorithm = by.key().default_algorithm();
@@ -283,8 +283,8 @@ fn signed_again(der: &[u8], by: &Authority) -> Vec<u8> {
     der.into_bytes()
 }
 
-/// Of a wrong tile, the right entries stay, although another place has others that are right as
-/// well; a fingerprint that rotted is not an issuer that is missing.
+/// Correct entries of a wrong tile stay, although another source has other correct versions. A
+/// damaged fingerprint is not reported as a missing issuer.
 #[tokio::test]
 async fn only_wrong_entries_are_replaced() {
     let (right, signed) = log(300);
@@ -294,7 +294,7 @@ async fn only_wrong_entries_are_replaced() {
     let leaf = TileLeafRef::read(&mut &tile[..]).unwrap();
     let last = leaf.fingerprints.last().unwrap();
     let place = tile.windows(32).position(|bytes| bytes == last.0).unwrap();
-    // Another certificate of the root vouches for the other entries elsewhere.
+    // In the other source, another certificate of the root verifies the other entries.
     let pki = Pki::shared();
     let template = pki.root.ca_template(
         &CaOptions::named("Lucarne Test E1", KeyType::EcdsaP256),
@@ -313,15 +313,14 @@ async fn only_wrong_entries_are_replaced() {
         .0
         .write()
         .insert(data.into(), [first, rest].concat().into());
-    // In the last fingerprint of the first entry.
+    // A flipped bit in the last fingerprint of the first entry.
     let stored = right.copy();
     stored.flip(data, 8 * (place + 7));
-    let (cured, left) = mend(&stored, &[], &signed).await;
-    assert!(cured.is_empty());
-    assert_eq!(
-        (left.len(), left[0].path.as_str(), left[0].entry),
-        (1, data, Some(0))
-    );
+    let alone = stored.copy();
+    let (cured, left) = mend(&alone, &[], &signed).await;
+    assert!(left.is_empty(), "{}", left[0]);
+    assert_eq!(cured, [data]);
+    assert_eq!(gunzip(alone.0.read()[data].clone()).unwrap(), tile);
     let (cured, left) = mend(&stored, &[&elsewhere], &signed).await;
     assert!(left.is_empty(), "{}", left[0]);
     assert_eq!(cured, [data]);
@@ -329,7 +328,55 @@ async fn only_wrong_entries_are_replaced() {
     assert!(!stored.0.read().contains_key(&path));
 }
 
-/// A partial tile that is needed no more is right by itself, whatever the wider one has.
+/// A fingerprint with many damaged bits is restored from the rest of its chain, unless another
+/// place has the issuer that it names.
+#[tokio::test]
+async fn damaged_fingerprints_are_restored_from_their_chains() {
+    let (right, signed) = log(300);
+    let data = "tile/data/000";
+    right.store_plain();
+    let tile = right.0.read()[data].clone();
+    // Another certificate for the key and the name of the issuer.
+    let pki = Pki::shared();
+    let options = CaOptions::named("Lucarne Test E1", KeyType::EcdsaP256);
+    let template = pki.root.ca_template(&options, pki.p256.key()).unwrap();
+    let other = Bytes::from(pki.root.sign(&template).unwrap());
+    let path = format!("issuer/{}", Fingerprint::of(&other));
+    for position in 0..2 {
+        let damaged = changed(&tile, |leaf, out| {
+            out.precertificate = leaf.precertificate.map(<[u8]>::to_vec);
+            out.fingerprints[position].0[8..24].fill(0xa5);
+        });
+        let stored = right.copy();
+        stored.0.write().insert(data.into(), damaged.into());
+        let (cured, left) = mend(&stored, &[], &signed).await;
+        assert!(left.is_empty(), "{}", left[0]);
+        assert_eq!(cured, [data]);
+        assert_eq!(gunzip(stored.0.read()[data].clone()).unwrap(), tile);
+    }
+    // The issuer existed, and was lost.
+    let damaged = Bytes::from(changed(&tile, |leaf, out| {
+        out.precertificate = leaf.precertificate.map(<[u8]>::to_vec);
+        out.fingerprints[0] = Fingerprint::of(&other);
+    }));
+    let (stored, elsewhere) = (right.copy(), right.copy());
+    for files in [&stored, &elsewhere] {
+        files.0.write().insert(data.into(), damaged.clone());
+    }
+    // Without a copy of it, nothing is replaced.
+    let (cured, left) = mend(&stored, &[], &signed).await;
+    assert!(cured.is_empty());
+    assert_eq!(left.len(), 1);
+    assert_eq!(stored.0.read()[data], damaged);
+    elsewhere.0.write().insert(path.clone(), other.clone());
+    let (cured, left) = mend(&stored, &[&elsewhere], &signed).await;
+    assert!(left.is_empty(), "{}", left[0]);
+    assert_eq!(cured, [path.clone()]);
+    assert_eq!(stored.0.read()[data], damaged);
+    assert_eq!(stored.0.read()[&path], other);
+}
+
+/// A superseded partial tile is verified by itself, not against the wider tile.
 #[tokio::test]
 async fn a_right_partial_tile_is_no_fault() {
     let (right, signed) = log(300);
@@ -364,7 +411,7 @@ struct Unsigned {
     fingerprints: Vec<Fingerprint>,
 }
 
-/// A data tile whose first entry has other parts.
+/// Returns a data tile with other unsigned parts in its first entry.
 fn changed(tile: &[u8], change: impl Fn(&TileLeafRef<'_>, &mut Unsigned)) -> Vec<u8> {
     let mut rest = tile;
     let leaf = TileLeafRef::read(&mut rest).unwrap();

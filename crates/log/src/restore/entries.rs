@@ -1,4 +1,4 @@
-//! The entries of a data tile, gathered from all places of a log that may have them.
+//! The entries of a data tile, from all places of a log that may have them.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::stored;
 
 /// The entries of one tile that were found so far.
 struct Gathered {
-    /// The index of the first entry of the tile.
+    /// Index of the first entry of the tile.
     first: u64,
     entries: Vec<Option<Bytes>>,
-    /// The leaf hashes that the tree has, one after the other; `None` if they are unknown.
+    /// The concatenated leaf hashes of the tree; `None` if they are unknown.
     leaves: Option<Bytes>,
 }
 
@@ -29,7 +29,7 @@ impl Gathered {
         }
     }
 
-    /// Takes those of the entries from index `first` on that are still missing.
+    /// Adds the missing ones of these entries, the first of which has the index `first`.
     fn add(&mut self, first: u64, entries: &Bytes) {
         let mut leaves = stored::Leaves::of(entries);
         let (mut start, mut index) = (0, first);
@@ -65,7 +65,7 @@ impl Gathered {
         }
     }
 
-    /// All entries, if none is missing.
+    /// Concatenates all entries; `None` if one is missing.
     fn whole(&self) -> Option<Bytes> {
         let mut whole = BytesMut::new();
         for entry in &self.entries {
@@ -75,8 +75,8 @@ impl Gathered {
     }
 }
 
-/// The entries of a data tile, each of which has the leaf hash that the tree demands. The parts of
-/// an entry that its hash does not cover have the checksum of the place that they come from.
+/// Collects the entries of a data tile. Each has the leaf hash of the tree. The leaf hash does not
+/// cover all parts of an entry; the checksum of the place that has the entry covers the others.
 pub(super) async fn data_tile(
     log: &Shared,
     edge: &Arc<RightEdge>,
@@ -111,7 +111,7 @@ pub(super) async fn data_tile(
     }
 }
 
-/// Adds the entries of narrower and wider tiles. Only compressed ones have a checksum.
+/// Adds the entries of narrower and wider tiles. Only compressed tiles have a checksum.
 async fn add_other_tiles(log: &Shared, tile: Tile, gathered: &mut Gathered) -> Result<(), Failure> {
     let full = tile.full();
     let widths = log.assets.partials(&full.path()).await?;
@@ -129,8 +129,8 @@ async fn add_other_tiles(log: &Shared, tile: Tile, gathered: &mut Gathered) -> R
     Ok(())
 }
 
-/// The leaf hashes of the entries that the journal has for a hash tile of level 0; `None` if it
-/// lacks some. Nothing confirms them yet.
+/// Computes the leaf hashes of a hash tile of level 0 from the entries in the journal; `None` if
+/// the journal lacks some. The caller must verify the hashes.
 pub(super) async fn hashes_from_journal(
     log: &Shared,
     tile: Tile,

@@ -7,7 +7,7 @@ use crate::submit::tests::{World, fill, settled, started, stop};
 
 const ENTRIES: usize = 300;
 
-/// A running log whose journal has all of its rounds, and that restores its files.
+/// A running log that restores its files, and whose journal has all of its rounds.
 async fn running(cache: &tempfile::TempDir) -> (MemoryAssets, Arc<Shared>) {
     let world = World::new(&cache.path().join("dedup")).await;
     let log = world.start();
@@ -29,8 +29,8 @@ async fn stored(assets: &MemoryAssets, path: &str) -> Option<Bytes> {
     assets.get(path).await.unwrap()
 }
 
-/// Flips a bit of each of these files, has them read as the scrubber does, and waits until the log
-/// has restored them. Returns their right content.
+/// Flips a bit of each of these files, reads them like the scrubber, and waits until the log has
+/// restored them.
 async fn rots(assets: &MemoryAssets, log: &Shared, paths: &[&str]) {
     let mut right = Vec::new();
     for path in paths {
@@ -67,7 +67,7 @@ async fn rots(assets: &MemoryAssets, log: &Shared, paths: &[&str]) {
 async fn hashes_are_computed_and_the_right_edge_is_in_memory() {
     let cache = tempfile::tempdir().unwrap();
     let (assets, log) = running(&cache).await;
-    // What the journal has is not needed for these.
+    // These files can be restored without the journal.
     assets.settle(u64::MAX).await.unwrap();
     for path in [
         "tile/0/000",
@@ -91,13 +91,13 @@ async fn the_journal_has_the_entries_and_the_issuers() {
     for issuer in &issuers {
         rots(&assets, &log, &[issuer]).await;
     }
-    // Neither of both leads to the other.
+    // Neither tile leads to the other.
     rots(&assets, &log, &["tile/0/000", "tile/data/000"]).await;
     stop(&log).await;
 }
 
-/// A file that rots again is on a disk that does not keep what is written, and a file that nothing
-/// leads to stays damaged. Both are left alone, and named.
+/// The disk of a file that rots again does not keep the bytes, and a file without a source stays
+/// damaged. The log leaves both files alone, and reports them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_is_restored_once_and_only_from_right_bytes() {
     let cache = tempfile::tempdir().unwrap();
@@ -139,7 +139,7 @@ async fn a_file_is_restored_once_and_only_from_right_bytes() {
     stop(&log).await;
 }
 
-/// Storage that was rolled back is not written to before a recovery has judged it.
+/// The log does not write to storage that was rolled back: a recovery must judge it first.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_written_to_storage_that_lost_its_checkpoint() {
     let cache = tempfile::tempdir().unwrap();

@@ -1,51 +1,51 @@
-//! The reasons why a read of RFC 6962 got no answer.
+//! Errors of the read operations of RFC 6962.
 
 use crate::ReadError;
 
-/// The reasons why such a read got no answer.
+/// The reasons why a read operation of RFC 6962 failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Rfc6962Error {
-    /// Nothing is published yet.
+    /// The log has not published a checkpoint yet.
     #[error("this log has not published a checkpoint yet")]
     NoTree,
-    /// A size or an index is larger than the published tree has.
+    /// A size or an index is beyond the published tree.
     #[error("{parameter} is {asked}, and the tree has {size} entries")]
     BeyondTree {
         /// The parameter's name in RFC 6962.
         parameter: &'static str,
-        /// Its value.
+        /// The value of the parameter.
         asked: u64,
         /// Entries of the published tree.
         size: u64,
     },
-    /// Two parameters contradict each other.
+    /// Two parameters are in the wrong order.
     #[error("{larger} must not be less than {smaller}, and they are {} and {}", .values.1, .values.0)]
     Order {
-        /// The name of the one that must not be larger.
+        /// The name of the parameter that must not be larger.
         smaller: &'static str,
-        /// The name of the other.
+        /// The name of the other parameter.
         larger: &'static str,
-        /// Their values.
+        /// The values of the two parameters.
         values: (u64, u64),
     },
     /// No entry of the tree has this leaf hash.
     #[error("none of the first {size} entries has this leaf hash")]
     UnknownLeaf {
-        /// Entries of the tree that was asked for.
+        /// Entries of the requested tree.
         size: u64,
     },
-    /// The index of leaf hashes is not there yet.
+    /// The index of leaf hashes does not reach the requested tree yet.
     #[error(
         "the index of leaf hashes has {indexed} of {size} entries, and this leaf is not among them: it is \
          being brought up to date"
     )]
     NotIndexed {
-        /// Entries that it has.
+        /// Entries in the index.
         indexed: u64,
-        /// Entries of the tree that was asked for.
+        /// Entries of the requested tree.
         size: u64,
     },
-    /// As many of these requests are under way as may be.
+    /// The limit of concurrent requests of this kind is reached.
     #[error("the log is busy with other requests of this kind")]
     Busy,
     /// The tiles cannot be read, or are damaged.

@@ -1,5 +1,5 @@
-//! Keeps the index of leaf hashes up with the published tree: from the hash tiles of level 0, each of which is
-//! held against the tree first.
+//! Updates the index of leaf hashes after each round, from the hash tiles of level 0. Each tile is
+//! verified against the tree first.
 
 use std::convert::Infallible;
 use std::fs::{File, TryLockError};
@@ -21,13 +21,13 @@ use crate::ReadError;
 use crate::read_ahead::read_ahead;
 use crate::shared::Shared;
 
-/// The pause after which what failed is tried again.
+/// The pause before a retry after an error.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// The pause after which it is looked whether another process has let go of the files.
+/// The interval at which the lock file is tried while another process holds it.
 const LOCKED: Duration = Duration::from_millis(200);
 
-/// The reasons why the index is not kept for now.
+/// The reasons why the index cannot be updated now.
 #[derive(Debug, thiserror::Error)]
 enum Problem {
     #[error("its disk: {0}")]
@@ -38,7 +38,7 @@ enum Problem {
     Wrong,
 }
 
-/// Keeps the index of a log for as long as the log is there.
+/// Keeps the index of a log up to date as long as the log exists.
 pub(crate) async fn keep_index(log: Arc<Shared>) {
     let Some(leaves) = log.rfc6962.as_ref().map(|state| &state.leaves) else {
         return;
@@ -56,7 +56,7 @@ pub(crate) async fn keep_index(log: Arc<Shared>) {
 async fn keep(log: &Shared, leaves: &Leaves) -> Result<Infallible, Problem> {
     let mut indexer = Indexer::open(log, leaves.folder.clone()).await?;
     let mut grown = log.reader.grown();
-    // Nothing is said by an index that has seen more than is published.
+    // An index that is ahead of the published tree cannot be verified yet.
     let seen = indexer.index.indexed();
     let _ = grown.wait_for(|size| *size >= seen && *size > 0).await;
     if !indexer.belongs(log).await? {
@@ -87,11 +87,11 @@ async fn keep(log: &Shared, leaves: &Leaves) -> Result<Infallible, Problem> {
     }
 }
 
-/// The one who writes an index.
+/// The writer of an index.
 struct Indexer {
     folder: PathBuf,
     index: Arc<LeafIndex>,
-    /// No other process writes it while somebody here has this.
+    /// Other processes cannot write the index while a clone of this lock exists.
     writing: Arc<File>,
     merging: Option<JoinHandle<io::Result<()>>>,
 }
@@ -115,7 +115,7 @@ impl Indexer {
         })
     }
 
-    /// Returns whether it is of the published tree, as far as a leaf of each table tells.
+    /// Returns whether the index belongs to the published tree, judged by one leaf of each table.
     async fn belongs(&self, log: &Shared) -> Result<bool, Problem> {
         let index = self.index.clone();
         let samples = blocking(move || index.samples()).await;
@@ -134,7 +134,7 @@ impl Indexer {
         Ok(true)
     }
 
-    /// Adds what the published tree has beyond the index.
+    /// Adds the leaves of the published tree that the index does not have.
     async fn catch_up(&mut self, log: &Shared) -> Result<(), Problem> {
         let Some(edge) = log.reader.signed_edge().await? else {
             return Ok(());
@@ -181,7 +181,7 @@ impl Indexer {
         Ok(())
     }
 
-    /// Writes a table, and has tables merged beside what follows.
+    /// Writes a table, and starts a merge in the background if none runs.
     async fn flush(&mut self) -> io::Result<()> {
         let (index, writing) = (self.index.clone(), self.writing.clone());
         blocking(move || {
@@ -202,11 +202,11 @@ impl Indexer {
         Ok(())
     }
 
-    /// Ends it, and removes its files.
+    /// Ends the merge, and removes the files of the index.
     async fn remove(mut self) -> io::Result<()> {
         self.index.close();
         if let Some(merging) = self.merging.take() {
-            // What it could not do does not matter any more.
+            // The result does not matter, because the files are removed.
             let _ = merging.await;
         }
         let (folder, writing) = (self.folder.clone(), self.writing.clone());
@@ -224,7 +224,7 @@ impl Drop for Indexer {
     }
 }
 
-/// The lock of the files; `None` if another process has it.
+/// Returns the lock of the files; `None` if another process holds it.
 fn lock(folder: &std::path::Path) -> io::Result<Option<File>> {
     std::fs::create_dir_all(folder)?;
     let path = folder.join("lock");
@@ -236,7 +236,7 @@ fn lock(folder: &std::path::Path) -> io::Result<Option<File>> {
     }
 }
 
-/// The index in this directory; one that cannot be used is made anew.
+/// Opens the index in this directory; an unusable index is recreated.
 fn opened(folder: &std::path::Path, owner: LogId) -> io::Result<LeafIndex> {
     match LeafIndex::open(folder, owner) {
         Err(error) if is_damage(&error) => {
@@ -249,8 +249,8 @@ fn opened(folder: &std::path::Path, owner: LogId) -> io::Result<LeafIndex> {
     }
 }
 
-/// Returns whether the files are not what was written: a table that is named is missing, too short, or
-/// has other bytes.
+/// Returns whether the files differ from the files that were written: a table in the list is
+/// missing, too short, or has other bytes.
 fn is_damage(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
     matches!(error.kind(), InvalidData | NotFound | UnexpectedEof)

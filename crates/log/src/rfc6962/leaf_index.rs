@@ -1,12 +1,12 @@
 //! The index of leaf hashes: leaf hash → index of the entry.
 //!
-//! Nothing else leads from one to the other: a leaf hash covers the timestamp, which the identity
-//! of the dedup index does not. It is of the same make: the newest leaves are in memory, and as soon as there are 65,536 of
-//! them they become a table (`dedup/table.rs`), which is merged with others of its size. The list of
-//! tables is one small file. It has the first so many entries of the log, without a gap, so that how far it
-//! reaches is how many records its tables have.
+//! The dedup index cannot serve this purpose: a leaf hash covers the timestamp, and the identity in
+//! the dedup index does not. Both have the same structure: the newest leaves are in memory. As soon
+//! as there are 65,536 of them, they become a table (`dedup/table.rs`), which is merged with other
+//! tables of its size. The list of tables is one small file. The index has the first entries of the
+//! log, without a gap, so the number of records in its tables is the number of indexed entries.
 //!
-//! It can be lost at any time, and is made again from the hash tiles of level 0.
+//! The index can be lost at any time, and is rebuilt from the hash tiles of level 0.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -25,10 +25,10 @@ const MAGIC: &[u8; 8] = b"leaves 1";
 const LIST: &str = "list";
 const TABLES: &str = "tables";
 const SUM: usize = 8;
-/// Leaves in memory that become a table; few in tests.
+/// Leaves in memory that become a table; fewer in tests.
 pub(super) const TABLE: usize = if cfg!(test) { 1 << 10 } else { TABLE_ENTRIES };
 
-/// The index of one log's leaf hashes, of which one process writes the files.
+/// The index of one log's leaf hashes. One process at a time writes its files.
 pub(super) struct LeafIndex {
     folder: PathBuf,
     owner: LogId,
@@ -38,10 +38,10 @@ pub(super) struct LeafIndex {
 }
 
 impl LeafIndex {
-    /// Opens the index in `folder`, or makes one.
+    /// Opens the index in `folder`, or creates it.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidData`] if it is damaged, or another log's.
+    /// [`io::ErrorKind::InvalidData`] if it is damaged or belongs to another log.
     pub(super) fn open(folder: &Path, owner: LogId) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let list = match fs::read(folder.join(LIST)) {
@@ -59,7 +59,7 @@ impl LeafIndex {
         })
     }
 
-    /// Removes the files of an index that cannot be used.
+    /// Removes the files of an unusable index.
     pub(super) fn remove(folder: &Path) -> io::Result<()> {
         let gone = |removed: io::Result<()>| match removed {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -69,12 +69,13 @@ impl LeafIndex {
         gone(fs::remove_dir_all(folder.join(TABLES)))
     }
 
-    /// Finds the index of the entry with this leaf hash. What it says is to be held against the tree.
+    /// Finds the index of the entry with this leaf hash. The caller must verify it against the
+    /// tree.
     ///
     /// # Errors
     /// If a table cannot be read, or is damaged.
     pub(super) fn find(&self, leaf: &Hash) -> io::Result<Option<u64>> {
-        // A leaf leaves memory after it is in a table.
+        // A leaf stays in memory until it is in a table.
         if let Some(index) = self.newest.read().get(leaf) {
             return Ok(Some(*index));
         }
@@ -82,17 +83,17 @@ impl LeafIndex {
         Ok(found.map(|place| place.index))
     }
 
-    /// The number of entries that it has: the first of the log.
+    /// Returns the number of indexed entries, which are the first of the log.
     pub(super) fn indexed(&self) -> u64 {
         *self.indexed.borrow()
     }
 
-    /// That number, and word of each change.
+    /// Returns the number of indexed entries, and reports each change.
     pub(super) fn watch(&self) -> watch::Receiver<u64> {
         self.indexed.subscribe()
     }
 
-    /// A leaf of each table, with its index.
+    /// Returns one leaf of each table, with its index.
     ///
     /// # Errors
     /// As [`find`](Self::find).
@@ -103,7 +104,7 @@ impl LeafIndex {
             .collect())
     }
 
-    /// Adds leaves that follow those it has. By one task at a time.
+    /// Adds leaves that follow the indexed ones. Only one task at a time may call this.
     pub(super) fn add(&self, leaves: impl ExactSizeIterator<Item = Hash>) {
         let first = self.indexed();
         let next = first + leaves.len() as u64;
@@ -111,15 +112,15 @@ impl LeafIndex {
         self.indexed.send_replace(next);
     }
 
-    /// Returns whether those in memory are to become a table.
+    /// Returns whether the leaves in memory must become a table.
     pub(super) fn is_full(&self) -> bool {
         self.newest.read().len() >= TABLE
     }
 
-    /// Writes those in memory as a table. By the task that adds.
+    /// Writes the leaves in memory as a table. Only the task that adds leaves may call this.
     ///
     /// # Errors
-    /// If the disk fails; then it is to be opened again.
+    /// If the disk fails; then the index must be opened again.
     pub(super) fn flush(&self) -> io::Result<()> {
         let mut records: Vec<Record> = {
             let newest = self.newest.read();
@@ -140,8 +141,9 @@ impl LeafIndex {
         Ok(())
     }
 
-    /// Merges tables of a size as long as there are enough of them, or until it is [closed](Self::close).
-    /// By one task at a time, beside the one that adds.
+    /// Merges tables of the same size until too few are left, or the index is
+    /// [closed](Self::close). Only one task at a time may call this, concurrently with the task
+    /// that adds leaves.
     ///
     /// # Errors
     /// If the disk fails, or a table is damaged.
@@ -158,12 +160,12 @@ impl LeafIndex {
         Ok(())
     }
 
-    /// Has a merge that is under way end soon.
+    /// Stops a running merge soon.
     pub(super) fn close(&self) {
         self.tables.close();
     }
 
-    /// Makes durable which tables there are: all or nothing.
+    /// Writes the list of tables durably and atomically.
     fn note(&self, list: &[u8]) -> fjall::Result<()> {
         let (path, new) = (self.folder.join(LIST), self.folder.join("list.new"));
         let mut file = File::create(&new)?;
@@ -189,7 +191,7 @@ fn encode(list: &[u8], owner: LogId) -> Vec<u8> {
     [&content[..], &sum].concat()
 }
 
-/// The numbers of the tables; `None` if it is damaged, or another log's.
+/// Returns the numbers of the tables; `None` if the list is damaged or belongs to another log.
 fn decode(bytes: &[u8], owner: LogId) -> Option<Vec<u8>> {
     let (content, sum) = bytes.split_at_checked(bytes.len().checked_sub(SUM)?)?;
     let list = content.strip_prefix(MAGIC)?.strip_prefix(&owner.0)?;

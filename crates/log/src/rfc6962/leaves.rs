@@ -1,4 +1,4 @@
-//! Looking for a leaf by its hash, while the index is brought up to date beside that.
+//! The lookup of a leaf by its hash, while the index is updated concurrently.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use super::error::Rfc6962Error;
 use super::leaf_index::LeafIndex;
 use super::permits::Permits;
 
-/// The longest wait for the index to reach the tree that is asked for: it follows each round within
+/// The longest wait for the index to reach the requested tree. The index follows each round within
 /// moments.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The index of leaf hashes, as soon as there is one.
+/// The index of leaf hashes, after it has been opened.
 pub(crate) struct Leaves {
-    /// Its directory.
+    /// The directory of the index.
     pub(super) folder: PathBuf,
     pub(super) index: ArcSwapOption<LeafIndex>,
-    /// Somebody has found it damaged, or wrong.
+    /// Notified if the index is found damaged or wrong.
     pub(super) distrusted: Notify,
     permits: Permits,
 }
@@ -38,13 +38,13 @@ impl Leaves {
         }
     }
 
-    /// Has the index made anew. Until it is, nothing is said to be unknown.
+    /// Discards the index, which is then rebuilt. Until then, no leaf is reported as unknown.
     pub(super) fn distrust(&self) {
         self.index.store(None);
         self.distrusted.notify_one();
     }
 
-    /// The index of the entry that has this leaf hash, as a hint, among the first `size`.
+    /// Returns the index of the entry with this leaf hash among the first `size`, as a hint.
     pub(super) async fn index_of(&self, leaf: &Hash, size: u64) -> Result<u64, Rfc6962Error> {
         let not_indexed = |indexed| Rfc6962Error::NotIndexed { indexed, size };
         let index = self.index.load_full().ok_or_else(|| not_indexed(0))?;
@@ -58,13 +58,13 @@ impl Leaves {
             }
             found = self.look(&index, leaf, size).await?;
         }
-        // One of a later entry is none of this tree's.
+        // An entry after the first `size` is not in this tree.
         found
             .filter(|index| *index < size)
             .ok_or(Rfc6962Error::UnknownLeaf { size })
     }
 
-    /// Looks where it holds up nobody: a disk that hangs keeps as many threads as there are permits.
+    /// Looks on a blocking thread. A hung disk blocks as many threads as there are permits.
     async fn look(
         &self,
         index: &Arc<LeafIndex>,

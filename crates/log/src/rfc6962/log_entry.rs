@@ -1,5 +1,5 @@
-//! Entries as `get-entries` has them (RFC 6962 section 4.6), put together again from a data tile and the
-//! issuers that it refers to.
+//! Entries in the form of `get-entries` (RFC 6962 section 4.6), assembled from a data tile and the
+//! issuers that the tile refers to.
 
 use std::collections::HashMap;
 
@@ -15,24 +15,25 @@ use crate::reader::Reader;
 /// An entry of a log: the fields of RFC 6962 section 4.6, before base64.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogEntry {
-    /// The MerkleTreeLeaf, which the tree hashes.
+    /// The `MerkleTreeLeaf`, whose hash is in the tree.
     pub leaf_input: Vec<u8>,
-    /// The chain, and of a precertificate itself before it.
+    /// The chain; for a precertificate entry, the precertificate comes first.
     pub extra_data: Vec<u8>,
 }
 
-/// Entries, one after the other.
+/// Consecutive entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogEntries {
     /// The entries, at least one.
     pub entries: Vec<LogEntry>,
-    /// True if the same request will get the same entries for ever; false where there are less only because the
-    /// tree has no more yet.
+    /// `true` if the same request will always return the same entries; `false` if the published
+    /// tree cut the range short.
     pub is_final: bool,
 }
 
-/// Entries from `start` to `end` inclusive of the tree with `size` entries, `start` among them: to the end of
-/// their data tile at most, and no more than have `most_bytes`, but for the first.
+/// Returns entries from `start` to `end` inclusive, of the tree with `size` entries. `start` must
+/// be in the tree. The result ends at the end of the data tile, or before `most_bytes` are
+/// exceeded, but has at least one entry.
 pub(super) async fn log_entries(
     reader: &Reader,
     size: u64,
@@ -79,7 +80,7 @@ pub(super) async fn log_entries(
             extra_data,
         });
     }
-    // A tile that is not full will have more of them.
+    // A later tree will have more entries of the requested range.
     let is_cut_by_size = start + entries.len() as u64 == size && end >= size;
     Ok(LogEntries {
         entries,
@@ -98,14 +99,14 @@ impl<'t> Iterator for TileLeaves<'t> {
     }
 }
 
-/// The issuers of a tile's entries, each read once.
+/// The issuers of a tile's entries. Each is read once.
 struct Issuers<'r> {
     reader: &'r Reader,
     read: HashMap<Fingerprint, Bytes>,
 }
 
 impl Issuers<'_> {
-    /// The certificates above an entry's own.
+    /// Returns the certificates above the entry's own.
     async fn chain(&mut self, leaf: &TileLeafRef<'_>) -> Result<Vec<Bytes>, ReadError> {
         let mut chain = Vec::with_capacity(leaf.fingerprints.len());
         for fingerprint in leaf.fingerprints {

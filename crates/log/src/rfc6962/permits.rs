@@ -1,4 +1,4 @@
-//! A bound of what is read at once: whoever reads entries, or looks for a leaf, has a permit.
+//! A limit of concurrent reads: each read of entries, and each lookup of a leaf, takes a permit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use tokio::time::timeout;
 
 use super::error::Rfc6962Error;
 
-/// Requests of one log that do so at once: what they hold in memory is a data tile each.
+/// Concurrent requests of one log. Each holds about one data tile in memory.
 const AT_ONCE: usize = 4;
 
-/// The longest wait for another one to end.
+/// The longest wait for a permit.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The permits of one log, shared by all clones.
@@ -23,7 +23,7 @@ impl Permits {
         Permits(Arc::new(Semaphore::new(AT_ONCE)))
     }
 
-    /// A permit, as soon as there is one.
+    /// Takes a permit, and waits for one if necessary.
     ///
     /// # Errors
     /// [`Rfc6962Error::Busy`] after five seconds.

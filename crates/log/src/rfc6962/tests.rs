@@ -1,4 +1,4 @@
-//! Whatever the index of leaf hashes has: each leaf is found, or that is said; never a wrong place.
+//! In any state of the leaf index, a lookup finds the leaf or reports why not, never a wrong index.
 
 use std::fs;
 use std::path::Path;
@@ -27,7 +27,7 @@ fn config(folder: &Path) -> LogConfig {
     }
 }
 
-/// The hash tiles of a log whose leaves are numbers.
+/// The hash tiles of a log whose leaves are hashes of numbers.
 struct Forest {
     assets: MemoryAssets,
     tree: Tree,
@@ -57,7 +57,7 @@ impl Forest {
         }
     }
 
-    /// A process that publishes it, and keeps an index below `folder`.
+    /// Starts a process that publishes the log, and keeps an index below `folder`.
     fn serve(&self, folder: &Path) -> Process {
         let log = Arc::new(Shared::new(
             config(folder),
@@ -98,7 +98,7 @@ impl Process {
         reads.proof_by_hash(&leaf, size).await
     }
 
-    /// The index of a leaf, once that can be told.
+    /// Returns the index of a leaf, after the leaf index has caught up.
     async fn find(&self, forest: &Forest, leaf: Hash, size: u64) -> Option<u64> {
         let mut found = None;
         eventually("the index gets there", async || {
@@ -118,7 +118,7 @@ impl Process {
         found
     }
 
-    /// Every so many leaves are found, and no others.
+    /// Checks that a sample of the leaves is found, and no other leaves.
     async fn finds_all(&self, forest: &Forest) {
         let size = forest.tree.size();
         for index in (0..size).step_by(97).chain([size - 1]) {
@@ -156,12 +156,12 @@ async fn leaves_are_found_as_the_log_grows_and_after_restarts() {
     forest.grow(25_000);
     let process = forest.serve(folder.path());
     process.finds_all(&forest).await;
-    // Of 24 tables, each of two files, those of a size become one.
+    // 24 tables have two files each; merging tables of the same size leaves fewer files.
     let files = || {
         let files = fs::read_dir(folder.path().join("leaves/tables"));
         files.unwrap().count()
     };
-    // They are merged in a thread of their own.
+    // A separate thread merges the tables.
     until("tables are merged", || files() < 2 * 12).await;
     process.finds_all(&forest).await;
     process.stop().await;
@@ -198,7 +198,7 @@ async fn an_index_that_rots_is_made_anew() {
     let files = tables().map(|file| file.unwrap().path());
     for file in files.take(3).chain([leaves.join("list")]) {
         let Ok(sound) = fs::read(&file) else {
-            // It was of an index that has been made anew since.
+            // The file belonged to an index that has been rebuilt since.
             continue;
         };
         for rot in 0..4 {
@@ -247,12 +247,12 @@ async fn a_wrong_place_is_never_answered() {
         matches!(asked, Err(Rfc6962Error::NotIndexed { .. })),
         "{asked:?}"
     );
-    // The right one is made again.
+    // The log rebuilds a correct index.
     process.finds_all(&forest).await;
     process.stop().await;
 }
 
-/// Two processes at a hand-over: the second waits until the first has let go of the files.
+/// Two processes during a handover: the second waits until the first releases the files.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_process_writes_an_index() {
     let folder = tempfile::tempdir().unwrap();
@@ -260,9 +260,9 @@ async fn one_process_writes_an_index() {
     let first = forest.serve(folder.path());
     first.finds_all(&forest).await;
     let second = forest.serve(folder.path());
-    // Longer than the second's look at the files: that it has no index by then is no proof that
-    // it waits, but a second writer would have one. On a busy machine it is later, and has none
-    // either.
+    // This is longer than the interval at which the second tries the lock. A missing index does not
+    // prove that the second waits, but a second writer would have an index by now. On a busy
+    // machine it would have one later, so the test cannot fail wrongly.
     tokio::time::sleep(Duration::from_millis(300)).await;
     let asked = second.ask(forest.leaf(7), 3000).await;
     assert!(
@@ -271,7 +271,7 @@ async fn one_process_writes_an_index() {
     );
     first.indexing.abort();
     second.finds_all(&forest).await;
-    // What the first has open is enough for those whom it still serves.
+    // The files that the first has open suffice for its own clients.
     first.finds_all(&forest).await;
     second.stop().await;
 }

@@ -6,30 +6,29 @@ use std::time::Duration;
 
 use super::window::ScrubWindow;
 
-/// The rate and the times at which the files of a log are read.
+/// The rate and the schedule at which the scrubber reads the files of a log.
 #[derive(Clone, Debug)]
 pub struct ScrubConfig {
-    /// Most bytes per second, as they are stored.
+    /// Maximum rate in stored bytes per second.
     pub bytes_per_second: NonZeroU64,
-    /// The time of the day; all of it if there is none.
+    /// The part of the day in which files are read; `None` means the whole day.
     pub window: Option<ScrubWindow>,
-    /// The file that keeps the position across restarts. It can be lost: then the
-    /// pass begins anew.
+    /// The file that keeps the position across restarts. If it is lost, the pass starts again.
     pub position: PathBuf,
-    /// The pause after a start, which has other things to read.
+    /// The pause after startup, because the startup itself reads from storage.
     pub delay: Duration,
-    /// Shortest time from the begin of one pass to that of the next.
+    /// Shortest time from the start of one pass to the start of the next.
     pub interval: Duration,
-    /// A pass is one random tile, and a listing of one directory of tiles.
+    /// If `true`, a pass is one random tile and one listing of a directory of tiles.
     pub sampling: bool,
 }
 
-/// The rate at which a sample is read.
+/// The rate at which a sample is read, in bytes per second.
 const SAMPLE_RATE: NonZeroU64 = NonZeroU64::new(1_000_000).unwrap();
 
 impl ScrubConfig {
-    /// Passes at this rate that begin ten seconds after a start, and an hour apart
-    /// at least.
+    /// Creates passes at this rate. The first starts ten seconds after startup, and the others at
+    /// least one hour after the start of the previous one.
     pub fn new(bytes_per_second: NonZeroU64, position: PathBuf) -> Self {
         ScrubConfig {
             bytes_per_second,
@@ -41,8 +40,8 @@ impl ScrubConfig {
         }
     }
 
-    /// One random tile and one listing every two minutes: a few requests a minute, for storage
-    /// where requests are paid.
+    /// Creates passes of one random tile and one listing every two minutes. These are a few
+    /// requests per minute, for storage that charges for requests.
     pub fn of_samples(position: PathBuf) -> Self {
         ScrubConfig {
             delay: Duration::from_secs(60),

@@ -1,4 +1,4 @@
-//! Files that are read no faster than at a given rate.
+//! Files that are read at a bounded rate.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use tokio::time::{Instant, sleep_until};
 
-use crate::fsck::Files;
+use crate::fsck::{FileError, Files};
 
-/// Bytes that a request counts for besides those it brings: for a disk that seeks
-/// and for a bucket that is paid by the request, many small files cost as well.
+/// Bytes that each request counts for, in addition to its own bytes. A disk seeks and a bucket
+/// charges for each request, so many small files cost as well.
 const REQUEST: u64 = 4096;
 
-/// The files of a log as the store itself has them, past its caches.
+/// The files of a log as the store has them, without caches.
 pub(super) struct Paced {
     assets: Arc<dyn Assets>,
     bytes_per_second: NonZeroU64,
-    /// The time when what was read so far is paid for.
+    /// The time before which the next read must not start.
     paid: Mutex<Instant>,
     read: Counter,
 }
@@ -40,7 +40,7 @@ impl Paced {
         }
     }
 
-    /// Returns the time that so many bytes take.
+    /// Returns the time that a read of `bytes` takes at the configured rate.
     fn time(&self, bytes: u64) -> Duration {
         Duration::from_secs_f64((bytes + REQUEST) as f64 / self.bytes_per_second.get() as f64)
     }
@@ -48,7 +48,7 @@ impl Paced {
 
 #[async_trait]
 impl Files for Paced {
-    async fn read(&self, path: &str) -> Result<Option<Bytes>, String> {
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, FileError> {
         let paid = *self.paid.lock();
         sleep_until(paid).await;
         let found = self.assets.get(path).await;
@@ -58,19 +58,19 @@ impl Files for Paced {
         };
         self.read.inc_by(bytes);
         let mut paid = self.paid.lock();
-        // Time in which nothing was read is not made up for.
+        // Idle time does not allow a higher rate afterwards.
         *paid = (*paid).max(Instant::now()) + self.time(bytes);
-        found.map_err(|error| error.to_string())
+        found.map_err(FileError::from)
     }
 }
 
-/// The files of a log as the store itself has them, at any rate.
+/// The files of a log as the store has them, without caches and without a bound of the rate.
 pub(crate) struct Unpaced(pub(crate) Arc<dyn Assets>);
 
 #[async_trait]
 impl Files for Unpaced {
-    async fn read(&self, path: &str) -> Result<Option<Bytes>, String> {
-        self.0.get(path).await.map_err(|error| error.to_string())
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, FileError> {
+        Ok(self.0.get(path).await?)
     }
 }
 
@@ -93,11 +93,11 @@ mod tests {
         for _ in 0..6 {
             files.read("tile/000").await.unwrap().unwrap();
         }
-        // The first is not waited for, and each of the others for the one before. A test of time:
-        // a busy machine only makes it longer.
+        // The first read does not wait; each other read waits for the one before. This is a test of
+        // time with a lower bound: a busy machine only takes longer.
         assert!(began.elapsed() >= Duration::from_millis(500));
         assert_eq!(read.get(), 6 * (100_000 - REQUEST));
-        // Time in which nothing is read: however long it is, it is not made up for.
+        // Idle time, however long, does not allow a higher rate afterwards.
         tokio::time::sleep(Duration::from_millis(500)).await;
         let late = Instant::now();
         for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! The place that a scrubber has got to, kept in a file across restarts.
+//! The position of a scrubber, kept in a file across restarts.
 
 use std::fs;
 use std::io;
@@ -7,16 +7,16 @@ use std::path::Path;
 use lucarne_ct::LogId;
 use tokio::task::spawn_blocking;
 
-/// The place in a pass, and the end of the last whole one.
+/// The position in a pass, and the end of the last complete pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Position {
-    /// The data tile to go on from.
+    /// The data tile at which the scrubber continues.
     pub(super) tile: u64,
-    /// The time when the last whole pass ended, Unix milliseconds.
+    /// The time when the last complete pass ended, Unix milliseconds.
     pub(super) ended_ms: Option<u64>,
 }
 
-/// The position in the file, or the begin if it is not of this log, or none.
+/// Reads the position, or returns the start if the file is unreadable or belongs to another log.
 pub(super) async fn read(path: &Path, owner: LogId) -> Position {
     let file = path.to_owned();
     let text = spawn_blocking(move || fs::read_to_string(file)).await;
@@ -26,8 +26,8 @@ pub(super) async fn read(path: &Path, owner: LogId) -> Position {
     }
 }
 
-/// Writes it down. That it is lost costs a pass that begins anew: nobody waits for
-/// the disk, and it is said once more than nothing.
+/// Saves the position. If it is lost, a pass starts again. So the file is not synced, and an error
+/// is only logged.
 pub(super) async fn write(path: &Path, owner: LogId, position: Position) {
     let file = path.to_owned();
     let written = spawn_blocking(move || replace(&file, &text(owner, position))).await;

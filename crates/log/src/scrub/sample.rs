@@ -1,7 +1,7 @@
 //! Samples: a random tile, and a listing that is compared with the size of the tree.
 //!
-//! A whole pass over a bucket costs millions of requests. A sample costs a few, and if storage was
-//! emptied or rolled back, one of the first samples shows that.
+//! A complete pass over a bucket costs millions of requests. A sample costs a few. If storage was
+//! emptied or rolled back, one of the first samples detects that.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -12,26 +12,26 @@ use lucarne_tlog::{Level, TILE_WIDTH, Tile};
 use crate::fsck::{Finding, Problem};
 use crate::shared::Shared;
 
-/// Tiles that one directory has, by the paths of the static CT API.
+/// Tiles in one directory, by the paths of the static CT API.
 const BESIDE: u64 = 1000;
-/// Missing tiles of one directory that are reported.
+/// Maximum number of missing tiles that are reported for one directory.
 const MOST_REPORTED: usize = 8;
 
-/// The index of a random data tile of the published tree.
+/// Returns the index of a random data tile of the published tree.
 pub(super) fn random_tile(log: &Shared) -> u64 {
     let size = log.reader.published().map_or(0, |published| published.size);
     random(size.div_ceil(TILE_WIDTH))
 }
 
-/// The standard library's hash keys are random enough for a sample.
+/// Returns a random number below `below`. The hash keys of `std` are random enough for a sample.
 fn random(below: u64) -> u64 {
     RandomState::new().hash_one(below) % below.max(1)
 }
 
-/// Lists a random directory of full tiles, and returns those that are missing.
+/// Lists a random directory of full tiles, and returns the missing tiles.
 ///
 /// # Errors
-/// If storage cannot list it.
+/// If storage cannot list the directory.
 pub(super) async fn missing(log: &Shared) -> Result<Vec<Finding>, AssetError> {
     let size = log.reader.published().map_or(0, |published| published.size);
     let full = size / TILE_WIDTH;

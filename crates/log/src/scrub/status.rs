@@ -4,27 +4,26 @@ use parking_lot::Mutex;
 
 use crate::Check;
 
-/// The state of a scrubber, for `/health` and the page.
+/// The state of a scrubber, for `/health` and the status page.
 #[derive(Debug, Default)]
 pub(crate) struct ScrubStatus(pub(super) Mutex<Status>);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Status {
-    /// Entries that this pass has checked, and those that it will have.
+    /// Entries that this pass has checked, and the entries of the whole pass.
     pub(super) pass: Option<(u64, u64)>,
-    /// The time when the last whole pass ended, Unix milliseconds.
+    /// The time when the last complete pass ended, Unix milliseconds.
     pub(super) ended_ms: Option<u64>,
-    /// Samples since the start, where there are no passes.
+    /// Samples since startup, if passes are samples.
     pub(super) samples: u64,
-    /// The findings of the last whole pass, or of all samples.
+    /// The findings of the last complete pass, or of all samples.
     pub(super) findings: u64,
-    /// The reason why nothing can be checked now.
+    /// The reason why files cannot be checked now.
     pub(super) away: Option<String>,
 }
 
 impl ScrubStatus {
-    /// The answer of the scrubber, in words. What it found is named among the
-    /// damaged files.
+    /// Formats the status as a health check. The list of damaged files is a check of its own.
     pub(crate) fn check(&self, now_ms: u64) -> Check {
         let status = self.0.lock().clone();
         let found = match status.findings {

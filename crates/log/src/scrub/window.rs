@@ -1,4 +1,4 @@
-//! The time of the day at which files are read.
+//! The part of the day in which files are read.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -8,20 +8,20 @@ use tokio::time::sleep;
 use crate::Clock;
 
 const MINUTES_PER_DAY: u64 = 24 * 60;
-/// Longest sleep: the clock may be set meanwhile.
+/// Longest sleep, because the clock may be set during the sleep.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// A part of each day, UTC: `22:00-06:00`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScrubWindow {
-    /// Its first minute of the day.
+    /// The first minute, counted from midnight.
     from: u64,
-    /// The minute of the day before which it ends; of the next one if it is not
-    /// after the first.
+    /// The minute of the day at which the window ends. If it is not after the first, the window
+    /// ends on the next day.
     to: u64,
 }
 
-/// The text is no part of a day.
+/// The text is not a valid part of a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a part of the day is due, UTC, such as 22:00-06:00")]
 pub struct NoWindow;
@@ -39,7 +39,7 @@ impl FromStr for ScrubWindow {
     }
 }
 
-/// The minute of the day that `hh:mm` names.
+/// Parses `hh:mm` as a minute of the day.
 fn minute(text: &str) -> Result<u64, NoWindow> {
     let number = |text: &str, below| match text.as_bytes() {
         [b'0'..=b'9', b'0'..=b'9'] => text.parse::<u64>().ok().filter(|number| *number < below),
@@ -60,7 +60,7 @@ impl ScrubWindow {
         }
     }
 
-    /// The time until it opens; `None` if it is open.
+    /// Returns the time until the window opens; `None` if it is open.
     fn closed_for(&self, now_ms: u64) -> Option<Duration> {
         let now = now_ms / 60_000 % MINUTES_PER_DAY;
         let since = |minute| (now + MINUTES_PER_DAY - minute) % MINUTES_PER_DAY;

@@ -1,4 +1,4 @@
-//! What a log takes while its dedup index is read from the tiles.
+//! Submissions while the dedup index is being read from the tiles.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::health::Prober;
 /// Two full tiles and a partial one.
 const ENTRIES: usize = 600;
 
-/// Storage that does not give the data tiles below a number, and says which it was asked for.
+/// Storage that withholds the data tiles below a number, and records the requested tiles.
 struct Withholding {
     assets: MemoryAssets,
     below: AtomicU64,
@@ -98,7 +98,7 @@ impl Assets for Withholding {
     }
 }
 
-/// A log whose index is read while it is open, however small it is.
+/// Opens a log whose index is read while the log is open, even if it is small.
 async fn opened(world: &World, storage: &Arc<Withholding>) -> Arc<Shared> {
     let mut log = world.shared(storage.clone());
     log.read_before_open = 0;
@@ -107,7 +107,7 @@ async fn opened(world: &World, storage: &Arc<Withholding>) -> Arc<Shared> {
     log
 }
 
-/// A log that has lost its index.
+/// Creates a log that has lost its index.
 async fn without_index(cache: &Path) -> (World, Vec<Logged>) {
     let world = World::new(cache).await;
     let log = world.start();
@@ -134,7 +134,7 @@ async fn dedup_check(log: &Arc<Shared>) -> crate::Check {
     checks.find(|check| check.name == "dedup").unwrap()
 }
 
-/// A chain whose certificate begins to be valid so many days from now on.
+/// Creates a chain whose certificate becomes valid this many days from now.
 fn chain_from(name: &str, days: i64) -> Chain {
     let pki = Pki::shared();
     let mut leaf = pki.leaf(name);
@@ -170,7 +170,7 @@ async fn what_may_not_be_read_yet_is_refused_and_the_rest_taken() {
         "{retry_after_seconds}"
     );
     assert!(reason.contains("is being read"), "{reason}");
-    // Nobody has logged it before there was one like it.
+    // The unread entries were logged before the `notBefore` of this certificate.
     let young = chain_from("young.example", 3);
     let sct = log.submit(EntryKind::X509, young.clone()).await.unwrap();
     assert_eq!(sct.index().unwrap(), ENTRIES as u64);
@@ -200,8 +200,8 @@ async fn what_may_not_be_read_yet_is_refused_and_the_rest_taken() {
     stop(&log).await;
 }
 
-/// A restart in the middle goes on where it was, and reads what rounds have added and a crash has
-/// taken.
+/// Reading continues after a restart where it stopped, and covers the entries that rounds have
+/// added and that a crash has removed from the index.
 #[tokio::test(flavor = "multi_thread")]
 async fn reading_goes_on_after_a_restart() {
     let cache = tempfile::tempdir().unwrap();
@@ -240,7 +240,7 @@ async fn reading_goes_on_after_a_restart() {
     stop(&log).await;
 }
 
-/// A tile that is rotten in the middle of the backlog is a gap, and the rest is read.
+/// A damaged tile in the middle of the backlog becomes a gap, and the other tiles are read.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rotten_tile_does_not_keep_the_rest_from_being_read() {
     let cache = tempfile::tempdir().unwrap();

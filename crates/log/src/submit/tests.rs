@@ -1,4 +1,4 @@
-//! Whatever a dedup index says: no SCT for what the tree does not have.
+//! Wrong content of a dedup index never leads to an SCT for an entry that is not in the tree.
 
 use std::ops::Range;
 use std::path::Path;
@@ -39,7 +39,7 @@ impl World {
         }
     }
 
-    /// Returns what a backup has of it, beside the same cache.
+    /// Returns the state of a backup, with the same cache.
     async fn copy(&self) -> World {
         let lock = MemoryLock::new();
         let id = self.config.key.log_id().0;
@@ -56,12 +56,12 @@ impl World {
         self.lock.load(&id).await.unwrap().unwrap()
     }
 
-    /// A log just started: it has issued nothing yet.
+    /// Starts a log that has not issued any SCT yet.
     pub(crate) fn start(&self) -> Arc<Shared> {
         begun(self.shared(Arc::new(self.assets.clone())))
     }
 
-    /// The log upon this storage, before it is started.
+    /// Returns the log with this storage, before it is started.
     pub(crate) fn shared(&self, assets: Arc<dyn Assets>) -> Shared {
         let (roots, _) = Roots::from_pem(Pki::shared().roots_pem().as_bytes());
         Shared::new(
@@ -109,7 +109,7 @@ pub(crate) struct Logged {
     pub(crate) place: LeafPosition,
 }
 
-/// Entries of a log, with the places that they really have.
+/// Fills a log, and returns the entries with their true places.
 pub(crate) async fn fill(log: &Arc<Shared>, hosts: Range<usize>) -> Vec<Logged> {
     let pki = Pki::shared();
     let chains: Vec<Chain> = hosts
@@ -137,7 +137,7 @@ pub(crate) async fn fill(log: &Arc<Shared>, hosts: Range<usize>) -> Vec<Logged> 
     logged
 }
 
-/// Submits it: the right SCT, or none. Tells which.
+/// Submits an entry, and returns whether the response has an SCT, which must be correct.
 pub(crate) async fn answered(log: &Shared, entry: &Logged) -> bool {
     match log.submit(EntryKind::X509, entry.chain.clone()).await {
         Ok(sct) => {
@@ -217,7 +217,7 @@ async fn no_wrong_place_of_the_index_gives_a_false_sct() {
     assert!(log.session.load().as_ref().unwrap().dedup.is_distrusted());
     stop(&log).await;
     drop(log);
-    // The index is not used again: the next one is made from the tree.
+    // The damaged index is not used again: the next one is built from the tree.
     let log = world.start();
     assert_eq!(settled(&log, started).await, State::Running);
     for entry in &logged {
@@ -264,7 +264,7 @@ async fn no_flipped_bit_of_the_index_gives_a_false_sct() {
     }
 }
 
-/// Copies the files of a directory; gives those that are not empty.
+/// Copies the files of a directory, and returns those that are not empty.
 fn copied(from: &Path, to: &Path) -> Vec<std::path::PathBuf> {
     std::fs::create_dir_all(to).unwrap();
     let mut files = Vec::new();
@@ -281,7 +281,7 @@ fn copied(from: &Path, to: &Path) -> Vec<std::path::PathBuf> {
     files
 }
 
-/// An index that is used no more still proves that lock and data are older.
+/// An index that is no longer used still proves that lock and storage are older.
 async fn an_index_that_is_not_used_is_evidence(spoil: impl Fn(&Dedup)) {
     let cache = tempfile::tempdir().unwrap();
     let world = World::new(&cache.path().join("dedup")).await;
@@ -315,7 +315,7 @@ async fn an_index_that_is_not_used_is_evidence(spoil: impl Fn(&Dedup)) {
     }
     assert_eq!(backup.signed().await, before, "nothing is signed");
     assert!(!cache.path().join("dedup.damaged-1").exists());
-    // With the newest it is set aside.
+    // With the newest lock, the index is set aside.
     let log = world.start();
     assert_eq!(settled(&log, started).await, State::Running);
     assert!(cache.path().join("dedup.damaged-1").exists());
@@ -346,8 +346,8 @@ async fn an_index_that_named_a_wrong_place_is_evidence() {
     .await;
 }
 
-/// Its disk could not even note that it has failed, and it was the lock that
-/// ended the session, and the next one.
+/// The disk of the index could not even store the mark of its failure, and an error of the lock
+/// ended this session and the next one.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_index_that_has_failed_is_made_anew_whatever_ended_the_session() {
     let cache = tempfile::tempdir().unwrap();
@@ -373,7 +373,7 @@ async fn an_index_that_has_failed_is_made_anew_whatever_ended_the_session() {
     stop(&log).await;
 }
 
-/// A chain to an unknown root may lead to one that is still to be read.
+/// A chain to an unknown root may lead to a root that has not been read yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unknown_root_is_not_refused_before_all_roots_are_read() {
     let cache = tempfile::tempdir().unwrap();

@@ -5,13 +5,13 @@ use lucarne_tlog::Hash;
 
 use crate::record::RecordError;
 
-/// The difference between a round and what it should be.
+/// The difference between a round and its expected content.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
-    /// The record is none.
+    /// The record cannot be parsed.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// The record is another round's.
+    /// The record belongs to another round.
     #[error("the record's header differs")]
     Header,
     /// The tree has changed since it was signed.
@@ -20,89 +20,89 @@ pub enum VerifyError {
     /// The round leads to another size.
     #[error("the size differs")]
     Size,
-    /// The two ways to the root lead to two.
+    /// The tiles and the frontier give different roots.
     #[error("the root by tiles is {tiles}, by leaves {leaves}")]
     Root {
-        /// By the tiles.
+        /// Root by the tiles.
         tiles: Hash,
-        /// By the frontier.
+        /// Root by the frontier.
         leaves: Hash,
     },
-    /// An entry is not what was submitted.
+    /// An entry differs from the submission.
     #[error("entry {index}: {problem}")]
     Entry {
-        /// Its index.
+        /// Index of the entry.
         index: u64,
-        /// The problem with it.
+        /// The difference.
         problem: EntryError,
     },
-    /// So many bytes follow the entries.
+    /// The entries are followed by this number of bytes.
     #[error("{0} bytes after the last entry")]
     Extra(usize),
-    /// There are tiles of a level that has none.
+    /// There are tiles of a level that must be empty.
     #[error("tiles of level {0} that nothing asks for")]
     ExtraTiles(u8),
     /// A hash is not in its tile.
     #[error("hash {position} of level {level} is not in its tile")]
     Hash {
-        /// Its place in its level.
+        /// Position in the level.
         position: u64,
-        /// Its level.
+        /// Level of the hash.
         level: u8,
     },
-    /// A tile that should be full is not.
+    /// A tile that must be full is partial or missing.
     #[error("tile {index} of level {level} is not whole")]
     NotWhole {
-        /// Its index.
+        /// Index of the tile.
         index: u64,
-        /// Its level.
+        /// Level of the tile.
         level: u8,
     },
-    /// The data tile of this path has something else.
+    /// The data tile with this path differs from the staged entries.
     #[error("{0} is not what was staged")]
     Data(String),
-    /// Entries are in no data tile.
+    /// Some entries are missing from the data tiles.
     #[error("the data tiles do not hold all that was staged")]
     MissingData,
     /// A data tile cannot be compressed.
     #[error("{path}: compression: {error}")]
     Compression {
-        /// The tile's path.
+        /// Path of the tile.
         path: String,
-        /// The problem.
+        /// The error of the compression.
         #[source]
         error: std::io::Error,
     },
 }
 
-/// The difference between an entry and what was submitted.
+/// The difference between an entry and its submission.
 #[derive(Debug, thiserror::Error)]
 pub enum EntryError {
-    /// It cannot be read back.
+    /// The entry cannot be parsed.
     #[error(transparent)]
     Leaf(#[from] TileLeafError),
-    /// It has this index.
+    /// The entry has this index, which is wrong.
     #[error("carries index {0}")]
     Index(u64),
-    /// It has another time.
+    /// The timestamp of the entry is wrong.
     #[error("carries another timestamp")]
     Timestamp,
-    /// Another certificate would be logged.
+    /// The identity differs, so another certificate would be logged.
     #[error("is not what was submitted")]
     Identity,
-    /// Its precertificate is another.
+    /// The precertificate differs.
     #[error("the precertificate is not what was submitted")]
     Precertificate,
-    /// Its chain is another.
+    /// The chain differs.
     #[error("the chain is not what was submitted")]
     Chain,
-    /// Its certificate, or its issuer's, cannot be read.
+    /// The certificate of the entry or of its issuer cannot be parsed.
     #[error(transparent)]
     Certificate(#[from] DerError),
-    /// A precertificate that nobody issued.
+    /// A precertificate without an issuer.
     #[error("no issuer")]
     NoIssuer,
-    /// The entry does not come from the precertificate.
+    /// The `TBSCertificate` is not derived from the precertificate.
     #[error("the TBSCertificate is not that of its precertificate")]
     Tbs,
 }

@@ -1,5 +1,5 @@
-//! Whatever fails, and whenever the process dies: what was promised is there,
-//! and nothing is there twice.
+//! Failures and crashes at any time: every entry with an SCT is in the log, and none is in it
+//! twice.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,8 +19,8 @@ fn broken(operation: Operation) -> AssetError {
     }
 }
 
-/// A power cut at every call that a busy log makes on its storage: just
-/// before it, everything is copied, and the copy must carry on.
+/// Simulates a power cut at a third of the storage calls of a busy log: just before the call, lock
+/// and storage are copied, and the log must continue from the copy.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_log_carries_on_from_a_copy_taken_at_any_call() {
     let world = Arc::new(World::new().await);
@@ -29,7 +29,7 @@ async fn the_log_carries_on_from_a_copy_taken_at_any_call() {
     let (at_call, copies) = (world.clone(), taken.clone());
     world.assets.inject(move |operation| {
         if operation != Operation::Get && calls.fetch_add(1, Ordering::SeqCst).is_multiple_of(3) {
-            // The copy must be one moment of both: nothing else writes now.
+            // No other task writes now, so the copies of lock and storage are from the same moment.
             let world = at_call.clone();
             let copy = std::thread::spawn(move || {
                 tokio::runtime::Runtime::new()
@@ -55,8 +55,8 @@ async fn the_log_carries_on_from_a_copy_taken_at_any_call() {
     for copy in copies {
         let log = copy.run().await;
         let before = audit(&log).await;
-        // The copy is the same log at an earlier time: retries get the same
-        // places as far as it has them, and new ones after.
+        // The copy is the same log at an earlier time. Retries of its entries get the same index,
+        // and later entries get new ones.
         let scts = submit_all(&log, &submissions).await;
         for (submission, sct) in submissions.iter().zip(&scts) {
             let (index, timestamp) = place(sct);
@@ -69,7 +69,7 @@ async fn the_log_carries_on_from_a_copy_taken_at_any_call() {
     }
 }
 
-/// Every call fails once, while the log is loaded.
+/// Every call fails once under load.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_call_stops_the_log_and_loses_nothing() {
     for failing in [Operation::Stage, Operation::Publish, Operation::Settle] {
@@ -154,12 +154,12 @@ async fn a_second_signer_is_noticed() {
     else {
         unreachable!("it waits until the other one signs no more");
     };
-    // Longer than that one waits before it signs again.
+    // Longer than the log otherwise waits before its next attempt.
     assert!(retry_at_ms - since_ms > 5000);
     log.shutdown().await;
 }
 
-/// An outage may last beyond the end of a shard.
+/// An outage may last beyond the end of a shard's window.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_crash_left_is_published_though_the_shard_is_retired() {
     let world = World::new().await;
@@ -179,7 +179,7 @@ async fn what_a_crash_left_is_published_though_the_shard_is_retired() {
     log.shutdown().await;
 }
 
-/// Bit rot in the dedup index, wherever it is found, costs a rebuild.
+/// Bit rot anywhere in the dedup index causes a rebuild.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_index_is_rebuilt() {
     let world = World::new().await;
@@ -217,7 +217,7 @@ fn files_below(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
     files
 }
 
-/// An SCT is for an entry that can be found in what is published.
+/// An SCT is returned only after its entry is published.
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_is_answered_before_the_checkpoint_is_published() {
     let world = World::new().await;
@@ -236,8 +236,8 @@ async fn nobody_is_answered_before_the_checkpoint_is_published() {
     log.shutdown().await;
 }
 
-/// As long as a round is not published, who submits the same waits with the first:
-/// the index, which would have to be proven from the published tree, lacks it.
+/// Duplicates wait with the first submission until its round is published. The index does not have
+/// the entry yet, because its proofs are verified against the published tree.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_in_the_index_before_it_is_published() {
     let world = World::new().await;
@@ -257,8 +257,8 @@ async fn nothing_is_in_the_index_before_it_is_published() {
     for _ in 0..20 {
         let (log, submission) = (log.clone(), submission.clone());
         asking.push(tokio::spawn(async move { submission.to(&log).await }));
-        // The pace of asking: an index that is early is so a moment after the commit. The round is
-        // held all the while, however long this takes.
+        // The interval of the requests. An entry that is in the index too early is there shortly
+        // after the commit. The round is held all the time, however long this takes.
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     held.store(false, Ordering::SeqCst);
@@ -272,7 +272,7 @@ async fn nothing_is_in_the_index_before_it_is_published() {
     assert_eq!(audit(&log).await.len(), 1);
 }
 
-/// However many small rounds there were, a restart publishes few of them again, and no partial
+/// A restart publishes only few of many small rounds again, and no partial
 /// tile that is full by now.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_publishes_few_rounds_again_and_no_superseded_tile() {
@@ -281,7 +281,7 @@ async fn a_restart_publishes_few_rounds_again_and_no_superseded_tile() {
     let log = world.run().await;
     let first: Vec<_> = (0..100).map(Submission::number).collect();
     submit_all(&log, &first).await;
-    // Each of these is a round.
+    // Each of these entries has its own round.
     for n in 100..800 {
         persistently(&log, &Submission::number(n)).await;
     }
@@ -299,7 +299,7 @@ async fn a_restart_publishes_few_rounds_again_and_no_superseded_tile() {
     log.shutdown().await;
 }
 
-/// What a kill leaves once so few rounds are staged.
+/// Returns the state after a crash as soon as at most this many rounds are staged.
 async fn eventually_settled(world: &World, rounds: usize) -> World {
     let mut crashed = world.crashed().await;
     eventually("the journal is cut", async || {

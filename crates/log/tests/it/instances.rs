@@ -1,4 +1,4 @@
-//! Many instances of one log: one leads, the others follow it, and take its place.
+//! Several instances of one log: one leads, the others follow, and replace it.
 
 mod following;
 mod pressure;
@@ -22,7 +22,7 @@ use tokio::sync::watch;
 
 use crate::fixture::{Submission, World, audit, old_ones, persistently, place, spawn};
 
-/// The way from one instance to another within this process.
+/// The channel between the instances of this process.
 #[derive(Clone, Default)]
 struct Switchboard(Arc<Mutex<HashMap<String, Weak<Log>>>>);
 
@@ -44,8 +44,8 @@ impl Messenger for Switchboard {
     }
 }
 
-/// A lock that lets nobody through while its gate is shut: its process is paused, as far as
-/// others can tell.
+/// A lock that blocks all calls while its gate is closed. Other instances cannot distinguish this
+/// from a paused process.
 struct Gated {
     lock: Arc<MemoryLock>,
     open: watch::Receiver<bool>,
@@ -84,7 +84,7 @@ impl Lock for Gated {
     }
 }
 
-/// One instance, on threads of its own: they end with it, as a process does.
+/// An instance on its own threads, which end with the instance, as in a process.
 struct Instance {
     log: Arc<Log>,
     runtime: Option<Runtime>,
@@ -146,7 +146,7 @@ impl Instance {
         self.log.state() == State::Running
     }
 
-    /// Ends it at once, wherever it is.
+    /// Stops the instance at once, in any state.
     fn kill(mut self) {
         self.runtime.take().unwrap().shutdown_background();
     }
@@ -160,7 +160,7 @@ impl Drop for Instance {
     }
 }
 
-/// Three of them, of which one leads.
+/// Starts three instances, and waits until one of them leads.
 async fn three(world: &World, switchboard: &Switchboard) -> Vec<Instance> {
     let three = ["a:1", "b:1", "c:1"].map(|name| Instance::start(world, switchboard, name));
     let three = Vec::from(three);
@@ -168,7 +168,7 @@ async fn three(world: &World, switchboard: &Switchboard) -> Vec<Instance> {
     three
 }
 
-/// Waits until one leads and the others follow it.
+/// Waits until one instance leads and the others follow.
 async fn settled(instances: &[Instance]) {
     until("one leads and the others follow", || {
         let states = instances.iter().map(|instance| instance.log.state());
@@ -183,16 +183,16 @@ async fn settled(instances: &[Instance]) {
     .await;
 }
 
-/// Takes out the one that leads.
+/// Removes and returns the leader.
 fn leader(instances: &mut Vec<Instance>) -> Instance {
     let at = instances.iter().position(Instance::leads);
     instances.swap_remove(at.expect("one leads"))
 }
 
-/// A submission, and the place that it was promised.
+/// A submission, and the index and timestamp in its SCT.
 type Promised = (Submission, (u64, u64));
 
-/// Submits these through all instances in turn; each must be answered at once, whatever happens.
+/// Submits these through all instances in turn. Each must get an SCT without a retry.
 async fn submitted(instances: &[Instance], numbers: std::ops::Range<usize>) -> Vec<Promised> {
     let mut tasks = tokio::task::JoinSet::new();
     for n in numbers {
@@ -207,7 +207,8 @@ async fn submitted(instances: &[Instance], numbers: std::ops::Range<usize>) -> V
     tasks.join_all().await
 }
 
-/// All that was promised is there, once, and all instances show the same log.
+/// Checks that every entry with an SCT is in the log once, and that all instances have the same
+/// log.
 async fn agree(instances: &[Instance], promised: &[Promised]) {
     let last = promised.iter().map(|(_, (index, _))| *index).max().unwrap();
     for instance in instances {
@@ -231,7 +232,7 @@ async fn all_instances_take_submissions_and_one_chain_gets_one_place() {
     let (world, switchboard) = (World::new().await, Switchboard::default());
     let three = three(&world, &switchboard).await;
     let promised = submitted(&three, 0..700).await;
-    // One chain to all at once.
+    // The same chain is sent to all instances concurrently.
     for n in 1000..1020 {
         let submission = Submission::number(n);
         let scts = three.iter().map(|instance| submission.to(&instance.log));
@@ -252,7 +253,7 @@ async fn a_leader_that_dies_is_replaced() {
     let mut left = three(&world, &switchboard).await;
     let mut promised = submitted(&left, 0..100).await;
     leader(&mut left).kill();
-    // Nobody of these is told to come back: they wait for who leads next.
+    // None of these submissions gets a Retry-After: they wait for the next leader.
     promised.extend(submitted(&left, 100..200).await);
     agree(&left, &promised).await;
     left.push(Instance::start(&world, &switchboard, "d:1"));
@@ -275,15 +276,15 @@ async fn a_leader_that_is_stopped_hands_over_without_a_failed_submission() {
                 Duration::from_millis(n as u64 - start as u64),
             );
             tasks.spawn(async move {
-                // They come one after the other. The leader stops before, among or after them:
-                // the outcome is the same.
+                // The submissions arrive one after the other. The leader stops before, between or
+                // after them, with the same result.
                 tokio::time::sleep(wait).await;
                 let submission = Submission::number(n);
                 let sct = submission.to(&log).await;
                 (n, submission, sct)
             });
         }
-        // Some are on their way, some are not, when it goes: as above.
+        // The leader stops while some submissions are in progress: see above.
         tokio::time::sleep(Duration::from_millis(20)).await;
         let others = submitted(&left, start + 50..start + 100);
         let closed = leader
@@ -295,7 +296,8 @@ async fn a_leader_that_is_stopped_hands_over_without_a_failed_submission() {
         for (n, submission, sct) in tasks.join_all().await {
             match sct {
                 Ok(sct) => promised.push((submission, place(&sct))),
-                // Who comes once it has ended is told so. A process takes no connection then.
+                // Submissions after the end get this error. A real process accepts no connections
+                // then.
                 Err(SubmitError::Unavailable { .. }) if leader.log.state() == State::Closed => {}
                 Err(error) => panic!("{n}: {error}"),
             }
@@ -366,7 +368,7 @@ async fn another_configuration_is_named_and_nothing_of_it_is_taken() {
     audit(&leader.log).await;
 }
 
-/// What a follower forwards of old ones waits for the leader, and what is fresh does not wait for it.
+/// The old entries that a follower forwards wait for the leader; fresh ones do not wait for them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_follower_forwards_each_lane_by_itself() {
     let (world, switchboard) = (World::new().await, Switchboard::default());

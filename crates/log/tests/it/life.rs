@@ -23,7 +23,7 @@ async fn an_sct_points_at_its_entry() {
         let (index, timestamp) = place(sct);
         let (identity, logged_at) = entries[index as usize];
         assert_eq!(timestamp, logged_at);
-        // A certificate's identity can be computed here without the log's help.
+        // The test can compute the identity of a certificate without the log.
         if submission.kind == lucarne_ct::EntryKind::X509 {
             let signed = lucarne_ct::SignedEntry::X509 {
                 certificate: submission.ders[0].clone().into(),
@@ -45,7 +45,7 @@ async fn a_duplicate_gets_the_same_place_at_any_time() {
     let first = submit_all(&log, &copies).await;
     let places: Vec<_> = first.iter().map(place).collect();
     assert!(places.iter().all(|p| *p == places[0]), "in one round");
-    // From memory or from the index: both have the same place. The restart below asks the index.
+    // Memory and the index have the same position. The restart below forces a lookup in the index.
     let later = submission.to(&log).await.unwrap();
     assert_eq!(place(&later), places[0], "from memory or the index");
     assert!(first.contains(&later), "and no new signature");
@@ -61,6 +61,16 @@ async fn a_duplicate_gets_the_same_place_at_any_time() {
     assert_eq!(place(&rebuilt), places[0], "after the index was lost");
     assert_eq!(audit(&log).await.len(), 1);
     log.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_open_log_has_a_heartbeat_without_submissions() {
+    let world = World::new().await;
+    let log = world.run().await;
+    let first = log.heartbeat().unwrap();
+    until("more heartbeats", || log.heartbeat().unwrap() > first + 2).await;
+    log.shutdown().await;
+    assert_eq!(log.heartbeat(), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -144,7 +154,7 @@ async fn a_disagreement_about_a_signature_fails_the_health_check_and_names_it() 
         digest: vec![1; 32],
         signature: vec![0x30],
     });
-    // As the answer of the last second stands.
+    // The last result stays valid for one second.
     let mut failed = None;
     eventually("a check fails", async || {
         let mut checks = log.health().await.checks.into_iter();
@@ -158,7 +168,7 @@ async fn a_disagreement_about_a_signature_fails_the_health_check_and_names_it() 
         failed.detail.contains("key 04ab, digest 0101"),
         "{failed:?}"
     );
-    // The log goes on, by aws-lc-rs.
+    // The log continues with aws-lc-rs.
     Submission::number(1).to(&log).await.unwrap();
     assert_eq!(world.config.verification.stats().accepted, 0);
     log.shutdown().await;
@@ -180,7 +190,7 @@ async fn an_idle_log_signs_anew_and_answers_at_once() {
     log.shutdown().await;
 }
 
-/// A log of 520 entries and their SCTs, stopped; its first data tile, plain.
+/// Returns a stopped log of 520 entries, its SCTs, and its first data tile, uncompressed.
 async fn two_tiles() -> (World, Vec<Submission>, Vec<Sct>, Vec<u8>) {
     let world = World::new().await;
     let log = world.run().await;
@@ -194,7 +204,7 @@ async fn two_tiles() -> (World, Vec<Submission>, Vec<Sct>, Vec<u8>) {
     (world, submissions, scts, tile)
 }
 
-/// Submits each: the same place, or none now. Returns how many had none.
+/// Submits each again: it gets the same index, or a temporary error. Returns the number of errors.
 async fn refused(log: &Log, submissions: &[Submission], scts: &[Sct]) -> usize {
     let mut refused = 0;
     for (submission, sct) in submissions.iter().zip(scts) {
@@ -207,17 +217,17 @@ async fn refused(log: &Log, submissions: &[Submission], scts: &[Sct]) -> usize {
     refused
 }
 
-/// Waits until each gets its place.
+/// Waits until each submission gets its index.
 async fn found_again(log: &Log, submissions: &[Submission], scts: &[Sct]) {
-    // The log looks again every few seconds.
+    // The log reads the tile again every few seconds.
     eventually("each gets its place", async || {
         refused(log, submissions, scts).await == 0
     })
     .await;
 }
 
-/// An old data tile is rotten, or gone, and so is the index: what the tree does
-/// not vouch for is neither answered nor logged again, and all else goes on.
+/// An old data tile is damaged or missing, and the index is lost. Entries that the tree does not
+/// confirm are neither found nor logged again; all others are.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_index_is_rebuilt_from_what_the_tree_vouches_for() {
     let (world, submissions, scts, tile) = two_tiles().await;
@@ -241,11 +251,11 @@ async fn the_index_is_rebuilt_from_what_the_tree_vouches_for() {
         let health = format!("{:?}", log.health().await);
         assert!(health.contains(&format!("{count} entries are not known")));
         assert_eq!(log.published().unwrap().size, 520, "none is logged again");
-        // Nor after a restart, by the index that is there now.
+        // A restart with the new index has the same result.
         log.shutdown().await;
         let log = world.run().await;
         assert_eq!(refused(&log, &submissions, &scts).await, count);
-        // Put back, it is found.
+        // The entries are found after the tile is restored.
         world.assets.tamper(path, Some(stored.clone()));
         found_again(&log, &submissions, &scts).await;
         assert!(log.health().await.ok(), "{:?}", log.health().await);
@@ -254,8 +264,8 @@ async fn the_index_is_rebuilt_from_what_the_tree_vouches_for() {
     }
 }
 
-/// Those who ask while a tile comes back are told to wait or get the old place:
-/// not finding an entry just before it is known says nothing just after.
+/// While a tile is being restored, duplicates get a temporary error or the old index. A lookup that
+/// does not find an entry just before the restoration is invalid just after it.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_entry_is_not_logged_again_while_its_tile_comes_back() {
     let (world, submissions, scts, _) = two_tiles().await;
@@ -275,8 +285,8 @@ async fn an_entry_is_not_logged_again_while_its_tile_comes_back() {
     log.shutdown().await;
 }
 
-/// A hash tile is not believed either: what it cannot prove is not signed. The log restores it
-/// from the entries beneath.
+/// The log signs nothing that a damaged hash tile does not prove, and restores the tile from the
+/// entries beneath.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rotten_hash_tile_gives_no_false_sct() {
     let (world, submissions, scts, _) = two_tiles().await;
@@ -286,7 +296,7 @@ async fn a_rotten_hash_tile_gives_no_false_sct() {
             let world = world.crashed().await;
             world.assets.tamper(path, rotten.map(Bytes::from));
             let log = world.run().await;
-            // The data tile is whole, so that all is known.
+            // The data tile is intact, so all entries are known.
             assert!(refused(&log, &submissions, &scts).await <= 256);
             found_again(&log, &submissions, &scts).await;
             assert_eq!(world.assets.get(path).await.unwrap(), Some(whole.clone()));

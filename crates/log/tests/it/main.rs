@@ -1,4 +1,4 @@
-//! A whole log: its life, its deaths, and what it refuses to do.
+//! A whole log: operation, crashes, and refusals.
 #![allow(clippy::unwrap_used)]
 
 mod crash;

@@ -9,7 +9,7 @@ use lucarne_log::{Log, State};
 use lucarne_storage::conformance::s3_config;
 use lucarne_storage::{Assets, MemoryLock, ObjectAssets, ObjectStoreConfig};
 
-/// A log in a bucket of its own.
+/// A log in its own bucket.
 struct InBucket {
     world: World,
     bucket: lucarne_testkit::Bucket,
@@ -65,7 +65,7 @@ fn submissions(count: usize) -> Vec<Submission> {
     (0..count).map(Submission::number).collect()
 }
 
-/// The tests of this file stop their store: they must not share it.
+/// The tests of this file stop their store, so they must not run concurrently.
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 #[tokio::test(flavor = "multi_thread")]
@@ -95,7 +95,7 @@ async fn a_log_lives_in_a_bucket() {
     log.shutdown().await;
 }
 
-/// What a restart has to read does not grow with the time that a log has run.
+/// The data that a restart reads does not grow with the log's uptime.
 #[tokio::test(flavor = "multi_thread")]
 async fn rounds_that_are_published_do_not_stay_staged() {
     let _alone = ALONE.lock().await;
@@ -110,13 +110,13 @@ async fn rounds_that_are_published_do_not_stay_staged() {
         }
         left = looking.staged().await.unwrap().len();
     }
-    // One cut may be under way, and the rounds since the last.
+    // A truncation of the journal may be in progress, and there are rounds after the last one.
     assert!(left <= 40, "{left} rounds are staged");
     log.shutdown().await;
 }
 
-/// Two machines with a copy of the lock each: whatever they do, one of them
-/// says so at its next checkpoint, and signs no more.
+/// Two machines have a copy of the lock each. One of them reports this at its next checkpoint, and
+/// stops signing.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_locks_on_one_bucket_one_stops() {
     let _alone = ALONE.lock().await;
@@ -126,7 +126,7 @@ async fn of_two_locks_on_one_bucket_one_stops() {
     let other = place_of.world.crashed().await;
     let second = other.start_on(place_of.open().await);
     let is_refused = |log: &Log| match log.state() {
-        // Which of the two depends on whether the log has started again meanwhile.
+        // The reason depends on whether the log has restarted in between.
         State::Stopped { reason, .. } => {
             reason.contains("is not the checkpoint that this log published last")
                 || reason.contains("would sign a fork")
@@ -136,7 +136,7 @@ async fn of_two_locks_on_one_bucket_one_stops() {
     let mut fresh = 100..;
     let mut refused = false;
     for n in fresh.by_ref().take(200) {
-        // Different entries: what they sign are two trees.
+        // The entries differ, so the two logs sign different trees.
         let _ = Submission::number(n).to(&first).await;
         let _ = Submission::number(1000 + n).to(&second).await;
         refused = is_refused(&first) || is_refused(&second);
@@ -158,8 +158,8 @@ async fn of_two_locks_on_one_bucket_one_stops() {
     second.shutdown().await;
 }
 
-/// The server is stopped (`SIGSTOP`) under load: requests hang, the log stops;
-/// it goes on when the server does.
+/// The server is paused (`SIGSTOP`) under load. Requests hang and the log stops; the log continues
+/// when the server does.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_hangs_stops_the_log_and_loses_nothing() {
     let _alone = ALONE.lock().await;
@@ -179,7 +179,7 @@ async fn a_store_that_hangs_stops_the_log_and_loses_nothing() {
     assert!(reason.contains("the store is unavailable"), "{reason}");
     place_of.signal("-CONT");
     reached(&log, |state| *state == State::Running).await;
-    // Meanwhile they were told to come back, and did.
+    // These submissions got temporary errors, and were retried.
     let answered = match waiting.await {
         Ok(scts) => scts,
         Err(_) => submit_all(&log, &submissions).await,
@@ -191,8 +191,7 @@ async fn a_store_that_hangs_stops_the_log_and_loses_nothing() {
     log.shutdown().await;
 }
 
-/// A process that was killed before anything it committed was published: all
-/// there is are the staged objects.
+/// A process is killed before it publishes a committed round: only the staged objects exist.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_rolls_forward_from_its_staged_objects() {
     let _alone = ALONE.lock().await;
@@ -220,7 +219,7 @@ async fn a_log_rolls_forward_from_its_staged_objects() {
     log.shutdown().await;
 }
 
-/// versitygw keeps an object as a file.
+/// versitygw stores an object as a file.
 fn copy_journal(from: &lucarne_testkit::Bucket, to: &lucarne_testkit::Bucket) {
     let journal = |bucket: &lucarne_testkit::Bucket| {
         let data = bucket.store.directory.path().join("data");
@@ -233,7 +232,7 @@ fn copy_journal(from: &lucarne_testkit::Bucket, to: &lucarne_testkit::Bucket) {
     }
 }
 
-/// The bucket was emptied, or it is another: the lock knows of entries.
+/// The bucket is empty, or another one, but the lock has entries.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_empty_bucket_under_a_used_lock_is_refused() {
     let _alone = ALONE.lock().await;
@@ -259,8 +258,7 @@ async fn an_empty_bucket_under_a_used_lock_is_refused() {
     log.shutdown().await;
 }
 
-/// The journal's objects go on beyond a lock of before: with nothing else in
-/// the bucket, they alone tell.
+/// The journal continues beyond the checkpoint of an older lock. The bucket has no other evidence.
 #[tokio::test(flavor = "multi_thread")]
 async fn staged_objects_beyond_an_older_lock_are_refused() {
     let _alone = ALONE.lock().await;

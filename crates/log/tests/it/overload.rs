@@ -1,4 +1,4 @@
-//! A full pool refuses, fairly, and says when to come back.
+//! A full pool rejects submissions fairly, with a Retry-After.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,17 +11,17 @@ use lucarne_mint::testing::Pki;
 use lucarne_storage::memory::Operation;
 use lucarne_testkit::{block_until, until};
 
-/// Entries that the pool has room for.
+/// Capacity of the pool in entries.
 const POOL: usize = 16;
 
-/// A log with one entry, whose store does not write the next round before the test says so:
-/// what is submitted meanwhile waits in the pool, or is refused.
+/// A log with one entry, whose store blocks the next round until the test releases it. New
+/// submissions wait in the pool, or are rejected.
 struct Held {
     world: World,
     log: Arc<Log>,
     /// The submission of the first entry.
     logged: Submission,
-    /// The entry of the round that is not written.
+    /// The entry of the blocked round.
     plug: UnderWay,
     held: Arc<AtomicBool>,
 }
@@ -30,7 +30,7 @@ impl Held {
     async fn start() -> Held {
         let mut world = World::new().await;
         world.config.pool_size = POOL;
-        // No other round is written meanwhile.
+        // No other round is written in this time.
         world.config.checkpoint_interval = Duration::from_secs(3600);
         let log = world.run().await;
         let logged = Submission::number(0);
@@ -57,7 +57,7 @@ impl Held {
         }
     }
 
-    /// Submits these, and waits until each waits in the pool or is refused.
+    /// Submits these, and waits until each is in the pool or rejected.
     async fn submit(&self, submissions: impl IntoIterator<Item = Submission>) -> Vec<UnderWay> {
         let before = self.log.stats().pool_depth;
         let spawn = |submission| spawn(&self.log, submission);
@@ -70,7 +70,7 @@ impl Held {
         tasks
     }
 
-    /// Lets the store write everything: returns the log, with two entries.
+    /// Unblocks the store, and returns the log, which has two entries.
     async fn release(self) -> (World, Arc<Log>) {
         self.held.store(false, Ordering::SeqCst);
         assert_eq!(self.plug.await.unwrap().unwrap(), 1);
@@ -78,8 +78,7 @@ impl Held {
     }
 }
 
-/// Returns the indexes of those that were logged, in ascending order, and the number of those
-/// that were refused.
+/// Returns the indexes of the logged entries in ascending order, and the number of rejected ones.
 async fn outcomes(tasks: Vec<UnderWay>) -> (Vec<u64>, usize) {
     let (mut logged, mut refused) = (Vec::new(), 0);
     for task in tasks {
@@ -107,7 +106,7 @@ async fn a_full_pool_refuses_and_still_answers_duplicates() {
         panic!("{refused}");
     };
     assert!((1..=60).contains(&retry_after_seconds));
-    // In the pool already, and in the log already: neither needs room.
+    // Duplicates in the pool and in the log need no room.
     let in_pool = spawn(&held.log, waiting[5].clone());
     let logged = held.logged.to(&held.log).await.unwrap();
     assert_eq!(logged.index().unwrap(), 0);
@@ -130,14 +129,13 @@ async fn a_backfill_leaves_room_for_others() {
     };
     let fresh = held.submit([fresh]).await;
     let (_world, log) = held.release().await;
-    // An eighth of the pool is for others.
+    // An eighth of the pool is for other CAs.
     assert_eq!(outcomes(backfill).await, ((2..16).collect(), 25));
     assert_eq!(outcomes(fresh).await, (vec![16], 0));
     log.shutdown().await;
 }
 
-/// Of what there was no room for, nothing stays behind that a later submission could be
-/// taken for.
+/// A rejected submission leaves no state that a later one could be mistaken for.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_was_refused_is_logged_once_when_he_comes_again() {
     let held = Held::start().await;
@@ -146,7 +144,7 @@ async fn who_was_refused_is_logged_once_when_he_comes_again() {
     let (_world, log) = held.release().await;
     let (mut places, refused) = outcomes(tasks).await;
     assert_eq!(refused, 20);
-    // They come again, and so do those that were logged.
+    // All submissions are repeated, including the logged ones.
     while places.len() < all.len() {
         let again = all.iter().map(|one| spawn(&log, one.clone())).collect();
         (places, _) = outcomes(again).await;
@@ -156,7 +154,8 @@ async fn who_was_refused_is_logged_once_when_he_comes_again() {
     log.shutdown().await;
 }
 
-/// Of one CA: what was just issued has room, and is in the next round, whatever else it posts.
+/// Newly issued certificates of a CA have room, and are in the next round, regardless of the CA's
+/// other submissions.
 #[tokio::test(flavor = "multi_thread")]
 async fn old_certificates_take_no_room_from_fresh_ones() {
     let held = Held::start().await;
@@ -165,17 +164,17 @@ async fn old_certificates_take_no_room_from_fresh_ones() {
     let (_world, log) = held.release().await;
     assert_eq!(outcomes(fresh).await, ((2..10).collect(), 0));
     let (taken, refused) = old_ones(old).await;
-    // A quarter of the pool is for old ones.
+    // A quarter of the pool is for old entries.
     assert_eq!((taken, refused), (4, 36));
     assert_eq!(audit(&log).await.len(), taken + 10);
     log.shutdown().await;
 }
 
-/// The log's clock tells what is old, and not the machine's.
+/// The age of certificates depends on the log's clock, not on the machine's.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_old_is_told_by_the_logs_clock() {
     let mut world = World::new().await;
-    // Its rate lets one old certificate in, and no second one for a while.
+    // The rate allows one old certificate, and no second one for a while.
     world.config.lanes.old_rate = std::num::NonZeroU32::new(1);
     world.config.period = Duration::from_millis(5);
     let day = 24 * 3600 * 1000;
@@ -189,7 +188,7 @@ async fn what_is_old_is_told_by_the_logs_clock() {
         refused += usize::from(task.await.unwrap().is_err());
     }
     assert!(refused > 0, "all are old for this clock");
-    // What it has is answered whatever the rate.
+    // Duplicates get a response regardless of the rate.
     let known = audit(&log).await.len();
     assert_eq!(known, all.len() - refused);
     let again: Vec<_> = all.iter().map(|one| spawn(&log, one.clone())).collect();

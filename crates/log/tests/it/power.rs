@@ -1,5 +1,5 @@
-//! A log in a directory whose power fails: what was not settled may be gone,
-//! cut, zeroed or as it was before, file by file, and the log carries on.
+//! Power failures of a log in a directory: files that were not settled may be missing, truncated,
+//! zeroed or old, each independently, and the log continues.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::runtime::Builder;
 
-/// Index and timestamp.
+/// Index and timestamp of an entry.
 type Place = (u64, u64);
 
-/// One life of the log, ended without a goodbye: every task is dropped where
-/// it stands. Returns what was promised during it.
+/// Runs the log once, and drops all its tasks without a shutdown. Returns the new submissions with
+/// their positions.
 fn live(
     world: &World,
     assets: &Arc<PowerLoss>,
@@ -50,7 +50,7 @@ fn live(
     new
 }
 
-/// Any fate for any file, many times over, on one and the same log.
+/// Any file may have any fate, many times on the same log.
 #[test]
 fn a_log_survives_power_failures_one_after_the_other() {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();

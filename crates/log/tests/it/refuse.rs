@@ -1,4 +1,4 @@
-//! What a log refuses to start from, and what it says.
+//! States in which a log refuses to start, and the reported reasons.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,13 +20,13 @@ async fn refusal(world: &World) -> String {
     reason
 }
 
-/// The lock's checkpoint of this log.
+/// Returns the lock's checkpoint of this log.
 async fn signed(world: &World) -> Option<Vec<u8>> {
     let id = world.config.key.log_id().0;
     world.lock.load(&id).await.unwrap()
 }
 
-/// A log with some entries, stopped, and a copy from before the last ones.
+/// Returns a stopped log with some entries, and a copy from before its last entries.
 async fn grown() -> (World, World) {
     let world = World::new().await;
     let log = world.run().await;
@@ -46,8 +46,8 @@ async fn an_older_lock_is_refused() {
     assert!(reason.contains("The lock was rolled back"), "{reason}");
 }
 
-/// An idle process that has this key, too, signs the tree again that it knew: smaller than what this log has
-/// signed before.
+/// An idle process with the same key signs its tree again. The tree is smaller than one that this
+/// log has signed before.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_checkpoint_that_another_process_signed_is_refused() {
     let world = World::new().await;
@@ -72,8 +72,8 @@ async fn a_checkpoint_that_another_process_signed_is_refused() {
     );
 }
 
-/// What another machine published with a lock of its own, though it is behind:
-/// this log would go on where readers have seen something else.
+/// Another machine with its own lock has published a smaller tree. Clients have seen a history that
+/// this log would contradict.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_published_checkpoint_of_another_history_is_refused() {
     let world = World::new().await;
@@ -88,7 +88,7 @@ async fn a_published_checkpoint_of_another_history_is_refused() {
     elsewhere.shutdown().await;
     for round in [2..3, 3..5, 5..300] {
         submit_all(&log, &submissions[round]).await;
-        // With the rounds still in the journal, and without.
+        // One copy has the rounds in its journal, the other does not.
         let unsettled = world.crashed().await;
         let settled = world.crashed().await;
         settled.run().await.shutdown().await;
@@ -102,7 +102,7 @@ async fn a_published_checkpoint_of_another_history_is_refused() {
     log.shutdown().await;
 }
 
-/// What the checkpoint would have told, the tiles tell.
+/// The tiles prove the rollback without the checkpoint.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_older_lock_is_refused_though_the_checkpoint_is_lost() {
     for (before, after) in [
@@ -133,8 +133,8 @@ async fn an_older_lock_is_refused_though_the_checkpoint_is_lost() {
     }
 }
 
-/// Of each byte one bit: where it is the signature's, the origin's or the size's,
-/// the note is still one, but not this log's.
+/// Flips one bit in every seventh byte. With a flipped bit in the signature, the origin or the
+/// size, the file is a valid note, but not this log's.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_published_checkpoint_with_a_flipped_bit_is_put_back_from_the_lock() {
     let (world, earlier) = grown().await;
@@ -149,7 +149,7 @@ async fn a_published_checkpoint_with_a_flipped_bit_is_put_back_from_the_lock() {
         let published = world.assets.get("checkpoint").await.unwrap();
         assert_eq!(published.map(Vec::from), signed(&world).await);
     }
-    // One of another history, or of this one when it was larger, is no damage.
+    // A checkpoint of another history, or of a later state of this one, does not count as damage.
     let mut lagging = earlier.crashed().await;
     lagging.assets = world.assets.clone();
     let mut larger = whole.clone();
@@ -236,8 +236,8 @@ async fn timestamps_never_go_back_and_a_clock_far_behind_is_waited_for() {
         .store(60_000_u64.wrapping_neg(), Ordering::SeqCst);
     assert!(Submission::number(3).to(&log).await.is_err());
     reached(&log, |state| matches!(state, State::Stopped { .. })).await;
-    // It is tried again, and is not seen to run as long as it cannot sign.
-    // However late these looks are, none may see it run.
+    // The log retries, but must never be in the state `Running` while it cannot sign, however late
+    // these checks are.
     for _ in 0..250 {
         assert_ne!(log.state(), State::Running);
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
@@ -264,7 +264,7 @@ async fn a_retired_shard_answers_gone_and_is_well() {
     assert_eq!(log.state(), State::Closed);
 }
 
-/// Lock and storage of the same moment agree; only the index has seen more.
+/// Lock and storage are from the same moment; only the index has seen more entries.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_index_that_has_seen_more_is_refused_and_kept() {
     let (world, mut earlier) = grown().await;
@@ -279,7 +279,7 @@ async fn an_index_that_has_seen_more_is_refused_and_kept() {
     }
     assert_eq!(signed(&earlier).await, before, "nothing is signed");
     assert_eq!(newer.parent().unwrap().read_dir().unwrap().count(), 1);
-    // Each with its own: both are well.
+    // Each log starts with its own index.
     earlier.config.cache = own;
     for world in [earlier, world] {
         let log = world.run().await;
@@ -287,7 +287,7 @@ async fn an_index_that_has_seen_more_is_refused_and_kept() {
     }
 }
 
-/// The same key, and other entries: what a restored or copied cache may be.
+/// A restored or copied cache may have the same key, but other entries.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_index_of_another_history_is_refused_and_kept() {
     let submissions: Vec<_> = (0..600).map(Submission::number).collect();
@@ -307,7 +307,7 @@ async fn an_index_of_another_history_is_refused_and_kept() {
         assert!(reason.contains("another history"), "{reason}");
         let path = world.config.cache.display().to_string();
         assert!(reason.contains(&format!("move {path} away")), "{reason}");
-        // The index is as it was, and the log is well with its own.
+        // The index is unchanged, and each log starts with its own.
         let log = other.run().await;
         submissions[0].to(&log).await.unwrap();
         log.shutdown().await;
@@ -318,7 +318,7 @@ async fn an_index_of_another_history_is_refused_and_kept() {
     }
 }
 
-/// The bucket with lock and data is suddenly empty: that is no new log.
+/// An empty bucket of a log that has run is not a new log.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_that_ran_is_never_told_to_be_made() {
     let mut world = World::new().await;
@@ -340,7 +340,7 @@ async fn a_log_that_ran_is_never_told_to_be_made() {
     assert!(!health.contains("init"), "{health}");
     log.shutdown().await;
 
-    // Nor after a restart, as long as the cache remembers.
+    // The same after a restart, as long as the cache exists.
     world.assets = MemoryAssets::new();
     let reason = refusal(&world).await;
     assert!(reason.contains("has seen 1 entries of it"), "{reason}");
@@ -351,8 +351,8 @@ async fn a_log_that_ran_is_never_told_to_be_made() {
     assert!(signed(&world).await.is_none());
 }
 
-/// The lock is one of a moment ago, and nothing that was published tells. Each
-/// record of the journal but the first after it goes on from a signed tree.
+/// The lock is slightly older, and no published file shows it. Except for the first record after
+/// the lock, each record of the journal continues a signed tree.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_journal_that_goes_on_beyond_the_lock_is_refused() {
     let world = World::new().await;
@@ -381,7 +381,7 @@ async fn a_journal_that_goes_on_beyond_the_lock_is_refused() {
             let beyond = format!("goes on from {} entries", entries + 1);
             assert!(reason.contains(&beyond), "{reason}");
         } else {
-            // Staged and, for all that can be told, never committed.
+            // The round is staged, and nothing proves that it was committed.
             let log = world.run().await;
             assert_eq!(audit(&log).await.len(), entries);
             log.shutdown().await;
@@ -392,7 +392,7 @@ async fn a_journal_that_goes_on_beyond_the_lock_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clock_that_jumps_ahead_is_not_signed_with() {
     let mut world = World::new().await;
-    // Nor does it end the shard.
+    // The jump does not end the shard either.
     let years = 10 * 365 * 24 * 3600 * 1000;
     let now_ms = world.config.clock.now_ms();
     world.config.policy.not_after_limit = Some(now_ms + years / 2);
@@ -410,7 +410,7 @@ async fn a_clock_that_jumps_ahead_is_not_signed_with() {
         let signed_ms = log.published().unwrap().timestamp_ms;
         assert!(signed_ms < now_ms + 600_000, "{signed_ms}");
     }
-    // What the log waits out anyway is no jump.
+    // A difference that the log tolerates is not a jump.
     world.skew_ms.store(3_000, Ordering::SeqCst);
     Submission::number(3).to(&log).await.unwrap();
     log.shutdown().await;
@@ -428,7 +428,7 @@ async fn a_start_days_after_the_last_checkpoint_needs_a_word() {
     let reason = refusal(&world).await;
     assert!(reason.contains("--confirm-clock"), "{reason}");
     assert_eq!(signed(&world).await, before);
-    // Corrected, or confirmed, it goes on.
+    // The log starts after a correction of the clock, or with a confirmation.
     world.skew_ms.store(0, Ordering::SeqCst);
     let log = world.run().await;
     log.shutdown().await;
@@ -439,8 +439,8 @@ async fn a_start_days_after_the_last_checkpoint_needs_a_word() {
     log.shutdown().await;
 }
 
-/// A log of 820 entries that was settled at 520, then killed: the journal has the rounds
-/// from there. The index is whole.
+/// Returns a log of 820 entries that was settled at 520, then killed: the journal has the later
+/// rounds. The index is complete.
 async fn killed_after_a_settled_run() -> World {
     let mut world = World::new().await;
     let submissions: Vec<_> = (0..820).map(Submission::number).collect();
@@ -455,8 +455,8 @@ async fn killed_after_a_settled_run() -> World {
     world
 }
 
-/// Storage is emptied, or an older copy is put in its place, while the log runs. The rounds
-/// after that cross a tile boundary, so that their tiles give a whole right edge.
+/// Storage is emptied or replaced by an older copy while the log runs. The later rounds cross a
+/// tile boundary, so their tiles give a complete right edge.
 #[tokio::test(flavor = "multi_thread")]
 async fn storage_that_was_emptied_or_rolled_back_under_a_running_log_is_refused() {
     let world = killed_after_a_settled_run().await;
@@ -470,8 +470,8 @@ async fn storage_that_was_emptied_or_rolled_back_under_a_running_log_is_refused(
     assert!(reason.contains("/001"), "{reason}");
 }
 
-/// Storage is emptied, and the log goes on to the next tile boundary and beyond before anything
-/// notices: what it writes then gives a whole right edge, and a checkpoint.
+/// Storage is emptied, and the log continues beyond the next tile boundary before the loss is
+/// noticed. The new files give a complete right edge and a checkpoint.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_that_went_on_after_its_storage_was_emptied_is_refused() {
     let world = World::new().await;
@@ -492,7 +492,7 @@ async fn a_log_that_went_on_after_its_storage_was_emptied_is_refused() {
     assert!(reason.contains("tile/data/000"), "{reason}");
 }
 
-/// The checkpoint alone is lost: all that it covered is there, and the log goes on.
+/// Only the checkpoint is lost: all its tiles exist, and the log continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_checkpoint_alone_is_published_again() {
     let world = killed_after_a_settled_run().await;
@@ -502,8 +502,8 @@ async fn a_lost_checkpoint_alone_is_published_again() {
     log.shutdown().await;
 }
 
-/// The last round may be lost, and nothing of it was published. A backup that was put back is
-/// older, and lacks rounds that were.
+/// The last round may be lost if none of it was published. A restored backup is older, and lacks
+/// published rounds.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_goes_back_from_a_lost_round_and_not_to_a_backup() {
     for (later_ms, goes_back) in [(0, true), (700_000, false)] {
@@ -538,7 +538,7 @@ async fn a_log_goes_back_from_a_lost_round_and_not_to_a_backup() {
     }
 }
 
-/// A copy lacks what the log has signed since, too.
+/// A copy also lacks later rounds of a running log.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_does_not_go_back_while_the_log_runs() {
     let mut world = World::new().await;

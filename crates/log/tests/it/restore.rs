@@ -1,4 +1,4 @@
-//! Damaged files that a start restores by itself.
+//! Damaged files that the log restores at its start.
 
 use bytes::Bytes;
 use lucarne_log::State;
@@ -7,7 +7,7 @@ use lucarne_tlog::{RightEdge, Tile};
 
 use crate::fixture::{Submission, World, audit, reached, submit_all};
 
-/// A log with a hash tile of two levels at its right edge, stopped, and its size.
+/// Returns a stopped log with hash tiles of two levels at its right edge, and its size.
 async fn stopped() -> (World, u64) {
     let world = World::new().await;
     let log = world.run().await;
@@ -18,7 +18,7 @@ async fn stopped() -> (World, u64) {
     (world, size)
 }
 
-/// One bit, a part, or all of the file is lost.
+/// Returns the file with a flipped bit, truncated, and missing.
 fn damages(right: &Bytes) -> [Option<Bytes>; 3] {
     let mut flipped = right.to_vec();
     flipped[7] ^= 1;
@@ -26,7 +26,7 @@ fn damages(right: &Bytes) -> [Option<Bytes>; 3] {
     [Some(flipped.into()), Some(cut), None]
 }
 
-/// Hash tiles of the right edge are computed from what lies beneath them. The damaged ones are kept.
+/// Hash tiles of the right edge are computed from the tiles beneath. The damaged files are kept.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_start_restores_the_right_edge() {
     let (world, size) = stopped().await;
@@ -47,7 +47,7 @@ async fn a_start_restores_the_right_edge() {
             assert_eq!(is_kept, damage.is_some(), "{path}");
         }
     }
-    // All at once.
+    // All tiles of the edge are missing.
     let world = world.crashed().await;
     for tile in edge {
         world.assets.tamper(&tile.path(), None);

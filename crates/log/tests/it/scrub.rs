@@ -1,4 +1,4 @@
-//! The scrubber of a running log: whatever nobody reads is found all the same.
+//! The scrubber of a running log finds damage in files that clients do not read.
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -15,7 +15,8 @@ use lucarne_tlog::Tile;
 
 use crate::fixture::{Submission, World, submit_all};
 
-/// A log of more than one tile whose scrubber never rests, and its paths.
+/// Starts a log of more than one tile whose scrubber runs without pauses; returns the paths of its
+/// files as well.
 async fn scrubbed() -> (World, Arc<Log>, Vec<String>) {
     let rate = NonZeroU64::new(1 << 40).unwrap();
     scrubbed_by(|position| ScrubConfig::new(rate, position)).await
@@ -46,7 +47,7 @@ async fn check(log: &Log, name: &str) -> Check {
     checks.into_iter().find(|check| check.name == name).unwrap()
 }
 
-/// Waits until the check of the log's files says what is wished.
+/// Waits until `wished` accepts the check of the log's files.
 async fn files(log: &Log, wished: impl Fn(&Check) -> bool) -> Check {
     let mut said = check(log, "files").await;
     eventually("the check of the files is as wished", async || {
@@ -66,7 +67,7 @@ async fn read(log: &Log, path: &str) -> Result<(), ReadError> {
 
 fn flipped(bytes: &Bytes) -> Bytes {
     let mut bytes = bytes.to_vec();
-    // Behind the header of gzip, where each bit matters.
+    // The middle is after the header of gzip, where each bit matters.
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     bytes.into()
@@ -85,8 +86,8 @@ async fn restored(world: &World, path: &str) {
     assert!(world.assets.paths().contains(&kept), "{path} is not kept");
 }
 
-/// Each kind of file: restored though nobody read it. If it rots again, it is named with its place,
-/// not served, and served again once it has been put back.
+/// Each kind of file is restored without a read by a client. If the file is damaged again, health
+/// reports its path, reads fail, and they succeed again after the file is restored.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rot_that_nobody_reads_is_restored_or_named_and_not_served() {
     let (world, log, paths) = scrubbed().await;
@@ -100,7 +101,7 @@ async fn rot_that_nobody_reads_is_restored_or_named_and_not_served() {
             world.assets.tamper(path, bad.clone());
             let said = files(&log, |check| !check.ok).await;
             assert!(said.detail.contains(path.as_str()), "{path}: {said:?}");
-            // The right edge is in memory, and what a partial tile holds with it.
+            // The right edge, with the content of partial tiles, is in memory.
             if !path.contains(".p/") {
                 let error = read(&log, path).await.unwrap_err();
                 assert!(
@@ -121,7 +122,7 @@ async fn rot_that_nobody_reads_is_restored_or_named_and_not_served() {
     log.shutdown().await;
 }
 
-/// What is not whole is found by samples, too, and a tile that is gone by a listing alone.
+/// Samples find damaged tiles as well, and a listing finds missing ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn samples_find_what_is_rotten_or_gone() {
     let (world, log, paths) = scrubbed_by(|position| ScrubConfig {
@@ -149,11 +150,11 @@ async fn samples_find_what_is_rotten_or_gone() {
     log.shutdown().await;
 }
 
-/// A hash that is wrong is named with the entry that it is of.
+/// The report of a wrong hash has the index of its entry.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_wrong_byte_is_named() {
     let (world, log, _) = scrubbed().await;
-    // A file that was restored once stays damaged.
+    // A file is restored only once, and then stays damaged.
     restored(&world, "tile/0/000").await;
     let mut bytes = world
         .assets
@@ -170,8 +171,8 @@ async fn the_first_wrong_byte_is_named() {
     log.shutdown().await;
 }
 
-/// What no hash covers rots as well: an uncompressed tile, as TesseraCT stores them, whose
-/// precertificate has a flipped bit is named and withheld until it is whole again.
+/// Bit rot that no hash covers: in an uncompressed tile, as TesseraCT stores tiles, a
+/// precertificate has a flipped bit. The tile is reported and not served until it is restored.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rot_that_no_hash_covers_is_named_and_not_served() {
     let (world, log, _) = scrubbed().await;
@@ -207,8 +208,8 @@ async fn rot_that_no_hash_covers_is_named_and_not_served() {
     log.shutdown().await;
 }
 
-/// A store that is away is no rot: nothing is named, and the scrubber says that
-/// it sees nothing.
+/// An unavailable store is not bit rot: no file is reported, and the scrubber reports that it
+/// cannot read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_does_not_answer_is_not_taken_for_rot() {
     let (world, log, _) = scrubbed().await;

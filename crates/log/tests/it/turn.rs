@@ -1,4 +1,4 @@
-//! A log that another process still runs, and hands over.
+//! A log that another process still runs, and then hands over.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use prometheus_client::registry::Registry;
 
 use crate::fixture::{Submission, World, audit, submit_all};
 
-/// The same log at the next process, which has an index of its own here: the other's is
-/// closed only when its log is.
+/// Starts the log in the next process, here with a separate index, because the first process closes
+/// its index only with its log.
 fn next(world: &World, turn: Turn) -> Arc<Log> {
     let (roots, _) = Roots::from_pem(Pki::shared().roots_pem().as_bytes());
     let mut config = world.config.clone();
@@ -32,7 +32,7 @@ async fn until_its_turn_a_log_follows_and_signs_nothing() {
     for (number, submission) in submissions.iter().enumerate() {
         submission.to(&old).await.unwrap();
         let published = old.published().unwrap();
-        // Whoever has seen it there sees no less here.
+        // A client of the first process sees at least the same tree here.
         new.follow().await;
         let followed = new.published().unwrap();
         assert!(followed.timestamp_ms >= published.timestamp_ms);
@@ -44,7 +44,7 @@ async fn until_its_turn_a_log_follows_and_signs_nothing() {
         "{early:?}"
     );
     assert!(new.is_starting() && new.state() == State::Starting);
-    // A start that is later than this, on a busy machine, is not noticed.
+    // The test does not detect a start after this timeout, on a busy machine.
     let waiting = tokio::time::timeout(Duration::from_millis(50), new.started()).await;
     assert!(waiting.is_err());
     old.shutdown().await;
@@ -59,7 +59,7 @@ async fn until_its_turn_a_log_follows_and_signs_nothing() {
     new.shutdown().await;
 }
 
-/// It never comes, and the log can be closed.
+/// The turn never comes, but the log can be closed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_that_waits_for_its_turn_can_be_closed() {
     let world = World::new().await;

@@ -1,4 +1,4 @@
-//! A command that this build was made without.
+//! Stand-in for a command that is not part of this build.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -7,16 +7,16 @@ use lucarne_storage::NotBuilt;
 
 use super::failed;
 
-/// Whatever arguments it has.
+/// Any arguments.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub struct Anything {
-    /// All of them.
+    /// All arguments, ignored.
     #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
     pub arguments: Vec<OsString>,
 }
 
-/// Reports what is missing.
+/// Reports the missing feature of this build.
 pub(super) fn left_out(what: &'static str, feature: &'static str) -> ExitCode {
     failed(NotBuilt { what, feature })
 }

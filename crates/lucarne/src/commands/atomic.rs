@@ -1,18 +1,18 @@
-//! Files that are there whole, or not at all.
+//! Atomic writing of files.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Writes `text` to `path`: beside it first, then in its place. What is no
-/// file (a pipe, `/dev/stdout`) is written to as it is.
+/// Writes `text` to a temporary file beside `path` and renames it to `path`. A pipe or device
+/// (`/dev/stdout`) is written to directly.
 pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
     write_bytes(path, text.as_bytes())
 }
 
-/// The same with what is no text.
+/// Writes `bytes` as [`write`] writes text.
 fn write_bytes(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    // A link stays one; what it points to is replaced.
+    // Symbolic links stay; the file that they point to is replaced.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
         let mut special = OpenOptions::new().write(true).open(&path)?;
@@ -31,7 +31,7 @@ fn write_bytes(path: &Path, bytes: &[u8]) -> io::Result<()> {
     placed
 }
 
-/// Tests whether [`write`] could begin, to be known before a long run.
+/// Tests whether [`write`] can create the file, before a long run.
 pub(crate) fn probe(path: &Path) -> io::Result<()> {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     if fs::metadata(&path).is_ok_and(|found| found.is_dir()) {
@@ -39,7 +39,7 @@ pub(crate) fn probe(path: &Path) -> io::Result<()> {
     }
     if path.exists() {
         let opened = OpenOptions::new().append(true).open(&path).map(|_| ());
-        // What is no file is written to as it is.
+        // Pipes and devices are written to directly.
         if opened.is_err() || !fs::metadata(&path).is_ok_and(|found| found.is_file()) {
             return opened;
         }

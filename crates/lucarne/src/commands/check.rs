@@ -1,4 +1,4 @@
-//! `lucarne check`: everything of a start short of starting.
+//! `lucarne check`: performs every step of `serve` up to the start itself.
 
 use std::process::ExitCode;
 
@@ -14,27 +14,27 @@ const CODES: &str = "Exit codes:
   3  `serve` starts, but at least one log does not (log problem)
   4  `serve` starts, and logs wait for a store or a server that does not respond (unavailable)";
 
-/// The configuration to check.
+/// Options of `lucarne check`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = CODES)]
 #[group(skip)]
 pub struct Options {
-    /// The configuration file.
+    /// Configuration file.
     #[command(flatten)]
     pub file: File,
 
-    /// Exit with 0 unless `serve` does not start: for `ExecStartPre=` of a unit, so that one
-    /// log's failure stops that log only
+    /// Exit with 0 unless `serve` does not start. For `ExecStartPre=` of a unit, so that a failing
+    /// log does not stop the others
     #[arg(long)]
     pub before_start: bool,
 }
 
-/// `serve` would start, but not every log.
+/// Exit code if `serve` starts, but at least one log does not.
 const A_LOG_STOPS: u8 = 3;
-/// `serve` would start, and wait for a store or a server.
+/// Exit code if `serve` starts, and logs wait for a store or a server.
 const UNAVAILABLE: u8 = 4;
 
-/// Prints every finding about the configuration. The exit code is that of the worst finding.
+/// Prints every finding about the configuration. The worst finding decides the exit code.
 pub(crate) fn run(options: &Options) -> ExitCode {
     let (config, mut report) = Config::read(&options.file.config);
     let mut summary = Vec::new();
@@ -75,7 +75,7 @@ fn exit_code(report: &Report, before_start: bool) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Looks at each log, and describes it in a line.
+/// Checks each log, and returns a line of description for each.
 fn look_at(config: &Config, purpose: Purpose, report: &mut Report) -> Vec<String> {
     let now_ms = lucarne_mint::now_ms();
     let mut summary = Vec::new();
@@ -101,7 +101,7 @@ fn window(start: Option<u64>, limit: Option<u64>) -> String {
     }
 }
 
-/// The findings as they are printed, the worst first.
+/// Printed names of the severities, the worst first.
 const LABELS: [(Severity, &str); 4] = [
     (Severity::Problem, "problem"),
     (Severity::LogProblem, "log problem"),
@@ -109,7 +109,7 @@ const LABELS: [(Severity, &str); 4] = [
     (Severity::Warning, "warning"),
 ];
 
-/// Prints what was found, and how much of it.
+/// Prints all findings, and their number per severity.
 pub(crate) fn conclude(summary: &[String], report: &Report) {
     for line in summary {
         outln!("{line}");

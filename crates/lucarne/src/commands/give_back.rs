@@ -1,8 +1,8 @@
-//! `lucarne give-back`: a directory with which Sunlight or TesseraCT starts.
+//! `lucarne give-back`: prepares a directory for Sunlight or TesseraCT.
 //!
-//! Sunlight needs nothing but what is there: lock, tiles and checkpoint are kept as
-//! it writes them. TesseraCT has its data tiles plain, and keeps size and root of
-//! the tree in a file of its own, which is written last.
+//! Sunlight needs no changes: Lucarne stores lock, tiles and checkpoint in its format. TesseraCT
+//! stores data tiles uncompressed, and size and root of the tree in a separate file, which is
+//! written last.
 
 use std::fs::File;
 use std::io::Write;
@@ -24,10 +24,10 @@ use crate::cli::{GiveBack, Software};
 use crate::config::{Config, DataPlace, LockPlace, LogSettings, beside_sunlights};
 use crate::{open, runtime};
 
-/// The layout of `.state` that is known.
+/// Supported version of `.state`.
 const STATE_VERSION: &str = "1";
 
-/// Makes the log ready for the other software.
+/// Prepares the log for the other software.
 pub(crate) fn run(options: &GiveBack) -> ExitCode {
     let mut findings = Findings::new(options.json);
     let (config, report) = match options.flags.given() {
@@ -59,18 +59,18 @@ pub(crate) fn run(options: &GiveBack) -> ExitCode {
     }
 }
 
-/// A step that was refused, by its code.
+/// Code of the failed step, and its error.
 type Refused = (&'static str, anyhow::Error);
 
-/// Names the step that a refusal is of.
+/// Attaches the code of the step to an error.
 fn of<T, E: Into<anyhow::Error>>(
     check: &'static str,
 ) -> impl FnOnce(Result<T, E>) -> Result<T, Refused> {
     move |done| done.map_err(|error| (check, error.into()))
 }
 
-/// Looks at everything, and then writes what the other software needs; what is said of
-/// it, and the entries.
+/// Checks the log, then writes the files that the other software needs. Returns a summary and the
+/// number of entries.
 async fn give_back(
     config: &Config,
     log: &LogSettings,
@@ -88,7 +88,7 @@ async fn give_back(
             findings.right(".state", "of a version that is known");
         }
     }
-    // Held to the end: no process may sign meanwhile.
+    // The directory stays locked to the end, so that no process signs.
     let assets = of("stopped")(open::assets(&log.data.value, Arc::new(())).await)?;
     findings.right("stopped", "no process has the directory open");
     of("lock")(settled(config, log).await)?;
@@ -129,8 +129,8 @@ async fn give_back(
     Ok((said, size))
 }
 
-/// Moves Lucarne's cache out of the way of Sunlight's, which is a file of that name: to the name under which
-/// Lucarne keeps its own beside such a file.
+/// Moves Lucarne's cache directory away if Sunlight needs its name for a file. The new name is the
+/// one that Lucarne uses beside a cache file of Sunlight.
 fn move_cache(log: &LogSettings) -> Result<Option<String>> {
     let cache = &log.cache.value;
     let own = log.data.value.directory().map(|data| data.join(".lucarne"));
@@ -156,7 +156,7 @@ fn move_cache(log: &LogSettings) -> Result<Option<String>> {
     )))
 }
 
-/// Refuses a lock that Sunlight does not read.
+/// Refuses a lock that Sunlight cannot read.
 fn of_sunlight(config: &Config) -> Result<()> {
     ensure!(
         matches!(config.checkpoints.value, LockPlace::Sqlite(_)),
@@ -166,7 +166,7 @@ fn of_sunlight(config: &Config) -> Result<()> {
     Ok(())
 }
 
-/// Unpacks the data tiles, and then writes TesseraCT's note of the tree; the number of
+/// Decompresses the data tiles, then writes TesseraCT's tree state. Returns the number of changed
 /// tiles.
 async fn to_tesseract(directory: &Path, left: &Left) -> Result<u64> {
     let (published, place) = (left.published(), directory.to_owned());
@@ -183,7 +183,7 @@ async fn to_tesseract(directory: &Path, left: &Left) -> Result<u64> {
     Ok(unpacked)
 }
 
-/// Refuses a state of TesseraCT's that is not there, or of another kind.
+/// Refuses a missing TesseraCT state, or a state of another version.
 fn known_state(directory: &Path) -> Result<()> {
     let path = directory.join(".state/version");
     let unread = || {
@@ -206,7 +206,7 @@ fn known_state(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a log of which more is signed than published.
+/// Refuses a log with signed entries that are not published.
 async fn settled(config: &Config, log: &LogSettings) -> Result<()> {
     let (_, _, looked) = show::ask(config, log).await?;
     if let Some(problem) = show::problem(&looked) {
@@ -226,15 +226,15 @@ async fn whole(log: &LogSettings, left: &Left) -> Result<()> {
     }
 }
 
-/// Unpacks the data tiles of the tree that are packed, each in one step. A stop in
-/// between leaves a log that either software reads.
+/// Decompresses the compressed data tiles of the tree, each one atomically. After an interruption,
+/// both programs can read the log.
 fn unpack(directory: &Path, size: u64) -> Result<u64> {
     let mut unpacked = 0;
     for index in 0..size.div_ceil(TILE_WIDTH) {
         let tile = Tile::widest(Level::Data, index, size).context("the tree is too large")?;
         let path = directory.join(tile.path());
         let of_tile = || path.display().to_string();
-        // If there is none, a wider one has taken its place.
+        // A missing tile has been replaced by a wider one.
         let Some(stored) = read_file(directory, &tile.path()).with_context(of_tile)? else {
             continue;
         };
@@ -248,8 +248,8 @@ fn unpack(directory: &Path, size: u64) -> Result<u64> {
     Ok(unpacked)
 }
 
-/// Puts other bytes in the place of a file, durably. What a stop in between leaves is
-/// among Lucarne's own files, and nobody's tile.
+/// Replaces a file atomically and durably. The temporary file is in `.lucarne`, so that an
+/// interruption leaves nothing among the tiles.
 fn replaced(directory: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
     let beside = directory.join(".lucarne/given-back");
     let mut file = File::create(&beside)?;

@@ -1,4 +1,4 @@
-//! `lucarne init`: makes what a configuration names and is not there yet.
+//! `lucarne init`: creates the missing parts of a configuration.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use crate::causes::causes;
 use crate::config::{Config, LockPlace, LogSettings};
 use crate::{inception, open, runtime};
 
-/// Makes the lock database, directories and logs of the file at `path`.
+/// Creates the lock database, directories and logs of the file at `path`.
 pub(crate) fn run(path: &Path) -> ExitCode {
     let (config, report) = Config::read(path);
     let config = match (config, report.problems()) {
@@ -33,8 +33,8 @@ pub(crate) fn run(path: &Path) -> ExitCode {
     }
 }
 
-/// Makes everything, and says what was made and what was kept. Logs that are refused or fail
-/// do not keep the others from being made; of those that are refused, nothing is made.
+/// Creates all missing parts, and returns a line for each part. Other logs are created even if one
+/// is refused or fails. Nothing is created for a refused log.
 pub(crate) async fn all(config: &Config) -> Result<Vec<String>> {
     let place = &config.checkpoints.value;
     let mut failures = Vec::new();
@@ -66,7 +66,7 @@ pub(crate) async fn all(config: &Config) -> Result<Vec<String>> {
     anyhow::bail!("{}", said.join("\n"));
 }
 
-/// Returns true if there is no lock yet.
+/// Returns `true` if the lock does not exist.
 async fn is_absent(place: &LockPlace) -> bool {
     if let LockPlace::Sqlite(path) = place {
         return !path.exists();
@@ -80,7 +80,7 @@ async fn is_absent(place: &LockPlace) -> bool {
     }
 }
 
-/// Opens the lock, making it first where there is none.
+/// Opens the lock, and creates a missing one first.
 pub(crate) async fn lock(place: &LockPlace) -> Result<(Arc<dyn Lock>, Vec<String>)> {
     let refused = match open::lock(place, Arc::new(())).await {
         Ok(lock) => return Ok((lock, vec![format!("kept lock {place}")])),
@@ -94,7 +94,7 @@ pub(crate) async fn lock(place: &LockPlace) -> Result<(Arc<dyn Lock>, Vec<String
     }
     match open::new_lock(place).await {
         Ok(lock) => Ok((lock, vec![format!("made lock {place}")])),
-        // It is not absent: what it said first tells what is wrong with it.
+        // The lock exists. Its first error names the problem.
         Err(_) => Err(refused.into()),
     }
 }

@@ -1,4 +1,4 @@
-//! `lucarne journal list`: the rounds of the journal, and where each lies.
+//! `lucarne journal list`: the rounds of the journal and their states.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::cli::Look;
 use crate::config::{Config, LogSettings, rfc3339};
 use crate::open;
 
-/// Looks at the lock of a log that signs faster than its journal is read.
+/// Maximum number of reads, for a log that signs faster than its journal is read.
 const LOOKS: usize = 20;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -28,9 +28,9 @@ async fn look(config: &Config, log: &LogSettings) -> Report {
     }
 }
 
-/// The journal of a log, and what it is held against.
+/// Journal of a log, with the checkpoints to compare it with.
 struct Seen {
-    /// The place of the data.
+    /// Location of the data.
     location: String,
     lock: Option<Found>,
     published: Option<Found>,
@@ -48,8 +48,8 @@ async fn ask(config: &Config, log: &LogSettings) -> Result<Seen, Fatal> {
         }
         tokio::time::sleep(PAUSE).await;
         let again = read(log, &settings, &*assets, &*lock).await?;
-        // This journal was read after the lock had that checkpoint: it has the round, or
-        // nobody has.
+        // The journal was read after the lock had this checkpoint. A round that is missing now does
+        // not exist.
         let is_settled = again.lock == seen.lock;
         seen = again;
         if is_settled {
@@ -60,8 +60,7 @@ async fn ask(config: &Config, log: &LogSettings) -> Result<Seen, Fatal> {
     Ok(seen)
 }
 
-/// Reads the journal before the lock, which then knows every tree that a round of
-/// the journal begins at.
+/// Reads the journal before the lock, so that the lock knows the start of every round.
 async fn read(
     log: &LogSettings,
     config: &LogConfig,
@@ -84,7 +83,7 @@ async fn signed(config: &LogConfig, lock: &dyn Lock) -> Result<Option<Found>, Fa
     Ok(note.map(|note| Found::read(&note, config)))
 }
 
-/// A round, and where it lies; or why it is none.
+/// Place of a round, and its contents or the reason why it cannot be read.
 struct Round<'s> {
     at: &'s StagedRecord,
     record: Result<(Step, usize), RecordError>,
@@ -104,7 +103,7 @@ impl Seen {
         records.map(round).collect()
     }
 
-    /// Returns whether what the lock has signed is where a round ends, or published.
+    /// Returns whether the lock's checkpoint is published or is the end of a round.
     fn leads_to_lock(&self) -> bool {
         let signed = self.lock.as_ref().and_then(Found::verified);
         let published = self.published.as_ref().and_then(Found::verified);
@@ -198,7 +197,7 @@ impl Seen {
         self.contents.torn.iter().map(line).collect()
     }
 
-    /// The findings that no crash explains.
+    /// Returns the findings that no crash explains.
     fn problems(&self, rounds: &[Round<'_>], standings: &[Standing]) -> Vec<String> {
         let mut problems: Vec<String> = Vec::new();
         problems.extend(self.contents.damage.iter().map(ToString::to_string));
@@ -223,7 +222,7 @@ impl Seen {
         problems
     }
 
-    /// The rounds that the lock has signed beyond what is published must be in the journal.
+    /// Checks that the journal contains all signed rounds that are not published.
     fn gap(&self, lock: &Found, rounds: &[Round<'_>], standings: &[Standing]) -> Option<String> {
         let (size, _) = lock.verified()?;
         let published = self.published.as_ref().and_then(Found::verified);
@@ -250,7 +249,7 @@ impl Round<'_> {
         format!("{} at byte {}", self.at.file, self.at.offset)
     }
 
-    /// A line, and the same for programs.
+    /// Formats a round as a line and as JSON.
     fn show(&self, before: Option<Step>, standing: Option<Standing>) -> (String, Value) {
         let place = json!({
             "file": self.at.file, "offset": self.at.offset, "bytes": self.at.bytes,

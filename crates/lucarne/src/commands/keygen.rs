@@ -1,4 +1,4 @@
-//! `lucarne keygen`: the key of a log.
+//! `lucarne keygen`: generates the key of a log.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -12,7 +12,7 @@ use lucarne_ct::LogKey;
 use super::failed;
 use crate::config::{describe_key, read_key};
 
-/// Makes `file`, or reads it if it exists, and prints the public key.
+/// Creates `file`, or reads an existing one, and prints the public key.
 pub(crate) fn run(file: &Path) -> ExitCode {
     match make_or_read(file) {
         Ok(key) => {
@@ -49,8 +49,8 @@ fn is_already_there(error: &anyhow::Error) -> bool {
     error.is_some_and(|error| error.kind() == ErrorKind::AlreadyExists)
 }
 
-/// Writes a new seed: never over a file that exists, readable by nobody else,
-/// on stable storage before anything is said of it.
+/// Writes a new seed to stable storage. Only the owner can read the file, and an existing file is
+/// never overwritten.
 pub(crate) fn make(file: &Path) -> Result<LogKey> {
     let mut seed = [0; 32];
     aws_lc_rs::rand::fill(&mut seed).map_err(|_| anyhow::anyhow!("no random numbers"))?;

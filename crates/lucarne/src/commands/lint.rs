@@ -1,4 +1,5 @@
-//! `lucarne lint`: the SCTs of certificates, and certificates beside their precertificates.
+//! `lucarne lint`: checks the SCTs of certificates, and compares certificates with their
+//! precertificates.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,43 +17,44 @@ use lucarne_ct::{
 use lucarne_mint::{now_ms, pem};
 use serde_json::{Value, json};
 
-/// The exit codes, for the help text.
+/// Exit codes, for the help text.
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 all is verified and right; 1 something is wrong; \
      2 something could not be looked at or verified, and nothing was wrong; 2 also for wrong usage.";
 
-/// Something could not be looked at.
+/// Exit code if something could not be verified.
 const UNSEEN: u8 = 2;
 
-/// The certificates, and what they are held against.
+/// Options of `lucarne lint`.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub struct Options {
-    /// Certificate or precertificate, PEM or DER; what follows it in the file are its issuers
+    /// Certificate or precertificate, PEM or DER, followed by its issuers in the same file
     #[arg(value_name = "CERT|PRECERT", required = true)]
     pub files: Vec<PathBuf>,
 
-    /// Log list, version 3 JSON, as Chrome and Apple publish it
+    /// Log list, version 3 JSON, as published by Chrome and Apple
     #[arg(long, value_name = "FILE")]
     pub log_list: Option<PathBuf>,
 
-    /// Issuers, PEM or DER; may be repeated
+    /// Issuers, PEM or DER. May be repeated
     #[arg(long, value_name = "FILE")]
     pub issuer: Vec<PathBuf>,
 
-    /// Accepted roots of a log, PEM: say whether it would take the chain (`get-roots`, `check-chain`)
+    /// Accepted roots of a log, PEM: report whether the log would accept the chain (`get-roots`,
+    /// `check-chain`)
     #[arg(long, value_name = "FILE")]
     pub roots: Option<PathBuf>,
 
-    /// Look as of this date: 2026-07-01, or a time as in 2026-07-01T12:00:00Z [default: now]
+    /// Evaluate at this date: 2026-07-01, or a time as in 2026-07-01T12:00:00Z [default: now]
     #[arg(long, value_name = "DATE", value_parser = date_ms)]
     pub at: Option<u64>,
 
-    /// For programs: an object of JSON per certificate, on a line
+    /// Print one JSON object per certificate, each on a line
     #[arg(long)]
     pub json: bool,
 }
 
-/// The reasons why a date is refused.
+/// Reasons why a date is refused.
 #[derive(Debug, thiserror::Error)]
 enum DateError {
     #[error("no date or time: {0}")]
@@ -61,7 +63,7 @@ enum DateError {
     Before1970,
 }
 
-/// Milliseconds since 1970 of a day's beginning in UTC, or of a time.
+/// Parses a time, or a day as its beginning in UTC. Returns milliseconds since 1970.
 fn date_ms(text: &str) -> Result<u64, DateError> {
     static PARSER: DateTimeParser = DateTimeParser::new();
     let time = match text.parse::<Date>() {
@@ -73,7 +75,7 @@ fn date_ms(text: &str) -> Result<u64, DateError> {
     u64::try_from(time?.as_millisecond()).map_err(|_| DateError::Before1970)
 }
 
-/// Looks at each certificate and says what is wrong.
+/// Checks each certificate and prints its findings.
 pub(crate) fn run(options: &Options) -> ExitCode {
     match look(options) {
         Ok(code) => code,
@@ -147,7 +149,8 @@ fn look(options: &Options) -> Result<ExitCode> {
     })
 }
 
-/// The precertificate of a certificate: the one of its serial number, or the only one where there is one of each.
+/// Finds the precertificate of a certificate by serial number. With two files, the other one is
+/// taken if it is a precertificate.
 fn precertificate_of<'a>(
     leaf: &Certificate<'_>,
     subjects: &'a [Certificate<'a>],
@@ -183,7 +186,7 @@ fn read_list(file: &Path) -> Result<LogList> {
     Ok(list)
 }
 
-/// A file: the certificate that is looked at, and those after it.
+/// Contents of a file: the certificate to check, and its issuers.
 struct Subject {
     leaf: Vec<u8>,
     above: Vec<Vec<u8>>,
@@ -199,8 +202,8 @@ impl Subject {
         })
     }
 
-    /// Returns why a log would refuse the chain: that of the file, or with the `given` issuers where the file has
-    /// the certificate alone.
+    /// Returns why a log would refuse the chain. If the file has only the certificate, the chain
+    /// consists of the `given` issuers.
     fn refused(&self, validator: &Validator, given: &[Vec<u8>], at_ms: u64) -> Option<LintFinding> {
         let above = match &self.above[..] {
             [] => given,
@@ -220,7 +223,7 @@ impl Subject {
     }
 }
 
-/// The certificates of a file: its PEM blocks, or all of it as DER.
+/// Reads the certificates of a file: its PEM blocks, or the whole file as DER.
 fn certificates(file: &Path) -> Result<Vec<Vec<u8>>> {
     let name = file.display();
     let bytes = std::fs::read(file).with_context(|| format!("cannot read {name}"))?;
@@ -230,7 +233,7 @@ fn certificates(file: &Path) -> Result<Vec<Vec<u8>>> {
     pem::certificates(&bytes).with_context(|| format!("{name}"))
 }
 
-/// The report on one file: lines for people, an object for programs.
+/// Report on one file, as text and as JSON.
 struct Report {
     text: String,
     json: Value,

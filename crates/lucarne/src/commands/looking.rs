@@ -1,5 +1,5 @@
-//! The common parts of the commands that look at logs: which logs, how a finding
-//! is said, and with what code they end.
+//! Common parts of the commands that inspect logs: selection of logs, output of findings, exit
+//! code.
 
 use std::process::ExitCode;
 
@@ -12,17 +12,17 @@ use crate::cli::Look;
 use crate::config::{Config, LogSettings, rfc3339};
 use crate::runtime;
 
-/// The verdict with which a look ends.
+/// Verdict of an inspection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Fine,
     Wrong,
-    /// It could not be looked at.
+    /// The log could not be read.
     Unseen,
 }
 
 impl Verdict {
-    /// As one word, for programs.
+    /// Returns the code of the verdict in JSON.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Verdict::Fine => "fine",
@@ -32,17 +32,17 @@ impl Verdict {
     }
 }
 
-/// The findings about one log.
+/// Findings about one log.
 pub(crate) struct Report {
     pub(crate) verdict: Verdict,
-    /// For people: lines.
+    /// Text for people.
     pub(crate) text: String,
-    /// For programs.
+    /// Object for programs.
     pub(crate) json: Value,
 }
 
 impl Report {
-    /// That a log could not be looked at.
+    /// Returns the report on a log that could not be read.
     pub(crate) fn unseen(log: &LogSettings, error: impl std::fmt::Display) -> Report {
         let name = &log.shortname.value;
         Report {
@@ -53,8 +53,8 @@ impl Report {
     }
 }
 
-/// Looks at the logs that are asked for, prints what was found of each, and ends
-/// with the worst of it.
+/// Inspects the selected logs, prints the report on each one, and returns the exit code of the
+/// worst.
 pub(crate) fn run(options: &Look, look: impl AsyncFn(&Config, &LogSettings) -> Report) -> ExitCode {
     let (config, report) = Config::read(&options.config);
     let (Some(config), []) = (config, report.problems()) else {
@@ -112,7 +112,7 @@ fn exit_code(verdict: Verdict) -> ExitCode {
     }
 }
 
-/// The log that is named, or all.
+/// Returns the named log, or all logs.
 fn chosen<'c>(config: &'c Config, name: Option<&str>) -> Result<Vec<&'c LogSettings>> {
     match name {
         None => Ok(config.logs.iter().collect()),
@@ -120,7 +120,7 @@ fn chosen<'c>(config: &'c Config, name: Option<&str>) -> Result<Vec<&'c LogSetti
     }
 }
 
-/// The log that is named, or the only one.
+/// Returns the named log, or the only one.
 pub(crate) fn the_one<'c>(config: &'c Config, name: Option<&str>) -> Result<&'c LogSettings> {
     match (name, &config.logs[..]) {
         (Some(name), _) => named(config, name),
@@ -129,19 +129,19 @@ pub(crate) fn the_one<'c>(config: &'c Config, name: Option<&str>) -> Result<&'c 
     }
 }
 
-/// The log of this name.
+/// Returns the log with this name.
 fn named<'c>(config: &'c Config, name: &str) -> Result<&'c LogSettings> {
     let found = config.logs.iter().find(|log| log.shortname.value == name);
     found.ok_or_else(|| anyhow::anyhow!("there is no log `{name}`; there are {}", names(config)))
 }
 
-/// The names of all logs, for messages.
+/// Lists the names of all logs, for messages.
 fn names(config: &Config) -> String {
     let names = config.logs.iter().map(|log| log.shortname.value.as_str());
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// A checkpoint in lines, each indented.
+/// Formats a checkpoint as indented lines.
 pub(crate) fn lines(found: Option<&Found>) -> String {
     let Some(found) = found else {
         return "    none\n".to_owned();
@@ -160,7 +160,7 @@ pub(crate) fn lines(found: Option<&Found>) -> String {
     lines
 }
 
-/// A checkpoint for programs.
+/// Formats a checkpoint as JSON.
 pub(crate) fn value(found: Option<&Found>) -> Value {
     found.map_or(Value::Null, |found| {
         json!({

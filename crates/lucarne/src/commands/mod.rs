@@ -1,5 +1,4 @@
-//! One file for each command. Those that a build leaves out have stand-ins,
-//! which say so.
+//! Commands, one module for each. Commands that a build leaves out have stand-ins that report this.
 
 #[cfg(not(all(feature = "load", feature = "proxy")))]
 mod absent;
@@ -41,13 +40,13 @@ pub(crate) use without_load::{demo, load, watch};
 #[cfg(not(feature = "proxy"))]
 pub(crate) use without_proxy::proxy;
 
-/// Prints, on standard error, the problem that a command ends with.
+/// Prints the final error of a command on standard error.
 pub(crate) fn failed(message: impl std::fmt::Display) -> ExitCode {
     errln!("lucarne: {message}");
     ExitCode::FAILURE
 }
 
-/// The reason why the value of a flag is refused. The flag and its value precede the text.
+/// Reason why the value of a flag is refused. The flag and its value precede the text.
 #[cfg(any(feature = "load", feature = "proxy"))]
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it {0}")]

@@ -18,7 +18,7 @@ use crate::logging::Logging;
 use crate::server::{Begin, Ended, Predecessor, Server};
 use crate::{handover, inception, listen, runtime, successor, survey};
 
-/// Runs until a signal asks to stop.
+/// Runs the server until a signal stops it.
 pub(crate) fn run(options: &Serve, logging: &Logging) -> ExitCode {
     let (config, mut report, creation) = read(options);
     let roots = config
@@ -86,8 +86,8 @@ async fn serve(
     }
 }
 
-/// Takes the operator's word for the clock. The day is that of this start, so
-/// that a flag which was left in a unit file confirms nothing later.
+/// Marks the clock as confirmed by the operator. The day must be today, so that a flag left in a
+/// unit file does not confirm a later start.
 fn confirm_clock(day: Date, config: &mut Config) -> Result<()> {
     let today = inception::today();
     if day != today {
@@ -102,7 +102,7 @@ fn confirm_clock(day: Date, config: &mut Config) -> Result<()> {
     Ok(())
 }
 
-/// Certificates for tests, in the directory that is given, or in the cache.
+/// Returns test certificates, stored in the given directory or in the cache.
 fn testcert(directory: Option<&Path>, config: &Config) -> Result<Arc<Tls>> {
     if config.tls.is_some() {
         bail!(

@@ -1,19 +1,23 @@
-//! `lucarne signer`: the keys of logs in a process of its own.
+//! `lucarne signer`: holds the keys of logs in a separate process.
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use lucarne_ct::KeyHolder;
-use lucarne_signer::{Memory, MemoryDirectory, Server, SigningLog};
+use lucarne_signer::{Head, Memory, MemoryDirectory, Server, SigningLog};
 use lucarne_tlog::{Checkpoint, SignedNote};
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::failed;
 use crate::causes::causes;
 use crate::cli::{Signer, SignerTask};
 use crate::config::SignerConfig;
+use crate::notify;
 
-/// Does what the command line asks for.
+/// Runs the signer, or the task that the command line names.
 pub(crate) fn run(options: &Signer) -> ExitCode {
     let (config, report) = SignerConfig::read(&options.config);
     for line in report.warning_lines() {
@@ -36,7 +40,7 @@ pub(crate) fn run(options: &Signer) -> ExitCode {
     }
 }
 
-/// Signs until a signal ends the process: whatever left is remembered, at any moment.
+/// Signs until a signal ends the process. Every signature is remembered before it is sent.
 fn serve(config: SignerConfig) -> Result<std::convert::Infallible> {
     let memory = MemoryDirectory::open(&config.memory)?;
     let mut logs = Vec::new();
@@ -56,8 +60,89 @@ fn serve(config: SignerConfig) -> Result<std::convert::Infallible> {
     }
     let server = Server::bind(&config.socket, memory, logs, config.users)?;
     tracing::info!(socket = %config.socket.display(), "signing");
+    let server = Arc::new(server);
+    report(&server)?;
     loop {
         server.run();
+    }
+}
+
+/// Reports readiness, status and stop to a service manager that expects messages. Without one, a
+/// signal ends the process as the system does by default.
+fn report(server: &Arc<Server>) -> Result<()> {
+    if !notify::is_wanted() {
+        return Ok(());
+    }
+    let reported = Arc::clone(server);
+    thread("lucarne-status", move || report_status(&reported))?;
+    let mut stop = Stop::listen()?;
+    thread("lucarne-stop", move || {
+        stop.wait();
+        notify::stopping();
+        std::process::exit(0);
+    })?;
+    notify::ready();
+    Ok(())
+}
+
+fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
+    let thread = std::thread::Builder::new().name(name.into()).spawn(work);
+    thread.map(drop).context("cannot start a thread")
+}
+
+/// Reports the size of the last signed tree of each log, at most every few seconds.
+fn report_status(server: &Server) {
+    let mut reported = String::new();
+    loop {
+        let of_log = |(origin, head): (String, Option<Head>)| match head {
+            Some(head) => format!("{origin}: signed {} entries", head.size),
+            None => format!("{origin}: nothing signed yet"),
+        };
+        let logs: Vec<_> = server.heads().into_iter().map(of_log).collect();
+        let now = logs.join("; ");
+        if now != reported {
+            notify::status(&now);
+            reported = now;
+        }
+        std::thread::sleep(notify::STATUS_INTERVAL);
+    }
+}
+
+/// SIGTERM and SIGINT, on a thread of their own. The threads that sign need no async runtime.
+struct Stop {
+    runtime: Runtime,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Stop {
+    /// Listens: these signals no longer end the process by themselves.
+    fn listen() -> Result<Self> {
+        let listen = || {
+            let runtime = Builder::new_current_thread().enable_all().build()?;
+            let entered = runtime.enter();
+            let (terminate, interrupt) = (
+                signal(SignalKind::terminate())?,
+                signal(SignalKind::interrupt())?,
+            );
+            drop(entered);
+            Ok::<_, std::io::Error>(Stop {
+                runtime,
+                terminate,
+                interrupt,
+            })
+        };
+        listen().context("cannot listen to signals")
+    }
+
+    fn wait(&mut self) {
+        let (terminate, interrupt) = (&mut self.terminate, &mut self.interrupt);
+        self.runtime.block_on(async {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        });
     }
 }
 

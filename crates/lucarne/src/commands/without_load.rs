@@ -1,4 +1,4 @@
-//! The commands that load tests, and what they are made of, are behind.
+//! Stand-ins for the commands of the feature `load`.
 
 use super::absent::left_out;
 
@@ -32,10 +32,10 @@ pub(crate) mod load {
     use std::ffi::OsString;
     use std::process::ExitCode;
 
-    /// The loads there are not.
+    /// Stand-in for the load tests.
     #[derive(Debug, clap::Subcommand)]
     pub enum Load {
-        /// Whatever it is.
+        /// Any subcommand.
         #[command(external_subcommand)]
         Any(Vec<OsString>),
     }

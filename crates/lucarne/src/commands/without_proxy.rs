@@ -1,4 +1,4 @@
-//! The command that the proxy is behind.
+//! Stand-in for the command of the feature `proxy`.
 
 use super::absent::left_out;
 

@@ -1,4 +1,4 @@
-//! The roots that a log accepts, and the certificates below them.
+//! Accepted roots, and accepted certificates below them.
 
 use std::path::PathBuf;
 
@@ -8,14 +8,13 @@ use lucarne_settings::{Located, Reader};
 use super::root_sources::{Ccadb, RefusedRoots, RootSources};
 use super::values;
 
-/// CCADB's reports: roots that some program includes, and those plus the ones
-/// that apply.
+/// Reports of CCADB: roots that a program includes, and these roots together with applicants.
 pub(super) const CCADB_TRUSTED: &str =
     "https://ccadb.my.salesforce-sites.com/ccadb/RootCACertificatesIncludedByRSReportCSV";
 const CCADB_TESTING: &str =
     "https://ccadb.my.salesforce-sites.com/ccadb/RootCACertificatesInclusionReportCSV";
 
-/// Reads where accepted roots come from.
+/// Reads the sources of accepted roots.
 pub(super) fn roots(reader: &mut Reader<'_, '_>) -> RootSources {
     let pem = file(reader, "roots");
     let extra = file(reader, "extraroots");
@@ -25,8 +24,7 @@ pub(super) fn roots(reader: &mut Reader<'_, '_>) -> RootSources {
         _ => Err("is neither `trusted` nor `testing`"),
     });
     let url = reader.url_or_path("rootsurl");
-    // As in Sunlight, a log without a roots file takes the roots that CCADB
-    // says are trusted.
+    // As in Sunlight, a log without a roots file accepts the roots that CCADB lists as trusted.
     let programme = match programme {
         None if reader.has("ccadbroots") => None,
         None if !reader.has("roots") || url.is_some() => Some(Located {
@@ -50,7 +48,7 @@ pub(super) fn roots(reader: &mut Reader<'_, '_>) -> RootSources {
     }
 }
 
-/// Fingerprints, and files of them.
+/// Reads a list of fingerprints and of files of fingerprints.
 fn refused(reader: &mut Reader<'_, '_>) -> Vec<Located<RefusedRoots>> {
     let directory = reader.directory();
     reader.list("refusedroots", |text| {
@@ -67,7 +65,7 @@ fn refused(reader: &mut Reader<'_, '_>) -> Vec<Located<RefusedRoots>> {
     })
 }
 
-/// CCADB's report of the roots of a programme.
+/// Returns the URL of CCADB's report for a programme.
 fn report_of(programme: CcadbProgramme) -> &'static str {
     match programme {
         CcadbProgramme::Trusted => CCADB_TRUSTED,
@@ -75,7 +73,7 @@ fn report_of(programme: CcadbProgramme) -> &'static str {
     }
 }
 
-/// A file that must exist.
+/// Reads the path of a file that must exist.
 fn file(reader: &mut Reader<'_, '_>, key: &str) -> Option<Located<PathBuf>> {
     let path = reader.path(key)?;
     if !path.value.is_file() {
@@ -86,7 +84,7 @@ fn file(reader: &mut Reader<'_, '_>, key: &str) -> Option<Located<PathBuf>> {
     Some(path)
 }
 
-/// Reads what is accepted below them.
+/// Reads the conditions for accepted certificates.
 pub(super) fn policy(reader: &mut Reader<'_, '_>) -> Policy {
     let start = reader.parse("notafterstart", values::time);
     let limit = reader.parse("notafterlimit", values::time);

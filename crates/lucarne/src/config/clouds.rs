@@ -1,5 +1,5 @@
-//! Flags of TesseraCT's servers on AWS and GCP that mean something here: where
-//! the key is, and the database, which holds the lock.
+//! Flags of TesseraCT's servers on AWS and GCP that Lucarne supports: the source of the key, and
+//! the database for the lock.
 
 use std::fmt;
 use std::path::Path;
@@ -10,11 +10,11 @@ use url::Url;
 use super::go::given;
 use super::place::{LockPlace, PlaceError};
 
-/// The flags.
+/// Flags for the key and the database.
 #[derive(clap::Args, Clone, Default)]
 pub struct Clouds {
-    /// TesseraCT's on AWS: the MySQL server whose database holds the lock, if --checkpoints does not
-    /// name another
+    /// TesseraCT's on AWS: MySQL server whose database holds the lock, unless --checkpoints names
+    /// another
     #[arg(
         long,
         alias = "db_host",
@@ -24,7 +24,7 @@ pub struct Clouds {
     )]
     db_host: Option<String>,
 
-    /// Its port [default: 3306]
+    /// Port of the MySQL server [default: 3306]
     #[arg(
         long,
         alias = "db_port",
@@ -34,7 +34,7 @@ pub struct Clouds {
     )]
     db_port: Option<u16>,
 
-    /// The database
+    /// Name of the database
     #[arg(
         long,
         alias = "db_name",
@@ -44,7 +44,7 @@ pub struct Clouds {
     )]
     db_name: Option<String>,
 
-    /// The user
+    /// User of the database
     #[arg(
         long,
         alias = "db_user",
@@ -54,7 +54,7 @@ pub struct Clouds {
     )]
     db_user: Option<String>,
 
-    /// The user's password
+    /// Password of the user
     #[arg(
         long,
         alias = "db_password",
@@ -65,7 +65,7 @@ pub struct Clouds {
     )]
     db_password: Option<String>,
 
-    /// The key, by its name in AWS Secrets Manager or GCP Secret Manager
+    /// Name of the key in AWS Secrets Manager or GCP Secret Manager
     #[arg(
         long,
         alias = "signer_private_key_secret_name",
@@ -76,22 +76,21 @@ pub struct Clouds {
     signer_private_key_secret_name: Option<String>,
 }
 
-/// Without the password.
+/// Omits the password.
 impl fmt::Debug for Clouds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Clouds({:?}, …)", self.db_host)
     }
 }
 
-/// The server whose flags they are.
+/// TesseraCT server that the flags belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cloud {
     Aws,
     Gcp,
 }
 
-/// The reasons why the flags of a database name no lock, in words that follow
-/// `--db-host`.
+/// Reasons why the flags do not define a lock. The text follows `--db-host`.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DatabaseError {
     #[error("names a server; the database is missing (--db-name)")]
@@ -110,7 +109,7 @@ pub(crate) enum DatabaseError {
 }
 
 impl Clouds {
-    /// The server whose these are, if they tell.
+    /// Returns the server that the flags belong to, if they identify it.
     pub(super) fn cloud(&self) -> Option<Cloud> {
         match given(&self.signer_private_key_secret_name) {
             Some(name) if is_google(name) => Some(Cloud::Gcp),
@@ -119,7 +118,7 @@ impl Clouds {
         }
     }
 
-    /// The key, as `secret` says it.
+    /// Returns the key in the format of `secret`.
     pub(super) fn key(&self) -> Option<String> {
         let name = given(&self.signer_private_key_secret_name)?;
         Some(match name {
@@ -129,7 +128,7 @@ impl Clouds {
         })
     }
 
-    /// The lock, if a database is named.
+    /// Returns the lock, if a database is named.
     ///
     /// # Errors
     /// [`DatabaseError`].
@@ -138,7 +137,7 @@ impl Clouds {
         Some(self.lock_at(host))
     }
 
-    /// The flags that say something of a database whose server is not named.
+    /// Returns the database flags that are given without a server.
     pub(super) fn without_host(&self) -> impl Iterator<Item = &'static str> {
         let of_database = [
             ("db-name", given(&self.db_name).is_some()),
@@ -173,9 +172,8 @@ impl Clouds {
 }
 
 impl Cloud {
-    /// The URL of a bucket that TesseraCT is told by its name alone. On AWS, the
-    /// environment, of which `variable` reads, may name another server, as for
-    /// Amazon's own tools.
+    /// Returns the URL of a bucket that TesseraCT's flags give only by name. On AWS, the
+    /// environment may name another endpoint, as for Amazon's own tools; `variable` reads it.
     pub(super) fn bucket(
         self,
         name: &str,

@@ -1,17 +1,17 @@
-//! The output of a command, which is a key or a password.
+//! Output of a command, which is a key or a password.
 
 use std::io::{self, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-/// The time that a command may take.
+/// Maximum duration of a command.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// More than any key has.
+/// Maximum size of the output in bytes, more than any key has.
 const MOST: u64 = 64 << 10;
 
-/// The reasons why a command has no output, in words that follow it.
+/// Reasons why a command has no output. The text follows the command.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommandError {
     #[error("is empty")]
@@ -26,17 +26,17 @@ pub(crate) enum CommandError {
     Slow,
     #[error("failed ({0}); what it said is above")]
     Failed(ExitStatus),
-    /// What it started goes on after it.
+    /// A process that the command started keeps the output open.
     #[error("leaves its output open")]
     Open(#[source] RecvTimeoutError),
     #[error("cannot be read: {0}")]
     Read(#[source] io::Error),
 }
 
-/// Returns the output of a command, if it succeeds in time.
+/// Returns the output of a command that succeeds in time.
 ///
 /// # Errors
-/// In words that follow the command.
+/// [`CommandError`], whose text follows the command.
 pub(super) fn output(words: &[String]) -> Result<Vec<u8>, CommandError> {
     let (program, arguments) = words.split_first().ok_or(CommandError::Empty)?;
     let mut child = Command::new(program)
@@ -47,20 +47,20 @@ pub(super) fn output(words: &[String]) -> Result<Vec<u8>, CommandError> {
         .spawn()
         .map_err(CommandError::Run)?;
     let printed = child.stdout.take().ok_or(CommandError::Silent)?;
-    // A command that goes on silently must not hold this up: it is killed, and
-    // its output ends.
+    // A separate thread reads, so that a silent command does not block. After the command is
+    // killed, its output ends.
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         let read = printed.take(MOST).read_to_end(&mut bytes).map(|_| bytes);
-        // Nobody waits any more for a command that took too long.
+        // There is no receiver after a timeout.
         let _ = sender.send(read);
     });
     let status = finished(&mut child)?;
     if !status.success() {
         return Err(CommandError::Failed(status));
     }
-    // What it started may still hold its output open.
+    // A child of the command may still hold its output open.
     let bytes = receiver.recv_timeout(PATIENCE);
     bytes
         .map_err(CommandError::Open)?
@@ -73,11 +73,11 @@ fn finished(child: &mut Child) -> Result<ExitStatus, CommandError> {
         match child.try_wait() {
             Ok(Some(status)) => return Ok(status),
             Ok(None) if start.elapsed() < PATIENCE => {
-                // Polled: a child cannot be waited for with a deadline.
+                // The standard library has no wait with a deadline.
                 std::thread::sleep(Duration::from_millis(10));
             }
             Ok(None) => {
-                // It may have ended in this very moment.
+                // The command may have just ended.
                 let _ = child.kill();
                 let _ = child.wait();
                 return Err(CommandError::Slow);

@@ -1,4 +1,4 @@
-//! No two logs may share a name, a key, a prefix or a directory.
+//! Uniqueness of the logs' names, keys, prefixes and directories.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -9,33 +9,33 @@ use super::LogSettings;
 use super::place::{DataPlace, LockPlace};
 use super::server::TlsFiles;
 
-/// The claims of logs to what is theirs alone, also of those with other problems.
+/// Values that belong to one log only, including those of invalid logs.
 #[derive(Default)]
 pub(super) struct Claims {
     owners: HashMap<(&'static str, String), Owner>,
 }
 
-/// The log that claimed something first.
+/// The log that claimed a value first.
 struct Owner {
     index: usize,
     path: String,
     line: usize,
 }
 
-/// The log that claims, for messages.
+/// The claiming log, for messages.
 #[derive(Clone, Copy)]
 pub(super) struct Claimant<'p> {
-    /// Its place in the list.
+    /// Index in the list.
     pub(super) index: usize,
-    /// Such as `logs[rome2026h1]`.
+    /// Path of the log, such as `logs[rome2026h1]`.
     pub(super) path: &'p str,
-    /// The line where it begins.
+    /// Line where the log's section begins.
     pub(super) line: usize,
 }
 
 impl Claims {
-    /// Claims `value`, which is a `what` (name, key, prefix, directory) given
-    /// under `key`; reported if another log has it.
+    /// Claims `value` for a log. `what` is its kind (name, key, prefix, directory), and `key` its
+    /// configuration key. Reports a value that another log has claimed.
     pub(super) fn claim(
         &mut self,
         who: Claimant<'_>,
@@ -94,8 +94,8 @@ fn places(log: &LogSettings) -> Vec<String> {
     vec![data, real(&log.cache.value)]
 }
 
-/// The lock must not be in the data of a log: what restores or copies the data
-/// would take the lock with it.
+/// Refuses a lock within the data of a log, because a restored or copied log would contain a stale
+/// lock.
 pub(super) fn apart<'d>(
     lock: &Located<LockPlace>,
     logs: impl IntoIterator<Item = (String, &'d DataPlace)>,
@@ -119,14 +119,17 @@ pub(super) fn apart<'d>(
     }
 }
 
-/// What is in a log's directory is public: a file server, a mirror and a backup take all of it,
-/// except for `.lucarne`.
+/// Refuses private files among the public files of a log: a file server, a mirror and a backup
+/// take the whole directory of a log, except for `.lucarne`. `password` is the file with the
+/// password of the lock, with its key.
 pub(super) fn not_published(
     lock: &Located<LockPlace>,
+    password: Option<(&str, &Located<PathBuf>)>,
     tls: Option<&TlsFiles>,
     logs: &[LogSettings],
     report: &mut Report,
 ) {
+    let private = private_files(lock, password, tls, logs);
     for log in logs {
         let Some(directory) = log.data.value.directory() else {
             continue;
@@ -141,29 +144,49 @@ pub(super) fn not_published(
             log.shortname.value,
             directory.display()
         );
-        if let LockPlace::Sqlite(file) = &lock.value
-            && within(file)
-        {
-            report.problem(lock.line, "checkpoints", published.as_str());
-        }
-        if let Some(tls) = tls.filter(|tls| within(&tls.key.value)) {
-            report.problem(tls.key.line, "tls.key", published.as_str());
-        }
-        for other in logs {
-            let private = [
-                ("cache", Some(&other.cache)),
-                ("secret", other.secret.as_ref()),
-            ];
-            for (key, file) in private {
-                if let Some(file) = file.filter(|file| within(&file.value)) {
-                    report.problem(file.line, other.key_path(key), published.as_str());
-                }
+        for (key, file) in &private {
+            if within(&file.value) {
+                report.problem(file.line, key.as_str(), published.as_str());
             }
         }
     }
 }
 
-/// A directory as a claim: without links, as far as it exists.
+/// All files that only the server may read, with the keys that name them.
+fn private_files(
+    lock: &Located<LockPlace>,
+    password: Option<(&str, &Located<PathBuf>)>,
+    tls: Option<&TlsFiles>,
+    logs: &[LogSettings],
+) -> Vec<(String, Located<PathBuf>)> {
+    let of_lock = lock.value.private_file().map(|value| Located {
+        value,
+        line: lock.line,
+    });
+    let top = [
+        of_lock.map(|file| ("checkpoints", file)),
+        password.map(|(key, file)| (key, file.clone())),
+        tls.map(|tls| ("tls.key", tls.key.clone())),
+    ];
+    let top = top.into_iter().flatten();
+    let top = top.map(|(key, file)| (key.to_owned(), file));
+    let of_logs = logs.iter().flat_map(|log| {
+        let instances = log.instances.as_ref();
+        let files = [
+            ("cache", Some(&log.cache)),
+            ("secret", log.secret.as_ref()),
+            ("gcscredentials", log.credentials.as_ref()),
+            (
+                "instances.key",
+                instances.and_then(|instances| instances.value.key_file.as_ref()),
+            ),
+        ];
+        files.map(|(key, file)| Some((log.key_path(key), file?.clone())))
+    });
+    top.chain(of_logs.flatten()).collect()
+}
+
+/// Resolves the links of a directory, as far as it exists.
 pub(super) fn real(path: &Path) -> String {
     fn resolve(path: &Path) -> PathBuf {
         match (path.canonicalize(), path.parent(), path.file_name()) {

@@ -1,5 +1,4 @@
-//! One log from command line flags alone, as TesseraCT's POSIX server takes
-//! them.
+//! Configuration of one log from command line flags, as for TesseraCT's POSIX server.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -23,24 +22,24 @@ use super::tesseract::Ignored;
 use super::written::Written;
 use super::{scrub, values};
 
-/// The problem of what is no fingerprint.
+/// Problem of an invalid fingerprint.
 const NO_FINGERPRINT: &str = "is no SHA-256 fingerprint (64 hexadecimal digits)";
 const NO_LOCK: &str = "is missing: of a log in a bucket it names the lock, such as mysql://…, \
                        postgres://…, or s3://bucket/lock";
-/// The environment variable where TesseraCT finds a key that no flag names.
+/// Environment variable with TesseraCT's key, if no flag names the key.
 const KEY_VARIABLE: &str = "LOG_PRIVATE_KEY";
-/// The same, as `secret` has it.
+/// The same source, in the format of `secret`.
 const KEY_SOURCE: &str = "env:LOG_PRIVATE_KEY";
 
-/// The flags. Each can be written with `-` or, as TesseraCT has them, `_`.
+/// Flags for one log. Each can be written with `-` or, as in TesseraCT, with `_`.
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "One log from flags alone (TesseraCT's)")]
 pub struct Flags {
-    /// Origin of the log: its submission prefix without scheme, such as ct.example.com/2026h1
+    /// Origin of the log: its submission prefix without the scheme, such as ct.example.com/2026h1
     #[arg(long, value_name = "ORIGIN", conflicts_with = "config")]
     pub origin: Option<String>,
 
-    /// Key of the log: a file with PEM (EC P-256) or a seed, or another source as `secret:` takes it
+    /// Key of the log: a file with PEM (EC P-256) or a seed, or another source as in `secret:`
     /// [default: the environment variable LOG_PRIVATE_KEY]
     #[arg(
         long,
@@ -50,7 +49,7 @@ pub struct Flags {
     )]
     pub private_key: Option<String>,
 
-    /// Directory of the log's data; a log is created in a fresh one
+    /// Directory of the log's data. A new log is created in a fresh directory
     #[arg(long, alias = "storage_dir", value_name = "DIR", requires = "origin")]
     pub storage_dir: Option<PathBuf>,
 
@@ -63,7 +62,7 @@ pub struct Flags {
     )]
     pub roots_pem_file: Option<PathBuf>,
 
-    /// Where to listen [default: localhost:6962]
+    /// Address to listen on [default: localhost:6962]
     #[arg(
         long,
         alias = "http_endpoint",
@@ -82,20 +81,20 @@ pub struct Flags {
     )]
     pub bucket: Option<String>,
 
-    /// Directory for what can be lost [default: within the storage directory]
+    /// Directory for data that can be rebuilt [default: within the storage directory]
     #[arg(long, value_name = "DIR", requires = "origin")]
     pub cache: Option<PathBuf>,
 
-    /// Lock: a file, mysql://, postgres:// or a bucket's URL [default: STORAGE_DIR.checkpoints.db,
-    /// beside the data; made with the log]
+    /// Lock: a file, or the URL of a database (mysql://, postgres://) or of a bucket [default:
+    /// STORAGE_DIR.checkpoints.db, beside the data; created with the log]
     #[arg(long, value_name = "FILE|URL", requires = "origin")]
     pub checkpoints: Option<String>,
 
-    /// Password of the lock's server: a file, or another source as `secret:` takes it
+    /// Password of the lock's server: a file, or another source as in `secret:`
     #[arg(long, value_name = "FILE", requires = "checkpoints")]
     pub checkpoints_password: Option<String>,
 
-    /// First notAfter accepted (RFC 3339)
+    /// Start of the accepted notAfter times (RFC 3339)
     #[arg(
         long,
         alias = "not_after_start",
@@ -104,7 +103,7 @@ pub struct Flags {
     )]
     pub not_after_start: Option<String>,
 
-    /// First notAfter no longer accepted (RFC 3339)
+    /// End of the accepted notAfter times, exclusive (RFC 3339)
     #[arg(
         long,
         alias = "not_after_limit",
@@ -113,11 +112,11 @@ pub struct Flags {
     )]
     pub not_after_limit: Option<String>,
 
-    /// Path under which to serve [default: the path of the origin]
+    /// Path of the log on this server [default: the path of the origin]
     #[arg(long, alias = "path_prefix", value_name = "PATH", requires = "origin")]
     pub path_prefix: Option<String>,
 
-    /// Shortest distance between two checkpoints of a log that grows, such as 200ms [default: 200ms]
+    /// Minimum interval between two checkpoints of a growing log, such as 200ms [default: 200ms]
     #[arg(
         long,
         alias = "checkpoint_interval",
@@ -126,7 +125,7 @@ pub struct Flags {
     )]
     pub checkpoint_interval: Option<String>,
 
-    /// Longest age of an idle log's checkpoint, such as 5s [default: 5s]
+    /// Maximum age of an idle log's checkpoint, such as 5s [default: 5s]
     #[arg(
         long,
         alias = "checkpoint_republish_interval",
@@ -135,7 +134,7 @@ pub struct Flags {
     )]
     pub checkpoint_republish_interval: Option<String>,
 
-    /// Most entries that wait for a round; 503 beyond [default: 4000]
+    /// Maximum number of entries that wait for a round; further submissions get 503 [default: 4000]
     #[arg(
         long,
         alias = "pushback_max_outstanding",
@@ -144,7 +143,7 @@ pub struct Flags {
     )]
     pub pushback_max_outstanding: Option<String>,
 
-    /// Longest body of a submission, in bytes
+    /// Maximum size of a submission's body, in bytes
     #[arg(
         long,
         alias = "max_cert_chain_bytes",
@@ -153,7 +152,7 @@ pub struct Flags {
     )]
     pub max_cert_chain_bytes: Option<String>,
 
-    /// Refuse this root, by its SHA-256 fingerprint in hex; may be repeated
+    /// Refuse the root with this SHA-256 fingerprint in hexadecimal; may be repeated
     #[arg(
         long,
         alias = "roots_reject_fingerprints",
@@ -163,7 +162,7 @@ pub struct Flags {
     )]
     pub roots_reject_fingerprints: Vec<String>,
 
-    /// CCADB's report of roots, instead of its list of those that are trusted
+    /// URL of CCADB's report of roots, instead of its list of trusted roots
     #[arg(
         long,
         alias = "roots_remote_fetch_url",
@@ -172,7 +171,7 @@ pub struct Flags {
     )]
     pub roots_remote_fetch_url: Vec<String>,
 
-    /// Accept CCADB's roots, too, if not 0; how often they are read is fixed [default: 0]
+    /// Also accept CCADB's roots, unless 0. The refresh interval itself is fixed [default: 0]
     #[arg(
         long,
         alias = "roots_remote_fetch_interval",
@@ -181,11 +180,11 @@ pub struct Flags {
     )]
     pub roots_remote_fetch_interval: Option<String>,
 
-    /// Whether an SCT waits for the checkpoint that covers it: it always does
+    /// Accepted for compatibility: an SCT always waits for the checkpoint that covers it
     #[arg(long, alias = "enable_publication_awaiter", requires = "origin", num_args = 0..=1, default_missing_value = "true", require_equals = true, value_parser = switch, hide = true)]
     pub enable_publication_awaiter: Option<bool>,
 
-    /// What to log, as Go's levels: -4 debug, 0 info, 4 warn, 8 error
+    /// Log level in Go's numbers: -4 debug, 0 info, 4 warn, 8 error
     #[arg(
         long,
         alias = "slog_level",
@@ -196,15 +195,15 @@ pub struct Flags {
     )]
     pub slog_level: Option<i32>,
 
-    /// Refuse certificates that have expired
+    /// Refuse expired certificates
     #[arg(long, alias = "reject_expired", requires = "origin", num_args = 0..=1, default_missing_value = "true", require_equals = true, value_parser = switch)]
     pub reject_expired: Option<bool>,
 
-    /// Refuse certificates that have not expired
+    /// Refuse unexpired certificates
     #[arg(long, alias = "reject_unexpired", requires = "origin", num_args = 0..=1, default_missing_value = "true", require_equals = true, value_parser = switch)]
     pub reject_unexpired: Option<bool>,
 
-    /// Extended key usage demanded: ServerAuth or Any [default: Any]
+    /// Required extended key usage: ServerAuth or Any [default: Any]
     #[arg(
         long,
         alias = "ext_key_usages",
@@ -223,15 +222,15 @@ pub struct Flags {
     )]
     pub reject_extension: Vec<String>,
 
-    /// Accept certificates signed with SHA-1 [default: true]
+    /// Accept certificates that are signed with SHA-1 [default: true]
     #[arg(long, alias = "accept_sha1_signing_algorithms", requires = "origin", num_args = 0..=1, default_missing_value = "true", require_equals = true, value_parser = switch)]
     pub accept_sha1_signing_algorithms: Option<bool>,
 
-    /// How signatures are verified: `fast`, or `general` by aws-lc-rs alone [default: fast]
+    /// Verification of signatures: `fast`, or `general` with aws-lc-rs only [default: fast]
     #[arg(long, value_name = "HOW", requires = "origin")]
     pub verification: Option<String>,
 
-    /// PEM file of the TLS certificate and its intermediates; plain HTTP without
+    /// PEM file of the TLS certificate and its intermediates; without it, plain HTTP
     #[arg(long, value_name = "FILE", requires = "tls_key", requires = "origin")]
     pub tls_certificate: Option<PathBuf>,
 
@@ -239,22 +238,22 @@ pub struct Flags {
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub tls_key: Option<PathBuf>,
 
-    /// Those of TesseraCT's on AWS and GCP.
+    /// Flags of TesseraCT's servers on AWS and GCP.
     #[command(flatten)]
     pub clouds: Clouds,
 
-    /// Those of TesseraCT's that mean nothing here.
+    /// Flags of TesseraCT without effect in Lucarne.
     #[command(flatten)]
     pub ignored: Ignored,
 }
 
 impl Flags {
-    /// Returns true if any of the flags is given: then there is no file.
+    /// Returns whether the configuration comes from flags instead of a file.
     pub fn given(&self) -> bool {
         self.origin.is_some()
     }
 
-    /// The configuration that the flags mean, all problems reported.
+    /// Returns the configuration of the flags, and all problems.
     pub fn read(&self) -> (Option<Config>, Report) {
         let mut report = Report::on(None);
         let config = self.config(&mut report);
@@ -275,7 +274,11 @@ impl Flags {
         let http = self.limits(&mut parse);
         self.say_ignored(parse.0);
         let (checkpoints, logs) = (unplaced(checkpoints?), vec![log?]);
-        super::distinct::not_published(&checkpoints, tls.as_ref(), &logs, parse.0);
+        let password = self.password_file();
+        let password = password
+            .as_ref()
+            .map(|file| ("--checkpoints-password", file));
+        super::distinct::not_published(&checkpoints, password, tls.as_ref(), &logs, parse.0);
         Some(Config {
             listen: vec![unplaced(listen?)],
             checkpoints,
@@ -306,7 +309,7 @@ impl Flags {
         }
     }
 
-    /// The server whose flags these are, if they tell.
+    /// Returns the TesseraCT server that the flags belong to, if they identify it.
     fn cloud(&self) -> Option<Cloud> {
         self.clouds.cloud().or_else(|| self.ignored.cloud())
     }
@@ -345,6 +348,13 @@ impl Flags {
         parse.or_problem("checkpoints-password", place)
     }
 
+    /// The file that has the password of the lock's server, or the credentials that fetch it.
+    fn password_file(&self) -> Option<Located<PathBuf>> {
+        let source = self.checkpoints_password.as_deref()?;
+        let source = Secret::parse(source, Path::new("")).ok()?;
+        source.private_file().map(|file| unplaced(file.to_owned()))
+    }
+
     fn limits(&self, parse: &mut Parse<'_>) -> Limits {
         let mut limits = Limits::default();
         let bytes = self.max_cert_chain_bytes.as_deref();
@@ -357,7 +367,7 @@ impl Flags {
         limits
     }
 
-    /// One line for each flag that means nothing.
+    /// Adds one warning for each ignored flag.
     fn say_ignored(&self, report: &mut Report) {
         for flag in self.ignored.iter() {
             let name = format!("--{}", flag.dashed());
@@ -382,7 +392,7 @@ impl Flags {
         }
     }
 
-    /// The level of log lines that `--slog-level` asks for.
+    /// Returns the log level of `--slog-level`.
     pub(crate) fn level(&self) -> Option<&'static str> {
         Some(match self.slog_level? {
             ..0 => "debug",
@@ -398,7 +408,7 @@ impl Flags {
         named.or_else(|| self.clouds.key()).or_else(variable)
     }
 
-    /// TesseraCT takes every root of the reports that it fetches.
+    /// Reads the CCADB flags. TesseraCT accepts every root of a fetched report.
     fn ccadb(&self, parse: &mut Parse<'_>) -> Option<Ccadb> {
         let interval = self.roots_remote_fetch_interval.as_deref()?;
         let interval = parse.value("roots-remote-fetch-interval", interval, values::duration)?;
@@ -427,7 +437,7 @@ impl Flags {
             }
             _ => prefix.clone(),
         };
-        // Without --path_prefix, TesseraCT serves at the root, whatever the origin's path.
+        // Without --path_prefix, TesseraCT serves at the root, regardless of the origin's path.
         let root = match (given(&self.path_prefix), &prefix) {
             (None, Some(prefix)) => at_path(prefix, "").ok(),
             _ => None,
@@ -467,7 +477,8 @@ impl Flags {
             monitoring: unplaced(served),
             also_at: root.filter(|root| *root != prefix),
             key: key?.into(),
-            secret: secret.and_then(|secret| Some(unplaced(secret.file()?.to_owned()))),
+            secret: secret.and_then(|secret| Some(unplaced(secret.private_file()?.to_owned()))),
+            credentials: None,
             cache: unplaced(cache?),
             period: unplaced(rounds.period.unwrap_or_else(|| log::default_period(&data))),
             checkpoint_interval: rounds
@@ -560,7 +571,7 @@ impl Flags {
             .filter_map(|text| parse.value("reject-extension", text, values::oid))
             .collect();
         Policy {
-            // As in TesseraCT, whose flags these are.
+            // TesseraCT's default.
             require: require.unwrap_or(Require::Any),
             accept_sha1: self.accept_sha1_signing_algorithms.unwrap_or(true),
             reject_expired: self.reject_expired.unwrap_or(false),
@@ -573,16 +584,16 @@ impl Flags {
     }
 }
 
-/// The settings of the log's sequencing.
+/// Settings of the sequencer.
 struct Rounds {
-    /// If it is given.
+    /// Period of rounds, if given.
     period: Option<Duration>,
-    /// If it is given.
+    /// Checkpoint interval of an idle log, if given.
     idle: Option<Duration>,
     pool_size: usize,
 }
 
-/// Parses flags and reports under their names.
+/// Parser of flags, which reports problems by flag.
 struct Parse<'r>(&'r mut Report);
 
 impl Parse<'_> {
@@ -618,7 +629,8 @@ fn unplaced<T>(value: T) -> Located<T> {
     Located { value, line: None }
 }
 
-/// The lock must not lie in the data: a backup of one would roll back both.
+/// Returns the default path of the lock. The lock must be outside the data, because one backup
+/// would roll back both.
 fn beside(directory: &Path) -> PathBuf {
     let mut name = directory.to_path_buf().into_os_string();
     name.push(".checkpoints.db");

@@ -1,16 +1,16 @@
-//! The values of TesseraCT's flags, read as it reads them.
+//! Values of TesseraCT's flags, parsed as in TesseraCT.
 
 use lucarne_ct::Require;
 use lucarne_settings::values::ValueError;
 
 use super::values::{self, Prefix, PrefixError};
 
-/// Returns the value of a flag of TesseraCT's: empty is as if it were not given.
+/// Returns the value of a TesseraCT flag. An empty value counts as missing.
 pub(super) fn given(text: &Option<String>) -> Option<&str> {
     text.as_deref().filter(|text| !text.is_empty())
 }
 
-/// A switch, as Go reads it.
+/// Parses a boolean as Go does.
 pub(super) fn switch(text: &str) -> Result<bool, ValueError> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
@@ -19,7 +19,7 @@ pub(super) fn switch(text: &str) -> Result<bool, ValueError> {
     }
 }
 
-/// The fault of a text that is no origin, in words that follow it.
+/// Reasons why an origin is refused. The text follows the value.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OriginError {
     #[error("has a scheme: an origin is a submission prefix without it")]
@@ -30,8 +30,8 @@ pub(super) enum OriginError {
     Prefix(PrefixError),
 }
 
-/// The prefix of an origin. TesseraCT's origins have no scheme: https is what
-/// clients will use, whatever stands in front of this process.
+/// Parses an origin. TesseraCT's origins have no scheme; clients use https, even if a proxy
+/// terminates TLS.
 pub(super) fn origin_prefix(origin: &str) -> Result<Prefix, OriginError> {
     if origin.contains("://") {
         return Err(OriginError::Scheme);
@@ -42,13 +42,13 @@ pub(super) fn origin_prefix(origin: &str) -> Result<Prefix, OriginError> {
     })
 }
 
-/// The same host, at another path.
+/// Returns the prefix of the same host at another path.
 pub(super) fn at_path(prefix: &Prefix, path: &str) -> Result<Prefix, PrefixError> {
     let path = path.trim_matches('/');
     values::prefix(&format!("https://{}/{path}", prefix.authority()))
 }
 
-/// `ct.example.com/2026h1` is `2026h1` for short, `ct.example.com` itself.
+/// Shortens an origin: `ct.example.com/2026h1` to `2026h1`; `ct.example.com` stays unchanged.
 pub(super) fn short(origin: &str) -> String {
     origin
         .rsplit('/')
@@ -57,12 +57,12 @@ pub(super) fn short(origin: &str) -> String {
         .replace(':', "-")
 }
 
-/// A text that names no extended key usage, or one that cannot be demanded.
+/// Error: the text is not a supported extended key usage.
 #[derive(Debug, thiserror::Error)]
 #[error("is neither ServerAuth nor Any")]
 pub(super) struct UnknownUsage;
 
-/// ServerAuth or Any; TesseraCT allows a list, in which Any wins.
+/// Parses `ServerAuth` or `Any`. TesseraCT allows a list, in which `Any` overrides the others.
 pub(super) fn require(text: &str) -> Result<Require, UnknownUsage> {
     let usages: Vec<&str> = text.split(',').map(str::trim).collect();
     match usages.as_slice() {

@@ -1,4 +1,4 @@
-//! The identity of a log: name, prefixes, key, directories.
+//! Identity of a log: name, prefixes, key, directories.
 
 use std::path::{Path, PathBuf};
 
@@ -10,19 +10,21 @@ use super::place::DataPlace;
 use super::values::{self, Prefix};
 use super::{place, secret, signer};
 
-/// As much of it as could be read.
+/// The parts of an identity that could be read.
 pub(super) struct Identity {
     pub(super) shortname: Option<Located<String>>,
     pub(super) submission: Option<Located<Prefix>>,
     pub(super) monitoring: Option<Located<Prefix>>,
     pub(super) key: Option<Located<Signer>>,
-    /// The file that has the key.
+    /// The file that has the key, or the credentials that fetch it.
     pub(super) secret: Option<Located<PathBuf>>,
     pub(super) data: Option<Located<DataPlace>>,
+    /// The file that has the credentials of the bucket.
+    pub(super) credentials: Option<Located<PathBuf>>,
     pub(super) cache: Option<Located<PathBuf>>,
 }
 
-/// Reads it, and the key in its file.
+/// Reads the identity, and the key in its file.
 pub(super) fn read(reader: &mut Reader<'_, '_>) -> Identity {
     let shortname = reader.parse("shortname", values::shortname);
     let shortname = reader.required("shortname", shortname, "rome2026h1");
@@ -50,6 +52,7 @@ pub(super) fn read(reader: &mut Reader<'_, '_>) -> Identity {
     }
     let (key, secret) = signer(reader).unzip();
     let data = place::data(reader);
+    let credentials = place::credentials(reader, data.as_ref());
     let cache = cache(reader, data.as_ref());
     Identity {
         shortname,
@@ -58,12 +61,13 @@ pub(super) fn read(reader: &mut Reader<'_, '_>) -> Identity {
         key,
         secret: secret.flatten(),
         data,
+        credentials,
         cache,
     }
 }
 
 impl Identity {
-    /// Claims all of it; what another log has is reported.
+    /// Claims all parts, and reports those that another log has claimed.
     pub(super) fn claim(&self, who: Claimant<'_>, claims: &mut Claims, report: &mut Report) {
         let mut claim = |what, key, value: Option<(String, Option<usize>)>| {
             if let Some(value) = value {
@@ -97,7 +101,7 @@ impl Identity {
     }
 }
 
-/// Sunlight's deprecated `name` must be what it would be anyway.
+/// Checks Sunlight's deprecated `name`, which must equal the origin.
 fn check_name(reader: &mut Reader<'_, '_>, origin: &str) {
     if let Some(name) = reader.text("name")
         && name.value != origin
@@ -118,7 +122,7 @@ fn name_of_key(key: Option<&Located<Signer>>) -> &'static str {
     }
 }
 
-/// Reads the holder of the key: a signer apart, or this process, and then perhaps a file.
+/// Reads the holder of the key: a separate signer, or this process with an optional file.
 fn signer(reader: &mut Reader<'_, '_>) -> Option<(Located<Signer>, Option<Located<PathBuf>>)> {
     match reader.path("signer") {
         Some(socket) => signer::apart(socket, reader).map(|signer| (signer, None)),
@@ -140,22 +144,22 @@ fn signer(reader: &mut Reader<'_, '_>) -> Option<(Located<Signer>, Option<Locate
     }
 }
 
-/// Lucarne's cache beside Sunlight's, which is a file.
+/// Returns the name of Lucarne's cache directory beside Sunlight's cache file.
 pub(crate) fn beside_sunlights(cache: &Path) -> PathBuf {
     let mut name = cache.as_os_str().to_owned();
     name.push(".lucarne");
     PathBuf::from(name)
 }
 
-/// `cache` is a directory here; where Sunlight's file names its SQLite cache,
-/// the directory lies beside that.
+/// Reads `cache`, which is a directory in Lucarne. If it names Sunlight's SQLite file, Lucarne uses
+/// a directory beside that file.
 fn cache(
     reader: &mut Reader<'_, '_>,
     data: Option<&Located<DataPlace>>,
 ) -> Option<Located<PathBuf>> {
     let Some(cache) = reader.path("cache") else {
         let Some(directory) = data?.value.directory() else {
-            // What can be lost has no place in a bucket.
+            // A cache must not be in a bucket.
             return reader.required("cache", None, "/var/cache/lucarne/rome2026h1");
         };
         let within = directory.join(".lucarne/cache");

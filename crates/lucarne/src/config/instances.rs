@@ -1,5 +1,6 @@
-//! `instances`: the part of this process among several instances of a log.
+//! `instances`: settings of this process as one of several instances of a log.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,21 +16,23 @@ const KEY: &str = "instances";
 /// Bounds of `lease`, in milliseconds.
 const LEASES: (u64, u64) = (300, 60_000);
 
-/// How a process reaches the other instances of a log, and they it.
+/// Addresses and key for the communication between the instances of a log.
 #[derive(Clone, Debug)]
 pub struct InstanceSettings {
-    /// The address where the others reach this one, as `host:port`.
+    /// Address of this instance for the others, as `host:port`.
     pub address: String,
-    /// The address that it listens on for them.
+    /// Address to listen on for the other instances.
     pub listen: String,
-    /// The key that all share.
+    /// Key that all instances share.
     pub key: InstanceKey,
-    /// The time for which a leader may be silent.
+    /// The file that has `key`, or the credentials that fetch it, if there is one.
+    pub key_file: Option<Located<PathBuf>>,
+    /// Time without a message after which a leader is replaced.
     pub lease: Duration,
 }
 
 impl InstanceSettings {
-    /// Returns what the `log` crate needs to know.
+    /// Returns the settings for the `log` crate.
     pub(crate) fn config(&self) -> Instances {
         Instances {
             address: self.address.clone(),
@@ -39,7 +42,7 @@ impl InstanceSettings {
     }
 }
 
-/// Reads `instances` of a log with these data and this key.
+/// Reads `instances` of a log with this data place and this key.
 pub(super) fn read(
     reader: &mut Reader<'_, '_>,
     data: Option<&DataPlace>,
@@ -69,20 +72,21 @@ pub(super) fn read(
     });
     let lease = inside.parse("lease", values::milliseconds(LEASES.0, LEASES.1));
     let key = shared_key(&mut inside);
-    let (address, key) = (address?.value, key?);
+    let (address, (key, key_file)) = (address?.value, key?);
     Some(Located {
         value: InstanceSettings {
             listen: listen.map_or_else(|| address.clone(), |listen| listen.value),
             address,
             key,
+            key_file,
             lease: lease.map_or(Instances::LEASE, |lease| lease.value),
         },
         line,
     })
 }
 
-/// Reads `key`, from wherever a secret may come.
-fn shared_key(reader: &mut Reader<'_, '_>) -> Option<InstanceKey> {
+/// Reads `key` from any source of a secret. Returns the file that only the server may read, too.
+fn shared_key(reader: &mut Reader<'_, '_>) -> Option<(InstanceKey, Option<Located<PathBuf>>)> {
     let directory = reader.directory();
     let secret = reader.parse("key", |text| Secret::parse(text, directory));
     let secret = reader.required("key", secret, "credential:instances")?;
@@ -103,7 +107,13 @@ fn shared_key(reader: &mut Reader<'_, '_>) -> Option<InstanceKey> {
         }
     };
     match InstanceKey::new(&text) {
-        Ok(key) => Some(key),
+        Ok(key) => {
+            let file = secret.value.private_file().map(|file| Located {
+                value: file.to_owned(),
+                line: secret.line,
+            });
+            Some((key, file))
+        }
         Err(why) => {
             reader.problem(secret.line, "key", format!("{} {why}", secret.value));
             None
@@ -111,9 +121,9 @@ fn shared_key(reader: &mut Reader<'_, '_>) -> Option<InstanceKey> {
     }
 }
 
-/// Refuses what does not go with several instances: a lock that the others do not reach, and
-/// `handover`, where the next process would listen on the same address. `logs` are those that
-/// have instances: the key, and its line.
+/// Refuses settings that conflict with several instances: a lock that other instances cannot reach,
+/// and `handover`, because the next process would listen on the same address. `logs` has the key
+/// and the line of each log with instances.
 pub(super) fn fit(
     lock: &Located<LockPlace>,
     hands_over: bool,
@@ -137,7 +147,7 @@ pub(super) fn fit(
     }
 }
 
-/// Reads `host:port`: whoever else runs an instance has to reach it.
+/// Parses `host:port`, an address that the other instances can reach.
 fn address(text: &str) -> Result<String, &'static str> {
     const NONE: &str = "is no address that other machines reach: write `host:port`";
     let (host, port) = text.rsplit_once(':').ok_or(NONE)?;
@@ -149,7 +159,7 @@ fn address(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Returns whether this is `:port` or `host:port`.
+/// Returns whether the text is `:port` or `host:port`.
 fn address_to_listen(text: &str) -> bool {
     let port = text.strip_prefix(':').map(str::parse::<u16>);
     port.is_some_and(|port| port.is_ok()) || address(text).is_ok()

@@ -1,4 +1,4 @@
-//! A log's key, as Sunlight's seed or as PEM.
+//! Key of a log: Sunlight's seed, or PEM.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use std::path::Path;
 use base64_simd::STANDARD;
 use lucarne_ct::LogKey;
 
-/// The fault of a key, in words that follow its place.
+/// Reasons why a key is refused. The text follows the place of the key.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeyError {
     #[error("does not exist; make one with `lucarne keygen -f <file>`")]
@@ -18,7 +18,7 @@ pub(crate) enum KeyError {
     Seed(#[source] lucarne_ct::KeyError),
     #[error("is no log key: {0}")]
     Pem(#[source] lucarne_ct::KeyError),
-    /// None of the forms that a key may have; has its length.
+    /// Unsupported format; the value is the length in bytes.
     #[error(
         "is neither a seed of 32 bytes (it has {0}), nor that in base64, nor PEM with an EC P-256 \
          key"
@@ -26,8 +26,7 @@ pub(crate) enum KeyError {
     Form(usize),
 }
 
-/// Reads a log key: a seed file of 32 bytes, or a PEM file with an EC P-256
-/// key.
+/// Reads a log key: a seed file of 32 bytes, or a PEM file with an EC P-256 key.
 pub(crate) fn read(path: &Path) -> Result<LogKey, KeyError> {
     from_bytes(&bytes_of(path)?)
 }
@@ -40,7 +39,7 @@ pub(super) fn bytes_of(path: &Path) -> Result<Vec<u8>, KeyError> {
     })
 }
 
-/// The key that is a seed of 32 bytes, the base64 of one, or PEM.
+/// Parses a key: a seed of 32 bytes, its base64, or PEM.
 pub(super) fn from_bytes(bytes: &[u8]) -> Result<LogKey, KeyError> {
     let seed = |bytes: &[u8]| LogKey::from_seed(bytes).map_err(KeyError::Seed);
     if bytes.len() == 32 {
@@ -58,7 +57,7 @@ pub(super) fn from_bytes(bytes: &[u8]) -> Result<LogKey, KeyError> {
     }
 }
 
-/// Returns who else may read the file at `path`, if anybody.
+/// Returns which other users may read the file at `path`, if any.
 pub(super) fn readable_by_others(path: &Path) -> Option<&'static str> {
     let mode = std::fs::metadata(path).ok()?.permissions().mode();
     match mode & 0o077 {
@@ -68,7 +67,7 @@ pub(super) fn readable_by_others(path: &Path) -> Option<&'static str> {
     }
 }
 
-/// Log ID, then the public key in base64 DER and in PEM, for people.
+/// Formats the log ID, and the public key in base64 DER and in PEM.
 pub(crate) fn describe(key: &LogKey) -> String {
     let encode = |bytes: &[u8]| STANDARD.encode_to_string(bytes);
     let spki = key.public_key_spki();

@@ -1,11 +1,10 @@
-//! Every key the configuration file knows, and the keys of other logs' files
-//! that mean nothing here.
+//! All keys of the configuration file, and keys in files of other log software.
 //!
-//! `docs/reference/configuration.md` documents each; a test holds the two together.
+//! `docs/reference/configuration.md` documents each key; a test compares both.
 
 use lucarne_settings::{Node, Report, Section, Value, join, nearest};
 
-/// Keys at the top of the file.
+/// Keys at the top level.
 pub const TOP: &[&str] = &[
     "listen",
     "checkpoints",
@@ -45,7 +44,7 @@ pub const READ_LIMITS: &[&str] = &[
     "remembered",
 ];
 
-/// Keys that identify one log: not to be shared through `defaults`.
+/// Keys that identify one log, which `defaults` must not contain.
 pub const IDENTITY: &[&str] = &[
     "shortname",
     "description",
@@ -67,7 +66,7 @@ pub const IDENTITY: &[&str] = &[
     "planned_changes",
 ];
 
-/// Keys of a log that `defaults` may give for all.
+/// Keys of a log that `defaults` may set for all logs.
 pub const SHARED: &[&str] = &[
     "s3bucket",
     "s3region",
@@ -110,7 +109,7 @@ pub const SHARED: &[&str] = &[
     "monitoring_rate_limit",
 ];
 
-/// Keys of each of a log's `planned_changes`.
+/// Keys of an entry of a log's `planned_changes`.
 pub const PLANNED_CHANGE: &[&str] = &["new_status", "effective_date", "comment"];
 
 /// Keys of a log's `instances`.
@@ -122,7 +121,7 @@ pub const BACKLOG: &[&str] = &["rate", "pool"];
 /// Keys of a rate limit.
 pub const RATE_LIMIT: &[&str] = &["requests", "interval_seconds", "scope"];
 
-/// Keys that say more of a place of data, each with the key that names it.
+/// Keys with details of a data place, each with the key that defines the place.
 pub(super) const OF_STORES: &[(&str, &str)] = &[
     ("s3bucket", "s3region"),
     ("s3bucket", "s3endpoint"),
@@ -140,17 +139,17 @@ pub(super) const OF_STORES: &[(&str, &str)] = &[
 /// Keys of a signer's file.
 pub const SIGNER: &[&str] = &["socket", "memory", "users", "logs"];
 
-/// Keys of each of its logs.
+/// Keys of each log in a signer's file.
 pub const SIGNER_LOG: &[&str] = &[
     "origin", "secret", "seed", "module", "token", "object", "pin",
 ];
 
-/// All keys of a log.
+/// Returns all keys of a log.
 pub fn log() -> Vec<&'static str> {
     [IDENTITY, SHARED].concat()
 }
 
-/// The flag that stands for a key of the configuration file, for messages.
+/// Returns the flag for a key of the configuration file, for messages.
 pub(super) fn flag_of(key: &str) -> String {
     let flag = match key {
         "shortname" | "submissionprefix" => "origin",
@@ -175,7 +174,7 @@ const ETAGS3: &str = "is Sunlight's lock in an object store: write it as \
      `checkpoints: s3://bucket/prefix?region=…&endpoint=…`";
 const DYNAMODB: &str = "is a lock that Lucarne does not have: use `checkpoints`, the path of an \
      SQLite database or the URL of MySQL, PostgreSQL or an object store";
-/// Keys of other logs' files that cannot be left out of account, and what to do.
+/// Keys in files of other log software that must not be ignored, with advice.
 const FOREIGN: &[(&str, &str)] = &[
     ("etags3", ETAGS3),
     ("dynamodb", DYNAMODB),
@@ -185,7 +184,7 @@ const FOREIGN: &[(&str, &str)] = &[
     ),
 ];
 
-/// Keys at the top of Sunlight's file that mean nothing here.
+/// Keys at the top level of Sunlight's file that have no meaning in Lucarne.
 const IGNORED_TOP: &[(&str, &str)] = &[
     (
         "acme",
@@ -209,7 +208,7 @@ const IGNORED_TOP: &[(&str, &str)] = &[
 
 const PREFIX: &str = "is ignored: the URL in `submissionprefix` says it";
 
-/// The same for keys of one log.
+/// Keys of a log in Sunlight's file that have no meaning in Lucarne.
 const IGNORED_LOG: &[(&str, &str)] = &[("httphost", PREFIX), ("httpprefix", PREFIX)];
 
 /// Returns Sunlight's keys that are ignored in the map at `path`.
@@ -221,8 +220,8 @@ fn ignored(path: &str) -> &'static [(&'static str, &'static str)] {
     }
 }
 
-/// Takes `node` as a map with the keys `known`; says which of the others mean
-/// nothing here, and of the rest what [`unknown`] has to say.
+/// Opens `node` as a map with the keys `known`. Warns about ignored keys, and reports others with
+/// the advice of [`unknown`].
 pub(super) fn open<'t>(
     node: &'t Node,
     path: &str,
@@ -246,7 +245,7 @@ pub(super) fn open<'t>(
     Section::open_advised(node, path, &taken, advice, report)
 }
 
-/// Returns what to say of a key that is not one of `known`.
+/// Returns the advice for a key that is not in `known`.
 fn unknown(key: &str, known: &[&str]) -> String {
     if let Some((_, advice)) = FOREIGN.iter().find(|(foreign, _)| *foreign == key) {
         return (*advice).to_owned();

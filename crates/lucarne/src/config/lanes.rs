@@ -10,13 +10,13 @@ use lucarne_settings::{Located, Reader};
 use super::{keys, values};
 
 const BACKLOG: &str = "backlog";
-/// Bounds of `freshness`: a minute, and ten years.
+/// Bounds of `freshness`: one minute to ten years.
 const FRESHNESS: RangeInclusive<Duration> =
     Duration::from_secs(60)..=Duration::from_secs(87_600 * 3600);
 /// Bounds of `rate`, in entries per second.
 const RATES: (u64, u64) = (1, 1_000_000);
 
-/// Reads both keys of a log with this pool.
+/// Reads `freshness` and `backlog` of a log with this pool size.
 pub(super) fn read(reader: &mut Reader<'_, '_>, pool_size: usize) -> LaneConfig {
     let usual = LaneConfig::default();
     let freshness = reader.value("freshness", values::duration_within(FRESHNESS));

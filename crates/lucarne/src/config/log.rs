@@ -20,91 +20,93 @@ use super::written::Written;
 use super::{accept, identity, keys, lanes, metadata, values};
 use crate::known::{KnownPlaces, Place};
 
-/// One log as the operator wants it.
+/// Settings of one log.
 #[derive(Clone, Debug)]
 pub struct LogSettings {
-    /// The line where the log begins in the file.
+    /// Line of the log's section in the file.
     pub line: Option<usize>,
-    /// Its name in metrics and messages.
+    /// Name of the log in metrics and messages.
     pub shortname: Located<String>,
     /// Free text for `log.v3.json`.
     pub description: String,
-    /// Holds what else it says of the log.
+    /// Further contents of `log.v3.json`.
     pub metadata: Metadata,
-    /// The day on which `serve` may create the log.
+    /// Day on which `serve` may create the log.
     pub inception: Option<Located<Date>>,
-    /// The checkpoint origin.
+    /// Origin of the log's checkpoints.
     pub origin: String,
-    /// The prefix under which clients submit.
+    /// Prefix for submissions.
     pub submission: Located<Prefix>,
-    /// The prefix under which clients read.
+    /// Prefix for reads.
     pub monitoring: Located<Prefix>,
-    /// Another prefix under which all of this is served.
+    /// Additional prefix for both.
     pub also_at: Option<Prefix>,
-    /// The holder of the key.
+    /// Holder of the key.
     pub key: Signer,
-    /// The file that has the key, if it is in one.
+    /// The file that has the key, or the credentials that fetch it, if there is one.
     pub secret: Option<Located<PathBuf>>,
-    /// Directory for what can be lost: dedup index, index of leaf hashes, CCADB roots.
+    /// The file that has the credentials of the bucket, if the configuration names one.
+    pub credentials: Option<Located<PathBuf>>,
+    /// Directory for data that can be rebuilt: dedup index, index of leaf hashes, CCADB roots.
     pub cache: Located<PathBuf>,
-    /// The place of the log's data.
+    /// Place of the log's data.
     pub data: Located<DataPlace>,
-    /// The sources of accepted roots.
+    /// Sources of accepted roots.
     pub roots: RootSources,
-    /// Shortest distance between rounds.
+    /// Minimum interval between rounds.
     pub period: Located<Duration>,
-    /// Most entries waiting for a round.
+    /// Maximum number of entries that wait for a round.
     pub pool_size: Located<usize>,
-    /// The lanes of submissions.
+    /// Lanes of submissions.
     pub lanes: LaneConfig,
-    /// Longest age of an idle log's checkpoint.
+    /// Maximum age of an idle log's checkpoint.
     pub checkpoint_interval: Duration,
-    /// Most that the journal may have while storage is not made durable, in bytes.
+    /// Maximum size of the journal in bytes while the storage is not yet durable.
     pub journal: u64,
-    /// Memory for tiles that are read, in bytes.
+    /// Memory for cached tiles, in bytes.
     pub read_cache: u64,
-    /// Disk for tiles that are read from a bucket, in bytes.
+    /// Disk space for cached tiles of a bucket, in bytes.
     pub disk_cache: u64,
-    /// Whether it answers the reads of RFC 6962, too.
+    /// Whether the log also serves the read endpoints of RFC 6962.
     pub rfc6962_reads: bool,
-    /// The reading of all its files again and again, if anybody does.
+    /// Periodic verification of all files, if enabled.
     pub scrub: Option<Scrub>,
-    /// The policy of what the log accepts.
+    /// Conditions for accepted certificates.
     pub policy: Policy,
-    /// The URLs of checkpoints outside, which this log's must not be behind.
+    /// URLs of outside checkpoints that this log's checkpoint must not be older than.
     pub known: Vec<Located<String>>,
-    /// The part of this process among several instances of the log, if there are several.
+    /// Settings of this process as one of several instances.
     pub instances: Option<Located<InstanceSettings>>,
-    /// The clock that it reads the time from.
+    /// Clock of the log.
     pub clock: Clock,
     /// The settings as they are written, with those of `defaults`, for reloads.
     pub written: Written,
 }
 
-/// Shortest distance between rounds of a log on a disk if `period` is not given.
+/// Default of `period` for a log on a disk.
 const PERIOD: Duration = Duration::from_millis(200);
-/// The same of a log in a bucket: a round costs some requests, however many
-/// entries it has, and some stores take one write to an object per second.
+/// Default of `period` for a log in a bucket. A round costs a fixed number of requests, and some
+/// stores accept only one write to an object per second.
 const BUCKET_PERIOD: Duration = Duration::from_secs(1);
-/// Pool if `poolsize` is not given.
+/// Default of `poolsize`.
 pub(super) const POOL_SIZE: usize = 4000;
-/// Age of the checkpoint of an idle log on a disk if `checkpointinterval` is not given.
+/// Default of `checkpointinterval` for a log on a disk.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(5);
-/// The same of a log in a bucket, where a checkpoint is two paid requests: one for the lock, if that is
-/// in a bucket, too, and one for what is published.
+/// Default of `checkpointinterval` for a log in a bucket. A checkpoint costs up to two paid
+/// requests: one for a lock in a bucket, and one for the publication.
 const BUCKET_CHECKPOINT_INTERVAL: Duration = Duration::from_secs(10);
 /// Bounds of `period`, in milliseconds.
 pub(super) const PERIODS: (u64, u64) = (1, 60_000);
 /// Bounds of `checkpointinterval`, in milliseconds.
 pub(super) const CHECKPOINT_INTERVALS: (u64, u64) = (100, 60_000);
-/// Bytes of the journal if `maxjournal` is not given.
+/// Default of `maxjournal` in bytes.
 pub(super) const JOURNAL: u64 = 1 << 30;
-/// Bytes of tiles in memory if `readcache` is not given.
+/// Default of `readcache` in bytes.
 pub(super) const READ_CACHE: u64 = 16 << 20;
-/// Bytes of a bucket's tiles on disk if `diskcache` is not given.
+/// Default of `diskcache` in bytes.
 pub(super) const DISK_CACHE: u64 = 1 << 30;
 
-/// Shortest distance between rounds if `period` is not given.
+/// Returns the default of `period`.
 pub(super) fn default_period(data: &DataPlace) -> Duration {
     match data {
         DataPlace::Directory(_) => PERIOD,
@@ -112,7 +114,7 @@ pub(super) fn default_period(data: &DataPlace) -> Duration {
     }
 }
 
-/// Age of an idle checkpoint if `checkpointinterval` is not given.
+/// Returns the default of `checkpointinterval`.
 pub(super) fn default_checkpoint_interval(data: &DataPlace) -> Duration {
     match data {
         DataPlace::Directory(_) => CHECKPOINT_INTERVAL,
@@ -121,7 +123,7 @@ pub(super) fn default_checkpoint_interval(data: &DataPlace) -> Duration {
 }
 
 impl LogSettings {
-    /// `logs[name].key`, for messages.
+    /// Returns the path of a key, such as `logs[name].key`, for messages.
     pub(crate) fn key_path(&self, key: &str) -> String {
         match self.line {
             Some(_) => join(&format!("logs[{}]", self.shortname.value), key),
@@ -129,20 +131,19 @@ impl LogSettings {
         }
     }
 
-    /// Returns the file where CCADB roots are kept between starts.
+    /// Returns the file that keeps CCADB roots between starts.
     pub(crate) fn ccadb_file(&self) -> PathBuf {
         self.cache.value.join("ccadb.pem")
     }
 
-    /// Returns the directory where tiles that are read from a bucket are kept.
-    /// Its name has the key's: another log's tiles must never be served as this
-    /// one's.
+    /// Returns the directory of cached tiles of a bucket. Its name contains the log ID, so that
+    /// tiles of another log are never served.
     pub(crate) fn tiles_directory(&self) -> PathBuf {
         let id = hex::encode(&self.key.log_id().0[..8]);
         self.cache.value.join(format!("tiles-{id}"))
     }
 
-    /// Returns the places outside where a checkpoint of this log may be known.
+    /// Returns the places with outside checkpoints of this log.
     pub(crate) fn known_places(&self) -> KnownPlaces {
         let urls = self.known.iter().map(|url| Place::Url(url.value.clone()));
         KnownPlaces(urls.collect())
@@ -152,7 +153,7 @@ impl LogSettings {
         (!self.known.is_empty()).then(|| Arc::new(self.known_places()) as _)
     }
 
-    /// Returns what the `log` crate needs to know, with a verification of the log's own.
+    /// Returns the settings for the `log` crate. The verification state is separate for each log.
     pub(crate) fn to_log_config(&self) -> LogConfig {
         LogConfig {
             shortname: self.shortname.value.clone(),
@@ -181,8 +182,7 @@ impl LogSettings {
     }
 }
 
-/// Reads one log. All its problems are reported; one that cannot be used even
-/// for looking further is `None`.
+/// Reads one log, and reports all its problems. Returns `None` if an essential part is missing.
 pub(super) fn read(
     index: usize,
     node: &Node,
@@ -243,6 +243,7 @@ pub(super) fn read(
         also_at: None,
         key,
         secret: identity.secret,
+        credentials: identity.credentials,
         cache: identity.cache?,
         data,
         roots,
@@ -263,7 +264,7 @@ pub(super) fn read(
     })
 }
 
-/// The log's short name, or else its place in the list: for messages.
+/// Returns the log's short name, or else its index, for messages.
 fn name_or_index(index: usize, node: &Node) -> String {
     let name = match &node.value {
         Value::Map(entries) => entries.iter().find(|entry| entry.key == "shortname"),
@@ -275,13 +276,13 @@ fn name_or_index(index: usize, node: &Node) -> String {
     }
 }
 
-/// The settings of the log's sequencing.
+/// Settings of the sequencer.
 struct Rounds {
-    /// If it is given.
+    /// Period of rounds, if given.
     period: Option<Located<Duration>>,
     pool_size: Located<usize>,
     lanes: LaneConfig,
-    /// If it is given.
+    /// Checkpoint interval of an idle log, if given.
     checkpoint_interval: Option<Duration>,
     journal: u64,
     read_cache: u64,
@@ -318,7 +319,7 @@ fn rounds(reader: &mut Reader<'_, '_>) -> Rounds {
     }
 }
 
-/// Reads `poolsize`. As in Sunlight, 0 is no limit.
+/// Parses `poolsize`. As in Sunlight, 0 means unlimited.
 pub(super) fn pool_size(text: &str) -> Result<usize, ValueError> {
     match values::number(0, 10_000_000, "entries")(text)? {
         0 => Ok(u32::MAX as usize),

@@ -1,9 +1,9 @@
-//! Keys in a cloud's keeping, by URL.
+//! Secrets in cloud services, named by URL.
 //!
-//! - `awssecret://NAME?region=…` (`endpoint=`, `profile=`); the ARN instead of
-//!   the name; or the ARN alone,
-//! - `gcpsecret://projects/P/secrets/S` (`endpoint=`, `credentials=`), and
-//!   `/versions/V` if not the latest.
+//! - `awssecret://NAME?region=…` (`endpoint=`, `profile=`), also with the ARN instead of the name,
+//!   or the ARN alone,
+//! - `gcpsecret://projects/P/secrets/S` (`endpoint=`, `credentials=`), with `/versions/V` for a
+//!   version other than the latest.
 
 use std::fmt;
 use std::io;
@@ -13,26 +13,26 @@ use lucarne_storage::object::{Gcs, S3};
 use lucarne_storage::secrets;
 use url::{Host, Url};
 
-/// The place of a secret that a cloud keeps. Nothing of it is secret.
+/// Place of a secret in a cloud service. The place itself is not secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Manager {
     /// AWS Secrets Manager.
     Aws {
         /// Name or ARN.
         name: String,
-        /// Region, endpoint and profile; no bucket.
+        /// Region, endpoint and profile; the bucket is unused.
         place: S3,
     },
     /// GCP Secret Manager.
     Gcp {
         /// `projects/…/secrets/…/versions/…`
         version: String,
-        /// Endpoint and credentials; no bucket.
+        /// Endpoint and credentials; the bucket is unused.
         place: Gcs,
     },
 }
 
-/// The fault of a text that names no such place, in words that follow it.
+/// Reasons why a text does not name a cloud secret. The text follows the value.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ManagerError {
     #[error(
@@ -50,13 +50,12 @@ pub(crate) enum ManagerError {
     Parameter { name: String, known: String },
 }
 
-/// The reasons why a secret does not come from a cloud, in words that follow its
-/// place.
+/// Reasons why a secret cannot be fetched. The text follows the place.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FetchError {
     #[error("cannot be fetched: {0}")]
     Runtime(#[source] io::Error),
-    /// The thread that asked has panicked.
+    /// The fetching thread panicked.
     #[error("cannot be fetched: that is a bug, and said above")]
     Bug,
     #[error(transparent)]
@@ -81,8 +80,8 @@ impl fmt::Display for Manager {
 }
 
 impl Manager {
-    /// Reads a URL or an ARN; `None` if it is neither. Paths in it are relative
-    /// to `directory`.
+    /// Parses a URL or an ARN; returns `None` for any other text. Paths in the URL are relative to
+    /// `directory`.
     pub(super) fn parse(text: &str, directory: &Path) -> Option<Result<Self, ManagerError>> {
         let (scheme, place) = match text.starts_with("arn:") {
             true => ("awssecret", text),
@@ -96,7 +95,7 @@ impl Manager {
         })
     }
 
-    /// The endpoint, if whoever is on the way to it can read the key.
+    /// Returns the endpoint if the connection to it is unencrypted and leaves this machine.
     pub(super) fn exposed(&self) -> Option<&str> {
         let endpoint = match self {
             Manager::Aws { place, .. } => place.endpoint.as_deref()?,
@@ -111,10 +110,18 @@ impl Manager {
         (url.scheme() == "http" && !local).then_some(endpoint)
     }
 
-    /// Fetches the secret: a seed of 32 bytes, that in base64, or PEM.
+    /// The file with the credentials that fetch the secret, if the URL names one.
+    pub(super) fn credentials(&self) -> Option<&Path> {
+        match self {
+            Manager::Aws { .. } => None,
+            Manager::Gcp { place, .. } => place.credentials.as_deref(),
+        }
+    }
+
+    /// Fetches the secret: a seed of 32 bytes, its base64, or PEM.
     ///
     /// # Errors
-    /// In words that follow [`Display`](fmt::Display).
+    /// [`FetchError`], whose text follows [`Display`](fmt::Display).
     pub(super) fn fetch(&self) -> Result<Vec<u8>, FetchError> {
         match self {
             Manager::Aws { name, place } => aws_value(&answer(secrets::aws(name, place))?),
@@ -136,7 +143,7 @@ fn aws(name: &str, query: &str) -> Result<Manager, ManagerError> {
     let place = S3 {
         region: region.or(its),
         endpoint,
-        // Whoever writes `http://` means it.
+        // An explicit `http://` URL is intended.
         allow_http: true,
         profile,
         ..S3::default()
@@ -170,13 +177,13 @@ fn gcp(name: &str, query: &str, directory: &Path) -> Result<Manager, ManagerErro
     Ok(Manager::Gcp { version, place })
 }
 
-/// Names go into a path or an ARN as they are, and have no empty part.
+/// Checks a name that becomes part of a path or an ARN: only safe characters, and no empty element.
 fn plain(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "/_+=.@-:".contains(c);
     name.chars().all(allowed) && name.split('/').all(|part| !part.is_empty())
 }
 
-/// Returns the parameters after the `?` of a URL, in the order of these names.
+/// Returns the parameters after the `?` of a URL, in the order of `names`.
 fn parameters<const N: usize>(
     query: &str,
     names: [&str; N],
@@ -194,7 +201,7 @@ fn parameters<const N: usize>(
     Ok(values)
 }
 
-/// Waits for the answer, wherever this is called.
+/// Runs the request to its end, inside or outside of a runtime.
 fn answer<B: AsRef<[u8]> + Send>(
     asked: impl Future<Output = Result<B, secrets::SecretError>> + Send,
 ) -> Result<serde_json::Value, FetchError> {
@@ -212,7 +219,7 @@ fn answer<B: AsRef<[u8]> + Send>(
     serde_json::from_slice(body.as_ref()).map_err(FetchError::NoJson)
 }
 
-/// `SecretBinary` and `payload.data`, in base64.
+/// Decodes the base64 of `SecretBinary` or `payload.data`.
 fn decoded(text: &str) -> Result<Vec<u8>, FetchError> {
     let decoded = base64_simd::STANDARD.decode_to_vec(text);
     decoded.map_err(FetchError::NoBase64)
@@ -229,12 +236,12 @@ fn aws_value(answer: &serde_json::Value) -> Result<Vec<u8>, FetchError> {
     }
 }
 
-/// The checksum, if there is one, is that of the value as it was stored.
+/// Returns the value of a GCP secret. Verifies its checksum if there is one.
 fn gcp_value(answer: &serde_json::Value) -> Result<Vec<u8>, FetchError> {
     let payload = &answer["payload"];
     let data = payload["data"].as_str().ok_or(FetchError::NoValue)?;
     let value = decoded(data)?;
-    // An integer of 64 bits is a string in Google's JSON.
+    // Google's JSON has 64-bit integers as strings.
     let sum = match &payload["dataCrc32c"] {
         serde_json::Value::Null => return Ok(value),
         serde_json::Value::String(text) => text.parse().ok(),
@@ -246,7 +253,7 @@ fn gcp_value(answer: &serde_json::Value) -> Result<Vec<u8>, FetchError> {
     }
 }
 
-/// CRC-32C (RFC 3720, section 12.1), bit by bit: keys are small.
+/// CRC-32C (RFC 3720, section 12.1), bit by bit because keys are small.
 fn crc32c(bytes: &[u8]) -> u32 {
     const POLYNOMIAL: u32 = 0x82f6_3b78;
     let step = |crc: u32, _| (crc >> 1) ^ (POLYNOMIAL & (crc & 1).wrapping_neg());
@@ -342,7 +349,7 @@ mod tests {
         }
     }
 
-    /// RFC 3720, appendix B.4.
+    /// Test vectors of RFC 3720, appendix B.4.
     #[test]
     fn checksums_are_those_of_the_rfc() {
         assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa);

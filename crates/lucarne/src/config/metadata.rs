@@ -1,4 +1,4 @@
-//! The statements of `log.v3.json` about a log beyond what it does.
+//! Metadata of a log in `log.v3.json`.
 
 use lucarne_ct::{CcadbProgramme, Policy, Require};
 use lucarne_log::{IntendedUse, Metadata, PlannedChange, RateLimit, Status};
@@ -8,7 +8,7 @@ use super::keys;
 use super::root_sources::RootSources;
 use super::values::{self, Prefix};
 
-/// Reads it. What the log is for, if the operator does not say, is `likely`.
+/// Reads the metadata. The default of the intended use is `likely`.
 pub(super) fn read(reader: &mut Reader<'_, '_>, likely: IntendedUse) -> Metadata {
     let intended_use = reader.parse("intended_use", |text| match text {
         "production" => Ok(IntendedUse::Production),
@@ -26,8 +26,8 @@ pub(super) fn read(reader: &mut Reader<'_, '_>, likely: IntendedUse) -> Metadata
     }
 }
 
-/// Returns the likely use of a log of which nobody says it: production only if
-/// all that a log for browsers has is there, so that no test ever claims it.
+/// Returns the default of the intended use: production only if the log has all features of a log
+/// for browsers, so that a test log never claims production.
 pub(super) fn likely_use(
     roots: &RootSources,
     policy: &Policy,
@@ -95,10 +95,10 @@ fn rate_limit(reader: &mut Reader<'_, '_>, key: &str) -> Option<RateLimit> {
     })
 }
 
-/// The scopes within which an endpoint's requests may be counted together.
+/// Valid scopes of a rate limit.
 const SCOPES: &[&str] = &["ip", "asn", "subnet", "user-agent", "geography", "global"];
 
-/// A reader of the map `node` under `key`.
+/// Returns a reader of the map `node` under `key`.
 fn inside<'t, 'r>(
     reader: &'r mut Reader<'t, '_>,
     key: &str,

@@ -129,10 +129,11 @@ impl Config {
         }
         let verification = reader.parse("verification", values::verify_by);
         let handover = reader.path("handover");
-        let checkpoints = place::lock(&mut reader)?;
+        let (checkpoints, password) = place::lock(&mut reader)?;
         let data = logs.iter().map(|log| (log.key_path(""), &log.data.value));
         distinct::apart(&checkpoints, data, report);
-        distinct::not_published(&checkpoints, tls.as_ref(), &logs, report);
+        let password = password.as_ref().map(|file| ("checkpointspassword", file));
+        distinct::not_published(&checkpoints, password, tls.as_ref(), &logs, report);
         shared_directory::refuse(&checkpoints.value, &logs, report);
         let shared = logs.iter().filter_map(|log| {
             let instances = log.instances.as_ref()?;

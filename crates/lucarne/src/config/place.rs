@@ -1,4 +1,4 @@
-//! The places of a log's data and of its lock: paths, servers, buckets.
+//! Places of a log's data and of the lock: paths, servers, buckets.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,21 +6,22 @@ use std::path::{Path, PathBuf};
 use lucarne_settings::{Located, Reader, Value};
 use lucarne_storage::object::{Azure, Bucket, Gcs, S3};
 use lucarne_storage::{AssetError, LockError, ObjectStoreConfig, SqlLock};
+use url::Url;
 
 use super::secret::{Secret, SecretError};
 use super::{key, keys};
 
-/// The place of a log's data.
+/// Place of a log's data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DataPlace {
-    /// In a directory (`localdirectory`).
+    /// Directory (`localdirectory`).
     Directory(PathBuf),
-    /// In a bucket (`s3bucket`, `gcsbucket`, `azurecontainer`).
+    /// Bucket (`s3bucket`, `gcsbucket`, `azurecontainer`).
     Bucket(Box<ObjectStoreConfig>),
 }
 
 impl DataPlace {
-    /// The directory, if it is one.
+    /// Returns the path of a directory; `None` for a bucket.
     pub fn directory(&self) -> Option<&Path> {
         match self {
             DataPlace::Directory(directory) => Some(directory),
@@ -28,7 +29,7 @@ impl DataPlace {
         }
     }
 
-    /// The key that names it.
+    /// Returns the key that defines the place.
     pub(crate) fn key(&self) -> &'static str {
         match self {
             DataPlace::Directory(_) => "localdirectory",
@@ -50,12 +51,12 @@ impl fmt::Display for DataPlace {
     }
 }
 
-/// The place of the lock of all logs. Shown without passwords.
+/// Place of the lock of all logs. Its text forms omit passwords.
 #[derive(Clone, PartialEq, Eq)]
 pub enum LockPlace {
-    /// An SQLite database.
+    /// SQLite database.
     Sqlite(PathBuf),
-    /// A database on a server, by its URL.
+    /// URL of a database server.
     Server(String),
     /// Objects in a bucket.
     Bucket(Box<ObjectStoreConfig>),
@@ -77,8 +78,8 @@ impl fmt::Debug for LockPlace {
     }
 }
 
-/// The fault of a text that names no [`LockPlace`], in words that stand by
-/// themselves: the text may hold a password.
+/// Reasons why a text does not define a [`LockPlace`]. The messages do not repeat the text, because
+/// it may contain a password.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlaceError {
     #[error(transparent)]
@@ -92,14 +93,14 @@ pub(crate) enum PlaceError {
     Server(#[from] LockError),
 }
 
-/// The reasons why a lock gets no password, in words that follow the key.
+/// Reasons why a password cannot be used for the lock. The text follows the key.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PasswordError {
     #[error("has no meaning: only a lock on a database server has a password")]
     NoServer,
     #[error("{place} {source}")]
     Unread {
-        /// The place of the password.
+        /// Source of the password.
         place: String,
         source: SecretError,
     },
@@ -108,7 +109,7 @@ pub(crate) enum PasswordError {
 }
 
 impl LockPlace {
-    /// Reads a path, relative to `directory`, or a URL.
+    /// Parses a path, relative to `directory`, or a URL.
     ///
     /// # Errors
     /// [`PlaceError`].
@@ -132,9 +133,35 @@ impl LockPlace {
             }
         }
     }
+
+    /// The file that only the server may read: the database, the key of a client of the database
+    /// server, or the credentials of the bucket.
+    pub(super) fn private_file(&self) -> Option<PathBuf> {
+        match self {
+            LockPlace::Sqlite(file) => Some(file.clone()),
+            LockPlace::Server(url) => client_key(url),
+            LockPlace::Bucket(config) => credentials_file(config).map(Path::to_owned),
+        }
+    }
 }
 
-/// The password of a lock's server, from where the configuration says.
+/// The file with the TLS key of a client of this database server.
+fn client_key(url: &str) -> Option<PathBuf> {
+    let url = Url::parse(url).ok()?;
+    let mut parameters = url.query_pairs();
+    let (_, file) = parameters.find(|(name, _)| matches!(&**name, "sslkey" | "ssl-key"))?;
+    Some(PathBuf::from(&*file))
+}
+
+/// The file with the credentials of a bucket, if the configuration names one.
+fn credentials_file(config: &ObjectStoreConfig) -> Option<&Path> {
+    match &config.bucket {
+        Bucket::Gcs(gcs) => gcs.credentials.as_deref(),
+        Bucket::S3(_) | Bucket::Azure(_) => None,
+    }
+}
+
+/// Adds the password from its source to the URL of the lock's server.
 ///
 /// # Errors
 /// [`PasswordError`].
@@ -150,12 +177,19 @@ pub(super) fn with_password(place: LockPlace, secret: &Secret) -> Result<LockPla
     Ok(LockPlace::Server(url))
 }
 
-/// Reads `checkpointspassword` and puts it into the place of the lock.
-fn password(reader: &mut Reader<'_, '_>, place: LockPlace) -> Option<LockPlace> {
+/// The lock, and the file that has the password of its server, or the credentials that fetch it.
+pub(super) type Lock = (Located<LockPlace>, Option<Located<PathBuf>>);
+
+/// Reads `checkpointspassword` and puts the password into the place of the lock. Returns the file
+/// that only the server may read, too.
+fn password(
+    reader: &mut Reader<'_, '_>,
+    place: LockPlace,
+) -> Option<(LockPlace, Option<Located<PathBuf>>)> {
     const KEY: &str = "checkpointspassword";
     let directory = reader.directory();
     let Some(source) = reader.parse(KEY, |text| Secret::parse(text, directory)) else {
-        return (!reader.has(KEY)).then_some(place);
+        return (!reader.has(KEY)).then_some((place, None));
     };
     if let Some(others) = source.value.file().and_then(key::readable_by_others) {
         let message = format!(
@@ -164,8 +198,12 @@ fn password(reader: &mut Reader<'_, '_>, place: LockPlace) -> Option<LockPlace> 
         );
         reader.warning(source.line, KEY, message);
     }
+    let file = source.value.private_file().map(|file| Located {
+        value: file.to_owned(),
+        line: source.line,
+    });
     match with_password(place, &source.value) {
-        Ok(place) => Some(place),
+        Ok(place) => Some((place, file)),
         Err(why) => {
             reader.problem(source.line, KEY, why.to_string());
             None
@@ -174,7 +212,7 @@ fn password(reader: &mut Reader<'_, '_>, place: LockPlace) -> Option<LockPlace> 
 }
 
 /// Reads `checkpoints` and `checkpointspassword`.
-pub(super) fn lock(reader: &mut Reader<'_, '_>) -> Option<Located<LockPlace>> {
+pub(super) fn lock(reader: &mut Reader<'_, '_>) -> Option<Lock> {
     const KEY: &str = "checkpoints";
     if let Some(node) = reader.node(KEY)
         && let Value::Map(_) = node.value
@@ -191,8 +229,8 @@ pub(super) fn lock(reader: &mut Reader<'_, '_>) -> Option<Located<LockPlace>> {
     match place {
         Ok(place) => {
             let text = text.map(|_| ());
-            let place = password(reader, place)?;
-            Some(text.map(|()| place))
+            let (place, password) = password(reader, place)?;
+            Some((text.map(|()| place), password))
         }
         Err(why) => {
             reader.problem(text.line, KEY, why.to_string());
@@ -201,12 +239,12 @@ pub(super) fn lock(reader: &mut Reader<'_, '_>) -> Option<Located<LockPlace>> {
     }
 }
 
-/// Reads where the data of a log is: exactly one kind of place.
+/// Reads the place of a log's data, which must be of exactly one kind.
 pub(super) fn data(reader: &mut Reader<'_, '_>) -> Option<Located<DataPlace>> {
     let kinds = ["localdirectory", "s3bucket", "gcsbucket", "azurecontainer"];
     let has = |key: &&str| reader.has(key);
     let own = |key: &&str| reader.has(key) && !reader.inherited(key);
-    // What a log has itself replaces what `defaults` says of other places.
+    // A log's own place overrides places of other kinds in `defaults`.
     let mut named: Vec<&str> = kinds.into_iter().filter(own).collect();
     if named.is_empty() {
         named = kinds.into_iter().filter(has).collect();
@@ -244,8 +282,20 @@ pub(super) fn data(reader: &mut Reader<'_, '_>) -> Option<Located<DataPlace>> {
     }
 }
 
-/// Keys of a kind of place that is not this log's. (What `defaults` says of
-/// other kinds does no harm.)
+/// Reads the file with the credentials of a bucket.
+pub(super) fn credentials(
+    reader: &mut Reader<'_, '_>,
+    data: Option<&Located<DataPlace>>,
+) -> Option<Located<PathBuf>> {
+    match &data?.value {
+        DataPlace::Bucket(config) if credentials_file(config).is_some() => {
+            reader.path("gcscredentials")
+        }
+        _ => None,
+    }
+}
+
+/// Reports keys that belong to another kind of place. In `defaults`, these keys are harmless.
 fn orphans(reader: &mut Reader<'_, '_>, kind: Option<&str>) {
     for (owner, key) in keys::OF_STORES {
         let Some(line) = reader.node(key).map(|node| node.line) else {
@@ -258,7 +308,7 @@ fn orphans(reader: &mut Reader<'_, '_>, kind: Option<&str>) {
     }
 }
 
-/// The key prefix, as it is written.
+/// Reads the key prefix, which is used unchanged.
 fn prefix(reader: &mut Reader<'_, '_>, kind: &str) -> String {
     let key = match kind {
         "s3bucket" => "s3keyprefix",
@@ -296,7 +346,7 @@ fn s3(reader: &mut Reader<'_, '_>, bucket: String) -> Option<Bucket> {
         bucket,
         endpoint: owned(reader, "s3endpoint"),
         virtual_hosted: style.is_some_and(|style| style.value),
-        // Whoever writes `http://` means it.
+        // An explicit `http://` URL is intended.
         allow_http: true,
         profile: owned(reader, "s3profile"),
         keys: None,

@@ -1,38 +1,39 @@
-//! Submission and monitoring prefixes: URLs that clients can reach, for as long as the log exists.
+//! Submission and monitoring prefixes: URLs that clients can reach during the whole life of the
+//! log.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// The longest host name that DNS has.
+/// Maximum length of a DNS host name.
 const MAX_HOST: usize = 253;
-/// The longest label of a host name.
+/// Maximum length of a label of a host name.
 const MAX_LABEL: usize = 63;
-/// The characters of a path besides letters and digits: all that neither a client nor a proxy changes, and a
-/// signed note's key name may have.
+/// Characters of a path besides letters and digits. Clients and proxies do not change them, and the
+/// key name of a signed note may contain them.
 const PATH_CHARACTERS: &str = "-._~!$&'()*,;=:";
 
-/// A submission or monitoring prefix: an `http://` or `https://` URL, whose
-/// trailing slash may be left out.
+/// A submission or monitoring prefix: an `http://` or `https://` URL with an optional trailing
+/// slash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prefix {
-    /// With scheme and trailing slash.
+    /// URL with scheme and trailing slash.
     pub url: String,
 }
 
 impl Prefix {
-    /// Without scheme and trailing slash: for the submission prefix this is
-    /// the checkpoint origin (static-ct-api, "Checkpoints").
+    /// Returns the URL without scheme and trailing slash. For the submission prefix, this is the
+    /// checkpoint origin (static-ct-api, "Checkpoints").
     pub fn origin(&self) -> &str {
         let (_, rest) = self.url.split_once("://").unwrap_or(("", &self.url));
         rest.trim_end_matches('/')
     }
 
-    /// Host and, if given, port.
+    /// Returns the host with the port, if given.
     pub fn authority(&self) -> &str {
         self.origin().split('/').next().unwrap_or_default()
     }
 
-    /// Returns why a new log must not have this prefix, although clients reach it: they leave out a part of
-    /// it, and the log's origin would have that part for ever.
+    /// Returns why a new log must not have this prefix. Clients omit a part of it, while the log's
+    /// origin would contain that part forever.
     pub(crate) fn oddity(&self) -> Option<&'static str> {
         let (host, port) = split(self.authority());
         let default = match self.url.starts_with("https:") {
@@ -47,14 +48,14 @@ impl Prefix {
     }
 }
 
-/// The fault of a text that is no [`Prefix`], in words that follow it.
+/// Reasons why a text is not a [`Prefix`]. The text follows the value.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PrefixError {
     #[error("does not begin with https:// or http://")]
     Scheme,
     #[error("has a query, a fragment or a user name, which a prefix cannot have")]
     Parts,
-    /// What would not survive as a signed note's key name.
+    /// A character that the key name of a signed note must not contain.
     #[error("has a space or a plus sign, which a checkpoint's origin cannot have")]
     Characters,
     #[error("has no host name")]
@@ -83,7 +84,7 @@ pub(crate) enum PrefixError {
     PathCharacter(char),
 }
 
-/// See [`Prefix`].
+/// Parses a [`Prefix`].
 pub(crate) fn prefix(text: &str) -> Result<Prefix, PrefixError> {
     let rest = text
         .strip_prefix("https://")
@@ -113,13 +114,13 @@ pub(crate) fn prefix(text: &str) -> Result<Prefix, PrefixError> {
     })
 }
 
-/// The URL of a log's checkpoint: itself, or the prefix that it is under.
+/// Parses the URL of a log's checkpoint, or the prefix above it. Returns the URL of the checkpoint.
 pub(crate) fn checkpoint_url(text: &str) -> Result<String, PrefixError> {
     let under = prefix(text.strip_suffix("/checkpoint").unwrap_or(text))?;
     Ok(format!("{}checkpoint", under.url))
 }
 
-/// Host and port.
+/// Splits an authority into host and port.
 fn split(authority: &str) -> (&str, Option<&str>) {
     match authority.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
@@ -152,7 +153,7 @@ fn host(host: &str) -> Result<(), PrefixError> {
         return Err(PrefixError::HostName);
     }
     let last = name.rsplit('.').next().unwrap_or_default();
-    // Clients take `1.2.3` and `0x7f.1` for addresses, and none of them for that which is written.
+    // Clients replace a host such as `1.2.3` or `0x7f.1` with an IP address.
     let is_number = last.bytes().all(|c| c.is_ascii_digit()) || last.starts_with("0x");
     match is_number && host.parse::<Ipv4Addr>().is_err() {
         true => Err(PrefixError::Address),
@@ -168,7 +169,7 @@ fn is_label(label: &str) -> bool {
         && !label.ends_with('-')
 }
 
-/// Looks through a path, which is compared byte by byte with what clients request.
+/// Checks a path, which is compared byte by byte with the paths of requests.
 fn elements(path: &str) -> Result<(), PrefixError> {
     let unfit = |c: &char| !c.is_ascii_alphanumeric() && !PATH_CHARACTERS.contains(*c);
     for element in path.trim_end_matches('/').split('/') {

@@ -9,14 +9,14 @@ use lucarne_settings::{Reader, Report, Section, Value};
 use super::{keys, values};
 
 const KEY: &str = "read_limits";
-/// Bounds of rates, in units a second.
+/// Bounds of rates, in units per second.
 const RATES: (u64, u64) = (1, 1_000_000_000);
 /// Bounds of bursts, in units.
 const BURSTS: (u64, u64) = (1, 1_000_000_000);
-/// Bounds of `remembered`: with 32 bytes each, half a gigabyte.
+/// Bounds of `remembered`. A client takes 32 bytes, so that the maximum takes 512 MiB.
 const CLIENTS: (u64, u64) = (16, 16 << 20);
 
-/// Reads `read_limits`: `off`, or what differs from the default.
+/// Reads `read_limits`: `off`, or the differences from the defaults.
 pub(super) fn limits(
     top: &Section<'_>,
     directory: &Path,
@@ -54,7 +54,7 @@ pub(super) fn limits(
     Some(limits)
 }
 
-/// Reads `trusted_proxies`; `None` if it is not there, which is not the same as an empty list.
+/// Reads `trusted_proxies`. A missing key is `None`, which differs from an empty list.
 pub(super) fn trusted_proxies(reader: &mut Reader<'_, '_>) -> Option<Vec<Network>> {
     let key = "trusted_proxies";
     reader.has(key).then(|| reader.values(key, str::parse))

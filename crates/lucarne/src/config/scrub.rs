@@ -1,5 +1,4 @@
-//! `scrub` and `scrubwindow`: the rate and the time of the day at which the files
-//! of a log are read again and again.
+//! `scrub` and `scrubwindow`: rate and time of day of the periodic verification of a log's files.
 
 use std::num::NonZeroU64;
 use std::path::Path;
@@ -9,28 +8,28 @@ use lucarne_settings::Reader;
 
 use super::place::DataPlace;
 
-/// Bytes per second from a directory if `scrub` is not given: a pass over a
-/// terabyte takes two days, and a disk that turns has time for all else.
+/// Default rate for a directory, in bytes per second. A pass over a terabyte takes two days, and
+/// leaves a hard disk enough time for other requests.
 const RATE: NonZeroU64 = NonZeroU64::new(5_000_000).unwrap();
 
-/// The files that are read, and how fast.
+/// Files to read, and the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
     None,
-    /// Random ones, a few a minute.
+    /// Random files, a few per minute.
     Sample,
-    /// All, at most so many bytes per second.
+    /// All files, at this rate in bytes per second.
     All(NonZeroU64),
 }
 
-/// The rate and the time of the day.
+/// Rate and time of day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scrub {
     extent: Extent,
     window: Option<ScrubWindow>,
 }
 
-/// Both keys, as far as they are given.
+/// Both keys, if given.
 #[derive(Default)]
 pub(super) struct Keys {
     extent: Option<Extent>,
@@ -46,8 +45,8 @@ pub(super) fn read(reader: &mut Reader<'_, '_>) -> Keys {
 }
 
 impl Keys {
-    /// The settings of a log with these data; `None` if it is not to be scrubbed.
-    /// Of a bucket, samples are read unless more is asked for: its requests are paid.
+    /// Returns the settings for a log with these data; `None` if scrubbing is off. The default for
+    /// a bucket is samples, because its requests cost money.
     pub(super) fn of(self, data: &DataPlace) -> Option<Scrub> {
         let usual = match data {
             DataPlace::Directory(_) => Extent::All(RATE),
@@ -62,7 +61,7 @@ impl Keys {
 }
 
 impl Scrub {
-    /// Returns what the `log` crate needs to know; the position is kept in `cache`.
+    /// Returns the settings for the `log` crate. The position is stored in `cache`.
     pub(crate) fn config(self, cache: &Path) -> ScrubConfig {
         let position = cache.join("scrub");
         ScrubConfig {
@@ -75,10 +74,10 @@ impl Scrub {
     }
 }
 
-/// The words for a text that is no rate.
+/// Problem of an invalid rate.
 const NO_RATE: &str = "is not a rate, such as 20MB/s or 500kB/s, nor sample nor off";
 
-/// A number of bytes per second, `sample` or `off`.
+/// Parses a number of bytes per second, `sample` or `off`.
 fn extent(text: &str) -> Result<Extent, &'static str> {
     match text {
         "off" => return Ok(Extent::None),

@@ -1,5 +1,4 @@
-//! The source of a log's key, `secret`, or of a lock's password,
-//! `checkpointspassword`.
+//! Sources of a log's key (`secret`) and of a lock's password (`checkpointspassword`).
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -13,22 +12,22 @@ use super::command::{self, CommandError};
 use super::key::{self, KeyError};
 use super::manager::{FetchError, Manager, ManagerError};
 
-/// The place of a log's key, or of a password. Nothing of it is secret.
+/// Source of a log's key or of a password. The source itself is not secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Secret {
-    /// In a file.
+    /// File.
     File(PathBuf),
-    /// A credential that systemd hands to the service.
+    /// Credential of the systemd service.
     Credential(String),
-    /// In an environment variable.
+    /// Environment variable.
     Variable(String),
-    /// In the output of a command.
+    /// Output of a command.
     Command(Vec<String>),
-    /// In a cloud's keeping.
+    /// Secret in a cloud service.
     Manager(Manager),
 }
 
-/// The fault of a text that names no [`Secret`], in words that follow it.
+/// Reasons why a text does not name a [`Secret`]. The text follows the value.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SourceError {
     #[error("names no credential: write `credential:NAME`")]
@@ -41,8 +40,8 @@ pub(crate) enum SourceError {
     Manager(#[from] ManagerError),
 }
 
-/// The reasons why a [`Secret`] cannot be had, in words that follow it. They never
-/// show it.
+/// Reasons why a [`Secret`] cannot be read. The text follows the source, and never contains the
+/// secret.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SecretError {
     #[error("does not exist")]
@@ -58,7 +57,7 @@ pub(crate) enum SecretError {
     NoCredential(#[source] io::Error),
     #[error("is not set")]
     Unset,
-    /// A variable that is not UTF-8. The error of `std` would show it.
+    /// The variable is not UTF-8. The error of `std` would contain its value.
     #[error("is no text (a key is given in base64, or PEM)")]
     VariableNoText,
     #[error(transparent)]
@@ -90,10 +89,10 @@ impl fmt::Display for Secret {
 }
 
 impl Secret {
-    /// Reads what `secret` says; a path is relative to `directory`.
+    /// Parses the value of `secret`. A path is relative to `directory`.
     ///
     /// # Errors
-    /// In words that follow the value.
+    /// [`SourceError`], whose text follows the value.
     pub(crate) fn parse(text: &str, directory: &Path) -> Result<Self, SourceError> {
         if let Some(manager) = Manager::parse(text, directory) {
             return Ok(Secret::Manager(manager?));
@@ -120,7 +119,7 @@ impl Secret {
         Ok(Secret::File(directory.join(text)))
     }
 
-    /// The file, if it is one that others may be able to read.
+    /// Returns the path of a file, which other users may be able to read; `None` for other sources.
     pub(super) fn file(&self) -> Option<&Path> {
         match self {
             Secret::File(file) => Some(file),
@@ -128,7 +127,16 @@ impl Secret {
         }
     }
 
-    /// The server that it comes from openly, for everybody on the way to read.
+    /// The file that only the server may read: the secret, or the credentials that fetch it.
+    pub(super) fn private_file(&self) -> Option<&Path> {
+        match self {
+            Secret::File(file) => Some(file),
+            Secret::Manager(manager) => manager.credentials(),
+            Secret::Credential(_) | Secret::Variable(_) | Secret::Command(_) => None,
+        }
+    }
+
+    /// Returns the server that sends the secret over an unencrypted connection, if any.
     pub(super) fn exposed(&self) -> Option<&str> {
         match self {
             Secret::Manager(manager) => manager.exposed(),
@@ -136,7 +144,7 @@ impl Secret {
         }
     }
 
-    /// Gets a password, or whatever else is one line of text.
+    /// Reads a password, or another secret of one line.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -158,11 +166,10 @@ impl Secret {
         }
     }
 
-    /// Gets the key.
+    /// Reads the key.
     ///
     /// # Errors
-    /// What is wrong, in words that follow [`Display`](fmt::Display). They
-    /// never show the secret.
+    /// [`SecretError`], whose text follows [`Display`](fmt::Display) and never contains the secret.
     pub(crate) fn read(&self) -> Result<LogKey, SecretError> {
         let bytes = self.bytes()?;
         Ok(key::from_bytes(&bytes)?)
@@ -191,13 +198,13 @@ impl Secret {
     }
 }
 
-/// A key, and the file that it was read from, if that is its place.
+/// A key, and the file that only the server may read: the key, or the credentials that fetch it.
 pub(super) struct KeyInPlace {
     pub(super) key: LogKey,
     pub(super) file: Option<PathBuf>,
 }
 
-/// Reads `secret` (or `seed`, as it was called) and the key that is there.
+/// Reads the key from the source in `secret`, or in its old name `seed`.
 pub(super) fn key(reader: &mut Reader<'_, '_>) -> Option<Located<KeyInPlace>> {
     let mut name = "secret";
     if !reader.has(name)
@@ -227,7 +234,7 @@ pub(super) fn key(reader: &mut Reader<'_, '_>) -> Option<Located<KeyInPlace>> {
     match secret.value.read() {
         Ok(key) => Some(secret.map(|secret| KeyInPlace {
             key,
-            file: secret.file().map(Path::to_owned),
+            file: secret.private_file().map(Path::to_owned),
         })),
         Err(why) => {
             let message = format!("{} {why}", secret.value);
@@ -254,6 +261,25 @@ mod tests {
         assert_eq!(parse("exec: pass show ct").to_string(), "command `pass`");
         for wrong in ["credential:", "credential:../x", "env:", "exec: "] {
             assert!(Secret::parse(wrong, Path::new("")).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_secret_and_its_credentials_are_private_files() {
+        for (text, file) in [
+            ("a.seed", Some("/etc/lucarne/a.seed")),
+            ("credential:a", None),
+            ("env:SEED", None),
+            ("exec: pass show ct", None),
+            ("awssecret://ct/a?profile=ct", None),
+            ("gcpsecret://projects/p/secrets/s", None),
+            ("gcpsecret://projects/p/secrets/s?credentials=none", None),
+            (
+                "gcpsecret://projects/p/secrets/s?credentials=ct.json",
+                Some("/etc/lucarne/ct.json"),
+            ),
+        ] {
+            assert_eq!(parse(text).private_file(), file.map(Path::new), "{text}");
         }
     }
 

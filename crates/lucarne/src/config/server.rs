@@ -7,15 +7,16 @@ use lucarne_settings::{Located, Reader, Report, Section};
 
 use super::{keys, read_limits, values};
 
-/// Bounds of `maxbody`: no real chain comes near 2 MiB, and 256 of them still make a tile.
+/// Bounds of `maxbody`. Real chains are far smaller than 2 MiB, and 256 chains of this size still
+/// fit into a tile.
 pub(super) const BODY_BYTES: (u64, u64) = (1024, 2 << 20);
 
-/// The files that TLS is served with; read again when they change.
+/// Files of the TLS certificate and key, reread after changes.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
-    /// PEM: the certificate and its intermediates, leaf first.
+    /// PEM file of the certificate and its intermediates, leaf first.
     pub certificate: Located<PathBuf>,
-    /// PEM: the private key.
+    /// PEM file of the private key.
     pub key: Located<PathBuf>,
 }
 
@@ -74,7 +75,7 @@ pub(super) fn http(top: &Section<'_>, directory: &Path, report: &mut Report) -> 
         }
     }
     limits.trusted_proxies = read_limits::trusted_proxies(&mut reader);
-    // One body at least, with its request's head.
+    // Each limit must allow at least one body with its request head.
     let (body, client) = (limits.body_bytes, limits.client_inflight_bytes);
     if client < 2 * body || limits.inflight_bytes < client {
         let problem = format!(
@@ -87,7 +88,7 @@ pub(super) fn http(top: &Section<'_>, directory: &Path, report: &mut Report) -> 
     limits
 }
 
-/// Reads `tls`: both files, and that they fit together.
+/// Reads `tls`, and checks that certificate and key match.
 pub(super) fn tls(top: &Section<'_>, directory: &Path, report: &mut Report) -> Option<TlsFiles> {
     let node = top.get("tls")?;
     let section = keys::open(node, "tls", keys::TLS, report)?;

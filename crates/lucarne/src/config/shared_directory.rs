@@ -1,9 +1,9 @@
-//! Directories that other machines may have, and whether those see the lock in them.
+//! Directories on file systems of several machines, whose locks may be local to each machine.
 //!
-//! One process at a time has the directory of a log, by a lock of the file system
-//! (`flock`). A file system that many machines share can be mounted so that this lock
-//! reaches no further than the machine. Then two machines would write one journal, and
-//! what the lock in a database has signed could be missing from it.
+//! One process at a time may use the directory of a log, which a file system lock (`flock`)
+//! ensures. A network file system can be mounted so that this lock is local to the machine. Then
+//! two machines could write one journal, and it could lack entries that the database lock has
+//! signed.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -12,8 +12,8 @@ use lucarne_settings::Report;
 
 use super::{LockPlace, LogSettings};
 
-/// Refuses a directory whose lock reaches no further than this machine where the lock of
-/// the log does: with a lock in a file, there is one machine anyway.
+/// Refuses a directory with machine-local locks, if other machines can reach the log's lock. A lock
+/// in a file excludes other machines anyway.
 pub(super) fn refuse(lock: &LockPlace, logs: &[LogSettings], report: &mut Report) {
     if let LockPlace::Sqlite(_) = lock {
         return;
@@ -37,15 +37,15 @@ pub(super) fn refuse(lock: &LockPlace, logs: &[LogSettings], report: &mut Report
     }
 }
 
-/// The file system's number, as `mountinfo` has it.
+/// Returns the device number in the format of `mountinfo`.
 fn device(directory: &Path) -> Option<String> {
     let device = directory.metadata().ok()?.dev();
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     Some(format!("{major}:{minor}"))
 }
 
-/// Returns why other machines do not see locks on this file system, and what to do;
-/// `None` if they do, or if no other machine has it (`proc_pid_mountinfo(5)`).
+/// Returns the remedy if the file system is shared and its locks are local to this machine. Returns
+/// `None` for other file systems (`proc_pid_mountinfo(5)`).
 fn unseen(mounts: &str, device: &str) -> Option<&'static str> {
     let line = mounts
         .lines()

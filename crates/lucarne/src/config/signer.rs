@@ -1,4 +1,4 @@
-//! The configuration of `lucarne signer`, and the keys of a log that name one.
+//! Configuration of `lucarne signer`, and the keys of a log that uses a signer.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use lucarne_settings::{Located, Node, Reader, Report, Section, Value, tree};
 use super::secret::Secret;
 use super::{keys, secret};
 
-/// The configuration of a signer.
+/// Configuration of a signer.
 #[derive(Debug)]
 pub(crate) struct SignerConfig {
-    /// The socket that it listens on.
+    /// Socket to listen on.
     pub(crate) socket: PathBuf,
-    /// The directory of what it remembers.
+    /// Directory of the signer's memory.
     pub(crate) memory: PathBuf,
-    /// The numbers of the users who may ask.
+    /// IDs of the users whose processes may request signatures.
     pub(crate) users: Vec<u32>,
     /// Origin and key of each log.
     pub(crate) logs: Vec<(String, Box<dyn KeyHolder>)>,
 }
 
 impl SignerConfig {
-    /// Reads the file at `path`. It is whole only if the report has no problems.
+    /// Reads the file at `path`. The configuration is complete only if the report has no problems.
     pub(crate) fn read(path: &Path) -> (Option<Self>, Report) {
         let mut report = Report::on(Some(path));
         let config = match std::fs::read_to_string(path) {
@@ -103,7 +103,7 @@ fn log(
     Some((origin?.value, key?))
 }
 
-/// Reads `token`, `object` and `pin`: the key is in a PKCS #11 token.
+/// Reads `token`, `object` and `pin` of a key in a PKCS #11 token.
 #[cfg(feature = "pkcs11")]
 fn token(module: &Located<PathBuf>, reader: &mut Reader<'_, '_>) -> Option<Box<dyn KeyHolder>> {
     let label = |text: &str| Ok::<_, std::convert::Infallible>(text.to_owned());
@@ -140,12 +140,12 @@ fn origin(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// A text names no user. The value precedes the text.
+/// Error: the text is not a known user. The value precedes the text.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("is neither the name of a user in /etc/passwd nor the number of a user")]
 struct UnknownUser;
 
-/// Parses a user's number, or the name of a user on this machine.
+/// Parses a user ID, or the name of a user of this machine.
 fn user(text: &str) -> Result<u32, UnknownUser> {
     if let Ok(number) = text.parse() {
         return Ok(number);
@@ -159,7 +159,7 @@ fn user(text: &str) -> Result<u32, UnknownUser> {
     named.ok_or(UnknownUser)
 }
 
-/// Reads `signer` and `publickey`: the log's key is a signer's.
+/// Reads `signer` and `publickey` of a log whose key is held by a signer.
 pub(super) fn apart(
     socket: Located<PathBuf>,
     reader: &mut Reader<'_, '_>,
@@ -173,7 +173,7 @@ pub(super) fn apart(
     }
     let directory = reader.directory();
     let key = reader.parse("publickey", |text| {
-        // Base64, or a file beside the configuration.
+        // Base64, or a file whose path is relative to the configuration.
         let beside = directory.join(text);
         let text = match beside.is_file() {
             true => beside.to_string_lossy().into_owned(),

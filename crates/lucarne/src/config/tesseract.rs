@@ -1,25 +1,25 @@
-//! Flags of TesseraCT's servers (POSIX, AWS, GCP) that mean nothing here.
+//! Flags of TesseraCT's servers (POSIX, AWS, GCP) that have no meaning in Lucarne.
 //!
-//! They are taken all the same, so that a unit file carries over as it is, and
-//! each that is given is said to be ignored, with the reason.
+//! Lucarne accepts these flags, so that a unit file works unchanged, and logs a warning with the
+//! reason for each one.
 
 use clap::{Arg, ArgAction, ArgMatches, Command, parser::ValueSource};
 
 use super::clouds::Cloud;
 
-/// A flag.
+/// An ignored flag.
 #[derive(Debug)]
 pub(super) struct Foreign {
-    /// As TesseraCT has it.
+    /// Name in TesseraCT.
     name: &'static str,
-    /// True if it can stand without a value.
+    /// Whether the value is optional.
     switch: bool,
-    /// The reason why it means nothing: follows "ignored: ".
+    /// Reason why the flag has no effect; follows "ignored: ".
     pub(super) why: &'static str,
 }
 
 impl Foreign {
-    /// The name with dashes.
+    /// Returns the name with dashes.
     pub(super) fn dashed(&self) -> String {
         self.name.replace('_', "-")
     }
@@ -52,7 +52,7 @@ const WITNESS: &str = "Lucarne asks no witnesses: checkpoints have the log's own
 const LIMIT: &str =
     "no kind of submission has a rate of its own: the pool is bounded, and fair between CAs";
 
-/// All of them.
+/// All ignored flags.
 const FOREIGN: &[Foreign] = &[
     valued(
         "additional_signer",
@@ -127,7 +127,7 @@ const FOREIGN: &[Foreign] = &[
     valued("witness_timeout", WITNESS),
 ];
 
-/// Those that were given.
+/// Ignored flags that are given.
 #[derive(Clone, Debug, Default)]
 pub struct Ignored(Vec<&'static Foreign>);
 
@@ -136,7 +136,7 @@ impl Ignored {
         self.0.iter().copied()
     }
 
-    /// The server whose they are, if one of them tells.
+    /// Returns the TesseraCT server that the flags belong to, if they identify it.
     pub(super) fn cloud(&self) -> Option<Cloud> {
         self.iter().find_map(|flag| match flag.name {
             "s3_use_path_style" => Some(Cloud::Aws),

@@ -1,5 +1,5 @@
-//! The spelling of a server's single values: addresses, URLs, names, OIDs.
-//! Numbers and times are as in every file of settings.
+//! Parsers of a server's single values: addresses, URLs, names, OIDs. Numbers and times are parsed
+//! as in all configuration files.
 
 use std::fmt;
 use std::io;
@@ -15,11 +15,11 @@ pub(crate) use lucarne_settings::values::{
     boolean, date, duration, duration_within, milliseconds, number, rfc3339, time,
 };
 
-/// An address to listen on: `host:port`, `[::1]:port`, or `:port` for all.
+/// An address to listen on: `host:port`, `[::1]:port`, or `:port` for all addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
     text: String,
-    /// The addresses that it resolves to; the first that can be bound is used.
+    /// Resolved addresses; the first usable one is used.
     pub addresses: Vec<SocketAddr>,
 }
 
@@ -29,7 +29,7 @@ impl fmt::Display for Listen {
     }
 }
 
-/// The fault of a text that is no [`Listen`], in words that follow it.
+/// Reasons why a text is not a [`Listen`]. The text follows the value.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ListenError {
     #[error("has no port; write host:port, or :port for every address")]
@@ -40,7 +40,7 @@ pub(crate) enum ListenError {
     Host(#[source] io::Error),
 }
 
-/// See [`Listen`]. `:http` and `:https` are ports too, as in Sunlight's file.
+/// Parses a [`Listen`]. As in Sunlight's file, `http` and `https` are valid ports.
 pub(crate) fn listen(text: &str) -> Result<Listen, ListenError> {
     let (host, port) = text.rsplit_once(':').ok_or(ListenError::NoPort)?;
     let port: u16 = match port {
@@ -66,8 +66,7 @@ pub(crate) fn listen(text: &str) -> Result<Listen, ListenError> {
     })
 }
 
-/// The fault of a text that is not spelled as its value is, in words that follow
-/// it.
+/// Reasons why a value is refused. The text follows the value.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SpellingError {
     #[error("is not a short name: letters, digits, `-`, `_` and `.`")]
@@ -78,7 +77,7 @@ pub(crate) enum SpellingError {
     Oid(#[from] OidError),
 }
 
-/// A log's short name: it labels metrics and messages.
+/// Parses a log's short name, which labels metrics and messages.
 pub(crate) fn shortname(text: &str) -> Result<String, SpellingError> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if text.is_empty() || !text.chars().all(allowed) {
@@ -87,7 +86,7 @@ pub(crate) fn shortname(text: &str) -> Result<String, SpellingError> {
     Ok(text.to_owned())
 }
 
-/// See [`VerifyBy`].
+/// Parses a [`VerifyBy`].
 pub(crate) fn verify_by(text: &str) -> Result<VerifyBy, SpellingError> {
     match text {
         "fast" => Ok(VerifyBy::Fast),
@@ -96,7 +95,7 @@ pub(crate) fn verify_by(text: &str) -> Result<VerifyBy, SpellingError> {
     }
 }
 
-/// An object identifier such as `1.3.6.1.5.5.7.1.1`.
+/// Parses an object identifier such as `1.3.6.1.5.5.7.1.1`.
 pub(crate) fn oid(text: &str) -> Result<Oid, SpellingError> {
     Ok(text.parse()?)
 }

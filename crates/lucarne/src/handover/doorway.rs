@@ -1,4 +1,4 @@
-//! The socket at which the process that runs can be asked for its logs.
+//! Socket at which the running process hands over its logs.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -20,43 +20,43 @@ use super::wire::{Hello, LogPlace, Message, Offer, Wire};
 use super::{ANSWER, PREPARING};
 use crate::hosting::{Current, Hosted};
 
-/// A socket that listens, and does not have its name yet.
+/// A listening socket that does not have its final name yet.
 pub(crate) struct Doorway {
     listener: UnixListener,
     path: PathBuf,
 }
 
-/// The process that is to be handed to, and is ready.
+/// A process that is ready to take over.
 pub(crate) struct Candidate {
     pub(super) wire: Wire,
     pub(super) pid: i32,
     /// The logs that this process had when it compared them with the candidate's.
     hosted: Arc<Hosted>,
-    /// One at a time.
+    /// Only one process at a time may take over.
     _alone: OwnedMutexGuard<()>,
 }
 
-/// What is handed over.
+/// Resources that are handed over.
 pub(crate) struct Estate {
     pub(crate) hosted: Current,
-    /// Each as `listen` has it.
+    /// Sockets, each with its text in `listen`.
     pub(crate) sockets: Vec<(String, OwnedFd)>,
 }
 
-/// Candidates as they come, for as long as this lives.
+/// Stream of candidates, which ends when this value is dropped.
 pub(crate) struct Candidates {
     coming: mpsc::Receiver<Candidate>,
     greeting: JoinHandle<()>,
     path: PathBuf,
-    /// Device and inode of the socket, by which it is told from a later one.
+    /// Device and inode, which distinguish this socket from a later one.
     identity: Option<(u64, u64)>,
 }
 
 impl Doorway {
-    /// Listens beside `path`.
+    /// Listens on a temporary name beside `path`.
     ///
     /// # Errors
-    /// If something else than a socket is there, or its directory cannot be written.
+    /// If `path` exists and is not a socket, or its directory is not writable.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let of_path = || format!("`handover`: {}", path.display());
         if fs::symlink_metadata(path).is_ok_and(|there| !there.file_type().is_socket()) {
@@ -64,7 +64,7 @@ impl Doorway {
         }
         let next = next_to(path);
         let opened = || -> io::Result<UnixListener> {
-            // Another start was cut short.
+            // Left by an interrupted start.
             match fs::remove_file(&next) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -79,10 +79,10 @@ impl Doorway {
         })
     }
 
-    /// Gives it its name, whatever had that before, and answers there.
+    /// Renames the socket to its final name, replacing an older one, and accepts requests on it.
     ///
     /// # Errors
-    /// If the file system refuses.
+    /// If the file system refuses the rename.
     pub(crate) fn answer(self, estate: Estate) -> Result<Candidates> {
         let Doorway { listener, path } = self;
         fs::rename(next_to(&path), &path)
@@ -124,11 +124,11 @@ impl Candidate {
 }
 
 impl Candidates {
-    /// The next one that is ready. May be dropped at any time.
+    /// Returns the next ready candidate. Cancel safe.
     pub(crate) async fn next(&mut self) -> Candidate {
         match self.coming.recv().await {
             Some(candidate) => candidate,
-            // The task that sends them lives as long as this.
+            // The sending task lives as long as `self`.
             None => std::future::pending().await,
         }
     }
@@ -137,7 +137,7 @@ impl Candidates {
 impl Drop for Candidates {
     fn drop(&mut self) {
         self.greeting.abort();
-        // The next process has put its own there.
+        // The next process may already have its own socket there.
         if identity(&self.path) == self.identity {
             let _ = fs::remove_file(&self.path);
         }
@@ -159,19 +159,19 @@ async fn greet_all(listener: UnixListener, estate: Arc<Estate>, found: mpsc::Sen
             }
             Err(error) => {
                 tracing::warn!("`handover`: {error}");
-                // As when the process has no descriptor left: not asked in a hurry.
+                // Accept fails if the process is out of descriptors, and must not spin.
                 tokio::time::sleep(std::time::Duration::from_secs(1)).await;
             }
         }
     }
 }
 
-/// Hears what a process wants that came to the socket, and makes it ready.
+/// Verifies a process that connected to the socket, and prepares it.
 async fn greet(stream: UnixStream, estate: &Estate, one: Arc<Mutex<()>>) -> Result<Candidate> {
     let mut wire = Wire::new(stream);
     let (user, pid) = wire.peer()?;
-    // Heard out before it is refused: a socket that is closed on what was not
-    // read yet takes the reason with it.
+    // The whole message is read before a refusal, because closing a socket with unread data would
+    // discard the reason.
     let hosted = estate.hosted.now();
     let admitted = match hear(&mut wire).await? {
         Ok(hello) => admit(user, &hello, &hosted, one)?,
@@ -195,7 +195,7 @@ async fn greet(stream: UnixStream, estate: &Estate, one: Arc<Mutex<()>>) -> Resu
     }
 }
 
-/// The reasons why a process may not take over, in words for that process.
+/// Reasons why a process may not take over. The text is for that process.
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
     #[error("the first message does not begin a hand-over")]
@@ -213,7 +213,7 @@ enum Refusal {
     Mismatch(#[from] Mismatch),
 }
 
-/// Returns the hello of a process, or the reason why its first message is no hello.
+/// Receives the hello of a process, or a refusal for any other first message.
 async fn hear(wire: &mut Wire) -> Result<Result<Hello, Refusal>> {
     match timeout(ANSWER, wire.receive())
         .await
@@ -226,7 +226,7 @@ async fn hear(wire: &mut Wire) -> Result<Result<Hello, Refusal>> {
     }
 }
 
-/// Returns the turn of the one process that takes over, or why this one may not.
+/// Reserves the hand-over for one process, or refuses it.
 fn admit(
     user: u32,
     hello: &Hello,
@@ -245,10 +245,10 @@ fn admit(
     Ok(fits.map(|()| alone).map_err(Refusal::from))
 }
 
-/// Returns whether the lock and the logs of the other process are the ones here.
+/// Compares the lock and the logs of the other process with those of this one.
 fn fits(hello: &Hello, hosted: &Hosted) -> Result<Result<(), Mismatch>> {
     let lock = lock_place(&hosted.config.checkpoints.value)?;
-    // A log that was never created need not be continued.
+    // A log that was never created is not part of the hand-over.
     let there = hosted.each().filter(|(_, log)| log.published().is_some());
     let logs = there.map(|(settings, _)| log_place(settings));
     let logs: Vec<LogPlace> = logs.collect::<Result<_>>()?;

@@ -1,4 +1,4 @@
-//! Handing over, as the process does that has the logs.
+//! The side of a hand-over that gives its logs away.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,24 +13,23 @@ use super::wire::{Message, Wire};
 use super::{ANSWER, OPENING};
 use crate::closing::close;
 
-/// The time for clients to come back on new connections: those that ask for something in
-/// it are told that it was the last answer on theirs.
+/// Time for clients to open new connections. Responses in this time announce the end of their
+/// connection.
 const SENDING_AWAY: Duration = Duration::from_secs(2);
 
-/// The time for the submissions that have come here to be answered. Whoever takes longer
-/// to send one gets 503.
+/// Time for open submissions to get their response. Submissions that arrive later get 503.
 const LAST_SUBMISSIONS: Duration = Duration::from_secs(1);
 
-/// The time for the lock to be closed.
+/// Time limit for closing the lock.
 const CLOSING: Duration = Duration::from_secs(5);
 
-/// The outcomes of a hand-over.
+/// Outcomes of a hand-over.
 pub(crate) enum Given {
     /// The other process has the logs.
     Over,
-    /// It has not, and nothing has changed here.
+    /// The hand-over failed, and nothing has changed in this process.
     Not,
-    /// It has not, and the logs are closed here, and the sockets not accepted from.
+    /// The hand-over failed. This process has closed its logs and no longer accepts connections.
     Back,
 }
 
@@ -71,7 +70,7 @@ pub(crate) async fn give(
     }
 }
 
-/// Waits until the other process says or does what it should not yet.
+/// Waits until the other process fails or violates the protocol.
 async fn gone(wire: &mut Wire) -> String {
     match wire.receive().await {
         Ok(None) => "has died".to_owned(),
@@ -81,7 +80,7 @@ async fn gone(wire: &mut Wire) -> String {
     }
 }
 
-/// The reasons why the logs were not handed over.
+/// Reasons why the logs were not handed over.
 #[derive(Debug, thiserror::Error)]
 enum SwitchError {
     #[error("the other process does not listen: {0:#}")]
@@ -143,7 +142,8 @@ async fn switch(
     }
 }
 
-/// Tells the other process to end, and waits until it has: it may have opened something.
+/// Sends a withdrawal, and waits until the other process has ended, because it may have opened
+/// logs.
 pub(super) async fn withdraw(wire: &mut Wire, why: String) {
     let _ = timeout(ANSWER, wire.send(&Message::Withdrawn(why))).await;
     let ended = async { while let Ok(Some(_)) = wire.receive().await {} };

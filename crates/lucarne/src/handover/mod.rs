@@ -1,31 +1,33 @@
-//! Handing the logs over from one process to the next, without a refused connection.
+//! Hand-over of the logs from one process to the next without refused connections.
 //!
-//! The process that runs listens at a socket in the file system (`handover`). One that
-//! is started with the same configuration finds it there, and asks:
+//! The running process listens on a socket in the file system (`handover`). A process that starts
+//! with the same configuration connects to it:
 //!
 //! ```text
-//! the next one                          the one that runs
+//! next process                          running process
 //! hello: its logs and their places  →
-//!                                   ←   offer, and the sockets that listen
-//! ready: whatever could fail has not →
-//!                                       answers are the last ones of their connections
-//!                                       accepts nothing more
+//!                                   ←   offer, with the listening sockets
+//! ready: all checks have passed     →
+//!                                       ends its connections after one more response
+//!                                       stops accepting
 //!                                   ←   accept
 //! accepts; submissions wait, reads
-//! are what the other publishes
-//!                                       answers what it has, closes its logs
+//! show what the other has published
+//!                                       finishes open submissions, closes its logs
 //!                                   ←   yours
 //! opens the logs
 //! leading                           →
-//!                                       ends
+//!                                       exits
 //! ```
 //!
-//! Both have the sockets, so a connection that nobody has accepted outlives either of
-//! them. If the next one dies or gives up (`failed`), the other goes on: with what it
-//! still has, or with its logs opened again. It may also take back what it has
-//! offered (`withdrawn`), and then the next one ends. If the one that runs dies, the
-//! next one takes that for `yours`. That never two of them write one log is not for
-//! these messages to see to: a directory has its lock, a log the swap of its checkpoint.
+//! Both processes have the sockets, so that unaccepted connections survive the end of either
+//! process. If the next process dies or gives up (`failed`), the running one continues: with its
+//! open logs, or after it has reopened them. The running process may also withdraw its offer
+//! (`withdrawn`); then the next process exits. If the running process dies, the next one treats
+//! this as `yours`.
+//!
+//! These messages do not prevent two processes from writing one log. The lock of the directory and
+//! the compare-and-swap of the log's checkpoint prevent this.
 
 mod doorway;
 mod giving;
@@ -39,15 +41,15 @@ pub(crate) use doorway::{Candidate, Candidates, Doorway, Estate};
 pub(crate) use giving::{Given, give};
 pub(crate) use taking::{Giver, Taking, ask};
 
-/// The version of these messages. One that does not speak it is refused in words.
+/// Version of the protocol. Other versions are refused with a message.
 const PROTOCOL: u32 = 1;
 
-/// The time for an answer that needs no work.
+/// Timeout for a response that needs no work.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// The time for the next process to become ready.
+/// Timeout for the next process to become ready.
 const PREPARING: Duration = Duration::from_secs(60);
 
-/// The time in which the next process opens the logs. Beyond, it gives them back: what
-/// takes so long is done better while the other process runs, or by a stop and a start.
+/// Timeout for the next process to open the logs. After the timeout, it returns them: an opening
+/// that takes longer is better done with a stop and a start.
 const OPENING: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! The places of a lock and of logs, in a form that two processes can compare.
+//! Places of the lock and of logs, in a form that two processes can compare.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -12,17 +12,16 @@ use super::wire::{Hello, LogPlace};
 use crate::config::{Config, DataPlace, LockPlace, LogSettings};
 use crate::{inception, open};
 
-/// Looks at lock and data beside the process that has them, and says what there is.
-/// Writes nothing.
+/// Checks lock and data while the other process uses them, and describes them. Writes nothing.
 ///
 /// # Errors
-/// What would keep a log from being opened here, as far as that can be told.
+/// If a log could not be opened here, as far as a check without writing can detect this.
 pub(super) async fn hello(config: &Config) -> Result<Hello> {
     let place = &config.checkpoints.value;
     let lock = open::watched_lock(place).await?;
     let mut logs = Vec::new();
     for log in &config.logs {
-        // A new one is made once it is this process's turn.
+        // New logs are created after the hand-over.
         if inception::exists(log, &*lock).await? {
             let of_log = || format!("log `{}`", log.shortname.value);
             look(log, &*lock).await.with_context(of_log)?;
@@ -37,7 +36,7 @@ pub(super) async fn hello(config: &Config) -> Result<Hello> {
     })
 }
 
-/// Sees that the lock holds a checkpoint of this log, and that its data can be read.
+/// Checks that the lock holds a checkpoint of this log, and that its data are readable.
 async fn look(log: &LogSettings, lock: &dyn Lock) -> Result<()> {
     let config = log.to_log_config();
     let note = lock.load(&config.key.log_id().0).await?.unwrap_or_default();
@@ -72,7 +71,7 @@ pub(super) fn lock_place(place: &LockPlace) -> Result<String> {
     }
 }
 
-/// A file by what it is: paths may differ.
+/// Identifies a file by device and inode, because its paths may differ.
 fn file(path: &Path) -> Result<String> {
     let there = path
         .metadata()
@@ -80,7 +79,7 @@ fn file(path: &Path) -> Result<String> {
     Ok(format!("file {}:{}", there.dev(), there.ino()))
 }
 
-/// The differences between two processes that keep one from taking over from the other.
+/// Differences between two processes that prevent a hand-over.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Mismatch {
     #[error(
@@ -110,7 +109,7 @@ pub(super) enum Mismatch {
 /// Compares the hello of another process with the lock and the logs of this one.
 ///
 /// # Errors
-/// The first difference because of which the other process cannot go on with these logs.
+/// The first difference that prevents the hand-over.
 pub(super) fn compare(hello: &Hello, lock: &str, logs: &[LogPlace]) -> Result<(), Mismatch> {
     if hello.protocol != PROTOCOL {
         return Err(Mismatch::Protocol {
@@ -156,7 +155,7 @@ mod tests {
             logs: logs.to_vec(),
         };
         let compared = |hello| compare(&hello, "file 1:7", &ours);
-        // Other names and more logs are no harm.
+        // Different names and additional logs are allowed.
         let more = [
             log("x", "2", "s3://b"),
             log("new", "3", "file 1:3"),

@@ -1,4 +1,4 @@
-//! Taking over, as the process does that was started beside another one.
+//! The side of a hand-over that takes the logs.
 
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
@@ -15,34 +15,34 @@ use super::{ANSWER, OPENING, places};
 use crate::config::Config;
 use crate::notify;
 
-/// The hand-over from the process that runs, which has offered it.
+/// A hand-over that the running process has offered.
 pub(crate) struct Taking {
     wire: Wire,
-    /// Those that listen, each as the other process's `listen` has it.
+    /// Listening sockets, each with its text in the other process's `listen`.
     pub(crate) sockets: Vec<(String, OwnedFd)>,
-    /// IDs of the logs that take submissions there.
+    /// IDs of the logs that accept submissions in the other process.
     running: Vec<String>,
 }
 
-/// The state of the process that hands over.
+/// State of the process that hands over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Giver {
-    /// It waits for what becomes of it.
+    /// The process waits for the outcome.
     Waits,
-    /// It has died: whatever happens, there is no way back.
+    /// The process has died, so that it cannot take the logs back.
     Dead,
 }
 
-/// Asks the process that runs, if there is one, for its logs.
+/// Requests the logs of the running process, if there is one.
 ///
 /// # Errors
-/// If it refuses, or does not answer, or is somebody else's; and of what would keep a log
-/// from being opened here, what can be told before.
+/// If the running process refuses, does not respond, or belongs to another user; or if a check
+/// shows that a log could not be opened here.
 pub(crate) async fn ask(path: &Path, config: &Config) -> Result<Option<Taking>> {
     let of_path = || format!("`handover`: {}", path.display());
     let mut wire = match Wire::connect(path).await {
         Ok(wire) => wire,
-        // A process that was killed has left it.
+        // Left by a killed process.
         Err(error)
             if matches!(
                 error.kind(),
@@ -92,18 +92,17 @@ pub(crate) async fn ask(path: &Path, config: &Config) -> Result<Option<Taking>> 
         }
         Ok(Some(Message::Refused(why))) => bail!("not taken over: {why}"),
         Ok(Some(_)) => bail!("{}: process {pid} says what it should not", of_path()),
-        // It died before it gave anything.
+        // The other process died before it offered anything.
         Ok(None) => Ok(None),
         Err(error) => Err(error).context("not taken over: of the process that runs"),
     }
 }
 
 impl Taking {
-    /// Says that nothing is left that could fail before, and waits until the sockets
-    /// may be accepted from.
+    /// Reports that all checks have passed, and waits until this process may accept connections.
     ///
     /// # Errors
-    /// If the other process goes on.
+    /// If the other process continues to run the logs.
     pub(crate) async fn accept(&mut self) -> Result<Giver> {
         if self.wire.send(&Message::Ready).await.is_err() {
             return Ok(Giver::Dead);
@@ -111,7 +110,7 @@ impl Taking {
         self.next(&Message::Accept).await
     }
 
-    /// Waits until the other process has let go of the logs.
+    /// Waits until the other process has closed the logs.
     ///
     /// # Errors
     /// As [`accept`](Self::accept).
@@ -131,10 +130,11 @@ impl Taking {
         }
     }
 
-    /// Waits until those of the logs are open that the other process had open.
+    /// Waits until the logs that were open in the other process are open here.
     ///
     /// # Errors
-    /// Which is not, and why; but not if the other process is no more.
+    /// Names the log that cannot be opened, and the reason. If the other process has died, such a
+    /// log is not an error.
     pub(crate) async fn opened(&mut self, logs: &[Arc<Log>]) -> Result<Giver> {
         let all = async {
             for log in logs {
@@ -161,20 +161,20 @@ impl Taking {
         }
     }
 
-    /// Tells the other process that it may end, and answers in its place.
+    /// Takes over the name of the socket, and lets the other process exit.
     ///
     /// # Errors
-    /// If the socket cannot have its name: then the other process was told nothing.
+    /// If the socket cannot be renamed. The other process has not been notified then.
     pub(crate) async fn lead(self, doorway: Doorway, estate: Estate) -> Result<Candidates> {
         let candidates = doorway.answer(estate)?;
-        // Before the main process of the service, as systemd knows it, ends.
+        // systemd must know the new main process before the old one exits.
         notify::ready();
-        // If it is dead, it needs no word.
+        // A dead process needs no message.
         let _ = timeout(ANSWER, self.wire.send(&Message::Leading)).await;
         Ok(candidates)
     }
 
-    /// Tells the other process that it has to go on.
+    /// Reports a failure, after which the other process continues.
     pub(crate) async fn fail(self, why: String) {
         let _ = timeout(ANSWER, self.wire.send(&Message::Failed(why))).await;
     }

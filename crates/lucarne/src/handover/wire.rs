@@ -1,4 +1,4 @@
-//! The messages of a hand-over, a line of JSON each, and the sockets that go with one.
+//! Messages of a hand-over: one line of JSON each, some with sockets.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -16,76 +16,76 @@ use serde::{Deserialize, Serialize};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
-/// Most bytes of a message: a thousand logs have room.
+/// Maximum size of a message in bytes, enough for a thousand logs.
 const LONGEST: usize = 1 << 20;
 
-/// Most sockets that go with a message.
+/// Maximum number of sockets in a message.
 pub(super) const MOST_SOCKETS: usize = 64;
 
-/// A message of either side.
+/// Message of either side.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Message {
-    /// The next process says what it would run.
+    /// The next process describes its lock and logs.
     Hello(Hello),
-    /// Nothing is handed over, for this reason.
+    /// The running process refuses; contains the reason.
     Refused(String),
-    /// The sockets come with it.
+    /// The running process offers its sockets.
     Offer(Offer),
-    /// Whatever can fail before the hand-over has not.
+    /// The next process has passed all checks.
     Ready,
-    /// The sockets are the next process's to accept from.
+    /// The next process may accept connections.
     Accept,
-    /// So are the logs.
+    /// The next process may open the logs.
     Yours,
-    /// Neither is: the process goes on, for this reason.
+    /// The running process keeps sockets and logs; contains the reason.
     Withdrawn(String),
-    /// All logs are open at the next process.
+    /// All logs are open in the next process.
     Leading,
-    /// The next process has let go of everything, for this reason.
+    /// The next process has closed everything; contains the reason.
     Failed(String),
 }
 
-/// The first message.
+/// First message.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Hello {
-    /// The version of the messages.
+    /// Version of the protocol.
     pub(super) protocol: u32,
-    /// The version of the software.
+    /// Version of the software.
     pub(super) version: String,
-    /// The place of the lock.
+    /// Place of the lock.
     pub(super) lock: String,
-    /// The logs that exist.
+    /// Existing logs.
     pub(super) logs: Vec<LogPlace>,
 }
 
-/// A log, and where its data are.
+/// A log and the place of its data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct LogPlace {
-    /// Its short name, for messages.
+    /// Short name, for messages.
     pub(super) name: String,
-    /// Its ID, in base64.
+    /// Log ID, in base64.
     pub(super) id: String,
-    /// The place of its data.
+    /// Place of the data.
     pub(super) data: String,
 }
 
-/// The answer to [`Hello`].
+/// Response to [`Hello`].
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Offer {
-    /// The version of the software.
+    /// Version of the software.
     pub(super) version: String,
-    /// The sockets, in the order in which they come.
+    /// Texts of the sockets, in the order of the sockets.
     pub(super) sockets: Vec<String>,
-    /// IDs of the logs that take submissions now.
+    /// IDs of the logs that accept submissions now.
     pub(super) running: Vec<String>,
 }
 
-/// One side of the connection between both processes.
+/// Endpoint of the connection between the processes.
 pub(super) struct Wire {
     stream: UnixStream,
     received: Vec<u8>,
-    /// Sockets that have come with what was received.
+    /// Received sockets that are not taken yet.
     sockets: VecDeque<OwnedFd>,
 }
 
@@ -102,7 +102,7 @@ impl Wire {
         Ok(Wire::new(UnixStream::connect(path).await?))
     }
 
-    /// Returns the user and the process at the other side, as the kernel knows them.
+    /// Returns the user and the process ID of the other side, from the kernel.
     pub(super) fn peer(&self) -> io::Result<(u32, i32)> {
         let peer = self.stream.peer_cred()?;
         Ok((peer.uid(), peer.pid().unwrap_or_default()))
@@ -112,7 +112,7 @@ impl Wire {
         self.send_with(message, &[]).await
     }
 
-    /// Sends a message, and sockets with it.
+    /// Sends a message with sockets.
     pub(super) async fn send_with(&self, message: &Message, sockets: &[OwnedFd]) -> Result<()> {
         ensure!(
             sockets.len() <= MOST_SOCKETS,
@@ -137,8 +137,7 @@ impl Wire {
         Ok(())
     }
 
-    /// The next message; `None` if the other side has ended. May be dropped at any time:
-    /// nothing is lost.
+    /// Returns the next message; `None` if the other side has ended. Cancel safe.
     pub(super) async fn receive(&mut self) -> Result<Option<Message>> {
         loop {
             if let Some(end) = self.received.iter().position(|byte| *byte == b'\n') {
@@ -159,14 +158,14 @@ impl Wire {
                     self.received.extend_from_slice(&chunk[..bytes]);
                     self.sockets.extend(sockets);
                 }
-                // It died with something unread.
+                // The other process died with unread data.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// The sockets that have come so far.
+    /// Returns the sockets received so far.
     pub(super) fn take_sockets(&mut self) -> Vec<OwnedFd> {
         self.sockets.drain(..).collect()
     }

@@ -1,4 +1,4 @@
-//! CAs that mint: `lucarne ca mint`, `ca inspect`, and `serve --testcert`.
+//! Certificate authorities for tests: `lucarne ca mint`, `ca inspect`, and `serve --testcert`.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -62,8 +62,7 @@ fn testcert_has_a_certificate_for_whatever_name_is_asked_for() {
     assert_eq!(served(&ca), "first.example.com");
     drop(server);
 
-    // The next start has the same CA, and its certificates; another directory
-    // has others.
+    // The next start uses the same CA and its certificates; another directory has another CA.
     let server = site.launch().arg("--testcert").start(site.address());
     let server = server.unwrap();
     assert_eq!(served(&ca), "first.example.com");

@@ -1,6 +1,5 @@
-//! Disks that lose a write, fail, or do not answer, and a process that is killed
-//! while it makes a log: nothing that was acknowledged is lost, and what stops is
-//! one log.
+//! Disks that lose a write, fail or hang, and a process that is killed while it creates a log: no
+//! acknowledged entry is lost, and only one log stops.
 
 use std::collections::HashSet;
 use std::fs;
@@ -15,8 +14,8 @@ use crate::common::load::Load;
 use crate::common::site::Site;
 use crate::common::{PATIENCE, all, assert_has, edit, eventually, run};
 
-/// After a write-back that failed, the kernel shows what the disk has not, and
-/// lets the next sync succeed. Whatever is appended behind it goes with it.
+/// The kernel shows pages that the disk does not have after a failed write-back, and the next sync
+/// succeeds. Bytes appended after the lost page are lost with it.
 #[test]
 fn a_lost_write_to_the_lock_takes_no_commit_with_it() {
     for killed_at_once in [false, true] {
@@ -43,7 +42,7 @@ fn a_lost_write_to_the_lock_takes_no_commit_with_it() {
                 load.submit(&load.fresh()).await == Some(true)
             })
             .await;
-            // A 503 may come once more, when the lock meets the lost page.
+            // One more 503 is possible, when the lock reads the lost page.
             for _ in 0..20 {
                 eventually("an SCT", async || {
                     load.submit(&load.fresh()).await == Some(true)
@@ -65,7 +64,7 @@ fn a_lost_write_to_the_lock_takes_no_commit_with_it() {
     }
 }
 
-/// All files below a directory.
+/// Returns all files below a directory.
 fn files(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {
@@ -78,9 +77,8 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The index's files are written when the log ends, and when it stops for
-/// whatever reason. If they cannot be, they are left as they are, whoever starts
-/// next, and the index is made again from the tiles.
+/// The files of the index are written when the log ends, and when it stops after any error. If
+/// writing fails, the files stay as they are, and the next start rebuilds the index from the tiles.
 fn a_lost_write_to_the_index_rebuilds_it(end: impl AsyncFn(&Site, &Load, &mut Server)) {
     let (disk, site) = (BadDisk::new(), Site::create([("small", String::new())]));
     let load = site.load("small");
@@ -110,7 +108,7 @@ fn a_lost_write_to_the_index_rebuilds_it(end: impl AsyncFn(&Site, &Load, &mut Se
         let written = disk.written_after_failure().unwrap();
         let again: Vec<_> = written.iter().filter(|it| aside.contains(it)).collect();
         assert!(again.is_empty(), "{again:?}");
-        // All of it once more: the same timestamps, and no entry twice.
+        // Submit all again: the timestamps are the same, and no entry is logged twice.
         for _ in 0..5 {
             assert_eq!(load.submit(&load.fresh()).await, Some(true));
         }
@@ -140,7 +138,7 @@ fn a_lost_write_to_the_index_of_a_log_that_stops() {
     });
 }
 
-/// Two logs on a disk that may hang, and that has an index of `small` to read.
+/// Creates two logs on a disk that can hang, with an index of `small` that must be read.
 fn may_hang() -> (BadDisk, Site) {
     let none = String::new;
     let site = Site::prepare(temp_dir(), [("small", none()), ("large", none())]);
@@ -167,8 +165,8 @@ fn threads(server: &Server) -> usize {
     fs::read_dir(tasks).unwrap().count()
 }
 
-/// Whatever `hung` is of log `small`: the other one does not notice, nothing
-/// piles up however often is asked, and the process ends in time.
+/// While the disk below `hung` of log `small` hangs, the other log is not affected, requests do not
+/// pile up, and the process ends in time.
 fn a_hung_disk_is_one_logs_own(hung: &str) {
     let (disk, site) = may_hang();
     let mut server = disk.under(site.launch()).start(site.address()).unwrap();
@@ -177,7 +175,7 @@ fn a_hung_disk_is_one_logs_own(hung: &str) {
         site.reaches("large", "running").await;
         let (small, large) = (Arc::new(site.load("small")), site.load("large"));
         disk.hang(hung);
-        // As many as would fill what logs share.
+        // Enough submissions to fill the queues that logs share.
         let waiting: Vec<_> = (0..100)
             .map(|_| {
                 let small = small.clone();
@@ -219,8 +217,8 @@ fn a_hung_disk_of_a_journal_is_one_logs_own() {
     a_hung_disk_is_one_logs_own("small/.lucarne/journal");
 }
 
-/// Monitoring that asks every second, from many places, for as long as it
-/// takes somebody to come: what hangs is asked once.
+/// Many monitoring systems request `/health` every second until an operator repairs the disk: each
+/// check that hangs runs only once.
 #[test]
 fn health_can_be_asked_in_bulk_while_a_disk_hangs() {
     let (disk, site) = may_hang();
@@ -229,7 +227,7 @@ fn health_can_be_asked_in_bulk_while_a_disk_hangs() {
         site.reaches("small", "running").await;
         site.reaches("large", "running").await;
         let large = site.load("large");
-        // All that it has, but its lock.
+        // All files of the log, but not its lock.
         disk.hang("/small");
         let before = threads(&server);
         for _ in 0..15 {
@@ -260,8 +258,7 @@ fn health_can_be_asked_in_bulk_while_a_disk_hangs() {
     server.stop(PATIENCE).unwrap();
 }
 
-/// All logs share the lock: readers have what is there, and nobody waits for
-/// ever.
+/// All logs share the lock: reads still work, and no request waits forever.
 #[test]
 fn a_hung_disk_of_the_lock_is_said_and_ends_in_time() {
     let (disk, site) = may_hang();
@@ -278,8 +275,8 @@ fn a_hung_disk_of_the_lock_is_said_and_ends_in_time() {
     server.stop(PATIENCE).unwrap();
 }
 
-/// As long as storage is not made durable, the journal is all there is: it grows
-/// to its limit, and then submissions are sent away.
+/// If storage cannot be synced, the journal is the only durable copy. It grows to its limit, and
+/// then the log rejects submissions.
 #[test]
 fn a_journal_that_cannot_be_cut_is_bounded() {
     const LIMIT: u64 = 1 << 20;
@@ -334,7 +331,7 @@ fn a_journal_that_cannot_be_cut_is_bounded() {
     assert!(server.stop(PATIENCE).unwrap().success());
 }
 
-/// Whatever of log `small` cannot be read when the process starts.
+/// A read error at startup in one of the directories of `small` stops only this log.
 fn an_error_at_start_is_one_logs_own(failing: &str) {
     let (disk, site) = may_hang();
     disk.fail(failing);
@@ -352,7 +349,7 @@ fn an_error_at_start_is_one_logs_own(failing: &str) {
         assert_eq!(small.submit(&small.fresh()).await, Some(true));
     });
     assert!(server.stop(PATIENCE).unwrap().success());
-    // Health is public: only the log lines name the place.
+    // `/health` is public, so only the server's log names the path.
     assert_has(&server.output(), failing);
 }
 
@@ -366,7 +363,7 @@ fn an_error_of_a_caches_disk_at_start_is_one_logs_own() {
     an_error_at_start_is_one_logs_own("small-cache");
 }
 
-/// A quota passes, wherever the lock meets it at a start.
+/// Exceeding a quota is a temporary error, at any access to the lock during startup.
 #[test]
 fn a_quota_at_the_lock_at_start_is_waited_for() {
     let (disk, site) = may_hang();
@@ -385,8 +382,8 @@ fn a_quota_at_the_lock_at_start_is_waited_for() {
     assert!(server.stop(PATIENCE).unwrap().success());
 }
 
-/// What a kernel does after an error, and an operator after that: with part of what log `small`
-/// has, or all.
+/// A kernel mounts a file system read-only after an error, and an operator mounts it writable
+/// again. `part` is one directory of log `small`, or all of them.
 fn a_disk_that_was_read_only_is_noticed_to_be_writable(part: impl Fn(&Site) -> PathBuf) {
     let (disk, site) = (BadDisk::new(), Site::create([("small", String::new())]));
     let mut server = disk.under(site.launch()).start(site.address()).unwrap();
@@ -425,7 +422,7 @@ fn everything_that_was_read_only_is_noticed_to_be_writable() {
     a_disk_that_was_read_only_is_noticed_to_be_writable(|site| site.path().to_owned());
 }
 
-/// The same of a log that would come into being.
+/// A read error on the disk of a log that is to be created stops only this log.
 #[test]
 fn an_error_of_a_new_logs_disk_is_its_own() {
     let today = Timestamp::now().strftime("inception: %F").to_string();
@@ -445,8 +442,8 @@ fn an_error_of_a_new_logs_disk_is_its_own() {
     assert_has(&server.output(), "Input/output error");
 }
 
-/// Killed before each of the calls that change something, `init` leaves what
-/// `init` completes; and `serve` on it serves the whole log, or says why not.
+/// If `init` is killed before any call that changes a file, the next `init` completes its work, and
+/// `serve` serves the whole log or reports why not.
 #[test]
 fn init_can_be_killed_at_any_moment() {
     let disk = BadDisk::new();
@@ -475,7 +472,7 @@ fn init_can_be_killed_at_any_moment() {
     assert!(killed > 20, "{killed}");
 }
 
-/// Whether it serves.
+/// Returns whether the server serves the log.
 fn serves_or_says_why(site: &Site) -> bool {
     let mut server = site.launch().spawn().unwrap();
     let serves = run(async {

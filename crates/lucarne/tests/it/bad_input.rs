@@ -1,5 +1,4 @@
-//! Whatever clients send, and however many they are: each gets a clear answer,
-//! and the log goes on for all others.
+//! Invalid and excessive requests get a clear response, and the log still serves other clients.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -13,7 +12,7 @@ use lucarne_mint::{Authority, CaOptions, KeyType};
 use lucarne_testkit::{Launch, LogUnderTest, Server, raw_exchange, usage};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// A running log whose HTTP limits are short.
+/// Starts a log with short HTTP timeouts.
 fn hasty() -> (LogUnderTest, Server) {
     let log = log("period: 20");
     let text = fs::read_to_string(log.configuration()).unwrap();
@@ -24,7 +23,7 @@ fn hasty() -> (LogUnderTest, Server) {
     (log, server)
 }
 
-/// The log takes a submission, and then stops as it should.
+/// Checks that the log accepts a submission and stops without errors.
 fn goes_on(log: &LogUnderTest, server: &mut Server) {
     run(takes_a_submission(log));
     assert!(server.stop(PATIENCE).unwrap().success());
@@ -48,7 +47,7 @@ fn head(length: usize, more: &str) -> String {
     )
 }
 
-/// What comes back for these bytes, until the server closes.
+/// Sends these bytes, and returns the response until the server closes the connection.
 fn exchange(log: &LogUnderTest, bytes: &[u8]) -> String {
     let answer = run(raw_exchange(log.address(), bytes, PATIENCE));
     String::from_utf8_lossy(&answer.unwrap()).into_owned()
@@ -59,7 +58,7 @@ fn bodies_that_break_off_and_bodies_that_never_end() {
     let (log, mut server) = hasty();
     let body = submission(&pki().rsa);
     for part in [0, 1, body.len() / 2, body.len() - 1] {
-        // The client goes away, cleanly.
+        // The client closes its side of the connection.
         let mut stream = TcpStream::connect(log.address()).unwrap();
         let request = head(body.len(), "") + &body[..part];
         stream.write_all(request.as_bytes()).unwrap();
@@ -69,11 +68,11 @@ fn bodies_that_break_off_and_bodies_that_never_end() {
         stream.read_to_string(&mut answer).unwrap();
         assert_has(&answer, "400 Bad Request");
         assert_has(&answer, "the body was cut off");
-        // It stays, and says nothing more.
+        // The client keeps the connection open, and sends nothing more.
         let answer = exchange(&log, request.as_bytes());
         assert_has(&answer, "408 Request Timeout");
         assert_has(&answer, "the body was not complete after 2 s");
-        // It says that this is all.
+        // The client announces a shorter body.
         let answer = exchange(
             &log,
             (head(part, "Connection: close\r\n") + &body[..part]).as_bytes(),
@@ -95,12 +94,12 @@ fn slow_clients_are_told_to_hurry_and_hold_up_nobody() {
                 if stream.write_all(&[*byte]).is_err() {
                     break;
                 }
-                // A slow client is what is tested: a busy machine makes it slower.
+                // The test needs a slow client: it may be even slower on a busy machine.
                 std::thread::sleep(Duration::from_millis(100));
             }
             stream.set_read_timeout(Some(PATIENCE)).unwrap();
             let mut answer = Vec::new();
-            // A server that has closed may reset what is still being sent.
+            // A server that has closed the connection may reset it while the client still sends.
             let _ = stream.read_to_end(&mut answer);
             String::from_utf8_lossy(&answer).into_owned()
         })
@@ -121,14 +120,14 @@ fn slow_clients_are_told_to_hurry_and_hold_up_nobody() {
     goes_on(&log, &mut server);
 }
 
-/// What the server holds for each is measured, and little.
+/// Measures the server's memory for each connection, which must be small.
 #[test]
 fn ten_thousand_idle_connections() {
     let mut files = getrlimit(Resource::Nofile);
     files.current = files.maximum;
     let _ = setrlimit(Resource::Nofile, files);
     let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) as usize;
-    // One end of each is in this process, the other in the server.
+    // One end of each connection is in this process, the other in the server.
     let count = 10_000.min(most.saturating_sub(500));
     let log = log("period: 20");
     let mut server = log.start().unwrap();
@@ -139,7 +138,7 @@ fn ten_thousand_idle_connections() {
     for number in 0..count {
         let mut stream = connect(&log);
         if number % 10 == 0 {
-            // Some have been used.
+            // Some connections have served a request.
             stream
                 .write_all(b"GET /test/checkpoint HTTP/1.1\r\nHost: x\r\n\r\n")
                 .unwrap();
@@ -177,14 +176,14 @@ fn ten_thousand_idle_connections() {
 fn bodies_that_are_too_large_or_will_be() {
     let (log, mut server) = hasty();
     let before = usage(server.pid()).unwrap().peak_rss;
-    // Declared, and never sent.
+    // A large length is declared, and no body is sent.
     let answer = exchange(&log, head(1 << 40, "").as_bytes());
     assert_has(&answer, "413 Payload Too Large");
     assert_has(
         &answer,
         "the body is too long: expected at most 100000 bytes",
     );
-    // Sent in pieces, without a length.
+    // A body without a length is sent in chunks.
     let mut chunked = b"POST /test/ct/v1/add-chain HTTP/1.1\r\nHost: x\r\n\
         Transfer-Encoding: chunked\r\n\r\n"
         .to_vec();
@@ -198,7 +197,7 @@ fn bodies_that_are_too_large_or_will_be() {
         answer.is_empty() || answer.contains("413 Payload"),
         "{answer}"
     );
-    // A gigabyte of spaces in a megabyte.
+    // A gigabyte of spaces is compressed to less than 100 kB.
     let mut bomb = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     for _ in 0..256 {
         bomb.write_all(&[b' '; 1 << 22]).unwrap();
@@ -234,7 +233,7 @@ fn a_chain_of_a_hundred_certificates() {
         let refusal = answer.json().unwrap();
         assert_eq!(refusal["code"], "chain_too_long", "{refusal}");
         assert_has(refusal["detail"].as_str().unwrap(), "20");
-        // As long as may be; the root is left out.
+        // The longest chain that is allowed; the root is omitted.
         assert_eq!(post(&chain[19]).await.unwrap().status, 200);
     });
     goes_on(&log, &mut server);
@@ -291,7 +290,7 @@ fn a_roots_file_with_garbage_between_good_certificates() {
 
 #[test]
 fn a_full_pool_says_when_to_come_back() {
-    // Rounds so long that submissions of one moment come before the next, on a busy machine too.
+    // Rounds long enough that concurrent submissions join the same round, even on a busy machine.
     let log = log("period: 1000\npoolsize: 8");
     let mut server = log.start().unwrap();
     let load = Arc::new(Load::new(&log));
@@ -304,7 +303,7 @@ fn a_full_pool_says_when_to_come_back() {
             tokio::spawn(async move { load.submit(&submission).await })
         };
         let new: Vec<_> = (0..60).map(|_| submit(load.fresh())).collect();
-        // What is in the log is never refused for want of room.
+        // Duplicates of logged entries are never rejected because the pool is full.
         let again: Vec<_> = (0..20).map(|_| submit(known.clone())).collect();
         let (mut taken, mut refused) = (0, 0);
         for answer in new {
@@ -319,14 +318,14 @@ fn a_full_pool_says_when_to_come_back() {
         }
         println!("{taken} taken, {refused} told to come back");
         assert!(taken > 0 && refused > 0);
-        // Those who come back are served; nobody was refused for another reason.
+        // Retried submissions are accepted; no submission was rejected for another reason.
         load.settle_accounts().await.assert_clean();
     });
     goes_on(&log, &mut server);
 }
 
-/// More connections than the process may have files: the log has its own, and
-/// goes on.
+/// Clients open more connections than the process may have files: the log has its own reserve of
+/// files and still works.
 #[test]
 fn a_flood_of_connections_leaves_files_for_the_log() {
     let log = log("period: 20");
@@ -342,7 +341,7 @@ fn a_flood_of_connections_leaves_files_for_the_log() {
         .directory(log.path());
     let mut server = limited.start(log.address()).unwrap();
     run(ready(&log));
-    // Some are there before the flood, and stay.
+    // Some connections exist before the flood, and stay.
     let mut honest: Vec<_> = (0..3).map(|_| connect(&log)).collect();
     let flood: Vec<_> = (0..600).map(|_| connect(&log)).collect();
     for _ in 0..5 {
@@ -368,7 +367,7 @@ fn a_flood_of_connections_leaves_files_for_the_log() {
     let output = server.output();
     assert_has(&output, "maxconnections does not fit");
     assert!(!output.contains("Too many open files"), "{output}");
-    // The last of them are let go of in a moment.
+    // The last connections are closed in a moment.
     run(ready(&log));
     goes_on(&log, &mut server);
 }
@@ -379,7 +378,7 @@ fn connect(log: &LogUnderTest) -> TcpStream {
     stream
 }
 
-/// So few files that there is no serving: said at the start.
+/// A limit of open files that is too low for serving is reported at startup.
 #[test]
 fn too_few_files_are_refused_at_the_start() {
     let log = log("period: 20");

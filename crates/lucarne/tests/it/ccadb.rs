@@ -1,4 +1,4 @@
-//! CCADB's report of roots: fetched without anything waiting for it, and kept.
+//! The root report of CCADB: fetched in the background, and kept.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -25,7 +25,7 @@ fn hanging() -> (String, Receiver<TcpStream>) {
     (url, connections)
 }
 
-/// CCADB is asked once the log is open, and a signal does not wait for its response.
+/// The report is requested after the log is open, and shutdown does not wait for the response.
 #[test]
 fn a_report_of_ccadb_that_hangs_delays_neither_start_nor_stop() {
     let log = log("");
@@ -53,7 +53,7 @@ fn a_report_of_ccadb_that_hangs_delays_neither_start_nor_stop() {
     assert!(!output.contains("cannot get CCADB's roots"), "{output}");
     assert!(server.stop(PATIENCE).unwrap().success());
     assert!(!server.output().contains("cannot get CCADB's roots"));
-    // Nor does the check before a start.
+    // The check before startup does not request the report either.
     let (code, said) = lucarne(
         log.path(),
         &["check", "-c", "lucarne.yaml", "--before-start"],
@@ -62,7 +62,7 @@ fn a_report_of_ccadb_that_hangs_delays_neither_start_nor_stop() {
     assert!(connections.try_recv().is_err(), "{said}");
 }
 
-/// The very first start knows no roots: it serves reads, and a submission is told to come back.
+/// The first start has no roots: the log serves reads, and submissions get a 503.
 #[test]
 fn a_report_of_ccadb_that_hangs_does_not_delay_the_first_start() {
     let log = log("");
@@ -129,7 +129,7 @@ fn ccadb_roots_are_kept_for_starts_without_network() {
     assert_has(&said, "cannot get CCADB's roots");
 }
 
-/// One that does not respond is not asked again for each log.
+/// A report that cannot be fetched is not requested again for each log.
 #[test]
 fn a_report_that_failed_is_asked_for_once() {
     let requests = |logs: &[&str]| {
@@ -139,10 +139,10 @@ fn a_report_that_failed_is_asked_for_once() {
         let logs = logs.iter().map(|name| (*name, settings.clone()));
         let site = Site::prepare(temp_dir(), logs);
         let (send, counted) = mpsc::channel();
-        // Every connection is closed at once.
+        // The server closes every connection at once.
         std::thread::spawn(move || {
             while let Ok((connection, _)) = listener.accept() {
-                // Counted before the client can notice.
+                // Count before the client can notice the closed connection.
                 let _ = send.send(());
                 drop(connection);
             }

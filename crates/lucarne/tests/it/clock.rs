@@ -1,13 +1,12 @@
-//! A clock that is far behind what the log has signed: it waits, with words,
-//! until time has caught up, and never signs the past.
+//! A clock far behind the last signed timestamp: the log reports it, waits until the time has
+//! caught up, and never signs an earlier timestamp.
 
 use crate::common::site::Site;
 use crate::common::{PATIENCE, assert_has, eventually, pki, run, submission};
 use bytes::Bytes;
 use lucarne_ct::{Sct, verify_checkpoint};
 
-/// The clock of a test cannot be set back; but this log has already signed
-/// what is to happen in a while.
+/// A test cannot set the clock back, so this log has already signed a timestamp in the future.
 const AHEAD_MS: u64 = 14_000;
 
 #[test]
@@ -53,7 +52,7 @@ fn a_clock_far_behind_is_waited_for() {
     assert!(server.stop(PATIENCE).unwrap().success());
 }
 
-/// The clock of a test cannot jump; but this log signed last three days ago.
+/// A test cannot let the clock jump, so this log last signed three days ago.
 #[test]
 fn a_start_after_days_is_confirmed_with_the_day() {
     let site = Site::create([("idle", String::new())]);
@@ -76,7 +75,7 @@ fn a_start_after_days_is_confirmed_with_the_day() {
     let signed = site.signed("idle").unwrap();
     assert_eq!(signed, note.as_bytes(), "nothing was signed");
 
-    // What was confirmed one day is not for another.
+    // A confirmation is valid only for the given day.
     let (code, said) = site.lucarne(&["serve", "--confirm-clock", "2026-01-01"]);
     assert_eq!(code, 1, "{said}");
     assert_has(&said, "this machine's clock says");
@@ -86,7 +85,7 @@ fn a_start_after_days_is_confirmed_with_the_day() {
     let mut server = confirmed.start(site.address()).unwrap();
     run(site.ready("idle"));
     assert!(server.stop(PATIENCE).unwrap().success());
-    // It has signed since.
+    // The log has signed a current timestamp since.
     let mut server = site.start();
     run(site.ready("idle"));
     assert!(server.stop(PATIENCE).unwrap().success());

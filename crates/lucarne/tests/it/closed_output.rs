@@ -1,4 +1,4 @@
-//! Commands whose output cannot be written: they report that, and never panic.
+//! Commands whose output cannot be written report that and never panic.
 #![allow(clippy::unwrap_used)]
 
 use std::fs::{self, File};
@@ -18,7 +18,7 @@ fn run_with(directory: &Path, args: &[&str], stdout: Stdio) -> Output {
         .unwrap()
 }
 
-/// A pipe that nobody reads any more.
+/// Returns a pipe without a reader.
 fn closed() -> Stdio {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -59,7 +59,7 @@ fn a_full_or_closed_standard_output_is_no_panic() {
             "standard output cannot be written: No space left on device",
         );
         assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
-        // Who reads only the beginning has what was wanted.
+        // A reader that closes the pipe early has all the output that it wanted.
         let output = run_with(log.path(), args, closed());
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!said.contains("panicked"), "{args:?}: {said}");

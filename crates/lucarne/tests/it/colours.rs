@@ -6,8 +6,7 @@ use lucarne_testkit::temp_dir;
 
 use crate::common::LUCARNE;
 
-/// Runs a command on a terminal of its own until it has logged a warning, and prints all that it
-/// wrote.
+/// Runs a command on its own terminal until it has logged a warning, and prints the whole output.
 const ON_TERMINAL: &str = r"
 import os, pty, signal, sys
 signal.alarm(60)
@@ -21,7 +20,7 @@ os.kill(child, signal.SIGTERM)
 sys.stdout.buffer.write(said)
 ";
 
-/// The output of `lucarne proxy` at its start.
+/// Returns the output of `lucarne proxy` at startup.
 fn said(no_color: &str) -> String {
     let home = temp_dir();
     let output = Command::new("python3")

@@ -1,4 +1,4 @@
-//! `lucarne load` as a command: usage, wrong plans, reports, exit codes.
+//! `lucarne load` as a command: usage, invalid plans, reports, exit codes.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use crate::common::load_test::{authorities, log_for_load};
 use crate::common::{LUCARNE, PATIENCE, assert_has, lucarne, ready, run};
 use lucarne_testkit::{Launch, Signal, free_port, temp_dir};
 
-/// Runs `lucarne load` with more arguments: exit code, and all it printed.
+/// Runs `lucarne load` with these arguments, and returns the exit code and the whole output.
 fn load(directory: &Path, args: &[&str]) -> (i32, String) {
     lucarne(directory, &[&["load"], args].concat())
 }
@@ -105,7 +105,7 @@ fn what_a_right_plan_does_is_said() {
     assert_eq!(code, 0, "{said}");
     assert_has(&said, "scenario w: ct-write, 500/s for 60s");
     assert_has(&said, "no problems, no warnings");
-    // Nothing was made by looking.
+    // Checking a plan writes no file.
     assert_eq!(fs::read_dir(here.path()).unwrap().count(), 1);
 }
 
@@ -148,7 +148,7 @@ fn wrong_summaries_do_not_add_up() {
     assert_eq!(load(here.path(), &["merge"]).0, 2);
 }
 
-/// One run against a real log: its files, then what can be made of them.
+/// Runs against a real log, checks the files of the run, and processes them further.
 #[test]
 fn files_of_a_run_and_what_they_are_good_for() {
     let log = log_for_load("period: 20");
@@ -189,7 +189,7 @@ fn files_of_a_run_and_what_they_are_good_for() {
     assert_has(&page, "</html>");
     assert_has(&page, "load ct-write");
 
-    // Against itself nothing got worse, by much.
+    // A run compared with itself has no regression.
     let (code, said) = load(here.path(), &["merge", "a.json", "--baseline", "a.json"]);
     assert_eq!(code, 0, "{said}");
     let (code, said) = load(
@@ -202,7 +202,7 @@ fn files_of_a_run_and_what_they_are_good_for() {
         "\"lucarne-load/1\"",
     );
 
-    // A threshold that cannot hold, and one without samples.
+    // One threshold cannot hold, and another has no samples.
     let (code, said) = write(&[
         "--threshold",
         "http_req_duration: max<0.001",
@@ -215,7 +215,7 @@ fn files_of_a_run_and_what_they_are_good_for() {
     }
     assert_eq!(write(&["--threshold", "no_such_metric: count>0"]).0, 99);
 
-    // What cannot be written is found before the run, not after hours of it.
+    // An output that cannot be written is reported before the run, not after hours.
     for (flags, words) in [
         (
             &["--summary", "no/such/place.json"][..],
@@ -233,7 +233,7 @@ fn files_of_a_run_and_what_they_are_good_for() {
         assert_has(&said, "nothing was run");
         assert!(!said.contains("http_req_duration"), "{said}");
     }
-    // Quiet is quieter than lines; both may be asked for.
+    // `-q` suppresses the progress lines.
     let (code, said) = write(&["-q"]);
     assert_eq!(code, 0, "{said}");
     assert!(!said.contains("busy="), "{said}");
@@ -272,7 +272,7 @@ fn ctrl_c_reports_what_there_is() {
         .directory(here.path())
         .spawn()
         .unwrap();
-    // Some requests for the report, of a run of minutes.
+    // The report needs some requests of a run that would take minutes.
     crate::common::run(crate::common::eventually(
         "requests are answered",
         async || run.output().contains("p50="),

@@ -1,7 +1,8 @@
-//! What the configuration file may say, and what is said of the others.
+//! Valid configurations, and the messages about invalid ones.
 //!
-//! Of places, of limits and of what an operator says of a log in a file each; what holds for all
-//! keys, what is taken over from Sunlight, and what is wrong, here. The snapshots in `snapshots/` are the messages as operators read them.
+//! The submodules test places, limits and the metadata of logs. This file tests rules for all keys,
+//! configurations of Sunlight, and invalid files. The snapshots in `snapshots/` are the messages as
+//! operators see them.
 
 use std::fs;
 use std::num::NonZeroU32;
@@ -19,7 +20,7 @@ mod limits;
 mod metadata;
 mod places;
 
-/// A directory with two seeds, a PEM key for TLS, and roots.
+/// Creates a directory with two seeds, a PEM key for TLS, and roots.
 fn files() -> TempDir {
     let directory = temp_dir();
     let write = |name: &str, bytes: &[u8]| {
@@ -36,7 +37,7 @@ fn files() -> TempDir {
     directory
 }
 
-/// Reads `yaml` as `lucarne.yaml` in `directory`; problems, then warnings.
+/// Parses `yaml` as `lucarne.yaml` in `directory`. Returns the problems, then the warnings.
 fn read(yaml: &str, directory: &Path) -> (Option<Config>, String) {
     let mut report = Report::on(Some(Path::new("lucarne.yaml")));
     let config = Config::parse(yaml, directory, &mut report);
@@ -60,7 +61,7 @@ fn said(yaml: &str) -> String {
     read(yaml, directory.path()).1
 }
 
-/// A file without problems, its log given by `log`.
+/// Returns a valid configuration whose log has the settings `log`.
 fn with(log: &str) -> String {
     format!(
         "listen: [\"127.0.0.1:0\"]\n\
@@ -78,12 +79,12 @@ fn with(log: &str) -> String {
     )
 }
 
-/// The same log in a bucket.
+/// Returns the configuration of the same log in a bucket.
 fn in_bucket(settings: &str) -> String {
     with(settings).replace("    localdirectory: data/a\n", "")
 }
 
-/// The same file with another lock.
+/// Returns the same configuration with another lock.
 fn lock(place: &str) -> String {
     with("").replace("lock.db", place)
 }
@@ -197,7 +198,7 @@ fn defaults_and_merge_keys_reach_every_log() {
     assert_eq!(config.logs[1].policy.require, lucarne_ct::Require::Any);
 }
 
-/// Production is what nobody claims by mistake.
+/// A key in a PEM file is accepted and gives another log than a seed.
 #[test]
 fn pem_keys_work_and_give_another_log() {
     let directory = files();
@@ -210,7 +211,7 @@ fn pem_keys_work_and_give_another_log() {
     assert_eq!(config.logs[0].key.public_key_spki(), key.spki());
 }
 
-/// Every kind of bad file, and what is said of it.
+/// Snapshots the messages for every kind of invalid file.
 #[test]
 fn bad_files() {
     let second = "  - shortname: b\n    submissionprefix: https://ct.example/b/\n    \
@@ -423,7 +424,7 @@ fn warnings() {
     insta::assert_snapshot!("warnings", read(&yaml, directory.path()).1);
 }
 
-/// The parser takes bytes from outside: it says something, or it works.
+/// The parser accepts arbitrary bytes: it returns a configuration or problems, and never panics.
 #[test]
 fn no_file_makes_it_panic() {
     let good = with("period: 100\nreject_extensions: [1.2.3]");

@@ -1,6 +1,5 @@
-//! Real certificates, over HTTP: every chain of the corpus gets its verdict
-//! in both settings of `require`; one log for each file of roots and setting,
-//! all in one process.
+//! Real certificates over HTTP: every chain of the corpus gets its expected verdict with both
+//! values of `require`. One process has a log for each file of roots and each value.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +12,7 @@ use lucarne_testkit::{Audit, Case, Client, Corpus, Place, Response, corpus};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// The settings of `require`, and how a log with it is called.
+/// The values of `require`, and the suffix of the log's name for each.
 const REQUIRE: [(&str, &str); 2] = [("any", "any"), ("server_auth", "tls")];
 
 #[test]
@@ -74,7 +73,7 @@ fn auditor(site: &Site, corpus: &Corpus, log: &str) -> Audit {
     site.audit(log, &corpus.roots_pem(roots).unwrap())
 }
 
-/// Submits every case to its two logs, several at a time.
+/// Submits every case to its two logs, several concurrently.
 async fn judge_all(
     site: &Site,
     corpus: &Corpus,
@@ -116,7 +115,7 @@ struct Submission {
 }
 
 impl Submission {
-    /// Submits, and tells what is wrong with the answer.
+    /// Submits the chain, and returns the difference from the expected response.
     async fn judge(&self) -> Result<(), String> {
         let case = &self.case;
         let path = format!("ct/v1/{}", case.endpoint);
@@ -142,7 +141,7 @@ impl Submission {
         Ok(())
     }
 
-    /// A refusal's code, if it is one that explains itself.
+    /// Returns the code of a refusal, if the response explains the refusal completely.
     fn explained(&self, answer: &Response) -> Option<String> {
         if answer.status != 400 {
             return None;

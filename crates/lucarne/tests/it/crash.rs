@@ -1,5 +1,5 @@
-//! Whenever the process is killed, nothing that it promised is lost, nothing
-//! is logged twice, and nothing that it signed is taken back.
+//! After a kill at any moment, no promised entry is lost, no entry is logged twice, and no signed
+//! tree is taken back.
 
 use std::fs;
 use std::io::{Error, ErrorKind};
@@ -16,8 +16,8 @@ use tokio::runtime::Runtime;
 
 const SUBMITTERS: usize = 6;
 
-/// Of a log in a store: as many as fit into the patience of those who wait for
-/// tests. `LUCARNE_KILLS=50` is the whole of it.
+/// Kills of a log in a store: few, because each takes long. `LUCARNE_KILLS=50` runs the complete
+/// test.
 const KILLS_ON_STORES: usize = 10;
 
 #[test]
@@ -44,19 +44,19 @@ fn kills_on_stores() -> usize {
     }
 }
 
-/// The dedup index is only a copy of what the tiles say.
+/// The dedup index is only a copy of data in the tiles.
 #[test]
 fn a_lost_dedup_index_repeats_nothing() {
     kill_again_and_again(Place::directory(), 12, |log| {
         let removed = fs::remove_dir_all(log.path().join("cache"));
-        // Killed so early that there was none.
+        // The process was killed before it created the index.
         let absent = |error: &Error| error.kind() == ErrorKind::NotFound;
         assert!(removed.is_ok() || removed.is_err_and(|error| absent(&error)));
     });
 }
 
-/// Runs the log under load, kills it at random moments, does `between` while
-/// it is dead, and in the end settles accounts.
+/// Runs the log under load, kills it at random moments, calls `between` after each kill, and
+/// compares SCTs and entries at the end.
 fn kill_again_and_again(place: Place, kills: usize, between: impl Fn(&LogUnderTest)) {
     let at = format!("{place:?}");
     let seed = match std::env::var("LUCARNE_SEED") {
@@ -110,7 +110,7 @@ fn kill_again_and_again(place: Place, kills: usize, between: impl Fn(&LogUnderTe
     assert_has(&server.output(), "has been answered");
 }
 
-/// A server that has given SCTs for a while.
+/// Starts a server that will be killed after it has issued SCTs for some time.
 fn killed_at_work(log: &LogUnderTest, load: &Load, moments: &mut StdRng) -> Server {
     let before = load.promised.load(Ordering::SeqCst);
     let server = log.start().unwrap();
@@ -118,18 +118,18 @@ fn killed_at_work(log: &LogUnderTest, load: &Load, moments: &mut StdRng) -> Serv
     while load.promised.load(Ordering::SeqCst) == before {
         let waited = started.elapsed();
         assert!(waited < PATIENCE, "no SCT:\n{}", server.output());
-        // Polled, with a deadline: no verdict depends on the pace.
+        // A poll with a deadline: no verdict depends on the interval.
         sleep(Duration::from_millis(1));
     }
-    // The moment of the kill: nothing may be lost at any.
+    // The moment of the kill: no entry may be lost at any moment.
     sleep(Duration::from_millis(moments.random_range(20..400)));
     server
 }
 
-/// A server that is somewhere between its first instruction and its first SCT.
+/// Starts a server that will be killed between its first instruction and its first SCT.
 fn killed_while_starting(log: &LogUnderTest, moments: &mut StdRng) -> Server {
     let server = log.launch("serve").spawn().unwrap();
-    // As above.
+    // The moment of the kill: nothing may be lost at any.
     sleep(Duration::from_millis(moments.random_range(0..150)));
     server
 }

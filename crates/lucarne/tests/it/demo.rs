@@ -14,7 +14,7 @@ fn the_demo_answers_stops_and_goes_on() {
     let port = free_port();
     let listen = format!("127.0.0.1:{port}");
     let mut sizes = Vec::new();
-    // Ctrl-C, then a terminal that is closed.
+    // Ctrl-C, then a closed terminal.
     for signal in [Signal::INT, Signal::HUP] {
         // The usual limit of open files in a shell.
         let demo = format!("ulimit -n 1024; exec {LUCARNE} demo --listen {listen}");
@@ -30,7 +30,7 @@ fn the_demo_answers_stops_and_goes_on() {
             let client = Client::new(&url);
             let checkpoint = client.get("checkpoint").await.unwrap().text();
             sizes.push(checkpoint.lines().nth(1).unwrap().parse::<u64>().unwrap());
-            // The commands that it prints: the chains are there, and are new.
+            // The printed commands work: the files of chains exist, and the chains are new.
             let home = directory.path().join("lucarne-demo");
             for (file, endpoint) in [
                 ("chain.json", "add-chain"),
@@ -73,7 +73,7 @@ fn the_demo_answers_stops_and_goes_on() {
     assert_eq!(code, 0, "{said}");
 }
 
-/// Three processes, the page that shows who leads, and the command that kills it, as printed.
+/// Runs three instances, reads the leader from the page, and kills it with the printed command.
 #[test]
 fn of_three_instances_another_leads_once_the_leader_is_killed() {
     let directory = temp_dir();
@@ -91,7 +91,7 @@ fn of_three_instances_another_leads_once_the_leader_is_killed() {
         let log = demo.wait_for_output("    log ", PATIENCE).unwrap();
         let url = |line: &str| Client::new(line.split_whitespace().last().unwrap());
         let (page, log) = (url(&page), url(&log));
-        // Who leads, by the page.
+        // Returns the row of the leader on the page.
         let leader = async || {
             let page = page.get("").await.unwrap().text();
             assert_eq!(page.matches("<td>follows<td>").count(), 2, "{page}");
@@ -129,8 +129,8 @@ fn of_three_instances_another_leads_once_the_leader_is_killed() {
     assert_eq!(instances.processes(), [0; 0], "none is left");
 }
 
-/// The processes that a demo has started in this directory: they outlive one that is killed, as it
-/// is when the test fails.
+/// The processes that a demo has started in this directory. They outlive a demo that is killed,
+/// which happens if the test fails.
 struct DemoInstances(PathBuf);
 
 impl DemoInstances {

@@ -1,6 +1,5 @@
-//! The recipes of `docs/how-to/deploy` do what they say, from nothing to a first SCT:
-//! their shell blocks are run in order, with the addresses of servers that the
-//! tests start in place of the examples.
+//! The recipes of `docs/how-to/deploy` work, from an empty directory to a first SCT. Their shell
+//! blocks run in order, with the addresses of test servers instead of the example addresses.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -13,7 +12,7 @@ use lucarne_testkit::{
     free_port, temp_dir, with_host_names,
 };
 
-/// A recipe, and where it is followed.
+/// A recipe, and the directory in which the test follows it.
 pub(crate) struct Recipe {
     pub(crate) blocks: Vec<String>,
     pub(crate) directory: TempDir,
@@ -21,7 +20,7 @@ pub(crate) struct Recipe {
 }
 
 impl Recipe {
-    /// A page with one server, which gets a port of its own.
+    /// Reads a page with one server, which gets a free port.
     fn read(name: &str) -> Self {
         let recipe = Self::read_as_it_is(name);
         let here = format!("127.0.0.1:{}", recipe.port);
@@ -44,7 +43,7 @@ impl Recipe {
         recipe
     }
 
-    /// Puts one thing in the place of another, which must be there.
+    /// Replaces `from` in all blocks; `from` must occur.
     pub(crate) fn with(mut self, from: &str, to: &str) -> Self {
         assert_has(&self.blocks.join("\n"), from);
         for block in &mut self.blocks {
@@ -53,7 +52,7 @@ impl Recipe {
         self
     }
 
-    /// The store in the place of `https://minio.example:9000`.
+    /// Replaces `https://minio.example:9000` by the store.
     fn with_store(self, store: &ObjectStore) -> Self {
         let access = format!("AWS_ACCESS_KEY_ID={}", store.access_key);
         let secret = format!("AWS_SECRET_ACCESS_KEY={}", store.secret_key);
@@ -62,15 +61,15 @@ impl Recipe {
             .with("AWS_SECRET_ACCESS_KEY=change-me", &secret)
     }
 
-    /// The authority of the servers' certificates, where the page expects it.
+    /// Writes the authority of the servers' certificates to the file that the page names.
     fn with_private_ca(self) -> Self {
         let file = self.directory.path().join("private-ca.pem");
         fs::write(file, pki().root.certificate_pem()).unwrap();
         self
     }
 
-    /// A block, as the shell of its reader would run it: `lucarne` is in the
-    /// path, and the credentials are loaded once there are some.
+    /// Returns a block as the reader's shell runs it: `lucarne` is in the path, and the credentials
+    /// are loaded if they exist.
     pub(crate) fn shell(&self, block: &str) -> Launch {
         let load = "if [ -f lucarne.env ]; then set -a; . ./lucarne.env; set +a; fi";
         let binaries = Path::new(LUCARNE).parent().unwrap().display();
@@ -82,7 +81,7 @@ impl Recipe {
             .directory(self.directory.path())
     }
 
-    /// Runs all of it. The one block that does not end is the server.
+    /// Runs all blocks. The one block that does not end is the server.
     fn follow(&self) {
         let mut server = None;
         let mut said = String::new();
@@ -113,9 +112,9 @@ impl Recipe {
     }
 }
 
-/// A page that names `host`, followed where that name leads to loopback and
-/// `private-ca.pem` is the authority of a server that has this certificate and
-/// key. `None` outside of that place.
+/// Returns the certificate and key of a server with the names `hosts`, if these names lead to
+/// loopback. `private-ca.pem` is the authority of the certificate. `None` in the process that
+/// starts the test in this environment.
 fn where_is(test: &str, hosts: &[&str]) -> Option<(String, String)> {
     if !with_host_names(test, hosts) {
         return None;
@@ -127,7 +126,7 @@ fn where_is(test: &str, hosts: &[&str]) -> Option<(String, String)> {
     Some((certificate, key))
 }
 
-/// MinIO behind TLS, for who asks for it by the name that the pages have.
+/// Starts MinIO behind TLS, with the host name in the pages.
 fn minio(certificate: &str, key: &str) -> ObjectStore {
     let mut store = ObjectStore::minio_tls(certificate, key, "another").unwrap();
     store.endpoint = format!("https://minio.example:{}", store.address.port());
@@ -225,7 +224,7 @@ fn posix_and_postgresql() {
             &format!("db.example:{}", database.address().port()),
         );
     recipe.follow();
-    // The same server under another name, or of an authority that nobody named.
+    // The same server has another name, or its authority is not configured.
     for (file, from, to) in [
         ("lucarne.yaml", "@db.example", "@localhost"),
         ("lucarne.env", "SSL_CERT_FILE", "NO_CERT_FILE"),
@@ -241,7 +240,7 @@ fn posix_and_postgresql() {
     }
 }
 
-/// The instances that a page has started, by the files that it puts their numbers into.
+/// The instances that a page has started, by their PID files.
 struct Started<'r>(&'r Recipe);
 
 impl Started<'_> {
@@ -257,7 +256,7 @@ impl Drop for Started<'_> {
     }
 }
 
-/// A number that makes three free ports with 1, 2 and 3 behind it.
+/// Returns a number that gives three free ports with the digits 1, 2 and 3 appended.
 fn free_tens() -> u16 {
     loop {
         let first = free_port();
@@ -280,7 +279,7 @@ fn several_instances() {
     let (mut loads, mut killed) = (0, false);
     for block in &recipe.blocks {
         let serves = block.contains("lucarne serve");
-        // What goes on behind the block must not keep its output open.
+        // Processes in the background of the block must not keep its output open.
         let (block, loaded) = match serves {
             true => (format!("{{\n{block}\n}} >/dev/null"), false),
             false => (block.clone(), block.contains("lucarne load")),
@@ -302,7 +301,7 @@ fn several_instances() {
     drop(started);
 }
 
-/// Waits until one leads, and all are healthy.
+/// Waits until one instance leads and all are healthy.
 fn one_leads(ports: u16) {
     run(eventually("one leads", async || {
         let mut leaders = 0;

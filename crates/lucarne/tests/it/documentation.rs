@@ -1,7 +1,8 @@
-//! The documentation and the program say the same.
+//! The documentation matches the program.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use lucarne::config::keys;
 
@@ -12,8 +13,8 @@ fn document(name: &str) -> String {
     std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
-/// Every key that the parser knows has a row of its own in
-/// `docs/reference/configuration.md`, and the document knows no other.
+/// Every key of the parser has its own row in `docs/reference/configuration.md`, and every row
+/// names a key of the parser.
 #[test]
 fn every_key_is_documented() {
     let known = [
@@ -32,7 +33,7 @@ fn every_key_is_documented() {
     rows_are("reference/configuration.md", &known);
 }
 
-/// The same of a signer's file.
+/// Every key of a signer's configuration has its own row in the page about the signer.
 #[test]
 fn every_key_of_a_signer_is_documented() {
     rows_are(
@@ -58,7 +59,7 @@ fn rows_are(name: &str, known: &[&str]) {
     }
 }
 
-/// Commands for a signer's memory come after the one that makes its directory.
+/// The page creates the directory of a signer's memory before the commands that use it.
 #[test]
 fn a_signer_is_set_up_in_order() {
     let text = document("how-to/signer.md");
@@ -105,7 +106,7 @@ fn every_metric_is_documented() {
     );
 }
 
-/// The families that the sources of the product register, with their units.
+/// Returns the metric families that the sources of the product register, with their units.
 fn registered_families() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for product in ["http", "log", "lucarne", "proxy"] {
@@ -123,7 +124,7 @@ fn registered_families() -> BTreeSet<String> {
     found
 }
 
-/// Of each name that is followed by a help text, in a call or a tuple: the name of the family.
+/// Returns the family of each name that is followed by a help text, in a call or a tuple.
 fn families_of(text: &str, file: &Path) -> Vec<String> {
     let word = |rest: &str| rest.split('"').next().unwrap().to_owned();
     let after = |start: &str| text.split(start).nth(1).map(word);
@@ -148,7 +149,7 @@ fn families_of(text: &str, file: &Path) -> Vec<String> {
         if !name.bytes().all(is_name) || !help.is_some_and(is_help) {
             continue;
         }
-        // The unit follows the help text, of a descriptor in an `Option`.
+        // The unit follows the help text, or is in an `Option` in a descriptor.
         let after_help = help.and_then(|help| help.split_once('"')).unwrap().1;
         let after_help = after_help.trim_start_matches([',', ' ', '\n']);
         let unit = after_help
@@ -160,7 +161,9 @@ fn families_of(text: &str, file: &Path) -> Vec<String> {
             format!("_{}", unit[..end].to_ascii_lowercase())
         });
         families.push(match &prefix {
-            _ if name.starts_with("lucarne_") => format!("{name}{unit}"),
+            _ if name.starts_with("lucarne_") || name.starts_with("process_") => {
+                format!("{name}{unit}")
+            }
             Some(prefix) => format!("{prefix}_{name}{unit}"),
             None => panic!("{}: {name} has no prefix", file.display()),
         });
@@ -177,6 +180,56 @@ fn files_below(directory: &Path) -> Vec<PathBuf> {
             false => vec![path],
         })
         .collect()
+}
+
+const UNITS: [&str; 3] = [
+    "lucarne.service",
+    "lucarne-signer.service",
+    "lucarne-proxy.service",
+];
+
+/// The version of `systemd-analyze` on this machine.
+fn analyzer() -> Option<u32> {
+    let mut version = Command::new("systemd-analyze");
+    let output = version.arg("--version").output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// The exposure that `systemd-analyze` computes for a unit, from 0 to 10.
+fn exposure(unit: &str) -> f64 {
+    let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/how-to");
+    let mut analyze = Command::new("systemd-analyze");
+    analyze.args(["security", "--offline=true", "--no-pager"]);
+    let output = analyze.arg(units.join(unit)).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text.lines().find(|line| line.contains("Overall exposure"));
+    let number = line.and_then(|line| line.rsplit(": ").next()?.split(' ').next()?.parse().ok());
+    number.unwrap_or_else(|| panic!("{unit}: {output:?}"))
+}
+
+#[test]
+fn units_confine_their_services() {
+    // Older versions only know units that are installed.
+    if analyzer().is_none_or(|version| version < 250) {
+        return println!("skipped: systemd-analyze 250 or newer is not installed");
+    }
+    for unit in UNITS {
+        let exposure = exposure(unit);
+        assert!(exposure <= 2.0, "{unit}: {exposure}");
+    }
+}
+
+/// A service that fails five times in ten seconds is still started again.
+#[test]
+fn units_restart_without_a_limit() {
+    for unit in UNITS {
+        let text = document(&format!("how-to/{unit}"));
+        let has = |line: &str| assert!(text.lines().any(|found| found == line), "{unit}: {line}");
+        has("StartLimitIntervalSec=0");
+        has("Type=notify");
+        assert!(text.contains("\nRestart="), "{unit}");
+    }
 }
 
 /// `docs/getting-started.md` creates every directory that its configuration and the unit name.

@@ -1,4 +1,4 @@
-//! The directory of a log that is emptied while the log runs.
+//! The directory of a log is emptied while the log runs.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -10,7 +10,7 @@ use crate::common::load::Load;
 use crate::common::site::Site;
 use crate::common::{PATIENCE, assert_has, run};
 
-/// Submits so many new certificates at the same time. Returns how many got an SCT.
+/// Submits `count` new certificates concurrently. Returns the number of SCTs.
 async fn submit(load: &Arc<Load>, count: usize) -> usize {
     let mut submitting = JoinSet::new();
     for _ in 0..count {
@@ -24,8 +24,8 @@ async fn submit(load: &Arc<Load>, count: usize) -> usize {
         .count()
 }
 
-/// Whether the log stops at once, or goes on beyond a tile boundary and has a whole right edge
-/// then: it does not sign on over holes.
+/// Either the log stops at once, or it continues beyond a tile boundary with a complete right edge.
+/// It does not sign a tree with missing tiles.
 #[test]
 fn a_directory_that_is_emptied_under_its_log_is_not_signed_over() {
     let site = Site::create([("small", String::new())]);
@@ -38,7 +38,7 @@ fn a_directory_that_is_emptied_under_its_log_is_not_signed_over() {
             taken += submit(&load, 60).await;
         }
     });
-    // All of it is settled: the journal does not have it any more.
+    // Everything is settled: the journal does not have the entries any more.
     assert!(server.stop(PATIENCE).unwrap().success());
     let mut server = site.start();
     run(async {

@@ -1,4 +1,4 @@
-//! The exit codes of `lucarne check`, and the unit that goes by them.
+//! The exit codes of `lucarne check`, and the systemd unit that uses them.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -21,7 +21,7 @@ fn before_start() -> Vec<&'static str> {
         .collect()
 }
 
-/// Runs `check` and the unit's command: both exit codes, and the output of `check`.
+/// Runs `check` and the unit's command. Returns both exit codes, and the output of `check`.
 fn check(site: &Site) -> (i32, i32, String) {
     let (code, said) = site.lucarne(&["check"]);
     (code, site.lucarne(&before_start()).0, said)
@@ -49,7 +49,7 @@ fn the_unit_starts_unless_the_process_would_not() {
     });
     server.stop(PATIENCE).unwrap();
 
-    // One log that was never created stops that log; without any log, nothing starts.
+    // A log that was never created stops only itself; without any log, the server does not start.
     site.forget("ill");
     let (code, unit, said) = check(&site);
     assert_eq!((code, unit), (3, 0), "{said}");

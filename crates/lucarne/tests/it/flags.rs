@@ -1,4 +1,4 @@
-//! `lucarne serve` with flags alone, as for TesseraCT.
+//! `lucarne serve` with only flags, as with TesseraCT.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -28,7 +28,7 @@ fn files() -> TempDir {
 fn flags_alone_start_a_log_and_start_it_again() {
     let directory = files();
     let mut sizes = Vec::new();
-    // All ways of writing the flags, and of verifying signatures.
+    // All ways to write the flags, and to verify signatures.
     for (dashes, dash, verification) in [
         ("--", "-", "--verification=fast"),
         ("--", "_", "--verification=general"),
@@ -76,7 +76,7 @@ fn flags_alone_start_a_log_and_start_it_again() {
             .await;
             let checkpoint = client.get("checkpoint").await.unwrap().text();
             assert_has(&checkpoint, "example.com/test\n");
-            // Where TesseraCT has it, whatever the path of the origin.
+            // TesseraCT serves this path at the root, even if the origin has a path.
             let root = Client::new(format!("http://127.0.0.1:{port}"));
             let answer = root.post("ct/v1/add-chain", submission(&pki().p256)).await;
             assert_eq!(answer.unwrap().status, 200);
@@ -91,7 +91,7 @@ fn flags_alone_start_a_log_and_start_it_again() {
     }
     assert!(sizes.is_sorted_by(|a, b| a < b), "{sizes:?}");
     assert!(directory.path().join("data.checkpoints.db").exists());
-    // Data without its lock is never begun anew.
+    // If the lock is missing, a log is never created over existing data.
     fs::remove_file(directory.path().join("data.checkpoints.db")).unwrap();
     let args = "serve --origin=example.com/test --http-endpoint=127.0.0.1:0 --storage-dir=data \
                 --private-key=key.pem --roots-pem-file=roots.pem";
@@ -116,8 +116,8 @@ fn wrong_flags_are_all_said_at_once() {
     assert_has(&said, "--origin");
 }
 
-/// The flags of TesseraCT's POSIX server (`cmd/tesseract/posix`), each with a
-/// value, and whether it means nothing here.
+/// The flags of TesseraCT's POSIX server (`cmd/tesseract/posix`), each with a value, and whether
+/// Lucarne ignores the flag.
 const TESSERACT: [(&str, &str, bool); 46] = [
     ("accept_sha1_signing_algorithms", "true", false),
     ("additional_signer", "signer", true),
@@ -169,7 +169,7 @@ const TESSERACT: [(&str, &str, bool); 46] = [
 
 const FINGERPRINT: &str = "b1882d93c4a1d3b4d6b0e3c26c0a1b9ff4d1f5c9a5d8e2f3b7c6a90817263544";
 
-/// Those of its server on AWS (`cmd/tesseract/aws`) that the POSIX server has not.
+/// The flags of TesseraCT's AWS server (`cmd/tesseract/aws`) that the POSIX server does not have.
 const AWS: [(&str, &str, bool); 14] = [
     ("antispam_db_name", "antispam", true),
     ("bucket", "ct-bucket", false),
@@ -187,7 +187,7 @@ const AWS: [(&str, &str, bool); 14] = [
     ("cache", "cache", false),
 ];
 
-/// Those of its server on GCP, likewise (`cmd/tesseract/gcp`).
+/// The flags of TesseraCT's GCP server (`cmd/tesseract/gcp`) that the POSIX server does not have.
 const GCP: [(&str, &str, bool); 15] = [
     ("additional_signer_private_key_secret_name", "name", true),
     ("bucket", "ct-bucket", false),
@@ -223,7 +223,7 @@ fn every_flag_of_tesseract_on_aws_and_gcp_is_taken() {
     }
 }
 
-/// A flag that is repeated says what it says last, and one that is empty nothing.
+/// The last value of a repeated flag counts, and an empty value counts as absent.
 #[test]
 fn flags_are_read_as_go_reads_them() {
     let line = "serve -origin=https://wrong -origin=example.com/test -storage_dir data \
@@ -237,13 +237,13 @@ fn flags_are_read_as_go_reads_them() {
     assert_eq!(code, 1, "{said}");
     assert_has(&said, "problem: --private-key: none.pem does not exist");
     assert_eq!(said.matches("problem:").count(), 1, "{said}");
-    // What is said of a database without its server means nothing.
+    // Settings of a database without its host are ignored.
     for (flag, ignored) in [("name", 1), ("user", 0), ("password", 1), ("port", 1)] {
         let line = format!("--db-{flag}: is TesseraCT's, and ignored: ");
         assert_eq!(said.matches(&line).count(), ignored, "{flag}\n{said}");
     }
     assert!(!said.contains("x7"), "{said}");
-    // Two keys are one too many.
+    // Two keys are an error.
     let line = "serve -origin=example.com/test -private_key none.pem \
                 -signer_private_key_secret_name=ct/key";
     let args: Vec<&str> = line.split_whitespace().collect();
@@ -252,7 +252,7 @@ fn flags_are_read_as_go_reads_them() {
     assert_has(&said, "--signer-private-key-secret-name: ");
 }
 
-/// A bucket's name alone does not say whose it is.
+/// The name of a bucket does not identify its cloud.
 #[test]
 fn a_bucket_without_its_cloud_is_refused() {
     let args = [
@@ -267,7 +267,7 @@ fn a_bucket_without_its_cloud_is_refused() {
     assert_has(&said, "s3://");
 }
 
-/// All of these flags are taken, and those that mean nothing are said to be ignored.
+/// Checks that `serve` accepts all of these flags, and reports the ignored ones.
 fn are_taken(flags: &[(&str, &str, bool)], dashes: &str) {
     let directory = files();
     let mut args = vec!["serve".to_owned()];
@@ -275,7 +275,7 @@ fn are_taken(flags: &[(&str, &str, bool)], dashes: &str) {
         args.push(format!("{dashes}{flag}={value}"));
     }
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    // It has no key: so it ends by itself.
+    // The process ends by itself, because its key does not exist.
     let (code, said) = lucarne(directory.path(), &args);
     assert_eq!(code, 1, "{said}");
     assert_has(&said, "problem: --private-key: none.pem does not exist");
@@ -293,8 +293,8 @@ fn are_taken(flags: &[(&str, &str, bool)], dashes: &str) {
     }
 }
 
-/// TesseraCT takes every extended key usage unless it is told otherwise, and its
-/// key from the environment where no flag names one.
+/// Defaults are those of TesseraCT: every extended key usage is accepted, and the key comes from
+/// the environment if no flag names one.
 #[test]
 fn what_tesseracts_flags_leave_unsaid_is_as_it_has_it() {
     let directory = files();

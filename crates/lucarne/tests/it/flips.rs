@@ -1,8 +1,8 @@
-//! Bits that flip in files nobody reads: found by the scrubber, named, kept from
-//! readers, and put right from a copy, every one of them.
+//! Flipped bits in files that no client reads: the scrubber finds and names each, the server
+//! withholds the file from readers, and a copy repairs it.
 //!
-//! `LUCARNE_FLIPS` and `LUCARNE_FLIP_ENTRIES` make it as many as wanted (1000 and 100000
-//! for what docs/explanation/reliability.md says), `LUCARNE_SEED` repeats a run.
+//! `LUCARNE_FLIPS` and `LUCARNE_FLIP_ENTRIES` set the numbers of flips and entries (1000 and 100000
+//! for the figures in docs/explanation/reliability.md). `LUCARNE_SEED` repeats a run.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::fsck::{last, said};
 
 /// Files that are wrong at the same time.
 const AT_ONCE: usize = 50;
-/// The time for a pass over all files, which begins ten seconds after a start.
+/// The longest wait for a pass over all files, which begins ten seconds after startup.
 const PASS: Duration = Duration::from_secs(120);
 const SETTINGS: &str = "period: 100\nscrub: 500MB/s";
 
@@ -30,7 +30,7 @@ fn number(variable: &str, usual: u64) -> u64 {
     given.map_or(usual, |text| text.parse().unwrap())
 }
 
-/// Where the files of a log are, for whoever damages them.
+/// The place of a log's files, for the test that damages them.
 enum Files {
     Directory(LogUnderTest),
     Bucket(LogUnderTest, Bucket),
@@ -59,7 +59,7 @@ impl Files {
         }
     }
 
-    /// All files once more, in a directory.
+    /// Copies all files to a directory.
     fn copy(&self, paths: &[String], to: &Path) {
         for path in paths {
             let file = to.join(path);
@@ -69,7 +69,7 @@ impl Files {
     }
 
     fn start(&self) -> Server {
-        // The next pass is due an hour after the last one, which is known there.
+        // The file has the time of the last pass. With it, the next pass would be due in an hour.
         let _ = std::fs::remove_file(self.log().path().join("cache/scrub"));
         let server = self.log().start().unwrap();
         run(ready(self.log()));
@@ -77,7 +77,7 @@ impl Files {
     }
 }
 
-/// The files that the signed tree leads to: tiles of every level, and issuers.
+/// Returns the files that the signed tree needs: tiles of every level, and issuers.
 pub(crate) fn needed(read: &dyn Fn(&str) -> Vec<u8>) -> Vec<String> {
     let note = SignedNote::parse(&read("checkpoint")).unwrap();
     let size = Checkpoint::parse(&note.text).unwrap().size;
@@ -96,7 +96,7 @@ pub(crate) fn needed(read: &dyn Fn(&str) -> Vec<u8>) -> Vec<String> {
     paths
 }
 
-/// The issuers that the entries of a data tile refer to.
+/// Returns the issuers that the entries of a data tile refer to.
 fn issuers(packed: &[u8]) -> Vec<String> {
     let mut plain = Vec::new();
     let mut unpacked = flate2::read::GzDecoder::new(packed);
@@ -128,7 +128,7 @@ fn grow(log: &LogUnderTest, entries: u64) {
     assert!(server.stop(PATIENCE).unwrap().success());
 }
 
-/// Turns a bit of each of so many files, and follows them until they are right.
+/// Flips one bit in each of `count` files, and follows these files until they are repaired.
 fn flip(files: &Files, copy: &Path, paths: &[String], count: usize, random: &mut StdRng) {
     let mut server = files.start();
     let wrong: Vec<&String> = paths.choose_multiple(random, count).collect();
@@ -141,13 +141,13 @@ fn flip(files: &Files, copy: &Path, paths: &[String], count: usize, random: &mut
     let output = server.output();
     for (path, good) in wrong.iter().zip(&good) {
         let named = |line: &str| line.contains("scrub: a file is not") && line.contains(*path);
-        // Nothing leads to an issuer while the entries that name it are wrong as well: the
-        // pass after the repair would find it, and so does the repair.
+        // An issuer cannot be checked while the entries that name it are wrong as well: a pass
+        // after the repair would find it, and so does the repair.
         let hidden = path.starts_with("issuer/") && wrong.iter().any(is_entries);
         let is_named = output.lines().any(named);
         assert!(is_named || hidden, "{path} is not named:\n{output}");
         let answer = run(files.log().client().get(path)).unwrap();
-        // The newest tiles are served from memory, where they are right.
+        // The newest tiles are served from memory, and are correct there.
         match answer.status.as_u16() {
             200 => assert_eq!(plain(&answer.body), plain(good), "{path}"),
             status => assert_eq!(status, 503, "{path}"),
@@ -156,7 +156,7 @@ fn flip(files: &Files, copy: &Path, paths: &[String], count: usize, random: &mut
     let repair = files.log().launch("repair").args(["--from"]).arg(copy);
     let (code, lines) = said(repair);
     assert_eq!(code, 0, "{lines:?}");
-    // The log itself restores hash tiles whose entries are right.
+    // The log itself restores hash tiles whose entries are correct.
     let output = server.output();
     let restored = output.matches("restored a damaged file").count() as u64;
     let repaired = last(&lines)["repaired"].as_u64().unwrap();
@@ -170,7 +170,7 @@ fn flip(files: &Files, copy: &Path, paths: &[String], count: usize, random: &mut
     assert!(server.stop(PATIENCE).unwrap().success());
 }
 
-/// The same bytes but for a bit.
+/// Returns the bytes with one flipped bit.
 fn flipped(good: &[u8], random: &mut StdRng) -> Vec<u8> {
     let mut bad = good.to_vec();
     let bit = random.random_range(0..8 * bad.len());
@@ -182,7 +182,7 @@ fn is_entries(path: &&String) -> bool {
     path.starts_with("tile/data/")
 }
 
-/// What a reader has once it is unpacked: nobody signs how it is packed.
+/// Returns the decompressed bytes, because the compressed form is not signed.
 fn plain(bytes: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();
     match std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(bytes), &mut plain) {
@@ -211,13 +211,13 @@ fn all_are_found_and_put_right(files: &Files, usual: u64) {
     assert_eq!(code, 0, "{lines:?}");
 }
 
-/// On a disk.
+/// Repairs flipped bits on a disk.
 #[test]
 fn a_bit_anywhere_in_a_directory() {
     all_are_found_and_put_right(&Files::Directory(log(SETTINGS)), 6);
 }
 
-/// In a bucket, where nobody but this configuration has it scrubbed.
+/// Repairs flipped bits in a bucket, which this configuration scrubs completely.
 #[test]
 fn a_bit_anywhere_in_a_bucket() {
     let bucket = run(Bucket::versitygw()).unwrap();

@@ -1,4 +1,4 @@
-//! `lucarne fsck`, as an operator and a stranger run it.
+//! `lucarne fsck`, run by an operator and by other parties.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +13,7 @@ use crate::common::{LUCARNE, PATIENCE, assert_has, eventually, log, log_at, luca
 
 const ENTRIES: usize = 300;
 
-/// A server whose log has two data tiles.
+/// Starts a server whose log has two data tiles.
 pub(crate) fn grown(log: &LogUnderTest) -> Server {
     let server = log.start().unwrap();
     run(async {
@@ -32,12 +32,12 @@ pub(crate) fn grown(log: &LogUnderTest) -> Server {
     server
 }
 
-/// Waits for a file that the server writes in its own time.
+/// Waits for a file that the server writes in the background.
 fn eventually_exists(file: &Path) {
     run(eventually("the file exists", async || file.exists()));
 }
 
-/// Exit code and JSON lines of a check.
+/// Returns the exit code and the JSON lines of a check.
 pub(crate) fn checked(directory: &Path, args: &[&str]) -> (i32, Vec<Value>) {
     let launch = Launch::new(LUCARNE).args(["fsck"]).args(args);
     said(launch.directory(directory))
@@ -53,13 +53,13 @@ pub(crate) fn said(launch: Launch) -> (i32, Vec<Value>) {
     (output.status.code().unwrap(), lines.collect())
 }
 
-/// The last line of a check, which says it all.
+/// Returns the last line of a check, which has the verdict.
 pub(crate) fn last(lines: &[Value]) -> &Value {
     lines.last().unwrap()
 }
 
-/// By its configuration, in its directory and behind its URL, while it runs: all
-/// is right, and nothing is written.
+/// Checks a running log by its configuration, in its directory and at its URL: no file is wrong,
+/// and the check writes nothing.
 #[test]
 fn a_running_log_is_right_from_everywhere() {
     let log = log("period: 20");
@@ -98,7 +98,7 @@ fn a_running_log_is_right_from_everywhere() {
     assert_has(&said, "right: 0 wrong, 0 not to be read; ");
 }
 
-/// Each fault by itself: the file, the byte and the entry, and exit code 1.
+/// Each fault alone is reported with file, byte and entry, and the exit code is 1.
 #[test]
 fn what_is_wrong_is_named_to_the_byte() {
     let log = log("period: 20");
@@ -152,7 +152,7 @@ fn what_is_wrong_is_named_to_the_byte() {
         let found = lines.iter().find(|line| line["path"] == path).unwrap();
         assert_eq!(found["problem"], problem, "{found}");
         assert_eq!(found["offset"], offset, "{found}");
-        // Of the tile whose entries are the first that lead to an issuer.
+        // An issuer is reported with the first tile whose entries name it.
         let place = found["entry"].as_u64().unwrap();
         match path == issuer {
             true => assert!(place.is_multiple_of(256), "{found}"),
@@ -164,8 +164,8 @@ fn what_is_wrong_is_named_to_the_byte() {
     assert_eq!(checked(log.path(), &[]).0, 0);
 }
 
-/// What does not belong there is said and is no fault; a superseded tile that is
-/// not the beginning of the one in its place is.
+/// Other files in the directory are reported and are not faults. A superseded tile that is not a
+/// prefix of its wider tile is a fault.
 #[test]
 fn what_lies_beside_the_tree_is_looked_at() {
     let log = log("period: 20");
@@ -189,7 +189,7 @@ fn what_lies_beside_the_tree_is_looked_at() {
     assert_eq!(found.unwrap()["problem"], "partial");
 }
 
-/// Nothing that could not be looked at has passed: exit code 2.
+/// Files that could not be checked do not pass: the exit code is 2.
 #[test]
 fn what_cannot_be_told_is_not_right() {
     let log = log("period: 20");
@@ -214,7 +214,7 @@ fn what_cannot_be_told_is_not_right() {
     assert!(server.stop(PATIENCE).unwrap().success());
     let (code, said) = lucarne(log.path(), &["fsck", "--at", &url]);
     assert_eq!(code, 2, "{said}");
-    // A file that is there and is not to be read: a directory in its place.
+    // The tile exists and cannot be read, because it is a directory.
     let tile = data.join("tile/0/000");
     std::fs::remove_file(&tile).unwrap();
     std::fs::create_dir(&tile).unwrap();
@@ -223,7 +223,8 @@ fn what_cannot_be_told_is_not_right() {
     assert_eq!(last(&lines)["verdict"], "not to be told");
 }
 
-/// What is in a tile's place is neither waited for nor read without end; a copy replaces it.
+/// A file that is not a regular tile neither blocks the check nor is read without bound. A copy
+/// replaces it.
 #[test]
 fn what_is_not_a_tile_is_not_read() {
     let log = log("period: 20");
@@ -244,12 +245,12 @@ fn what_is_not_a_tile_is_not_read() {
     damage();
     run(async {
         for path in ["tile/data/000", "tile/0/000"] {
-            // The log may have restored the second one beside the first one.
+            // The log may have restored the second tile while the first was requested.
             let response = log.client().get(path).await.unwrap();
             assert!([200, 503].contains(&response.status.as_u16()), "{path}");
         }
     });
-    // A log that runs restores what its journal has.
+    // A running log restores tiles from its journal.
     assert!(server.stop(PATIENCE).unwrap().success());
     damage();
     let (code, lines) = checked(log.path(), &[]);
@@ -277,7 +278,7 @@ fn what_is_not_a_tile_is_not_read() {
     assert!(server.stop(PATIENCE).unwrap().success());
 }
 
-/// A check that goes on keeps to the tree that it began with, and to the log.
+/// A resumed check continues with the same tree and the same log.
 #[test]
 fn a_check_goes_on_from_its_state() {
     let log = log("period: 20");
@@ -300,7 +301,7 @@ fn a_check_goes_on_from_its_state() {
     let args = ["--state", state.to_str().unwrap()];
 
     left(1, &note);
-    // Before the place to go on from: not looked at again.
+    // Tiles before the position in the state are not checked again.
     let tile = log.data().join("tile/data/000");
     let good = std::fs::read(&tile).unwrap();
     std::fs::write(&tile, "rotten").unwrap();
@@ -316,14 +317,14 @@ fn a_check_goes_on_from_its_state() {
     left(0, &note.replacen(&log.origin(), "log.example/other", 1));
     let (code, text) = lucarne(log.path(), &["fsck", args[0], args[1]]);
     assert_eq!(code, 2, "{text}");
-    // A log that is behind the state was rolled back.
+    // A log older than the state was rolled back.
     let now = std::fs::read_to_string(log.data().join("checkpoint")).unwrap();
     left(0, &now);
     std::fs::write(log.data().join("checkpoint"), &note).unwrap();
     let (code, text) = lucarne(log.path(), &["fsck", args[0], args[1]]);
     assert_eq!(code, 2, "{text}");
     assert_has(&text, "evidence of a fork or a rollback");
-    // Without the state, the lock is there to tell.
+    // Without the state, the lock proves that entries are missing.
     let (code, lines) = said(log.launch("fsck"));
     assert_eq!(code, 0, "its tiles are there: {lines:?}");
     let notes = serde_json::to_string(&lines).unwrap();
@@ -336,7 +337,7 @@ fn a_check_goes_on_from_its_state() {
     assert_has(detail, "neither journal nor storage");
 }
 
-/// The same in a bucket.
+/// Checks a log in a bucket.
 #[test]
 fn a_log_in_a_bucket() {
     let log = log_at(run(Place::s3_alone()).unwrap(), "period: 100");

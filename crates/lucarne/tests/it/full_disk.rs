@@ -1,5 +1,5 @@
-//! Disks that are full or read-only, for real: the log stops with words that
-//! help, loses nothing, and goes on by itself once it can write again.
+//! Real disks that are full or read-only: the log stops with a useful message, loses no entry, and
+//! continues by itself when the disk is writable again.
 
 use std::fs;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::common::site::Site;
 use crate::common::{PATIENCE, SMALL, assert_has, edit, eventually, pki, run, submission};
 use lucarne_testkit::{Server, SmallDisk, temp_dir};
 
-/// Two logs; the data of `small` is on the small disk.
+/// Creates two logs; the data of `small` is on the small disk.
 fn data_on(disk: &SmallDisk) -> Site {
     let none = String::new;
     let site = Site::prepare(temp_dir(), [("small", none()), ("large", none())]);
@@ -19,7 +19,7 @@ fn data_on(disk: &SmallDisk) -> Site {
     site.init()
 }
 
-/// The same with everything on the small disk.
+/// Creates a log with all of its files on the small disk.
 fn all_on(disk: &SmallDisk) -> Site {
     let directory = disk.path().join("all");
     fs::create_dir(&directory).unwrap();
@@ -52,7 +52,7 @@ fn a_full_disk_for_everything_loses_nothing() {
     survive_a_full_disk(&site, &disk, async |_| ());
 }
 
-/// `while_full` is asked of the site while log `small` has no space.
+/// Fills the disk under load and frees it again. Calls `while_full` while log `small` has no space.
 fn survive_a_full_disk(site: &Site, disk: &SmallDisk, while_full: impl AsyncFn(&Site)) {
     let load = Arc::new(site.load("small"));
     let mut server = site.start();
@@ -67,7 +67,7 @@ fn survive_a_full_disk(site: &Site, disk: &SmallDisk, while_full: impl AsyncFn(&
         says_that_it_is_full(site, &load).await;
         while_full(site).await;
         server.wait_for_output("disk is full", PATIENCE).unwrap();
-        // Again, from a cold start.
+        // The same after a restart on the full disk.
         server.kill().unwrap();
         server = site.start();
         says_that_it_is_full(site, &load).await;
@@ -103,7 +103,7 @@ async fn says_that_it_is_full(site: &Site, load: &Load) {
         load.submit(&load.fresh()).await == Some(false)
     })
     .await;
-    // Readers do not notice.
+    // Reads still work.
     let client = site.client_of("small");
     let checkpoint = client.get("checkpoint").await.unwrap().ok().unwrap();
     let checkpoint = String::from_utf8_lossy(&checkpoint);
@@ -167,7 +167,7 @@ fn a_read_only_directory_stops_one_log_until_it_is_writable() {
     assert!(server.stop(PATIENCE).unwrap().success());
 }
 
-/// What a kernel does after disk errors: the machine comes up again, all of it
+/// A kernel mounts the file system read-only after disk errors; after a reboot, the whole disk is
 /// read-only.
 #[test]
 fn a_read_only_disk_for_everything_is_said_and_survived() {

@@ -1,4 +1,4 @@
-//! What a log costs while nobody submits anything.
+//! The cost of a log without submissions.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,13 +17,13 @@ async fn next_checkpoint(log: &LogUnderTest, before: &str) -> String {
     checkpoint
 }
 
-/// The time at which the log signed a checkpoint, in Unix milliseconds.
+/// Returns the time at which the log signed a checkpoint, in Unix milliseconds.
 fn signed_ms(log: &LogUnderTest, note: &[u8]) -> u64 {
     let verified = verify_checkpoint(note, &log.origin(), log.public_key());
     verified.unwrap().1
 }
 
-/// All logs of a CA are in one process, and most of them are as good as over.
+/// A CA runs all of its logs in one process, and most of them have no submissions.
 #[test]
 fn an_idle_log_asks_a_bucket_once_in_five_seconds_at_most() {
     let bucket = run(Bucket::versitygw()).unwrap();
@@ -39,7 +39,7 @@ fn an_idle_log_asks_a_bucket_once_in_five_seconds_at_most() {
     let (second, last) = run(async {
         ready(&log).await;
         let first = next_checkpoint(&log, "").await;
-        // Whatever the start had to do is done.
+        // All work of the startup is done.
         let second = next_checkpoint(&log, &first).await;
         let third = next_checkpoint(&log, &second).await;
         let last = next_checkpoint(&log, &third).await;
@@ -51,13 +51,14 @@ fn an_idle_log_asks_a_bucket_once_in_five_seconds_at_most() {
         let mut bodies = requests.iter().map(|request| request.body());
         bodies.position(|body| body == note).unwrap()
     };
-    // An idle log writes its next checkpoint, to the lock and to the storage, and does nothing else.
+    // An idle log writes its next checkpoint, to the lock and to the storage, and does nothing
+    // else.
     let asked = &requests[put(&second)..put(&last)];
     for request in asked {
         let (method, path) = (request.method(), request.uri().path());
         assert_eq!(method, "PUT", "{path}");
     }
-    // By the timestamps of the log: a busy machine only makes it later.
+    // Measured by the timestamps of the log: the interval is longer on a busy machine.
     let span_ms = signed_ms(&log, last.as_bytes()) - signed_ms(&log, second.as_bytes());
     assert!(!asked.is_empty());
     let least_ms = 4_990 * asked.len() as u64;

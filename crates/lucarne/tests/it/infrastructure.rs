@@ -1,6 +1,6 @@
-//! The plans of certificate infrastructure, shortened, against real targets:
-//! each passes, and each fails for the right reason when the targets are broken
-//! on purpose. docs/reference/load/infrastructure-faults.md has the same table.
+//! The plans for certificate infrastructure, shortened, against real targets. Each plan passes, and
+//! each fails with the expected error if its target is broken on purpose.
+//! docs/reference/load/infrastructure-faults.md has the same table.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::trials::breaker::Fault;
 use crate::trials::trial::{Plan, Trial};
 use lucarne_targets::{Fleet, Ports};
 
-/// The targets, which the tests of this file share.
+/// Returns the targets, which the tests of this file share.
 fn fleet() -> Arc<Fleet> {
     static FLEET: Mutex<Weak<Fleet>> = Mutex::new(Weak::new());
     let mut shared = FLEET.lock().unwrap_or_else(PoisonError::into_inner);
@@ -22,11 +22,11 @@ fn fleet() -> Arc<Fleet> {
     })
 }
 
-/// What a broken target comes to.
+/// A broken target and its expected result.
 struct Case {
     plan: Plan,
     fault: Fault,
-    /// All kinds of errors in the summary, or said before the run.
+    /// All kinds of errors in the summary, or printed before the run.
     kinds: &'static [&'static str],
     code: i32,
 }
@@ -40,7 +40,7 @@ const fn case(plan: Plan, fault: Fault, kinds: &'static [&'static str], code: i3
     }
 }
 
-/// All plans, with nothing broken.
+/// All plans, each with a correct target.
 const SOUND: [Plan; 8] = [
     Plan::Api,
     Plan::Connectors,
@@ -105,7 +105,7 @@ const BROKEN: [Case; 40] = [
     case(Plan::Enrolment, Fault::Down, &["connect_refused"], 110),
 ];
 
-/// So many at a time: most of their time they wait.
+/// Concurrent cases, which mostly wait.
 const TOGETHER: usize = 6;
 
 #[test]
@@ -117,7 +117,7 @@ fn every_plan_passes_against_its_real_target() {
         let name = plan.name();
         let said = &trial.said;
         assert!(kinds.is_empty(), "{name}: {kinds:?}\n{said}");
-        // How soon a target answers is the machine's: all else must hold.
+        // The latency of a target depends on the machine; all other thresholds must hold.
         let late = |crossed: &String| crossed.contains("duration");
         assert!(crossed.iter().all(late), "{name}: {crossed:?}\n{said}");
         let code = if crossed.is_empty() { 0 } else { 99 };
@@ -132,12 +132,12 @@ fn every_breakage_is_called_by_its_name() {
     judge_all(&BROKEN, TOGETHER, name, |case| judge(case, &fleet));
 }
 
-/// Runs a case and compares.
+/// Runs a case and compares the result.
 fn judge(case: &Case, fleet: &Fleet) -> Result<(), String> {
     let trial = Trial::run(case.plan, case.fault, fleet);
     let (kinds, crossed) = (trial.kinds(), trial.crossed());
     let expected: BTreeSet<String> = case.kinds.iter().map(|kind| (*kind).to_owned()).collect();
-    // What is slow is found by its threshold, not by an error.
+    // A slow target is detected by a threshold, not by an error.
     let slow = crossed.iter().any(|it| it.contains("http_req_duration"));
     // The run may end while an order is polled, or between two polls.
     let polled = case.fault == Fault::NeverIssued && kinds.iter().eq(["unanswered"]);
@@ -158,7 +158,7 @@ fn judge(case: &Case, fleet: &Fleet) -> Result<(), String> {
     }
 }
 
-/// Every figure of every connector is there, with the errors of a broken one.
+/// The summary has every figure of every connector, with the errors of a broken one.
 #[test]
 fn connectors_have_every_figure() {
     let fleet = fleet();
@@ -183,8 +183,8 @@ fn connectors_have_every_figure() {
     }
 }
 
-/// The 400 that a correct server answers to a renewal id of no certificate is no
-/// failure, and a server that answers HTML to everything does not pass.
+/// A correct server responds with 400 to a renewal ID of an unknown certificate, which is not a
+/// failure. A server that responds with HTML to every request fails.
 #[test]
 fn expected_statuses_are_no_failures_and_html_is_one() {
     let fleet = fleet();
@@ -209,8 +209,8 @@ fn expected_statuses_are_no_failures_and_html_is_one() {
     assert_eq!(html.code, 99, "{}", html.said);
 }
 
-/// Account, order, authorisation, challenge, finalisation, download, renewal
-/// information, renewal and revocation all take place, each with its latency.
+/// Account, order, authorisation, challenge, finalisation, download, renewal information, renewal
+/// and revocation all take place, each with its latency.
 #[test]
 fn whole_enrolments_are_driven_with_signed_requests() {
     let fleet = fleet();
@@ -240,7 +240,7 @@ fn whole_enrolments_are_driven_with_signed_requests() {
     }
 }
 
-/// The names of checks that have passed or failed.
+/// Returns the names of checks that have passed or failed.
 fn summary_checks(trial: &Trial, which: &str) -> Vec<String> {
     let summary = trial.summary();
     let checks = summary["checks"].as_array().cloned().unwrap_or_default();

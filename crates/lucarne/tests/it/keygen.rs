@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use crate::common::{assert_has, lucarne};
 use lucarne_testkit::temp_dir;
 
-/// Vectors made with Sunlight's own key generator.
+/// Test vectors generated with Sunlight's key generator.
 #[test]
 fn a_seed_of_sunlight_gives_the_same_log() {
     let directory = temp_dir();

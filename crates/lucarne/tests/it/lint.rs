@@ -1,4 +1,4 @@
-//! `lucarne lint` as a pipeline runs it: files, exit codes, JSON.
+//! `lucarne lint` in a pipeline: files, exit codes, JSON.
 
 use std::fs;
 
@@ -13,8 +13,8 @@ fn log_key(n: u8) -> LogKey {
     LogKey::from_seed(&[n; 32]).unwrap()
 }
 
-/// A directory with a log list, an issuer, a precertificate, and certificates that are good or lack the
-/// extensions of their second SCT.
+/// Creates a directory with a log list, an issuer, a precertificate, and certificates that are
+/// valid or lack the extensions of their second SCT.
 fn files() -> TempDir {
     let directory = temp_dir();
     let write = |name: &str, der: &[u8]| {
@@ -84,7 +84,7 @@ fn exit_codes_are_for_pipelines() {
     assert_eq!(code, 1, "{said}");
     assert_has(&said, "✗ sct-extensions-dropped: SCT 1: ");
 
-    // What was not verified is not good: no list, no issuer, a file that is not there.
+    // A certificate that was not verified does not pass: without a list, an issuer or the file.
     for (args, why) in [
         (&["good.pem", "--issuer", "issuer.pem"][..], "no-log-list"),
         (&["good.pem", "--log-list", "list.json"], "no-issuer"),
@@ -97,7 +97,7 @@ fn exit_codes_are_for_pipelines() {
     assert_eq!(run(&["good.pem", "--log-list", "none.json"]).0, 2);
     assert_eq!(run(&["good.pem", "--at", "yesterday"]).0, 2);
     assert_eq!(run(&[]).0, 2);
-    // Wrong counts more than not known.
+    // An invalid certificate outweighs an unverified one.
     let (code, _) = run(&[
         "broken.pem",
         "none.pem",
@@ -107,7 +107,7 @@ fn exit_codes_are_for_pipelines() {
         "issuer.pem",
     ]);
     assert_eq!(code, 1);
-    // Before the SCTs were made, they are from the future.
+    // Before their timestamps, the SCTs are from the future.
     let (code, said) = with(&["good.pem", "--at", "2023-01-01"]);
     assert_eq!(code, 1, "{said}");
     assert_has(&said, "sct-from-the-future");
@@ -139,7 +139,7 @@ fn json_is_an_object_for_each_file() {
     assert_eq!(precertificate["kind"], "precertificate");
 }
 
-/// Whether a log would take a chain is told without submitting it.
+/// Predicts whether a log would accept a chain, without submitting it.
 #[test]
 fn chains_are_judged_by_given_roots() {
     let directory = files();

@@ -1,5 +1,4 @@
-//! `lucarne load` from end to end: a real log, a plan, every report; and what
-//! it says where something is wrong.
+//! `lucarne load` from end to end: a real log, a plan, every report, and the messages about errors.
 
 use std::fs;
 use std::net::TcpListener;
@@ -13,7 +12,7 @@ use crate::common::{PATIENCE, SMALL, assert_has, eventually, lucarne, ready, run
 use lucarne_testkit::{Launch, LogUnderTest, Server, SmallDisk, free_port, temp_dir};
 use serde_json::Value;
 
-/// Nothing on this machine is quick enough for less.
+/// A threshold that even a busy machine meets.
 const GENEROUS: &str = "http_req_duration: p(99)<20000";
 
 fn running(settings: &str) -> (LogUnderTest, Server) {
@@ -23,7 +22,7 @@ fn running(settings: &str) -> (LogUnderTest, Server) {
     (log, server)
 }
 
-/// A plan of a few seconds that writes and reads.
+/// Returns a plan of a few seconds that writes and reads.
 fn plan(log: &LogUnderTest) -> String {
     format!(
         "name: a few seconds
@@ -62,7 +61,7 @@ thresholds:
     )
 }
 
-/// Runs a plan, with more flags, in a directory of its own.
+/// Runs a plan, with more flags, in a new directory.
 fn run_plan(text: &str, more: &[&str]) -> LoadTest {
     let directory = temp_dir();
     fs::write(directory.path().join("plan.yaml"), text).unwrap();
@@ -70,14 +69,14 @@ fn run_plan(text: &str, more: &[&str]) -> LoadTest {
     LoadTest::run(directory, &args)
 }
 
-/// A write load of a few seconds by flags.
+/// Runs a write load of a few seconds, configured by flags.
 fn write(log: &LogUnderTest, more: &[&str]) -> LoadTest {
     let (url, origin, key) = (log.url(), log.origin(), base64_key(log));
     let flags = [&["--rate=30", "--duration=3s"], more].concat();
     ct_write(&url, &origin, &key, &flags)
 }
 
-/// A counter, over all series of a scenario.
+/// Returns a counter, summed over all series of a scenario.
 fn counter(summary: &Value, metric: &str, scenario: &str) -> u64 {
     let series = rows(summary, "series").into_iter();
     let of = series.filter(|series| tag(series, "scenario") == Some(scenario));
@@ -85,7 +84,7 @@ fn counter(summary: &Value, metric: &str, scenario: &str) -> u64 {
         .sum()
 }
 
-/// The value of a tag, whether tags are a map or pairs.
+/// Returns the value of a tag. Tags are a map or pairs.
 fn tag<'a>(row: &'a Value, name: &str) -> Option<&'a str> {
     if let Some(pairs) = row["tags"].as_array() {
         let pair = pairs.iter().find(|pair| pair[0] == name)?;
@@ -109,12 +108,12 @@ fn a_plan_runs_and_everything_is_reported() {
     assert_eq!(summary["verdict"], "passed");
     let scenarios = rows(&summary, "scenarios");
     assert_eq!(scenarios[0]["name"], "write");
-    // 160 iterations were asked for, and nothing was left out.
+    // All of the 160 configured iterations were completed.
     assert_eq!(scenarios[0]["asked"].as_u64(), Some(160));
     assert_eq!(scenarios[0]["completed"].as_u64(), Some(160));
     assert_eq!(counter(&summary, "http_reqs", "write"), 160);
     assert!(counter(&summary, "http_reqs", "read") > 10);
-    // Everything that the issue wants verified was verified, and often.
+    // Every kind of verification took place.
     for check in [
         "sct_signature",
         "checkpoint_signature",
@@ -128,7 +127,7 @@ fn a_plan_runs_and_everything_is_reported() {
             .sum();
         assert!(passes > 0, "{check} was never checked:\n{}", test.said);
     }
-    // All of this can be read by people.
+    // The text report has these words.
     for words in ["http_req_duration", "write", "read", "p(95)"] {
         assert_has(&test.said, words);
     }
@@ -141,7 +140,7 @@ fn a_plan_runs_and_everything_is_reported() {
         "not self-contained"
     );
 
-    // The log itself agrees.
+    // The audit of the log has the same result.
     let report = run(async { log.audit().unwrap().run().await.unwrap() });
     report.assert_clean();
     let new = scenarios[0]["completed"].as_u64().unwrap();
@@ -179,7 +178,7 @@ fn the_reports_that_people_know() {
     }
 }
 
-/// The CT hammer's own way: a CA by its files, until there are so many leaves.
+/// A goal of leaves ends the run, and the CA is given by files, as in the CT hammer.
 #[test]
 fn a_goal_of_leaves_by_a_given_authority_ends_the_run() {
     let (log, _server) = running("period: 50");
@@ -232,7 +231,7 @@ fn a_goal_of_leaves_by_a_given_authority_ends_the_run() {
     );
     assert_eq!(run(size(&log)), 40);
     assert!(!test.file("summary.json").contains("hush"));
-    // Out of reach: the time is over before.
+    // A goal out of reach: the run ends by its duration.
     let test = ct("1000000", "2s");
     assert_eq!(test.code, 99, "{}", test.said);
     assert_eq!(test.findings(), ["leaf_write_goal".to_owned()].into());
@@ -273,7 +272,7 @@ fn two_runs_are_merged_exactly() {
         assert!(sum > 0, "{metric}");
         assert_eq!(counter(&merged, metric, "ct-write"), sum, "{metric}");
     }
-    // Histograms are added bucket by bucket: no percentile is guessed.
+    // Histograms are added bucket by bucket, so percentiles stay exact.
     let histograms = |text: &Value| {
         let summary: lucarne_load::Summary = serde_json::from_value(text.clone()).unwrap();
         let metric = summary.total("http_req_duration").unwrap();
@@ -288,7 +287,7 @@ fn two_runs_are_merged_exactly() {
     );
     let buckets = |one: &lucarne_load::Histogram| one.buckets().collect::<Vec<_>>();
     assert_eq!(buckets(&sum), buckets(&merged_one));
-    // In either order the same.
+    // The order of merging has no influence.
     let (code, said) = lucarne(
         directory.path(),
         &["load", "merge", second, first, "-o", "mus.json"],
@@ -317,7 +316,7 @@ fn a_baseline_tells_regressions() {
         &[&baseline[..], &["--max-regression", "1000"]].concat(),
     );
     assert_eq!(lenient.code, 0, "{}", lenient.said);
-    // Every answer seconds later: more than any machine that is busy adds to the others.
+    // Every response is seconds late: more than the delay of a busy machine.
     let slow = log_for_load("period: 5000");
     let _slow_server = slow.start().unwrap();
     run(ready(&slow));
@@ -353,7 +352,7 @@ fn a_killed_and_restarted_log_is_survived_and_the_outage_told() {
         size(&log).await > 60
     }));
     server.kill().unwrap();
-    // The outage that has to be seen and reported: this long at least.
+    // The outage that must be detected and reported lasts at least this long.
     std::thread::sleep(Duration::from_millis(1200));
     let _again = log.start().unwrap();
     let status = test.wait(Duration::from_secs(90)).unwrap();
@@ -374,7 +373,7 @@ fn without_expect_restarts_an_outage_fails_the_run() {
     let url = log.url();
     let (origin, key) = (log.origin(), base64_key(&log));
     let killer = std::thread::spawn(move || {
-        // What is sent before it begins is an entry or two.
+        // Only one or two entries are submitted before the run begins.
         run(eventually("the run has begun", async || {
             size(&log).await > 10
         }));
@@ -402,7 +401,7 @@ async fn size(log: &LogUnderTest) -> u64 {
         .unwrap_or(0)
 }
 
-/// It ends with this code, soon, says these words, and is no panic.
+/// Checks that the test ended with this code, without a panic, and printed these words.
 #[track_caller]
 fn refused(test: &LoadTest, code: i32, words: &[&str]) {
     assert_eq!(test.code, code, "{}", test.said);
@@ -434,7 +433,7 @@ fn a_target_that_is_no_log_is_refused() {
     let (log, _server) = running("period: 50");
     let roots = authorities().display().to_string();
     let key = base64_key(&log);
-    // The server is there, the log is elsewhere.
+    // The server exists, but the path is not a log.
     let url = format!("http://{}/nothing", log.address());
     let by_url = |url: &str, more: &[&str]| {
         let all = [
@@ -454,7 +453,7 @@ fn a_target_that_is_no_log_is_refused() {
         104,
         &[&url],
     );
-    // A web server.
+    // A web server is not a log.
     let page = web_server();
     refused(
         &by_url(
@@ -464,7 +463,7 @@ fn a_target_that_is_no_log_is_refused() {
         104,
         &[&page],
     );
-    // Not even a URL.
+    // The text is not a URL.
     refused(
         &by_url("log.example", &[]),
         104,
@@ -472,7 +471,7 @@ fn a_target_that_is_no_log_is_refused() {
     );
 }
 
-/// Something that answers `<html>` to everything; its thread ends with the process.
+/// Starts a server that responds with `<html>` to every request, until the process ends.
 fn web_server() -> String {
     use std::io::{Read, Write};
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -540,7 +539,7 @@ fn a_plan_with_mistakes_is_refused_before_anything_is_sent() {
         let test = run_plan(&bad, &[]);
         refused(&test, 104, words);
         assert_has(&test.said, &format!("plan.yaml:{line}"));
-        // `check` says the same without running anything.
+        // `check` reports the same problems without running the plan.
         let (code, said) = lucarne(test.path(), &["load", "check", "plan.yaml"]);
         assert_eq!(code, 104, "{said}");
         words.iter().for_each(|words| assert_has(&said, words));
@@ -591,12 +590,12 @@ fn reports_that_cannot_be_written_are_said() {
         assert_eq!(code, 111, "{said}");
         assert_has(&said, file);
         assert_has(&said, "space");
-        // What was measured is not lost with it.
+        // The measurements are printed in any case.
         assert_has(&said, "http_req_duration");
         let left = fs::metadata(file).map_or(0, |left| left.len());
         assert_eq!(left, 0, "half a file is left at {file}");
     }
-    // A directory that is not there is noticed before the run.
+    // A missing directory is reported before the run.
     let (code, said) = lucarne(
         temp_dir().path(),
         &["load", "ct-read", "--html", "no/such/directory/report.html"],

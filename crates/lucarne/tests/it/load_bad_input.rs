@@ -1,5 +1,4 @@
-//! What `lucarne load` says of plans and targets that are wrong, and with which
-//! exit code.
+//! Messages and exit codes of `lucarne load` for invalid plans and targets.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,7 +13,7 @@ fn load(directory: &Path, args: &[&str]) -> (i32, String) {
     lucarne(directory, &[&["load"], args].concat())
 }
 
-/// A plan of one scenario `s` with these options, for a second at 10/s.
+/// Returns a plan of one scenario `s` with these options, for one second at 10/s.
 fn plan(kind: &str, options: &str, thresholds: &str) -> String {
     format!(
         "scenarios:\n  s:\n    scenario: {kind}\n    executor: constant-arrival-rate\n    rate: 10\n    \
@@ -22,7 +21,7 @@ fn plan(kind: &str, options: &str, thresholds: &str) -> String {
     )
 }
 
-/// Checks and runs a plan: the exit codes, and what both printed.
+/// Checks and runs a plan. Returns both exit codes and the output of both.
 fn check_and_run(yaml: &str) -> (i32, i32, String) {
     let here = temp_dir();
     fs::write(here.path().join("plan.yaml"), yaml).unwrap();
@@ -32,8 +31,8 @@ fn check_and_run(yaml: &str) -> (i32, i32, String) {
     (checked, ran, said)
 }
 
-/// A server with a certificate of the test authorities, which answers 200 and
-/// `{}` to everything. It ends with the test's process.
+/// Starts a server with a certificate of the test authorities, which responds with 200 and `{}` to
+/// every request, until the process ends.
 fn https() -> String {
     let options = LeafOptions::for_names(["localhost"]).unwrap();
     let leaf = pki().root.issue(&options).unwrap();
@@ -50,7 +49,7 @@ fn https() -> String {
                 let session = rustls::ServerConnection::new(config).unwrap();
                 let mut stream = rustls::StreamOwned::new(session, stream.unwrap());
                 let mut request = [0; 4096];
-                // A request comes in one piece here, and a client that has enough leaves.
+                // A request arrives in one piece here, and the client closes the connection.
                 while matches!(stream.read(&mut request), Ok(1..)) {
                     let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
                     if stream.write_all(answer).is_err() {
@@ -233,8 +232,8 @@ fn one_request_by_flags_and_a_secret_that_is_not_told() {
     );
 }
 
-/// What is shorter than 20 seconds is not shortened, and a plan's environment
-/// is that of the command.
+/// `quick` does not shorten runs of less than 20 seconds, and a plan can use the environment of the
+/// command.
 #[test]
 fn quick_runs() {
     let here = temp_dir();

@@ -1,5 +1,5 @@
-//! A log that lies, in every way that a proxy can make it: the load test says
-//! which lie it was, and nothing else. docs/reference/load/ct-faults.md has the same table.
+//! A log with one fault at a time, caused by a proxy. The load test reports exactly this fault.
+//! docs/reference/load/ct-faults.md has the same table.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,16 +12,15 @@ use crate::faults::{Fault, Observed, Proxy};
 use lucarne_ct::EntryKind;
 use lucarne_testkit::{Audit, Client, LogUnderTest, Report};
 
-/// A lie and what must be said about it.
+/// A fault and the expected findings.
 struct Case {
     fault: Fault,
-    /// What it is, for people.
+    /// The description, for people.
     what: &'static str,
-    /// These findings.
+    /// The expected findings.
     findings: &'static [&'static str],
     code: i32,
-    /// What may be found besides, depending on what the load test happens to
-    /// look at first.
+    /// Possible further findings, which depend on the order of the load test's reads.
     perhaps: &'static [&'static str],
     /// More flags.
     flags: &'static [&'static str],
@@ -52,7 +51,7 @@ impl Case {
         Case { perhaps, ..self }
     }
 
-    /// Whether that is what was to be found.
+    /// Returns whether the findings match the expected ones.
     fn fits(&self, found: &BTreeSet<String>) -> bool {
         let is = |names: &[&str], name: &String| names.contains(&name.as_str());
         self.findings.iter().all(|name| found.contains(*name))
@@ -64,7 +63,7 @@ impl Case {
 
 const CASES: [Case; 51] = [
     case(Fault::None, "nothing", &[], 0),
-    // What comes back from add-chain and add-pre-chain.
+    // Responses of add-chain and add-pre-chain.
     case(Fault::Delayed, "every answer 400 ms late", &[], 99).with(&[
         "--threshold",
         "http_req_duration{scenario:write}: p(95)<350",
@@ -148,7 +147,7 @@ const CASES: [Case; 51] = [
         99,
     )
     .with(&["--dup_chance=0.5"]),
-    // Signed lies that only the tree gives away.
+    // Signed faults that only the tree reveals.
     case(
         Fault::SctIndex,
         "signed, the index of a neighbour",
@@ -228,7 +227,7 @@ const CASES: [Case; 51] = [
         &["audit_complete", "checkpoint_growth", "inclusion_in_time"],
         99,
     )
-    .perhaps(&["checkpoint_timestamp"]) // the first that the auditor sees is frozen already
+    .perhaps(&["checkpoint_timestamp"]) // the first checkpoint of the auditor may already be frozen
     .with(&["--mmd", "1s"]),
     case(
         Fault::SignatureAtStart,
@@ -242,7 +241,7 @@ const CASES: [Case; 51] = [
         &["cache_control"],
         99,
     ),
-    // What is to be refused.
+    // Submissions that must be refused.
     case(
         Fault::TakesOutsideWindow,
         "an SCT for a certificate outside of the window",
@@ -379,12 +378,12 @@ const CASES: [Case; 51] = [
     ),
 ];
 
-/// A window that there is something outside of.
+/// Settings with a window, so that some certificates are outside.
 const SETTINGS: &str = "period: 50
 notafterstart: 2020-01-01T00:00:00Z
 notafterlimit: 2040-01-01T00:00:00Z";
 
-/// So many at a time.
+/// Concurrent cases.
 const TOGETHER: usize = 4;
 
 #[test]
@@ -404,7 +403,7 @@ fn judge(case: &Case, log: &LogUnderTest, roots: &str) -> Result<(), String> {
         "ct",
         "--max_write_ops=20",
         "--max_read_ops=10",
-        // What a busy machine cannot offer is no finding.
+        // A low rate on a busy machine is not a finding.
         "--min-achieved=0",
     ]
     .map(str::to_owned)
@@ -418,7 +417,7 @@ fn judge(case: &Case, log: &LogUnderTest, roots: &str) -> Result<(), String> {
         args.push("--max_runtime=4s".to_owned());
     }
     if case.fault != Fault::None && !case.flags.iter().any(|flag| flag.contains("dup")) {
-        // The truth about a resubmission would contradict an earlier lie.
+        // A correct response to a resubmission would contradict an earlier false one.
         args.push("--dup_chance=0".to_owned());
     }
     args.extend(case.flags.iter().map(|flag| (*flag).to_owned()));
@@ -444,7 +443,7 @@ fn judge(case: &Case, log: &LogUnderTest, roots: &str) -> Result<(), String> {
     ))
 }
 
-/// The proxy did lie, and what a load test must not say of itself.
+/// Returns whether the proxy caused the fault, and the load test itself behaved correctly.
 fn plausible(fault: Fault, test: &LoadTest, observed: &Observed) -> bool {
     match fault {
         Fault::None => observed.lies == 0,
@@ -454,7 +453,7 @@ fn plausible(fault: Fault, test: &LoadTest, observed: &Observed) -> bool {
                 && crossed.len() == 1
                 && crossed.first().unwrap().contains("p(95)<350")
         }
-        // Everything that was turned away came again, and nothing came too early.
+        // Every rejected submission was retried, and none too early.
         Fault::RetryAfter => observed.impatient == 0 && observed.patient > 0,
         Fault::PutsOff => {
             let crossed = test.crossed();
@@ -465,8 +464,8 @@ fn plausible(fault: Fault, test: &LoadTest, observed: &Observed) -> bool {
     }
 }
 
-/// A log that stops responding for good ends the run all the same, and fails it. What hangs
-/// is ended by the test's patience for the process.
+/// A log that stops responding for good ends the run with a failure. If the run hangs, the test
+/// ends the process after its timeout.
 #[test]
 fn a_log_that_goes_away_for_good_ends_the_run() {
     let log = log_for_load(SETTINGS);
@@ -520,8 +519,8 @@ fn the_documentation_has_the_same_table() {
     }
 }
 
-/// Another auditor looks through the proxy: it must find what the proxy does,
-/// and nothing where the proxy does nothing.
+/// An independent auditor reads through the proxy: it must detect the fault of the proxy, and
+/// nothing without a fault.
 #[test]
 fn the_proxy_lies_as_it_says() {
     let log = log_for_load("period: 20");
@@ -558,7 +557,7 @@ fn the_proxy_lies_as_it_says() {
     }
 }
 
-/// Submits a few chains, looks at the checkpoint in between, and audits.
+/// Submits a few chains, polls the checkpoint in between, and audits.
 async fn audited(client: Client, audit: Audit) -> Report {
     for _ in 0..9 {
         let body = submission(&pki().p256);

@@ -1,4 +1,4 @@
-//! `lucarne load s3` by flags.
+//! `lucarne load s3`, configured by flags.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -7,8 +7,8 @@ use std::path::Path;
 use crate::common::{LUCARNE, assert_has};
 use lucarne_testkit::{Launch, ObjectStore, temp_dir};
 
-/// A short run against `store` with more flags, and no keys in the environment but those of
-/// the credentials file: exit code, and all it printed.
+/// Runs a short test against `store` with more flags and only the keys of the credentials file.
+/// Returns the exit code and the whole output.
 fn load(store: &ObjectStore, directory: &Path, more: &[&str]) -> (i32, String) {
     let mut launch = Launch::new(LUCARNE)
         .args(["load", "s3", "--create-bucket", "--no-ui"])
@@ -58,7 +58,7 @@ fn keys_come_from_profiles() {
     fs::write(here.path().join("credentials"), credentials).unwrap();
     let (code, said) = load(&store, here.path(), &["--profile=ct"]);
     assert_eq!(code, 0, "{said}");
-    // What is demanded although no flag says so.
+    // A default threshold, without a flag.
     assert_has(&said, "✓ 'rate==1'");
     let (code, said) = load(&store, here.path(), &["--profile=other"]);
     assert_eq!(code, 104, "{said}");

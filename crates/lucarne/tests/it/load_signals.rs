@@ -1,4 +1,4 @@
-//! `lucarne load` and signals, at a target that never responds.
+//! Signals to `lucarne load` while its target never responds.
 #![allow(clippy::unwrap_used)]
 
 use std::net::TcpListener;
@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use crate::common::{LUCARNE, PATIENCE, assert_has, eventually, run};
 use lucarne_testkit::{Launch, Signal, temp_dir};
 
-/// Iterations would be waited for an hour, and the one request takes longer than that.
+/// The graceful stop lasts an hour, and the timeout of the one request is longer.
 #[test]
 fn the_second_signal_does_not_wait_for_a_target_that_hangs() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -26,7 +26,7 @@ fn the_second_signal_does_not_wait_for_a_target_that_hangs() {
     run(eventually("the first signal is heard", async || {
         load.output().contains("SIGTERM: no new iterations begin")
     }));
-    // Signals that follow one another too closely are one: sent until it is heard.
+    // Signals in quick succession are merged, so the signal is repeated until it is received.
     run(eventually("the second signal is heard", async || {
         load.signal(Signal::TERM).unwrap();
         load.output().contains("SIGTERM: cutting off what runs")

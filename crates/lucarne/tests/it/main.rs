@@ -1,6 +1,7 @@
-//! The binary, used as its users do: commands, files and sockets.
+//! Tests of the binary as its users run it: commands, files and sockets.
 #![allow(clippy::unwrap_used)]
 
+mod alerts;
 mod authorities;
 mod bad_disk;
 mod bad_input;
@@ -36,10 +37,13 @@ mod load_faults;
 mod load_s3;
 mod load_signals;
 mod lock_tools;
+mod metrics;
 mod monitoring;
+mod notify;
 mod object_faults;
 mod object_tls;
 mod operator;
+mod packaging;
 mod pem_files;
 mod plans;
 mod prefixes;
@@ -61,5 +65,6 @@ mod tls_certificate;
 mod torture;
 mod trials;
 mod two_machines;
+mod version;
 mod watch;
 mod wrong_lock;

@@ -1,5 +1,5 @@
-//! A stranger's view: with nothing but the URL, everything that the static CT
-//! API promises can be read, adds up to the checkpoint, and never changes.
+//! A monitor that knows only the URL can read all files of the static CT API. They match the
+//! checkpoint and never change.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -13,11 +13,11 @@ use lucarne_ct::{CheckpointVerifier, TileLeafRef};
 use lucarne_testkit::{Client, Response};
 
 const ENTRIES: usize = 600;
-/// In the last data tile and the last tile of level 0: 600 − 2 · 256.
+/// Entries of the last data tile, and hashes of the last tile of level 0: 600 − 2 · 256.
 const REST: usize = 88;
 
 type Hash = [u8; 32];
-/// Every immutable file by its path, with the ETag it was served with.
+/// Every immutable file by its path, with its ETag.
 type Files = BTreeMap<String, (Bytes, String)>;
 
 #[test]
@@ -31,7 +31,7 @@ fn a_stranger_reads_the_whole_log_and_it_never_changes() {
         let files = read_everything(&log.client(), &checkpoint).await;
         spot_checks(&log.client(), &files).await;
         one_content_in_every_encoding(&log.client(), &files).await;
-        // For a server that only has the directory.
+        // The directory has the file for web servers that serve only the directory.
         let served = log.client().get("log.v3.json").await.unwrap();
         eventually(
             "log.v3.json lies in the directory as it is served",
@@ -49,7 +49,7 @@ fn a_stranger_reads_the_whole_log_and_it_never_changes() {
     run(async {
         ready(&log).await;
         let client = log.client();
-        // Signed anew since then, the same tree.
+        // The log has signed the same tree again since then.
         let after = self::checkpoint(&client).await;
         assert_eq!((after.size, after.root), (checkpoint.size, checkpoint.root));
         for (path, (before, tag)) in &files {
@@ -77,7 +77,7 @@ async fn submit(load: Arc<Load>) {
     assert_eq!(report.size as usize, ENTRIES);
 }
 
-/// The checkpoint, verified with the key that `log.v3.json` has.
+/// Reads the checkpoint, and verifies it with the key in `log.v3.json`.
 async fn checkpoint(client: &Client) -> lucarne_tlog::Checkpoint {
     let about = client.get("log.v3.json").await.unwrap().json().unwrap();
     let decoded = |field: &str| {
@@ -93,13 +93,13 @@ async fn checkpoint(client: &Client) -> lucarne_tlog::Checkpoint {
     let verifier = CheckpointVerifier::new(origin, &key).unwrap();
     let (checkpoint, timestamp_ms) = verifier.verify(&answer.ok().unwrap()).unwrap();
     let now_ms = jiff::Timestamp::now().as_millisecond() as u64;
-    // The present in milliseconds, however busy the machine is.
+    // The timestamp is about now, even on a busy machine.
     assert!(now_ms.abs_diff(timestamp_ms) < 600_000);
     checkpoint
 }
 
-/// Reads data, hash tiles and issuers, recomputes one from the other, and
-/// checks every partial tile of every width.
+/// Reads data tiles, hash tiles and issuers, recomputes the hashes, and checks the partial tiles of
+/// every width.
 async fn read_everything(client: &Client, checkpoint: &lucarne_tlog::Checkpoint) -> Files {
     assert_eq!(checkpoint.size as usize, ENTRIES);
     let mut library = Library {
@@ -153,7 +153,7 @@ impl Library<'_> {
         body
     }
 
-    /// A tile without its compression.
+    /// Returns a tile without its compression.
     async fn plain(&mut self, path: &str) -> Vec<u8> {
         unpacked(&self.get(path).await)
     }
@@ -172,7 +172,7 @@ impl Library<'_> {
         }
     }
 
-    /// All narrower tiles of this one; `ends[n]` is where entry n ends in it.
+    /// Checks all partial tiles of this tile; `ends[n]` is the end of the first n entries.
     async fn partials(&mut self, level: &str, name: &str, tile: &[u8], ends: &[usize]) {
         let number = name.split('.').next().unwrap();
         for width in 1..ends.len().min(256) {
@@ -205,7 +205,7 @@ impl Library<'_> {
     }
 }
 
-/// HEAD, Range and conditions on some of everything.
+/// Checks HEAD, Range and conditional requests on one file of each kind.
 async fn spot_checks(client: &Client, files: &Files) {
     let issuer = files.keys().find(|path| path.starts_with("issuer/"));
     let some = ["tile/0/000", "tile/0/002.p/88"];
@@ -239,7 +239,7 @@ async fn spot_checks(client: &Client, files: &Files) {
     }
 }
 
-/// Full and partial data tiles, in each encoding that there is.
+/// Checks that full and partial data tiles have the same content in every encoding.
 async fn one_content_in_every_encoding(client: &Client, files: &Files) {
     for path in ["tile/data/000", "tile/data/001", "tile/data/002.p/88"] {
         let expected = unpacked(&files[path].0);
@@ -284,7 +284,7 @@ fn sha256(bytes: &[u8]) -> Hash {
     digest(&SHA256, bytes).as_ref().try_into().unwrap()
 }
 
-/// RFC 6962 2.1, word by word.
+/// Computes the root as defined in RFC 6962, section 2.1.
 fn tree_hash(leaves: &[Hash]) -> Hash {
     match leaves {
         [] => sha256(&[]),

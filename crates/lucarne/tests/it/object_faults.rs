@@ -1,6 +1,6 @@
-//! What stores and database servers do to a log that stands on them: it says
-//! what is wrong, its clients are told when to come back, it goes on by itself
-//! once it can, and in the end nothing is lost, repeated or taken back.
+//! Faults of object stores and database servers. The log reports the fault, its clients get a 503
+//! with Retry-After, and it continues by itself as soon as possible. At the end no entry is lost,
+//! repeated or taken back.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,17 +17,17 @@ use lucarne_testkit::{
 };
 use tokio::task::JoinSet;
 
-/// What the one log of most tests is called.
+/// The name of the log in most tests.
 const LOG: &str = "log";
 
-/// How long outages last once they have been noticed. `LUCARNE_OUTAGE=60` is
-/// what stores have been seen to do.
+/// Returns the duration of outages after the log has noticed them. `LUCARNE_OUTAGE=60` is realistic
+/// for stores.
 fn outage() -> Duration {
     let seconds = std::env::var("LUCARNE_OUTAGE").map(|seconds| seconds.parse());
     Duration::from_secs(seconds.map_or(1, |seconds| seconds.unwrap()))
 }
 
-/// A log on S3 alone, its store behind a proxy.
+/// A log on S3 alone, with its store behind a proxy.
 struct Way {
     bucket: Bucket,
     proxy: StoreProxy,
@@ -51,7 +51,7 @@ impl Way {
         }
     }
 
-    /// Rounds that are staged: versitygw keeps an object as a file.
+    /// Returns the number of staged rounds. versitygw stores each object as a file.
     fn staged(&self) -> usize {
         let data = self.bucket.store.directory.path().join("data");
         let journal = data
@@ -62,7 +62,7 @@ impl Way {
     }
 }
 
-/// A log under load, all of it noted.
+/// A log under load; every response is recorded.
 struct Life<'s> {
     site: &'s Site,
     server: Server,
@@ -100,12 +100,12 @@ impl<'s> Life<'s> {
         .await;
     }
 
-    /// The log has stopped, with these words in `/health` and on its page, and
-    /// says to clients when to come back.
+    /// Checks that the log has stopped, with these words in `/health` and on its page, and responds
+    /// with 503 and Retry-After.
     async fn stands_still(&self, words: &[&str]) {
         let mut reason = self.site.reaches(LOG, "stopped").await;
         eventually(&format!("{words:?} for {reason:?}"), async || {
-            // What was under way when it began may be said of first.
+            // Operations in flight at the beginning may be reported first.
             reason = self.site.reaches(LOG, "stopped").await;
             words.iter().all(|words| reason.contains(words))
         })
@@ -117,12 +117,12 @@ impl<'s> Life<'s> {
         assert_has(&page.text(), words[0]);
         let submission = self.load.fresh();
         assert_eq!(self.load.submit(&submission).await, Some(false));
-        // The outage itself, of which it must not tire: this long at least.
+        // The outage lasts at least this long.
         tokio::time::sleep(outage()).await;
         assert_eq!(self.load.submit(&submission).await, Some(false));
     }
 
-    /// All that was promised is there, and nothing else.
+    /// Checks that the log has all promised entries, and no others.
     async fn end(mut self) -> Report {
         self.site.ready(LOG).await;
         self.goes_on().await;
@@ -138,7 +138,7 @@ impl<'s> Life<'s> {
     }
 }
 
-/// One outage: the store does this to all requests, and then no more.
+/// Applies `fate` to all requests of the log to its store, and then ends the outage.
 fn outage_by(fate: Fate, words: &[&str]) {
     let way = Way::new();
     run(async {
@@ -160,7 +160,7 @@ fn a_store_that_never_answers() {
     outage_by(Fate::Hang, &["no response in time"]);
 }
 
-/// A double of what stores answer to clocks: the clock of a test cannot be set.
+/// A simulated response about clocks, because a test cannot set the clock.
 #[test]
 fn a_store_that_rejects_our_clock() {
     outage_by(
@@ -211,14 +211,13 @@ fn credentials_that_are_wrong() {
     });
 }
 
-/// A double: a bucket that is taken from under versitygw is made again, empty,
-/// by any put that was under way.
+/// A simulated response, because a pending PUT recreates a bucket that is removed from versitygw.
 #[test]
 fn a_bucket_that_is_missing() {
     outage_by(Fate::Refuse("NoSuchBucket"), &["no such bucket"]);
 }
 
-/// Two logs whose prefixes were mixed up, and a prefix with nothing in it.
+/// The prefixes of two logs are swapped, or a prefix is empty.
 #[test]
 fn a_bucket_of_another_log() {
     let place = run(Place::s3_alone()).unwrap();
@@ -261,26 +260,26 @@ fn a_bucket_of_another_log() {
     server.stop(PATIENCE).unwrap();
 }
 
-/// What a start asked of a store that is far away, until the first SCT.
+/// The requests of a start to its store, until the first SCT.
 struct FirstSct {
-    /// Staged rounds that it read.
+    /// Staged rounds that the start has read.
     staged: usize,
-    /// All requests, those of the lock, and repetitions, included.
+    /// All requests, including those to the lock and repetitions.
     requests: usize,
-    /// What was read of the log before it wrote anything.
+    /// The objects of the log that were read before the first write.
     read: BTreeSet<String>,
     took: Duration,
 }
 
 impl FirstSct {
-    /// After a session of this many rounds that ends with SIGKILL.
+    /// Starts the log after a session of `rounds` rounds that ended with SIGKILL.
     fn after(rounds: usize, way: &Way) -> Self {
         let load = way.site.load(LOG);
         let mut server = way.site.start();
         run(async {
             way.site.ready(LOG).await;
             for _ in 0..rounds {
-                // Who waits for an answer before he asks again makes a round each time.
+                // A client that waits for each response causes one round per submission.
                 assert_eq!(load.submit(&load.fresh()).await, Some(true));
             }
         });
@@ -322,14 +321,13 @@ impl FirstSct {
     }
 }
 
-/// What a start asks of its store does not grow with the time that the log has
-/// run.
+/// The requests of a start do not grow with the uptime of the log.
 #[test]
 fn a_start_asks_for_as_much_after_many_rounds_as_after_few() {
     let way = Way::with("period: 5");
     let (few, many) = (FirstSct::after(40, &way), FirstSct::after(200, &way));
     for start in [&few, &many] {
-        // The rounds since the journal was cut, and those of a cut under way.
+        // The rounds since the last cut of the journal, and those of a cut in progress.
         assert!(start.staged <= 32, "{} rounds are staged", start.staged);
         let others = start.requests - start.staged;
         assert!(others <= 120, "{others} requests but for them");
@@ -339,7 +337,7 @@ fn a_start_asks_for_as_much_after_many_rounds_as_after_few() {
     assert_eq!(few, many, "reads but for the staged rounds");
 }
 
-/// Whoever asks for it, and however often.
+/// The store gets few requests for a missing issuer, even if many clients request it.
 #[test]
 fn an_issuer_that_is_absent_is_hardly_asked_for() {
     let way = Way::new();
@@ -365,7 +363,7 @@ fn an_issuer_that_is_absent_is_hardly_asked_for() {
         for _ in 0..25 {
             ask().await;
         }
-        // It is remembered for five seconds, and a slow store is asked twice.
+        // The result is cached for five seconds, and a slow store is tried twice.
         let most = 2 * (1 + begun.elapsed().as_secs() / 5);
         let asked = asked.load(SeqCst);
         assert!(
@@ -376,8 +374,8 @@ fn an_issuer_that_is_absent_is_hardly_asked_for() {
     assert!(server.stop(PATIENCE).unwrap().success());
 }
 
-/// To cut the journal, to remove superseded tiles, and to ask whether the store
-/// takes writes: none of it is needed for the next SCT, or for a clean end.
+/// Cutting the journal, removing superseded tiles and checking whether the store accepts writes are
+/// needed neither for the next SCT nor for a clean end.
 #[test]
 fn a_store_that_lets_nothing_be_tidied_up() {
     let way = Way::new();
@@ -406,7 +404,7 @@ fn a_store_that_lets_nothing_be_tidied_up() {
         life.goes_on().await;
         assert_eq!(way.site.health(LOG).await["state"], "running");
         assert_eq!(failures("log").await, 0);
-        // When the log ends, nothing can be deleted yet.
+        // Deletions still fail when the log ends.
         way.proxy.judge(|request| match is_deletion(request) {
             true => Fate::Refuse("AccessDenied"),
             false => Fate::Pass,
@@ -414,7 +412,7 @@ fn a_store_that_lets_nothing_be_tidied_up() {
         life.end().await;
     });
     assert!(way.staged() > 16, "rounds were deleted");
-    // Nor when it begins with all of that.
+    // Nor when the log starts with all of these rounds.
     let (mut server, load) = (way.site.start(), way.site.load(LOG));
     run(async {
         way.site.ready(LOG).await;
@@ -423,14 +421,14 @@ fn a_store_that_lets_nothing_be_tidied_up() {
     assert!(server.stop(PATIENCE).unwrap().success());
 }
 
-/// One object, or many in one request of S3.
+/// Returns whether the request deletes one object, or several by the S3 request for this.
 fn is_deletion<B>(request: &http::Request<B>) -> bool {
     let query = request.uri().query().unwrap_or_default();
     request.method() == "DELETE" || query.starts_with("delete")
 }
 
-/// Waiting does not make a certificate trusted: what is wrong is said at once,
-/// by `serve`, too. A log that runs goes on once it is mended.
+/// An untrusted certificate is a permanent error, which is reported at once, also by `serve`. A
+/// running log continues after the certificate is replaced.
 fn of_an_authority_that_nobody_named(kind: DatabaseKind) {
     const WORDS: [&str; 2] = [
         "issued by a CA that is not trusted",
@@ -459,7 +457,7 @@ fn of_an_authority_that_nobody_named(kind: DatabaseKind) {
     run(async {
         let life = Life::begin(&site).await;
         database.restart_tls(&foreign, &key).unwrap();
-        // While it began, it was away.
+        // At first the server was unavailable.
         eventually("the certificate is named", async || {
             let reason = site.reaches(LOG, "stopped").await;
             reason.contains(WORDS[0])
@@ -493,7 +491,7 @@ fn a_postgresql_of_an_authority_that_nobody_named() {
     of_an_authority_that_nobody_named(DatabaseKind::Postgres);
 }
 
-/// A log in MinIO, its lock on a database server of its own.
+/// Creates a log in MinIO with its lock on a database server.
 fn on_database(kind: DatabaseKind) -> (DatabaseServer, Site) {
     let server = DatabaseServer::start(kind).unwrap();
     let bucket = run(Bucket::minio()).unwrap();
@@ -502,7 +500,7 @@ fn on_database(kind: DatabaseKind) -> (DatabaseServer, Site) {
     (server, site)
 }
 
-/// Stopped in order, killed, and frozen, each in the midst of rounds.
+/// Stops the database in order, kills it, and freezes it, each during rounds.
 fn comes_and_goes(kind: DatabaseKind) {
     let (mut database, site) = on_database(kind);
     run(async {
@@ -514,7 +512,7 @@ fn comes_and_goes(kind: DatabaseKind) {
         database.begin(&[]).unwrap();
         life.goes_on().await;
         database.freeze().unwrap();
-        // The outage itself: this long at least.
+        // The outage lasts at least this long.
         tokio::time::sleep(outage()).await;
         database.thaw().unwrap();
         life.end().await;
@@ -531,7 +529,7 @@ fn a_postgresql_that_comes_and_goes() {
     comes_and_goes(DatabaseKind::Postgres);
 }
 
-/// During a failover, the old primary becomes a replica first.
+/// The old primary first becomes a replica during a failover.
 #[test]
 fn a_database_that_fails_over() {
     let (database, site) = on_database(DatabaseKind::MariaDb);
@@ -544,8 +542,8 @@ fn a_database_that_fails_over() {
     });
 }
 
-/// A backup was put back, or a replica that was behind was made the primary:
-/// the store has what the lock never saw.
+/// A backup was restored, or a stale replica was promoted: the store has a newer tree than the
+/// lock.
 #[test]
 fn a_database_that_is_behind_its_store() {
     let (database, site) = on_database(DatabaseKind::MariaDb);

@@ -1,5 +1,4 @@
-//! A store as the clouds have it: behind TLS, with the bucket in the name of the
-//! host.
+//! A store as in the clouds: behind TLS, with the bucket in the host name.
 
 use std::sync::Arc;
 
@@ -48,8 +47,8 @@ fn a_bucket_in_the_host_name_behind_tls() {
     report.assert_clean();
     assert!(server.stop(PATIENCE).unwrap().success());
 
-    // Nobody whom this machine does not trust is given credentials, and waiting
-    // changes nothing: it is said at once.
+    // The log sends no credentials to an untrusted server, and reports this at once, because
+    // retries do not help.
     let untrusting = site.launch().env("SSL_CERT_FILE", "/dev/null");
     let output = untrusting.run().unwrap();
     assert!(!output.status.success());

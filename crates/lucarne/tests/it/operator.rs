@@ -1,4 +1,4 @@
-//! `lucarne check` and `lucarne init`, and when logs are created.
+//! `lucarne check` and `lucarne init`, and the creation of logs.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -104,7 +104,7 @@ fn serve_refuses_a_log_that_does_not_exist() {
         let (code, said) = lucarne(log.path(), &["serve", "-c", "lucarne.yaml"]);
         assert_eq!(code, 1);
         assert_has(&said, "lock.sqlite: does not exist");
-        // With a lock database, the log still does not come into being.
+        // Even with a lock database, the log is not created.
         sunlight_database(&log);
         let (code, said) = lucarne(log.path(), &["serve", "-c", "lucarne.yaml"]);
         assert_eq!(code, 1);
@@ -113,7 +113,7 @@ fn serve_refuses_a_log_that_does_not_exist() {
     }
 }
 
-/// A lock database as Sunlight's documentation has its operators make it.
+/// Creates a lock database as described in Sunlight's documentation.
 fn sunlight_database(log: &LogUnderTest) {
     let database = rusqlite::Connection::open(log.path().join("lock.sqlite")).unwrap();
     let schema = "CREATE TABLE checkpoints (logID BLOB PRIMARY KEY, body TEXT)";
@@ -143,11 +143,11 @@ fn a_lost_lock_never_makes_a_log_anew() {
     assert_eq!(code, 1);
     assert_has(&said, "would fork it");
     assert_eq!(fs::read(log.data().join("checkpoint")).unwrap(), before);
-    // Nothing is left of what was refused.
+    // The refused command leaves no file.
     assert!(!log.path().join("lock.sqlite").exists());
 }
 
-/// The index belongs to the key of the log: with another key, both are named.
+/// The index belongs to the key of the log. With another key, the message names both.
 #[test]
 fn the_wrong_secret_is_not_reported_as_the_wrong_cache() {
     let log = log(WINDOW);
@@ -196,7 +196,7 @@ fn nothing_private_is_put_among_public_files() {
     }
 }
 
-/// Whatever the umask, what is public can be read, and what is not cannot be.
+/// Public files are readable, and private ones are not, with any umask.
 #[test]
 fn modes_do_not_depend_on_the_umask() {
     for umask in ["000", "077"] {
@@ -241,7 +241,7 @@ fn modes_do_not_depend_on_the_umask() {
     }
 }
 
-/// The files of the lock database are gone.
+/// Removes the files of the lock database.
 fn lose_the_lock(directory: &std::path::Path) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
@@ -251,7 +251,7 @@ fn lose_the_lock(directory: &std::path::Path) {
     }
 }
 
-/// One run in which the log takes this many new submissions; `end` ends it.
+/// Runs the server once, while the log accepts `entries` new submissions; `end` ends the server.
 fn grow(log: &LogUnderTest, entries: usize, end: impl FnOnce(&mut lucarne_testkit::Server)) {
     let mut server = log.start().unwrap();
     run(async {
@@ -269,7 +269,7 @@ fn stop(server: &mut lucarne_testkit::Server) {
     assert!(server.stop(PATIENCE).unwrap().success());
 }
 
-/// What docs/how-to/operations.md tells an operator whose lock is gone.
+/// The recipe of docs/how-to/operations.md for a lost lock.
 #[test]
 fn a_lost_lock_is_made_from_the_published_checkpoint() {
     let log = log(WINDOW);
@@ -290,8 +290,8 @@ fn a_lost_lock_is_made_from_the_published_checkpoint() {
     assert_eq!(checkpoint.lines().nth(1), Some("4"));
 }
 
-/// A round may have been signed, and seen, of which a power cut took the
-/// published files: the journal has it, and so has the lock that is made.
+/// A power cut may remove the published files of a round that was signed and seen. The journal
+/// still has the round, so the rebuilt lock has it as well.
 #[test]
 fn a_lost_lock_is_as_new_as_the_journal() {
     let log = log(WINDOW);
@@ -311,8 +311,8 @@ fn a_lost_lock_is_as_new_as_the_journal() {
     assert_eq!(checkpoint.lines().nth(1), Some("5"));
 }
 
-/// Data from a backup are no ground for a lock: tiles that are there, or the
-/// index, know more.
+/// Data from a backup are not sufficient for a lock: existing tiles or the index prove that there
+/// was a larger tree.
 #[test]
 fn no_lock_is_made_from_less_than_there_was() {
     let log = log(WINDOW);
@@ -327,7 +327,7 @@ fn no_lock_is_made_from_less_than_there_was() {
     assert_eq!(code, 1, "{said}");
     assert_has(&said, "has tile/0/000.p/4, beyond the 2 entries");
     assert!(!log.path().join("lock.sqlite").exists());
-    // Nor where the tiles were restored, too, and the index was not.
+    // The same if the tiles were restored as well, but not the index.
     for tile in ["tile/0/000.p", "tile/data/000.p"] {
         for width in ["3", "4"] {
             fs::remove_file(log.data().join(tile).join(width)).unwrap();
@@ -339,14 +339,14 @@ fn no_lock_is_made_from_less_than_there_was() {
     assert!(!log.path().join("lock.sqlite").exists());
 }
 
-/// Puts another checkpoint into the lock.
+/// Replaces the checkpoint in the lock.
 fn sign(log: &LogUnderTest, body: &[u8]) {
     let database = rusqlite::Connection::open(log.path().join("lock.sqlite")).unwrap();
     let update = "UPDATE checkpoints SET body = ?";
     database.execute(update, [body]).unwrap();
 }
 
-/// Every file below a directory, with what is in it.
+/// Returns every file below a directory with its content.
 fn everything(directory: &std::path::Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {
@@ -362,7 +362,7 @@ fn everything(directory: &std::path::Path) -> Vec<(std::path::PathBuf, Vec<u8>)>
     found
 }
 
-/// `check` says what `serve` would, and writes nothing.
+/// `check` reports the same problems as `serve`, and writes nothing.
 #[test]
 fn check_compares_what_serve_compares() {
     let log = log(WINDOW);
@@ -384,14 +384,14 @@ fn check_compares_what_serve_compares() {
     };
     assert_eq!(check().0, 0);
 
-    // An older lock.
+    // The lock is older.
     sign(&log, &old);
     let (code, said) = check();
     assert_eq!(code, 3, "{said}");
     assert_has(&said, "The lock was rolled back");
     sign(&log, &newest);
 
-    // A right edge that is not what was signed.
+    // The right edge differs from the signed one.
     let tile = log.data().join("tile/data/000.p/4");
     let good = fs::read(&tile).unwrap();
     fs::remove_dir_all(log.data().join(".lucarne/journal")).unwrap();
@@ -402,7 +402,7 @@ fn check_compares_what_serve_compares() {
     fs::write(&tile, good).unwrap();
     assert_eq!(check().0, 0);
 
-    // Another log's checkpoint.
+    // The checkpoint belongs to another log.
     let note = fs::read_to_string(&checkpoint).unwrap();
     let (_, rest) = note.split_once('\n').unwrap();
     fs::write(&checkpoint, format!("example.com/another-log\n{rest}")).unwrap();

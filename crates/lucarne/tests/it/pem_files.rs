@@ -1,4 +1,4 @@
-//! Files of certificates that an editor or a script has damaged: no block is lost in silence.
+//! Files of certificates damaged by an editor or a script: no block is dropped without a message.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -14,7 +14,7 @@ fn authority(name: &str) -> Authority {
     Authority::root(&CaOptions::named(name, KeyType::EcdsaP256)).unwrap()
 }
 
-/// Two CAs in one file, as `cat` leaves them where the first has no newline at its end.
+/// Returns two CAs in one file, as concatenated by `cat` without a newline between them.
 fn glued() -> (String, usize) {
     let (one, two) = (authority("One"), authority("Two"));
     let first = one.certificate_pem();
@@ -43,7 +43,7 @@ fn roots_name_every_block_that_is_not_taken() {
     assert_has(&said, &second);
 }
 
-/// A certificate with its issuer: a chain of which a part is missing is never served.
+/// A certificate with its issuer: an incomplete chain is never served.
 #[test]
 fn a_glued_chain_is_not_served() {
     let root = authority("Root");

@@ -1,4 +1,4 @@
-//! The plans that ship, and what is documented of plans.
+//! The plans in the repository, and the documentation of plans.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ fn read(file: &str) -> String {
     std::fs::read_to_string(root().join(file)).unwrap()
 }
 
-/// `lucarne load check` on a plan: exit code, and all it printed.
+/// Runs `lucarne load check` on a plan. Returns the exit code and the whole output.
 fn check(plan: &Path, environment: &[(&str, &str)]) -> (i32, String) {
     let mut launch = Launch::new(LUCARNE).args(["load", "check"]).arg(plan);
     for (name, value) in environment {
@@ -80,7 +80,7 @@ fn every_plan_is_listed() {
     }
 }
 
-/// The document has every key of a scenario, every executor and every scenario.
+/// The page documents every key of a scenario, every executor and every scenario.
 #[test]
 fn every_key_of_a_plan_is_documented() {
     let text = read("docs/reference/load/plans.md");

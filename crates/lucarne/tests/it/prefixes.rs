@@ -1,5 +1,5 @@
-//! Prefixes of logs: what `init` takes, `serve` serves and curl reaches. Anything else is refused before a
-//! key is bound to it.
+//! Prefixes of logs: `init` accepts a prefix only if `serve` serves it and curl reaches it. Any
+//! other prefix is rejected before a key is bound to it.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -18,7 +18,7 @@ fn prepared(prefix: &str) -> LogUnderTest {
     log
 }
 
-/// What curl gets of the log at this prefix, from wherever it is served.
+/// Returns the response to curl at this prefix, from the address of the test server.
 fn curl(log: &LogUnderTest, prefix: &str) -> String {
     let address = log.address();
     let connect = format!("::{}:{}", address.ip(), address.port());
@@ -79,14 +79,15 @@ fn what_is_not_reached_is_refused_before_a_key_is_bound_to_it() {
     }
 }
 
-/// A log that an earlier version has created with such a prefix goes on.
+/// A log that an earlier version created with a now rejected prefix still runs.
 #[test]
 fn a_log_that_exists_keeps_what_clients_leave_out() {
     let own = "http://ct.example/a";
     let log = prepared(own);
     edit(&log.configuration(), own, "http://ct.example:8080/a");
     drop(started(&log));
-    // 8080 stands for a port that was the scheme's own: the log exists, and none is created.
+    // 8080 stands for a default port that an earlier version kept. The log exists, so no log is
+    // created.
     let odd = "http://ct.example.:8080/a";
     edit(
         &log.configuration(),

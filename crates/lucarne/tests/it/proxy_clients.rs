@@ -1,5 +1,5 @@
-//! Real clients through `lucarne proxy`, its CA installed as each of them
-//! wants it: curl, Python requests, Go's net/http and Chromium.
+//! Real clients through `lucarne proxy`, each with the CA installed in its own way: curl, Python
+//! requests, Go's net/http and Chromium.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -22,13 +22,13 @@ use tokio_rustls::TlsAcceptor;
 
 const HOSTS: [&str; 3] = ["page.test", "static.test", "cdn.test"];
 
-/// A site of several hosts, and the proxy before it.
+/// A site of several hosts behind the proxy.
 struct Scene {
     proxy: String,
     /// The certificate to trust.
     ca: PathBuf,
     site: SocketAddr,
-    /// What was asked for: host, path, protocol.
+    /// The requests to the site: host, path, protocol.
     asked: Arc<Mutex<Vec<String>>>,
     home: TempDir,
     _runtime: tokio::runtime::Runtime,
@@ -36,7 +36,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// `alpn`: what the site speaks.
+    /// Starts a site that supports the protocols `alpn`, and the proxy.
     fn new(alpn: &[&str]) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -80,7 +80,7 @@ impl Scene {
         format!("https://{host}:{}{path}", self.site.port())
     }
 
-    /// A client that knows the proxy and its CA from the environment.
+    /// Returns a client that gets the proxy and its CA from the environment.
     fn client(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new(program.as_ref());
         command
@@ -99,7 +99,7 @@ impl Scene {
     }
 }
 
-/// Pages over TLS: `/page` has sub-resources on the other hosts.
+/// Serves pages over TLS: `/page` has sub-resources on the other hosts.
 pub(crate) async fn site(alpn: &[&str], asked: Arc<Mutex<Vec<String>>>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -117,7 +117,7 @@ pub(crate) async fn site(alpn: &[&str], asked: Arc<Mutex<Vec<String>>>) -> Socke
                     async move { Ok::<_, Infallible>(answer) }
                 });
                 let io = TokioIo::new(stream);
-                // Browsers break off as they like.
+                // Browsers may close connections at any time.
                 let _ = match http2 {
                     true => {
                         let builder =
@@ -186,11 +186,11 @@ fn page(port: u16) -> String {
     )
 }
 
-/// Runs once everything is there, and asks for one thing more.
+/// Runs after the page has loaded, and requests one more resource.
 const SCRIPT: &str = "fetch('/more').then(answer => answer.text()).then(text => {\
      document.getElementById('said').textContent = 'fetched: ' + text; });";
 
-/// Runs to the end, and must succeed.
+/// Runs a command to its end, which must succeed, and returns its output.
 #[track_caller]
 fn succeed(command: &mut Command) -> String {
     let program = command.get_program().to_string_lossy().into_owned();
@@ -229,7 +229,7 @@ fn curl() {
             assert_has(&scene.asked().join("\n"), &format!("{host}/x {seen}"));
         }
     }
-    // Without the CA nothing is believed, and the proxy says why.
+    // Without the CA, curl rejects the certificate, and the proxy reports the reason.
     let mut curl = scene.client("curl");
     curl.env_remove("SSL_CERT_FILE")
         .args(["--silent", "--show-error", "--max-time", "30"]);
@@ -237,7 +237,7 @@ fn curl() {
     assert_eq!(output.status.code(), Some(60), "{}", all(&output));
 }
 
-/// What docs/how-to/proxy.md says of curl and its environment.
+/// The statements of docs/how-to/proxy.md about curl and its environment.
 #[test]
 fn curl_takes_the_ca_from_the_first_variable() {
     let scene = Scene::new(&["http/1.1"]);
@@ -258,7 +258,7 @@ fn curl_takes_the_ca_from_the_first_variable() {
         let expected = if believed { Some(0) } else { Some(60) };
         assert_eq!(output.status.code(), expected, "{}", all(&output));
     }
-    // For http:// the variable in upper case is not read.
+    // For http:// URLs, curl does not read the variable in upper case.
     let mut curl = scene.client("curl");
     curl.env_remove("http_proxy")
         .env_remove("all_proxy")
@@ -269,7 +269,7 @@ fn curl_takes_the_ca_from_the_first_variable() {
     assert_eq!(output.status.code(), Some(6), "{}", all(&output));
 }
 
-/// What docs/how-to/proxy.md says of the CAs of Node.js, whatever its version.
+/// The statements of docs/how-to/proxy.md about the CAs of Node.js, for any version.
 #[test]
 fn node_takes_the_ca_from_its_own_variable() {
     let scene = Scene::new(&["http/1.1"]);
@@ -302,7 +302,7 @@ fn node_takes_the_ca_from_its_own_variable() {
 fn python_requests() {
     let scene = Scene::new(&["h2", "http/1.1"]);
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/clients/get.py");
-    // Debian's, which the script installs, where the one in the path has no requests.
+    // The Python in the path, or Debian's with the module that the script installs.
     let has = |python: &&&str| {
         let import = Command::new(python)
             .args(["-c", "import requests"])
@@ -324,7 +324,7 @@ fn python_requests() {
     assert_has(&said, "200 page.test /again");
 }
 
-/// Where scripts/install-test-tools puts what it builds.
+/// Returns the directory in which scripts/install-test-tools installs its builds.
 fn tools() -> PathBuf {
     let named = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(tools) = named("LUCARNE_TOOLS") {
@@ -361,7 +361,7 @@ fn go() {
         assert!(serial.len() >= 16, "{serial} is a short serial");
         serials.insert(serial.to_owned());
     }
-    // One for each host, and none twice.
+    // One serial number for each host, each different.
     assert_eq!((said.lines().count(), serials.len()), (6, 3), "{said}");
 }
 

@@ -1,5 +1,5 @@
-//! `lucarne proxy` and its files of certificates, passwords and secrets: what
-//! does not fit together stops the start, what is replaced is noticed.
+//! Files of certificates, passwords and secrets of `lucarne proxy`: mismatched files stop the
+//! start, and replaced files are noticed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ use lucarne_testkit::{Launch, Server, TempDir, temp_dir};
 
 use super::common::{LUCARNE, PATIENCE, assert_has};
 
-/// A certificate for these names and its key.
+/// Returns a certificate for these names, and its key.
 fn pair(ca: &Authority, names: &[&str]) -> (String, String) {
     let options = LeafOptions::for_names(names.iter().copied()).unwrap();
     let leaf = ca.issue(&options).unwrap();
@@ -67,8 +67,8 @@ fn address(server: &mut Server) -> String {
     address.split_whitespace().next().unwrap().to_owned()
 }
 
-/// Whether a client that trusts `ca` alone takes what it is served for `host`.
-/// What the server behind says (there is none) is nothing to it.
+/// Returns whether a client that trusts only `ca` accepts the certificate for `host`. There is no
+/// server behind the proxy, so the response does not matter.
 fn believed(proxy: &str, ca: &Path, host: &str) -> bool {
     let output = Command::new("curl")
         .args(["--silent", "--show-error", "--max-time", "30", "--proxy"])
@@ -106,7 +106,7 @@ fn a_replaced_certificate_is_served_without_a_restart() {
     assert!(believed(&proxy, &one, "www.own.test"));
     assert!(believed(&proxy, &minted, "www.other.test"));
     assert!(believed(&proxy, &minted, "a.b.own.test"));
-    // One file after the other: what does not fit meanwhile changes nothing.
+    // The files are replaced one after the other. A mismatch in between changes nothing.
     let (certificate, key) = pair(&second, &["*.own.test"]);
     home.write("own.pem", &certificate);
     server.wait_for_output("stays as it was", PATIENCE).unwrap();

@@ -1,5 +1,5 @@
-//! `lucarne proxy` as an observer: a browser's way through it to TLS servers, their SCTs
-//! verified against a log list, their chains submitted to a real `lucarne serve`.
+//! `lucarne proxy` as an observer: it verifies the SCTs of TLS servers against a log list, and
+//! submits their chains to a real `lucarne serve`.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -19,7 +19,7 @@ fn log_key(n: u8) -> LogKey {
     LogKey::from_seed(&[n; 32]).unwrap()
 }
 
-/// A certificate for `name` with SCTs of these logs, and its key.
+/// Returns a certificate for `name` with SCTs of these logs, and its key.
 fn certificate(name: &str, logs: &[u8]) -> (Vec<u8>, Arc<KeyPair>) {
     let ca = &pki().p256;
     let options = LeafOptions::for_names([name]).unwrap();
@@ -37,7 +37,7 @@ fn certificate(name: &str, logs: &[u8]) -> (Vec<u8>, Arc<KeyPair>) {
     (ca.sign(&template).unwrap(), options.key)
 }
 
-/// A server that says hello over TLS until the test ends; its port.
+/// Starts a server that responds with `hello` over TLS until the test ends. Returns its port.
 fn server(name: &str, logs: &[u8]) -> u16 {
     let (leaf, key) = certificate(name, logs);
     let chain = [leaf, pki().p256.cert_der().to_vec()];
@@ -50,7 +50,7 @@ fn server(name: &str, logs: &[u8]) -> u16 {
             std::thread::spawn(move || {
                 let mut stream = rustls::Stream::new(&mut connection, &mut socket);
                 let mut request = [0; 4096];
-                // Whoever breaks off is not the test's business.
+                // A client may close the connection before its request.
                 if stream.read(&mut request).is_ok() {
                     let answer =
                         "HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\nhello";
@@ -64,7 +64,7 @@ fn server(name: &str, logs: &[u8]) -> u16 {
     port
 }
 
-/// What `https://host:port/` says through the proxy, whose CA is trusted.
+/// Returns the response of `https://host:port/` through the proxy, with its CA trusted.
 fn through(proxy: &str, ca: &str, host: &str, port: u16) -> String {
     let mut socket = TcpStream::connect(proxy).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -91,12 +91,12 @@ fn through(proxy: &str, ca: &str, host: &str, port: u16) -> String {
     )
     .unwrap();
     let mut answer = Vec::new();
-    // A connection that ends without close_notify has said enough.
+    // The response is complete even if the connection ends without close_notify.
     let _ = stream.read_to_end(&mut answer);
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// A log list of two logs of two operators.
+/// Returns a log list with two logs of two operators.
 fn log_list() -> String {
     let operator = |n: u8| {
         let key = log_key(n);
@@ -111,7 +111,7 @@ fn log_list() -> String {
     json!({"version": "1.0", "operators": [operator(1), operator(2)]}).to_string()
 }
 
-/// The address after `what` in what the proxy has printed.
+/// Returns the address after `what` in the proxy's output.
 fn address(proxy: &mut Server, what: &str) -> String {
     let output = proxy.wait_for_output(what, PATIENCE).unwrap();
     let after = output.split(what).nth(1).unwrap();
@@ -179,7 +179,7 @@ fn sees_verifies_and_submits() {
             ("127.0.0.1", "no-sct", false, "accepted", "the SCT verifies"),
         ] {
             let mut seen = None;
-            // The log answers when its round is published.
+            // The log responds when its round is published.
             eventually("the log has answered", async || {
                 seen = host(&page, name).await.filter(|host| {
                     let certificate = &host["certificates"][0];
@@ -221,7 +221,7 @@ fn sees_verifies_and_submits() {
         ] {
             assert_has(&metrics, line);
         }
-        // The one that is in no log, once.
+        // The certificate that was in no log was submitted once.
         let checkpoint = log.client().get("checkpoint").await.unwrap().text();
         assert_eq!(checkpoint.lines().nth(1), Some("1"), "{checkpoint}");
     });
@@ -262,7 +262,7 @@ fn a_log_list_that_hangs_at_start_does_not_keep_the_proxy_from_stopping() {
         .directory(directory.path())
         .spawn()
         .unwrap();
-    // From here on it waits for the list.
+    // From here on, the proxy waits for the list.
     let _held = silent.accept().unwrap();
     assert!(
         TcpStream::connect(&listen).is_err(),

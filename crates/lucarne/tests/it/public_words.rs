@@ -1,4 +1,4 @@
-//! What strangers read of a log that is not well: what failed, and not where.
+//! Public texts about a failed log name the failure, but no path.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -8,7 +8,7 @@ use lucarne_testkit::{Place, free_port, temp_dir};
 use crate::common::site::Site;
 use crate::common::{PATIENCE, assert_has, eventually, run};
 
-/// `/health`, the page of the site and that of a log.
+/// Returns `/health`, the page of the site and the page of a log.
 async fn public(site: &Site, log: &str) -> [String; 3] {
     [
         site.client().get("health").await.unwrap().text(),
@@ -21,7 +21,7 @@ async fn public(site: &Site, log: &str) -> [String; 3] {
 fn paths_stay_in_the_log_lines() {
     let site = Site::create([("ill", String::new()), ("well", String::new())]);
     fs::rename(site.data("ill"), site.path().join("elsewhere")).unwrap();
-    // With absolute paths, as a unit has them.
+    // The configuration has an absolute path, as in a systemd unit.
     let file = site.path().join("lucarne.yaml").display().to_string();
     let launch = site.launch_of(&["serve", "-c", &file]);
     let mut server = launch.start(site.address()).unwrap();

@@ -1,4 +1,4 @@
-//! The recipes of `docs/how-to/disaster-recovery.md`, followed command by command.
+//! The recipes of `docs/how-to/disaster-recovery.md`, run command by command.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,22 +14,22 @@ use crate::lock_tools::elsewhere::{Answer, Elsewhere};
 const SETTINGS: &str = "period: 20";
 const ENTRIES: usize = 300;
 
-/// A log, and whoever follows the page for it.
+/// A log, and an operator that follows the page.
 struct Operator {
     log: LogUnderTest,
     server: Option<Server>,
-    /// Names of the page, and what they are here.
+    /// Names on the page, and their values in the test.
     names: Vec<(&'static str, String)>,
-    /// Where the page's `store:` is.
+    /// The bucket that stands for `store:` on the page.
     bucket: Option<Bucket>,
 }
 
 impl Operator {
-    /// A log that runs and has entries, and a copy of it that has all of them.
+    /// Starts a log, fills it, and copies it completely.
     fn new(log: LogUnderTest, bucket: Option<Bucket>) -> Self {
         let here = |path: &str| log.path().join(path).display().to_string();
         let data = match &bucket {
-            // Beside it: a bucket is no directory.
+            // A directory that does not exist, because a bucket is not a directory.
             Some(_) => here("nowhere"),
             None => here("data"),
         };
@@ -83,7 +83,7 @@ impl Operator {
         });
     }
 
-    /// Takes the copy, of a log that stands still.
+    /// Copies the files of the stopped log.
     fn back_up(&mut self) {
         self.stop();
         copy(&self.log.data(), &self.log.path().join("copy"));
@@ -91,7 +91,7 @@ impl Operator {
         fs::remove_dir_all(copied.join(".lucarne")).unwrap();
     }
 
-    /// Follows the recipe under this heading.
+    /// Runs the commands of the recipe under this heading.
     fn follow(&mut self, heading: &str) {
         let page =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/how-to/disaster-recovery.md");
@@ -170,7 +170,7 @@ impl Operator {
         }
     }
 
-    /// The log is as a log should be, and goes on.
+    /// Checks that the log accepts submissions and passes an audit.
     fn is_well(&mut self) {
         run(async {
             ready(&self.log).await;
@@ -223,7 +223,7 @@ fn a_tile_is_rotten() {
     let mut bytes = fs::read(&tile).unwrap();
     bytes[100] ^= 1;
     fs::write(&tile, bytes).unwrap();
-    operator.follow("A tile is rotten");
+    operator.follow("A tile is damaged");
     operator.is_well();
 }
 
@@ -241,7 +241,7 @@ fn the_lock_is_lost() {
     operator.is_well();
 }
 
-/// The replica has not received the last commits.
+/// The promoted replica has not received the last commits.
 #[test]
 fn a_replica_of_the_lock_was_promoted() {
     let mut operator = operator();
@@ -292,7 +292,7 @@ fn the_wrong_thing_was_restored() {
     let check = operator.log.launch("check").run().unwrap();
     assert!(!check.status.success());
     assert_has(&all(&check), "neither journal nor storage");
-    operator.follow("The wrong thing was restored");
+    operator.follow("An older copy was restored");
     operator.is_well();
 }
 
@@ -321,7 +321,7 @@ fn the_bucket_was_emptied() {
     let bucket = run(Bucket::versitygw()).unwrap();
     let log = log_at(Place::bucket(&bucket, None), "period: 100");
     let mut operator = Operator::new(log, Some(bucket));
-    // A copy as a mirror has it: by the public URL.
+    // A copy from the public URL, as of a mirror.
     let copied = operator.log.path().join("copy");
     let paths = crate::flips::needed(&|path| {
         let answer = run(operator.log.client().get(path)).unwrap();

@@ -1,4 +1,4 @@
-//! `lucarne repair`, beside the server and from copies.
+//! `lucarne repair`, while the server runs and from copies.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::common::load::Load;
 use crate::common::{LUCARNE, PATIENCE, assert_has, log, log_at, lucarne, ready, run};
 use crate::fsck::{checked, grown, last, said};
 
-/// Turns a bit in the middle; returns what was there.
+/// Flips a bit in the middle of a file, and returns the original bytes.
 fn flip(file: &Path) -> Vec<u8> {
     let good = std::fs::read(file).unwrap();
     let mut bad = good.clone();
@@ -24,18 +24,18 @@ fn copy(from: &Path, to: &Path) {
     assert!(status.unwrap().success());
 }
 
-/// Exit code and JSON lines of `lucarne repair` on the log of this configuration.
+/// Returns the exit code and the JSON lines of `lucarne repair` with this log's configuration.
 fn repaired(log: &LogUnderTest, args: &[&str]) -> (i32, Vec<Value>) {
     said(log.launch("repair").args(args))
 }
 
-/// The line about this file.
+/// Returns the line about this file.
 fn about<'l>(lines: &'l [Value], path: &str) -> &'l Value {
     lines.iter().find(|line| line["path"] == path).unwrap()
 }
 
-/// Hash tiles are made anew without anybody's help; entries and issuers need a copy.
-/// Readers get the right bytes from then on, and the wrong ones are kept.
+/// Hash tiles are recomputed; entries and issuers need a copy. Afterwards readers get the correct
+/// bytes, and the wrong bytes are kept.
 #[test]
 fn a_running_log_is_put_right_from_a_copy() {
     let log = log("period: 20\nscrub: off");
@@ -62,7 +62,7 @@ fn a_running_log_is_put_right_from_a_copy() {
         );
     }
 
-    // Entries are nowhere else, and without them their hashes are not either.
+    // Without a copy there are no correct entries, and so no hashes of them.
     let (code, lines) = repaired(&log, &[]);
     assert_eq!(code, 1, "{lines:?}");
     assert_eq!(about(&lines, "tile/data/000")["problem"], "gzip");
@@ -94,8 +94,8 @@ fn a_running_log_is_put_right_from_a_copy() {
     assert!(server.stop(PATIENCE).unwrap().success());
 }
 
-/// Names tiles are made of the entries, by nobody's help: those that are wrong, and all where the
-/// log had none.
+/// Names tiles are regenerated from the entries: the wrong ones, and all of them if the log had
+/// none.
 #[test]
 fn names_tiles_are_made_anew() {
     let log = log("period: 20");
@@ -110,7 +110,7 @@ fn names_tiles_are_made_anew() {
     assert_eq!(code, 0, "{lines:?}");
     assert_eq!(std::fs::read(names.join("000")).unwrap(), good);
 
-    // As an earlier version left it.
+    // An earlier version wrote no names tiles.
     std::fs::remove_dir_all(&names).unwrap();
     assert_eq!(checked(log.path(), &[]).0, 0);
     let (code, lines) = repaired(&log, &[]);
@@ -122,12 +122,13 @@ fn names_tiles_are_made_anew() {
     assert_eq!(std::fs::read(names.join("000")).unwrap(), good);
     std::fs::remove_file(names.join("000")).unwrap();
     let (code, lines) = checked(log.path(), &[]);
-    // Before the first that is there none was ever made, as far as can be told.
+    // A missing tile before the first existing one is not a fault, because it may never have
+    // existed.
     assert_eq!(code, 0, "{lines:?}");
     assert_eq!(repaired(&log, &[]).0, 0);
 }
 
-/// A hash tile needs nobody, and its line says where it comes from.
+/// A hash tile is recomputed without a copy, and its line names the source.
 #[test]
 fn a_hash_tile_is_made_anew() {
     let log = log("period: 20");
@@ -144,7 +145,7 @@ fn a_hash_tile_is_made_anew() {
     assert_has(&text, "it is kept as ");
     assert_has(&text, "right: 1 repaired, 0 wrong");
     assert_eq!(std::fs::read(&tile).unwrap(), good);
-    // Wrong again, and kept beside the first.
+    // The second set of wrong bytes is kept beside the first.
     flip(&tile);
     std::fs::remove_file(log.data().join("tile/0/001.p/44")).unwrap();
     let (code, lines) = repaired(&log, &[]);
@@ -154,7 +155,7 @@ fn a_hash_tile_is_made_anew() {
     assert_eq!(about(&lines, "tile/0/001.p/44")["kept"], Value::Null);
 }
 
-/// A start needs nobody to restore a hash tile of the right edge: it says so and counts it.
+/// A start restores a hash tile of the right edge without a copy, logs and counts it.
 #[test]
 fn a_start_restores_the_right_edge() {
     let log = log("period: 20");
@@ -181,7 +182,7 @@ fn a_start_restores_the_right_edge() {
     assert!(server.stop(PATIENCE).unwrap().success());
 }
 
-/// A copy is put right from the URL of the log; the URL itself cannot be.
+/// A copy is repaired from the URL of the log; files at a URL cannot be repaired.
 #[test]
 fn a_mirror_is_put_right_from_the_log() {
     let log = log("period: 20");
@@ -199,7 +200,7 @@ fn a_mirror_is_put_right_from_the_log() {
         let launch = Launch::new(LUCARNE).args(["repair", "--at", place, "--from", &url]);
         said(launch.args(roots).directory(log.path()))
     };
-    // The log's word is not enough for precertificates and chains.
+    // The log's URL alone does not prove precertificates and chains.
     let place = mirror.to_str().unwrap();
     let (code, lines) = at(place, &[]);
     assert_eq!(code, 1, "{lines:?}");
@@ -228,7 +229,7 @@ fn a_mirror_is_put_right_from_the_log() {
     assert!(server.stop(PATIENCE).unwrap().success());
 }
 
-/// In a bucket, beside the server: an object that was overwritten with other bytes.
+/// An object in a bucket was overwritten while the server runs.
 #[test]
 fn a_log_in_a_bucket_is_put_right() {
     let (bucket, place) = run(async {
@@ -257,7 +258,7 @@ fn a_log_in_a_bucket_is_put_right() {
     assert!(server.stop(PATIENCE).unwrap().success());
 }
 
-/// A staged round that is published and rots stops no start: `repair` moves it aside.
+/// A damaged staged round that is already published stops no start; `repair` moves it aside.
 #[test]
 fn a_damaged_round_that_is_published_is_not_needed() {
     let bucket = run(Bucket::versitygw()).unwrap();
@@ -305,7 +306,7 @@ fn a_damaged_round_that_is_published_is_not_needed() {
     assert!(server.stop(PATIENCE).unwrap().success());
 }
 
-/// Without a published checkpoint, the one in the lock says what is right.
+/// The checkpoint in the lock is used if no checkpoint is published.
 #[test]
 fn the_lock_stands_in_for_a_lost_checkpoint() {
     let log = log("period: 20");
@@ -323,7 +324,7 @@ fn the_lock_stands_in_for_a_lost_checkpoint() {
         let note = "the tree that the lock has signed is checked";
         assert_has(&serde_json::to_string(&lines).unwrap(), note);
         assert_eq!(about(&lines, "tile/0/000")["problem"], "hash");
-        // The checkpoint is the only thing that is still wrong.
+        // Only the checkpoint is still wrong.
         let (code, lines) = repaired(&log, &[]);
         assert_eq!(code, 1, "{lines:?}");
         assert_eq!(last(&lines)["repaired"], 1);

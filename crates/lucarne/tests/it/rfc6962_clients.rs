@@ -1,5 +1,5 @@
-//! Google's `ctclient`, as it is, on a log that is read as RFC 6962 has it: it verifies signatures, proofs
-//! and entries with its own code.
+//! Google's `ctclient`, unchanged, reads a log by RFC 6962 and verifies signatures, proofs and
+//! entries with its own code.
 
 use std::path::Path;
 
@@ -13,14 +13,14 @@ use crate::common::{PATIENCE, all, assert_has, log, pki, ready, run};
 /// The version that `scripts/install-test-tools` builds.
 const VERSION: &str = "v1.3.2";
 
-/// One log, and the client that is run on it.
+/// A log, and the client for it.
 struct Ctclient {
     log: LogUnderTest,
     program: std::path::PathBuf,
 }
 
 impl Ctclient {
-    /// Runs a command; all that it printed.
+    /// Runs a command, and returns whether it succeeded and its output.
     #[track_caller]
     fn run(&self, command: &str, options: &[&str]) -> (bool, String) {
         let (url, key) = (self.log.url(), self.log.path().join("key.pem"));
@@ -41,7 +41,7 @@ impl Ctclient {
         said
     }
 
-    /// Size and root of the tree head that the client has verified.
+    /// Returns size and root of the tree head that the client has verified.
     fn sth(&self) -> (u64, String) {
         let said = self.says("get-sth", &[]);
         let between = |before: &str, after: char| {
@@ -81,7 +81,7 @@ fn ctclient_works_unchanged() {
     assert_eq!(first, 5);
     run(submit(8));
 
-    // A certificate: the client verifies its SCT, then asks for the proof by the leaf's hash.
+    // For a certificate, the client verifies its SCT, then requests the proof by the leaf's hash.
     let file = client.log.path().join("chain.pem");
     let leaf = pki().leaf("example.com");
     let issuer = &pki().p256;
@@ -130,7 +130,7 @@ fn ctclient_works_unchanged() {
     let (is_good, said) = consistency(&first_root);
     assert!(is_good, "{said}");
     assert_has(&said, "Verified that hash");
-    // It would have told.
+    // A wrong root is detected.
     assert!(!consistency(&second_root).0);
 
     let said = client.says("get-entries", &["--first", "0", "--last", "14", "--chain"]);

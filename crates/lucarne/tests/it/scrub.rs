@@ -1,4 +1,4 @@
-//! The scrubber of `serve`: rot that no reader comes across.
+//! The scrubber of `serve` finds damage in files that no client reads.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use crate::common::{PATIENCE, assert_has, eventually, log, ready, run};
 
 const ENTRIES: usize = 300;
 
-/// The answer of the whole server to `/health`.
+/// Returns the response of the server to `/health`.
 async fn health(site: &Client) -> String {
     let answer = site.get("health").await.unwrap();
     String::from_utf8(answer.body.to_vec()).unwrap()
 }
 
-/// A bit is turned in an issuer and in a data tile of a log that is down. Nobody
-/// reads either, and both are named; neither is served before it is back.
+/// A bit is flipped in an issuer and in a data tile of a stopped log. No client reads these
+/// files. The scrubber names both, and the server withholds them until they are repaired.
 #[test]
 fn what_rots_unread_is_named_until_it_is_mended() {
     let log = log("period: 20\nscrub: 50MB/s");
@@ -46,7 +46,7 @@ fn what_rots_unread_is_named_until_it_is_mended() {
     let mut server = log.start().unwrap();
     run(async {
         let site = Client::new(format!("http://{}", log.address()));
-        // A pass begins ten seconds after the start.
+        // A pass begins ten seconds after startup.
         eventually("both are named", async || {
             let health = health(&site).await;
             paths.iter().all(|path| health.contains(path))

@@ -1,5 +1,4 @@
-//! Keys in AWS Secrets Manager (moto's server) and GCP Secret Manager (a
-//! double).
+//! Keys in AWS Secrets Manager (moto's server) and GCP Secret Manager (a simulated server).
 
 use std::fs;
 
@@ -9,7 +8,7 @@ use lucarne_ct::{EntryKind, LogKey};
 use lucarne_testkit::{Audit, Launch, LogUnderTest, Moto, SecretManager, free_port};
 use serde_json::{Value, json};
 
-/// The log ID of [`seed`], by Sunlight's own key generator.
+/// The log ID of [`seed`], computed by Sunlight's key generator.
 const LOG_ID: &str = "vajQ/CaKPdKwq3De7U+r1exMHdq4cu1OxwlURya7KaI=";
 /// The CRC-32C of [`seed`]: RFC 3720, appendix B.4.
 const CHECKSUM: u32 = 0x46dd_794e;
@@ -18,8 +17,8 @@ fn seed() -> Vec<u8> {
     (0..32).collect()
 }
 
-/// A log that was made when its key was still a file, and what the environment
-/// of its server has. Nothing of that is this machine's.
+/// A log that was created with its key in a file, and the environment of its server, which is
+/// independent of the machine.
 struct Moved {
     log: LogUnderTest,
     environment: Vec<(&'static str, String)>,
@@ -33,7 +32,7 @@ impl Moved {
         let made = log.launch("init").run().unwrap();
         assert!(made.status.success(), "{}", all(&made));
         fs::remove_file(file).unwrap();
-        // Where credentials of an instance would be, nobody listens.
+        // No server listens at the address for credentials of an instance.
         let nobody = format!("127.0.0.1:{}", free_port());
         let environment = environment
             .iter()
@@ -48,7 +47,7 @@ impl Moved {
         Self { log, environment }
     }
 
-    /// The key is there from now on.
+    /// Configures the place of the key.
     fn key_at(&self, place: &str) -> &Self {
         let file = self.log.configuration();
         let text = fs::read_to_string(&file).unwrap();
@@ -67,7 +66,7 @@ impl Moved {
         })
     }
 
-    /// It serves with the key of the file that it was made with.
+    /// Checks that the server uses the key with which the log was created.
     fn serves(&self) {
         let mut server = self.launch("serve").start(self.log.address()).unwrap();
         run(async {
@@ -88,14 +87,14 @@ impl Moved {
         assert!(server.stop(PATIENCE).unwrap().success());
     }
 
-    /// What `check` says, which is content.
+    /// Returns the output of `check`, which must succeed.
     fn checks(&self) -> String {
         let checked = self.launch("check").run().unwrap();
         assert!(checked.status.success(), "{}", all(&checked));
         all(&checked)
     }
 
-    /// Neither `check` nor `serve` takes that, and both say why.
+    /// Checks that `check` and `serve` reject the configuration with these words.
     #[track_caller]
     fn refuses(&self, parts: &[&str]) {
         for command in ["check", "serve"] {
@@ -113,7 +112,7 @@ impl Moved {
     }
 }
 
-/// Credentials that moto takes as long as it takes all.
+/// Arbitrary credentials, which moto accepts while authentication is disabled.
 const ANY: [(&str, &str); 2] = [
     ("AWS_ACCESS_KEY_ID", "any"),
     ("AWS_SECRET_ACCESS_KEY", "any"),
@@ -143,7 +142,7 @@ fn a_log_signs_with_a_key_from_aws() {
     let arn = format!("{arn}?endpoint={}", moto.endpoint);
     moved.key_at(&arn).checks();
 
-    // This machine, by an address that may as well be another's.
+    // This machine, by an address that may also belong to another machine.
     let elsewhere = text.replace("127.0.0.1", "0.0.0.0");
     let said = moved.key_at(&elsewhere).checks();
     assert_has(&said, "without TLS: whoever reads along has it");
@@ -241,7 +240,7 @@ fn payload(bytes: &[u8]) -> Value {
     json!({ "data": STANDARD.encode_to_string(bytes) })
 }
 
-/// With the checksum as Google's JSON has integers of 64 bits.
+/// Returns a payload with its checksum, a string as all 64-bit integers in Google's JSON.
 fn checked(bytes: &[u8], checksum: u32) -> Value {
     let mut payload = payload(bytes);
     payload["dataCrc32c"] = checksum.to_string().into();
@@ -261,13 +260,13 @@ fn a_log_signs_with_a_key_from_gcp() {
         )
     };
 
-    // The instance's token.
+    // The token of the instance.
     let moved = Moved::new(&[("GCE_METADATA_HOST", &manager.host)]);
     moved.key_at(&place("")).serves();
     moved.key_at(&place("/versions/1")).serves();
 
-    // The token of a service account, from a file that the environment names,
-    // and from one that the URL does.
+    // The token of a service account, from a file in an environment variable, and from a file in
+    // the URL.
     let mut moved = Moved::new(&[]);
     let file = moved.log.path().join("account.json");
     fs::write(&file, manager.service_account()).unwrap();

@@ -1,4 +1,4 @@
-//! `lucarne serve` as a process: signals, reloading, trouble of one log.
+//! `lucarne serve` as a process: signals, reloading, failures of one log.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use lucarne_testkit::{Client, Launch, LogUnderTest, free_port, temp_dir};
 use rustix::process::Signal;
 use serde_json::json;
 
-/// A metric of the server.
+/// Returns a metric of the server.
 async fn metric(log: &LogUnderTest, name: &str) -> u64 {
     let site = Client::new(format!("http://{}", log.address()));
     let metrics = site.get("metrics").await.unwrap().text();
@@ -22,7 +22,7 @@ async fn metric(log: &LogUnderTest, name: &str) -> u64 {
     metrics.lines().find_map(value).unwrap_or(0)
 }
 
-/// A connection on which a whole submission was sent.
+/// Sends a complete submission, and returns the connection.
 fn posted(log: &LogUnderTest) -> TcpStream {
     let body = submission(&pki().p384);
     let request = format!(
@@ -39,7 +39,7 @@ fn posted(log: &LogUnderTest) -> TcpStream {
 #[test]
 fn signals_finish_the_round_and_answer_the_waiters() {
     for signal in [Signal::TERM, Signal::INT] {
-        // A busy machine may not have taken one of them before the signal.
+        // A busy machine may not have accepted any of them before the signal.
         let mut taken = (0..10).map(|_| taken_before(signal));
         assert!(taken.any(|taken| taken > 0), "{signal:?}");
     }
@@ -60,7 +60,7 @@ fn taken_before(signal: Signal) -> usize {
         let waiting: Vec<_> = (0..8).map(|_| posted(&log)).collect();
         let mut looks = 0;
         eventually("all have been accepted", async || {
-            // Each look is a connection, too.
+            // Each request for the metric is a connection as well.
             looks += 1;
             metric(&log, accepted).await == before + 8 + looks
         })
@@ -105,7 +105,7 @@ fn a_second_signal_exits_at_once() {
         assert_eq!(first.unwrap().status, 200);
         let body = submission(&pki().p256);
         let waiter = tokio::spawn(async move { client.post("ct/v1/add-chain", body).await });
-        // Held open by a request that never ends, the server drains for long.
+        // A request that never ends keeps the server draining.
         let mut slow = tokio::net::TcpStream::connect(log.address()).await.unwrap();
         use tokio::io::AsyncWriteExt;
         slow.write_all(
@@ -122,7 +122,7 @@ fn a_second_signal_exits_at_once() {
             TcpStream::connect(log.address()).is_err()
         })
         .await;
-        // Signals that come soon after the first one count as the same wish.
+        // Signals in quick succession are merged, so the signal is repeated.
         eventually("another signal ends the server", async || {
             let _ = server.signal(Signal::TERM);
             server.try_wait().unwrap().is_some()
@@ -182,7 +182,7 @@ fn sighup_rereads_roots_and_a_bad_file_changes_nothing() {
     assert!(server.stop(PATIENCE).unwrap().success());
 }
 
-/// Whatever source has them, and from a reload on.
+/// Refusals apply to roots from any source, and take effect with a reload.
 #[test]
 fn roots_are_refused_by_fingerprint() {
     let log = log("");
@@ -214,7 +214,7 @@ fn roots_are_refused_by_fingerprint() {
         eventually("the root is refused", async || accepted().await == (1, 400)).await;
         let warning = format!("{unknown} is the fingerprint of none of the roots");
         server.wait_for_output(&warning, PATIENCE).unwrap();
-        // A file with a mistake in it lets nobody in again.
+        // An invalid file does not change the refused roots.
         fs::write(&refused, "misissued\n").unwrap();
         server.signal(Signal::HUP).unwrap();
         server
@@ -225,7 +225,7 @@ fn roots_are_refused_by_fingerprint() {
     assert!(server.stop(PATIENCE).unwrap().success());
 }
 
-/// Two logs in one process; the directory of one cannot be used.
+/// Two logs run in one process. The directory of one is not usable.
 #[test]
 fn one_broken_log_leaves_the_other_alone() {
     let directory = temp_dir();
@@ -276,7 +276,7 @@ fn one_broken_log_leaves_the_other_alone() {
         assert!(!answer.header("retry-after").is_empty());
         assert_eq!(client.get("health").await.unwrap().status, 503);
         assert_has(&server.output(), "data/b");
-        // What is mounted again is taken up again.
+        // The log recovers when its directory is available again.
         fs::rename(directory.path().join("b-away"), &broken).unwrap();
         eventually("log b recovers", async || {
             let answer = client
@@ -289,14 +289,14 @@ fn one_broken_log_leaves_the_other_alone() {
     assert!(server.stop(PATIENCE).unwrap().success());
 }
 
-/// A TLS certificate of `name`, and its key, as files.
+/// Writes a TLS certificate of `name` and its key to files.
 fn certificate(directory: &std::path::Path, name: &str) {
     let leaf = LeafOptions::for_names([name]).unwrap();
     let der = pki().p256.issue(&leaf).unwrap();
     let chain = pki().p256.full_chain(der).to_pem();
     let key = leaf.key.to_pkcs8().unwrap();
     let key = lucarne_mint::pem::encode("PRIVATE KEY", &key);
-    // Both at once as far as anybody can see: the server rereads the pair.
+    // The server reads the two files as a pair, so both are replaced in quick succession.
     fs::write(directory.join("tls.key.new"), key).unwrap();
     fs::write(directory.join("tls.pem.new"), chain).unwrap();
     fs::rename(directory.join("tls.key.new"), directory.join("tls.key")).unwrap();
@@ -344,7 +344,7 @@ fn log_lines_as_json() {
     assert_has(&said, "LUCARNE_LOG");
 }
 
-/// The first log line with all of `words`, as JSON.
+/// Returns the first log line with all of `words`, as JSON.
 fn line_with(server: &mut lucarne_testkit::Server, words: &str) -> serde_json::Value {
     let line = server.wait_for_output(words, PATIENCE).unwrap();
     serde_json::from_str(&line).unwrap()
@@ -383,6 +383,6 @@ fn rounds_and_refusals_tell_their_story() {
     }
     assert_eq!(line_with(&mut server, "\"published\"")["level"], "DEBUG");
     assert!(server.stop(PATIENCE).unwrap().success());
-    // The journal is cut on the way out.
+    // The journal is cut during shutdown.
     assert_has(&server.output(), "\"settled\"");
 }

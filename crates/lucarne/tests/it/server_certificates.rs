@@ -1,5 +1,6 @@
-//! The certificates of servers before every TLS client of the product: one as `openssl req -x509`
-//! makes it, which is trusted itself, and those of old appliances, which are accepted on demand.
+//! Unusual server certificates with every TLS client of the product: a self-signed one as written
+//! by `openssl req -x509`, which is trusted itself, and those of old appliances, accepted on
+//! demand.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,7 +16,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::common::{LUCARNE, PATIENCE, all, assert_has, pki};
 
-/// Makes `cert.pem` and `key.pem` in a directory.
+/// Writes `cert.pem` and `key.pem` to a directory.
 type Make<'a> = &'a dyn Fn(&Path);
 
 /// Runs `openssl` in `directory`.
@@ -28,7 +29,7 @@ fn openssl(directory: &Path, args: &[&str]) {
     assert!(output.status.success(), "{}", all(&output));
 }
 
-/// A self-signed certificate for localhost, as everybody makes it: it says `CA:TRUE`.
+/// Creates a self-signed certificate for localhost in the usual way, with `CA:TRUE`.
 fn self_signed(directory: &Path, key: &[&str]) {
     let names = "subjectAltName=DNS:localhost,IP:127.0.0.1";
     let req = [
@@ -40,11 +41,12 @@ fn self_signed(directory: &Path, key: &[&str]) {
 
 const P256: [&str; 4] = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"];
 
-/// A server with that certificate, which responds `{}` to everything. It ends with the process.
+/// A server with that certificate, which responds with `{}` to every request until the process
+/// ends.
 struct Site {
     home: TempDir,
     port: u16,
-    /// The first lines of the requests.
+    /// The first line of each request.
     seen: Arc<Mutex<Vec<String>>>,
 }
 
@@ -96,17 +98,17 @@ impl Site {
         format!("https://localhost:{}", self.port)
     }
 
-    /// A command of `lucarne` in the site's directory.
+    /// Returns a command of `lucarne` in the site's directory.
     fn lucarne(&self, args: &[&str]) -> Launch {
         Launch::new(LUCARNE).args(args).directory(self.home.path())
     }
 
-    /// The same, trusting this certificate instead of the system's.
+    /// Returns a command that trusts this certificate instead of the system's.
     fn trusting(&self, args: &[&str]) -> Launch {
         self.lucarne(args).env("SSL_CERT_FILE", self.certificate())
     }
 
-    /// Asserts that a request came that begins so, and forgets all.
+    /// Asserts that a request with this beginning has arrived, and forgets all requests.
     #[track_caller]
     fn assert_seen(&self, beginning: &str, client: &str) {
         let seen = std::mem::take(&mut *self.seen.lock().unwrap());
@@ -130,7 +132,7 @@ fn with<'a>(arguments: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
     [arguments, more].concat()
 }
 
-/// A proxy that runs, and its address.
+/// Starts a proxy, and returns its address.
 fn proxy(launch: Launch) -> (Server, String) {
     let mut server = launch.spawn().unwrap();
     let said = server
@@ -141,7 +143,7 @@ fn proxy(launch: Launch) -> (Server, String) {
     (server, address)
 }
 
-/// What curl gets from `url` through the proxy, whose CA is in `home`.
+/// Returns curl's output for `url` through the proxy, whose CA is in `home`.
 fn curl(proxy: &str, home: &Path, url: &str) -> String {
     let output = Command::new("curl")
         .args([
@@ -215,7 +217,7 @@ fn one_self_signed_certificate_before_every_client() {
     site.assert_seen("", &format!("an object store: {}", all(&output)));
 }
 
-/// A configuration whose data and lock are in a bucket of the site.
+/// Writes a configuration whose data and lock are in a bucket of the site.
 fn bucket(site: &Site) -> String {
     let (url, home) = (site.url(), site.home.path());
     fs::write(home.join("roots.pem"), pki().roots_pem()).unwrap();
@@ -236,10 +238,10 @@ fn bucket(site: &Site) -> String {
     home.join("lucarne.yaml").display().to_string()
 }
 
-/// An `openssl s_server` with the certificate in `home`, which shows a page.
+/// An `openssl s_server` with the certificate in `home`, which serves a page.
 struct Appliance {
     process: Child,
-    /// Kept open, so that it can write.
+    /// Kept open, because the process writes to it.
     _output: BufReader<ChildStdout>,
     url: String,
 }
@@ -278,7 +280,7 @@ impl Appliance {
     }
 }
 
-/// A certificate of X.509 version 1: without extensions, and so without names.
+/// Creates a certificate of X.509 version 1, without extensions and so without names.
 fn version_1(directory: &Path) {
     let req = ["req", "-newkey", "rsa:2048", "-nodes", "-keyout", "key.pem"];
     openssl(
@@ -340,7 +342,7 @@ fn certificates_of_old_appliances_are_accepted_on_demand() {
     }
 }
 
-/// A certificate with so many names that it is larger than 64 KiB.
+/// Creates a certificate larger than 64 KiB, by its number of names.
 fn huge(directory: &Path) {
     let names = (0..4000).map(|n| format!("DNS:host-{n:05}.example.test"));
     let names = names.collect::<Vec<_>>().join(",");

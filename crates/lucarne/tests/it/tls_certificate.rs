@@ -1,4 +1,4 @@
-//! The certificate that is served: its end, and its hosts.
+//! The served certificate: its expiry and its hosts.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -11,7 +11,7 @@ use crate::common::{PATIENCE, assert_has, edit, eventually, log, lucarne, pki, r
 
 const HOST: &str = "ct.example.com";
 
-/// Writes a certificate for [`HOST`] that began and ends so many days from now.
+/// Writes a certificate for [`HOST`], valid from `from` to `to` days from now.
 fn certificate(directory: &Path, from: i64, to: i64) {
     let mut leaf = LeafOptions::for_names([HOST]).unwrap();
     leaf.not_before = Time::now().plus_days(from);
@@ -43,7 +43,7 @@ fn the_end_of_the_certificate_is_reported() {
             None => assert!(!all.contains("tls.certificate: "), "{all}"),
         }
     }
-    // The host of `submissionprefix` is one of the certificate's, or of a proxy in front.
+    // The host of `submissionprefix` must be in the certificate, unless a proxy terminates TLS.
     let (file, text) = (
         log.configuration(),
         fs::read_to_string(log.configuration()).unwrap(),

@@ -1,5 +1,5 @@
-//! One log in one directory, which two machines share, with its lock on a database
-//! server: one of them has it at a time, and the other one waits for its end.
+//! One log in a directory that two machines share, with its lock on a database server. One machine
+//! at a time runs the log, and the other waits for its end.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use crate::common::{
     LUCARNE, PATIENCE, assert_has, eventually, log_at, pki, ready, run, submission,
 };
 
-/// The other machine: a name, a port and a cache of its own, the same data and lock.
+/// The other machine, with its own name, port and cache, and the same data and lock.
 struct OtherMachine {
     port: u16,
     server: Server,
@@ -74,13 +74,13 @@ fn the_second_machine_waits_until_the_first_has_ended() {
         let client = log.client();
         let answer = client.post("ct/v1/add-chain", submission(&pki().p256));
         assert_eq!(answer.await.unwrap().status, 200);
-        // It dies, and the file system lets go of its lock.
+        // The process dies, and the file system releases its lock.
         first.kill().unwrap();
         eventually("the other machine has the log", async || {
             other.takes().await
         })
         .await;
-        // The first one comes back, and is told who has it.
+        // The first machine starts again, and reports which machine runs the log.
         let mut first = log.start().unwrap();
         let said = first
             .wait_for_output("is in use by process", PATIENCE)
@@ -96,8 +96,8 @@ fn the_second_machine_waits_until_the_first_has_ended() {
     });
 }
 
-/// The file system's lock is no more than a hint: where both believe to have the
-/// directory, one of them notices, and the database lets one of them sign.
+/// The file system's lock is only a hint: if both machines hold the directory, one of them notices,
+/// and the database lets only one sign.
 #[test]
 fn two_machines_that_both_have_the_lock_of_the_file_system_fork_nothing() {
     let _server = DatabaseServer::shared(DatabaseKind::Postgres).unwrap();

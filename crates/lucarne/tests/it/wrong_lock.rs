@@ -1,5 +1,5 @@
-//! Locks and directories that do not belong together: rolled back, cloned,
-//! swapped, deleted. The log refuses to sign and says why; others go on.
+//! Locks and directories that do not match: rolled back, cloned, swapped, deleted. The log refuses
+//! to sign and reports the reason; other logs continue.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ fn site() -> Site {
     Site::create([("ill", String::new()), ("well", String::new())])
 }
 
-/// One run in which log `ill` takes this many new submissions.
+/// Runs the server once, while log `ill` accepts `entries` new submissions.
 fn grow(site: &Site, entries: usize) {
     let mut server = site.start();
     run(async {
@@ -33,8 +33,8 @@ async fn take(client: &Client, entries: usize) {
     }
 }
 
-/// Log `ill` is refused with all of these words, in the health and the log
-/// lines, and signs nothing; log `well` goes on.
+/// Checks that log `ill` is refused with all of these words, in `/health` and in the log lines, and
+/// signs nothing, while log `well` continues.
 async fn refused(site: &Site, server: &mut Server, words: &[&str]) {
     let before = site.signed("ill");
     let reason = site.reaches("ill", "stopped").await;
@@ -141,7 +141,7 @@ fn a_directory_that_was_rolled_back() {
             "Put the newest storage back",
         ];
         refused(&site, &mut server, &words).await;
-        // Readers of the old copy are told of no entry that it lacks.
+        // The published checkpoint covers only entries that the old copy has.
         let audit = site.audit("ill", &pki().roots_pem());
         assert_eq!(audit.run().await.unwrap().size, 3);
     });
@@ -151,8 +151,8 @@ fn a_directory_that_was_rolled_back() {
     grow(&site, 1);
 }
 
-/// A copy of the machine is started while the first runs, both with the one
-/// lock: whoever signs the next entry goes on, the other stops for good.
+/// A copy of the machine is started while the first runs, both with the same lock. The process that
+/// signs the next entry continues, the other stops for good.
 #[test]
 fn a_clone_with_the_same_lock_never_forks_the_log() {
     let site = site();
@@ -193,7 +193,8 @@ fn a_clone_with_the_same_lock_never_forks_the_log() {
     });
     let another = "Another process signs for this log";
     run(async {
-        // Before one of them has more than the other: whichever signs second is told apart by the lock.
+        // Both processes start before either has a larger tree. The lock rejects the second
+        // signature.
         for server in &servers {
             eventually("it has signed, or was overtaken", async || {
                 let said = server.output();
@@ -203,7 +204,7 @@ fn a_clone_with_the_same_lock_never_forks_the_log() {
         }
         let clients = [site.address().port(), port]
             .map(|port| Client::new(format!("http://127.0.0.1:{port}/ill")));
-        // Each gets submissions, until one has had ten: then it has won.
+        // Both get submissions, until one has accepted ten.
         let mut taken = [0, 0];
         let mut promises = Vec::new();
         eventually("one of them goes on", async || {
@@ -227,13 +228,13 @@ fn a_clone_with_the_same_lock_never_forks_the_log() {
             let kind = lucarne_ct::EntryKind::X509;
             audits[winner].promised(kind, body.as_bytes(), sct);
         }
-        // What the loser last published is a part of the winner's log.
+        // The last published tree of the loser is a prefix of the winner's log.
         let last = clients[1 - winner].get("checkpoint").await.unwrap();
         audits[winner].saw_checkpoint(&last.ok().unwrap()).unwrap();
         let report = audits[winner].run().await.unwrap();
         report.assert_clean();
         assert_eq!(report.size as usize, 3 + promises.len());
-        // It is refused when the other one has ended.
+        // The loser is still refused after the winner has ended.
         let loser = &mut servers[1 - winner];
         loser.wait_for_output(another, PATIENCE).unwrap();
         assert!(servers[winner].stop(PATIENCE).unwrap().success());
@@ -243,9 +244,8 @@ fn a_clone_with_the_same_lock_never_forks_the_log() {
     });
 }
 
-/// The lock's file is removed while the log runs: the process still has it,
-/// commits nothing more to it, says so, and docs/reference/storage.md says how to get it
-/// back.
+/// The lock's file is removed while the log runs. The process still has it open, commits nothing
+/// more to it, and reports that. docs/reference/storage.md describes the rescue.
 #[test]
 fn a_lock_database_deleted_while_in_use() {
     let site = site();
@@ -282,7 +282,7 @@ fn a_lock_database_deleted_while_in_use() {
     assert!(server.stop(PATIENCE).unwrap().success());
 }
 
-/// Without the rescue, nothing starts, and nothing is made anew.
+/// The server does not start without the lost lock database, and no log is created.
 #[test]
 fn a_lock_database_that_is_gone() {
     let site = site();
@@ -296,7 +296,7 @@ fn a_lock_database_that_is_gone() {
     assert_has(&said, "would fork it");
 }
 
-/// Lock and data are emptied together, as one bucket is: the cache remembers.
+/// Lock and data are emptied together, as one bucket is, but the cache still has the log.
 #[test]
 fn a_log_whose_lock_and_data_are_gone() {
     let site = site();
@@ -311,7 +311,7 @@ fn a_log_whose_lock_and_data_are_gone() {
     assert_has(&said, "has seen 3 entries of it");
     assert_has(&said, "would fork it");
     assert!(!site.lock().exists());
-    // The lock is there, and empty.
+    // The lock exists and is empty.
     let database = rusqlite::Connection::open(site.lock()).unwrap();
     let schema = "CREATE TABLE checkpoints (logID BLOB PRIMARY KEY, body TEXT)";
     database.execute(schema, ()).unwrap();
@@ -324,7 +324,7 @@ fn a_log_whose_lock_and_data_are_gone() {
     }
 }
 
-/// Copies the deleted database and its write-ahead log out of the process.
+/// Copies the deleted database and its write-ahead log from the process.
 fn rescue(server: &Server, site: &Site) {
     let mut rescued = 0;
     for entry in fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap() {
@@ -341,8 +341,8 @@ fn rescue(server: &Server, site: &Site) {
     assert!(rescued >= 2, "{rescued} files");
 }
 
-/// The data of a log are elsewhere: `check` refuses with the words of `serve`,
-/// wherever data and lock are.
+/// The data of a log are missing: `check` refuses with the same message as `serve`, for all kinds
+/// of data and locks.
 #[test]
 fn check_says_what_serve_says_on_every_store() {
     let postgres = DatabaseServer::shared(DatabaseKind::Postgres).unwrap();
@@ -375,8 +375,8 @@ fn check_says_what_serve_says_on_every_store() {
     }
 }
 
-/// The recipe of docs/how-to/operations.md, for locks on servers: the row, the table or
-/// the object is gone.
+/// The recipe of docs/how-to/operations.md for locks on servers: the row, the table or the object
+/// is missing.
 #[test]
 fn a_lost_lock_is_made_anew_wherever_it_was() {
     for kind in [DatabaseKind::Postgres, DatabaseKind::MariaDb] {
@@ -397,8 +397,8 @@ fn a_lost_lock_is_made_anew_wherever_it_was() {
     is_rebuilt(Place::bucket(&bucket, None), &[&object]);
 }
 
-/// After each loss, nothing starts before the lock is rebuilt, and then the
-/// log goes on from where it was.
+/// Checks that nothing starts after a loss before the lock is rebuilt, and that the log then
+/// continues from its last entry.
 fn is_rebuilt(place: Place, losses: &[&dyn Fn(&Site)]) {
     let at = format!("{place:?}, {}", place.checkpoints);
     let site = Site::create_at(place, [("ill", String::new())]);

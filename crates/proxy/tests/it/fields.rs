@@ -133,7 +133,8 @@ async fn a_body_that_brings_next_to_nothing_is_given_up() {
         let mut sent = stream.write_all(head).await;
         while sent.is_ok() {
             sent = stream.write_all(b"x").await;
-            // The pace of a slow server.
+            // The pace of a slow server. On a busy machine the body is slower, and is given up as
+            // well.
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     })

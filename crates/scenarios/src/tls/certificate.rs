@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `certificate_name` | the name asked for is among its names |
 //! | `certificate_chain` | it leads to a root that is trusted, by the certificates that came with it |
-//! | `certificate_order` | each certificate that came with it is that of the issuer of the one before (RFC 8446 section 4.4.2) |
+//! | `certificate_order` | TLS 1.3: each certificate is followed by that of its issuer (RFC 8446 section 4.4.2; a warning) |
+//! | `certificate_order_tls12` | TLS 1.2: each certificate is followed by that of its issuer (RFC 5246 section 7.4.2) |
 //! | `certificate_expiry` | it is valid now, and for as long as `expiryMargin` |
 //! | `certificate_fingerprint` | it is one of those given |
 //! | `certificate_scts` | it has as many SCTs as it must (embedded, RFC 6962 section 3.3) |
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lucarne_ct::{Certificate, Fingerprint, SctList};
-use lucarne_load::http::Trust;
+use lucarne_load::http::{Handshake, Trust};
 use parking_lot::Mutex;
 use rustls::CertificateError;
 use rustls::client::verify_server_name;
@@ -29,9 +30,13 @@ use super::options::TlsScenarioOptions;
 pub(super) const NAME: &str = "certificate_name";
 pub(super) const CHAIN: &str = "certificate_chain";
 pub(super) const ORDER: &str = "certificate_order";
+pub(super) const ORDER_TLS12: &str = "certificate_order_tls12";
 pub(super) const EXPIRY: &str = "certificate_expiry";
 pub(super) const FINGERPRINT: &str = "certificate_fingerprint";
 pub(super) const SCTS: &str = "certificate_scts";
+
+/// Checks of recommendations: TLS 1.3 only recommends an order (SHOULD), which TLS 1.2 requires.
+pub(super) const WARNINGS: &[&str] = &[ORDER];
 
 /// Result of each check.
 pub(super) type Findings = Vec<(&'static str, Result<(), String>)>;
@@ -51,6 +56,8 @@ pub(super) struct Examiner {
 #[derive(Clone, Debug)]
 struct Known {
     certificates: Vec<CertificateDer<'static>>,
+    /// Version of TLS.
+    version: &'static str,
     findings: Arc<Findings>,
     since: Instant,
 }
@@ -69,27 +76,35 @@ impl Examiner {
         }
     }
 
-    /// Checks the certificates of a server, the leaf first.
-    pub(super) fn examine(&self, certificates: &[CertificateDer<'static>]) -> Arc<Findings> {
+    /// Checks the certificates of a server.
+    pub(super) fn examine(&self, handshake: &Handshake) -> Arc<Findings> {
         /// Time for which the findings about a certificate are reused.
         const FRESH: Duration = Duration::from_secs(1);
+        let (certificates, version) = (&handshake.certificates, handshake.version);
         let known = self.last.lock().clone();
         if let Some(known) = known
             && known.since.elapsed() < FRESH
-            && known.certificates == certificates
+            && (&known.certificates, known.version) == (certificates, version)
         {
             return known.findings;
         }
-        let findings = Arc::new(self.look(certificates, SystemTime::now()));
+        let findings = Arc::new(self.look(certificates, version, SystemTime::now()));
         *self.last.lock() = Some(Known {
-            certificates: certificates.to_vec(),
+            certificates: certificates.clone(),
+            version,
             findings: findings.clone(),
             since: Instant::now(),
         });
         findings
     }
 
-    fn look(&self, certificates: &[CertificateDer<'_>], now: SystemTime) -> Findings {
+    /// Checks certificates, the leaf first, that were presented in this version of TLS.
+    fn look(
+        &self,
+        certificates: &[CertificateDer<'_>],
+        version: &str,
+        now: SystemTime,
+    ) -> Findings {
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         let Some((leaf, others)) = certificates.split_first() else {
             return vec![(CHAIN, Err("the server presented no certificate".into()))];
@@ -103,7 +118,11 @@ impl Examiner {
             let (names, chain) = trusted(leaf, others, name, trust, within(&parsed, now));
             findings.push((NAME, names));
             findings.push((CHAIN, chain));
-            findings.push((ORDER, order(certificates)));
+            let check = match version {
+                "TLSv1.2" => ORDER_TLS12,
+                _ => ORDER,
+            };
+            findings.push((check, order(certificates)));
         }
         findings.push((EXPIRY, self.expiry(&parsed, now)));
         if !self.fingerprints.is_empty() {
@@ -189,8 +208,8 @@ fn trusted(
     )
 }
 
-/// Checks that each certificate is followed by that of its issuer, if any follows: clients of
-/// TLS 1.2, and simple ones of TLS 1.3, build the chain in this order.
+/// Checks that each certificate is followed by that of its issuer, if any follows. Clients of TLS
+/// 1.2, and simple clients of TLS 1.3, build the chain in this order.
 fn order(certificates: &[CertificateDer<'_>]) -> Result<(), String> {
     let parsed = certificates
         .iter()

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use lucarne_load::http::trust;
 use lucarne_load::{Note, PrepareError, Recorder, Scenario, VirtualUser};
 
-use super::certificate::Examiner;
+use super::certificate::{self, Examiner};
 use super::options::TlsScenarioOptions;
 use super::shared_state::SharedState;
 use super::user::TlsUser;
@@ -52,6 +52,10 @@ impl Scenario for TlsLoad {
             Some(_) => "a response",
             None => "a TLS handshake",
         }
+    }
+
+    fn warnings(&self) -> &'static [&'static str] {
+        certificate::WARNINGS
     }
 
     async fn finish(&self, _: Recorder) -> Vec<Note> {

@@ -112,7 +112,7 @@ fn judge(
 ) {
     let mut wrong = None;
     if let (Some(examiner), Some(handshake)) = (shared.examiner(), handshake) {
-        for (check, outcome) in &*examiner.examine(&handshake.certificates) {
+        for (check, outcome) in &*examiner.examine(handshake) {
             if let (Err(how), None) = (outcome, &wrong)
                 && !iteration.excuses(check)
             {

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use lucarne_load::excuse::Excuse;
 use lucarne_load::plan::Plan;
 use lucarne_load::{Outcome, Verdict};
 use lucarne_mint::{Authority, CaOptions, KeyType, LeafOptions, Time};
@@ -260,7 +261,7 @@ fn certificates_above_the_one_of_the_server() {
     };
     let other = Authority::root(&authority("Other")).unwrap();
     let ca = [named("other.pem", &other), named("ca.pem", &root)];
-    let look = |issuer: &Authority, order: fn(&mut [Vec<u8>])| {
+    let look = |issuer: &Authority, order: fn(&mut [Vec<u8>]), version: &str| {
         let leaf = LeafOptions::for_names(["localhost"]).unwrap();
         let mut chain = issuer
             .chain(issuer.issue(&leaf).unwrap())
@@ -268,27 +269,35 @@ fn certificates_above_the_one_of_the_server() {
         order(&mut chain);
         let server = Hostile::shows(chain, &leaf);
         let url = format!("https://localhost:{}", server.address.port());
-        run("tls", json!({ "url": url, "ca": ca }))
+        let options = json!({ "url": url, "ca": ca, "tlsVersions": [version] });
+        run("tls", options)
     };
 
-    let outcome = look(&root.intermediate(&expired).unwrap(), |_| ());
+    let outcome = look(&root.intermediate(&expired).unwrap(), |_| (), "1.3");
     let words = "certificate_chain: a certificate that it leads to has expired";
     is_red("an expired intermediate", &outcome, "certificate", words);
     assert_eq!(failed(&outcome), ["certificate_chain"]);
 
     let upper = root.intermediate(&authority("Upper")).unwrap();
     let lower = upper.intermediate(&authority("Lower")).unwrap();
-    let outcome = look(&lower, |_| ());
-    assert_eq!(
-        outcome.verdict,
-        Verdict::Passed,
-        "{:#?}",
-        outcome.summary.checks
-    );
-    let outcome = look(&lower, |chain| chain[1..].reverse());
-    let words = "certificate_order: certificate 1 is not followed by that of its issuer";
+    for version in ["1.2", "1.3"] {
+        let outcome = look(&lower, |_| (), version);
+        let checks = &outcome.summary.checks;
+        assert_eq!(outcome.verdict, Verdict::Passed, "{version}: {checks:#?}");
+        assert_eq!(failed(&outcome), [""; 0]);
+    }
+    // TLS 1.2 requires the order (RFC 5246, section 7.4.2).
+    let outcome = look(&lower, |chain| chain[1..].reverse(), "1.2");
+    let words = "certificate_order_tls12: certificate 1 is not followed by that of its issuer";
     is_red("a chain in another order", &outcome, "certificate", words);
+    assert_eq!(failed(&outcome), ["certificate_order_tls12"]);
+    // TLS 1.3 recommends the order (RFC 8446, section 4.4.2).
+    let outcome = look(&lower, |chain| chain[1..].reverse(), "1.3");
+    let checks = &outcome.summary.checks;
+    assert_eq!(outcome.verdict, Verdict::Passed, "{checks:#?}");
     assert_eq!(failed(&outcome), ["certificate_order"]);
+    let order = checks.iter().find(|it| it.name == "certificate_order");
+    assert_eq!(order.unwrap().excused, Some(Excuse::Warning));
 }
 
 #[test]

@@ -142,12 +142,11 @@ async fn several_logs_and_what_is_about_them() {
         ),
         (200, 2)
     );
-    let metrics = server.get("/metrics").await;
-    assert!(
-        metrics
-            .header("content-type")
-            .unwrap()
-            .starts_with("application/openmetrics-text")
+    let accept = [("accept", "application/openmetrics-text;version=1.0.0")];
+    let metrics = server.ask("GET", "/metrics", &accept).await;
+    assert_eq!(
+        metrics.header("content-type"),
+        Some("application/openmetrics-text; version=1.0.0; charset=utf-8")
     );
     for line in [
         "lucarne_http_requests_total{log=\"one\",endpoint=\"checkpoint\",code=\"200\"} 1",
@@ -160,6 +159,17 @@ async fn several_logs_and_what_is_about_them() {
             metrics.text()
         );
     }
+    let metrics = server.get("/metrics").await;
+    assert_eq!(
+        metrics.header("content-type"),
+        Some("text/plain; version=0.0.4; charset=utf-8")
+    );
+    let text = metrics.text();
+    assert!(
+        text.contains("# TYPE lucarne_http_requests_total counter"),
+        "{text}"
+    );
+    assert!(!text.contains("# EOF"), "{text}");
 }
 
 #[tokio::test]

@@ -67,6 +67,12 @@ async fn json_may_be_odd_but_has_to_be_json() {
         assert_eq!(answer.status, 400, "{wrong}");
         assert_eq!(answer.json()["code"], code, "{wrong}");
     }
+    let count = |code: &str| {
+        let labels = format!("{{log=\"demo\",code=\"{code}\"}}");
+        server.metric(&format!("lucarne_http_refusals_total{labels}"))
+    };
+    let counted = ["invalid_json", "empty_chain", "unknown_root"].map(count);
+    assert_eq!(counted, [3, 1, 0]);
 }
 
 /// Every rejection has the same form and names the certificate at fault.

@@ -1,4 +1,4 @@
-//! A follower reads, and leaves publishing to the leader.
+//! A follower only reads: the leader publishes.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,7 +11,8 @@ use lucarne_testkit::{eventually, until};
 use super::{Instance, Switchboard};
 use crate::fixture::{Submission, World, audit, reached};
 
-/// A world in which a round of one entry was committed and not published, after one that was.
+/// Creates a log with one published round, and a second round of one entry that is committed, but
+/// not published.
 async fn unpublished() -> World {
     let world = World::new().await;
     let log = world.run().await;
@@ -82,7 +83,7 @@ async fn only_the_leader_publishes_a_round_that_was_committed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_of_another_version_is_named_and_respected() {
     let world = World::new().await;
-    // The identifier of a lease is that of its log, inverted.
+    // The ID of a lease is the inverted ID of its log.
     let id = world.config.key.log_id().0.map(|byte| !byte);
     let later = b"lucarne lease 2\n";
     world.lock.create(&id, later).await.unwrap();

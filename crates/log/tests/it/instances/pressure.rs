@@ -1,4 +1,4 @@
-//! The Retry-After of a follower follows from the load of the leader.
+//! The Retry-After of a follower depends on the load of the leader.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ struct UnderPressure {
     switchboard: Switchboard,
     depth: u32,
     drain_rate: u32,
-    /// Messages so far.
+    /// Number of messages so far.
     sent: watch::Sender<usize>,
     open: watch::Receiver<bool>,
 }
@@ -40,14 +40,14 @@ impl Messenger for UnderPressure {
         let mut open = self.open.clone();
         let _ = open.wait_for(|open| *open).await;
         let mut response = self.switchboard.ask(address, log, message).await?.to_vec();
-        // After 16 bytes of magic and the status.
+        // The load follows 16 bytes of magic and the status.
         response[17..21].copy_from_slice(&self.depth.to_be_bytes());
         response[21..25].copy_from_slice(&self.drain_rate.to_be_bytes());
         Ok(response.into())
     }
 }
 
-/// The queue of a follower is full: its Retry-After is that of the log.
+/// The Retry-After of a full follower is the one of the whole log.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_follower_says_when_the_leader_will_have_room() {
     let (world, switchboard) = (World::new().await, Switchboard::default());
@@ -88,7 +88,7 @@ async fn a_full_follower_says_when_the_leader_will_have_room() {
         let is_sent = messages.wait_for(|sent| *sent > before + n);
         in_time("a batch of its own", is_sent).await.unwrap();
     }
-    // The queue has room for one of these.
+    // The queue has room for one of these two entries.
     submit(BATCHES);
     submit(BATCHES + 1);
     let first = in_time("a refusal", tasks.join_next()).await.unwrap();

@@ -1,5 +1,5 @@
-//! The files of the log against its published tree: all of them once, and later
-//! those that are new.
+//! Verification of the log's files against its published tree. The first check reads all files;
+//! later checks read only the new ones.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,24 +13,24 @@ use super::findings::Verdict;
 use crate::commands::fsck::State;
 use crate::config::LogSettings;
 
-/// Findings that are kept to be told.
+/// Maximum number of findings that are printed in full.
 const TOLD: usize = 5;
 
-/// The outcome of a check.
+/// Outcome of a check.
 pub(crate) struct Checked {
-    /// What is said of it later: the tree, and how far it was right.
+    /// Checked tree, and the position and number of findings so far.
     state: State,
-    /// Entries that were checked before, and those of the tree.
+    /// Number of entries that an earlier check has verified, and number of entries in the tree.
     pub(super) before: u64,
     pub(super) size: u64,
     told: Vec<String>,
 }
 
 impl Checked {
-    /// Checks all files of the tree that no earlier check has found right.
+    /// Checks all files of the tree that no earlier check has verified.
     ///
     /// # Errors
-    /// If the note of the earlier check cannot be read.
+    /// If the state of the earlier check cannot be read.
     pub(super) async fn up_to(
         log: &LogSettings,
         left: &Left,
@@ -71,7 +71,7 @@ impl Checked {
         checked
     }
 
-    /// Returns the words for what is wrong.
+    /// Describes the wrong and unreadable files, if any.
     pub(crate) fn problem(&self) -> Option<String> {
         let State { wrong, unread, .. } = self.state;
         (wrong + unread > 0).then(|| {
@@ -83,7 +83,7 @@ impl Checked {
         })
     }
 
-    /// Returns the words for how much was read and found right.
+    /// Describes the range of entries that this check has verified.
     pub(super) fn extent(&self) -> String {
         match self.before.min(self.size) {
             0 => format!("all {} entries lead to the signed root", self.size),
@@ -95,7 +95,7 @@ impl Checked {
         }
     }
 
-    /// Returns the verdict: what could not be read is not right.
+    /// Returns the verdict. Unreadable files leave it open.
     pub(super) fn verdict(&self) -> Verdict {
         match (self.state.wrong, self.state.unread) {
             (0, 0) => Verdict::Right,
@@ -104,10 +104,10 @@ impl Checked {
         }
     }
 
-    /// Notes in the cache that all of this tree is right.
+    /// Records in the cache that this tree is verified.
     ///
     /// # Errors
-    /// If that cannot be written.
+    /// If the state cannot be written.
     pub(super) fn remember(&self, log: &LogSettings) -> Result<()> {
         self.state.write(&file(log))
     }
@@ -117,8 +117,8 @@ fn file(log: &LogSettings) -> PathBuf {
     log.cache.value.join("adopt.state")
 }
 
-/// Returns the place after what an earlier check has found right: of a tree with
-/// which this one begins. The partial tile at its end is another by now.
+/// Returns the position at which an earlier check ended, if the tree of that check is a prefix of
+/// this one. Its partial tile is checked again, because the tile has grown.
 async fn earlier(log: &LogSettings, left: &Left) -> Result<FsckPosition> {
     let Some(state) = State::read(&file(log))? else {
         return Ok(FsckPosition::default());

@@ -1,27 +1,27 @@
-//! The findings of a preflight: to people in lines, to programs in JSON, a line each.
+//! Findings of a preflight check, printed one per line: as text, or as JSON.
 
 use std::process::ExitCode;
 
 use lucarne_log::Fatal;
 use serde_json::{Value, json};
 
-/// Exit code if something could not be looked at.
+/// Exit code if a check could not be carried out.
 const UNTOLD: u8 = 2;
 
-/// The verdict of a check, the worst last.
+/// Verdict of a check; the order is from best to worst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verdict {
     #[default]
     Right,
-    /// Nobody can look at it, and nothing is lost if it is wrong.
+    /// This process cannot check the condition, and nothing is lost if it is not met.
     Noted,
-    /// It could not be looked at.
+    /// The check could not be carried out.
     Untold,
     Refused,
 }
 
 impl Verdict {
-    /// As one word, for programs.
+    /// Returns the code of the verdict in JSON.
     fn word(self) -> &'static str {
         match self {
             Verdict::Right => "right",
@@ -32,7 +32,7 @@ impl Verdict {
     }
 }
 
-/// The verdicts, each of which is printed when it is there.
+/// Printer of findings that keeps the worst verdict.
 pub(crate) struct Findings {
     json: bool,
     worst: Verdict,
@@ -44,7 +44,7 @@ impl Findings {
         Findings { json, worst }
     }
 
-    /// Prints a verdict, and keeps the worst. `what` is its code, which stays what it is.
+    /// Prints a verdict and keeps the worst one. `what` is a stable code.
     pub(crate) fn add(&mut self, what: &str, verdict: Verdict, why: &str) {
         let sign = match verdict {
             Verdict::Right => '✓',
@@ -67,7 +67,7 @@ impl Findings {
         self.add(what, Verdict::Refused, why);
     }
 
-    /// Prints what the log says of itself.
+    /// Prints an error of the log itself.
     pub(crate) fn fatal(&mut self, what: &str, fatal: &Fatal) {
         let verdict = match fatal.is_verdict() {
             true => Verdict::Refused,
@@ -76,25 +76,25 @@ impl Findings {
         self.add(what, verdict, &fatal.to_string());
     }
 
-    /// Prints something that is worth knowing.
+    /// Prints a remark.
     pub(crate) fn note(&self, detail: &str) {
         self.line(detail, &json!({ "note": detail }));
     }
 
-    /// Returns whether nothing speaks against going on.
+    /// Returns whether no finding prevents the next step.
     pub(crate) fn stand(&self) -> bool {
         self.worst <= Verdict::Noted
     }
 
-    /// Ends well, with one line that says what was done.
+    /// Prints the successful result in one line.
     pub(crate) fn end(&self, verdict: &str, detail: &str, entries: u64) -> ExitCode {
         let json = json!({ "verdict": verdict, "entries": entries, "detail": detail });
         self.line(detail, &json);
         ExitCode::SUCCESS
     }
 
-    /// Ends badly: what is said of it goes to standard error as well, where the errors
-    /// of all commands are.
+    /// Prints the failure to standard error, like the errors of all commands, and as JSON if
+    /// requested.
     pub(crate) fn fail(&self, detail: &str) -> ExitCode {
         errln!("lucarne: {detail}");
         let code = match self.worst {

@@ -1,5 +1,5 @@
-//! A log that still belongs to the other software is checked and indexed again and
-//! again, until a signal stops it.
+//! `lucarne adopt --follow`: checks and indexes a log that still belongs to the other software,
+//! repeatedly until a signal.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -17,14 +17,13 @@ use crate::config::LogSettings;
 use crate::open;
 use crate::signals::Signals;
 
-/// The interval at which a log that goes on is looked at: each time it grew, the index
-/// gets a table.
+/// Interval between two passes. Each pass over a log that has grown adds a table to the index.
 const PACE: Duration = Duration::from_secs(2);
-/// Passes in a row that may fail: the other process removes partial tiles while they
-/// are read.
+/// Maximum number of consecutive failures: the other process removes partial tiles while a pass
+/// reads them.
 const MOST_FAILURES: u32 = 5;
 
-/// Checks and indexes the log as it grows.
+/// Checks and indexes the log while it grows.
 pub(super) async fn follow(log: &LogSettings, findings: &mut Findings) -> Result<ExitCode> {
     places::look_beside(log, findings);
     if !findings.stand() {
@@ -47,7 +46,7 @@ async fn stopped(signals: &mut Signals) {
     signals.stop().await;
 }
 
-/// Follows the log, and ends only where it cannot be followed.
+/// Repeats the passes, and returns only if the log cannot be followed.
 async fn passes(
     log: &LogSettings,
     last: &mut Option<Published>,
@@ -77,7 +76,7 @@ async fn passes(
     }
 }
 
-/// What the log has published contradicts itself.
+/// The published checkpoints contradict each other.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{published} entries are published with the root {root}, where {before} were with the root \
@@ -90,14 +89,13 @@ struct RolledBack {
     before_root: String,
 }
 
-/// Returns whether it says what is wrong with the log, and not that it could not be
-/// looked at.
+/// Returns whether the error proves that the log is wrong, rather than unreadable.
 fn is_verdict(error: &anyhow::Error) -> bool {
     let of_log = error.downcast_ref::<lucarne_log::Fatal>();
     error.is::<RolledBack>() || of_log.is_some_and(lucarne_log::Fatal::is_verdict)
 }
 
-/// Checks and indexes what is published now, if that is more than the `last` time.
+/// Checks and indexes the published tree, if it has grown since the `last` pass.
 async fn pass(
     log: &LogSettings,
     last: &mut Option<Published>,

@@ -1,4 +1,4 @@
-//! The software that still has the log, though it signs nothing at the moment: it is idle, or was paused.
+//! Detection of software that still holds the log without signing it, because it is idle or paused.
 
 use lucarne_storage::{AssetError, PosixAssets, holders};
 
@@ -6,7 +6,8 @@ use super::findings::{Findings, Verdict};
 use crate::config::{DataPlace, LockPlace, LogSettings};
 use crate::open;
 
-/// Looks for processes that hold the log's directory, or have files of it or its lock open.
+/// Searches for processes that hold the log's directory, or have files of the directory or the lock
+/// open.
 pub(super) async fn look(log: &LogSettings, lock: &LockPlace, findings: &mut Findings) {
     let DataPlace::Directory(directory) = &log.data.value else {
         return findings.add(

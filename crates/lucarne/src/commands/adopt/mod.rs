@@ -1,9 +1,7 @@
-//! `lucarne adopt`: a log that Sunlight or TesseraCT left is looked at as a whole,
-//! and made ready to go on with Lucarne.
+//! `lucarne adopt`: checks a log that Sunlight or TesseraCT left, and prepares it for Lucarne.
 //!
-//! The order is what keeps it safe: everything is looked at before anything is
-//! written; then the index is made, which is Lucarne's own and can be lost; the lock,
-//! where there was none, comes last.
+//! The order of the steps keeps it safe. All checks precede the first write. The index
+//! comes next: it belongs to Lucarne and can be rebuilt. A missing lock is created last.
 
 mod checked;
 mod findings;
@@ -27,7 +25,7 @@ use crate::commands::{lock, looking};
 use crate::config::{Config, LogSettings};
 use crate::{inception, runtime};
 
-/// Makes the log ready, or follows it until it is stopped.
+/// Takes over the log, or follows it until a signal.
 pub(crate) fn run(options: &Adopt) -> ExitCode {
     let mut findings = Findings::new(options.json);
     let (config, report) = match options.flags.given() {
@@ -56,7 +54,7 @@ pub(crate) fn run(options: &Adopt) -> ExitCode {
     adopted.unwrap_or_else(|error| Findings::new(options.json).fail(&causes(&error)))
 }
 
-/// Looks at everything, and then makes index and lock.
+/// Runs all checks, then creates the index and the lock.
 async fn adopt(
     config: &Config,
     log: &LogSettings,
@@ -91,7 +89,8 @@ async fn adopt(
     Ok(findings.end("adopted", &said, size))
 }
 
-/// The command that starts the log: one that was signed long ago needs the operator's word for the day.
+/// Returns the command that starts the log. A log with an old signature needs the day as
+/// confirmation.
 fn serve(log: &LogSettings, signed_ms: u64) -> String {
     match lucarne_log::believable(log.clock.now_ms(), signed_ms) {
         Ok(()) => "lucarne serve".to_owned(),
@@ -103,7 +102,7 @@ fn refused(findings: &Findings) -> ExitCode {
     findings.fail("the log was not taken over; nothing was written")
 }
 
-/// Brings the index up to what is published, and says what that took.
+/// Updates the index to the published tree, and reports the work.
 async fn index(log: &LogSettings, left: &lucarne_log::Left, findings: &mut Findings) -> Result<()> {
     make_private_directory(&log.cache.value)?;
     let indexed = left.index().await?;

@@ -1,8 +1,7 @@
-//! The places that Lucarne will write to: that it may, and that nothing there has an
-//! attribute that forbids it.
+//! Checks of the places that Lucarne will write to: permissions and file attributes.
 //!
-//! Nothing is tried out by writing. Full tiles and issuers may be immutable, for
-//! nobody ever writes them again; directories and what is replaced may not.
+//! Nothing is written to test them. Full tiles and issuers may be immutable, because they are never
+//! rewritten. Directories and replaced files must not be immutable.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -15,12 +14,12 @@ use lucarne_storage::{AssetError, ObjectStoreConfig, object};
 use super::findings::{Findings, Verdict};
 use crate::config::{DataPlace, LockPlace, LogSettings};
 
-/// Looks at the data, the cache and the lock of the log.
+/// Checks the data, the cache and the lock of the log.
 pub(super) async fn look(log: &LogSettings, lock: &LockPlace, findings: &mut Findings) {
     let mut written = vec![existing(&log.cache.value)];
     let mut replaced = Vec::new();
     if let LockPlace::Sqlite(path) = lock {
-        // SQLite makes files beside it.
+        // SQLite creates files beside the database.
         written.extend([path.clone(), existing(path.parent().unwrap_or(path))]);
     }
     match &log.data.value {
@@ -42,8 +41,8 @@ pub(super) async fn look(log: &LogSettings, lock: &LockPlace, findings: &mut Fin
     cache(log, findings);
 }
 
-/// Looks at what is not the log's own while the old software runs: only the cache is
-/// written, and it must not be in that software's directory.
+/// Checks the cache before following. While the old software runs, only the cache is written, and
+/// it must be outside that software's directory.
 pub(super) fn look_beside(log: &LogSettings, findings: &mut Findings) {
     let places = [existing(&log.cache.value)];
     writable(&places, findings);
@@ -61,7 +60,7 @@ pub(super) fn look_beside(log: &LogSettings, findings: &mut Findings) {
     }
 }
 
-/// Looks whether the cache is where nobody takes it for files of the log.
+/// Checks that the cache is not among the public files of the log.
 fn cache(log: &LogSettings, findings: &mut Findings) {
     match within(log) {
         None => findings.right("cache", &elsewhere(log)),
@@ -84,7 +83,7 @@ fn elsewhere(log: &LogSettings) -> String {
     format!("{}, outside the log's data", log.cache.value.display())
 }
 
-/// Returns the log's directory, if the cache is in it.
+/// Returns the log's directory, if it contains the cache.
 fn within(log: &LogSettings) -> Option<PathBuf> {
     let directory = resolved(log.data.value.directory()?);
     resolved(&log.cache.value)
@@ -92,7 +91,7 @@ fn within(log: &LogSettings) -> Option<PathBuf> {
         .then_some(directory)
 }
 
-/// The path without links, as far as it is there.
+/// Resolves the links of the existing part of the path.
 fn resolved(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     for above in path.ancestors() {
@@ -103,7 +102,7 @@ fn resolved(path: &Path) -> PathBuf {
     path
 }
 
-/// Asks a bucket whether it may be written, with a put that must fail.
+/// Tests with a put that must fail whether the bucket is writable.
 async fn bucket(config: &ObjectStoreConfig, findings: &mut Findings) {
     match object::has_conditions(config).await {
         Ok(true) => findings.right("bucket", "it may be written, and holds puts to conditions"),
@@ -124,14 +123,14 @@ async fn bucket(config: &ObjectStoreConfig, findings: &mut Findings) {
     );
 }
 
-/// The directory, or the one in which it would be made.
+/// Returns the path itself or its closest existing parent directory.
 fn existing(path: &Path) -> PathBuf {
     let mut above = path.ancestors();
     let found = above.find(|path| path.exists());
     found.unwrap_or(Path::new(".")).to_owned()
 }
 
-/// Adds the directories in which something new may come: those of the right edge.
+/// Adds the directories at the right edge of the tree, in which new files will appear.
 fn edge(directory: &Path, places: &mut Vec<PathBuf>) {
     let Ok(entries) = fs::read_dir(directory) else {
         return;
@@ -200,7 +199,7 @@ fn attributes<'p>(places: impl Iterator<Item = &'p PathBuf>, findings: &mut Find
     }
 }
 
-/// The attributes of a file; none where the file system has no such thing.
+/// Returns the attributes of a file; empty if the file system does not support them.
 fn flags(path: &Path) -> std::io::Result<IFlags> {
     let file = File::open(path)?;
     match ioctl_getflags(&file) {

@@ -1,4 +1,4 @@
-//! Everything that must be true before a log is taken over. Nothing is written.
+//! Checks before a log is taken over. Nothing is written.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,34 +19,35 @@ use crate::config::{Config, DataPlace, LockPlace, LogSettings, Report};
 use crate::roots::{self, Purpose};
 use crate::{inception, open};
 
-/// Longer than an idle log of Sunlight or Lucarne waits before it signs again.
+/// Observation time that exceeds the signing interval of an idle log of Sunlight or Lucarne.
 const STILL: Duration = Duration::from_secs(6);
-/// The same of TesseraCT, whose interval is 30 s unless a flag says more.
+/// Observation time for TesseraCT, whose interval is 30 s unless a flag sets a longer one.
 const TESSERACT_STILL: Duration = Duration::from_secs(35);
-/// Longer than that by this, a flag's interval.
+/// Observation time beyond an interval from a flag.
 const MARGIN: Duration = Duration::from_secs(5);
-/// Whoever has signed nothing for so long, by a clock that may be wrong, has stopped or is paused.
+/// Age of a checkpoint after which its signer is stopped or paused, even if the clock is somewhat
+/// wrong.
 const LONG_AGO_MS: u64 = 600_000;
-/// The interval at which the checkpoint is read meanwhile.
+/// Interval at which the checkpoint is read during the observation.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// The state of the lock of a log that can be taken over.
+/// State of the lock of a log that can be taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LockState {
-    /// It knows the log, and agrees with storage.
+    /// The lock knows the log and agrees with storage.
     Agrees,
-    /// It has none of this log: it is to be made from what is published.
+    /// The lock has no checkpoint of this log; `adopt` creates it from the published one.
     Absent,
 }
 
-/// All that was seen.
+/// Results of the checks that the takeover needs.
 pub(super) struct Preflight {
     pub(super) left: Option<Left>,
     pub(super) lock: Option<LockState>,
 }
 
 impl Preflight {
-    /// Looks at everything, cheap things first, and says each.
+    /// Runs all checks, the cheapest first, and prints each result.
     ///
     /// # Errors
     /// If the data cannot be opened.
@@ -91,7 +92,7 @@ impl Preflight {
     }
 }
 
-/// Returns the time for which nothing may be signed, and says so if that is long.
+/// Returns the time during which nothing may be signed, and reports it if it is long.
 fn still(log: &LogSettings, left: &Left, findings: &mut Findings) -> Duration {
     let age_ms = log
         .clock
@@ -109,13 +110,13 @@ fn still(log: &LogSettings, left: &Left, findings: &mut Findings) -> Duration {
     still
 }
 
-/// Returns the time within which a process that still has the log signs it, if its checkpoint is of
-/// this age.
+/// Returns the time within which a process that still holds the log would sign again, if the
+/// checkpoint is `age_ms` old.
 fn time_to_sign(data: &DataPlace, age_ms: u64, interval: Duration) -> Duration {
     let perhaps_tesseracts = match data {
         DataPlace::Directory(directory) => directory.join(".state").is_dir(),
-        // The process that has a bucket cannot be seen. A lock that agrees does not exclude
-        // TesseraCT, which has another.
+        // The process that owns a bucket cannot be detected. An agreeing lock does not exclude
+        // TesseraCT, which uses another lock.
         DataPlace::Bucket(_) => true,
     };
     match perhaps_tesseracts && age_ms <= LONG_AGO_MS {
@@ -124,7 +125,7 @@ fn time_to_sign(data: &DataPlace, age_ms: u64, interval: Duration) -> Duration {
     }
 }
 
-/// Looks until then whether the log is signed.
+/// Checks until `until` that no process signs the log.
 async fn stopped(
     until: Instant,
     log: &LogSettings,
@@ -162,7 +163,7 @@ fn accepted_roots(log: &LogSettings, findings: &mut Findings) {
     }
 }
 
-/// Holds the lock against storage, staged rounds included.
+/// Compares the lock with storage, including staged rounds.
 async fn lock(config: &Config, log: &LogSettings, findings: &mut Findings) -> Option<LockState> {
     let place = &config.checkpoints.value;
     match known(place, log).await {
@@ -181,7 +182,7 @@ async fn lock(config: &Config, log: &LogSettings, findings: &mut Findings) -> Op
     }
 }
 
-/// Returns whether the lock knows the log. One that is still to be made knows none.
+/// Returns whether the lock knows the log. A lock that does not exist yet knows none.
 async fn known(place: &LockPlace, log: &LogSettings) -> Result<bool, LockError> {
     let is_there = match place {
         LockPlace::Sqlite(path) => path.exists(),
@@ -212,8 +213,8 @@ fn agreed(looked: &Looked, findings: &mut Findings) -> Option<LockState> {
     Some(LockState::Agrees)
 }
 
-/// Looks whether a lock can be made of what is published: storage has nothing beyond
-/// it, and no Sunlight or Lucarne has signed more.
+/// Checks whether the lock can be created from the published checkpoint: storage must hold nothing
+/// newer, and neither Sunlight nor Lucarne may have signed more.
 async fn unlocked(log: &LogSettings, findings: &mut Findings) -> Option<LockState> {
     if let DataPlace::Directory(directory) = &log.data.value {
         let theirs = directory.join(".state").is_dir();
@@ -255,7 +256,7 @@ async fn unlocked(log: &LogSettings, findings: &mut Findings) -> Option<LockStat
     }
 }
 
-/// Compares what TesseraCT has integrated with what it has published.
+/// Compares the integrated tree of TesseraCT with the published one.
 fn tesseract_state(directory: &Path, left: &Left, findings: &mut Findings) {
     let path = directory.join(".state/treeState");
     let json = match read_file(directory, ".state/treeState") {
@@ -316,7 +317,7 @@ mod tests {
 
     use super::*;
 
-    /// In a bucket nothing shows which software has the log.
+    /// The software that owns a bucket cannot be detected.
     #[test]
     fn the_wait_is_longer_than_other_software_waits_before_it_signs() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! The entries that TesseraCT has promised and not yet published: those of a log in a
-//! bucket are in a database of its own.
+//! Entries that TesseraCT has sequenced but not yet published. For a log in a bucket, TesseraCT
+//! keeps them in a separate database.
 
 use lucarne_log::Published;
 use lucarne_storage::{SqlLock, TesseraState};
@@ -7,13 +7,13 @@ use lucarne_storage::{SqlLock, TesseraState};
 use super::findings::{Findings, Verdict};
 use crate::config::LockPlace;
 
-/// The question that an operator asks where Lucarne cannot.
+/// Instructions for the operator, if Lucarne cannot query the database.
 const ASK: &str = "stop submissions, wait until the published size no longer grows, stop the old \
      software, ask its database for `SELECT next FROM SeqCoord WHERE id = 0` (Spanner: `gcloud \
      spanner databases execute-sql DATABASE --instance=INSTANCE --sql='…'`), and give the answer with \
      --sequenced";
 
-/// Compares what is promised with what is published.
+/// Compares the number of sequenced entries with the published size.
 pub(super) async fn look(
     lock: &LockPlace,
     sequenced: Option<u64>,

@@ -1,4 +1,4 @@
-//! The authorities that load tests issue from.
+//! `lucarne ca new` and `lucarne ca show`: the authorities that issue for load tests.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -22,7 +22,7 @@ pub(super) fn new(directory: &Path) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Explains how a log comes to accept what these authorities issue.
+/// Explains how to configure a log so that it accepts certificates of these authorities.
 fn trust(roots: &Roots) -> String {
     let file = roots.roots_file();
     let file = file.canonicalize().unwrap_or(file);

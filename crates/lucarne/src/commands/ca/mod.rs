@@ -1,5 +1,5 @@
-//! `lucarne ca`: the certificate authorities that load tests issue from, and
-//! those that mint for a proxy.
+//! `lucarne ca`: certificate authorities that issue for load tests, and those that issue for a
+//! proxy.
 
 #[cfg(feature = "load")]
 mod issuing;
@@ -18,68 +18,68 @@ use super::failed;
 #[cfg(not(feature = "load"))]
 use super::without_load::ca::{new, show};
 
-/// The commands about it.
+/// Subcommands of `lucarne ca`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Ca {
-    /// Make them: once, so that a log can be told of their roots
+    /// Create the authorities of load tests, once, so that a log can accept their roots
     ///
-    /// Makes an RSA and a P-384 root, intermediates with RSA, P-256 and P-384
-    /// keys, and one below a cross-signed root. What exists is kept. Keys are
-    /// readable by nobody else; `roots.pem` holds certificates alone.
+    /// Creates an RSA and a P-384 root, intermediates with RSA, P-256 and P-384 keys, and one below
+    /// a cross-signed root. Keeps existing files. Key files are readable only by their owner;
+    /// `roots.pem` contains only certificates.
     New(Directory),
 
-    /// Print the roots in PEM, to be given to a log
+    /// Print the roots in PEM, for the configuration of a log
     Show(Directory),
 
-    /// Make one that mints certificates for a proxy, or for `serve --testcert`
+    /// Create a CA that issues certificates for a proxy, or for `serve --testcert`
     ///
-    /// Writes ca.pem, the certificate, for clients to trust, and ca-key.pem, the
-    /// private key, mode 0600; says how to trust it. What exists is kept.
+    /// Writes the certificate for clients to ca.pem, and the private key to ca-key.pem (mode 0600).
+    /// Prints how to trust the CA. Keeps existing files.
     Mint(Mint),
 
-    /// Say what a CA is, and how to trust it
+    /// Describe a CA and how to trust it
     ///
-    /// Prints name, key, validity and fingerprint of each certificate.
+    /// Prints name, validity and fingerprint of each certificate.
     Inspect(Inspect),
 }
 
-/// The files to make, and where.
+/// Options of `lucarne ca mint`.
 #[derive(Debug, clap::Args)]
 pub struct Mint {
-    /// Its directory: what --ca of `lucarne proxy` names
+    /// Directory of the CA, as in --ca of `lucarne proxy`
     #[arg(value_name = "DIR", default_value = "ca")]
     pub directory: PathBuf,
 
-    /// Kind of its key: p256, p384, rsa2048, rsa4096, ed25519
+    /// Type of the key: p256, p384, rsa2048, rsa4096, ed25519
     #[arg(long, value_name = "KIND", default_value = "p256")]
     pub key_type: KeyType,
 
-    /// How many days it is valid
+    /// Validity in days
     #[arg(long, value_name = "N", default_value_t = 3652, value_parser = clap::value_parser!(i64).range(1..=36_500))]
     pub days: i64,
 
-    /// Its name [default: Lucarne local CA, and a number that no other has]
+    /// Name of the CA [default: Lucarne local CA, and a unique number]
     #[arg(long, value_name = "TEXT")]
     pub name: Option<String>,
 }
 
-/// The file.
+/// Options of `lucarne ca inspect`.
 #[derive(Debug, clap::Args)]
 pub struct Inspect {
-    /// The directory of a CA, or a PEM file of certificates
+    /// Directory of a CA, or a PEM file of certificates
     #[arg(value_name = "PATH", default_value = "ca")]
     pub path: PathBuf,
 }
 
-/// Where they are.
+/// Directory of the authorities.
 #[derive(Debug, clap::Args)]
 pub struct Directory {
-    /// Their directory: what --roots of `lucarne load ct-write` names
+    /// Directory of the authorities, as in --roots of `lucarne load ct-write`
     #[arg(value_name = "DIR", default_value = "load-ca")]
     pub directory: PathBuf,
 }
 
-/// Does it.
+/// Runs a subcommand.
 pub(crate) fn run(ca: &Ca) -> ExitCode {
     match ca {
         Ca::New(at) => new(&at.directory),
@@ -132,7 +132,7 @@ fn inspect(path: &Path) -> Result<String> {
     Ok(out)
 }
 
-/// A certificate, in a few lines.
+/// Describes a certificate in three lines.
 fn describe(der: &[u8]) -> Result<String> {
     let certificate = Certificate::parse(der).context("a certificate cannot be read")?;
     let day = |ms: Option<i64>| {

@@ -1,5 +1,5 @@
-//! The demo's certificate authorities: one root, and an intermediate for each
-//! kind of key that the WebPKI uses.
+//! Certificate authorities of the demo: one root, and an intermediate for each key type of the
+//! WebPKI.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -16,14 +16,14 @@ const INTERMEDIATES: [(&str, &str, KeyType); 3] = [
     ("p384.pem", "Demo E2", KeyType::EcdsaP384),
 ];
 
-/// The authorities that issue.
+/// Issuing authorities.
 pub(super) struct Authorities {
     pub(super) root: Authority,
     pub(super) intermediates: Vec<Authority>,
 }
 
 impl Authorities {
-    /// Opens those in `directory`, making the ones that are not there.
+    /// Opens the authorities in `directory`, and creates missing ones.
     pub(super) fn open(directory: &Path) -> Result<Self> {
         std::fs::create_dir_all(directory)
             .with_context(|| format!("cannot make directory {}", directory.display()))?;

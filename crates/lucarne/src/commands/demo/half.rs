@@ -1,4 +1,4 @@
-//! Half years: the usual length of a shard's window.
+//! Half years, the usual length of a shard's window.
 
 use jiff::civil::Date;
 use jiff::{Timestamp, tz::TimeZone};
@@ -11,7 +11,7 @@ pub(super) struct Half {
 }
 
 impl Half {
-    /// The present one, in UTC.
+    /// Returns the current half year, in UTC.
     pub(super) fn current() -> Self {
         Half::of(Timestamp::now().to_zoned(TimeZone::UTC).date())
     }
@@ -23,12 +23,12 @@ impl Half {
         }
     }
 
-    /// Such as `2026h1`.
+    /// Formats the half year as `2026h1`.
     pub(super) fn name(self) -> String {
         format!("{}h{}", self.year, if self.second { 2 } else { 1 })
     }
 
-    /// Its first moment and the first after it, RFC 3339.
+    /// Returns the start of the half year and the start of the next one, in RFC 3339.
     pub(super) fn window(self) -> (String, String) {
         let (year, next) = (self.year, self.year + 1);
         match self.second {

@@ -1,7 +1,6 @@
-//! The demo's directory: keys, authorities, configuration.
+//! Directory of the demo: keys, authorities, configuration.
 //!
-//! What is there is kept. In a new half year, a log is added to the
-//! configuration.
+//! Existing files are kept. In a new half year, a log is added to the configuration.
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -15,10 +14,10 @@ use super::half::Half;
 use crate::commands::keygen;
 use crate::config::Listen;
 
-/// The configuration's file name.
+/// File name of the configuration.
 pub(super) const CONFIGURATION: &str = "lucarne.yaml";
 
-/// The demo's directory.
+/// Directory of the demo.
 pub(super) struct Home {
     directory: PathBuf,
     half: Half,
@@ -26,7 +25,7 @@ pub(super) struct Home {
 }
 
 impl Home {
-    /// Opens the directory, making what is not there but the configuration.
+    /// Opens the directory, and creates all missing files except the configuration.
     pub(super) fn open(directory: &Path) -> Result<Self> {
         std::fs::create_dir_all(directory)
             .with_context(|| format!("cannot make directory {}", directory.display()))?;
@@ -48,27 +47,27 @@ impl Home {
         &self.directory
     }
 
-    /// The authorities for `lucarne load`, whose roots the log accepts.
+    /// Returns the directory of the authorities for `lucarne load`, whose roots the log accepts.
     pub(super) fn load_authorities(&self) -> PathBuf {
         self.directory.join("load-ca")
     }
 
-    /// The configuration file.
+    /// Returns the path of the configuration file.
     pub(super) fn configuration(&self) -> PathBuf {
         self.directory.join(CONFIGURATION)
     }
 
-    /// The short name of today's log.
+    /// Returns the short name of the current log.
     pub(super) fn log_name(&self) -> String {
         format!("demo{}", self.half.name())
     }
 
-    /// The name of today's half year.
+    /// Returns the name of the current half year.
     pub(super) fn half(&self) -> String {
         self.half.name()
     }
 
-    /// What a file of the user's own says, which says `text` if it is not there yet.
+    /// Returns the contents of a private file, which is created with `text` if it does not exist.
     pub(super) fn secret(&self, name: &str, text: &str) -> Result<String> {
         let file = self.directory.join(name);
         let context = || format!("{}", file.display());
@@ -103,7 +102,7 @@ impl Home {
         Ok(())
     }
 
-    /// Writes the configuration, or adds today's log to it.
+    /// Writes the configuration, or adds the current log to it.
     pub(super) fn configure(&self, listen: Option<&Listen>) -> Result<()> {
         let listen = listen.map_or_else(|| super::LISTEN.to_owned(), super::reachable);
         let file = self.configuration();
@@ -136,7 +135,7 @@ impl Home {
         )
     }
 
-    /// The section of today's log, with the lines that say where it is.
+    /// Returns the section of the current log, with the lines that define its storage.
     pub(super) fn log(&self, listen: &str, place: &str) -> String {
         let half = self.half.name();
         let (start, limit) = self.half.window();

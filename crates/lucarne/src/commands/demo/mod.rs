@@ -1,4 +1,4 @@
-//! `lucarne demo`: everything a log needs, in one directory and one command.
+//! `lucarne demo`: a complete log in one directory and one command.
 
 mod authorities;
 mod half;
@@ -25,23 +25,23 @@ use crate::{listen, runtime};
 
 const LISTEN: &str = "127.0.0.1:6962";
 
-/// Options of the demo.
+/// Options of `lucarne demo`.
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// Directory of the demo: made, or opened again [default: lucarne-demo, or
+    /// Directory of the demo, created if necessary [default: lucarne-demo, or
     /// lucarne-demo-instances]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
 
-    /// Processes of one log, and a page that shows which of them leads
+    /// Run N processes of one log, with a page that shows the leader
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=9))]
     pub instances: Option<u8>,
 
-    /// Where to listen [default: 127.0.0.1:6962, or as in the directory's lucarne.yaml]
+    /// Address to listen on [default: 127.0.0.1:6962, or from the directory's lucarne.yaml]
     #[arg(long, value_name = "HOST:PORT")]
     pub listen: Option<String>,
 
-    /// Submissions a second once it runs; 0 for none
+    /// Submissions per second while the log runs; 0 for none
     #[arg(long, value_name = "PER SECOND", default_value_t = 1)]
     pub rate: u32,
 }
@@ -56,7 +56,7 @@ impl Options {
     }
 }
 
-/// Runs the demo until a signal asks to stop.
+/// Runs the demo until a signal stops it.
 pub(crate) fn run(options: &Options, logging: &Logging) -> ExitCode {
     let run = match options.instances {
         None => runtime::run(demo(options, logging)),
@@ -65,7 +65,7 @@ pub(crate) fn run(options: &Options, logging: &Logging) -> ExitCode {
     match run {
         Ok(()) => {
             let last = "Stopped; nothing that was submitted is lost. Start it again to go on.";
-            // The terminal may be what has gone.
+            // The terminal may be closed.
             let _ = writeln!(std::io::stdout(), "\n  {last}");
             ExitCode::SUCCESS
         }
@@ -80,7 +80,7 @@ async fn demo(options: &Options, logging: &Logging) -> Result<()> {
     let place = options.listen.as_deref().or(first.then_some(LISTEN));
     let listen = place.map(parse).transpose()?;
     if let Some(place) = &listen {
-        // The likeliest thing to fail: tried before anything is made.
+        // The address is tested before any file is created, because it is the most likely failure.
         listen::bind(place, "--listen").await?;
     }
     screen.title(directory);
@@ -105,22 +105,22 @@ async fn demo(options: &Options, logging: &Logging) -> Result<()> {
     let server = Server::start(config, roots, begin, logging).await?;
     let traffic = Traffic::new(home, &log, base)?;
     let rate = options.rate;
-    // A thread that nobody waits for: it ends with the process.
+    // The thread is not joined: it ends with the process.
     std::thread::spawn(move || {
         if let Err(error) = traffic.show(&screen, rate) {
             screen.trouble(&error);
         }
     });
-    // It hands over to nobody, so it ends for good.
+    // The demo has no handover, so that the server ends for good.
     server.run().await.map(drop)
 }
 
-/// `host:port`, from the command line.
+/// Parses `host:port` from the command line.
 fn parse(text: &str) -> Result<Listen> {
     crate::config::listen(text).map_err(|why| anyhow!("--listen `{text}` {why}"))
 }
 
-/// A configuration in the demo's directory, and its log for today.
+/// Reads a configuration of the demo's directory, and returns it with the current log.
 fn configuration(home: &Home, file: &Path) -> Result<(Config, LogSettings)> {
     let (config, report) = Config::read(file);
     anyhow::ensure!(
@@ -138,7 +138,7 @@ fn configuration(home: &Home, file: &Path) -> Result<(Config, LogSettings)> {
     Ok((config, log))
 }
 
-/// Returns the address at which a client on this machine reaches what listens at `place`.
+/// Returns the address at which clients on this machine reach `place`.
 fn reachable(place: &Listen) -> String {
     let address = place.addresses.first();
     match address.filter(|address| address.ip().is_unspecified()) {

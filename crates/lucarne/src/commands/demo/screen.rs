@@ -1,10 +1,10 @@
-//! The output of the demo in the terminal.
+//! Terminal output of the demo.
 
 use std::path::Path;
 
 use crate::output::colours;
 
-/// Prints, in colour where that can be seen.
+/// Printer, with colours if the terminal supports them.
 #[derive(Clone, Copy)]
 pub(super) struct Screen {
     colour: bool,
@@ -17,7 +17,7 @@ impl Screen {
         }
     }
 
-    /// `text` with an SGR code around it.
+    /// Surrounds `text` with an SGR code.
     fn paint(self, code: &str, text: &str) -> String {
         match self.colour {
             true => format!("\x1b[{code}m{text}\x1b[0m"),
@@ -38,7 +38,7 @@ impl Screen {
         outln!("\n  {name} {}\n", self.faint(&format!("demo in {place}")));
     }
 
-    /// One line of what has been done.
+    /// Prints one completed step.
     pub(super) fn done(self, what: &str, detail: &str) {
         outln!(
             "  {} {what:<11} {}",
@@ -47,17 +47,17 @@ impl Screen {
         );
     }
 
-    /// A heading over [`line`](Self::line)s or [`command`](Self::command)s.
+    /// Prints a heading for [`line`](Self::line)s or [`command`](Self::command)s.
     pub(super) fn heading(self, text: &str) {
         outln!("\n  {}", self.strong(text));
     }
 
-    /// A name and a URL.
+    /// Prints a name and a URL.
     pub(super) fn line(self, name: &str, url: &str) {
         outln!("    {name:<12} {}", self.paint("4;36", url));
     }
 
-    /// A command to paste.
+    /// Prints a command to copy.
     pub(super) fn command(self, command: &str, comment: &str) {
         outln!(
             "    {}\n    {}\n",

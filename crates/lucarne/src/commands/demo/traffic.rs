@@ -1,4 +1,4 @@
-//! The submissions of the demo to its own log, over HTTP like any stranger's.
+//! Submissions of the demo to its own log, over HTTP.
 
 use std::ops::Range;
 use std::path::Path;
@@ -13,28 +13,28 @@ use super::home::Home;
 use super::screen::Screen;
 use crate::config::{LogSettings, rfc3339};
 
-/// Submissions at the start.
+/// Number of submissions at the start.
 const FIRST: usize = 24;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A submitter, and what it knows of the log.
+/// Submitter of the demo, with the addresses of the log.
 pub(super) struct Traffic {
     home: Home,
     client: BlockingClient,
-    /// URL of the log, with trailing slash.
+    /// URL of the log, with a trailing slash.
     url: String,
     base: String,
     window: (u64, u64),
 }
 
-/// An endpoint, and a chain that fits it.
+/// Chain, and the endpoint that accepts it.
 struct Submission {
     endpoint: &'static str,
     chain: Chain,
 }
 
 impl Traffic {
-    /// `base` is where the server is reached: the log's path is the same there.
+    /// Creates a submitter. `base` is the URL of the server; the path of the log is the same there.
     pub(super) fn new(home: Home, log: &LogSettings, base: String) -> Result<Self> {
         let origin = log.submission.value.origin();
         let path = origin.split_once('/').map_or("", |(_, path)| path);
@@ -50,38 +50,39 @@ impl Traffic {
         })
     }
 
-    /// The log's URL, with trailing slash.
+    /// Returns the log's URL, with a trailing slash.
     pub(super) fn url(&self) -> &str {
         &self.url
     }
 
-    /// Its path.
+    /// Returns the path of the log's URL.
     pub(super) fn path(&self) -> String {
         self.url[self.base.len()..].to_owned()
     }
 
-    /// The demo's directory.
+    /// Returns the directory of the demo.
     pub(super) fn home(&self) -> &Path {
         self.home.directory()
     }
 
-    /// Submits so many a second, and each until it has its SCT, which is noted.
+    /// Submits `rate` chains per second. Each one is retried until the log returns an SCT, and
+    /// `took` receives its time.
     pub(super) fn go_on(&self, rate: u32, took: impl Fn(Instant)) -> Result<()> {
         let key = Arc::new(KeyPair::generate(KeyType::EcdsaP256)?);
         for number in 0.. {
             let submission = self.submission(number, &key)?;
             while self.submit(&submission).is_err() {
-                // The pace of trying again.
+                // Pause between two attempts.
                 std::thread::sleep(Duration::from_millis(50));
             }
             took(Instant::now());
-            // The pace of a client.
+            // Pause between two submissions.
             std::thread::sleep(Duration::from_secs(1) / rate);
         }
         Ok(())
     }
 
-    /// Submits a few chains, says what there is to see, and goes on submitting.
+    /// Submits a few chains, prints what to explore, and continues to submit.
     pub(super) fn show(&self, screen: &Screen, rate: u32) -> Result<()> {
         let key = Arc::new(KeyPair::generate(KeyType::EcdsaP256)?);
         self.wait(&self.submission(0, &key)?)?;
@@ -106,7 +107,7 @@ impl Traffic {
                 break;
             };
             std::thread::sleep(pause);
-            // The server may be draining: the end of the demo, not an error.
+            // A draining server ends the demo without an error.
             if self.submit(&self.submission(number, &key)?).is_err() {
                 break;
             }
@@ -114,7 +115,7 @@ impl Traffic {
         Ok(())
     }
 
-    /// Submits until the log takes it: at first it is still opening.
+    /// Submits until the log accepts, because it may still be opening.
     fn wait(&self, first: &Submission) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         while let Err(error) = self.submit(first) {
@@ -126,7 +127,7 @@ impl Traffic {
         Ok(())
     }
 
-    /// Prints the URLs and commands that a newcomer wants.
+    /// Prints URLs and commands for new users.
     fn invite(&self, screen: &Screen, key: &Arc<KeyPair>) -> Result<()> {
         let certificate = self.submission(0, key)?;
         let precertificate = self.submission(1, key)?;
@@ -176,7 +177,7 @@ impl Traffic {
         Ok(())
     }
 
-    /// Submits many at once, and says how long the slowest SCT took.
+    /// Submits several chains concurrently, and returns the longest time to an SCT.
     fn submit_all(&self, numbers: Range<usize>, key: &Arc<KeyPair>) -> Result<Duration> {
         let submissions = numbers.map(|number| self.submission(number, key));
         let submissions = submissions.collect::<Result<Vec<_>>>()?;
@@ -194,7 +195,7 @@ impl Traffic {
         })
     }
 
-    /// Submits, and says how long the SCT took.
+    /// Submits a chain, and returns the time to its SCT.
     fn submit(&self, submission: &Submission) -> Result<Duration> {
         let url = format!("{}ct/v1/{}", self.url, submission.endpoint);
         let start = Instant::now();
@@ -204,7 +205,7 @@ impl Traffic {
         Ok(start.elapsed())
     }
 
-    /// A new chain: each authority in turn, a precertificate every other time.
+    /// Creates a chain from each authority in turn, every second one for a precertificate.
     fn submission(&self, number: usize, key: &Arc<KeyPair>) -> Result<Submission> {
         let authorities = &self.home.authorities.intermediates;
         let authority = &authorities[number / 2 % authorities.len()];
@@ -225,7 +226,7 @@ impl Traffic {
         })
     }
 
-    /// 90 days, but within the window.
+    /// Returns an expiry after 90 days, limited to the log's window.
     fn expiry(&self, not_before: Time) -> Time {
         let last = i64::try_from(self.window.1 / 1000).unwrap_or(i64::MAX) - 1;
         let wanted = not_before.plus_days(90);
@@ -241,7 +242,7 @@ fn issue(authority: &Authority, options: &LeafOptions) -> Result<Chain> {
     Ok(authority.chain(authority.issue(options)?))
 }
 
-/// Names such as a bakery might have.
+/// Returns random names of an imaginary business.
 fn names() -> Result<Vec<String>> {
     const FIRST: [&str; 16] = [
         "harbour", "north", "silver", "green", "old-town", "river", "blue", "sunny", "maple",
@@ -265,7 +266,7 @@ fn names() -> Result<Vec<String>> {
     ])
 }
 
-/// Relative to the working directory, where that is shorter.
+/// Returns the path relative to the working directory if possible, with quotes if necessary.
 fn short(path: &Path) -> String {
     let here = std::env::current_dir().and_then(|here| here.canonicalize());
     let relative = here
@@ -281,7 +282,7 @@ fn short(path: &Path) -> String {
     }
 }
 
-/// Returns the command that calls this very program again.
+/// Returns the command that runs this program.
 fn myself() -> String {
     let program = std::env::current_exe();
     program.map_or_else(|_| "lucarne".to_owned(), |program| short(&program))

@@ -1,4 +1,4 @@
-//! The files of a directory that its signed tree does not lead to.
+//! Files in the directory of a log that its signed tree does not refer to.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,27 +12,27 @@ use lucarne_tlog::Tile;
 use super::mending::Mending;
 use super::report::Report;
 
-/// Most leftovers that are named; more are counted.
+/// Maximum number of unexpected files that are named; others are counted.
 const MOST_NAMED: usize = 20;
 
-/// The files below a directory, by what they are.
+/// Files below a directory, by kind.
 #[derive(Default)]
 struct Listed {
-    /// Partial tiles that a wider one has taken the place of.
+    /// Partial tiles that a wider one replaces.
     superseded: Vec<Tile>,
     issuers: Vec<Fingerprint>,
-    /// Tiles of entries that were added since the checkpoint was read.
+    /// Number of tiles that were added after the checkpoint was read.
     newer: u64,
-    /// Names tiles of partial tiles that a wider one has taken the place of.
+    /// Number of names tiles whose partial data tile is replaced by a wider one.
     superseded_names: usize,
-    /// Names that are none of a log.
+    /// Paths that do not belong to a log.
     others: Vec<String>,
 }
 
-/// Checks what is beside the tree of `size` entries, and says what is left over.
+/// Checks the files beside the tree of `size` entries, and reports unneeded ones.
 ///
 /// # Errors
-/// If the directory cannot be listed, or a right file not be written.
+/// If the directory cannot be listed, or a repaired file cannot be written.
 pub(super) async fn look(
     directory: &Path,
     files: &Arc<dyn Files>,
@@ -44,7 +44,7 @@ pub(super) async fn look(
     let root = directory.to_owned();
     let listed = tokio::task::spawn_blocking(move || Listed::of(&root, size)).await?;
     let listed = listed.with_context(|| format!("cannot list {}", directory.display()))?;
-    // A wider tile that may be wrong itself says nothing of a partial one.
+    // A wider tile that may be wrong proves nothing about a partial one.
     for tile in listed.superseded.iter().filter(|_| is_sound) {
         match (superseded(files, *tile, size).await, mending) {
             (Some(finding), Some(mending)) => {
@@ -87,7 +87,7 @@ pub(super) async fn look(
     Ok(())
 }
 
-/// Returns what is wrong with an issuer that no entry has to refer to.
+/// Checks an issuer that may have no entry, and returns the finding.
 async fn issuer_of_another_name(files: &dyn Files, issuer: &Fingerprint) -> Option<Finding> {
     let path = format!("issuer/{issuer}");
     let problem = match files.read(&path).await {
@@ -111,7 +111,7 @@ impl Listed {
             for file in std::fs::read_dir(root.join(&folder))? {
                 let file = file?;
                 let path = folder.join(file.file_name());
-                // What a log keeps for itself is for its start to look at.
+                // `serve` checks the private files of a log at startup.
                 if path.starts_with(".lucarne") {
                     continue;
                 }

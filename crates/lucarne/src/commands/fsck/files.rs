@@ -1,4 +1,4 @@
-//! The files of a log where they are: in a directory, in a bucket, behind a URL.
+//! Access to the files of a log in a directory, in a bucket or at a URL.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,42 +7,41 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use lucarne_log::Files;
+use lucarne_log::{FileError, Files};
 use lucarne_net::{Client, ClientError};
 use lucarne_storage::{Assets, max_file_bytes, read_file};
 use parking_lot::Mutex;
 
-/// Most bytes of a file behind a URL: a tile of 256 entries of 128 kB each.
+/// Maximum size of a file at a URL in bytes: a tile of 256 entries of 128 kB each.
 const MOST: usize = 32 << 20;
-/// Times that a URL is asked before its answer is taken for none.
+/// Maximum number of attempts for a URL.
 const ATTEMPTS: u32 = 4;
-/// The pause before it is asked again, twice as long each time.
+/// Pause before the second attempt, which doubles for each further attempt.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// A directory, read as plain files: beside whatever runs in it.
+/// Directory whose files are read directly, also while other processes use them.
 pub(super) struct Directory(pub(super) PathBuf);
 
 #[async_trait]
 impl Files for Directory {
-    async fn read(&self, path: &str) -> Result<Option<Bytes>, String> {
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, FileError> {
         let (directory, path) = (self.0.clone(), path.to_owned());
         let read = tokio::task::spawn_blocking(move || read_file(&directory, &path)).await;
-        let read = read.map_err(|error| error.to_string())?;
-        read.map_err(|error| error.to_string())
+        Ok(read??)
     }
 }
 
-/// A bucket.
+/// Bucket.
 pub(super) struct Bucket(pub(super) Arc<dyn Assets>);
 
 #[async_trait]
 impl Files for Bucket {
-    async fn read(&self, path: &str) -> Result<Option<Bytes>, String> {
-        self.0.get(path).await.map_err(|error| error.to_string())
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, FileError> {
+        Ok(self.0.get(path).await?)
     }
 }
 
-/// A monitoring prefix, with its trailing slash.
+/// Monitoring prefix, with a trailing slash.
 pub(super) struct Prefix {
     pub(super) url: String,
     pub(super) client: Client,
@@ -50,7 +49,7 @@ pub(super) struct Prefix {
 
 #[async_trait]
 impl Files for Prefix {
-    async fn read(&self, path: &str) -> Result<Option<Bytes>, String> {
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, FileError> {
         let url = format!("{}{path}", self.url);
         let most = usize::try_from(max_file_bytes(path)).map_or(MOST, |most| most.min(MOST));
         let mut pause = PAUSE;
@@ -58,7 +57,9 @@ impl Files for Prefix {
             match self.client.get(&url, most).await {
                 Ok(bytes) => return Ok(Some(bytes)),
                 Err(ClientError::Status(status)) if matches!(status.as_u16(), 404 | 410) => break,
-                Err(error) if attempt == ATTEMPTS => return Err(error.to_string()),
+                Err(error) if attempt == ATTEMPTS => {
+                    return Err(FileError::Place(Box::new(error)));
+                }
                 Err(_) => tokio::time::sleep(pause).await,
             }
             pause *= 2;
@@ -67,16 +68,16 @@ impl Files for Prefix {
     }
 }
 
-/// Files of a place that is not asked again while it does not respond.
+/// Files of a place that gets no requests for a while after repeated failures.
 pub(super) struct Breaker {
     files: Arc<dyn Files>,
-    /// The time until which the place is left alone.
+    /// Duration of the break.
     pause: Duration,
-    /// The failures since the last response, and the last of them.
-    failed: Mutex<(u32, Option<(Instant, String)>)>,
+    /// Number of failures since the last response, and the last failure.
+    failed: Mutex<(u32, Option<(Instant, Arc<FileError>)>)>,
 }
 
-/// The failures in a row after which a place is left alone.
+/// Number of consecutive failures that starts a break.
 const FAILURES: u32 = 3;
 
 impl Breaker {
@@ -91,23 +92,23 @@ impl Breaker {
 
 #[async_trait]
 impl Files for Breaker {
-    async fn read(&self, path: &str) -> Result<Option<Bytes>, String> {
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, FileError> {
         if let (FAILURES.., Some((at, error))) = &*self.failed.lock()
             && at.elapsed() < self.pause
         {
-            return Err(error.clone());
+            return Err(FileError::Shared(error.clone()));
         }
-        let read = self.files.read(path).await;
+        let read = self.files.read(path).await.map_err(Arc::new);
         let mut failed = self.failed.lock();
         *failed = match &read {
             Ok(_) => (0, None),
             Err(error) => (failed.0 + 1, Some((Instant::now(), error.clone()))),
         };
-        read
+        read.map_err(FileError::Shared)
     }
 }
 
-/// Files, and how much of them was read.
+/// Files, with a count of the bytes read.
 pub(super) struct Counted {
     files: Arc<dyn Files>,
     bytes: AtomicU64,
@@ -119,7 +120,7 @@ impl Counted {
         Counted { files, bytes }
     }
 
-    /// Bytes so far, as they are stored.
+    /// Returns the number of stored bytes read so far.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -127,7 +128,7 @@ impl Counted {
 
 #[async_trait]
 impl Files for Counted {
-    async fn read(&self, path: &str) -> Result<Option<Bytes>, String> {
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, FileError> {
         let read = self.files.read(path).await?;
         let length = read.as_ref().map_or(0, Bytes::len) as u64;
         self.bytes.fetch_add(length, Ordering::Relaxed);
@@ -139,14 +140,14 @@ impl Files for Counted {
 mod tests {
     use super::*;
 
-    /// A mirror that does not respond, and counts the requests.
+    /// Mirror that fails every request, and counts the requests.
     struct Dead(AtomicU64);
 
     #[async_trait]
     impl Files for Dead {
-        async fn read(&self, _: &str) -> Result<Option<Bytes>, String> {
+        async fn read(&self, _: &str) -> Result<Option<Bytes>, FileError> {
             self.0.fetch_add(1, Ordering::Relaxed);
-            Err("connection refused".to_owned())
+            Err(FileError::Place("connection refused".into()))
         }
     }
 
@@ -156,7 +157,7 @@ mod tests {
         let mut breaker = Breaker::new(dead.clone());
         for _ in 0..10 {
             let error = breaker.read("tile/0/000").await.unwrap_err();
-            assert_eq!(error, "connection refused");
+            assert_eq!(error.to_string(), "connection refused");
         }
         assert_eq!(dead.0.load(Ordering::Relaxed), u64::from(FAILURES));
         breaker.pause = Duration::ZERO;

@@ -1,4 +1,4 @@
-//! The means by which wrong files are put right.
+//! Sources and destinations of a repair.
 
 use std::sync::Arc;
 
@@ -19,22 +19,22 @@ use crate::config::DataPlace;
 use crate::roots::{self, Purpose};
 use crate::{cli, config};
 
-/// Where right files come from, and where they are put.
+/// Sources of correct files, and the place to write them to.
 pub(super) struct Mending {
     sources: Vec<Source>,
     repairs: Arc<dyn Repairs>,
-    /// The journal of the log, if nothing is to be written.
+    /// Journal of the log, in a dry run.
     untouched: Option<Arc<dyn Repairs>>,
-    /// The roots that vouch for the chains of entries from these sources.
+    /// Roots that must verify the chains of entries from the sources.
     accepted: Arc<Roots>,
 }
 
 impl Mending {
-    /// The means that the options name. If nothing is to be written, `place` has from now on what
-    /// would be.
+    /// Opens the sources and destinations that the options name. In a dry run, `place` is replaced
+    /// with an overlay that contains the repairs.
     ///
     /// # Errors
-    /// If one of the places is none, or nothing can be written there.
+    /// If a source cannot be opened, or nothing can be written to the log.
     pub(super) async fn of(
         place: &mut Place,
         options: &cli::Repair,
@@ -45,7 +45,7 @@ impl Mending {
             let opened = files_at(from).await;
             let (files, data, place) = opened.with_context(|| format!("--from {from}"))?;
             let files: Arc<dyn Files> = match data {
-                // One damaged file of a directory says nothing of the others.
+                // One damaged file in a directory proves nothing about the others.
                 Some(DataPlace::Directory(_)) => files,
                 _ => Arc::new(Breaker::new(files)),
             };
@@ -66,7 +66,7 @@ impl Mending {
         })
     }
 
-    /// Puts the tree right, from this place on.
+    /// Repairs the tree, starting at `from`.
     pub(super) fn repair(
         &self,
         files: Arc<dyn Files>,
@@ -85,7 +85,7 @@ impl Mending {
         repair(log, from)
     }
 
-    /// Puts a partial tile right that is needed no more, or returns what is wrong with it.
+    /// Repairs a superseded partial tile, or returns the finding.
     pub(super) async fn superseded(
         &self,
         files: &dyn Files,
@@ -98,7 +98,7 @@ impl Mending {
         }
     }
 
-    /// Puts an issuer right that no entry needs.
+    /// Repairs an issuer that no entry needs.
     pub(super) async fn issuer(
         &self,
         issuer: &Fingerprint,
@@ -116,8 +116,8 @@ impl Mending {
         Ok(Err(finding))
     }
 
-    /// Removes damaged rounds of the journal that a published checkpoint of `size` entries
-    /// covers, or lists them if nothing is to be written.
+    /// Removes damaged rounds of the journal that a published checkpoint of `size` entries covers.
+    /// In a dry run, lists them.
     pub(super) async fn rounds(&self, size: u64, report: &mut Report) -> Result<()> {
         if let Some(untouched) = &self.untouched {
             for file in untouched.damaged_rounds(size).await? {
@@ -142,8 +142,8 @@ impl Mending {
     }
 }
 
-/// The roots that the log accepts: those of its configuration, and those that the operator names.
-/// They are needed only for what other places offer.
+/// Returns the roots that the log accepts: those of its configuration and those of the options.
+/// They are needed only for files from other places.
 async fn accepted(place: &Place, options: &cli::Repair, report: &Report) -> Result<Roots> {
     let mut accepted = Roots::new();
     if options.from.is_empty() {

@@ -1,5 +1,5 @@
-//! `lucarne fsck` and `lucarne repair`: every file of a log against its signed tree,
-//! and right ones in place of the wrong.
+//! `lucarne fsck` and `lucarne repair`: compare every file of a log with its signed tree, and
+//! replace wrong files.
 
 mod beside;
 mod files;
@@ -35,9 +35,9 @@ use crate::open;
 use crate::runtime;
 use crate::signals::Signals;
 
-/// Exit code if it cannot be told whether all is right.
+/// Exit code if the check is incomplete.
 const UNTOLD: u8 = 2;
-/// The interval at which the state is written down.
+/// Interval at which the state file is written.
 const NOTED_EVERY: Duration = Duration::from_secs(5);
 
 /// Checks a log.
@@ -45,7 +45,7 @@ pub(crate) fn run(options: &Fsck) -> ExitCode {
     ended(check(options, None))
 }
 
-/// Checks a log, and puts right what it can.
+/// Checks a log and repairs wrong files.
 pub(crate) fn repair(options: &Repair) -> ExitCode {
     ended(check(&options.fsck, Some(options)))
 }
@@ -111,36 +111,35 @@ async fn check(options: &Fsck, repair: Option<&Repair>) -> Result<ExitCode> {
     Ok(code)
 }
 
-/// The part of a tree that was looked at.
+/// The part of a tree that a run has checked.
 struct Walk {
-    /// Its end was reached.
+    /// Whether the run reached the end of the tree.
     whole: bool,
-    /// The entry that it began at, and the one before which it ended.
+    /// First entry that was checked, and the entry after the last one.
     first: u64,
     last: u64,
-    /// Bytes that were read.
+    /// Number of bytes read.
     bytes: u64,
 }
 
-/// The newest tree head that is known to be signed.
+/// The newest signed tree head.
 struct Head {
     note: Bytes,
     checkpoint: Checkpoint,
-    /// False if it comes from the lock.
+    /// `false` if the tree head comes from the lock.
     is_published: bool,
 }
 
 impl Head {
-    /// The published checkpoint; or the one in the lock, if none is published.
+    /// Returns the published checkpoint, or the lock's checkpoint if none is published.
     ///
     /// # Errors
     /// If neither can be read and verified.
     async fn of(place: &Place, report: &Report) -> Result<Head> {
         let location = &place.location;
-        let read = place.files.read("checkpoint").await;
-        let note = read.map_err(anyhow::Error::msg);
+        let note = place.files.read("checkpoint").await;
         let note = note.with_context(|| format!("cannot read the checkpoint in {location}"))?;
-        // A power cut may leave anything.
+        // A power failure may leave any content.
         let note =
             note.filter(|note| place.configured.is_none() || SignedNote::parse(note).is_ok());
         let is_published = note.is_some();
@@ -164,7 +163,7 @@ impl Head {
     }
 }
 
-/// The checkpoint that the lock of a configured log holds.
+/// Returns the checkpoint in the lock of a configured log.
 async fn in_lock(place: &Place) -> Result<Bytes> {
     let missing = || format!("there is no checkpoint in {}", place.location);
     let (config, log) = place.configured.as_ref().with_context(missing)?;
@@ -177,7 +176,7 @@ async fn in_lock(place: &Place) -> Result<Bytes> {
     Ok(note.into())
 }
 
-/// The tiles of the tree, checked, and put right where that is wanted.
+/// Streams the checked tiles of the tree, repaired if requested.
 fn tiles(
     files: Arc<dyn Files>,
     mending: Option<&Mending>,
@@ -208,7 +207,7 @@ fn tiles(
     }
 }
 
-/// Goes through the tiles from where `state` has got to, unless somebody stops it.
+/// Checks the tiles from the position of `state` on, until the end or a signal.
 async fn walk(
     mut tiles: BoxStream<'static, Result<Repaired, AssetError>>,
     counted: &Counted,
@@ -270,7 +269,7 @@ async fn stopped(signals: &mut Signals) {
     signals.stop().await;
 }
 
-/// Looks at what is beside the tree: the lock, and files that it does not lead to.
+/// Checks the lock, and the files outside the tree.
 async fn surroundings(
     place: &Place,
     (signed, head): (&Checkpoint, &Head),
@@ -298,7 +297,7 @@ async fn surroundings(
     Ok(())
 }
 
-/// Says whether lock and journal are as a running log leaves them beside its data.
+/// Reports whether lock and journal agree with the data.
 fn lock_and_journal(looked: &Looked, report: &mut Report) {
     if let Some(problem) = show::problem(looked) {
         report.wrong("lock", &problem);
@@ -307,7 +306,7 @@ fn lock_and_journal(looked: &Looked, report: &mut Report) {
     }
 }
 
-/// The last word, and the exit code that goes with it.
+/// Returns the final verdict and its exit code.
 fn verdict(whole: bool, report: &Report) -> (&'static str, ExitCode) {
     match (whole, report.still_wrong(), report.unread) {
         (_, 1.., _) => ("wrong", ExitCode::FAILURE),

@@ -1,4 +1,4 @@
-//! The log that is to be checked: where it is, and by whose key.
+//! Location and key of the log to check.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,28 +16,28 @@ use crate::commands::looking::the_one;
 use crate::config::{Config, DataPlace, LogSettings};
 use crate::open;
 
-/// The longest wait for an answer of a server.
+/// Timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A log as it lies somewhere.
+/// A log at its location.
 pub(super) struct Place {
-    /// For messages.
+    /// Description of the location, for messages.
     pub(super) location: String,
     pub(super) files: Arc<dyn Files>,
-    /// The data, if they can be written to; `None` for a URL.
+    /// The data, if they are writable; `None` for a URL.
     data: Option<DataPlace>,
     pub(super) verifier: CheckpointVerifier,
-    /// The lock and the journal beside the data are known too.
+    /// Configuration of the log, which names its lock and journal, if `--at` is not used.
     pub(super) configured: Option<(Config, LogSettings)>,
-    /// The key is the one that the place itself names.
+    /// Whether the key comes from the log's own description.
     pub(super) by_its_own_key: bool,
 }
 
 impl Place {
-    /// The place that the options name.
+    /// Opens the place that the options name.
     ///
     /// # Errors
-    /// If there is none, or its key is not known.
+    /// If the place cannot be opened, or its key is unknown.
     pub(super) async fn of(options: &Fsck) -> Result<Place> {
         match &options.at {
             Some(at) => Place::anywhere(at, options).await,
@@ -45,7 +45,7 @@ impl Place {
         }
     }
 
-    /// The directory in which what is beside the tree can be listed.
+    /// Returns the directory, in which files outside the tree can be listed.
     pub(super) fn directory(&self) -> Option<&Path> {
         match &self.data {
             Some(DataPlace::Directory(directory)) => Some(directory),
@@ -53,10 +53,10 @@ impl Place {
         }
     }
 
-    /// Where right files can be put.
+    /// Opens the place for repairs.
     ///
     /// # Errors
-    /// If that is not there, or behind a URL.
+    /// If the place is missing, or a URL.
     pub(super) async fn repairs(&self) -> Result<Arc<dyn Repairs>> {
         let data = self.data.as_ref();
         let data = data.with_context(|| format!("nothing can be written to {}", self.location))?;
@@ -106,10 +106,11 @@ impl Place {
 
 type Opened = (Arc<dyn Files>, Option<DataPlace>, String);
 
-/// Opens the files of a log anywhere to be read, with what they are called in messages.
+/// Opens the files of a log for reading. Returns them with the data, unless the place is a URL, and
+/// the description for messages.
 ///
 /// # Errors
-/// If there is nothing.
+/// If the place does not exist.
 pub(super) async fn files_at(at: &str) -> Result<Opened> {
     if at.starts_with("http://") || at.starts_with("https://") {
         let url = format!("{}/", at.trim_end_matches('/'));
@@ -128,7 +129,7 @@ pub(super) async fn files_at(at: &str) -> Result<Opened> {
     Ok((files, Some(place), location))
 }
 
-/// Opens data to be read. A directory is read as it is, whoever has it open.
+/// Opens data for reading. A directory is read even while other processes use it.
 pub(crate) async fn opened(place: &DataPlace) -> Result<(Arc<dyn Files>, String)> {
     Ok(match place {
         DataPlace::Directory(path) => {
@@ -153,10 +154,10 @@ fn existing(path: &Path) -> Result<PathBuf> {
     }
 }
 
-/// The key and the origin that the log's own description names.
+/// Reads the key and the origin from the log's own description.
 async fn described(files: &dyn Files, location: &str) -> Result<(Vec<u8>, String)> {
     const LACKING: &str = "give --origin and --log-public-key";
-    let read = files.read("log.v3.json").await.map_err(anyhow::Error::msg);
+    let read = files.read("log.v3.json").await;
     let json = read.with_context(|| format!("cannot read log.v3.json of {location}; {LACKING}"))?;
     let json = json.with_context(|| format!("there is no log.v3.json in {location}; {LACKING}"))?;
     let said: serde_json::Value = serde_json::from_slice(&json)

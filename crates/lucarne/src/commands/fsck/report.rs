@@ -1,4 +1,4 @@
-//! The report of a check: to people in lines, to programs in JSON, a line each.
+//! Report of a check, printed one finding per line: as text, or as JSON.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -7,24 +7,24 @@ use lucarne_log::{Cure, Finding, Problem, Refusal};
 use lucarne_storage::Removed;
 use serde_json::json;
 
-/// The interval of progress on a terminal, and elsewhere.
+/// Interval of progress lines on a terminal, and elsewhere.
 const EVERY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
-/// Tells what is found while it is found.
+/// Printer of findings, which counts them.
 pub(super) struct Report {
     json: bool,
     terminal: bool,
     began: Instant,
     told: Instant,
-    /// Files that are wrong.
+    /// Number of wrong files.
     pub(super) wrong: u64,
-    /// Files of which that cannot be told.
+    /// Number of files and items that could not be read.
     pub(super) unread: u64,
-    /// Entries that are older than one before them.
+    /// Number of entries with an older timestamp than an earlier entry.
     pub(super) disordered: u64,
-    /// Files that were wrong.
+    /// Number of files that were repaired.
     repaired: u64,
-    /// Nothing is written.
+    /// Whether repairs are only listed.
     dry_run: bool,
 }
 
@@ -43,7 +43,7 @@ impl Report {
         }
     }
 
-    /// Tells of a file.
+    /// Reports a wrong or unreadable file.
     pub(super) fn finding(&mut self, finding: &Finding) {
         match finding.problem {
             Problem::Unreadable(_) => self.unread += 1,
@@ -52,7 +52,7 @@ impl Report {
         self.line(&finding.to_string(), &described(finding));
     }
 
-    /// Tells of a file that was wrong.
+    /// Reports a repaired file.
     pub(super) fn cure(&mut self, cure: &Cure) {
         self.repaired += 1;
         let (finding, from) = (&cure.finding, &cure.from);
@@ -91,7 +91,7 @@ impl Report {
         );
     }
 
-    /// Prints an offer that was not taken.
+    /// Prints an offered file that the repair rejected.
     pub(super) fn refusal(&self, refusal: &Refusal) {
         let Refusal {
             path,
@@ -101,7 +101,7 @@ impl Report {
         self.note(&format!("not taken from {from}: {path}: {problem}"));
     }
 
-    /// Tells of a file that was wrong, or still is.
+    /// Reports the result of a repair.
     pub(super) fn mended(&mut self, mended: Result<Cure, Finding>) {
         match mended {
             Ok(cure) => self.cure(&cure),
@@ -109,24 +109,24 @@ impl Report {
         }
     }
 
-    /// Tells of something that is wrong and no file's.
+    /// Reports a problem that is not in a file.
     pub(super) fn wrong(&mut self, problem: &'static str, detail: &str) {
         self.wrong += 1;
         self.line(detail, &json!({ "problem": problem, "detail": detail }));
     }
 
-    /// Tells of something that could not be looked at.
+    /// Reports an item that could not be read.
     pub(super) fn unread(&mut self, problem: &'static str, detail: &str) {
         self.unread += 1;
         self.line(detail, &json!({ "problem": problem, "detail": detail }));
     }
 
-    /// Tells of something that is not wrong, and worth knowing.
+    /// Prints a remark.
     pub(super) fn note(&self, detail: &str) {
         self.line(&format!("note: {detail}"), &json!({ "note": detail }));
     }
 
-    /// Tells of times that are not in order, if there are some.
+    /// Reports entries that are not in the order of time, if there are any.
     pub(super) fn disorder(&self) {
         if self.disordered > 0 {
             let count = self.disordered;
@@ -136,7 +136,7 @@ impl Report {
         }
     }
 
-    /// Tells how far it is, now and then.
+    /// Prints the progress at regular intervals.
     pub(super) fn progress(&mut self, checked: u64, first: u64, of: u64, bytes: u64) {
         let every = match self.terminal {
             true => EVERY.0,
@@ -155,7 +155,7 @@ impl Report {
         }
     }
 
-    /// Ends with one line that says it all.
+    /// Prints the result in one line.
     pub(super) fn end(&mut self, verdict: &str, checked: (u64, u64), bytes: u64, of: u64) {
         let (first, last) = checked;
         let took = self.began.elapsed();
@@ -181,7 +181,7 @@ impl Report {
         );
     }
 
-    /// The number of files that are wrong now.
+    /// Returns the number of files that are wrong now.
     pub(super) fn still_wrong(&self) -> u64 {
         match self.dry_run {
             true => self.wrong + self.repaired,
@@ -189,7 +189,7 @@ impl Report {
         }
     }
 
-    /// The number of files put right, for the last line.
+    /// Formats the number of repaired files for the last line.
     fn repairs(&self) -> String {
         match (self.repaired, self.dry_run) {
             (0, _) => String::new(),
@@ -209,7 +209,7 @@ impl Report {
     }
 }
 
-/// A finding for programs.
+/// Formats a finding as JSON.
 fn described(finding: &Finding) -> serde_json::Value {
     json!({
         "path": finding.path,
@@ -246,7 +246,7 @@ impl std::fmt::Display for Rate {
     }
 }
 
-/// Seconds as people say them.
+/// Formats seconds as seconds, minutes or hours.
 fn time(seconds: f64) -> String {
     match seconds {
         s if s < 60.0 => format!("{s:.1} s"),

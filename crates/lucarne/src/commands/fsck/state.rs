@@ -1,4 +1,4 @@
-//! The progress of a check, in a file, so that the next one goes on from there.
+//! State file of a check, from which the next check continues.
 
 use std::path::Path;
 
@@ -9,20 +9,20 @@ use serde_json::{Value, json};
 
 use crate::commands::atomic;
 
-/// The tree that is being checked, and how far.
+/// Checked tree and position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct State {
-    /// The signed note of that tree, byte for byte. A check that goes on keeps to it:
-    /// half of one tree and half of another are no whole.
+    /// Signed note of the tree, byte for byte. A continued check stays with this tree, because two
+    /// halves of different trees prove nothing.
     pub(crate) note: Bytes,
     pub(crate) next: FsckPosition,
-    /// Problems that were found so far, and files that could not be read.
+    /// Number of problems so far, and number of unreadable files.
     pub(crate) wrong: u64,
     pub(crate) unread: u64,
 }
 
 impl State {
-    /// Nothing of this tree is checked yet.
+    /// Creates the state of a check at the start of the tree.
     pub(crate) fn begin(note: Bytes) -> Self {
         State {
             note,
@@ -32,10 +32,10 @@ impl State {
         }
     }
 
-    /// Reads what an earlier check left there; `None` if there was none.
+    /// Reads the state of an earlier check; `None` if the file does not exist.
     ///
     /// # Errors
-    /// If the file is none of these.
+    /// If the file is not a state file.
     pub(crate) fn read(path: &Path) -> Result<Option<State>> {
         let text = match std::fs::read(path) {
             Ok(text) => text,
@@ -54,7 +54,7 @@ impl State {
         Ok(Some(state))
     }
 
-    /// Writes it down in place of what was there.
+    /// Writes the state, replacing the file.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -71,10 +71,10 @@ impl State {
         written.with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Removes the file of a check that came to its end.
+    /// Removes the state file of a finished check.
     ///
     /// # Errors
-    /// If it cannot be removed.
+    /// If the file cannot be removed.
     pub(super) fn remove(path: &Path) -> Result<()> {
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -98,10 +98,10 @@ fn parse(json: &Value) -> Option<State> {
     })
 }
 
-/// Refuses a state that the log of today does not go on from.
+/// Refuses a state whose tree is not a prefix of the current log.
 ///
 /// # Errors
-/// If the log was larger then, or another of the same size.
+/// If the log was larger then, or had another root at the same size.
 pub(super) fn grown(then: &lucarne_tlog::Checkpoint, now: &lucarne_tlog::Checkpoint) -> Result<()> {
     ensure!(
         then.size <= now.size && (then.size < now.size || then.root == now.root),

@@ -1,4 +1,4 @@
-//! The flags that say when iterations begin.
+//! Flags for the start of iterations.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use lucarne_settings::values;
 
 use crate::commands::{FlagError, duration};
 
-/// The load of a scenario if nothing is asked for.
+/// Load of a scenario without load flags.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Usual {
-    /// Users, if neither users nor a rate are asked for.
+    /// Number of users, if neither users nor a rate are given.
     pub(super) users: u64,
-    /// For how long, if no duration is asked for.
+    /// Duration, if none is given.
     pub(super) duration: Duration,
 }
 
@@ -26,46 +26,48 @@ impl Default for Usual {
     }
 }
 
-/// The times at which iterations begin.
+/// Flags for the start of iterations.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Load")]
 #[group(skip)]
 pub struct Flags {
-    /// Iterations begun per second, whatever the target does: 500, 500/s, 100/m, 1/10s
+    /// Iterations to start per second, regardless of the response times: 500, 500/s, 100/m, 1/10s
     #[arg(long, value_name = "N[/UNIT]", value_parser = rate, conflicts_with = "vus")]
     pub rate: Option<Rate>,
 
-    /// Users that begin their next iteration when their last one is over [default: 1; for s3 the largest --concurrency]
+    /// Users, each of which starts an iteration when its last one has ended [default: 1; for s3 the
+    /// largest --concurrency]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub vus: Option<u64>,
 
-    /// For how long [default: 30s; as long as --iterations take at --rate; for s3 all its cells]
+    /// Duration of the load [default: 30s; with --iterations and --rate, the time that they take;
+    /// for s3, the time of all combinations]
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "stages")]
     pub duration: Option<Duration>,
 
-    /// End after so many iterations, if they are reached earlier
+    /// End after N iterations, if this is earlier
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub iterations: Option<u64>,
 
-    /// Ramp from --rate or --vus to TARGET in TIME; several stages follow each other
+    /// Ramp from --rate or --vus to TARGET within TIME. Several stages run one after the other
     #[arg(long = "stages", alias = "stage", value_name = "TIME:TARGET,…", value_parser = stage, value_delimiter = ',')]
     pub stages: Vec<Stage>,
 
-    /// Users that a rate may keep busy; iterations beyond wait, and count as late
+    /// Maximum number of busy users at a rate. Further iterations wait, and count as late
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_vus: Option<u64>,
 
-    /// Fail if a smaller part of the rate was offered than this, from 0 to 1 [default: 0.99]
+    /// Fail if less than this part of the rate was offered, from 0 to 1 [default: 0.99]
     #[arg(long, value_name = "PART", value_parser = part)]
     pub min_achieved: Option<f64>,
 
-    /// How long iterations may still take after the end
+    /// Time for running iterations to finish after the end
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
     pub graceful_stop: Duration,
 }
 
 impl Flags {
-    /// Returns the executor that the flags ask for, or the usual one.
+    /// Returns the executor for the flags, with the usual load as the default.
     pub(super) fn executor(&self, usual: Usual) -> ExecutorConfig {
         let stages = self.stages.clone();
         match (self.rate, stages.is_empty()) {
@@ -100,7 +102,7 @@ impl Flags {
         }
     }
 
-    /// Returns the options of the executors that carry out a rate.
+    /// Returns the options of the executors with a rate.
     pub fn arrival_rate(&self) -> ArrivalRateOptions {
         let default = ArrivalRateOptions::default();
         ArrivalRateOptions {
@@ -116,7 +118,7 @@ fn part(text: &str) -> Result<f64, FlagError> {
     Ok(values::decimal(0.0, 1.0)(text)?)
 }
 
-/// The reasons why a rate is refused.
+/// Reasons why a rate is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 enum RateError {
     #[error(transparent)]
@@ -139,7 +141,7 @@ fn rate(text: &str) -> Result<Rate, RateError> {
     }
 }
 
-/// The reasons why a stage is refused.
+/// Reasons why a stage is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 enum StageError {
     #[error(transparent)]

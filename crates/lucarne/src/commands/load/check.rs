@@ -1,4 +1,4 @@
-//! `lucarne load check`: everything of a run short of running.
+//! `lucarne load check`: validates a plan without a run.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,16 +9,16 @@ use lucarne_load::plan::Plan;
 use super::exit_code::exit;
 use crate::commands::check::conclude;
 
-/// The plan.
+/// Options of `lucarne load check`.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub struct Options {
-    /// The plan
+    /// Plan to check
     #[arg(value_name = "PLAN")]
     pub plan: PathBuf,
 }
 
-/// Prints every problem and every warning of the plan at `path`.
+/// Prints all problems and warnings of the plan at `path`.
 pub(super) fn run(path: &Path) -> ExitCode {
     let (plan, report) = Plan::read(path, &lucarne_scenarios::scenarios());
     let scenarios = plan.iter().flat_map(|plan| &plan.scenarios);

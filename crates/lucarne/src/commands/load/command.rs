@@ -1,12 +1,12 @@
-//! The command line as reports show it.
+//! Command line for reports, without secrets.
 
-/// Flags whose values nobody should find in a report. Headers carry tokens, and
-/// bodies whatever a login takes.
+/// Words in the names of flags whose values stay out of reports. Headers carry tokens, and bodies
+/// carry credentials.
 const SECRETS: &[&str] = &[
     "secret", "password", "token", "session", "header", "body", "json",
 ];
 
-/// The arguments of this process, secrets left out.
+/// Returns the arguments of this process without secrets.
 pub(super) fn line() -> Vec<String> {
     let arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
     redact(arguments.collect())
@@ -32,7 +32,7 @@ fn redact(arguments: Vec<String>) -> Vec<String> {
     shown.collect()
 }
 
-/// `https://user:password@host/` without what is before the `@`.
+/// Removes the user and the password from `https://user:password@host/`.
 fn without_password(argument: &str) -> String {
     let Some((scheme, rest)) = argument.split_once("://") else {
         return argument.to_owned();

@@ -1,4 +1,4 @@
-//! Carries a run out: what is shown meanwhile, signals, reports.
+//! Execution of a run: live view, signals, reports.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use super::{command, output};
 use crate::runtime;
 use crate::signals::{ONE_WISH, Signals, Wish};
 
-/// Runs to the end, and tells what came of it.
+/// Executes the run to its end, and writes its reports.
 pub(super) fn execute(mut run: Run, output: &output::Flags) -> ExitCode {
     let baseline = match output.report.baseline() {
         Ok(baseline) => baseline,
@@ -24,7 +24,7 @@ pub(super) fn execute(mut run: Run, output: &output::Flags) -> ExitCode {
         super::super::failed(format_args!("{why}; nothing was run"));
         return exit(Verdict::OutputFailed);
     }
-    // Every connection is an open file.
+    // Each connection needs an open file.
     runtime::raise_open_files();
     run.command = command::line();
     run.version = env!("CARGO_PKG_VERSION").to_owned();
@@ -38,7 +38,7 @@ pub(super) fn execute(mut run: Run, output: &output::Flags) -> ExitCode {
     let mut outcome = running.wait();
     if let Some(why) = outcome.error {
         super::super::failed(why);
-        // What is wrong with the target is a finding like any other, with its summary.
+        // A run against a failing target still has a summary.
         if outcome.verdict != Verdict::Crossed {
             return exit(outcome.verdict);
         }
@@ -55,7 +55,7 @@ fn show(running: &Running, output: &output::Flags) -> std::io::Result<()> {
     }
     #[cfg(feature = "tui")]
     if !output.no_ui && std::io::stdout().is_terminal() {
-        // A terminal that cannot be drawn on can still be written to.
+        // A terminal without support for drawing still shows lines.
         if ui::live(running).is_ok() {
             return Ok(());
         }
@@ -63,11 +63,11 @@ fn show(running: &Running, output: &output::Flags) -> std::io::Result<()> {
     lines::lines(running, &mut std::io::stderr())
 }
 
-/// The time that the end of a run may take after the second signal.
+/// Maximum time from the second signal to the end of a run.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
-/// The first signal lets running iterations end, the second does not wait for
-/// them, the third waits for nothing.
+/// Handles signals: the first one lets running iterations finish, the second one cancels them, the
+/// third one ends the process.
 fn obey_signals(running: &Running) {
     let listening = runtime::run_here(async {
         let mut signals = Signals::listen()?;
@@ -103,13 +103,13 @@ fn stop(running: &Running, name: &str, count: u32) {
         1 => "no new iterations begin; once more, and those that run are cut off",
         _ => "cutting off what runs; once more ends at once, without a summary",
     };
-    // On a terminal the live view says so itself, and has the screen.
+    // On a terminal, the live view shows this message.
     if cfg!(not(feature = "tui")) || !std::io::stdout().is_terminal() {
         errln!("{name}: {what}");
     }
     running.stop();
     if count == 2 {
-        // Whatever still runs then is not waited for: no summary can come of it.
+        // Iterations that are still running cannot be part of a summary.
         thread::spawn(|| {
             thread::sleep(AT_ONCE);
             abandon();
@@ -124,7 +124,7 @@ fn abandon() -> ! {
     std::process::exit(i32::from(Verdict::Interrupted.exit_code()))
 }
 
-/// The last line, for those who look at the exit code only when told of it.
+/// Prints the verdict and the exit code, unless the run has passed.
 fn explain(verdict: Verdict) {
     if verdict != Verdict::Passed {
         errln!("lucarne: {verdict} (exit code {})", verdict.exit_code());

@@ -1,4 +1,4 @@
-//! `lucarne load ct`: writes and reads at once, with the flags of the CT hammer.
+//! `lucarne load ct`: concurrent writes and reads, with the flags of the CT hammer.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,28 +12,28 @@ use super::exit_code::misconfigured;
 use super::{execute, output, settings};
 use crate::commands::duration;
 
-/// For how long, if nothing says when to end: until it is stopped.
+/// Duration of a run that only a signal ends.
 const ENDLESS: Duration = Duration::from_secs(365 * 86_400);
 
-/// The writes and reads, and how many of them.
+/// Options of `lucarne load ct`.
 #[derive(Clone, Debug, clap::Args)]
 #[group(skip)]
 pub struct Options {
-    /// The submissions, and where they go.
+    /// Submissions and their targets.
     #[command(flatten)]
     pub write: write::CtWriteOptions,
-    /// The amount.
+    /// Amount of load.
     #[command(flatten)]
     pub load: Load,
-    /// The settings of every run.
+    /// Settings of every run.
     #[command(flatten)]
     pub settings: settings::Flags,
-    /// The output.
+    /// Output.
     #[command(flatten)]
     pub output: output::Flags,
 }
 
-/// The amount that is written and read.
+/// Amount of writes and reads.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Load (the CT hammer's flags)")]
 #[group(skip)]
@@ -42,7 +42,7 @@ pub struct Load {
     #[arg(long, alias = "max_write_ops", value_name = "N", default_value_t = 0.0)]
     pub max_write_ops: f64,
 
-    /// Users that submissions may keep busy; 0 for as many as it takes
+    /// Maximum number of busy users for submissions; 0 for the default
     #[arg(long, alias = "num_writers", value_name = "N", default_value_t = 0)]
     pub num_writers: u64,
 
@@ -59,7 +59,7 @@ pub struct Load {
     )]
     pub num_readers_random: u64,
 
-    /// Readers of everything, from the first entry to the last
+    /// Readers of the whole log, from the first entry to the last
     #[arg(
         long,
         alias = "num_readers_full",
@@ -68,33 +68,32 @@ pub struct Load {
     )]
     pub num_readers_full: u64,
 
-    /// End once so many new leaves have been written, however long it takes; 0 for no goal.
-    /// Fails if --max-runtime is over before
+    /// End after N new leaves have been written; 0 for no goal. Fails if --max-runtime ends first
     #[arg(long, alias = "leaf_write_goal", value_name = "N", default_value_t = 0)]
     pub leaf_write_goal: u64,
 
-    /// End after this time; 0 to go on until stopped
+    /// End after this time; 0 to continue until a signal
     #[arg(long, alias = "max_runtime", alias = "duration", value_name = "TIME", value_parser = duration, default_value = "0")]
     pub max_runtime: Duration,
 
-    /// Use HTTP/2 only; the same as --http 2
+    /// Use HTTP/2 only; same as --http 2
     #[arg(long, alias = "force_http2", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub force_http2: bool,
 
-    /// Taken for the sake of scripts, and without effect: every promise is verified
+    /// Accepted for compatibility, and ignored: every promise is verified
     #[arg(long, alias = "num_mmd_verifiers", value_name = "N", hide = true)]
     pub num_mmd_verifiers: Option<u64>,
 
-    /// The same as --no-ui if false
+    /// Show the live view; false is the same as --no-ui
     #[arg(long, alias = "show_ui", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub show_ui: bool,
 
-    /// Fail if a smaller part of either rate was offered than this, from 0 to 1
+    /// Fail if less than this part of either rate was offered, from 0 to 1
     #[arg(long, value_name = "PART", default_value_t = ArrivalRateOptions::default().min_achieved)]
     pub min_achieved: f64,
 }
 
-/// Runs writers and readers until they are done, or stopped.
+/// Runs writers and readers until they finish or a signal stops them.
 pub(super) fn run(options: &Options) -> ExitCode {
     let mut output = options.output.clone();
     output.no_ui |= !options.load.show_ui;
@@ -120,7 +119,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
 }
 
 impl Options {
-    /// With what the hammer's own flags say of others.
+    /// Returns the options with the effect of the hammer's own flags.
     fn in_effect(&self) -> Self {
         let mut options = self.clone();
         if self.load.force_http2 {
@@ -150,7 +149,7 @@ impl Options {
         Ok(scenarios)
     }
 
-    /// Readers of the logs that are written to.
+    /// Returns the options of readers for the same logs.
     fn read(&self) -> read::CtReadOptions {
         let write = self.write.clone();
         let readers = self.load.num_readers_random + self.load.num_readers_full;

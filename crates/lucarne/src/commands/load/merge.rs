@@ -1,4 +1,4 @@
-//! `lucarne load merge`: several summaries as one.
+//! `lucarne load merge`: merges several summaries.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,24 +8,24 @@ use lucarne_load::{Summary, Verdict};
 use super::exit_code::{exit, misconfigured};
 use super::output;
 
-/// The summaries, and what is told of them all.
+/// Options of `lucarne load merge`.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub struct Options {
-    /// Summaries of runs that went on at the same time
+    /// Summaries of runs at the same time
     #[arg(value_name = "SUMMARY", required = true, num_args = 1..)]
     pub summaries: Vec<PathBuf>,
 
-    /// Write the merged summary; the same as --summary
+    /// Write the merged summary; same as --summary
     #[arg(short, long, value_name = "FILE", conflicts_with = "summary")]
     pub output: Option<PathBuf>,
 
-    /// The output.
+    /// Output.
     #[command(flatten)]
     pub report: output::Report,
 }
 
-/// Adds them up, and judges the sum by their thresholds.
+/// Merges the summaries, and evaluates the result with their thresholds.
 pub(super) fn run(options: &Options) -> ExitCode {
     let mut report = options.report.clone();
     report.summary = report.summary.or_else(|| options.output.clone());

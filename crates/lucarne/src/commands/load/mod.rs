@@ -20,19 +20,19 @@ use lucarne_scenarios::{acme, ct, proxy, rest, s3, tls};
 use arrivals::Usual;
 use single::Single;
 
-/// The exit codes, for help texts.
+/// Exit codes, for help texts.
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 everything held; 99 a threshold was crossed, \
      had no samples, or less was offered than asked for; 104 a wrong plan or wrong options; 105 \
      interrupted; 110 the target never answered; 111 a report could not be written; 2 wrong usage.";
 
-/// The loads there are.
+/// Subcommands of `lucarne load`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Load {
     /// Run a plan: scenarios, stages and thresholds from a YAML file
     #[command(after_help = EXIT_CODES)]
     Run(Box<plan::Options>),
 
-    /// Run a plan in 20 seconds: does everything work together?
+    /// Run a plan in 20 seconds, to test the plan itself
     #[command(
         after_help = EXIT_CODES,
         long_about = "Run a plan in 20 seconds: does everything work together?\n\nStarts, durations \
@@ -42,31 +42,31 @@ pub enum Load {
     )]
     Quick(Box<plan::Options>),
 
-    /// Read a plan and say everything that is wrong with it
+    /// Check a plan and print all problems
     #[command(after_help = "Exit codes: 0 the plan can be run; 104 it cannot.")]
     Check(check::Options),
 
-    /// Add up the summaries of several processes or machines
+    /// Merge the summaries of several processes or machines
     #[command(after_help = EXIT_CODES)]
     Merge(merge::Options),
 
-    /// Submit certificates to CT logs, and verify what they promise
+    /// Submit certificates to CT logs, and verify the promises of the SCTs
     #[command(after_help = EXIT_CODES)]
     CtWrite(Box<Single<ct::write::CtWriteOptions>>),
 
-    /// Read CT logs, and verify what they serve
+    /// Read CT logs, and verify their contents
     #[command(after_help = EXIT_CODES)]
     CtRead(Box<Single<ct::read::CtReadOptions>>),
 
-    /// Write to and read from CT logs at once, with the flags of the CT hammer
+    /// Write to and read from CT logs concurrently, with the flags of the CT hammer
     #[command(after_help = EXIT_CODES)]
     Ct(Box<hammer::Options>),
 
-    /// Send requests to any API over HTTP, and check what it answers
+    /// Send requests to an HTTP API, and check the responses
     #[command(after_help = EXIT_CODES)]
     Rest(Box<Single<rest::RestOptions>>),
 
-    /// Make TLS handshakes, and look at the certificates that a server shows
+    /// Perform TLS handshakes, and check the certificates of the server
     #[command(after_help = EXIT_CODES)]
     Tls(Box<Single<tls::TlsScenarioOptions>>),
 
@@ -74,16 +74,16 @@ pub enum Load {
     #[command(after_help = EXIT_CODES)]
     S3(Box<Single<s3::S3Options>>),
 
-    /// Ask hosts through an intercepting proxy, and look at the certificates it mints
+    /// Send requests through an intercepting proxy, and check the certificates that it mints
     #[command(after_help = EXIT_CODES)]
     Proxy(Box<Single<proxy::ProxyScenarioOptions>>),
 
-    /// Probe ACME servers, or enrol for certificates and check them
+    /// Probe ACME servers, or obtain certificates and check them
     #[command(after_help = EXIT_CODES)]
     Acme(Box<Single<acme::AcmeOptions>>),
 }
 
-/// Does it.
+/// Runs a subcommand.
 pub(crate) fn run(load: &Load) -> ExitCode {
     match load {
         Load::Run(options) => plan::run(options),
@@ -101,8 +101,7 @@ pub(crate) fn run(load: &Load) -> ExitCode {
     }
 }
 
-/// Enough users and time for every combination of the matrix, one after the
-/// other, each until its last request is done.
+/// Returns the users and the time that all combinations of the matrix need, one after the other.
 fn all_cells(options: &s3::S3Options) -> Usual {
     if options.mixed {
         return Usual::default();
@@ -115,7 +114,7 @@ fn all_cells(options: &s3::S3Options) -> Usual {
     let cells = options.cell_duration.0 * combinations as u32;
     Usual {
         users: u64::from(users),
-        // A fifth more, for the last requests.
+        // A margin of 20% and 2 s, for the last requests.
         duration: cells.mul_f64(1.2) + Duration::from_secs(2),
     }
 }

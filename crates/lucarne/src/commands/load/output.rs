@@ -1,4 +1,4 @@
-//! The output of a run: what is told of it, and where.
+//! Output of a run.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -9,63 +9,64 @@ use lucarne_load::{Summary, Verdict};
 
 use crate::commands::{FlagError, atomic};
 
-/// The place of a file that is standard output.
+/// File name that stands for standard output.
 const STDOUT: &str = "-";
 
-/// The form of the summary at the end.
+/// Format of the summary at the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Style {
-    /// For people who know k6
+    /// Format of k6
     #[default]
     K6,
-    /// For people, and scripts, that know vegeta
+    /// Format of vegeta
     Vegeta,
 }
 
-/// The output of a run, and where it goes.
+/// Output during a run and after it.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Output")]
 #[group(skip)]
 pub struct Flags {
-    /// One line a second on standard error instead of the live view; so it is without a terminal
+    /// Print one line per second on standard error instead of the live view; default without a
+    /// terminal
     #[arg(long)]
     pub no_ui: bool,
 
-    /// Say nothing while it runs
+    /// Print nothing during the run
     #[arg(short, long)]
     pub quiet: bool,
 
-    /// The files, and how the summary looks.
+    /// Output after the run.
     #[command(flatten)]
     pub report: Report,
 }
 
-/// The output at the end.
+/// Output after a run.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Output")]
 #[group(skip)]
 pub struct Report {
-    /// How the text at the end looks
+    /// Format of the summary text
     #[arg(long, value_enum, default_value_t)]
     pub report: Style,
 
-    /// Write all figures as JSON: what `load merge` and --baseline read; `-` is standard output
+    /// Write all figures as JSON to FILE, for `load merge` and --baseline; `-` is standard output
     #[arg(long, value_name = "FILE")]
     pub summary: Option<PathBuf>,
 
-    /// Write the text at the end to a file as well
+    /// Write the summary text to FILE as well
     #[arg(long, value_name = "FILE")]
     pub text: Option<PathBuf>,
 
-    /// Write a report with plots: one file that needs no other
+    /// Write a report with plots to FILE, a single self-contained file
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 
-    /// Compare with the summary of an earlier run, and fail if this one is worse
+    /// Compare with the summary of an earlier run, and fail if this run is worse
     #[arg(long, value_name = "FILE")]
     pub baseline: Option<PathBuf>,
 
-    /// How many times worse than the baseline passes
+    /// Tolerated factor between this run and the baseline
     #[arg(long, value_name = "FACTOR", default_value_t = 1.1, value_parser = factor)]
     pub max_regression: f64,
 }
@@ -74,7 +75,7 @@ fn factor(text: &str) -> Result<f64, FlagError> {
     Ok(lucarne_settings::values::decimal(1.0, 1e6)(text)?)
 }
 
-/// The reasons why a summary cannot be read.
+/// Reasons why a summary cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SummaryError {
     #[error("{} cannot be read: {source}", .path.display())]
@@ -91,7 +92,7 @@ pub(super) enum SummaryError {
     Schema { path: PathBuf, found: String },
 }
 
-/// The reasons why the output cannot be written.
+/// Reasons why the output cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OutputError {
     #[error("{} cannot be written: {source}", .path.display())]
@@ -112,13 +113,12 @@ impl OutputError {
 }
 
 impl Report {
-    /// The baseline, which is read before the run: what is wrong with it
-    /// should be known then.
+    /// Reads the baseline. The caller does this before the run, so that an error is reported early.
     pub(super) fn baseline(&self) -> Result<Option<Summary>, SummaryError> {
         self.baseline.as_deref().map(read).transpose()
     }
 
-    /// Finds what cannot be written afterwards before a run, which may take hours.
+    /// Tests before the run, which may take hours, whether all files can be written.
     pub(super) fn writable(&self) -> Result<(), OutputError> {
         let mut seen: Vec<&Path> = Vec::new();
         for path in self.files() {
@@ -138,7 +138,7 @@ impl Report {
         files.map(PathBuf::as_path).filter(|file| **file != *STDOUT)
     }
 
-    /// Prints and writes everything; the verdict of the whole.
+    /// Prints and writes all output, and returns the final verdict.
     pub(super) fn write(
         &self,
         summary: &mut Summary,
@@ -186,11 +186,11 @@ impl Report {
     }
 }
 
-/// Renders the content of a file.
+/// Function that renders the contents of a file.
 type Render = fn(&Summary) -> String;
 
 fn to_json(summary: &Summary) -> String {
-    // Neither maps with odd keys nor anything that could fail is in it.
+    // A summary contains only types that serde_json can always serialize.
     serde_json::to_string(summary).unwrap_or_default() + "\n"
 }
 
@@ -225,7 +225,7 @@ fn say(text: &str, elsewhere: bool) -> Result<(), OutputError> {
     written.map_err(OutputError::Stdout)
 }
 
-/// Writes a file, or to standard output for `-`.
+/// Writes a file; `-` stands for standard output.
 pub(super) fn place(path: &Path, text: &str) -> Result<(), OutputError> {
     if path == Path::new(STDOUT) {
         return say(text.trim_end(), false);

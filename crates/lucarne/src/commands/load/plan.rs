@@ -9,22 +9,22 @@ use lucarne_load::plan::Plan;
 use super::exit_code::misconfigured;
 use super::{execute, output, settings};
 
-/// A plan, and what is told of its run.
+/// Options of `lucarne load run` and `lucarne load quick`.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub struct Options {
-    /// The plan; `lucarne load check` explains what is wrong with one
+    /// Plan to run; `lucarne load check` prints its problems
     #[arg(value_name = "PLAN")]
     pub plan: PathBuf,
-    /// The settings that are added to it.
+    /// Settings in addition to the plan.
     #[command(flatten)]
     pub settings: settings::Flags,
-    /// The output.
+    /// Output.
     #[command(flatten)]
     pub output: output::Flags,
 }
 
-/// The time that a quick run takes.
+/// Duration of a quick run.
 const QUICK: Duration = Duration::from_secs(20);
 
 /// Runs the plan.
@@ -32,7 +32,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
     start(options, None)
 }
 
-/// Runs it in [`QUICK`] time.
+/// Runs the plan within [`QUICK`].
 pub(super) fn quick(options: &Options) -> ExitCode {
     start(options, Some(QUICK))
 }
@@ -73,7 +73,7 @@ fn start(options: &Options, length: Option<Duration>) -> ExitCode {
     execute::execute(run, &options.output)
 }
 
-/// A plan without a name is called like its file.
+/// Returns the name of a plan's file, for a plan without a name.
 fn name_of(plan: &Path) -> String {
     let stem = plan.file_stem().unwrap_or(plan.as_os_str());
     stem.to_string_lossy().into_owned()

@@ -1,4 +1,4 @@
-//! One scenario from flags alone.
+//! One scenario from flags, without a plan.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -8,27 +8,26 @@ use lucarne_load::{PrepareError, Run, Scenario, ScenarioConfig};
 use super::exit_code::misconfigured;
 use super::{arrivals, execute, output, settings};
 
-/// The flags of a scenario whose own are an `O`.
+/// Flags of a run; `O` are the flags of the scenario.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub struct Single<O: clap::Args> {
-    /// The scenario.
+    /// Scenario.
     #[command(flatten)]
     pub options: O,
-    /// The executor.
+    /// Executor.
     #[command(flatten)]
     pub arrivals: arrivals::Flags,
-    /// The settings of every run.
+    /// Settings of every run.
     #[command(flatten)]
     pub settings: settings::Flags,
-    /// The output.
+    /// Output.
     #[command(flatten)]
     pub output: output::Flags,
 }
 
 impl<O: clap::Args + Clone> Single<O> {
-    /// Runs the scenario of the given kind that `build` makes; `usual` is what
-    /// it takes.
+    /// Runs the scenario of the given kind, which `build` creates; `usual` is its default load.
     pub(super) fn run(
         &self,
         kind: &str,

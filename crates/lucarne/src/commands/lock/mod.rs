@@ -1,4 +1,4 @@
-//! `lucarne lock`: what an operator does with the lock.
+//! `lucarne lock`: inspection and recovery of the lock.
 
 mod never_published;
 pub(crate) mod rebuild;

@@ -1,5 +1,5 @@
-//! `lucarne lock rebuild --never-published`: the way back from a round that the lock has signed
-//! and that a failing disk has lost before any of it was published.
+//! `lucarne lock rebuild --never-published`: goes back from a round that the lock signed and that a
+//! failing disk lost before any of it was published.
 
 use std::sync::Arc;
 
@@ -10,18 +10,17 @@ use super::rebuild::{Outside, compared};
 use crate::config::{Config, LogSettings, rfc3339};
 use crate::open;
 
-/// Puts the checkpoint of the newest tree that the log has into its lock, in place of that of
-/// the lost round.
+/// Replaces the lock's checkpoint of the lost round with the checkpoint of the log's newest tree.
 ///
 /// # Errors
-/// If anything shows that the round was published, or if nobody outside can tell.
+/// If there is evidence that the round was published, or no outside checkpoint excludes this.
 pub(super) async fn go_back(
     config: &Config,
     log: &LogSettings,
     outside: &Outside,
 ) -> Result<String> {
     let settings = log.to_log_config();
-    // Held to the end: no process may sign meanwhile.
+    // The directory stays locked to the end, so that no process signs.
     let assets = open::assets(&log.data.value, Arc::new(())).await?;
     let lock = open::lock(&config.checkpoints.value, Arc::new(())).await?;
     let lost = Log::never_published(&settings, assets.clone(), &*lock).await?;

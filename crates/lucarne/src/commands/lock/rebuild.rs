@@ -1,5 +1,5 @@
-//! `lucarne lock rebuild`: the lock of a log that has lost it, from the log's own
-//! data, and held against what others have seen.
+//! `lucarne lock rebuild`: rebuilds a lost lock from the log's own data, and compares it with
+//! outside checkpoints.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::config::{Config, LockPlace, LogSettings, rfc3339};
 use crate::known::{KnownPlaces, Place};
 use crate::{inception, open, runtime};
 
-/// Makes the lock.
+/// Rebuilds the lock.
 pub(crate) fn run(options: &Rebuild) -> ExitCode {
     let (config, report) = match options.flags.given() {
         true => options.flags.read(),
@@ -48,14 +48,14 @@ pub(crate) fn run(options: &Rebuild) -> ExitCode {
     }
 }
 
-/// The places that are asked, and those that may be silent.
+/// Places with known checkpoints, and those that may be silent.
 pub(super) struct Outside {
     places: KnownPlaces,
     without: Vec<String>,
 }
 
 impl Outside {
-    /// Those of the configuration and those of the command line.
+    /// Collects the places of the configuration and of the command line.
     fn of(log: &LogSettings, options: &Rebuild) -> Result<Outside> {
         let parse = |text: &String| {
             Place::parse(text).map_err(|problem| anyhow::anyhow!("`{text}` {problem}"))
@@ -79,8 +79,8 @@ impl Outside {
         Ok(Outside { places, without })
     }
 
-    /// Asks all of them. One that proves nothing is refused, unless the operator
-    /// goes without it: what it has seen may be more than is here.
+    /// Reads the checkpoints of all places. A place without a valid checkpoint stops the command,
+    /// unless the operator excludes it, because it may have seen a larger tree.
     pub(super) async fn ask(
         &self,
         config: &LogConfig,
@@ -101,8 +101,8 @@ impl Outside {
     }
 }
 
-/// Makes the lock of a log that never had one, held against the places that the
-/// configuration names.
+/// Creates the lock of a log that never had one. Compares it with the places that the configuration
+/// names.
 ///
 /// # Errors
 /// As [`run`].
@@ -114,8 +114,8 @@ pub(crate) async fn from_data(config: &Config, log: &LogSettings) -> Result<Stri
     rebuild(config, log, &outside, false).await
 }
 
-/// Puts the newest checkpoint that the log's data have into its lock, which must have none, or an
-/// older one that is to be replaced.
+/// Writes the newest checkpoint of the log's data to its lock. The lock must have none, or an older
+/// one that is to be replaced.
 async fn rebuild(
     config: &Config,
     log: &LogSettings,
@@ -136,7 +136,7 @@ async fn rebuild(
         old.is_none() || !Log::is_in_use(&settings).await,
         "log `{name}` is in use by another process: stop that process first"
     );
-    // Held to the end: no process may sign meanwhile.
+    // The directory stays locked to the end, so that no process signs.
     let assets = open::assets(&log.data.value, Arc::new(())).await?;
     let (known, silent) = outside.ask(&settings).await?;
     let newest = Log::newest(&settings, assets.clone(), &known).await?;
@@ -164,7 +164,7 @@ async fn rebuild(
     ))
 }
 
-/// The checkpoint that the lock has for a log.
+/// Returns the lock's checkpoint of a log.
 async fn in_lock(config: &Config, log: &LogSettings) -> Result<Option<Vec<u8>>> {
     let place = &config.checkpoints.value;
     match open::lock(place, Arc::new(())).await {
@@ -181,7 +181,7 @@ async fn in_lock(config: &Config, log: &LogSettings) -> Result<Option<Vec<u8>>> 
                 names.collect::<Vec<_>>().join(", ")
             )
         }
-        // Perhaps it is not there: making it tells.
+        // The lock may be missing: its creation will show this.
         Err(LockError::Unusable { .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }
@@ -191,9 +191,8 @@ fn is_there(place: &LockPlace) -> bool {
     matches!(place, LockPlace::Sqlite(path) if path.exists())
 }
 
-/// Checks that what the lock has may be replaced: it is an older checkpoint of this history, or it
-/// was damaged. Only what others have seen shows that it is the lock, and not the data, that is
-/// wrong.
+/// Checks that the lock's checkpoint may be replaced: an older checkpoint of the same history, or a
+/// damaged one. Only outside checkpoints prove that the lock is wrong, and not the data.
 async fn is_older(
     old: &[u8],
     newest: &Newest,
@@ -224,7 +223,7 @@ async fn is_older(
     Ok(())
 }
 
-/// A checkpoint of another origin is no damaged one.
+/// Refuses a valid checkpoint of another origin, which is not a damaged one.
 fn is_of_no_other(old: &[u8], settings: &LogConfig, place: &LockPlace) -> Result<()> {
     let text = String::from_utf8_lossy(old);
     let origin = text.lines().next().unwrap_or_default();
@@ -239,7 +238,7 @@ fn is_of_no_other(old: &[u8], settings: &LogConfig, place: &LockPlace) -> Result
     Ok(())
 }
 
-/// The other logs that the lock does not have, in words.
+/// Describes the other logs that the lock does not contain.
 async fn others_without(config: &Config, log: &LogSettings, lock: &dyn Lock) -> Result<String> {
     let mut said = String::new();
     for other in &config.logs {
@@ -254,8 +253,8 @@ async fn others_without(config: &Config, log: &LogSettings, lock: &dyn Lock) -> 
     Ok(said)
 }
 
-/// The checkpoint of that tree that was signed last: somebody may have a newer one
-/// than is published here.
+/// Returns the newest checkpoint of the published tree. An outside one may be newer than the
+/// published one.
 fn last_signed(newest: &Newest, known: &[KnownCheckpoint]) -> (Vec<u8>, u64) {
     let published = newest.published();
     let newer = known
@@ -269,7 +268,7 @@ fn last_signed(newest: &Newest, known: &[KnownCheckpoint]) -> (Vec<u8>, u64) {
     }
 }
 
-/// The checkpoints that it was held against, in words.
+/// Describes the checkpoints that the data were compared with.
 pub(super) fn compared(known: &[KnownCheckpoint], silent: &[String], data: &str) -> String {
     let mut lines: Vec<String> = known
         .iter()

@@ -1,4 +1,4 @@
-//! `lucarne lock show`: what the lock holds, beside what is published.
+//! `lucarne lock show`: compares the lock with the published checkpoint.
 
 use std::process::ExitCode;
 
@@ -10,12 +10,12 @@ use crate::commands::looking::{self, Report, Verdict};
 use crate::config::{Config, LogSettings};
 use crate::open;
 
-/// Rounds that are named one by one.
+/// Maximum number of rounds whose sizes are listed in full.
 const NAMED: usize = 8;
-/// The words for what lies between lock and publication most of the time.
+/// Text if the lock's checkpoint is published.
 const NOTHING: &str = "nothing: what the lock has signed is published";
 
-/// Prints what lock and storage have of the logs.
+/// Prints the lock's checkpoint and the published one for each log.
 pub(crate) fn run(options: &Look) -> ExitCode {
     looking::run(options, async |config, log| look(config, log).await)
 }
@@ -27,7 +27,7 @@ async fn look(config: &Config, log: &LogSettings) -> Report {
     }
 }
 
-/// Returns the places of lock and data, and what is there.
+/// Returns the locations of lock and data, and their contents.
 pub(crate) async fn ask(
     config: &Config,
     log: &LogSettings,
@@ -80,7 +80,7 @@ fn report(log: &LogSettings, lock: &str, data: &str, looked: &Looked) -> Report 
     }
 }
 
-/// Returns what is not as a running log leaves it.
+/// Describes a state that a running log would not leave, if any.
 pub(crate) fn problem(looked: &Looked) -> Option<String> {
     if let Some(refusal) = &looked.refusal {
         return Some(refusal.clone());
@@ -100,7 +100,7 @@ pub(crate) fn problem(looked: &Looked) -> Option<String> {
     }
 }
 
-/// Returns what the lock has signed and is not published, in words.
+/// Describes the signed entries that are not published, if any.
 pub(crate) fn ahead(looked: &Looked) -> Option<String> {
     let rounds = &looked.bridge;
     let (Some(first), Some(last)) = (rounds.first(), rounds.last()) else {

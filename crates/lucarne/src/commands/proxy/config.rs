@@ -1,4 +1,4 @@
-//! The configuration of a proxy: what file and flags come to.
+//! Configuration of a proxy, merged from file and flags.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use url::Url;
 
 use crate::config::{Listen, Secret};
 
-/// Everything that can be said.
+/// All settings.
 #[derive(Clone, Debug)]
 pub(super) struct Config {
     pub(super) listen: Vec<Listen>,
@@ -26,7 +26,7 @@ pub(super) struct Config {
     pub(super) lifetime: Duration,
     pub(super) store: Option<StoreKind>,
     pub(super) store_directory: Option<PathBuf>,
-    /// In bytes.
+    /// Memory limit of the store in bytes.
     pub(super) store_memory: u64,
     pub(super) rules: Rules,
     pub(super) users: UserSources,
@@ -36,36 +36,36 @@ pub(super) struct Config {
     pub(super) insecure_hosts: Vec<HostPattern>,
     pub(super) fingerprints: Vec<(HostPattern, Fingerprint)>,
     pub(super) through: Vec<Through>,
-    /// Certificates that servers are shown.
+    /// Client certificates that the proxy presents to servers.
     pub(super) shown: Vec<Pair>,
-    /// Certificates that clients are served instead of minted ones.
+    /// Certificates that the proxy serves to clients instead of minted ones.
     pub(super) own: Vec<Pair>,
     pub(super) limits: Limits,
     pub(super) log_list: Option<String>,
     pub(super) submit_to: Vec<Url>,
-    /// Of the same logs, in the same order.
+    /// Keys of the logs in `submit_to`, in the same order.
     pub(super) submit_keys: Vec<PathBuf>,
 }
 
-/// The sources of users; without any, everybody may use the proxy.
+/// Sources of users. Without a source, every client may use the proxy.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UserSources {
     pub(super) file: Option<PathBuf>,
-    /// Lines as of a file.
+    /// Lines in the format of the file.
     pub(super) given: Vec<String>,
 }
 
-/// An upstream proxy for some hosts.
+/// Upstream proxy for some hosts.
 #[derive(Clone, Debug)]
 pub(super) struct Through {
     pub(super) hosts: HostPattern,
-    /// `None`: directly.
+    /// `None` for a direct connection.
     pub(super) proxy: Option<UpstreamProxy>,
     pub(super) password: Option<Secret>,
 }
 
 impl Through {
-    /// Parses what the command line has: `[HOST=]URL`.
+    /// Parses the value of a flag: `[HOST=]URL`.
     ///
     /// # Errors
     /// If the hosts or the URL are invalid, or the URL has a user without a password.
@@ -83,7 +83,7 @@ impl Through {
     }
 }
 
-/// The reasons why an upstream proxy is refused. The value precedes the text.
+/// Reasons why an upstream proxy is refused. The value precedes the text.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ThroughError {
     #[error(transparent)]
@@ -97,7 +97,7 @@ pub(super) enum ThroughError {
     NoPassword,
 }
 
-/// Parses a proxy's URL, or `direct`.
+/// Parses the URL of a proxy, or `direct`.
 pub(super) fn proxy(url: &str) -> Result<Option<UpstreamProxy>, UpstreamProxyError> {
     match url {
         "direct" => Ok(None),
@@ -105,20 +105,20 @@ pub(super) fn proxy(url: &str) -> Result<Option<UpstreamProxy>, UpstreamProxyErr
     }
 }
 
-/// A certificate and its key, for some hosts.
+/// Certificate and key for some hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pair {
     pub(super) hosts: HostPattern,
     pub(super) certificate: PathBuf,
-    /// The certificate's file, if both are in one.
+    /// File of the key; the certificate's file if it contains both.
     pub(super) key: PathBuf,
 }
 
 impl Pair {
-    /// Parses what the command line has: `[HOST=]CERTIFICATE[,KEY]`.
+    /// Parses the value of a flag: `[HOST=]CERTIFICATE[,KEY]`.
     ///
     /// # Errors
-    /// If the hosts are invalid, or a file has no name.
+    /// If the hosts are invalid, or a file name is empty.
     pub(super) fn parse(text: &str) -> Result<Self, PairError> {
         let (hosts, files) = for_hosts(text)?;
         let (certificate, key) = files.split_once(',').unwrap_or((files, files));
@@ -133,7 +133,7 @@ impl Pair {
     }
 }
 
-/// The reasons why a certificate and its key are refused. The value precedes the text.
+/// Reasons why a certificate and its key are refused. The value precedes the text.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum PairError {
     #[error(transparent)]
@@ -142,7 +142,7 @@ pub(super) enum PairError {
     NoFile,
 }
 
-/// The text before `=` is not a pattern of hosts. The whole value precedes the text.
+/// Error: the text before `=` is not a host pattern. The whole value precedes the text.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("is not for any host: it {0}")]
 pub(super) struct HostsError(#[from] PatternError);
@@ -150,7 +150,7 @@ pub(super) struct HostsError(#[from] PatternError);
 /// Splits a value at `=` into the hosts and the rest. A value without `=` is for all hosts.
 fn for_hosts(text: &str) -> Result<(HostPattern, &str), HostsError> {
     match text.split_once('=') {
-        // A `=` in a password or in a file's name.
+        // The `=` belongs to a password or a file name.
         Some((before, _)) if before.contains('/') => Ok((HostPattern::all(), text)),
         Some((hosts, rest)) => Ok((hosts.parse::<HostPattern>()?, rest)),
         None => Ok((HostPattern::all(), text)),
@@ -188,7 +188,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The kind of store: as said, or as a directory suggests.
+    /// Returns the configured kind of store. The default depends on `store_directory`.
     pub(super) fn store_kind(&self) -> StoreKind {
         let suggested = match self.store_directory {
             Some(_) => StoreKind::Layered,
@@ -198,27 +198,27 @@ impl Config {
     }
 }
 
-/// Puts a value that is given into its place.
+/// Assigns a value, if it is given.
 pub(super) fn put<T>(place: &mut T, value: Option<T>) {
     if let Some(value) = value {
         *place = value;
     }
 }
 
-/// The places where certificates are kept.
+/// Kinds of certificate stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreKind {
-    /// In memory.
+    /// Memory.
     Memory,
-    /// In files, which processes may share.
+    /// Files, which several processes may share.
     Disk,
-    /// In memory, and in files below.
+    /// Memory, with files as the second level.
     Layered,
-    /// Nowhere: each connection has one made.
+    /// No store: each connection gets a new certificate.
     None,
 }
 
-/// A text is not a [`StoreKind`]. The value precedes the text.
+/// Error: the text is not a [`StoreKind`]. The value precedes the text.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("is none of memory, disk, layered and none")]
 pub struct UnknownStoreKind;
@@ -237,19 +237,19 @@ impl FromStr for StoreKind {
     }
 }
 
-/// The key in a certificate.
+/// Keys of minted certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeafKeys {
-    /// Each has its own.
+    /// A separate key for each certificate.
     PerCertificate,
-    /// All share one.
+    /// Common key of all certificates.
     Shared,
 }
 
 impl LeafKeys {
-    /// Returns the best choice for keys of this kind. Making an RSA key keeps a processor busy for
-    /// tens of milliseconds, and a page has dozens of hosts; whoever has the proxy's shared key has
-    /// the CA's key beside it, and can be every host anyway.
+    /// Returns the best choice for keys of this type. Generating an RSA key takes tens of
+    /// milliseconds of processor time, and a page has dozens of hosts. A shared key is as safe as
+    /// separate ones, because read access to it implies read access to the CA's key beside it.
     pub(super) fn best_for(kind: KeyType) -> Self {
         match kind {
             KeyType::Rsa(_) => LeafKeys::Shared,
@@ -258,7 +258,7 @@ impl LeafKeys {
     }
 }
 
-/// A text is not one of the [`LeafKeys`]. The value precedes the text.
+/// Error: the text is not one of the [`LeafKeys`]. The value precedes the text.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("is neither per-certificate nor shared")]
 pub struct UnknownLeafKeys;
@@ -284,7 +284,7 @@ impl From<LeafKeys> for LeafKey {
     }
 }
 
-/// A text is not an [`Action`]. The value precedes the text.
+/// Error: the text is not an [`Action`]. The value precedes the text.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("is neither intercept nor tunnel")]
 pub(super) struct UnknownAction;
@@ -298,7 +298,7 @@ pub(super) fn action(text: &str) -> Result<Action, UnknownAction> {
     }
 }
 
-/// The reasons why hosts have no certificate of their own. The value precedes the text.
+/// Reasons why a host pattern is refused for certificates. The value precedes the text.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum CertifiedError {
     #[error(transparent)]
@@ -307,7 +307,7 @@ pub(super) enum CertifiedError {
     Port,
 }
 
-/// Reads hosts whose certificates are accepted: a certificate has no port.
+/// Parses hosts whose certificates are accepted. A certificate has no port.
 pub(super) fn certified(text: &str) -> Result<HostPattern, CertifiedError> {
     let hosts: HostPattern = text.parse()?;
     match hosts.port() {
@@ -316,7 +316,7 @@ pub(super) fn certified(text: &str) -> Result<HostPattern, CertifiedError> {
     }
 }
 
-/// The reasons why the fingerprint of hosts is refused. The value precedes the text.
+/// Reasons why a fingerprint for hosts is refused. The value precedes the text.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum PinError {
     #[error("is not HOST=SHA256: write the host before its fingerprint")]
@@ -327,19 +327,19 @@ pub(super) enum PinError {
     Hosts(#[from] CertifiedError),
 }
 
-/// Reads the fingerprint of the certificates of hosts: `bmc.example=AB:CD:…`.
+/// Parses hosts and the fingerprint of their certificate: `bmc.example=AB:CD:…`.
 pub(super) fn fingerprint(text: &str) -> Result<(HostPattern, Fingerprint), PinError> {
     let (hosts, fingerprint) = text.split_once('=').ok_or(PinError::NoHost)?;
     let fingerprint = fingerprint.parse::<Fingerprint>()?;
     Ok((certified(hosts)?, fingerprint))
 }
 
-/// A text is not an address of hosts. The value precedes the text.
+/// Error: the text does not assign an address to hosts. The value precedes the text.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("is not HOST=ADDRESS, such as *.test=127.0.0.1")]
 pub(super) struct NotAPlace;
 
-/// Reads the address of hosts, as it is written: `*.test=127.0.0.1`.
+/// Parses hosts and their address: `*.test=127.0.0.1`.
 pub(super) fn place(text: &str) -> Result<(HostPattern, IpAddr), NotAPlace> {
     let (hosts, address) = text.split_once('=').ok_or(NotAPlace)?;
     let hosts = hosts.parse().map_err(|_| NotAPlace)?;

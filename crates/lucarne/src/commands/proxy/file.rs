@@ -1,5 +1,4 @@
-//! The configuration file of a proxy. `docs/how-to/proxy.md` documents each key; a
-//! test holds the two together.
+//! Configuration file of a proxy. `docs/how-to/proxy.md` documents each key; a test compares both.
 
 use std::path::Path;
 
@@ -11,7 +10,7 @@ use lucarne_settings::{Node, Reader, Report, Section, Value, tree};
 use super::config::{self, Config, Pair, Through, action, place, put};
 use crate::config::{Secret, listen};
 
-/// Keys at the top of the file.
+/// Keys at the top level.
 pub(super) const TOP: &[&str] = &[
     "listen",
     "admin",
@@ -37,7 +36,7 @@ pub(super) const TOP: &[&str] = &[
     "observe",
 ];
 
-/// Keys of one of `rules`.
+/// Keys of an entry of `rules`.
 pub(super) const RULE: &[&str] = &["host", "action"];
 
 /// Keys under `upstream`.
@@ -51,10 +50,10 @@ pub(super) const UPSTREAM: &[&str] = &[
     "certificates",
 ];
 
-/// Keys of one of `upstream.proxy`.
+/// Keys of an entry of `upstream.proxy`.
 pub(super) const THROUGH: &[&str] = &["host", "url", "password"];
 
-/// Keys of one of `certificates`, and of `upstream.certificates`.
+/// Keys of an entry of `certificates` and of `upstream.certificates`.
 pub(super) const PAIR: &[&str] = &["host", "certificate", "key"];
 
 /// Keys under `limits`.
@@ -75,7 +74,7 @@ pub(super) const LIMITS: &[&str] = &[
 /// Keys under `observe`.
 pub(super) const OBSERVE: &[&str] = &["loglist", "submitto", "submitkey"];
 
-/// Reads the file at `path`. What is wrong with it is in the report.
+/// Reads the file at `path`, and adds its problems to the report.
 pub(super) fn read(path: &Path, report: &mut Report) -> Config {
     let mut config = Config::default();
     let yaml = match std::fs::read_to_string(path) {
@@ -136,7 +135,7 @@ fn top(root: &Node, directory: &Path, config: &mut Config, report: &mut Report) 
     config.users.file = reader.path("users").map(|l| l.value);
 }
 
-/// The list `rules`, in the order of the file.
+/// Reads the list `rules`, in the order of the file.
 fn rules(top: &Section<'_>, report: &mut Report) -> Vec<Rule> {
     let Some(node) = top.get("rules") else {
         return Vec::new();
@@ -150,7 +149,7 @@ fn rules(top: &Section<'_>, report: &mut Report) -> Vec<Rule> {
     items.iter().enumerate().filter_map(read).collect()
 }
 
-/// The list of certificates under `key`, whose whole name is `path`.
+/// Reads the list of certificates under `key`. `path` is the full name of the key.
 fn pairs(
     section: &Section<'_>,
     key: &str,
@@ -184,7 +183,7 @@ fn pair(node: &Node, path: String, directory: &Path, report: &mut Report) -> Opt
     })
 }
 
-/// The hosts that something is for: all, where nothing is said.
+/// Reads the hosts of an entry. The default is all hosts.
 fn hosts(reader: &mut Reader<'_, '_>) -> Option<HostPattern> {
     match reader.has("host") {
         true => reader.value("host", parsed),
@@ -192,7 +191,7 @@ fn hosts(reader: &mut Reader<'_, '_>) -> Option<HostPattern> {
     }
 }
 
-/// `upstream.proxy`: a URL, or a list of what is asked for which hosts.
+/// Reads `upstream.proxy`: a URL, or a list of proxies for hosts.
 fn through(upstream: &Section<'_>, directory: &Path, report: &mut Report) -> Vec<Through> {
     let path = "upstream.proxy";
     let Some(node) = upstream.get("proxy") else {
@@ -201,7 +200,7 @@ fn through(upstream: &Section<'_>, directory: &Path, report: &mut Report) -> Vec
     match &node.value {
         Value::Scalar(url) => {
             let given = Through::parse(url);
-            // What it is may hold a password, and is not shown.
+            // The value may contain a password, and is not printed.
             given
                 .map_err(|why| report.problem(Some(node.line), path, format!("the URL {why}")))
                 .into_iter()
@@ -340,7 +339,7 @@ fn below<'t, 'r>(
     Some(Reader::new(section, key, directory, report))
 }
 
-/// A text is not a kind of key. The value precedes the text, so the text does not repeat it.
+/// Error: the text is not a key type. The value precedes the text, which does not repeat it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", without_name(.0))]
 struct KeyTypeError(#[from] UnknownKeyType);

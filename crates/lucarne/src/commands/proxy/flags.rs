@@ -1,4 +1,4 @@
-//! The flags of `lucarne proxy`. Whatever they say counts before the file.
+//! Flags of `lucarne proxy`. They override the file.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,23 +14,23 @@ use super::config::{Config, LeafKeys, Pair, StoreKind, Through, put};
 use crate::commands::duration;
 use crate::config::Listen;
 
-/// The settings that can be given without a file.
+/// Settings that need no configuration file.
 #[derive(Debug, Default, clap::Args)]
 #[group(skip)]
 pub struct Flags {
-    /// Where clients connect; may be repeated [default: 127.0.0.1:3128]
+    /// Address for clients; may be repeated [default: 127.0.0.1:3128]
     #[arg(short, long, value_name = "HOST:PORT", value_parser = crate::config::listen)]
     pub listen: Vec<Listen>,
 
-    /// Where the page, its JSON and /metrics are [default: nowhere]
+    /// Address of the status page, its JSON and /metrics [default: none]
     #[arg(long, value_name = "HOST:PORT", value_parser = crate::config::listen)]
     pub admin: Option<Listen>,
 
-    /// Lines instead of the live view
+    /// Print lines instead of the live view
     #[arg(long)]
     pub no_ui: bool,
 
-    /// Directory of the CA; made at the first start [default: lucarne-ca]
+    /// Directory of the CA, created at the first start [default: lucarne-ca]
     #[arg(
         long,
         alias = "ca-directory",
@@ -39,20 +39,21 @@ pub struct Flags {
     )]
     pub ca: Option<PathBuf>,
 
-    /// Keys of minted certificates: p256, p384, rsa2048, ed25519, … [default: p256]
+    /// Key type of minted certificates: p256, p384, rsa2048, ed25519, … [default: p256]
     #[arg(long, value_name = "KIND", help_heading = "Certificates")]
     pub key_type: Option<KeyType>,
 
-    /// One key for each certificate (per-certificate), or one for all (shared)
-    /// [default: shared for RSA keys, else per-certificate]
+    /// Use one key for each certificate (per-certificate), or one for all (shared) [default: shared
+    /// for RSA keys, else per-certificate]
     #[arg(long, value_name = "WHOSE", help_heading = "Certificates")]
     pub leaf_key: Option<LeafKeys>,
 
-    /// How long minted certificates are valid [default: 720h]
+    /// Validity of minted certificates [default: 720h]
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Certificates")]
     pub lifetime: Option<Duration>,
 
-    /// Where certificates are kept [default: memory; with --store-directory: layered]
+    /// Store of certificates: memory, disk, layered or none [default: memory; with
+    /// --store-directory: layered]
     #[arg(long, value_name = "KIND", help_heading = "Certificates")]
     pub store: Option<StoreKind>,
 
@@ -64,8 +65,8 @@ pub struct Flags {
     #[arg(long, value_name = "MIB", help_heading = "Certificates")]
     pub store_memory: Option<u64>,
 
-    /// Certificate (PEM) that clients get instead of a minted one, for the hosts that it covers, and
-    /// its key; may be repeated
+    /// Certificate (PEM) with its key, to serve to clients instead of a minted one, for the hosts
+    /// that it covers. May be repeated
     #[arg(
         long,
         value_name = "[HOST=]CERTIFICATE[,KEY]",
@@ -74,60 +75,61 @@ pub struct Flags {
     )]
     pub certificate: Vec<Pair>,
 
-    /// Hosts whose TLS is intercepted, where --tunnel or --default says otherwise; may be repeated
+    /// Intercept TLS to these hosts, as an exception from --tunnel or --default; may be repeated
     #[arg(long, value_name = "HOST", help_heading = "Rules")]
     pub intercept: Vec<HostPattern>,
 
-    /// Hosts whose TLS is passed on untouched; may be repeated
+    /// Pass TLS to these hosts through unchanged; may be repeated
     #[arg(long, value_name = "HOST", help_heading = "Rules")]
     pub tunnel: Vec<HostPattern>,
 
-    /// What happens to hosts that no rule names: intercept or tunnel [default: intercept]
+    /// Action for hosts that no rule matches: intercept or tunnel [default: intercept]
     #[arg(long, value_name = "ACTION", value_parser = super::config::action, help_heading = "Rules")]
     pub default: Option<lucarne_proxy::Action>,
 
-    /// The only hosts that may be reached; may be repeated
+    /// Allow only these hosts; may be repeated
     #[arg(long, value_name = "HOST", help_heading = "Rules")]
     pub allow: Vec<HostPattern>,
 
-    /// Hosts that may not be reached; may be repeated
+    /// Refuse these hosts; may be repeated
     #[arg(long, value_name = "HOST", help_heading = "Rules")]
     pub deny: Vec<HostPattern>,
 
-    /// Ports that may be reached, instead of 80, 443 and 1024-65535; may be repeated
+    /// Allow these ports instead of 80, 443 and 1024-65535; may be repeated
     #[arg(long, value_name = "PORTS", help_heading = "Rules")]
     pub allow_port: Vec<Ports>,
 
-    /// Inner addresses that may be reached, such as 10.0.0.0/8; may be repeated
+    /// Allow these internal addresses, such as 10.0.0.0/8; may be repeated
     #[arg(long, value_name = "BLOCK", help_heading = "Rules")]
     pub allow_network: Vec<Network>,
 
-    /// All loopback, private and link-local addresses may be reached
+    /// Allow all loopback, private and link-local addresses
     #[arg(long, action = ArgAction::SetTrue, help_heading = "Rules")]
     pub allow_private: bool,
 
-    /// Where hosts are, whatever name servers say: '*.test=127.0.0.1'; may be repeated
+    /// Use this address for hosts instead of DNS: '*.test=127.0.0.1'; may be repeated
     #[arg(long, value_name = "HOST=ADDRESS", value_parser = super::config::place, help_heading = "Rules")]
     pub resolve: Vec<(HostPattern, std::net::IpAddr)>,
 
-    /// A user who may use the proxy; may be repeated (others can see it in the list of processes)
+    /// User of the proxy; may be repeated. Other users of the machine can see the value in
+    /// the process list
     #[arg(long, value_name = "NAME:PASSWORD", help_heading = "Rules")]
     pub user: Vec<String>,
 
-    /// File of users, as htpasswd writes it
+    /// File of users in the format of htpasswd
     #[arg(long, value_name = "FILE", help_heading = "Rules")]
     pub users: Option<PathBuf>,
 
-    /// PEM file of CAs that servers may have, besides the system's; may be repeated
+    /// PEM file of CAs to trust for servers, in addition to the system's; may be repeated
     #[arg(long, value_name = "FILE", help_heading = "Servers")]
     pub upstream_ca: Vec<PathBuf>,
 
-    /// Proxy that is asked for connections to servers, for all hosts or for some ('direct': none
-    /// is); may be repeated, the first that matches decides
+    /// Upstream proxy for all hosts or for some hosts ('direct' for none). May be repeated; the
+    /// first match applies
     #[arg(long, value_name = "[HOST=]URL", help_heading = "Servers")]
     pub upstream_proxy: Vec<String>,
 
-    /// Certificate (PEM) to show to servers that ask for one, and its key; may be repeated
+    /// Client certificate (PEM) and key for servers that request one; may be repeated
     #[arg(
         long,
         value_name = "[HOST=]CERTIFICATE[,KEY]",
@@ -140,12 +142,11 @@ pub struct Flags {
     #[arg(long, help_heading = "Servers")]
     pub insecure: bool,
 
-    /// Host of which any certificate is accepted; may be repeated
+    /// Accept any certificate of this host; may be repeated
     #[arg(long, value_name = "HOST", value_parser = super::config::certified, help_heading = "Servers")]
     pub insecure_host: Vec<HostPattern>,
 
-    /// The certificate that is accepted of a host, and no other: its SHA-256 in hexadecimal; may
-    /// be repeated
+    /// Accept only this certificate of a host, given by its SHA-256 in hexadecimal. May be repeated
     #[arg(
         long,
         value_name = "HOST=SHA256",
@@ -154,23 +155,23 @@ pub struct Flags {
     )]
     pub upstream_fingerprint: Vec<(HostPattern, Fingerprint)>,
 
-    /// Log list (version 3 JSON) that SCTs of servers are verified with
+    /// Log list (version 3 JSON) to verify the SCTs of servers
     #[arg(long, value_name = "FILE|URL", help_heading = "Observation")]
     pub log_list: Option<String>,
 
-    /// Log that gets the chains that are in no log: its submission prefix; may be repeated, each
-    /// chain goes to the log whose temporal interval it fits into
+    /// Submission prefix of a log for chains that no log contains. May be repeated; a chain goes to
+    /// the log whose temporal interval contains its expiry
     #[arg(long, value_name = "URL", help_heading = "Observation")]
     pub submit_to: Vec<Url>,
 
-    /// Public key (PEM) of that log, where the log list does not have it; may be repeated, in the
-    /// order of the logs
+    /// Public key (PEM) of a log in --submit-to that is not in the log list. May be repeated, in
+    /// the order of the logs
     #[arg(long, value_name = "FILE", help_heading = "Observation")]
     pub submit_key: Vec<PathBuf>,
 }
 
 impl Flags {
-    /// Puts what the flags say over what the file says. What is wrong with them goes into `report`.
+    /// Applies the flags to the configuration of the file. Adds their problems to `report`.
     pub(super) fn apply(&self, config: &mut Config, report: &mut Report) {
         put_list(&mut config.listen, &self.listen);
         put(&mut config.admin, self.admin.clone().map(Some));
@@ -204,8 +205,8 @@ impl Flags {
         put_list(&mut config.submit_keys, &self.submit_key);
     }
 
-    /// The upstream proxies. Of one that is wrong the URL is not shown, as clap would: it may have
-    /// a password.
+    /// Parses the upstream proxies. Errors do not contain the URL, as clap's would, because it may
+    /// contain a password.
     fn through(&self, report: &mut Report) -> Vec<Through> {
         let read = |text: &String| {
             let given = Through::parse(text);

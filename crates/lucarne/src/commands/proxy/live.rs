@@ -1,5 +1,4 @@
-//! The live view: hosts, how often they are asked for, and what their
-//! certificates cost.
+//! Live view: hosts, their numbers of requests, and the cost of their certificates.
 
 mod view;
 
@@ -17,15 +16,15 @@ use tokio::sync::Notify;
 use self::view::{Picture, draw};
 use crate::output::colours;
 
-/// This build can show something.
+/// Whether this build has a live view.
 pub(super) const BUILT: bool = true;
 
-/// The time that a key may wait to be noticed.
+/// Interval at which keys are read.
 const ATTENTION: Duration = Duration::from_millis(100);
-/// The time between two changes of the picture.
+/// Interval at which the view is drawn.
 const REFRESH: Duration = Duration::from_millis(500);
 
-/// The terminal, drawn on by a thread of its own until dropped.
+/// Terminal view, drawn by a separate thread until it is dropped.
 pub(super) struct Screen {
     over: Arc<AtomicBool>,
     quit: Arc<Notify>,
@@ -33,7 +32,7 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    /// Takes the terminal over.
+    /// Starts to draw on the terminal.
     pub(super) fn start(proxy: Proxy, addresses: &[SocketAddr], admin: Option<SocketAddr>) -> Self {
         let over = Arc::<AtomicBool>::default();
         let quit = Arc::<Notify>::default();
@@ -54,7 +53,8 @@ impl Screen {
     }
 }
 
-/// Ready once somebody pressed the key to stop; never without a screen.
+/// Returns a future that completes when a user presses the key to stop. Without a screen, it never
+/// completes.
 pub(super) fn quit(screen: &Option<Screen>) -> impl Future<Output = ()> + use<> {
     let quit = screen.as_ref().map(|screen| screen.quit.clone());
     async move {
@@ -69,7 +69,7 @@ impl Drop for Screen {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It has put the terminal back if it panicked.
+            // A panic has already restored the terminal.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! `lucarne proxy`: a forward proxy that can look into TLS.
+//! `lucarne proxy`: a forward proxy that can intercept TLS.
 
 mod config;
 mod file;
@@ -25,7 +25,7 @@ use super::failed;
 use crate::logging::Logging;
 use crate::runtime;
 
-/// A configuration file, flags, or both: then flags count before the file.
+/// Options of `lucarne proxy`. Flags override the configuration file.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub struct Options {
@@ -39,13 +39,13 @@ pub struct Options {
 }
 
 impl Options {
-    /// Returns true if the terminal is drawn on: log lines would be in the way.
+    /// Returns whether the live view uses the terminal, so that log lines would disturb it.
     pub(crate) fn live(&self) -> bool {
         live::BUILT && !self.flags.no_ui && std::io::stdout().is_terminal()
     }
 }
 
-/// Runs until a signal asks to stop.
+/// Runs the proxy until a signal stops it.
 pub(crate) fn run(options: &Options, logging: &Logging) -> ExitCode {
     let config = match read(options) {
         Ok(config) => config,

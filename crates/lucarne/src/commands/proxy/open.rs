@@ -1,4 +1,4 @@
-//! Opens what the configuration names: CA, store, users, trusted roots.
+//! Opens the parts of the configuration: CA, store, users, trusted roots.
 
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -18,16 +18,16 @@ use rustls::{KeyLog, KeyLogFile};
 
 use super::config::{Config, LeafKeys, StoreKind, Through, UserSources};
 
-/// The CA, made if there is none; whether it was.
+/// Opens the CA, or creates it. Returns whether it is new.
 pub(super) fn authority(directory: &CaDirectory) -> Result<(Authority, bool)> {
     let name = format!("Lucarne proxy CA {}", machine());
     let mut options = CaOptions::named(&name, KeyType::EcdsaP256);
-    // Longer ago than the certificates that it issues are backdated.
+    // The CA must be valid before the backdated certificates that it issues.
     options.not_before = options.not_before.plus_days(-6);
     Ok(directory.open_or_create(&options)?)
 }
 
-/// Tells the CAs of several machines apart, in lists of trusted ones.
+/// Returns the name of the machine, which distinguishes CAs in lists of trusted roots.
 fn machine() -> String {
     let name = rustix::system::uname()
         .nodename()
@@ -36,7 +36,7 @@ fn machine() -> String {
     name.chars().take(32).collect()
 }
 
-/// Makes the minter, on the store that the configuration names.
+/// Creates the minter with the configured store.
 pub(super) fn minter(config: &Config, ca: Authority) -> Result<Minter> {
     let leaf_keys = config.leaf_keys;
     let options = MintOptions {
@@ -74,7 +74,7 @@ fn store(config: &Config) -> Result<Arc<dyn CertificateStore>> {
     })
 }
 
-/// Reads the users of the proxy; `None`: everybody may use it.
+/// Reads the users of the proxy; `None` if every client may use it.
 pub(super) fn users(sources: &UserSources) -> Result<Option<Users>> {
     let mut lines = sources.given.join("\n");
     if let Some(file) = &sources.file {
@@ -93,7 +93,7 @@ pub(super) fn users(sources: &UserSources) -> Result<Option<Users>> {
     Ok(Some(users))
 }
 
-/// The proxies that servers are reached by. Passwords are read now.
+/// Returns the upstream proxies. Their passwords are read now.
 pub(super) fn through(config: &Config) -> Result<Vec<UpstreamRoute>> {
     let way = |through: &Through| {
         let mut proxy = through.proxy.clone();
@@ -112,14 +112,14 @@ pub(super) fn through(config: &Config) -> Result<Vec<UpstreamRoute>> {
     config.through.iter().map(way).collect()
 }
 
-/// Opens the file that is told the secrets of TLS: the one that the environment
-/// names, as with browsers and curl. `None` if it names none.
+/// Opens the log of TLS secrets that the environment names, as for browsers and curl. Returns
+/// `None` without this variable.
 pub(super) fn key_log() -> Result<Option<Arc<dyn KeyLog>>> {
     let file = std::env::var_os("SSLKEYLOGFILE").filter(|file| !file.is_empty());
     let Some(file) = file.map(PathBuf::from) else {
         return Ok(None);
     };
-    // rustls would make it readable by others, and go on without it.
+    // rustls would create the file readable by other users, and ignore errors.
     let mut options = std::fs::OpenOptions::new();
     let opened = options.append(true).create(true).mode(0o600).open(&file);
     let place = file.display();
@@ -131,8 +131,8 @@ pub(super) fn key_log() -> Result<Option<Arc<dyn KeyLog>>> {
     Ok(Some(Arc::new(KeyLogFile::new())))
 }
 
-/// The servers that are believed: by the system's certificates and those of the files. The
-/// certificates come a second time in the form that the observer takes.
+/// Returns the servers that the proxy trusts: those with certificates of the system's CAs and of
+/// the configured files. The second value has the same certificates in the type of the observer.
 pub(super) fn trust(config: &Config) -> Result<(Trust, Arc<Roots>)> {
     let mut trusted = match config.system_roots {
         true => lucarne_net::Trust::system(),
@@ -171,7 +171,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
     Ok(certificates.into_iter().map(CertificateDer::from).collect())
 }
 
-/// Makes the observer that is shown the servers' certificates.
+/// Creates the observer of server certificates.
 pub(super) async fn observer(
     config: &Config,
     trust: &Trust,
@@ -186,7 +186,7 @@ pub(super) async fn observer(
     Ok(Observer::start(options).await?)
 }
 
-/// The logs that chains go to, each with its key if there is one.
+/// Returns the logs for submissions, each with its key if there is one.
 fn submit_to(config: &Config) -> Result<Vec<SubmitTo>> {
     let (logs, keys) = (&config.submit_to, &config.submit_keys);
     if keys.len() > logs.len() {

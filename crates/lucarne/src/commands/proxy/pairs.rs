@@ -1,5 +1,4 @@
-//! Certificates with their keys, in files: those that servers are shown, and
-//! those that clients are served.
+//! Certificates and keys from files: client certificates for servers, and certificates for clients.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -11,7 +10,7 @@ use lucarne_proxy::{ClientCertificate, HostPattern, Identity, Proxy, Target};
 use super::config::{Config, Pair};
 use crate::tls::{self, both, read};
 
-/// The pairs that the files hold, and a watch on whether they still hold the same.
+/// Certificates in files, and a watch for changes.
 pub(super) struct Pairs {
     shown: Vec<(Pair, ClientCertificate)>,
     own: Vec<(Pair, OwnCertificate)>,
@@ -22,11 +21,11 @@ impl Pairs {
     /// Reads all files that `config` names.
     ///
     /// # Errors
-    /// What cannot be read, or does not fit together.
+    /// If a file cannot be read, or a certificate does not match its key.
     pub(super) fn read(config: &Config) -> Result<Self> {
         let pairs = || config.shown.iter().chain(&config.own);
         let files = pairs().flat_map(|pair| [pair.certificate.clone(), pair.key.clone()]);
-        // What changes while it is read is read once more.
+        // The watch starts first, so that changes during the reading are noticed.
         let watch = tls::Watch::new(files.collect());
         Ok(Pairs {
             shown: read_all(&config.shown, shown)?,
@@ -35,22 +34,22 @@ impl Pairs {
         })
     }
 
-    /// Returns the certificates that servers are shown.
+    /// Returns the client certificates for servers.
     pub(super) fn shown(&self) -> Vec<ClientCertificate> {
         self.shown.iter().map(|(_, shown)| shown.clone()).collect()
     }
 
-    /// Returns the certificates that clients are served.
+    /// Returns the certificates for clients.
     pub(super) fn own(&self) -> Vec<OwnCertificate> {
         self.own.iter().map(|(_, own)| own.clone()).collect()
     }
 
-    /// Returns true if a file is another than it was at the last call.
+    /// Returns whether a file has changed since the last call.
     pub(super) fn changed(&mut self) -> bool {
         self.watch.changed()
     }
 
-    /// Reads the files again. What cannot be read stays as it was.
+    /// Rereads the files. A certificate that cannot be read stays unchanged.
     pub(super) fn reread(&mut self, minter: &Arc<Minter>, proxy: &Proxy) {
         reread(&mut self.shown, shown);
         reread(&mut self.own, own);
@@ -114,9 +113,8 @@ fn own(pair: &Pair) -> Result<OwnCertificate> {
     Ok(own.only_for(move |host| covers(&hosts, host)))
 }
 
-/// Returns true if the certificate is for any of `hosts`, as far as can be told:
-/// which hosts a pattern and a wildcard have in common is seen when they are
-/// asked for.
+/// Returns whether the certificate may cover any of `hosts`. The intersection of a pattern and a
+/// wildcard is only known for a specific host.
 fn can_serve(own: &OwnCertificate, hosts: &HostPattern) -> bool {
     if let Some(host) = hosts.host() {
         return own.covers(&host);

@@ -1,4 +1,4 @@
-//! A proxy that runs: its listeners, what signals do to it, its end.
+//! Running proxy: listeners, signals, shutdown.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use lucarne_proxy::{Admin, Proxy, ProxySettings, UpstreamRoutes};
 use prometheus_client::registry::Registry;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 
 use super::config::Config;
 use super::pairs::Pairs;
@@ -19,8 +20,9 @@ use super::{live, open};
 use crate::config::Listen;
 use crate::logging::Logging;
 use crate::signals::{Signals, Wish};
+use crate::{notify, process_metrics};
 
-/// Starts, and runs until a signal, or a key of the live view, asks to stop.
+/// Runs the proxy until a signal or a key of the live view stops it.
 pub(super) async fn run(config: Config, draw: bool, logging: &Logging) -> Result<()> {
     let mut signals = Signals::listen().context("cannot listen to signals")?;
     let directory = CaDirectory::at(&config.ca);
@@ -40,7 +42,7 @@ pub(super) async fn run(config: Config, draw: bool, logging: &Logging) -> Result
             return Ok(());
         }
     };
-    // Not before it can serve: until then, clients are refused, and do not wait.
+    // The sockets open last: until then, clients are refused at once instead of waiting.
     let listeners = bind_all(&config.listen)?;
     let proxy = Proxy::new(ProxySettings {
         minter: minter.clone(),
@@ -59,6 +61,10 @@ pub(super) async fn run(config: Config, draw: bool, logging: &Logging) -> Result
         None => None,
     };
     greet(&config, &directory, made, &addresses, admin);
+    notify::ready();
+    let mut notifying = JoinSet::new();
+    let reported = proxy.clone();
+    notifying.spawn(notify::keep_status(move || status(&reported)));
     let (stop, stopped) = oneshot::channel();
     let upkeep = tokio::spawn(upkeep(
         config,
@@ -75,6 +81,8 @@ pub(super) async fn run(config: Config, draw: bool, logging: &Logging) -> Result
             _ = stopped => {}
             () = quit => {}
         }
+        notifying.abort_all();
+        notify::stopping();
     };
     let served = proxy.serve(listeners, shutdown).await;
     drop(screen);
@@ -83,14 +91,21 @@ pub(super) async fn run(config: Config, draw: bool, logging: &Logging) -> Result
     served.context("cannot serve")
 }
 
+/// Returns the load of the proxy on one line, for the service manager.
+fn status(proxy: &Proxy) -> String {
+    let totals = proxy.totals();
+    let (open, requests) = (totals.open, totals.requests);
+    format!("{open} open connections, {requests} requests so far")
+}
+
 fn bind_all(places: &[Listen]) -> Result<Vec<TcpListener>> {
     places.iter().map(|place| bind(place, "--listen")).collect()
 }
 
-/// Connections that the kernel keeps while we are busy.
+/// Number of connections that the kernel queues for accept.
 const BACKLOG: u32 = 4096;
 
-/// Listens on the first address of `place` that can be listened on.
+/// Listens on the first usable address of `place`.
 fn bind(place: &Listen, option: &str) -> Result<TcpListener> {
     let listen = |address: &SocketAddr| {
         let socket = match address {
@@ -138,13 +153,13 @@ fn serve_admin(
     proxy.register(&mut registry);
     observer.register(&mut registry);
     logging.register(&mut registry);
+    process_metrics::register(&mut registry);
     let admin = Admin::new(proxy.clone(), Some(observer), registry);
     tokio::spawn(admin.serve(listener));
     Ok(address)
 }
 
-/// Prints what whoever has started it needs to know. On standard output, which
-/// is not the log: scripts read the addresses there.
+/// Prints the addresses. Scripts read them from standard output, which is not the log.
 fn greet(
     config: &Config,
     directory: &CaDirectory,
@@ -178,11 +193,10 @@ fn greet(
     }
 }
 
-/// The time between two looks at certificates' files.
+/// Interval at which certificate files are checked.
 const WATCH: Duration = Duration::from_secs(2);
 
-/// Reads what has changed, and what signals ask to read again, until one asks
-/// to stop.
+/// Rereads changed files, and handles signals until one stops the proxy.
 async fn upkeep(
     config: Config,
     directory: CaDirectory,
@@ -205,13 +219,15 @@ async fn upkeep(
         match wish {
             Wish::Reread => {
                 tracing::info!("SIGHUP: reading the CA, the users and certificates again");
+                notify::reloading();
                 reread(&config, &directory, &proxy);
                 pairs.reread(&minter, &proxy);
+                notify::reloaded();
             }
             Wish::Successor => tracing::warn!("SIGUSR2: a proxy hands nothing over"),
             Wish::Stop(name) => {
                 tracing::info!("{name}: taking no more connections, finishing those that are open");
-                // Whoever waits has stopped already otherwise.
+                // The receiver is closed if the proxy has already stopped.
                 let _ = stop.send(());
                 return signals.exit_at_next();
             }
@@ -219,7 +235,7 @@ async fn upkeep(
     }
 }
 
-/// Reads the CA and the users again. What cannot be read stays as it was.
+/// Rereads the CA and the users. A file that cannot be read changes nothing.
 fn reread(config: &Config, directory: &CaDirectory, proxy: &Proxy) {
     let ca = directory.open().map_err(anyhow::Error::from);
     match ca.and_then(|ca| Ok(proxy.replace_ca(ca)?)) {

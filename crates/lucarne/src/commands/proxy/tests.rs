@@ -233,7 +233,7 @@ fn flags_name_hosts_before_what_is_for_them() {
                 .join("\n"),
             Err(error) => error.to_string(),
         };
-        // A password on the command line is not repeated where others read it.
+        // Errors must not repeat a password of the command line.
         assert!(!said.contains("secret"), "{said}");
         assert!(
             said.contains("--upstream-proxy") && said.contains(why),

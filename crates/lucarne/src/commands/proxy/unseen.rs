@@ -1,4 +1,4 @@
-//! No live view: this build was made without the feature `tui`.
+//! Stand-in for the live view in a build without the feature `tui`.
 
 use std::net::SocketAddr;
 

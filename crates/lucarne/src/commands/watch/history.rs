@@ -1,44 +1,44 @@
-//! The history of a watched log so far.
+//! History of a watched log.
 
 use std::collections::VecDeque;
 
 use lucarne_scenarios::ct::TreeHead;
 
-/// Seconds of growth that are remembered, and columns of the sparkline.
+/// Number of seconds of growth to keep, and of columns in the sparkline.
 const SECONDS: usize = 60;
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The growth of a log, second by second, and its last two heads.
+/// Growth of a log per second, and its last tree head.
 #[derive(Debug, Default)]
 pub(super) struct History {
     head: Option<TreeHead>,
     /// Entries added in each second, the newest last.
     growth: VecDeque<u64>,
-    /// The second that the last element stands for.
+    /// Second of the last element.
     second: u64,
 }
 
-/// A head, seen at a time.
+/// A tree head at the time of a check.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Sight {
     /// Leaves of the tree.
     pub(super) size: u64,
-    /// Leaves added since the checkpoint before; none for the first.
+    /// Leaves added since the previous checkpoint; `None` for the first one.
     pub(super) growth: Option<u64>,
-    /// Milliseconds between the timestamps of the two.
+    /// Milliseconds between the timestamps of the two checkpoints.
     pub(super) interval_ms: Option<u64>,
     /// Milliseconds from the checkpoint's timestamp to now.
     pub(super) age_ms: u64,
-    /// The checkpoint's timestamp, in milliseconds since 1970.
+    /// Timestamp of the checkpoint, in milliseconds since 1970.
     pub(super) timestamp: u64,
-    /// Leaves a second, over the last minute or as long as there is.
+    /// Leaves per second over the last minute, or since the start.
     pub(super) rate: f64,
-    /// True if the checkpoint is another than last time.
+    /// Whether the checkpoint differs from the previous one.
     pub(super) new: bool,
 }
 
 impl History {
-    /// Takes in what is there at `now_ms`.
+    /// Records the tree head at `now_ms`.
     pub(super) fn see(&mut self, head: TreeHead, now_ms: u64) -> Sight {
         let before = self.head.replace(head);
         let added = before.map(|before| head.size.saturating_sub(before.size));
@@ -56,7 +56,7 @@ impl History {
         }
     }
 
-    /// Milliseconds since the last head was signed, if there was one.
+    /// Returns the milliseconds since the last head was signed, if there is one.
     pub(super) fn age_ms(&self, now_ms: u64) -> Option<u64> {
         let head = self.head?;
         Some(now_ms.saturating_sub(head.timestamp))
@@ -70,7 +70,7 @@ impl History {
         while self.second < second {
             self.second += 1;
             self.growth.push_back(0);
-            // After a long sleep only the last minute matters.
+            // After a long pause, only the last minute counts.
             if self.growth.len() > SECONDS {
                 self.growth.pop_front();
             }
@@ -81,12 +81,12 @@ impl History {
     }
 
     fn rate(&self) -> f64 {
-        // The second in which watching began saw only a part.
+        // The first second was observed only in part.
         let seconds = self.growth.len().saturating_sub(1).max(1);
         self.growth.iter().sum::<u64>() as f64 / seconds as f64
     }
 
-    /// The last `columns` seconds as bars, the highest as high as it goes.
+    /// Formats the last `columns` seconds as bars, scaled to the highest.
     pub(super) fn sparkline(&self, columns: usize) -> String {
         let skip = self.growth.len().saturating_sub(columns);
         let shown = || self.growth.iter().skip(skip);
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(line.chars().count(), SECONDS);
         assert!(line.ends_with('█'), "{line}");
         assert_eq!(history.sparkline(5).chars().count(), 5);
-        // A gap is empty, and so is what lies before it.
+        // A gap is drawn empty, and so is the time before it.
         history.see(head(40_000, 500_000), 500_000);
         assert_eq!(history.sparkline(60).trim(), "");
     }

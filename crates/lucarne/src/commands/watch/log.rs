@@ -1,4 +1,4 @@
-//! The log that is watched.
+//! The watched log.
 
 use std::sync::Arc;
 
@@ -10,25 +10,25 @@ use lucarne_scenarios::ct::{
     HttpFetcher, LogOptions, Monitor, Outage, TileCache, TreeHead, TreeHeads,
 };
 
-/// A log, and what is verified of it.
+/// Log, and the state of its verification.
 pub(super) struct Watched {
     fetcher: HttpFetcher,
     tree_heads: TreeHeads,
     monitor: Option<Monitor>,
 }
 
-/// The result of a look at it.
+/// Result of a check.
 pub(super) enum Look {
-    /// A checkpoint that is right.
+    /// A valid checkpoint.
     Seen(TreeHead),
-    /// No answer.
+    /// The log did not respond.
     Away(String),
-    /// Something that must not be.
+    /// The log violates a rule.
     Wrong(Vec<String>),
 }
 
 impl Watched {
-    /// Finds the log: its key and its origin.
+    /// Finds the key and the origin of the log.
     pub(super) async fn begin(options: &LogOptions) -> Result<Self, PrepareError> {
         let mut targets = options.targets().await?.into_iter();
         let wrong = |why: String| PrepareError::Configuration(why);
@@ -49,7 +49,7 @@ impl Watched {
         })
     }
 
-    /// Looks at the checkpoint, and follows the tree to it.
+    /// Reads the checkpoint, and verifies the growth of the tree.
     pub(super) async fn look(&mut self) -> Look {
         let findings = Findings::default();
         let head = match self.follow(&findings).await {

@@ -1,4 +1,4 @@
-//! `lucarne watch`: a log's checkpoint, followed and verified.
+//! `lucarne watch`: follows and verifies the checkpoints of a log.
 
 mod history;
 mod log;
@@ -19,15 +19,15 @@ use super::{duration, failed};
 use crate::runtime;
 use crate::signals::Signals;
 
-/// Exit code of a log that has gone stale.
+/// Exit code for a stale log.
 const STALE: u8 = 3;
 
-/// The exit codes, for the help text.
+/// Exit codes, for the help text.
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 stopped on request, or --once and all is well; \
      3 stale: the newest checkpoint is older than --stale-after; 99 a checkpoint that is wrong; \
      104 wrong options, or not a log; 110 the log does not answer; 2 wrong usage.";
 
-/// The log, and how it is watched.
+/// Options of `lucarne watch`.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub struct Options {
@@ -35,27 +35,27 @@ pub struct Options {
     #[arg(value_name = "URL")]
     pub url: String,
 
-    /// Look once, print, and end
+    /// Check once, print the result, and exit
     #[arg(long)]
     pub once: bool,
 
-    /// One JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     pub json: bool,
 
-    /// Time between two looks
+    /// Time between two checks
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
     pub every: Duration,
 
-    /// End with exit code 3 once the newest checkpoint is older than this
+    /// Exit with code 3 when the newest checkpoint is older than this
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub stale_after: Option<Duration>,
 
-    /// Origin of the log [default: as in its log.v3.json]
+    /// Origin of the log [default: from its log.v3.json]
     #[arg(long, value_name = "NAME")]
     pub origin: Option<String>,
 
-    /// Public key of the log: base64 of its DER, or a PEM file [default: as in its log.v3.json]
+    /// Public key of the log: base64 of its DER, or a PEM file [default: from its log.v3.json]
     #[arg(long, alias = "log_public_key", value_name = "KEY|FILE")]
     pub log_public_key: Option<String>,
 
@@ -67,7 +67,7 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub ca: Vec<PathBuf>,
 
-    /// Longest time for one request
+    /// Maximum time for one request
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
     pub timeout: Duration,
 }
@@ -81,14 +81,14 @@ impl Options {
             insecure: self.insecure,
             ca: self.ca.clone(),
             timeout: self.timeout,
-            // What is old is told by --stale-after alone.
+            // Only --stale-after limits the age.
             max_checkpoint_age: Duration::from_secs(100 * 365 * 86_400),
             ..LogOptions::default()
         }
     }
 }
 
-/// Watches until a signal, or until there is a reason to end.
+/// Watches the log until a signal or a final result.
 pub(crate) fn run(options: &Options) -> ExitCode {
     match runtime::run_here(watch(options)) {
         Ok(code) => code,
@@ -152,7 +152,7 @@ async fn watch(options: &Options) -> Result<ExitCode> {
     }
 }
 
-/// The age of the newest checkpoint, if that is too old.
+/// Returns the age of the newest checkpoint, if it exceeds `after`.
 fn stale(history: &History, after: Option<Duration>, now_ms: u64) -> Option<u64> {
     let age_ms = history.age_ms(now_ms)?;
     let stale = u128::from(age_ms) > after?.as_millis();

@@ -1,4 +1,4 @@
-//! The output of `lucarne watch`.
+//! Output of `lucarne watch`.
 
 use std::io::{IsTerminal, Write};
 
@@ -9,14 +9,14 @@ use super::history::Sight;
 /// Columns of the sparkline on a terminal.
 pub(super) const SPARK: usize = 24;
 
-/// The output: as JSON lines or for people, on a terminal or not.
+/// Printer of checks: JSON lines, or text on a terminal or elsewhere.
 pub(super) struct Screen {
     json: bool,
     terminal: bool,
 }
 
 impl Screen {
-    /// On standard output: as JSON lines, or for people.
+    /// Creates the printer for standard output.
     pub(super) fn new(json: bool) -> Self {
         Screen {
             json,
@@ -24,7 +24,7 @@ impl Screen {
         }
     }
 
-    /// Prints a sight. What is not new only moves the last line of a terminal.
+    /// Prints a check. An unchanged checkpoint only updates the last line of a terminal.
     pub(super) fn sight(&self, sight: &Sight, spark: &str) -> std::io::Result<()> {
         let mut out = std::io::stdout().lock();
         if self.json {
@@ -45,7 +45,7 @@ impl Screen {
         out.flush()
     }
 
-    /// Leaves the last line of a terminal; stopping on request is a success.
+    /// Ends the last line of a terminal. A requested stop is a success.
     pub(super) fn stopped(&self) -> std::process::ExitCode {
         if self.terminal {
             outln!();
@@ -53,7 +53,7 @@ impl Screen {
         std::process::ExitCode::SUCCESS
     }
 
-    /// Prints that something is wrong.
+    /// Prints a problem.
     pub(super) fn trouble(&self, why: &str) {
         if self.terminal {
             err!("\r\x1b[K");
@@ -66,7 +66,7 @@ fn waiting(sight: &Sight) -> String {
     format!("unchanged, {} old", seconds(sight.age_ms))
 }
 
-/// For people: size, growth, interval, age, rate.
+/// Formats a check as text: size, growth, interval, age, rate.
 pub(super) fn line(sight: &Sight) -> String {
     let growth = sight
         .growth
@@ -83,7 +83,7 @@ pub(super) fn line(sight: &Sight) -> String {
     line.trim_end().to_owned()
 }
 
-/// For programs: one object a line.
+/// Formats a check as a JSON object.
 pub(super) fn json_line(sight: &Sight) -> String {
     json!({
         "size": sight.size,
@@ -96,7 +96,7 @@ pub(super) fn json_line(sight: &Sight) -> String {
     .to_string()
 }
 
-/// Milliseconds as seconds, to the tenth; beyond ten minutes as minutes.
+/// Formats milliseconds as seconds with one decimal; from ten minutes on, as minutes.
 pub(super) fn seconds(ms: u64) -> String {
     match ms {
         0..600_000 => format!("{:.1} s", ms as f64 / 1000.0),

@@ -1,5 +1,5 @@
-// Asks for every URL it is given, through the proxy of the environment, and
-// prints what it got: protocol, status, the certificate's serial number, body.
+// Requests each URL of the command line, through the proxy of the environment, and prints each
+// response: protocol, status, the certificate's serial number, body.
 package main
 
 import (

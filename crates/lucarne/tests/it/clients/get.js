@@ -1,4 +1,4 @@
-// get.js PROXY-HOST PROXY-PORT HOST PORT: what HTTPS says through the proxy, or why nothing.
+// get.js PROXY-HOST PROXY-PORT HOST PORT: prints the HTTPS response through the proxy, or why not.
 const [proxy, proxyPort, host, port] = process.argv.slice(2);
 const http = require('http'), https = require('https'), tls = require('tls');
 const failed = error => { console.log(`failed: ${error.code}`); process.exit(0); };

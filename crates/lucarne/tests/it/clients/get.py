@@ -1,4 +1,4 @@
-"""Asks for every URL it is given, in one session, and prints status and body."""
+"""Requests each URL of the command line in one session, and prints status and body."""
 
 import sys
 

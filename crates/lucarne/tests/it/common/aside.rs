@@ -1,4 +1,4 @@
-//! A server on a thread of its own.
+//! A server on its own thread.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -6,7 +6,7 @@ use std::thread;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
-/// The server; it ends with the value.
+/// The server. It stops when this value is dropped.
 pub(crate) struct Aside {
     pub(crate) address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
@@ -14,8 +14,8 @@ pub(crate) struct Aside {
 }
 
 impl Aside {
-    /// Does this to every connection. What it closes arrives as a reset, which matters
-    /// only where a request is under way.
+    /// Calls `connection` for every accepted connection. A connection that it closes arrives as a
+    /// reset, which matters only if a request is in flight.
     pub(crate) fn serve<F>(connection: impl Fn(TcpStream) -> F + Send + 'static) -> Self
     where
         F: Future<Output = ()> + Send + 'static,

@@ -1,10 +1,10 @@
-//! Cases that take long and wait most of the time.
+//! Test cases that take long and mostly wait.
 
 use std::sync::Mutex;
 use std::thread;
 
-/// Judges the cases (those that have the environment's `LUCARNE_FAULT` in their name, if
-/// it is set), so many at a time, and panics with what is wrong with any of them.
+/// Judges the cases, `together` at the same time, and panics with all problems. If the environment
+/// variable `LUCARNE_FAULT` is set, only the cases with its value in their names run.
 pub(crate) fn judge_all<C: Sync>(
     cases: &[C],
     together: usize,

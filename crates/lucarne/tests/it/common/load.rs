@@ -1,4 +1,4 @@
-//! Submitters that never give up, and an auditor who notes all that they are told.
+//! Submitters that retry without limit, and an auditor that records every response.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ pub(crate) struct Submission {
 }
 
 impl Submission {
-    /// A certificate or precertificate that nobody has seen before.
+    /// Issues a new certificate or precertificate.
     pub(crate) fn new(issuer: &Authority, kind: EntryKind) -> Self {
         let leaf = pki().leaf("load.example.com");
         let leaf = match kind {
@@ -41,14 +41,14 @@ impl Submission {
     }
 }
 
-/// What is asked of one log over its life, from all sides.
+/// Concurrent submissions to one log and reads of it, over several runs of the server.
 pub(crate) struct Load {
     client: Client,
     pub(crate) audit: Audit,
     issuers: Mutex<Vec<Authority>>,
     submissions: Mutex<Vec<Submission>>,
     problems: Mutex<Vec<String>>,
-    /// The choices are the same in every run, but for the order of concurrent clients.
+    /// The choices are the same in every run, except for the order of concurrent clients.
     rng: Mutex<StdRng>,
     pub(crate) promised: AtomicUsize,
     pub(crate) refused: AtomicUsize,
@@ -60,7 +60,7 @@ impl Load {
         Self::on(log.client(), log.audit().unwrap())
     }
 
-    /// On the log that both of these talk to.
+    /// Creates a load on the log of this client and this auditor.
     pub(crate) fn on(client: Client, audit: Audit) -> Self {
         let pki = pki();
         Load {
@@ -76,24 +76,24 @@ impl Load {
         }
     }
 
-    /// Submits one thing after the other, new and old, each until it has its
-    /// SCT, until [`end`](Self::end).
+    /// Submits new and old chains one after the other, each until it has an SCT, until
+    /// [`end`](Self::end).
     pub(crate) async fn submit_on(&self) {
         let mut submission = self.pick();
         while !self.over.load(Ordering::SeqCst) {
             match self.submit(&submission).await {
                 Some(true) => submission = self.pick(),
-                // Stopped, starting, dead: not a reason to spin. No verdict depends on the pace.
+                // The log is stopped, starting or dead. The pause has no influence on the verdict.
                 _ => tokio::time::sleep(Duration::from_millis(5)).await,
             }
         }
     }
 
-    /// Looks at the checkpoint all the time until [`end`](Self::end).
+    /// Reads the checkpoint in a loop until [`end`](Self::end).
     pub(crate) async fn poll_on(&self) {
         while !self.over.load(Ordering::SeqCst) {
             self.note_silence(&self.audit.poll().await);
-            // The pace of the polls: no verdict depends on how many there are.
+            // The interval of the polls: no verdict depends on their number.
             tokio::time::sleep(Duration::from_millis(4)).await;
         }
     }
@@ -106,7 +106,7 @@ impl Load {
         self.over.load(Ordering::SeqCst)
     }
 
-    /// One submission; true if an SCT came, false for 503, none for no answer.
+    /// Submits once. Returns `true` for an SCT, `false` for a 503, `None` without a response.
     pub(crate) async fn submit(&self, submission: &Submission) -> Option<bool> {
         let post = self.client.post(submission.path(), submission.body.clone());
         let answered = self.answered();
@@ -131,8 +131,8 @@ impl Load {
         }
     }
 
-    /// Submits everything that was ever submitted until all of it is in the
-    /// log, and checks that the log holds that and nothing else.
+    /// Submits every chain again until each has an SCT, and checks that the log has exactly these
+    /// entries.
     pub(crate) async fn settle_accounts(&self) -> Report {
         let all = self.submissions.lock().unwrap().clone();
         let next = AtomicUsize::new(0);
@@ -144,7 +144,7 @@ impl Load {
                 .await;
             }
         };
-        // Eight at a time, in this task.
+        // Eight submissions run concurrently in this task.
         let (a, b, c, d) = (one_by_one(), one_by_one(), one_by_one(), one_by_one());
         let (e, f, g, h) = (one_by_one(), one_by_one(), one_by_one(), one_by_one());
         tokio::join!(a, b, c, d, e, f, g, h);
@@ -157,17 +157,17 @@ impl Load {
         report
     }
 
-    /// SCTs and refusals so far.
+    /// Returns the number of SCTs and 503 responses so far.
     fn answered(&self) -> usize {
         self.promised.load(Ordering::SeqCst) + self.refused.load(Ordering::SeqCst)
     }
 
-    /// How many different things have been submitted.
+    /// Returns the number of distinct submissions.
     pub(crate) fn count(&self) -> usize {
         self.submissions.lock().unwrap().len()
     }
 
-    /// Something new that will be asked about again.
+    /// Creates a new submission, which will be repeated later.
     pub(crate) fn fresh(&self) -> Submission {
         let kind = match self.happens(0.5) {
             true => EntryKind::X509,
@@ -187,7 +187,7 @@ impl Load {
         self.fresh()
     }
 
-    /// An intermediate, now and then a new one: issuers are files too.
+    /// Returns an intermediate, sometimes a new one, because issuers are files as well.
     fn issuer(&self) -> Authority {
         if self.happens(0.02) {
             let options = CaOptions::named("Lucarne Test New", KeyType::EcdsaP256);
@@ -209,8 +209,8 @@ impl Load {
         all.choose(&mut self.rng.lock().unwrap()).cloned()
     }
 
-    /// Notes a request that was not answered in time. That a log is dead for the moment is no
-    /// finding.
+    /// Records a request without a response in time. A refused connection is not recorded, because
+    /// the log may be down.
     pub(crate) fn note_silence<T>(&self, outcome: &anyhow::Result<T>) {
         if let Err(error) = outcome
             && is_silence(error)
@@ -225,7 +225,7 @@ impl Load {
     }
 }
 
-/// 503, and when to come back in whole seconds.
+/// Returns whether the response is a 503 with a Retry-After of 1 to 60 seconds.
 pub(crate) fn is_retry_later(answer: &Response) -> bool {
     let seconds = answer.header("retry-after").parse::<u32>();
     answer.status == 503 && seconds.is_ok_and(|seconds| (1..=60).contains(&seconds))

@@ -1,4 +1,4 @@
-//! `lucarne load` as a process, and what its summary says.
+//! `lucarne load` as a process, and its summary.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{LUCARNE, pki};
 
-/// A directory of authorities that `lucarne ca new` wrote, once per run of tests.
+/// Returns a directory of authorities, which `lucarne ca new` wrote once per run of tests.
 pub(crate) fn authorities() -> &'static Path {
     static OF_PROCESS: OnceLock<(Option<TempDir>, PathBuf)> = OnceLock::new();
     let write = |directory: &Path| {
@@ -30,38 +30,38 @@ pub(crate) fn authorities() -> &'static Path {
     path
 }
 
-/// The roots (PEM) of those, and of the test authorities.
+/// Returns the roots (PEM) of these authorities and of the test authorities.
 pub(crate) fn roots() -> String {
     let theirs = std::fs::read_to_string(authorities().join("roots.pem")).unwrap();
     theirs + &pki().root.certificate_pem()
 }
 
-/// A log that accepts those roots.
+/// Creates a log that accepts these roots.
 pub(crate) fn log_for_load(settings: &str) -> LogUnderTest {
     LogUnderTest::create(LUCARNE, &roots(), settings).unwrap()
 }
 
-/// A public key as log lists have it.
+/// Returns the public key in base64, as in log lists.
 pub(crate) fn base64_key(log: &LogUnderTest) -> String {
     base64_simd::STANDARD.encode_to_string(log.public_key())
 }
 
-/// Runs `lucarne load` with these arguments to its end, in a directory of its
-/// own, with `--no-ui` and `--summary summary.json`.
+/// Runs `lucarne load` with these arguments to its end, in a new directory, with `--no-ui` and
+/// `--summary summary.json`.
 pub(crate) fn load<S: AsRef<str>>(args: &[S]) -> LoadTest {
     LoadTest::run(temp_dir(), args)
 }
 
-/// A load test that is over.
+/// A finished load test.
 pub(crate) struct LoadTest {
-    /// Its exit code.
+    /// The exit code.
     pub(crate) code: i32,
-    /// All that it printed.
+    /// The whole output.
     pub(crate) said: String,
     directory: TempDir,
 }
 
-/// `lucarne load ct-write` of what is said to be this log, with more flags.
+/// Runs `lucarne load ct-write` against the log with this URL, origin and key, with more flags.
 pub(crate) fn ct_write(url: &str, origin: &str, key: &str, more: &[&str]) -> LoadTest {
     let roots = authorities().display().to_string();
     let target = [
@@ -76,7 +76,7 @@ pub(crate) fn ct_write(url: &str, origin: &str, key: &str, more: &[&str]) -> Loa
 }
 
 impl LoadTest {
-    /// The same in this directory.
+    /// Runs `lucarne load` with these arguments in this directory.
     pub(crate) fn run<S: AsRef<str>>(directory: TempDir, args: &[S]) -> Self {
         let mut process = Launch::new(LUCARNE)
             .arg("load")
@@ -93,25 +93,25 @@ impl LoadTest {
         }
     }
 
-    /// Where it ran.
+    /// The directory of the run.
     pub(crate) fn path(&self) -> &Path {
         self.directory.path()
     }
 
-    /// A file that it wrote.
+    /// Returns a file that the run wrote.
     pub(crate) fn file(&self, name: &str) -> String {
         let path = self.path().join(name);
         std::fs::read_to_string(&path)
             .unwrap_or_else(|error| panic!("{name}: {error}\n{}", self.said))
     }
 
-    /// Its summary.json.
+    /// Returns the content of `summary.json`.
     pub(crate) fn summary(&self) -> Value {
         serde_json::from_str(&self.file("summary.json")).unwrap()
     }
 
-    /// The names of the checks that failed and the kinds of errors, without
-    /// those kinds that only say that a check failed.
+    /// Returns the names of failed checks and the kinds of errors, without the kinds that only
+    /// report a failed check.
     pub(crate) fn findings(&self) -> BTreeSet<String> {
         let summary = self.summary();
         let failed = |check: &Value| check["fails"].as_u64() > Some(0);
@@ -125,7 +125,7 @@ impl LoadTest {
         checks.chain(errors).collect()
     }
 
-    /// The thresholds that did not hold: `metric: expression`.
+    /// Returns the crossed thresholds as `metric: expression`.
     pub(crate) fn crossed(&self) -> BTreeSet<String> {
         let summary = self.summary();
         let crossed = |row: &Value| row["passed"] == false;
@@ -145,7 +145,7 @@ impl LoadTest {
     }
 }
 
-/// A list in the summary.
+/// Returns a list in the summary.
 pub(crate) fn rows(summary: &Value, name: &str) -> Vec<Value> {
     let list = summary[name].as_array();
     list.unwrap_or_else(|| panic!("no list {name} in {summary:#}"))

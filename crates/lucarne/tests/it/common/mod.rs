@@ -1,4 +1,4 @@
-//! What the tests of the binary share.
+//! Common parts of the tests of the binary.
 #![allow(dead_code)]
 
 pub(crate) mod aside;
@@ -18,32 +18,32 @@ pub(crate) use lucarne_testkit::{PATIENCE, eventually};
 
 /// The binary under test.
 pub(crate) const LUCARNE: &str = env!("CARGO_BIN_EXE_lucarne");
-/// MiB of a disk that a test fills: room for logs, and quickly full.
+/// MiB of a disk that a test fills: enough for logs, and quickly full.
 pub(crate) const SMALL: u32 = 24;
 
-/// The test authorities, made once.
+/// Returns the test authorities, created once.
 pub(crate) fn pki() -> &'static Pki {
     Pki::shared()
 }
 
-/// A log that accepts the test authorities' root.
+/// Creates a log that accepts the test authorities' root.
 pub(crate) fn log(settings: &str) -> LogUnderTest {
     log_at(Place::directory(), settings)
 }
 
-/// The same with its data and lock elsewhere.
+/// Creates a log with its data and lock in `place`.
 pub(crate) fn log_at(place: Place, settings: &str) -> LogUnderTest {
     let roots = pki().root.certificate_pem();
     LogUnderTest::create_at(place, LUCARNE, &roots, settings).unwrap()
 }
 
-/// The body of an add-chain that was never submitted before.
+/// Returns the body of an add-chain request with a new certificate.
 pub(crate) fn submission(authority: &Authority) -> String {
     let leaf = LeafOptions::with_key(["www.example.com"], pki().leaf_key.clone());
     authority.chain(authority.issue(&leaf).unwrap()).to_json()
 }
 
-/// Runs `lucarne` in `directory` to its end: exit code, and all it printed.
+/// Runs `lucarne` in `directory` to its end, and returns the exit code and the whole output.
 pub(crate) fn lucarne(directory: &Path, args: &[&str]) -> (i32, String) {
     let output = Launch::new(LUCARNE)
         .args(args)
@@ -58,13 +58,13 @@ pub(crate) fn all(output: &Output) -> String {
     text(&output.stdout) + &text(&output.stderr)
 }
 
-/// Asserts that `text` has `part`, and shows the text if not.
+/// Asserts that `text` contains `part`.
 #[track_caller]
 pub(crate) fn assert_has(text: &str, part: &str) {
     assert!(text.contains(part), "no {part:?} in:\n{text}");
 }
 
-/// Replaces one thing in a file by another; it must be there.
+/// Replaces `from` in a file by `to`; `from` must occur.
 #[track_caller]
 pub(crate) fn edit(file: &Path, from: &str, to: &str) {
     let text = std::fs::read_to_string(file).unwrap();
@@ -72,7 +72,7 @@ pub(crate) fn edit(file: &Path, from: &str, to: &str) {
     std::fs::write(file, text.replace(from, to)).unwrap();
 }
 
-/// A runtime for the asynchronous client.
+/// Runs a future of the asynchronous client on a new runtime.
 pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -82,7 +82,7 @@ pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
         .block_on(future)
 }
 
-/// Waits until the log takes submissions: reading works a little earlier.
+/// Waits until the log accepts submissions. Reads work a little earlier.
 pub(crate) async fn ready(log: &LogUnderTest) {
     let site = lucarne_testkit::Client::new(format!("http://{}", log.address()));
     eventually("the log is healthy", async || {

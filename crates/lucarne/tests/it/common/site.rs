@@ -1,4 +1,4 @@
-//! Many logs in one process.
+//! Several logs in one process.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -13,8 +13,8 @@ use serde_json::Value;
 use super::load::Load;
 use super::{LUCARNE, pki};
 
-/// A directory with a configuration of several logs. Unless their settings say
-/// otherwise, they accept the test authorities' root.
+/// A directory with a configuration of several logs. By default, they accept the test authorities'
+/// root.
 pub(crate) struct Site {
     directory: TempDir,
     port: u16,
@@ -22,13 +22,12 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// Configured and created: logs of these names, each with more settings
-    /// (lines of YAML, unindented).
+    /// Configures and creates logs of these names, each with more settings (unindented YAML).
     pub(crate) fn create<'a>(logs: impl IntoIterator<Item = (&'a str, String)>) -> Self {
         Self::create_at(Place::directory(), logs)
     }
 
-    /// The same with data and lock elsewhere.
+    /// Configures and creates logs with data and lock in `place`.
     pub(crate) fn create_at<'a>(
         place: Place,
         logs: impl IntoIterator<Item = (&'a str, String)>,
@@ -36,14 +35,14 @@ impl Site {
         Self::prepare_at(place, temp_dir(), logs).init()
     }
 
-    /// Makes the logs that are configured.
+    /// Creates the configured logs.
     pub(crate) fn init(self) -> Self {
         let (code, said) = self.lucarne(&["init"]);
         assert_eq!(code, 0, "{said}");
         self
     }
 
-    /// Configured only.
+    /// Configures logs without creating them.
     pub(crate) fn prepare<'a>(
         directory: TempDir,
         logs: impl IntoIterator<Item = (&'a str, String)>,
@@ -51,7 +50,7 @@ impl Site {
         Self::prepare_at(Place::directory(), directory, logs)
     }
 
-    /// Configured only, with data and lock elsewhere.
+    /// Configures logs with data and lock in `place`, without creating them.
     pub(crate) fn prepare_at<'a>(
         place: Place,
         directory: TempDir,
@@ -92,7 +91,7 @@ impl Site {
         self.path().join("lucarne.yaml")
     }
 
-    /// Where the lock is, as the configuration says it.
+    /// The place of the lock, as in the configuration.
     pub(crate) fn checkpoints(&self) -> &str {
         &self.place.checkpoints
     }
@@ -101,7 +100,7 @@ impl Site {
         self.path().join("lock.sqlite")
     }
 
-    /// A log's data.
+    /// The data directory of a log.
     pub(crate) fn data(&self, log: &str) -> PathBuf {
         self.path().join(log)
     }
@@ -114,12 +113,12 @@ impl Site {
         self.launch_of(&["serve"])
     }
 
-    /// `lucarne` with these arguments, to be run there.
+    /// Returns `lucarne` with these arguments, to be run in the directory.
     pub(crate) fn launch_of(&self, args: &[&str]) -> Launch {
         self.command().args(args)
     }
 
-    /// Runs `lucarne` there to its end: exit code, and all it printed.
+    /// Runs `lucarne` in the directory to its end, and returns the exit code and the whole output.
     pub(crate) fn lucarne(&self, args: &[&str]) -> (i32, String) {
         let output = self.launch_of(args).run().unwrap();
         (output.status.code().unwrap_or(-1), super::all(&output))
@@ -135,12 +134,12 @@ impl Site {
         self.launch().start(self.address()).unwrap()
     }
 
-    /// Of the whole site.
+    /// Returns a client of the whole site.
     pub(crate) fn client(&self) -> Client {
         Client::new(format!("http://{}", self.address()))
     }
 
-    /// Of one log.
+    /// Returns a client of one log.
     pub(crate) fn client_of(&self, log: &str) -> Client {
         Client::new(format!("http://{}/{log}", self.address()))
     }
@@ -150,12 +149,12 @@ impl Site {
         LogKey::from_seed(&seed).unwrap()
     }
 
-    /// Submitters of a log.
+    /// Returns submitters of a log.
     pub(crate) fn load(&self, log: &str) -> Load {
         Load::on(self.client_of(log), self.audit(log, &pki().roots_pem()))
     }
 
-    /// An auditor of a log with these roots (PEM).
+    /// Returns an auditor of a log with these roots (PEM).
     pub(crate) fn audit(&self, log: &str, roots: &str) -> Audit {
         let origin = format!("{}/{log}", self.address());
         let url = format!("http://{origin}");
@@ -163,7 +162,7 @@ impl Site {
         Audit::new(&url, &origin, key.public_key_spki(), roots.as_bytes()).unwrap()
     }
 
-    /// What `/health` says of a log.
+    /// Returns the part of `/health` about a log.
     pub(crate) async fn health(&self, log: &str) -> Value {
         let answer = self.client().get("health").await.unwrap();
         let logs = answer.json().unwrap()["logs"].take();
@@ -171,7 +170,7 @@ impl Site {
         logs.find(|found| found["name"] == log).unwrap().clone()
     }
 
-    /// Waits until this log is in this state, and gives the reason.
+    /// Waits until this log is in this state, and returns the reason.
     pub(crate) async fn reaches(&self, log: &str, state: &str) -> String {
         let mut reason = String::new();
         let what = format!("log {log} is {state}");
@@ -184,7 +183,7 @@ impl Site {
         reason
     }
 
-    /// Waits until this log is well.
+    /// Waits until this log is healthy.
     pub(crate) async fn ready(&self, log: &str) {
         super::eventually("the log is healthy", async || {
             self.health(log).await["healthy"] == true
@@ -192,12 +191,12 @@ impl Site {
         .await;
     }
 
-    /// The lock database, as an operator's shell opens it.
+    /// Opens the lock database, as an operator's shell does.
     fn database(&self) -> rusqlite::Connection {
         rusqlite::Connection::open(self.lock()).unwrap()
     }
 
-    /// The checkpoint that the lock has for a log.
+    /// Returns the checkpoint of a log in the lock.
     pub(crate) fn signed(&self, log: &str) -> Option<Vec<u8>> {
         let query = "SELECT body FROM checkpoints WHERE logID = ?";
         let log = self.key(log).log_id().0;
@@ -205,14 +204,14 @@ impl Site {
         row.optional().unwrap()
     }
 
-    /// Puts another checkpoint there.
+    /// Replaces the checkpoint of a log in the lock.
     pub(crate) fn sign(&self, log: &str, body: &[u8]) {
         let put = "INSERT OR REPLACE INTO checkpoints VALUES (?, ?)";
         let log = self.key(log).log_id().0;
         self.database().execute(put, (log, body)).unwrap();
     }
 
-    /// Takes the log's checkpoint out of the lock.
+    /// Removes the checkpoint of a log from the lock.
     pub(crate) fn forget(&self, log: &str) {
         let delete = "DELETE FROM checkpoints WHERE logID = ?";
         let log = self.key(log).log_id().0;

@@ -1,4 +1,4 @@
-//! A TLS client that looks at the certificate.
+//! A TLS client that checks the certificate.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,8 +7,8 @@ use lucarne_mint::Authority;
 use lucarne_testkit::tls_client;
 use rustls::ClientConnection;
 
-/// What `address` responds to a GET over TLS, head and body; its certificate is for `name` and leads
-/// to `root`.
+/// Returns the response of `address` to a GET over TLS, head and body. The server's certificate
+/// must be valid for `name` and lead to `root`.
 pub(crate) fn get(address: SocketAddr, root: &Authority, name: &'static str, path: &str) -> String {
     let config = tls_client([root.cert_der().to_vec()], &[]).unwrap();
     let mut connection = ClientConnection::new(config, name.try_into().unwrap()).unwrap();
@@ -21,8 +21,8 @@ pub(crate) fn get(address: SocketAddr, root: &Authority, name: &'static str, pat
     String::from_utf8(response).unwrap()
 }
 
-/// The certificate served at `address` for whatever name it has, as text in
-/// which its names can be found. The chain must end at `root`.
+/// Returns the test name for which the certificate at `address` is valid; empty if none. The chain
+/// must end at `root`.
 pub(crate) fn subject_names(address: SocketAddr, root: &Authority) -> String {
     let config = tls_client([root.cert_der().to_vec()], &[]).unwrap();
     for name in ["first.example.com", "second.example.com"] {

@@ -1,4 +1,4 @@
-//! Limits of what is taken and of what is read.
+//! Limits of submissions and reads.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What an operator says of a log.
+//! The metadata that an operator gives for a log.
 
 use super::*;
 

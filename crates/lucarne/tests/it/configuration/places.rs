@@ -1,4 +1,4 @@
-//! Where things are: data, locks, prefixes.
+//! The places of data and locks, and prefixes.
 
 use super::*;
 
@@ -16,9 +16,9 @@ fn data_may_be_in_buckets() {
     let config = config.unwrap();
     let shown = |log: usize| config.logs[log].data.value.to_string();
     assert_eq!(shown(0), "s3://logs/a/ at http://127.0.0.1:9000");
-    // Its own place replaces that of the defaults.
+    // The log's own place replaces the default.
     assert_eq!(shown(1), directory.path().join("b").display().to_string());
-    // Rounds cost requests there.
+    // The default period is longer in a bucket, because each round costs requests.
     let period = |log: usize| config.logs[log].period.value.as_millis();
     assert_eq!((period(0), period(1)), (1000, 200));
     assert_eq!(config.checkpoints.value.to_string(), "postgres://u@host/db");
@@ -57,4 +57,73 @@ fn ports_and_plain_http_in_prefixes() {
     let config = read(&yaml, directory.path()).0.unwrap();
     assert_eq!(config.logs[0].origin, "[::1]:6962");
     assert_eq!(config.logs[0].submission.value.url, "http://[::1]:6962/");
+}
+
+/// A file server, a mirror and a backup take all public files of a log.
+#[test]
+fn private_files_are_not_among_public_files() {
+    let directory = files();
+    let root = directory.path().display().to_string();
+    for folder in ["data/a", "data/a/.lucarne", "private"] {
+        let folder = directory.path().join(folder);
+        fs::create_dir_all(&folder).unwrap();
+        for name in ["a.bin", "ca.pem"] {
+            fs::copy(directory.path().join(name), folder.join(name)).unwrap();
+        }
+        for name in ["password", "shared"] {
+            fs::write(folder.join(name), "a secret of at least 32 characters").unwrap();
+        }
+    }
+    let second = |settings: &str| {
+        let log = "  - {shortname: b, submissionprefix: \"https://ct.example/b/\", secret: b.bin, \
+                   cache: cache/b, roots: roots.pem, ";
+        lock("postgres://u@h/db") + log + settings + "}\n"
+    };
+    for (key, yaml) in [
+        ("checkpoints", lock("PLACE/lock.db")),
+        (
+            "checkpoints",
+            lock("gs://bbb/lock?credentials=ROOT/PLACE/gcs.json"),
+        ),
+        (
+            "checkpoints",
+            lock("postgres://u@h/db?sslkey=ROOT/PLACE/client.pem"),
+        ),
+        (
+            "checkpoints",
+            lock("mysql://u@h/db?ssl-key=ROOT/PLACE/client.pem"),
+        ),
+        (
+            "checkpointspassword",
+            lock("postgres://u@h/db") + "checkpointspassword: PLACE/password\n",
+        ),
+        (
+            "tls.key",
+            with("") + "tls: {certificate: ca.pem, key: PLACE/ca.pem}\n",
+        ),
+        ("logs[a].cache", with("").replace("cache/a", "PLACE/cache")),
+        ("logs[a].secret", with("").replace("a.bin", "PLACE/a.bin")),
+        (
+            "logs[b].gcscredentials",
+            second("gcsbucket: bbb, gcskeyprefix: b/, gcscredentials: PLACE/gcs.json"),
+        ),
+        (
+            "logs[b].instances.key",
+            second(
+                "s3bucket: bbb, s3keyprefix: b/, \
+                 instances: {address: \"10.0.0.1:6963\", key: PLACE/shared}",
+            ),
+        ),
+    ] {
+        let refused = format!("{key}: is in the public files of log `a` (DIR/data/a)");
+        for (place, is_public) in [
+            ("data/a", true),
+            ("data/a/.lucarne", false),
+            ("private", false),
+        ] {
+            let yaml = yaml.replace("PLACE", place).replace("ROOT", &root);
+            let (_, said) = read(&yaml, directory.path());
+            assert_eq!(said.contains(&refused), is_public, "{yaml}\n{said}");
+        }
+    }
 }

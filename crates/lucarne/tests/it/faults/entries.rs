@@ -1,9 +1,9 @@
-//! What the tree's hash does not cover of a data tile, changed.
+//! Changes of the parts of a data tile that no hash covers.
 
 use bytes::Bytes;
 use lucarne_ct::TileLeafRef;
 
-/// A data tile with every precertificate changed by a bit.
+/// Returns the data tile with one flipped bit in every precertificate.
 pub(crate) fn other_precertificates(tile: &Bytes) -> Bytes {
     let mut changed = tile.to_vec();
     each(tile, |entry, start, _| {
@@ -14,13 +14,13 @@ pub(crate) fn other_precertificates(tile: &Bytes) -> Bytes {
         let at = bytes
             .windows(precertificate.len())
             .position(|window| window == precertificate);
-        // In its signature, which its TBSCertificate has nothing to do with.
+        // The signature, which is not part of the `TBSCertificate`.
         changed[start + at.unwrap() + precertificate.len() - 1] ^= 1;
     });
     changed.into()
 }
 
-/// A data tile whose chains begin with their second certificate.
+/// Returns the data tile with the first two certificates of every chain swapped.
 pub(crate) fn shuffled(tile: &Bytes) -> Bytes {
     let mut changed = tile.to_vec();
     each(tile, |entry, _, end| {
@@ -32,7 +32,7 @@ pub(crate) fn shuffled(tile: &Bytes) -> Bytes {
     changed.into()
 }
 
-/// A data tile whose chains lack their last certificate.
+/// Returns the data tile without the last certificate of every chain.
 pub(crate) fn without_roots(tile: &Bytes) -> Bytes {
     let mut changed = Vec::with_capacity(tile.len());
     each(tile, |entry, start, end| {
@@ -45,12 +45,12 @@ pub(crate) fn without_roots(tile: &Bytes) -> Bytes {
     changed.into()
 }
 
-/// Every entry, with where it begins and ends.
+/// Calls `what` for every entry, with its start and end.
 fn each(tile: &Bytes, mut what: impl FnMut(&TileLeafRef<'_>, usize, usize)) {
     let mut rest = &tile[..];
     while !rest.is_empty() {
         let start = tile.len() - rest.len();
-        // What is no data tile (an error page) is left alone.
+        // Bytes that are not a data tile (an error page) stay unchanged.
         let Ok(entry) = TileLeafRef::read(&mut rest) else {
             return;
         };

@@ -1,48 +1,48 @@
-//! The ways to lie.
+//! The faults of the proxy.
 
-/// How the proxy lies. Where nothing else is said, one answer in three of the
-/// kind is a lie, and all others pass unchanged.
+/// A fault of the proxy. By default, every third response of the affected kind is wrong, and all
+/// others are forwarded unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Fault {
-    /// None.
+    /// No fault.
     None,
-    /// Every submission's answer comes 400 ms late.
+    /// The response to every submission is 400 ms late.
     Delayed,
-    /// The submission reaches the log, the answer never comes.
+    /// The submission reaches the log, but the response never arrives.
     Dropped,
-    /// The connection is reset instead of an answer to a submission.
+    /// The connection is reset instead of a response to a submission.
     Reset,
     /// An SCT with a bit of its signature flipped.
     SctSignature,
-    /// An SCT by the id of another log.
+    /// An SCT with the ID of another log.
     SctLogId,
-    /// A correctly signed SCT with the index of another entry just before.
+    /// A correctly signed SCT with the index of the entry before.
     SctIndex,
-    /// A correctly signed SCT with an index that another submission was promised.
+    /// A correctly signed SCT with the index of another SCT.
     SctIndexTwice,
-    /// A correctly signed SCT of another millisecond than the entry's.
+    /// A correctly signed SCT with a timestamp one millisecond before the entry's.
     SctTimestamp,
-    /// A correctly signed SCT of tomorrow.
+    /// A correctly signed SCT with a timestamp one day in the future.
     SctTomorrow,
-    /// A correctly signed SCT for a submission made before, a millisecond off
-    /// the first.
+    /// A correctly signed SCT for a duplicate, with a timestamp one millisecond before the first.
     DuplicateChanged,
-    /// A correctly signed SCT for an entry that the log never got, at a place
-    /// that another entry has.
+    /// A correctly signed SCT for an entry that the log never received, with the index of another
+    /// entry.
     Forgotten,
-    /// The same at a place that the log will not reach.
+    /// A correctly signed SCT for an entry that the log never received, with an index that the log
+    /// will not reach.
     NeverMerged,
     /// `<html>` with status 200 instead of an SCT.
     Html,
-    /// 400 for a submission that is as it should be.
+    /// 400 for a valid submission.
     Refused,
     /// 503 without a Retry-After.
     Unavailable,
     /// 503 with a Retry-After of one second.
     RetryAfter,
-    /// The same instead of every SCT.
+    /// 503 with a Retry-After of one second for every submission.
     PutsOff,
-    /// An SCT for a certificate outside of the log's window.
+    /// An SCT for a certificate outside the log's window.
     TakesOutsideWindow,
     /// An SCT for a chain to a root that the log does not accept.
     TakesUnknownRoot,
@@ -50,21 +50,21 @@ pub(crate) enum Fault {
     TakesBadSignature,
     /// An SCT for a precertificate on add-chain, and for a certificate on add-pre-chain.
     TakesWrongEndpoint,
-    /// 500 for what is no submission.
+    /// 500 for an invalid submission.
     FailsOnNonsense,
-    /// get-roots without any certificate.
+    /// `get-roots` without any certificate.
     RootsMissing,
     /// `<html>` with status 200 for a file that does not exist.
     UnknownPath,
-    /// The same checkpoint again and again.
+    /// The same checkpoint in every response.
     StaleCheckpoint,
-    /// Correctly signed, the size of the one before with another root.
+    /// A correctly signed checkpoint with the previous size and another root.
     ForkedCheckpoint,
-    /// Correctly signed, of a size not seen before, with a root of its own.
+    /// A correctly signed checkpoint with a new size and another root.
     InconsistentCheckpoint,
-    /// A checkpoint of the log's youth, after later ones.
+    /// An early checkpoint after later ones.
     ShrunkenCheckpoint,
-    /// Correctly signed, for another origin.
+    /// A correctly signed checkpoint with another origin.
     CheckpointOrigin,
     /// A checkpoint with a bit of its signature flipped.
     CheckpointSignature,
@@ -72,15 +72,15 @@ pub(crate) enum Fault {
     HashTile,
     /// Every level-0 tile lacks its last byte.
     HashTileCut,
-    /// No level-0 tile is to be had.
+    /// Every level-0 tile is missing.
     HashTileMissing,
     /// Every data tile has a changed certificate.
     DataTile,
-    /// No issuer is to be had.
+    /// Every issuer is missing.
     IssuerMissing,
-    /// Every issuer has a bit changed.
+    /// Every issuer has a flipped bit.
     IssuerWrong,
-    /// Data tiles claim to be gzip, and are not.
+    /// Data tiles claim to be gzip and are not.
     Gzip,
     /// Data tiles have another precertificate beside each entry.
     Precertificate,
@@ -88,22 +88,22 @@ pub(crate) enum Fault {
     ChainShuffled,
     /// Data tiles name chains without their roots.
     ChainCut,
-    /// Data tiles are said to be text.
+    /// Data tiles have the content type of text.
     ContentType,
-    /// Nothing says that scripts may read it.
+    /// The header that allows scripts to read responses is missing.
     NoCors,
-    /// get-roots is said to be text.
+    /// `get-roots` has the content type of text.
     RootsAsText,
-    /// After some requests, nothing is answered any more.
+    /// The proxy never responds again after some requests.
     GoesAway,
-    /// Checkpoints may be cached for ever.
+    /// Checkpoints may be cached indefinitely.
     CheckpointCached,
     /// Hash tiles may not be cached.
     TileUncached,
-    /// Correctly signed, checkpoints are ten seconds older than they should be.
+    /// Correctly signed checkpoints with timestamps ten seconds in the past.
     OldClock,
-    /// Correctly signed, larger trees have the timestamp of the first.
+    /// Correctly signed checkpoints of larger trees with the timestamp of the first.
     FrozenClock,
-    /// Checkpoints with a bit of their signature flipped, before the run already.
+    /// Checkpoints with a flipped bit in their signature, even before the run.
     SignatureAtStart,
 }

@@ -8,8 +8,7 @@ use lucarne_mint::now_ms;
 use lucarne_testkit::LogUnderTest;
 use lucarne_tlog::Hash;
 
-/// Signs, with the log's own key, what the log never said: lies that no
-/// signature gives away.
+/// Signs false statements with the log's own key, so that no signature reveals them.
 pub(crate) struct Forger {
     key: LogKey,
     origin: String,
@@ -18,7 +17,7 @@ pub(crate) struct Forger {
 }
 
 impl Forger {
-    /// With the key in the log's directory.
+    /// Uses the key in the log's directory.
     pub(crate) fn of(log: &LogUnderTest, roots: &str) -> Self {
         let seed = std::fs::read(log.path().join("seed.bin")).unwrap();
         let (roots, _) = Roots::from_pem(roots.as_bytes());
@@ -34,13 +33,13 @@ impl Forger {
         }
     }
 
-    /// An SCT for this submission, whatever it says.
+    /// Signs an SCT for this submission with any timestamp and index.
     pub(crate) fn sct(&self, path: &str, body: &[u8], timestamp: u64, index: u64) -> Sct {
         let signed = self.signed(path, body);
         self.key.sign_sct(timestamp, &signed, index).unwrap()
     }
 
-    /// What the log signs for a submission.
+    /// Returns the entry that the log signs for a submission.
     fn signed(&self, path: &str, body: &[u8]) -> SignedEntry {
         let kind = match path {
             "ct/v1/add-pre-chain" => EntryKind::Precert,
@@ -51,24 +50,24 @@ impl Forger {
         examined.signed().unwrap()
     }
 
-    /// A submission that the log takes and nobody else knows.
+    /// Creates a valid submission that no other client knows.
     pub(crate) fn submission(&self) -> String {
         crate::common::submission(&crate::common::pki().p256)
     }
 
-    /// An SCT for nothing in particular.
+    /// Signs an SCT for an arbitrary certificate.
     pub(crate) fn any_sct(&self) -> Sct {
         let certificate = bytes::Bytes::from_static(b"anything");
         let signed = SignedEntry::X509 { certificate };
         self.key.sign_sct(now_ms(), &signed, 7).unwrap()
     }
 
-    /// The timestamp of a checkpoint.
+    /// Returns the timestamp of a checkpoint.
     pub(crate) fn time_of(&self, note: &[u8]) -> u64 {
         self.verifier.verify(note).unwrap().1
     }
 
-    /// A checkpoint of the log with another timestamp.
+    /// Signs a checkpoint of the log with another timestamp.
     pub(crate) fn checkpoint_at(&self, note: &[u8], time: impl Fn(u64) -> u64) -> String {
         let (told, truth) = self.verifier.verify(note).unwrap();
         let signed = self
@@ -77,7 +76,7 @@ impl Forger {
         signed.unwrap()
     }
 
-    /// What a checkpoint of the log says, as another log would.
+    /// Signs a checkpoint of the log with another origin.
     pub(crate) fn checkpoint_of_another(&self, note: &[u8]) -> String {
         let (told, time) = self.verifier.verify(note).unwrap();
         let signed = self
@@ -86,7 +85,7 @@ impl Forger {
         signed.unwrap()
     }
 
-    /// A checkpoint of the log with another root.
+    /// Signs a checkpoint of the log with another root.
     pub(crate) fn checkpoint(&self, note: &[u8], root: &Hash) -> String {
         let (told, time) = self.verifier.verify(note).unwrap();
         let signed = self

@@ -1,4 +1,4 @@
-//! The log as the proxy tells it.
+//! The log behind the proxy, with one fault.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -14,12 +14,12 @@ use lucarne_tlog::{Checkpoint, Hash, SignedNote};
 
 use super::{Fault, Forger, Upstream, entries, upstream};
 
-/// Before so many submissions nothing is a lie: a load test looks at a log
-/// before it begins, and would refuse to.
+/// Submissions before the fault begins. A load test checks a log before the run, and would not
+/// start.
 const HONEST: usize = 3;
 const SUBMISSIONS: [&str; 2] = ["ct/v1/add-chain", "ct/v1/add-pre-chain"];
 
-/// A request that the proxy got.
+/// A request to the proxy.
 pub(crate) struct Asked {
     pub(crate) method: Method,
     pub(crate) path: String,
@@ -33,38 +33,38 @@ impl Asked {
     }
 }
 
-/// What the proxy did and saw.
+/// Counters of the proxy.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Observed {
-    /// Lies told.
+    /// Wrong responses.
     pub(crate) lies: usize,
-    /// Submissions that came again after a Retry-After had passed.
+    /// Retried submissions after the time of Retry-After.
     pub(crate) patient: usize,
-    /// Submissions that came again too soon.
+    /// Retried submissions before the time of Retry-After.
     pub(crate) impatient: usize,
 }
 
 #[derive(Default)]
 struct State {
     submissions: usize,
-    /// Answers so far that could have been lies.
+    /// Responses so far that could have been wrong.
     chances: usize,
     observed: Observed,
     /// The first checkpoint with entries.
     first: Option<Bytes>,
-    /// The one that is told for ever.
+    /// The checkpoint in all responses of `StaleCheckpoint`.
     frozen: Option<Bytes>,
-    /// The last one that was passed on as it came.
+    /// The last checkpoint that was forwarded unchanged.
     told: Option<Bytes>,
-    /// The index promised last.
+    /// The index in the last SCT.
     promised: Option<u64>,
-    /// The submissions that were answered with an SCT.
+    /// The submissions with an SCT.
     answered: HashSet<Bytes>,
-    /// When a submission that was turned away may come again.
+    /// The time before which a rejected submission must not be retried.
     not_before: HashMap<Bytes, Instant>,
 }
 
-/// The log as the proxy tells it.
+/// Responds like the log, with one fault.
 pub(crate) struct Liar {
     fault: Fault,
     client: Client,
@@ -90,7 +90,7 @@ impl Liar {
 
     pub(crate) async fn answer(&self, asked: Asked) -> Answer {
         if self.fault == Fault::GoesAway && self.has_gone() {
-            // The fault itself; it ends with the connection.
+            // The fault itself: the response is pending until the connection ends.
             std::future::pending::<()>().await;
         }
         match asked.path.as_str() {
@@ -100,15 +100,15 @@ impl Liar {
         }
     }
 
-    /// Whether so many requests have come that the log is away for good. A load test has
-    /// begun by then.
+    /// Returns whether the log is unavailable for good, after so many requests that a load test has
+    /// begun.
     fn has_gone(&self) -> bool {
         let mut state = self.state.lock().unwrap();
         state.chances += 1;
         state.chances > 30
     }
 
-    /// Whether this is to be a lie: the third of each three is.
+    /// Returns whether this response must be wrong: every third is.
     fn now_and_then(&self) -> bool {
         self.one_in(3)
     }
@@ -135,7 +135,7 @@ impl Liar {
         let lie = match self.fault {
             Delayed => self.always(),
             DuplicateChanged => self.came_before(&asked.body) && self.always(),
-            // Nothing has been promised yet where many submissions come at once.
+            // Early concurrent submissions may come before the first SCT.
             SctIndexTwice if self.state.lock().unwrap().promised.is_none() => false,
             Dropped | Reset | SctSignature | SctLogId | SctIndex | SctIndexTwice | SctTimestamp
             | SctTomorrow | Forgotten | NeverMerged | Html | Refused | Unavailable | RetryAfter => {
@@ -182,12 +182,12 @@ impl Liar {
         }
         let mut sct = Sct::parse(&truth.body).unwrap();
         match self.fault {
-            // The fault itself: this long at least.
+            // The fault itself: the response is late by at least this time.
             Delayed => tokio::time::sleep(Duration::from_millis(400)).await,
             Dropped => std::future::pending().await,
             Reset => return Err(io::ErrorKind::ConnectionReset.into()),
             Html => return pass(page()),
-            // Behind algorithms, length and the DER of two integers.
+            // A bit after the algorithms, the length and the heads of two DER integers.
             SctSignature => sct.signature[20] ^= 1,
             SctLogId => sct.log_id = LogId([7; 32]),
             SctIndex | SctIndexTwice => {
@@ -205,7 +205,7 @@ impl Liar {
         pass(promise(&sct))
     }
 
-    /// What is said instead of a refusal, if that is the fault.
+    /// Returns an SCT instead of a refusal, if that is the fault.
     fn not_refused(&self, truth: &Upstream) -> Option<Upstream> {
         use Fault::*;
         let codes: &[&str] = match self.fault {
@@ -238,7 +238,7 @@ impl Liar {
         self.state.lock().unwrap().observed.lies += 1;
     }
 
-    /// Puts an entry into the log that the load test knows nothing of.
+    /// Adds an entry to the log that the load test does not know.
     async fn another_entry(&self) -> Sct {
         let body = self.forger.submission();
         let answer = self.client.post(SUBMISSIONS[0], body).await.unwrap();
@@ -273,7 +273,7 @@ impl Liar {
         pass(self.headed(&asked.path, Upstream { body, ..truth }))
     }
 
-    /// An answer with the headers that the fault gives it.
+    /// Returns the response with the headers of the fault.
     fn headed(&self, path: &str, mut answer: Upstream) -> Upstream {
         use Fault::*;
         let (checkpoint, data) = (path == "checkpoint", path.starts_with("tile/data/"));
@@ -308,7 +308,7 @@ impl Liar {
         match self.fault {
             Fault::StaleCheckpoint if self.always() => self.frozen(before),
             Fault::ShrunkenCheckpoint if self.now_and_then() => first,
-            // Of a size that has another root for who asks.
+            // The size has another root in other responses.
             Fault::ForkedCheckpoint if told.is_some() && self.now_and_then() => {
                 self.forger.checkpoint(before, &root).into()
             }
@@ -341,13 +341,13 @@ impl Liar {
         }
     }
 
-    /// What is told for ever: `before`, the first time.
+    /// Returns the checkpoint that stays the same: `before` of the first call.
     fn frozen(&self, before: &Bytes) -> Bytes {
         let mut state = self.state.lock().unwrap();
         state.frozen.get_or_insert_with(|| before.clone()).clone()
     }
 
-    /// The first checkpoint that has entries, and the last that was passed on as it came.
+    /// Returns the first checkpoint with entries, and the last one that was forwarded unchanged.
     fn first_and_told(&self, truth: &Bytes) -> (Bytes, Option<Bytes>) {
         let mut state = self.state.lock().unwrap();
         let empty = |note: &Bytes| parse(note).size == 0;
@@ -374,12 +374,12 @@ impl Liar {
             let truth = self.truth(&asked).await;
             return pass(self.headed(path, truth));
         }
-        // Bytes that are to be changed are wanted uncompressed.
+        // The bytes to change must not be compressed.
         let plain = [("accept-encoding", "identity")];
         let mut answer = upstream(&self.client, &asked, &plain).await;
         match self.fault {
             HashTile => answer.body = flip(&answer.body, 5),
-            // Timestamp, type and length are before, TBS or certificate here.
+            // The timestamp, the type and the length come before; here is the TBS or certificate.
             DataTile => answer.body = flip(&answer.body, 200),
             IssuerWrong => answer.body = flip(&answer.body, 100),
             Precertificate => answer.body = entries::other_precertificates(&answer.body),
@@ -399,7 +399,7 @@ impl Liar {
         pass(answer)
     }
 
-    /// What the log says to this request.
+    /// Returns the log's own response to this request.
     async fn truth(&self, asked: &Asked) -> Upstream {
         let passed_on = [
             header::CONTENT_TYPE,
@@ -485,7 +485,7 @@ fn flip(bytes: &Bytes, at: usize) -> Bytes {
     bytes.into()
 }
 
-/// Flips a bit of the signature: behind key id, timestamp and the head of DER.
+/// Flips a bit of the signature, after the key ID, the timestamp and the head of the DER.
 fn spoil(note: &[u8]) -> Bytes {
     let mut note = SignedNote::parse(note).unwrap();
     note.signatures[0].signature[30] ^= 1;

@@ -1,4 +1,4 @@
-//! A proxy between a load test and a real log that lies in one chosen way.
+//! A proxy between a load test and a real log, with one chosen fault.
 
 mod entries;
 mod fault;
@@ -24,14 +24,14 @@ use forger::Forger;
 pub(crate) use liar::Observed;
 use liar::{Asked, Liar};
 
-/// The proxy; it ends with the value.
+/// The proxy. It stops when this value is dropped.
 pub(crate) struct Proxy {
     server: Aside,
     liar: Arc<Liar>,
 }
 
 impl Proxy {
-    /// Stands before `log`, accepting its roots, and commits this fault.
+    /// Starts a proxy to `log`, which accepts these roots, with this fault.
     pub(crate) fn start(log: &LogUnderTest, roots: &str, fault: Fault) -> Self {
         let forger = Forger::of(log, roots);
         let liar = Arc::new(Liar::new(fault, log.client(), forger));
@@ -42,12 +42,12 @@ impl Proxy {
         }
     }
 
-    /// The log's URL as it looks through the proxy.
+    /// Returns the log's URL through the proxy.
     pub(crate) fn url(&self) -> String {
         format!("http://{}/test", self.server.address)
     }
 
-    /// What the proxy did and saw.
+    /// Returns the counters of the proxy.
     pub(crate) fn observed(&self) -> Observed {
         self.liar.observed()
     }
@@ -76,12 +76,12 @@ async fn answer(
     liar.answer(asked).await
 }
 
-/// What the log itself says.
+/// Returns the log's own response.
 async fn upstream(client: &Client, asked: &Asked, headers: &[(&str, &str)]) -> Upstream {
     let (method, body) = (asked.method.clone(), asked.body.clone());
     match client.request(method, &asked.path, headers, body).await {
         Ok(response) => response,
-        // A log that is down while it restarts.
+        // The log is unavailable during a restart.
         Err(error) => lucarne_testkit::Response {
             status: http::StatusCode::BAD_GATEWAY,
             headers: http::HeaderMap::new(),

@@ -1,5 +1,5 @@
-//! What systemd does: it hands over sockets, wants to know which process is the main one,
-//! and sends signals.
+//! Socket activation by systemd: systemd passes sockets, follows the main process by its ID, and
+//! sends signals.
 
 use std::fs;
 use std::net::TcpListener;
@@ -15,8 +15,8 @@ use crate::common::{
     LUCARNE, PATIENCE, all, assert_has, eventually, log, pki, ready, run, submission,
 };
 
-/// `lucarne serve` with a socket, as systemd starts it. A shell, which becomes the
-/// program, knows the process ID that has to be in the environment.
+/// Returns `lucarne serve` with a socket, as systemd starts it. The process ID must be in the
+/// environment, so a shell sets it and then executes the program.
 fn activated(log: &LogUnderTest, socket: &TcpListener) -> Command {
     let script = "exec 3<&0 </dev/null; LISTEN_PID=$$ exec \"$@\"";
     let mut command = Command::new("/bin/sh");
@@ -30,7 +30,7 @@ fn activated(log: &LogUnderTest, socket: &TcpListener) -> Command {
     command
 }
 
-/// A process that is killed when the test is over.
+/// A process that is killed when this value is dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -50,7 +50,7 @@ impl Running {
     }
 }
 
-/// Between two processes connections wait in the socket, which systemd keeps.
+/// Connections wait between two processes in the socket, which systemd keeps open.
 #[test]
 fn sockets_of_systemd_outlive_the_process() {
     let log = log("");
@@ -62,14 +62,15 @@ fn sockets_of_systemd_outlive_the_process() {
         let answer = client.post("ct/v1/add-chain", submission(&pki().p256));
         assert_eq!(answer.await.unwrap().status, 200);
         assert_eq!(first.stop().0, Some(0));
-        // Nobody is there, and the client waits.
+        // No process runs, and the client waits.
         let (client, body) = (log.client(), submission(&pki().p256));
         let waiting = tokio::spawn(async move { client.post("ct/v1/add-chain", body).await });
-        // For the client to be there first; one that is not is served all the same.
+        // The pause lets the client connect first. If it has not on a busy machine, it connects to
+        // the second server: the response is the same.
         tokio::time::sleep(std::time::Duration::from_millis(300)).await;
         assert!(!waiting.is_finished());
         let second = Running(activated(&log, &socket).spawn().unwrap());
-        // It waits for the log, too, to be opened.
+        // The client also waits until the log is open.
         let answer = waiting.await.unwrap().unwrap();
         assert_eq!(answer.status, 200, "{}", answer.text());
         assert_eq!(second.stop().0, Some(0));
@@ -87,8 +88,8 @@ fn a_socket_that_is_not_configured_is_refused() {
     assert_has(&said, "`listen:`");
 }
 
-/// SIGUSR2, as `systemctl kill` sends it: the program that is there now takes over, and
-/// tells systemd that it is the main process.
+/// The current program file takes over on SIGUSR2, sent as by `systemctl kill`, and notifies
+/// systemd that it is the main process.
 #[test]
 fn a_signal_upgrades_and_systemd_is_told_of_the_new_process() {
     let log = log_that_hands_over("", "");
@@ -96,15 +97,17 @@ fn a_signal_upgrades_and_systemd_is_told_of_the_new_process() {
     let notifications = UnixDatagram::bind(&notified).unwrap();
     notifications.set_read_timeout(Some(PATIENCE)).unwrap();
     let told = || {
-        let mut message = [0; 256];
-        let read = notifications.recv(&mut message).unwrap();
-        let message = String::from_utf8_lossy(&message[..read]).into_owned();
-        let (main, rest) = message.split_once('\n').unwrap();
-        assert_eq!(rest, "READY=1");
-        main.strip_prefix("MAINPID=")
-            .unwrap()
-            .parse::<u32>()
-            .unwrap()
+        loop {
+            let mut message = [0; 256];
+            let read = notifications.recv(&mut message).unwrap();
+            let message = String::from_utf8_lossy(&message[..read]).into_owned();
+            // Messages with the status come between.
+            if let Some(main) = message.strip_suffix("\nREADY=1") {
+                let main = main.strip_prefix("MAINPID=").unwrap();
+                return main.parse::<u32>().unwrap();
+            }
+            assert!(message.starts_with("STATUS="), "{message}");
+        }
     };
     let launch = log.launch("serve").env("NOTIFY_SOCKET", &notified);
     let mut server = launch.start(log.address()).unwrap();
@@ -126,7 +129,7 @@ fn a_signal_upgrades_and_systemd_is_told_of_the_new_process() {
     assert_has(&server.output(), "handed over");
 }
 
-/// Without the key, nothing can be handed over, and the signal ends nothing.
+/// No upgrade is possible without `handover`, and the signal does not end the process.
 #[test]
 fn without_the_key_there_is_no_upgrade() {
     let log = log("");

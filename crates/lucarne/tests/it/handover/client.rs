@@ -1,4 +1,4 @@
-//! Submitters that repeat nothing: what is lost is lost.
+//! Submitters that do not retry, so that each lost request is noticed.
 
 use std::error::Error as _;
 use std::net::SocketAddr;
@@ -138,7 +138,7 @@ impl Outcome {
     }
 }
 
-/// What submitters of a log need.
+/// The common state of all submitters of a log.
 #[derive(Clone)]
 pub(super) struct Submitters {
     address: SocketAddr,
@@ -165,8 +165,8 @@ impl Submitters {
         self.over.load(Ordering::SeqCst)
     }
 
-    /// Submits new chains, one each `interval` on one kept-alive connection, until the
-    /// end. Latency counts from when each was due.
+    /// Submits new chains, one per `interval` on one kept-alive connection, until the end. Latency
+    /// counts from the scheduled time.
     pub(super) async fn submit(self, protocol: Protocol, interval: Duration) -> Outcome {
         let mut outcome = Outcome::default();
         let mut connection = None;
@@ -234,15 +234,15 @@ impl Submitters {
         request.body(body).unwrap()
     }
 
-    /// Reads the checkpoint all the time until the end: it must never be away, and never
-    /// go back.
+    /// Reads the checkpoint in a loop until the end. It must always be available and never become
+    /// smaller.
     pub(super) async fn read(self) -> Vec<String> {
         let mut problems = Vec::new();
         while !self.over() {
             if let Err(error) = self.audit.poll().await {
                 problems.push(format!("checkpoint: {error:#}"));
             }
-            // The pace at which a monitor asks: no verdict depends on how often.
+            // The interval of the polls: no verdict depends on it.
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         problems

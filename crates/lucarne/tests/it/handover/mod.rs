@@ -1,5 +1,5 @@
-//! Upgrades: a process takes over from another one, and nobody who asks for anything
-//! notices. Or it does not, and the other one goes on.
+//! Upgrades: a process takes over from another one without an effect on clients. If the takeover
+//! fails, the other process continues.
 
 mod activation;
 mod client;
@@ -23,7 +23,7 @@ use crate::common::{
     PATIENCE, assert_has, edit, eventually, log, lucarne, pki, ready, run, submission,
 };
 
-/// A log whose process hands over.
+/// Creates a log whose process can hand over.
 fn log_that_hands_over(settings: &str, top: &str) -> LogUnderTest {
     let log = log(settings);
     let file = log.configuration();
@@ -42,7 +42,7 @@ fn number(name: &str, default: usize) -> usize {
     given.map_or(default, |text| text.parse().unwrap())
 }
 
-/// Submissions over `protocols` at `rate` per second in all, while `what` is done.
+/// Submits over `protocols`, at `rate` per second in total, while `what` runs.
 async fn at_load(
     log: &LogUnderTest,
     (protocols, rate): (&[Protocol], usize),
@@ -57,7 +57,7 @@ async fn at_load(
             tokio::spawn(submitters.clone().submit(protocol, interval))
         })
         .collect();
-    // TLS is not what the auditor speaks.
+    // The auditor does not support TLS.
     let plain = protocols.contains(&Protocol::Http1);
     let reading = plain.then(|| tokio::spawn(submitters.clone().read()));
     what().await;
@@ -72,10 +72,11 @@ async fn at_load(
     (outcome, submitters)
 }
 
-/// Upgrades again and again, with a while of calm between them.
+/// Upgrades several times, with a pause after each upgrade.
 async fn upgrade(log: &LogUnderTest, server: &mut Server, times: usize) {
     for _ in 0..times {
-        // Load without an upgrade, for what comes late to show: on a busy machine, more of it.
+        // Load without an upgrade, so that late effects show. On a busy machine the pause is
+        // longer.
         tokio::time::sleep(Duration::from_secs(1)).await;
         let mut new = next(log);
         let ended = tokio::task::block_in_place(|| server.wait(PATIENCE)).unwrap();
@@ -90,7 +91,7 @@ async fn upgrade(log: &LogUnderTest, server: &mut Server, times: usize) {
         assert_eq!(new.try_wait().unwrap(), None, "{}", new.output());
         *server = new;
     }
-    // As above.
+    // Load after the last upgrade, to show late effects: on a busy machine, more of it.
     tokio::time::sleep(Duration::from_secs(1)).await;
 }
 
@@ -142,8 +143,8 @@ fn upgrades_lose_nothing_over_tls() {
     assert!(server.stop(PATIENCE).unwrap().success());
 }
 
-/// The next process dies at each step, and says that it cannot, and the one that runs
-/// goes on: with no more than its connections ended, or with its logs opened again.
+/// If the next process dies at any step of the handover, the running process continues. At most its
+/// connections end, or its logs are opened again.
 #[test]
 fn a_next_process_that_dies_at_any_step_leaves_the_first_in_charge() {
     let log = log_that_hands_over("", "");
@@ -179,7 +180,7 @@ fn a_next_process_that_dies_at_any_step_leaves_the_first_in_charge() {
         let report = audit.run().await.unwrap();
         assert_eq!((report.findings, report.size), (vec![], steps.len() as u64));
     });
-    // After all that, a real one takes over.
+    // After all of these failures, a real process takes over.
     let mut new = next(&log);
     assert_eq!(server.wait(PATIENCE).unwrap().code(), Some(0));
     assert!(new.stop(PATIENCE).unwrap().success(), "{}", new.output());
@@ -208,8 +209,8 @@ fn die_at(log: &LogUnderTest, step: &str) {
     }
 }
 
-/// Both processes are killed at random moments of a hand-over; whoever is left serves,
-/// and nothing that was promised is lost.
+/// Either process is killed at random moments of a handover. The other one serves, and no promised
+/// entry is lost.
 #[test]
 fn either_process_is_killed_at_any_moment() {
     let seed = number("LUCARNE_SEED", 1);
@@ -231,14 +232,14 @@ fn either_process_is_killed_at_any_moment() {
         for case in 0..number("LUCARNE_KILLS", 4) {
             let mut new = next(&log);
             let moment = (0..3_500).choose(&mut moments).unwrap();
-            // The moment of the kill: one of both serves after any.
+            // The moment of the kill: one of the two processes serves after any.
             tokio::time::sleep(Duration::from_millis(moment)).await;
             println!("case {case}: after {moment} ms");
             match case % 2 {
                 0 => drop(server.kill()),
                 _ => drop(new.kill()),
             }
-            // Whoever was handed to before the other was killed, has ended by itself.
+            // If the handover was complete before the kill, the old process has ended by itself.
             let health = lucarne_testkit::Client::new(format!("http://{}", log.address()));
             eventually("somebody serves", async || {
                 if case % 2 == 1 && server.try_wait().unwrap().is_some() {
@@ -256,7 +257,7 @@ fn either_process_is_killed_at_any_moment() {
         }
         submitters.end();
         for worker in working {
-            // Connections of a process that is killed are reset.
+            // Connections of a killed process are reset.
             worker.await.unwrap();
         }
         let report = submitters.audit.run().await.unwrap();
@@ -265,8 +266,8 @@ fn either_process_is_killed_at_any_moment() {
     assert!(server.stop(PATIENCE).unwrap().success());
 }
 
-/// What can fail fails before the process that runs lets go of anything: it does not
-/// even end its connections.
+/// All errors that can be detected are detected before the running process releases anything, even
+/// before it ends its connections.
 #[test]
 fn a_start_that_cannot_take_over_ends_and_disturbs_nobody() {
     let log = log_that_hands_over("", "");
@@ -308,7 +309,7 @@ fn a_start_that_cannot_take_over_ends_and_disturbs_nobody() {
     assert!(new.stop(PATIENCE).unwrap().success());
 }
 
-/// Asks for the checkpoint on a connection that is kept.
+/// Requests the checkpoint on a kept-alive connection.
 async fn ask_on(stream: &mut tokio::net::TcpStream) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let request = b"GET /test/checkpoint HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
@@ -340,7 +341,7 @@ fn other_versions_are_refused_in_words_on_both_sides() {
         let refused = asker.hear()["refused"].as_str().unwrap().to_owned();
         assert_has(&refused, words);
     }
-    // While one is busy with it, no second one is.
+    // During one attempt to take over, a second one is refused.
     let first = Asker::offered(&log);
     let mut second = Asker::connect(&log);
     second.say(&hello(&log));
@@ -350,7 +351,7 @@ fn other_versions_are_refused_in_words_on_both_sides() {
     );
     drop(first);
     assert!(server.stop(PATIENCE).unwrap().success());
-    // The other way round: a later version is there.
+    // The other direction: the running process has a later version.
     let listener = UnixListener::bind(log.path().join("handover.sock")).unwrap();
     let later = std::thread::spawn(move || {
         use std::io::Write;
@@ -383,7 +384,7 @@ fn a_socket_that_was_left_is_replaced_and_another_file_is_not() {
     assert_eq!(fs::read_to_string(&socket).unwrap(), "mine");
 }
 
-/// A log that cannot be opened at the next process, which only then comes to light.
+/// The next process cannot open a log, and this shows only after the takeover has begun.
 #[test]
 fn a_log_that_the_next_process_cannot_open_is_given_back() {
     let log = log_that_hands_over("", "");
@@ -392,7 +393,7 @@ fn a_log_that_the_next_process_cannot_open_is_given_back() {
         ready(&log).await;
         let file = log.configuration();
         let good = fs::read_to_string(&file).unwrap();
-        // A file where the directory of the dedup index should be.
+        // The directory of the dedup index cannot be created.
         let cache = format!("cache: {}/cache", log.path().display());
         edit(&file, &cache, "cache: /proc/lucarne");
         let mut new = next(&log);

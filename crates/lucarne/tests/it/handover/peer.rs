@@ -1,4 +1,4 @@
-//! The other side of a hand-over, played by a test: it may stop at any step.
+//! The other side of a handover, driven by a test, which may stop at any step.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::common::PATIENCE;
 
-/// A process that asks for the logs of the one that runs.
+/// A process that requests the logs of the running process.
 pub(super) struct Asker {
     stream: UnixStream,
     lines: BufReader<UnixStream>,
@@ -30,7 +30,7 @@ impl Asker {
         writeln!(self.stream, "{message}").unwrap();
     }
 
-    /// What the other side says; null if it has ended.
+    /// Returns the next message of the other side; null after its end.
     pub(super) fn hear(&mut self) -> Value {
         let mut line = String::new();
         match self.lines.read_line(&mut line) {
@@ -39,14 +39,14 @@ impl Asker {
         }
     }
 
-    /// Asks as a process with the same configuration would, up to the offer.
+    /// Sends the requests of a process with the same configuration, up to the offer.
     pub(super) fn offered(log: &LogUnderTest) -> Self {
         loop {
             let mut asker = Self::connect(log);
             asker.say(&hello(log));
             let offer = asker.hear();
             match offer["refused"].as_str() {
-                // It has not noticed yet that the one before has gone.
+                // The server has not noticed yet that the previous process has ended.
                 Some(why) if why.contains("just taking over") => {}
                 _ => {
                     assert!(offer["offer"].is_object(), "{offer}");
@@ -57,7 +57,7 @@ impl Asker {
     }
 }
 
-/// What a process with the same configuration says first.
+/// Returns the first message of a process with the same configuration.
 pub(super) fn hello(log: &LogUnderTest) -> Value {
     let seed = fs::read(log.path().join("seed.bin")).unwrap();
     let id = LogKey::from_seed(&seed).unwrap().log_id().to_string();

@@ -12,7 +12,7 @@ use crate::common::{PATIENCE, all, assert_has, edit, lucarne, ready, run};
 /// The user `nobody`. Tests run as root.
 const NOBODY: &str = "65534";
 
-/// Runs a script of Python as `nobody`.
+/// Runs a Python script as `nobody`.
 fn as_nobody(script: &str, arguments: &[&str]) -> Launch {
     let user = ["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"];
     let python = ["/usr/bin/env", "python3", "-c", script];
@@ -39,7 +39,7 @@ fn another_user_is_refused() {
         fs::metadata(&socket).unwrap().permissions().mode() & 0o777,
         0o600
     );
-    // Even where the file system would let them.
+    // Refused even if the file permissions allow the connection.
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(&socket, fs::Permissions::from_mode(0o666)).unwrap();
     let script = "import socket, sys\n\

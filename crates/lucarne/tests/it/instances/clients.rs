@@ -1,4 +1,4 @@
-//! Who submits to a log of several instances, and who audits it from outside.
+//! Submitters and auditors of a log with several instances.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -12,20 +12,20 @@ use super::group::Instances;
 use crate::common::load::{Submission, is_retry_later};
 use crate::common::{eventually, pki};
 
-/// Clients behind a balancer: what gets no answer from one instance goes to the next.
+/// Clients behind a load balancer: a request without a response is sent to the next instance.
 pub(super) struct Clients {
     logs: Vec<Client>,
-    /// The longest time for which they wait for an answer.
+    /// The longest wait of a client for a response.
     patience: Duration,
-    /// One through each instance, and how many of the promises it has been told.
+    /// The auditor of each instance, and the number of SCTs that it knows.
     watches: Vec<(Audit, AtomicUsize)>,
     promised: Mutex<Vec<(Submission, Vec<u8>)>>,
-    /// When SCTs came.
+    /// The times of SCTs.
     times: Mutex<Vec<Instant>>,
     pub(super) submitted: AtomicUsize,
     pub(super) refused: AtomicUsize,
     pub(super) unreached: AtomicUsize,
-    /// Nobody submits for the moment, and how many still do.
+    /// While this is set, no client starts a submission.
     held: AtomicBool,
     busy: AtomicUsize,
     over: AtomicBool,
@@ -49,7 +49,8 @@ impl Clients {
         })
     }
 
-    /// Lets so many submit, with a `pause` after each answer, and a monitor follow each instance.
+    /// Starts `count` submitters, with a `pause` after each response, and a monitor of each
+    /// instance.
     pub(super) fn go_to_work(self: &Arc<Self>, count: usize, pause: Duration) -> JoinSet<()> {
         let mut at_work = JoinSet::new();
         for n in 0..count {
@@ -63,7 +64,7 @@ impl Clients {
         at_work
     }
 
-    /// Ends them.
+    /// Ends submitters and monitors.
     pub(super) async fn end(&self, at_work: JoinSet<()>) {
         self.over.store(true, SeqCst);
         at_work.join_all().await;
@@ -80,7 +81,7 @@ impl Clients {
         let mut turn = first;
         while !self.over.load(SeqCst) {
             if self.held.load(SeqCst) {
-                // The pace of looking whether it goes on: no verdict depends on it.
+                // A poll interval: no verdict depends on it.
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 continue;
             }
@@ -101,7 +102,7 @@ impl Clients {
         }
     }
 
-    /// A new one, or now and then one that has its SCT already.
+    /// Returns a new submission, or sometimes one that already has an SCT.
     fn pick(&self, turn: usize) -> Submission {
         let old = self.promised.lock().unwrap();
         let repeated = (turn % 10 == 9).then(|| old.get(turn * 7919 % old.len().max(1)));
@@ -115,7 +116,7 @@ impl Clients {
         }
     }
 
-    /// Submits once. Returns true if an SCT came.
+    /// Submits once. Returns `true` for an SCT.
     async fn submit(&self, log: &Client, submission: &Submission) -> bool {
         let path = match submission.kind {
             EntryKind::X509 => "ct/v1/add-chain",
@@ -143,22 +144,23 @@ impl Clients {
         false
     }
 
-    /// Looks at the checkpoint of an instance: none is ever older than the one before.
+    /// Reads the checkpoint of an instance in a loop. A checkpoint is never older than the one
+    /// before.
     async fn watch_on(&self, n: usize) {
         while !self.over.load(SeqCst) {
             let look = self.watches[n].0.poll();
             let _ = tokio::time::timeout(Duration::from_secs(2), look).await;
-            // The pace at which a monitor asks: no verdict depends on how often.
+            // The interval of the polls: no verdict depends on it.
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 
-    /// SCTs so far.
+    /// Returns the number of SCTs so far.
     pub(super) fn promised(&self) -> usize {
         self.promised.lock().unwrap().len()
     }
 
-    /// The longest time without an SCT since then.
+    /// Returns the longest time without an SCT since `since`.
     pub(super) fn gap(&self, since: Instant) -> Duration {
         let mut times = self.times.lock().unwrap().clone();
         times.push(Instant::now());
@@ -177,8 +179,8 @@ impl Clients {
         eventually("SCTs again", async || self.promised() > before + 20).await;
     }
 
-    /// An audit through this instance, of all that any of them has promised. Nobody submits
-    /// meanwhile: an instance may be a moment behind the one that gave the last SCT.
+    /// Audits all SCTs through this instance. Submissions pause during the audit, because an
+    /// instance may be slightly behind the one that issued the last SCT.
     pub(super) async fn audited(&self, n: usize) -> String {
         self.held.store(true, SeqCst);
         eventually("nobody submits", async || self.busy.load(SeqCst) == 0).await;
@@ -197,7 +199,7 @@ impl Clients {
         report.to_string()
     }
 
-    /// The auditor who reads through this instance, once told of all promises.
+    /// Returns the auditor of this instance, after it has received all SCTs.
     fn told(&self, n: usize) -> &Audit {
         let (audit, told) = &self.watches[n];
         let all = self.promised.lock().unwrap();
@@ -207,7 +209,7 @@ impl Clients {
         audit
     }
 
-    /// Audits through each of them, in the end: they agree.
+    /// Audits through each instance at the end, and checks that all of them agree.
     pub(super) async fn all_audited(&self) {
         for n in 0..self.watches.len() {
             print!("{}", self.audited(n).await);

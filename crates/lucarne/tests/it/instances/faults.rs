@@ -1,9 +1,9 @@
-//! Faults of every class upon three machines with an instance each, one after the other, under load
-//! from `lucarne load` and from clients whose SCTs are audited from outside after each.
+//! Faults of every class on three machines with one instance each, one after the other. The log is
+//! under load from `lucarne load` and from clients whose SCTs are audited after each fault.
 //!
-//! The test run takes a few, chosen by a seed that it prints. `LUCARNE_INSTANCE_FAULTS=100` takes as
-//! many, with pauses of up to a minute, `LUCARNE_SEED` the same ones again, and
-//! `LUCARNE_FAULT=Paused` only those of classes that have this in their name.
+//! By default a run has a few faults, chosen by a fixed seed that it prints.
+//! `LUCARNE_INSTANCE_FAULTS=100` sets their number, with pauses of up to a minute, and
+//! `LUCARNE_SEED` the seed. `LUCARNE_FAULT=Paused` selects classes whose names contain this text.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,11 +24,11 @@ use super::group::{BRIDGES, CLIENTS, DATABASE, INSTANCES, Instances, LOG, STORE}
 use crate::common::load_test::{authorities, rows};
 use crate::common::{LUCARNE, PATIENCE, run};
 
-/// Faults of each kind of lock in the test run.
+/// Faults for each kind of lock in a default run.
 const FEW: usize = 3;
-/// The time for which a client waits for one instance before it asks the next.
+/// The time after which a client sends a request to the next instance.
 const BALANCER: Duration = Duration::from_millis(2500);
-/// A log with more SCTs than these is left for a new one: all of it is audited after each fault.
+/// SCTs after which a new log is used, because each fault is followed by a complete audit.
 const LARGEST: usize = 3000;
 
 /// The classes of faults.
@@ -40,14 +40,14 @@ enum Class {
     Stopped,
     /// SIGSTOP, and SIGCONT later.
     Paused,
-    /// From the store (and with it the lock, where that is in the bucket).
+    /// Network cut to the store, and to the lock if it is in the bucket.
     CutFromStore,
     CutFromDatabase,
     CutFromInstances,
     CutFromAll,
-    /// The clocks of two are set ten seconds apart, or right again.
+    /// The clocks of two machines are set ten seconds apart, or corrected.
     ClocksSet,
-    /// All are stopped and started, one after the other, as in an upgrade.
+    /// All instances are stopped and started, one after the other, as in an upgrade.
     Upgraded,
 }
 
@@ -64,7 +64,7 @@ impl Class {
         Class::Upgraded,
     ];
 
-    /// The cables that are pulled.
+    /// The networks that are cut.
     fn cables(self) -> &'static [&'static str] {
         match self {
             Class::CutFromStore => &[STORE],
@@ -76,7 +76,7 @@ impl Class {
     }
 }
 
-/// The faults of a run: every class once before any comes again.
+/// The faults of a run. Every class occurs once before any repeats.
 struct Faults {
     lock: &'static str,
     classes: Vec<Class>,
@@ -86,7 +86,7 @@ struct Faults {
     count: usize,
     done: usize,
     by_hand: bool,
-    /// How often each class struck, and the longest time without an SCT.
+    /// The count of each class, and the longest time without an SCT.
     struck: BTreeMap<Class, (usize, Duration)>,
 }
 
@@ -98,7 +98,7 @@ impl Faults {
             Some(number.unwrap_or_else(|_| panic!("{name} is a number")))
         };
         let count = number("LUCARNE_INSTANCE_FAULTS");
-        // The test run has the same faults every time.
+        // The default run has the same faults every time.
         let seed = number("LUCARNE_SEED").unwrap_or_else(|| match count {
             Some(_) => rand::random(),
             None => 1,
@@ -133,7 +133,7 @@ impl Faults {
         self.deck.pop()
     }
 
-    /// The time for which a fault lasts: often short, now and then long.
+    /// Returns the duration of a fault: often short, sometimes long.
     fn lasting(&mut self, class: Class) -> Duration {
         let longest = match (self.by_hand, class) {
             (false, _) => 4.0,
@@ -161,7 +161,7 @@ impl Drop for Faults {
     }
 }
 
-/// A log on three machines, and who works with it.
+/// A log on three machines, with its clients.
 struct Day {
     instances: Instances,
     clients: Arc<Clients>,
@@ -189,7 +189,7 @@ impl Day {
         }
     }
 
-    /// One fault, upon the one that leads or another one, and all is well behind it.
+    /// Causes one fault on the leader or another instance, and checks that all recover.
     async fn suffer(&mut self, class: Class, faults: &mut Faults) {
         let leader = self.instances.settled().await;
         let victim = match faults.luck.random_bool(0.7) {
@@ -229,7 +229,7 @@ impl Day {
             Class::Paused => {
                 let server = self.instances.server(victim);
                 server.signal(Signal::STOP).unwrap();
-                // The length of the pause, at least: the instances go on after any.
+                // The pause lasts at least this long: the instances must survive any length.
                 tokio::time::sleep(lasting).await;
                 server.signal(Signal::CONT).unwrap();
             }
@@ -247,7 +247,7 @@ impl Day {
                     let (_, disk) = instance.machine.as_ref().unwrap();
                     disk.step_clock(step);
                 }
-                // One that is behind is about to lead.
+                // An instance whose clock may be behind will lead.
                 self.instances.server(victim).kill().unwrap();
                 self.instances.start(victim);
             }
@@ -256,7 +256,7 @@ impl Day {
                 for cable in class.cables() {
                     machine.cut(cable);
                 }
-                // The length of the cut, at least: the instances go on after any.
+                // The cut lasts at least this long: the instances must survive any length.
                 tokio::time::sleep(lasting).await;
                 for cable in class.cables() {
                     machine.mend(cable);
@@ -276,7 +276,7 @@ impl Day {
     }
 }
 
-/// `lucarne load` of all instances, as long as the day lasts.
+/// `lucarne load` of all instances, during the whole day.
 struct LoadTest {
     process: Server,
     directory: TempDir,
@@ -292,7 +292,7 @@ impl LoadTest {
             .args(["load", "ct-write", "--roots"])
             .arg(authorities())
             .args(["--rate", "6", "--duration", "10h", "--expect-restarts"])
-            // As long as anything is cut off, and clocks may differ.
+            // The limits exceed the longest cut and the difference of clocks.
             .args(["--mmd", "5m", "--max-checkpoint-age", "5m"])
             .args(["--clock-tolerance", "15s", "--timeout", "8s"])
             .args(["--no-ui", "--summary", "summary.json"])
@@ -303,12 +303,12 @@ impl LoadTest {
             launch = launch.args(["--log-public-key", &key]);
         }
         let mut process = launch.spawn().unwrap();
-        // It has reached all instances, and submits to them.
+        // The load test has reached all instances, and submits to them.
         process.wait_for_output("busy=", PATIENCE).unwrap();
         LoadTest { process, directory }
     }
 
-    /// Ends it: nothing that it was told was wrong.
+    /// Ends the load test, and checks that it found no invalid response.
     fn end(&mut self) {
         self.process.signal(Signal::INT).unwrap();
         self.process.wait(PATIENCE).unwrap();
@@ -329,7 +329,7 @@ impl LoadTest {
     }
 }
 
-/// As many faults as are asked for, on one log after the other.
+/// Causes the requested number of faults, on one log after the other.
 async fn one_after_the_other(
     network: &Network,
     mut faults: Faults,

@@ -1,4 +1,4 @@
-//! The instances of a log under test, on loopback or on machines of their own.
+//! The instances of a log under test, on loopback or on their own machines.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -14,28 +14,28 @@ use crate::common::site::Site;
 use crate::common::{LUCARNE, PATIENCE, eventually, load_test, pki};
 
 pub(super) const LOG: &str = "log";
-/// What all instances share.
+/// The key that all instances share.
 pub(super) const KEY: &str = "0123456789abcdef0123456789abcdef";
 const COUNT: usize = 3;
 
-/// The bridges of machines of instances, by who is reached over them. Where the lock is in the
-/// bucket, nobody is on `database`.
+/// The networks between the machines, by purpose. If the lock is in the bucket, `database` is
+/// unused.
 pub(super) const BRIDGES: [&str; 4] = [STORE, DATABASE, INSTANCES, CLIENTS];
 pub(super) const STORE: &str = "store";
 pub(super) const DATABASE: &str = "database";
 pub(super) const INSTANCES: &str = "instances";
 pub(super) const CLIENTS: &str = "clients";
 
-/// One of the processes.
+/// An instance of the log.
 pub(super) struct Instance {
     /// The name of its configuration.
     pub(super) file: String,
-    /// Where clients reach it.
+    /// The address for clients.
     pub(super) address: SocketAddr,
-    /// Where other instances do.
+    /// The address for other instances.
     pub(super) others: SocketAddr,
     server: Option<Server>,
-    /// With a clock that can be set; `None` on loopback.
+    /// The machine, with a clock that can be set; `None` on loopback.
     pub(super) machine: Option<(Machine, BadDisk)>,
 }
 
@@ -44,12 +44,12 @@ impl Instance {
         Client::new(format!("http://{}{path}", self.address))
     }
 
-    /// A client of the log.
+    /// Returns a client of the log.
     pub(super) fn log(&self) -> Client {
         self.client(&format!("/{LOG}"))
     }
 
-    /// What `/health` says of the log, if it says anything.
+    /// Returns the part of `/health` about the log; `None` without a response.
     pub(super) async fn health(&self) -> Option<Value> {
         let client = self.client("");
         let asked = tokio::time::timeout(Duration::from_secs(2), client.get("health")).await;
@@ -69,15 +69,15 @@ pub(super) struct Instances {
 }
 
 impl Instances {
-    /// Configured, created and not started, on loopback.
+    /// Configures and creates the log on loopback, without starting the instances.
     pub(super) fn create(place: Place) -> Self {
         let addresses = (0..COUNT).map(|_| loopback()).collect();
         Self::create_on(place, addresses, Vec::new())
     }
 
-    /// The same, each on a machine of its own.
+    /// Configures and creates the log with each instance on its own machine.
     pub(super) fn on(network: &Network, machines: Vec<Machine>, place: Place) -> Self {
-        // Whoever is on none of the machines makes the log.
+        // The test process, which is on none of the machines, creates the log.
         assert!(network.address(CLIENTS).is_private());
         let addresses = machines.iter().map(|machine| {
             let at = |bridge| SocketAddr::from((machine.address(bridge), free_port()));
@@ -86,7 +86,7 @@ impl Instances {
         Self::create_on(place, addresses.collect(), machines)
     }
 
-    /// `addresses`: where clients and other instances reach each.
+    /// Creates instances with `addresses` for clients and for other instances.
     fn create_on(
         place: Place,
         addresses: Vec<(SocketAddr, SocketAddr)>,
@@ -143,16 +143,16 @@ impl Instances {
         self.all[n].server()
     }
 
-    /// SIGTERM: it ends well.
+    /// Stops an instance with SIGTERM, which must succeed.
     pub(super) fn stop(&mut self, n: usize) {
         let server = self.server(n);
         let status = server.stop(PATIENCE).unwrap();
         assert!(status.success(), "{status}:\n{}", server.output());
     }
 
-    /// Waits until one leads and the others follow it; which.
+    /// Waits until one instance leads and the others follow it. Returns the number of the leader.
     pub(super) async fn settled(&self) -> usize {
-        // Longer than a retry of whatever failed while another died.
+        // Longer than the retry interval of any operation that failed when another instance died.
         let deadline = Instant::now() + PATIENCE;
         loop {
             let mut states = Vec::new();
@@ -171,19 +171,19 @@ impl Instances {
                 }
                 panic!("never one that leads while the others follow: {states:#?}");
             }
-            // The pace of asking again, with a deadline: no verdict depends on it.
+            // A poll with a deadline: no verdict depends on the interval.
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
-    /// An auditor who reads through one of them.
+    /// Returns an auditor that reads through one instance.
     pub(super) fn audit(&self, n: usize) -> Audit {
         let (origin, key) = (format!("{}/{LOG}", self.site.address()), self.site.key(LOG));
         let url = format!("http://{}/{LOG}", self.all[n].address);
         Audit::new(&url, &origin, key.public_key_spki(), roots().as_bytes()).unwrap()
     }
 
-    /// Waits until this one's log is in this state, and healthy.
+    /// Waits until the log of this instance is in this state and healthy.
     pub(super) async fn reaches(&self, n: usize, state: &str) {
         eventually(&format!("{} is {state}", self.all[n].file), async || {
             let health = self.all[n].health().await.unwrap_or_default();
@@ -193,7 +193,7 @@ impl Instances {
     }
 }
 
-/// The test authorities' roots, and those of `lucarne load`.
+/// Returns the roots of the test authorities and of `lucarne load`.
 fn roots() -> String {
     let theirs = load_test::authorities().join("roots.pem");
     pki().roots_pem() + &fs::read_to_string(theirs).unwrap()
@@ -204,7 +204,7 @@ fn loopback() -> (SocketAddr, SocketAddr) {
     (at(), at())
 }
 
-/// The last lines of an output.
+/// Returns the last lines of an output.
 fn tail(output: &str) -> String {
     let lines: Vec<_> = output.lines().collect();
     lines[lines.len().saturating_sub(40)..].join("\n")

@@ -1,5 +1,5 @@
-//! Instances that do not fit together: health and log lines name what does not, and nothing of it is
-//! taken.
+//! Instances that do not match: `/health` and log lines name the difference, and their messages are
+//! rejected.
 
 use std::convert::Infallible;
 use std::fs;
@@ -22,7 +22,7 @@ use super::group::{Instances, KEY, LOG};
 use crate::common::load::Submission;
 use crate::common::{PATIENCE, assert_has, edit, eventually, pki, run};
 
-/// Three instances, of which the first leads and the second follows.
+/// Creates three instances. The first leads, the second follows.
 async fn two(change: impl FnOnce(&Instances)) -> Instances {
     let mut instances = Instances::create(Place::s3_alone().await.unwrap());
     change(&instances);
@@ -33,7 +33,8 @@ async fn two(change: impl FnOnce(&Instances)) -> Instances {
     instances
 }
 
-/// A submission to the second is put off, its health says why, and the log stays as it is.
+/// Checks that a submission to the second gets a 503, its health has the reason, and the log is
+/// empty.
 async fn is_put_off(instances: &Instances, why: &str) {
     let submission = Submission::new(&pki().p256, EntryKind::X509);
     let second = &instances.all[1];
@@ -46,7 +47,7 @@ async fn is_put_off(instances: &Instances, why: &str) {
     assert_eq!(instances.audit(0).poll().await.unwrap(), 0);
 }
 
-/// The leader itself goes on.
+/// Checks that the leader still accepts submissions.
 async fn leader_goes_on(instances: &Instances) {
     let submission = Submission::new(&pki().p256, EntryKind::X509);
     let log = instances.all[0].log();
@@ -109,7 +110,7 @@ fn an_address_that_is_not_reachable_is_named() {
         })
         .await;
         is_put_off(&instances, "refused").await;
-        // Health is public: only the log lines name the address.
+        // `/health` is public, so only the log lines name the address.
         instances
             .server(1)
             .wait_for_output(&nowhere, PATIENCE)
@@ -118,14 +119,14 @@ fn an_address_that_is_not_reachable_is_named() {
     });
 }
 
-/// A follower of another version: it has the key, and says what this version does not read.
+/// A follower of another version has the key, and sends a message that this version cannot parse.
 #[test]
 fn a_follower_of_another_version_is_named() {
     run(async {
         let mut instances = two(|_| ()).await;
         let address = instances.all[0].others;
         let answer = Peer::of(&instances).ask(address, "lucarne batch 0\n").await;
-        // Its status: of another version.
+        // The status: another version.
         assert_eq!(&answer[..16], b"lucarne places2\n");
         assert_eq!(answer[16], 2);
         let words = "an instance sends what this version does not read";
@@ -138,7 +139,8 @@ fn a_follower_of_another_version_is_named() {
     });
 }
 
-/// A leader of another version: it has the key, and answers what this version does not read.
+/// A leader of another version has the key, and responds with a message that this version cannot
+/// parse.
 #[test]
 fn a_leader_of_another_version_is_named() {
     run(async {
@@ -162,7 +164,7 @@ fn a_leader_of_another_version_is_named() {
     });
 }
 
-/// Somebody with the key of the instances who speaks as they do, with other words.
+/// A peer with the key of the instances that sends other messages.
 struct Peer {
     key: hmac::Key,
     log: [u8; 32],
@@ -182,7 +184,7 @@ impl Peer {
         hex::encode(hmac::sign(&self.key, &marked))
     }
 
-    /// Sends this to the instance that listens there, and returns its answer.
+    /// Sends `body` to the instance at `address`, and returns its response.
     async fn ask(&self, address: SocketAddr, body: &'static str) -> Bytes {
         let tcp = TcpStream::connect(address).await.unwrap();
         let http = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
@@ -205,7 +207,7 @@ impl Peer {
         answer.into_body().collect().await.unwrap().to_bytes()
     }
 
-    /// Answers this to all that ask there.
+    /// Responds with `body` to all requests.
     async fn answer(self: Arc<Self>, listener: TcpListener, body: &'static str) {
         loop {
             let (tcp, _) = listener.accept().await.unwrap();
@@ -225,7 +227,7 @@ impl Peer {
     }
 }
 
-/// The second comes to its part once all is as it should be.
+/// The second instance follows normally after its configuration is corrected.
 #[test]
 fn what_is_corrected_is_no_longer_said() {
     run(async {

@@ -1,5 +1,5 @@
-//! Three processes of one log, on real stores and databases: whatever becomes of the one that leads,
-//! clients go on, and in the end nothing is lost, repeated or taken back.
+//! Three processes of one log, on real stores and databases. After any failure of the leader,
+//! submissions continue, and at the end no entry is lost, repeated or taken back.
 
 mod clients;
 mod faults;
@@ -15,8 +15,7 @@ use crate::common::{assert_has, lucarne, pki, run};
 use lucarne_testkit::{Bucket, DatabaseKind, DatabaseServer, Place, Signal, temp_dir};
 use std::sync::atomic::Ordering::SeqCst;
 
-/// A day in the life of three instances: the leader is killed, stopped and paused, and comes back
-/// each time.
+/// Kills, stops and pauses the leader of three instances. The old leader returns each time.
 async fn a_bad_day(place: Place) {
     let mut instances = Instances::create(place);
     instances.start_all();
@@ -47,7 +46,7 @@ async fn a_bad_day(place: Place) {
         let leader = instances.settled().await;
         let at = Instant::now();
         instances.server(leader).signal(Signal::STOP).unwrap();
-        // The length of the pause, at least: the instances go on after any.
+        // The pause lasts at least this long: the instances must survive any length.
         tokio::time::sleep(Duration::from_secs(4)).await;
         instances.server(leader).signal(Signal::CONT).unwrap();
         clients.go_on().await;
@@ -59,7 +58,7 @@ async fn a_bad_day(place: Place) {
     (0..3).for_each(|n| instances.stop(n));
 }
 
-/// How often the leader is killed, stopped and paused: `LUCARNE_INSTANCES_ROUNDS`, else once.
+/// Returns the number of rounds: `LUCARNE_INSTANCES_ROUNDS`, or one.
 fn rounds() -> usize {
     let rounds = std::env::var("LUCARNE_INSTANCES_ROUNDS");
     rounds.map_or(1, |rounds| rounds.parse().unwrap())

@@ -1,4 +1,4 @@
-//! Places outside that may have seen a log's checkpoint.
+//! Other places that may have seen a log's checkpoint.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,17 +10,17 @@ use tokio::net::TcpStream;
 use crate::common::aside::Aside;
 use crate::common::site::Site;
 
-/// How a place answers.
+/// The response of a place.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
-    /// With this.
+    /// This checkpoint.
     Checkpoint(Vec<u8>),
     NotFound,
-    /// Never.
+    /// No response.
     Silence,
-    /// Byte by byte, without end.
+    /// An infinite response, byte by byte.
     Trickle,
-    /// With more than a checkpoint has.
+    /// More bytes than a checkpoint has.
     Flood,
 }
 
@@ -48,12 +48,12 @@ impl Elsewhere {
         }
     }
 
-    /// The monitoring prefix there.
+    /// The monitoring prefix of the mirror.
     pub(crate) fn prefix(&self) -> String {
         format!("http://{}/mirror", self.server.address)
     }
 
-    /// The URL of the checkpoint there.
+    /// The URL of the mirror's checkpoint.
     pub(crate) fn url(&self) -> String {
         format!("{}/checkpoint", self.prefix())
     }
@@ -62,7 +62,7 @@ impl Elsewhere {
         *self.answer.lock().unwrap() = answer;
     }
 
-    /// The paths that were asked for.
+    /// The requested paths.
     pub(crate) fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }
@@ -91,13 +91,13 @@ async fn serve(mut stream: TcpStream, answer: Answer, asked: &Mutex<Vec<String>>
 async fn trickle(mut stream: TcpStream, head: String) {
     let _ = stream.write_all(head.as_bytes()).await;
     while stream.write_all(b"x").await.is_ok() {
-        // Never long enough for a timeout between two bytes: if it is, on a busy machine, the
-        // request fails as well.
+        // Shorter than a timeout between two bytes. If it is longer on a busy machine, the request
+        // fails as well.
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 
-/// A checkpoint that log `ill` has signed of a tree that it does not have.
+/// Signs a checkpoint of log `ill` for a tree that the log does not have.
 pub(crate) fn forged(site: &Site, size: u64, timestamp_ms: u64) -> Vec<u8> {
     let origin = format!("{}/ill", site.address());
     let key = site.key("ill");

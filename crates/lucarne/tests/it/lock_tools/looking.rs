@@ -1,4 +1,4 @@
-//! What lock and journal hold, looked at beside the server.
+//! Inspection of lock and journal while the server runs or is stopped.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,8 +10,8 @@ use super::{everything, grow, site, stop, take};
 use crate::common::site::Site;
 use crate::common::{assert_has, run};
 
-/// Leaves log `ill` as a power cut between commit and publication does: the lock
-/// and the journal have four entries, what is published has two.
+/// Leaves log `ill` as after a power cut between commit and publication: the lock and the journal
+/// have four entries, and the published checkpoint has two.
 fn leave_a_gap(site: &Site) {
     grow(site, 2);
     let old = fs::read(site.data("ill").join("checkpoint")).unwrap();
@@ -29,7 +29,7 @@ fn leave_a_gap(site: &Site) {
     }
 }
 
-/// Runs a command that looks, and sees that it has changed no file.
+/// Runs a command that only reads, and checks that no file has changed.
 fn look(site: &Site, args: &[&str]) -> (i32, String) {
     let before = everything(site.path());
     let looked = site.lucarne(args);
@@ -75,7 +75,7 @@ fn what_the_lock_of_a_sane_log_holds() {
     assert_has(&said, "there are ill, well");
 }
 
-/// The server goes on, whoever looks, and is always seen to be well.
+/// The server continues during the inspection, and always appears healthy.
 #[test]
 fn a_log_is_looked_at_while_it_signs() {
     let site = site();
@@ -140,7 +140,7 @@ fn rows_that_are_not_the_logs_are_shown() {
         assert_eq!(code, 1, "{said}");
         assert_has(&said, "holds no");
     }
-    // What is not there cannot be looked at.
+    // Missing data cannot be inspected.
     site.sign("ill", &newest);
     fs::rename(site.data("ill"), site.path().join("away")).unwrap();
     let (code, said) = look(&site, &["lock", "show", "ill"]);
@@ -166,7 +166,7 @@ fn the_rounds_between_lock_and_checkpoint_are_shown() {
     assert_eq!(code, 0, "{said}");
     assert_has(&said, "2 → 3  1 entries");
     assert_has(&said, "signed, to be published");
-    // Without the journal nothing leads there.
+    // Without the journal, the published checkpoint does not lead to the lock.
     let journal = site.data("ill").join(".lucarne/journal");
     fs::rename(&journal, site.path().join("away")).unwrap();
     let (code, said) = look(&site, &["lock", "show", "ill"]);
@@ -179,7 +179,7 @@ fn the_rounds_between_lock_and_checkpoint_are_shown() {
     grow(&site, 1);
 }
 
-/// The segment that has records.
+/// Returns the segment with records.
 fn segment(site: &Site) -> PathBuf {
     let files = everything(&site.data("ill").join(".lucarne/journal"));
     let written = |bytes: &[u8]| bytes.iter().rposition(|byte| *byte != 0);
@@ -208,7 +208,7 @@ fn a_torn_or_damaged_journal_is_listed() {
         let number = |key: &str| round["at"][key].as_u64().unwrap();
         number("offset") + number("bytes")
     };
-    // Behind it is room for more.
+    // The rest of the segment is preallocated.
     let room = whole.split_off(end(last) as usize);
     assert!(room.iter().all(|byte| *byte == 0));
     assert_eq!(last["at"]["file"], segment.to_str().unwrap());
@@ -220,12 +220,12 @@ fn a_torn_or_damaged_journal_is_listed() {
     assert_has(&said, "torn tail: ");
     let start = last["at"]["offset"].as_u64().unwrap();
     assert_has(&said, &format!("from byte {start}:"));
-    // That round was signed: a crash does not explain it.
+    // That round was signed, so a crash does not explain the cut.
     assert_eq!(code, 1, "{said}");
     assert_has(&said, "the journal does not lead from there");
     assert_eq!(look(&site, &["lock", "show", "ill"]).0, 1);
 
-    // More was being appended.
+    // Another append was in progress.
     let begun = &whole[start as usize..][..30];
     let bytes = begun.iter().rposition(|byte| *byte != 0).unwrap() + 1;
     fs::write(&segment, [&whole[..], begun].concat()).unwrap();
@@ -234,7 +234,7 @@ fn a_torn_or_damaged_journal_is_listed() {
     assert_has(&said, &format!("torn tail: {bytes} bytes"));
     assert_has(&said, &format!("from byte {}:", whole.len()));
 
-    // A bit in the middle.
+    // A flipped bit in the middle.
     let mut damaged = whole.clone();
     damaged[start as usize - 10] ^= 1;
     fs::write(&segment, &damaged).unwrap();

@@ -1,5 +1,5 @@
-//! A round that the lock has signed and that a failing disk has lost: the log goes back from it
-//! only where nothing of it was published.
+//! A round that the lock has signed and a failing disk has lost. The log goes back to the round
+//! before only if nothing of the lost round was published.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::common::{assert_has, run};
 
 const GO_BACK: [&str; 4] = ["lock", "rebuild", "ill", "--never-published"];
 
-/// The directories of log `ill`, and where they are kept aside.
+/// Returns the directories of log `ill`, and the places of their copies.
 fn directories(site: &Site) -> [(PathBuf, PathBuf); 2] {
     let aside = |name: &str| site.path().join(format!("{name}.aside"));
     let cache = site.path().join("ill-cache");
@@ -24,8 +24,8 @@ fn copy(from: &Path, to: &Path) {
     assert!(copied.unwrap().success());
 }
 
-/// A log whose lock has signed five entries. Its disk has four: nothing of the last round.
-/// Returns a checkpoint of three, and the published one of four.
+/// Creates a log whose lock has signed five entries. Its disk has four, and nothing of the last
+/// round. Also returns a checkpoint of three entries, and the published one of four.
 fn lost() -> (Site, Vec<u8>, Vec<u8>) {
     let site = site();
     let published = || fs::read(site.data("ill").join("checkpoint")).unwrap();
@@ -44,7 +44,7 @@ fn lost() -> (Site, Vec<u8>, Vec<u8>) {
     (site, older, published)
 }
 
-/// The arguments refuse, with these words, and the lock is as it was.
+/// Checks that the command refuses with these words, and the lock is unchanged.
 fn refuses(site: &Site, more: &[&str], words: &[&str]) {
     let before = site.signed("ill");
     let (code, said) = site.lucarne(&[&GO_BACK[..], more].concat());
@@ -124,7 +124,7 @@ fn a_trace_of_the_round_refuses() {
     let (site, _, published) = lost();
     let well = Elsewhere::new(Answer::Checkpoint(published));
     let well = ["--known", &well.url()];
-    // A tile of it.
+    // A tile of the lost round.
     let tile = "tile/0/000.p/5";
     let here = site.data("ill").join(tile);
     let newest = site.data("ill").with_extension("newest").join(tile);
@@ -132,7 +132,7 @@ fn a_trace_of_the_round_refuses() {
     fs::copy(newest, &here).unwrap();
     refuses(&site, &well, &["tile/0/000.p/5", "beyond the 4 entries"]);
     fs::remove_file(here).unwrap();
-    // The index, which learns of a round only once it is published.
+    // The index, which has a round only after its publication.
     let cache = site.path().join("ill-cache");
     fs::rename(&cache, site.path().join("older")).unwrap();
     fs::rename(cache.with_extension("newest"), &cache).unwrap();

@@ -1,5 +1,5 @@
-//! The commands by which an operator looks at lock and journal, and makes a lock
-//! that was lost; and what others have seen of a log, at its start.
+//! The commands by which an operator inspects lock and journal and rebuilds a lost lock, and the
+//! comparison with other places' checkpoints at startup.
 
 pub(crate) mod elsewhere;
 mod looking;
@@ -18,7 +18,7 @@ fn site() -> Site {
     Site::create([("ill", String::new()), ("well", String::new())])
 }
 
-/// One run in which log `ill` takes this many new submissions, one after the other.
+/// Runs the server once, while log `ill` accepts `entries` new submissions in sequence.
 fn grow(site: &Site, entries: usize) {
     let mut server = site.start();
     run(async {
@@ -39,8 +39,8 @@ async fn take(client: &Client, entries: usize) {
     }
 }
 
-/// Every file below a directory, with what is in it. What SQLite shares between
-/// processes is no content.
+/// Returns every file below a directory with its content, except the files that SQLite shares
+/// between processes.
 fn everything(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {

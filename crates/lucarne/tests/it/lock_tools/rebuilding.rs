@@ -1,4 +1,4 @@
-//! A lock that was lost is made anew, and held against what others have seen.
+//! Rebuilding a lost lock, with a comparison with checkpoints in other places.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::common::{assert_has, run};
 
 const REBUILD: [&str; 3] = ["lock", "rebuild", "ill"];
 
-/// A log whose row in the lock is gone.
+/// Creates a log whose row in the lock is missing.
 fn lost() -> (Site, Vec<u8>) {
     let site = site();
     grow(&site, 4);
@@ -18,7 +18,7 @@ fn lost() -> (Site, Vec<u8>) {
     (site, newest)
 }
 
-/// The arguments refuse, with these words, and nothing is made.
+/// Checks that the command refuses with these words, and the lock is still empty.
 fn refuses(site: &Site, more: &[&str], words: &[&str]) {
     let (code, said) = site.lucarne(&[&REBUILD[..], more].concat());
     assert_eq!(code, 1, "{said}");
@@ -56,11 +56,11 @@ fn a_newer_checkpoint_outside_refuses() {
         "(known_checkpoint_newer)",
     ];
     refuses(&site, &known, &words);
-    // Whoever answers cannot be gone without.
+    // A place that responds cannot be left out.
     let url = elsewhere.url();
     let without = [&known[..], &["--without", &url]].concat();
     refuses(&site, &without, &["(known_checkpoint_newer)"]);
-    // So it is in the configuration.
+    // A place in the configuration is compared as well.
     let text = fs::read_to_string(site.configuration()).unwrap();
     let named = format!(
         "secret: ill.seed\n    known_checkpoints: {}",
@@ -118,13 +118,13 @@ fn who_does_not_answer_refuses_unless_gone_without() {
     assert_has(&said, "replace it with --replace-older");
 }
 
-/// What was signed last of the same tree is what the lock had.
+/// The last signed checkpoint of the same tree is the one that the lock had.
 #[test]
 fn the_checkpoint_that_was_signed_last_is_the_one() {
     let site = Site::create([("ill", "checkpointinterval: 200".to_owned())]);
     grow(&site, 4);
     let old = fs::read(site.data("ill").join("checkpoint")).unwrap();
-    // Signed again while nothing is submitted.
+    // An idle log signs the same tree again.
     let mut server = site.start();
     run(async {
         site.ready("ill").await;
@@ -143,7 +143,7 @@ fn the_checkpoint_that_was_signed_last_is_the_one() {
     goes_on(&site);
 }
 
-/// Without anything outside, the operator is told what must be true.
+/// The command prints the condition that the operator must verify if no other place is known.
 #[test]
 fn what_nobody_vouches_for_is_said() {
     let (site, newest) = lost();
@@ -152,8 +152,8 @@ fn what_nobody_vouches_for_is_said() {
     assert_eq!(site.signed("ill").unwrap(), newest);
 }
 
-/// The lock is older than the log, or damaged: what others have shows that it is the lock that is
-/// wrong.
+/// The lock is older than the log, or damaged. The checkpoint in another place proves that the lock
+/// is wrong.
 #[test]
 fn an_older_or_damaged_lock_is_replaced() {
     let site = site();
@@ -179,7 +179,7 @@ fn an_older_or_damaged_lock_is_replaced() {
         assert_has(&said, "is now at 4 entries");
         assert_eq!(site.signed("ill").unwrap(), newest);
     }
-    // What the lock has is the newest; and what is newer than the log is never replaced.
+    // The newest checkpoint in the lock is never replaced, and neither is one newer than the log.
     let (code, said) = replace(&["--known", "known"]);
     assert_eq!(code, 1, "{said}");
     assert_has(&said, "holds the newest checkpoint already");
@@ -193,8 +193,8 @@ fn an_older_or_damaged_lock_is_replaced() {
     goes_on(&site);
 }
 
-/// The published checkpoint is older than the tiles, as after a power cut or a copy that was made
-/// while the log grew: what others have leads to all of them.
+/// The published checkpoint is older than the tiles, as after a power cut or a copy of a running
+/// log. The checkpoint in another place covers all tiles.
 #[test]
 fn an_older_published_checkpoint_is_no_hindrance() {
     let site = site();
@@ -213,7 +213,7 @@ fn an_older_published_checkpoint_is_no_hindrance() {
     goes_on(&site);
 }
 
-/// One lock may hold several logs: all of them are named.
+/// The lock may hold several logs, so the message names all of them.
 #[test]
 fn all_logs_of_a_lost_lock_are_named() {
     let site = site();

@@ -1,4 +1,4 @@
-//! What others have seen of a log, at its start.
+//! The comparison with checkpoints in other places at startup.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::common::load::is_retry_later;
 use crate::common::site::Site;
 use crate::common::{PATIENCE, assert_has, edit, pki, run, submission};
 
-/// Logs `ill`, of which these places may know more, and `well`.
+/// Creates the logs `ill`, with these places as known checkpoints, and `well`.
 fn site_known_at(places: &[&str]) -> Site {
     let known = format!("known_checkpoints: [{}]", places.join(", "));
     Site::create([("ill", known), ("well", String::new())])
@@ -24,7 +24,7 @@ fn checkpoint(site: &Site) -> Vec<u8> {
     fs::read(site.data("ill").join("checkpoint")).unwrap()
 }
 
-/// Puts lock, data and caches of all logs aside, or back.
+/// Copies lock, data and caches of all logs.
 fn copy_all(site: &Site, from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for part in ["ill", "ill-cache", "well", "well-cache", "lock.sqlite"] {
@@ -39,7 +39,7 @@ fn copy_all(site: &Site, from: &Path, to: &Path) {
     assert!(!site.path().join("lock.sqlite-wal").exists());
 }
 
-/// Log `ill` does not start, for this reason, and signs nothing; `well` goes on.
+/// Checks that log `ill` does not start for this reason, and signs nothing; `well` still runs.
 fn is_refused(site: &Site, words: &[&str]) {
     let before = site.signed("ill");
     let mut server = site.start();
@@ -60,7 +60,7 @@ fn is_refused(site: &Site, words: &[&str]) {
     words.iter().for_each(|words| assert_has(&said, words));
 }
 
-/// One snapshot of a machine holds data, lock and cache: nothing there can tell.
+/// A snapshot of a machine contains data, lock and cache, so none of them reveals the rollback.
 #[test]
 fn a_machine_that_was_rolled_back_is_caught() {
     let elsewhere = Elsewhere::new(Answer::NotFound);
@@ -91,7 +91,7 @@ fn a_machine_that_was_rolled_back_is_caught() {
             .all(|path| path == "/mirror/checkpoint")
     );
 
-    // Nobody else can tell: whoever has seen less, or nothing, lets it start.
+    // A place with an older checkpoint, or none, does not prevent the start.
     for unknowing in [Answer::Checkpoint(old), Answer::NotFound] {
         elsewhere.answers(unknowing);
         let mut server = site.start();
@@ -102,7 +102,7 @@ fn a_machine_that_was_rolled_back_is_caught() {
     grow(&site, 1);
 }
 
-/// The log that was refused starts by itself once what it lacked is there.
+/// A refused log starts by itself after its missing data is restored.
 #[test]
 fn a_refused_log_goes_on_once_it_has_what_others_have() {
     let elsewhere = Elsewhere::new(Answer::NotFound);
@@ -140,7 +140,7 @@ fn another_history_is_caught() {
     }
 }
 
-/// An outage elsewhere is none of the log's: its start is warned about, and bounded.
+/// An outage of another place causes only a warning and a bounded delay at startup.
 #[test]
 fn who_does_not_answer_keeps_no_log_from_starting() {
     let places = [
@@ -162,7 +162,7 @@ fn who_does_not_answer_keeps_no_log_from_starting() {
     let mut server = site.start();
     run(async {
         site.ready("ill").await;
-        // A busy machine only makes it longer.
+        // The wait is longer on a busy machine.
         let waited = started.elapsed();
         assert!(
             waited >= Duration::from_secs(4),

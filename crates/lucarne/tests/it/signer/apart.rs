@@ -1,4 +1,4 @@
-//! A log and its signer.
+//! A log with a separate signer.
 
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -10,21 +10,21 @@ use lucarne_testkit::{Launch, LogUnderTest, Server, block_until, temp_dir};
 
 use crate::common::{LUCARNE, all, edit, log, pki};
 
-/// A log whose key a signer has.
-pub(super) struct Apart {
-    pub(super) log: LogUnderTest,
+/// A log whose key is held by a separate signer.
+pub(crate) struct Apart {
+    pub(crate) log: LogUnderTest,
 }
 
 impl Apart {
-    /// A log that was made with its key, which it has given to the signer since.
-    pub(super) fn new() -> Self {
+    /// Creates a log with its key, and then moves the key to a signer.
+    pub(crate) fn new() -> Self {
         let apart = Self::of(log("period: 20"));
         let (code, said) = apart.signer_task(&["adopt", "data/checkpoint"]);
         assert_eq!(code, 0, "{said}");
         apart
     }
 
-    /// A log that has not been made.
+    /// Prepares a log without creating it.
     pub(super) fn prepare() -> Self {
         let roots = pki().root.certificate_pem();
         Self::of(LogUnderTest::prepare(LUCARNE, &roots, "period: 20").unwrap())
@@ -51,7 +51,7 @@ impl Apart {
         fs::write(self.log.path().join("signer.yaml"), text).unwrap();
     }
 
-    /// `lucarne signer`, to its end: exit code, and all it printed.
+    /// Runs `lucarne signer` to its end. Returns the exit code and the whole output.
     pub(super) fn signer_task(&self, args: &[&str]) -> (i32, String) {
         let launch = self.log.command().arg("signer").args(args);
         let output = launch.run().unwrap();
@@ -62,14 +62,14 @@ impl Apart {
         self.start_signer_for(&rustix::process::geteuid().as_raw().to_string())
     }
 
-    /// The signer, answering this user only.
+    /// Starts the signer, which accepts only this user.
     pub(super) fn start_signer_for(&self, user: &str) -> Server {
         self.configure(user);
         self.start_signer_by(self.log.command())
     }
 
-    /// The signer that this command makes of its configuration.
-    pub(super) fn start_signer_by(&self, command: Launch) -> Server {
+    /// Starts a signer with this command.
+    pub(crate) fn start_signer_by(&self, command: Launch) -> Server {
         let signer = command.arg("signer").spawn().unwrap();
         let socket = self.log.path().join("signer.sock");
         block_until("the signer listens", || {
@@ -78,13 +78,13 @@ impl Apart {
         signer
     }
 
-    /// The file in which the signer remembers.
+    /// The file of the signer's memory.
     pub(super) fn memory(&self) -> PathBuf {
         let log_id = lucarne_ct::sha256(&[self.log.public_key()]);
         self.log.path().join("memory").join(hex(&log_id))
     }
 
-    /// The size of the tree that was signed last.
+    /// Returns the size of the last signed tree.
     pub(super) fn remembered(&self) -> u64 {
         let note = fs::read(self.memory()).unwrap();
         let verified = verify_checkpoint(&note, &self.log.origin(), self.log.public_key());
@@ -96,7 +96,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A copy of all that a log has, but for its signer's.
+/// A copy of all files of a log, except those of its signer.
 pub(super) struct Copied(tempfile::TempDir);
 
 const PARTS: [&str; 3] = ["data", "cache", "lock.sqlite"];

@@ -1,7 +1,7 @@
-//! The key in a process of its own: whatever happens to the log's server, and to the signer, there
-//! is one history.
+//! The key in a separate process. There is only one history after any failure of the log's server
+//! or the signer.
 
-mod apart;
+pub(crate) mod apart;
 mod token;
 
 use std::fs;
@@ -18,7 +18,7 @@ use self::apart::{Apart, Copied};
 use crate::common::load::{Load, is_retry_later};
 use crate::common::{PATIENCE, assert_has, edit, eventually, pki, ready, run, submission};
 
-/// What failed, and why, is said once.
+/// The message names the failure and its reason once.
 #[test]
 fn a_signer_without_a_place_for_its_memory_says_why_once() {
     let apart = Apart::prepare();
@@ -36,7 +36,7 @@ const KILLS: usize = 24;
 /// Entries that are submitted again.
 const OLD: usize = 300;
 
-/// What `/health` says once it says this.
+/// Waits until `/health` contains `part`.
 async fn says(apart: &Apart, part: &str) {
     let site = Client::new(format!("http://{}", apart.log.address()));
     eventually(&format!("/health says {part:?}"), async || {
@@ -57,7 +57,7 @@ async fn submit(apart: &Apart, body: &str) -> lucarne_testkit::Response {
 #[test]
 fn a_new_log_and_one_that_exists_are_given_to_a_signer() {
     let apart = Apart::prepare();
-    // Nothing is signed, nor is the log made, before an operator says that it is new.
+    // Before an operator confirms that the log is new, nothing is signed and no log is created.
     let (code, said) = apart.signer_task(&[]);
     assert_eq!(code, 1);
     assert_has(&said, "lucarne signer first-use");
@@ -81,14 +81,14 @@ fn a_new_log_and_one_that_exists_are_given_to_a_signer() {
     });
     drop((server, signer));
 
-    // Its memory is lost, and made again from what is published.
+    // The signer's memory is lost, and recreated from the published checkpoint.
     fs::remove_file(apart.memory()).unwrap();
     assert_eq!(apart.signer_task(&["adopt", "data/checkpoint"]).0, 0);
     let _signer = apart.start_signer();
     let _server = apart.log.start().unwrap();
     run(async {
         ready(&apart.log).await;
-        // The server has forgotten the SCTs, and the signer its trees.
+        // The server has lost its issued SCTs, and the signer has only the adopted checkpoint.
         let load = Load::new(&apart.log);
         let fresh = load.fresh();
         assert_eq!(load.submit(&fresh).await, Some(true));
@@ -118,10 +118,10 @@ fn kills_of_server_and_signer_lose_and_repeat_nothing() {
         let started = Instant::now();
         while load.promised.load(Ordering::SeqCst) == before {
             assert!(started.elapsed() < PATIENCE, "no SCT:\n{}", server.output());
-            // Polled, with a deadline: no verdict depends on the pace.
+            // A poll with a deadline: no verdict depends on the interval.
             std::thread::sleep(Duration::from_millis(1));
         }
-        // The moment of the kill: nothing may be lost at any.
+        // The moment of the kill: no entry may be lost at any moment.
         std::thread::sleep(Duration::from_millis(moments.random_range(0..200)));
         let both = moments.random_range(0..3);
         if both != 0 {
@@ -147,7 +147,7 @@ fn kills_of_server_and_signer_lose_and_repeat_nothing() {
     assert!(server.stop(PATIENCE).unwrap().success());
 }
 
-/// The moment between signature and commit, made long: the lock cannot be written.
+/// A lock that cannot be written prolongs the moment between signature and commit.
 #[test]
 fn what_was_signed_and_not_committed_is_committed_at_the_next_start() {
     let apart = Apart::new();
@@ -181,7 +181,7 @@ fn what_was_signed_and_not_committed_is_committed_at_the_next_start() {
         assert_eq!(answer.status, 200);
         let sct = lucarne_ct::Sct::parse(&answer.body).unwrap();
         assert_eq!(sct.index(), Some(1));
-        // Its timestamp is that of the head that had been signed.
+        // The timestamp is that of the signed head.
         let (origin, key) = (apart.log.origin(), apart.log.public_key());
         let (_, timestamp) = verify_checkpoint(&signed, &origin, key).unwrap();
         assert_eq!(sct.timestamp, timestamp);
@@ -234,7 +234,7 @@ fn a_log_that_was_rolled_back_with_its_lock_is_refused() {
     grow(1);
     assert_eq!(apart.remembered(), 6);
 
-    // Nor does a signer of another history sign for this one.
+    // A signer with another history does not sign for this one either.
     old.restore(&apart);
     fs::remove_file(apart.memory()).unwrap();
     drop(_signer);
@@ -283,16 +283,16 @@ fn without_its_signer_a_log_takes_nothing_and_goes_on_by_itself() {
         let answer = submit(&apart, &submission(&pki().p256)).await;
         assert!(is_retry_later(&answer), "{}", answer.text());
         says(&apart, "is unavailable").await;
-        // What is published is served all the while.
+        // Reads still work all the time.
         assert_eq!(
             apart.log.client().get("checkpoint").await.unwrap().status,
             200
         );
 
-        // Not one who answers others only.
+        // A signer that accepts only another user does not help.
         let mut stranger = apart.start_signer_for("4294967294");
-        // Time to ask it for what it must not give. A log that has not asked yet, on a busy machine,
-        // answers the same.
+        // Time for requests to the signer. If the log has not tried yet on a busy machine, its
+        // response is the same.
         tokio::time::sleep(Duration::from_secs(1)).await;
         let answer = submit(&apart, &body).await;
         assert!(is_retry_later(&answer), "{}", answer.text());
@@ -313,7 +313,7 @@ fn without_its_signer_a_log_takes_nothing_and_goes_on_by_itself() {
     });
 }
 
-/// Everybody has the certificates of a public log, and can submit them again.
+/// Any client can read the certificates of a public log, and submit them again.
 #[test]
 fn those_who_submit_known_certificates_again_stop_no_round() {
     let apart = Apart::new();
@@ -334,7 +334,7 @@ fn those_who_submit_known_certificates_again_stop_no_round() {
     });
     assert!(server.stop(PATIENCE).unwrap().success());
 
-    // It has forgotten the SCTs: each is signed again.
+    // The restarted server has lost its issued SCTs, so each is signed again.
     let server = apart.log.start().unwrap();
     runtime.block_on(ready(&apart.log));
     let again: Vec<_> = (0..64)

@@ -1,4 +1,4 @@
-//! A log's key in a PKCS #11 token: SoftHSM's.
+//! A log's key in a PKCS #11 token of SoftHSM.
 
 use std::fs;
 use std::process::Command;
@@ -11,7 +11,7 @@ use super::apart::Apart;
 use crate::common::load::Load;
 use crate::common::{all, assert_has, edit, pki, ready, run};
 
-/// Debian has it under one name for all architectures.
+/// Debian uses the same path on all architectures.
 const MODULE: &str = "/usr/lib/softhsm/libsofthsm2.so";
 
 #[test]

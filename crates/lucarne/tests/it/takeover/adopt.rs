@@ -1,4 +1,4 @@
-//! `lucarne adopt`: it refuses without a trace, and what it takes over goes on.
+//! `lucarne adopt`: a refusal leaves no trace, and an adopted log continues.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use super::*;
 
 pub(super) const SUNLIGHT: [&str; 3] = ["adopt", "-c", "sunlight.yaml"];
 
-/// Every file below, with its bytes.
+/// Returns every file below a directory, with its bytes.
 pub(super) fn all_files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(directory).unwrap() {
@@ -24,13 +24,13 @@ pub(super) fn all_files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// Asserts that taking it over is refused for this reason, and leaves no trace.
+/// Asserts that adopting is refused for this reason, and leaves no trace.
 #[track_caller]
 pub(super) fn refused(log: &Taken, args: &[&str], why: &str) {
     refused_with(1, log, args, why);
 }
 
-/// The command ends with this code, and writes nothing.
+/// Asserts that the command ends with this code, and writes nothing.
 pub(super) fn refused_with(expected: i32, log: &Taken, args: &[&str], why: &str) {
     let before = all_files(log.path());
     let (code, said) = lucarne(log.path(), args);
@@ -68,7 +68,7 @@ pub(super) fn tesseract() -> Option<(Taken, Vec<String>)> {
     Some((log, flags.map(str::to_owned).to_vec()))
 }
 
-/// The URL of a report of CCADB with our root.
+/// Returns the URL of a CCADB report with the test root.
 fn report_at_a_url() -> String {
     let ours = pki().root.certificate_pem();
     let report = format!("\"X.509 Certificate (PEM)\",\"Mozilla Status\"\n\"'{ours}'\",Included\n");
@@ -85,7 +85,7 @@ fn report_at_a_url() -> String {
     format!("http://{address}/report.csv")
 }
 
-/// The roots come from a URL, as most configurations of Sunlight have them.
+/// The roots come from a URL, as in most configurations of Sunlight.
 #[test]
 fn sunlights_roots_from_a_url() {
     let Some(log) = Taken::sunlight("sunlight-clean", "sun2027h1") else {
@@ -106,7 +106,7 @@ fn sunlights_roots_from_a_url() {
     }
 }
 
-/// The same with TesseraCT's flags, and with one dash, as Go's programs take them.
+/// The roots come from a URL, with TesseraCT's flags, and with one dash as Go programs accept.
 #[test]
 fn tesseracts_roots_from_a_url() {
     let Some((log, flags)) = tesseract() else {
@@ -124,7 +124,7 @@ fn tesseracts_roots_from_a_url() {
         let flags: Vec<&str> = flags.iter().chain(&roots).map(String::as_str).collect();
         let said = adopted(&log, &[&["adopt", "-check"], &flags[..]].concat());
         assert_has(&said, "✓ roots");
-        // It was left long ago, and the next command says so.
+        // The log last signed long ago, so the output names the next command.
         let today = Timestamp::now().strftime("%F");
         assert_has(&said, &format!("lucarne serve --confirm-clock {today}"));
     }
@@ -155,7 +155,7 @@ fn a_sunlight_that_ended_well() {
     run(async {
         log.ready().await;
         log.remembers("scts-p256.json", &audit).await;
-        // The names tiles that Sunlight left, superseded ones as well.
+        // The names tiles that Sunlight wrote, including superseded ones.
         let names = data.join("tile/names");
         let files = all_files(&names);
         for (path, bytes) in &files {
@@ -199,7 +199,7 @@ fn tesseract_gets_a_lock() {
     };
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let adopt = [&["adopt"], &flags[..]].concat();
-    // Something is integrated that nobody has seen.
+    // An entry is integrated, but not published.
     let state = log.path().join("store/.state/treeState");
     edit(&state, "2091", "2092");
     refused(&log, &adopt, "integrated 2092 entries and published 2091");
@@ -216,7 +216,7 @@ fn tesseract_gets_a_lock() {
     assert!(server.stop(PATIENCE).unwrap().success());
 }
 
-/// Each of these is said by its name, and every byte stays as it was.
+/// Each fault is named, and every byte stays unchanged.
 #[test]
 fn what_is_not_right_is_refused() {
     let Some(log) = Taken::sunlight("sunlight-clean", "sun2027h1") else {
@@ -236,7 +236,7 @@ fn what_is_not_right_is_refused() {
     rotten[middle] ^= 1;
     swapped(&tile, &rotten, "tile/data/003");
 
-    // A lock that was restored from a backup.
+    // A lock restored from a backup.
     let file = log.path().join("checkpoints.db");
     let row = locked(&file, &log.key);
     let put = |row: &[u8]| {
@@ -266,7 +266,7 @@ fn what_is_not_right_is_refused() {
     adopted(&log, &SUNLIGHT);
 }
 
-/// Beside a log that goes on; killed if a test fails.
+/// A follower of a running log, killed when this value is dropped.
 struct Follower(Child);
 
 impl Drop for Follower {
@@ -302,15 +302,15 @@ impl Follower {
     }
 }
 
-/// The index is made while the old log runs, with a cache of its own: what is left to
-/// read at the switch is the tile at the right edge.
+/// The index is created in a separate cache while the old log runs. Only the tile at the right edge
+/// is read at the switch.
 #[test]
 fn the_index_is_made_beside_the_old_log() {
     let Some(log) = Taken::sunlight("sunlight-clean", "sun2027h1") else {
         return;
     };
     log.accept_ours();
-    // The old one has a cache elsewhere.
+    // The old log has its cache elsewhere.
     let old = temp_dir();
     let yaml = fs::read_to_string(log.path().join("sunlight.yaml")).unwrap();
     let cache = format!("cache: {}", old.path().display());
@@ -345,14 +345,14 @@ fn the_index_is_made_beside_the_old_log() {
     run(async { drop(log.takes_one_more().await) });
     assert!(server.stop(PATIENCE).unwrap().success());
     let said = adopted(&log, &SUNLIGHT);
-    // Those before them were not read again, and that is not hidden.
+    // The entries before them were not read again, and the output states that.
     assert_has(&said, "the 103 entries after the first 2816 were read");
     assert_has(&said, "and not again");
     assert!(!said.contains("all 2919 entries lead"), "{said}");
     assert_has(&said, "1 of them new, from 1 data tiles");
 }
 
-/// Sunlight's facts: lock and checkpoint are the same bytes, tiles are gzip.
+/// Properties of Sunlight: lock and checkpoint have the same bytes, tiles are gzip.
 #[test]
 fn given_back_to_sunlight() {
     let Some(log) = Taken::sunlight("sunlight-clean", "sun2027h1") else {
@@ -382,7 +382,7 @@ fn given_back_to_sunlight() {
     assert_eq!(row, before[&log.data().join("checkpoint")]);
 }
 
-/// Sunlight's cache is a file. Where Lucarne had a directory of that name, Sunlight must find none.
+/// Sunlight's cache is a file, so Lucarne must not leave a directory with that name.
 #[test]
 fn given_back_to_sunlight_with_lucarnes_own_cache() {
     let Some(log) = Taken::sunlight("sunlight-clean", "sun2027h1") else {
@@ -396,12 +396,12 @@ fn given_back_to_sunlight_with_lucarnes_own_cache() {
     let said = adopted(&log, &give);
     assert_has(&said, "log/cache.db.lucarne");
     assert!(!cache.exists());
-    // Lucarne's is where Lucarne finds it once Sunlight has made its own again.
+    // Lucarne finds its own cache after Sunlight has created a new one.
     fs::write(&cache, "Sunlight's").unwrap();
     assert_has(&adopted(&log, &SUNLIGHT), "0 of them new");
 }
 
-/// TesseraCT's facts: plain data tiles, and its own note of size and root.
+/// Properties of TesseraCT: uncompressed data tiles, and its own record of size and root.
 #[test]
 fn given_back_to_tesseract_and_taken_again() {
     let Some((log, flags)) = tesseract() else {

@@ -1,5 +1,5 @@
-//! Logs that Sunlight and TesseraCT left in a bucket: their trees, put there as those
-//! put them, are taken over and go on.
+//! Logs of Sunlight and TesseraCT in a bucket: their files are uploaded as those programs do, then
+//! adopted, and the logs continue.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::adopt::{SUNLIGHT, all_files, tesseract};
 use super::*;
 use crate::common::all;
 
-/// A place for a tree, and how Lucarne reaches it.
+/// A store for a log's files, and the settings with which Lucarne reaches it.
 struct Store {
     assets: Arc<dyn Assets>,
     /// The URL of the log's data.
@@ -63,15 +63,15 @@ impl Store {
         }
     }
 
-    /// Puts every file of a directory there, with the headers that it is served with.
-    /// What lies below `but` has no place in a bucket.
+    /// Uploads every file of a directory with its usual headers, except the files below `but`,
+    /// which a bucket does not have.
     async fn fill(&self, directory: &Path, but: &str) {
         let mut checkpoint = None;
         let mut files = Vec::new();
         for (path, bytes) in all_files(directory) {
             let path = path.strip_prefix(directory).unwrap().to_str().unwrap();
             let kind = match path {
-                // One that a killed Sunlight had begun to write.
+                // A file that a killed Sunlight had begun to write.
                 _ if path.starts_with(but) || path.contains("/.") => continue,
                 "checkpoint" => {
                     checkpoint = Some(Asset::new(path, bytes, AssetKind::Checkpoint));
@@ -92,7 +92,7 @@ impl Store {
         self.assets.publish(checkpoint).await.unwrap();
     }
 
-    /// What the store has of the bucket, where that is a directory of files.
+    /// Returns the objects of the bucket, if the store keeps them as files.
     fn contents(&self) -> std::collections::BTreeMap<std::path::PathBuf, Vec<u8>> {
         let bucket = self.bucket.as_ref().unwrap();
         let data = bucket.store.directory.path().join("data");
@@ -113,7 +113,7 @@ impl Store {
         said
     }
 
-    /// It goes on: what it knew it knows, what is new it takes, and all of it is right.
+    /// Checks that the log continues: it recognises old entries, accepts a new one, and is correct.
     fn goes_on(&self, log: &Taken, args: &[&str], size: u64, scts: Option<&str>) {
         let today = Timestamp::now().strftime("%F").to_string();
         let launch = self.launch(log, args).args(["--confirm-clock", &today]);
@@ -136,7 +136,7 @@ impl Store {
     }
 }
 
-/// Sunlight's log, with its data in this store.
+/// Returns Sunlight's log, with its data in this store.
 async fn sunlight_in(bucket: Bucket, archive: &str, path: &'static str) -> Option<(Taken, Store)> {
     let log = Taken::sunlight(archive, path)?;
     log.accept_ours();
@@ -166,7 +166,7 @@ fn sunlights_bucket_with_its_database() {
     assert_has(&said, "all 2915 entries lead to the signed root");
     assert_has(&said, "✓ bucket: it may be written");
     assert_has(&said, "· retention: ");
-    // Beside a Sunlight that goes on.
+    // The command follows a running Sunlight.
     let follow = store.launch(&log, &[&SUNLIGHT[..], &["--follow"]].concat());
     let mut follower = follow.spawn().unwrap();
     let indexed = "2915 of them new, from 12 data tiles";
@@ -193,14 +193,14 @@ fn a_killed_sunlights_bucket() {
     store.goes_on(&log, &["serve", "-c", "sunlight.yaml"], 400, None);
 }
 
-/// Its lock is not read, and is not made anew from what is published, which may be less.
+/// A lock elsewhere is not read, and not rebuilt from the published checkpoint, which may be older.
 #[test]
 fn sunlights_bucket_whose_lock_is_elsewhere() {
     let versitygw = run(Bucket::versitygw()).unwrap();
     let Some((log, store)) = run(sunlight_in(versitygw, "sunlight-clean", "sun2027h1")) else {
         return;
     };
-    // As it lies in the object or the item that Sunlight swaps.
+    // The bytes in the object or item that Sunlight swaps.
     let signed = locked(&log.path().join("checkpoints.db"), &log.key);
     fs::write(log.path().join("signed"), signed).unwrap();
     let (data, rest) = store.url.split_once('?').unwrap();
@@ -231,7 +231,7 @@ fn sunlights_bucket_whose_lock_is_elsewhere() {
     store.goes_on(&log, &["serve", "-c", "sunlight.yaml"], 2915, None);
 }
 
-/// TesseraCT's log, with its data in this store; `key.pem` is what its flags name.
+/// Returns TesseraCT's log, with its data in this store. Its flags name `key.pem`.
 async fn tesseract_in(store: Store) -> Option<(Taken, Vec<String>, Store)> {
     let (log, mut flags) = tesseract()?;
     log.accept_ours();
@@ -247,7 +247,7 @@ fn with<'f>(command: &'f str, flags: &'f [String], more: &[&'f str]) -> Vec<&'f 
     all.chain(more.iter().copied()).collect()
 }
 
-/// What is promised and not yet in tiles, its database tells.
+/// TesseraCT's database shows the promised entries that are not in tiles yet.
 #[test]
 fn tesseracts_bucket_on_aws() {
     let store = run(async { Store::s3(Bucket::versitygw().await.unwrap(), "").await });
@@ -268,7 +268,7 @@ fn tesseracts_bucket_on_aws() {
     ]);
     let adopt = with("adopt", &flags, &[]);
     let before = store.contents();
-    // The database of another log, or none.
+    // Without a database, or with another log's.
     let said = store.says(&log, 2, &adopt);
     assert_has(&said, "? database: ");
     assert_has(&said, "--sequenced");
@@ -314,11 +314,11 @@ fn tesseracts_bucket_on_aws() {
         2091,
         Some("scts-p256.json"),
     );
-    // TesseraCT's tables know nothing of that; the lock does.
+    // TesseraCT's tables do not know the new entries, but the lock does.
     store.says(&log, 0, &adopt);
 }
 
-/// What its Spanner database has, the operator asks.
+/// The operator queries the Spanner database and passes the result.
 #[test]
 fn tesseracts_bucket_on_gcp() {
     let server = GcsServer::shared().unwrap();

@@ -1,5 +1,5 @@
-//! What stands in the way of taking over and giving back: who may not write, a log that
-//! fails while it is followed, and the death of the command between any two of its steps.
+//! Obstacles to adopting and giving back: missing write permission, a log that fails while it is
+//! followed, and a kill of the command between any two of its steps.
 
 use std::process::{Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,15 +12,15 @@ use super::adopt::{SUNLIGHT, adopted, all_files, refused, refused_with, tesserac
 use super::*;
 use crate::common::all;
 
-/// A user that owns nothing here.
+/// A user that owns no file of the test.
 const NOBODY: &str = "65534";
 
-/// Deaths of `adopt`, which takes a while each.
+/// Kills of `adopt`; each takes some time.
 const DEATHS: u64 = 12;
 
-/// Runs `lucarne` as [`NOBODY`] with these arguments; `None` where that may not be.
+/// Runs `lucarne` as [`NOBODY`] with these arguments; `None` if that is not permitted.
 fn as_nobody(directory: &Path, args: &[&str]) -> Option<(i32, String)> {
-    // The program lies where not everybody may look.
+    // Other users may not have access to the directory of the program.
     let program = directory.join("lucarne");
     if !program.exists() {
         fs::copy(LUCARNE, &program).unwrap();
@@ -92,8 +92,8 @@ fn a_read_only_disk_is_told_from_a_log_that_can_be_taken_over() {
     adopted(&log, &SUNLIGHT);
 }
 
-/// The old software's directory is no place for a cache while that runs, and its public
-/// files never are.
+/// A cache in the old software's directory is refused while that software runs, and a cache among
+/// its public files always.
 #[test]
 fn a_cache_among_the_files_of_the_log_is_refused() {
     let Some(log) = Taken::sunlight("sunlight-clean", "sun2027h1") else {
@@ -114,7 +114,7 @@ fn a_cache_among_the_files_of_the_log_is_refused() {
     assert_has(&adopted(&log, &SUNLIGHT), "✓ cache: in .lucarne");
 }
 
-/// Starts to follow the log, and does this to it once it is indexed.
+/// Starts to follow the log, and calls `then` after the log is indexed.
 fn follows(log: &Taken, then: impl FnOnce()) -> Output {
     let mut command = Command::new(LUCARNE);
     let command = command.args(SUNLIGHT).arg("--follow");
@@ -125,7 +125,7 @@ fn follows(log: &Taken, then: impl FnOnce()) -> Output {
     let deadline = Instant::now() + 4 * PATIENCE;
     while !fs::read_to_string(&said).unwrap().contains("index: 2915") {
         assert!(Instant::now() < deadline, "it does not follow");
-        // Polled, with a deadline: no verdict depends on the pace.
+        // A poll with a deadline: no verdict depends on the interval.
         thread::sleep(std::time::Duration::from_millis(50));
     }
     then();
@@ -134,7 +134,7 @@ fn follows(log: &Taken, then: impl FnOnce()) -> Output {
     output
 }
 
-/// What it sees is said each time, and it ends by itself.
+/// The command reports the failure each time, and ends by itself.
 #[test]
 fn following_a_log_that_fails_ends() {
     let damaged = |log: &Taken| {
@@ -155,7 +155,7 @@ fn following_a_log_that_fails_ends() {
     });
 }
 
-/// Follows a log to which this happens, and ends with this code, for this reason.
+/// Follows a log that `breaks` damages. The command must end with `code` and report `why`.
 fn follows_until(breaks: impl Fn(&Taken), code: i32, why: &str) {
     let Some(log) = Taken::sunlight("sunlight-clean", "sun2027h1") else {
         return;
@@ -168,7 +168,7 @@ fn follows_until(breaks: impl Fn(&Taken), code: i32, why: &str) {
     assert_has(&said, "the log cannot be followed; what is indexed stays");
 }
 
-/// A lock that is held, or is none, is named; nothing is written.
+/// A lock that is held or invalid is named, and nothing is written.
 #[test]
 fn a_lock_that_cannot_be_read_gives_nothing_back() {
     let Some(log) = Taken::sunlight("sunlight-clean", "sun2027h1") else {
@@ -209,7 +209,7 @@ fn a_lock_that_cannot_be_read_gives_nothing_back() {
     assert_has(&adopted(&log, &give), "nothing had to be written");
 }
 
-/// The same log in a directory of its own.
+/// Copies the log to a new directory.
 fn copy(of: &Path) -> TempDir {
     let copy = temp_dir();
     let mut command = Command::new("cp");
@@ -218,8 +218,8 @@ fn copy(of: &Path) -> TempDir {
     copy
 }
 
-/// Runs a command to its end or its death: how many calls it made that change files, and
-/// whether it was struck.
+/// Runs a command to its end or its kill. Returns the number of calls that change files, and
+/// whether the strike took place.
 fn dies(directory: &Path, args: &[&str], strike: Option<(u64, Strike)>) -> (u64, bool) {
     let plan = Plan {
         below: directory.to_owned(),
@@ -229,11 +229,11 @@ fn dies(directory: &Path, args: &[&str], strike: Option<(u64, Strike)>) -> (u64,
     };
     let launch = Launch::new(LUCARNE).args(args).directory(directory);
     let traced = launch.trace(plan).unwrap();
-    // Many of them run at once.
+    // Many commands run at the same time.
     let deadline = Instant::now() + 4 * PATIENCE;
     while traced.ended().is_none() {
         assert!(Instant::now() < deadline, "{}", traced.output());
-        // As above.
+        // Polled, with a deadline: no verdict depends on the pace.
         thread::sleep(std::time::Duration::from_millis(5));
     }
     (traced.calls(), traced.struck().is_some())
@@ -251,12 +251,12 @@ fn adopt_that_is_killed_ends_well_the_next_time() {
     adopt.extend(flags.iter().map(String::as_str));
     let whole = copy(log.path());
     let (calls, _) = dies(whole.path(), &adopt, None);
-    // The index is written by several threads, and not in as many calls each time.
+    // Several threads write the index, so the number of calls varies.
     let struck = AtomicU64::new(0);
     assert!(calls > DEATHS, "{calls} calls");
     thread::scope(|scope| {
         for case in 0..DEATHS {
-            // The last calls, which make the lock, matter most.
+            // The last calls, which create the lock, matter most.
             let number = match case < DEATHS / 2 {
                 true => 1 + case * (calls - DEATHS / 2) / (DEATHS / 2),
                 false => calls - (DEATHS - 1 - case),
@@ -296,7 +296,7 @@ fn give_back_that_is_killed_ends_well_the_next_time() {
     let mut server = log.start(&with(&["serve"]));
     run(async {
         log.ready().await;
-        // Across the end of a tile, so that there are two to unpack.
+        // Beyond the end of a tile, so that two tiles must be decompressed.
         let more = std::iter::repeat_with(|| log.takes_one_more()).take(230);
         futures_util::future::join_all(more).await;
     });

@@ -1,9 +1,9 @@
-//! What `adopt` and `give-back` say to programs.
+//! The JSON output of `adopt` and `give-back`.
 
 use super::adopt::{SUNLIGHT, tesseract};
 use super::*;
 
-/// Runs `lucarne` with `--json`: its exit code, and the objects.
+/// Runs `lucarne` with `--json`. Returns the exit code and the objects.
 fn objects(log: &Taken, args: &[&str]) -> (i32, Vec<Value>) {
     let launch = lucarne_testkit::Launch::new(LUCARNE).args(args);
     let output = launch.arg("--json").directory(log.path()).run().unwrap();
@@ -12,7 +12,7 @@ fn objects(log: &Taken, args: &[&str]) -> (i32, Vec<Value>) {
     (output.status.code().unwrap(), objects.collect())
 }
 
-/// The checks with their verdicts, in order.
+/// Returns the checks with their verdicts, in order.
 fn checks(objects: &[Value]) -> Vec<(&str, &str)> {
     let checks = objects
         .iter()
@@ -86,7 +86,7 @@ fn each_line_is_an_object_with_its_code() {
     assert_eq!(refused.last().unwrap()["verdict"], "refused");
 }
 
-/// What could not be looked at, and a configuration that is wrong, end with a verdict, too.
+/// A lock that cannot be read, and an invalid configuration, end with a verdict as well.
 #[test]
 fn what_was_not_looked_at_is_untold() {
     let Some(log) = Taken::sunlight("sunlight-clean", "sun2027h1") else {

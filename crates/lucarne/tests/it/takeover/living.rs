@@ -1,4 +1,5 @@
-//! The software that ran the log before still lives: it is idle, paused, or started again beside Lucarne.
+//! The software that ran the log before is still alive: idle, paused, or started again beside
+//! Lucarne.
 
 use std::process::{Child, Stdio};
 use std::sync::Arc;
@@ -8,11 +9,11 @@ use std::time::Duration;
 use super::adopt::{adopted, refused, tesseract};
 use super::*;
 
-/// The interval at which an idle TesseraCT signs again here: longer than one of Sunlight's, shorter than its
-/// own 30 s.
+/// The interval at which an idle TesseraCT signs again in this test: longer than Sunlight's,
+/// shorter than its default of 30 s.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Something that has the log, killed at the end.
+/// A process that uses the log, killed when this value is dropped.
 struct Living(Child);
 
 impl Living {
@@ -40,7 +41,7 @@ impl Drop for Living {
     }
 }
 
-/// TesseraCT's checkpoint of the same tree, signed now.
+/// Signs the same tree as TesseraCT would, with the current time.
 fn sign_again(log: &Taken) {
     let file = log.path().join("store/checkpoint");
     let (origin, spki) = ("ct.example.org/t2027h1", log.key.public_key_spki());
@@ -62,7 +63,7 @@ fn a_tesseract_that_has_the_log_is_not_stopped() {
     let adopt = [&["adopt"], &flags[..]].concat();
     let antispam = log.path().join("store/.state/antispam");
     fs::create_dir_all(&antispam).unwrap();
-    // As its database holds it, whatever the process is called.
+    // TesseraCT's database holds this lock; the name of the process does not matter.
     let script = "echo open; exec sleep 600";
     let holding = ["-F", "store/.state/antispam", "sh", "-c", script];
     let living = Living::start("flock", &holding, log.path());
@@ -74,7 +75,7 @@ fn a_tesseract_that_has_the_log_is_not_stopped() {
     let writing = "exec 3>>store/.state/publish.lock; echo open; exec sleep 600";
     let living = Living::start("sh", &["-c", writing], log.path());
     living.pause();
-    // The shell may not have become `sleep` yet.
+    // The shell may not have executed `sleep` yet.
     let pid = format!("✗ holder: process {} (", living.0.id());
     refused(&log, &adopt, &pid);
     drop(living);
@@ -93,7 +94,7 @@ fn a_tesseract_that_is_idle_is_seen() {
         let (log, over) = (log.clone(), over.clone());
         move || {
             while !over.load(Ordering::SeqCst) {
-                // The pace at which an idle one signs: the check looks for three times as long.
+                // The interval of an idle TesseraCT: the check waits three times as long.
                 std::thread::sleep(INTERVAL);
                 sign_again(&log);
             }
@@ -106,7 +107,7 @@ fn a_tesseract_that_is_idle_is_seen() {
     idle.join().unwrap();
 }
 
-/// One that was paused, or on another machine, and publishes when Lucarne serves already.
+/// A TesseraCT that was paused, or runs on another machine, publishes while Lucarne serves.
 #[test]
 fn a_tesseract_that_publishes_beside_lucarne_stops_it() {
     let Some((log, flags)) = tesseract() else {
@@ -129,13 +130,13 @@ fn a_tesseract_that_publishes_beside_lucarne_stops_it() {
     let mut server = log.start(&serve);
     run(async {
         log.ready().await;
-        // As a TesseraCT that starts on this machine does.
+        // A TesseraCT that starts on this machine takes this lock.
         let mut flock = Command::new("flock");
         let held = flock.arg("-n").arg(&antispam).arg("true").status();
         assert!(!held.unwrap().success());
         sign_again(&log);
         says("another process publishes there").await;
-        // Nor does it go on by itself.
+        // The log does not continue by itself either.
         says("another process signs with this log's key").await;
     });
     let theirs = fs::read(log.path().join("store/checkpoint")).unwrap();

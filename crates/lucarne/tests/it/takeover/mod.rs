@@ -1,5 +1,5 @@
-//! Logs of Sunlight and TesseraCT go on as logs of Lucarne, and back: with the
-//! real directories that those have left.
+//! Logs of Sunlight and TesseraCT continue as logs of Lucarne, and back, with real directories of
+//! these programs.
 
 mod adopt;
 mod bucket;
@@ -22,18 +22,18 @@ use serde_json::Value;
 
 use super::common::{LUCARNE, PATIENCE, assert_has, edit, eventually, lucarne, pki, run};
 
-/// Entries that are submitted again, of each kind.
+/// Entries of each kind that are submitted again.
 const AGAIN: usize = 12;
 
-/// 2027-03-01, in Unix seconds: within the logs' windows.
+/// 2027-03-01 in Unix seconds, which is inside the logs' windows.
 const MARCH: i64 = 1_803_859_200;
 
-/// The directory of a log, and who serves it.
+/// The directory of a log, and the address at which it is served.
 struct Taken {
     directory: TempDir,
     port: u16,
     key: LogKey,
-    /// The origin: the host, and the path that is served.
+    /// The origin: the host and the served path.
     origin: (&'static str, &'static str),
 }
 
@@ -48,7 +48,7 @@ impl Taken {
             .find(|line| line.contains("127.0.0.1:"))
             .unwrap();
         edit(&file, listen, &format!("  - \"127.0.0.1:{port}\""));
-        // They must not retire before the test does.
+        // The logs must not retire while the test exists.
         edit(
             &file,
             "notafterlimit: 2027-07-01",
@@ -73,7 +73,7 @@ impl Taken {
 
     fn start(&self, args: &[&str]) -> Server {
         let address = SocketAddr::from(([127, 0, 0, 1], self.port));
-        // The logs were left some time ago.
+        // The logs last signed some time ago.
         let today = Timestamp::now().strftime("%F").to_string();
         let launch = Launch::new(LUCARNE)
             .args(args)
@@ -96,7 +96,7 @@ impl Taken {
         .await;
     }
 
-    /// An auditor who trusts the roots that came with the log, and ours.
+    /// Returns an auditor that trusts the log's original roots and the test root.
     fn audit(&self) -> Audit {
         let roots = fs::read_to_string(self.path().join("roots.pem")).unwrap() + &pki().roots_pem();
         let (host, path) = self.origin;
@@ -105,7 +105,7 @@ impl Taken {
         Audit::new(&url, &origin, self.key.public_key_spki(), roots.as_bytes()).unwrap()
     }
 
-    /// What was submitted for the entry at `index`: kind and body.
+    /// Returns the kind and the body of the submission for the entry at `index`.
     async fn submitted(&self, index: u64) -> (EntryKind, String) {
         let client = self.client();
         let size = size(&client.get("checkpoint").await.unwrap().text());
@@ -134,8 +134,8 @@ impl Taken {
         }
     }
 
-    /// The log answers old submissions as it once did: same timestamp, same
-    /// place. `audit` hears of both SCTs.
+    /// Checks that the log responds to old submissions with the same timestamp and index. `audit`
+    /// gets both SCTs.
     async fn remembers(&self, scts: &str, audit: &Audit) {
         let text = fs::read_to_string(self.path().join(scts)).unwrap();
         let scts: Vec<Value> = serde_json::from_str(&text).unwrap();
@@ -158,7 +158,7 @@ impl Taken {
         }
     }
 
-    /// An entry that the log never had.
+    /// Submits a new certificate, and returns the SCT.
     async fn takes_one_more(&self) -> Value {
         let mut leaf = pki().leaf("www.example.com");
         leaf.not_after = Time::from_unix(MARCH);
@@ -180,7 +180,7 @@ impl Taken {
     }
 }
 
-/// A tile as it was before it was compressed, if it was.
+/// Returns a tile without its compression, if any.
 fn plain(bytes: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();
     match bytes.starts_with(&[0x1f, 0x8b]) {
@@ -190,7 +190,7 @@ fn plain(bytes: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// From the only extension that these SCTs have (static-ct-api, "SCT Extension").
+/// Returns the index from the only extension of these SCTs (static-ct-api, "SCT Extension").
 fn leaf_index(sct: &Value) -> u64 {
     let extensions = sct["extensions"].as_str().unwrap();
     let bytes = base64_simd::STANDARD.decode_to_vec(extensions).unwrap();
@@ -204,8 +204,8 @@ fn size(checkpoint: &str) -> u64 {
     checkpoint.lines().nth(1).unwrap().parse().unwrap()
 }
 
-/// Sets the attribute that Sunlight, run as root, sets on all that never
-/// changes, and takes it off again at the end: nobody could remove the files.
+/// Sets the attribute that Sunlight, run as root, sets on immutable files, and removes it at the
+/// end, because otherwise the files could not be deleted.
 struct Immutable<'p>(&'p Path);
 
 impl<'p> Immutable<'p> {
@@ -232,7 +232,7 @@ fn chattr(what: &str, data: &Path) -> bool {
     find.output().is_ok_and(|output| output.status.success())
 }
 
-/// The row that Sunlight reads.
+/// Returns the row that Sunlight reads.
 fn locked(file: &Path, key: &LogKey) -> Vec<u8> {
     let database = rusqlite::Connection::open(file).unwrap();
     let query = "SELECT CAST(body AS BLOB) FROM checkpoints WHERE logID = ?";
@@ -261,7 +261,7 @@ fn sunlight_in_and_out_again() {
         for scts in ["scts-p256.json", "scts-pre.json", "scts-rsa2048.json"] {
             log.remembers(scts, &audit).await;
         }
-        // Across the end of a tile, so that there are full ones of ours, too.
+        // Beyond the end of a tile, so that Lucarne writes full tiles as well.
         for index in 2915..3100 {
             assert_eq!(leaf_index(&log.takes_one_more().await), index);
         }
@@ -271,7 +271,7 @@ fn sunlight_in_and_out_again() {
     });
     assert!(server.stop(PATIENCE).unwrap().success());
 
-    // What Sunlight reads when it starts: the lock, and the right edge.
+    // The files that Sunlight reads at startup: the lock, and the right edge.
     let checkpoint = fs::read(data.join("checkpoint")).unwrap();
     let row = locked(&log.path().join("checkpoints.db"), &log.key);
     assert_eq!(row, checkpoint);
@@ -288,13 +288,13 @@ fn sunlight_in_and_out_again() {
     assert_eq!(fs::read_dir(data.join("staging")).unwrap().count(), 0);
 }
 
-/// With CCADB's roots, those that Sunlight ever accepted go on being accepted.
+/// The log still accepts all roots that Sunlight ever accepted, in addition to CCADB's roots.
 #[test]
 fn the_roots_that_sunlight_accepted() {
     let Some(log) = Taken::sunlight("sunlight-clean", "sun2027h1") else {
         return;
     };
-    // CCADB knows none of them.
+    // The CCADB report does not contain these roots.
     let ours = pki().root.certificate_pem();
     let report = format!("\"X.509 Certificate (PEM)\",\"Mozilla Status\"\n\"'{ours}'\",Included\n");
     fs::write(log.path().join("report.csv"), report).unwrap();
@@ -333,7 +333,7 @@ fn a_killed_sunlight() {
     let _immutable = Immutable::set(&data);
     let (code, said) = lucarne(log.path(), &["check", "-c", "sunlight.yaml"]);
     assert_eq!(code, 0, "{said}");
-    // It only looked.
+    // The command only read.
     assert_eq!(fs::read_to_string(data.join("checkpoint")).unwrap(), before);
     assert!(!data.join(".lucarne").exists());
 
@@ -348,8 +348,7 @@ fn a_killed_sunlight() {
     assert!(server.stop(PATIENCE).unwrap().success());
 }
 
-/// A bundle that does not lead to what was signed is refused by its name, and
-/// left where it is.
+/// A bundle that does not lead to the signed root is refused by its name, and stays in place.
 #[test]
 fn a_killed_sunlights_bundle_that_is_damaged() {
     let Some(log) = Taken::sunlight("sunlight-killed", "k") else {
@@ -371,8 +370,8 @@ fn a_killed_sunlights_bundle_that_is_damaged() {
     assert!(bundle.exists());
 }
 
-/// What others wrote is right as they wrote it: names tiles, bundles that a killed
-/// Sunlight left, and TesseraCT's times, which are not in order.
+/// Files of other software are valid as written: names tiles, bundles of a killed Sunlight, and
+/// TesseraCT's timestamps, which are not monotonic.
 #[test]
 fn their_directories_are_right() {
     for (archive, data, size) in [
@@ -404,7 +403,7 @@ fn their_directories_are_right() {
     }
 }
 
-/// Each line of Sunlight's names tiles is the one that is made here, to the byte.
+/// Each line of Sunlight's names tiles equals the line that Lucarne generates, byte for byte.
 #[test]
 fn names_tiles_are_those_of_sunlight() {
     let Some(directory) = takeover("sunlight-clean") else {
@@ -457,7 +456,7 @@ fn tesseract_by_its_flags() {
         "--batch_max_age=250ms",
         "--enable_publication_awaiter",
     ];
-    // It has no lock: that is made once, from what it has published.
+    // TesseraCT has no lock: it is created once, from the published checkpoint.
     let (code, said) = lucarne(log.path(), &[&["lock", "rebuild"], &flags[..]].concat());
     assert_eq!(code, 0, "{said}");
     assert_has(&said, "is now at 2091 entries");

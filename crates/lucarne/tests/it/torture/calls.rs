@@ -1,5 +1,5 @@
-//! Each call that changes a file: the process dies before it or behind it, or the
-//! call fails, in every way that calls do.
+//! Faults at each call that changes a file: the process is killed before or after the call, or the
+//! call fails, in every way that calls can fail.
 
 use std::time::{Duration, Instant};
 
@@ -11,27 +11,27 @@ use super::Cases;
 use super::life::Life;
 use crate::common::PATIENCE;
 
-/// The number of calls of a start and of some rounds behind it.
+/// Calls of a start and of some rounds after it.
 const CALLS: u64 = 400;
 
 const DEATHS: [Strike; 2] = [Strike::KillBefore, Strike::KillAfter];
 
-/// Failures that a kernel can produce. EINTR after a transfer is not one of them: POSIX
-/// has EINTR only if nothing was transferred (write(2), section 2.9.7 of POSIX.1-2024).
+/// Failures that a kernel can produce. EINTR after a transfer is not one of them: POSIX allows
+/// EINTR only if nothing was transferred (write(2), section 2.9.7 of POSIX.1-2024).
 const FAILURES: [Strike; 7] = [
-    // A block device reports an error before it takes the block.
+    // A block device reports an error before it accepts the block.
     Strike::Fail(Errno::EIO),
-    // The file system is full, or the user's quota (write(2), rename(2), fsync(2)).
+    // The file system or the user's quota is full (write(2), rename(2), fsync(2)).
     Strike::Fail(Errno::ENOSPC),
     Strike::Fail(Errno::EDQUOT),
     // A signal arrives before the transfer begins.
     Strike::Fail(Errno::EINTR),
-    // The change is on the disk, and its acknowledgement is lost: NFS, or a path of a
-    // multipath device that fails.
+    // The change is on the disk, but its acknowledgement is lost, on NFS or on a failing path of a
+    // multipath device.
     Strike::FailAfter(Errno::EIO),
-    // The disk became full in the middle (write(2): "partial write").
+    // The disk became full during the call (write(2): "partial write").
     Strike::Short,
-    // A busy disk.
+    // The disk is busy.
     Strike::Late(Duration::from_millis(700)),
 ];
 
@@ -60,7 +60,7 @@ fn strike_again_and_again(mut cases: Cases, strikes: &[Strike]) {
     life.settle();
 }
 
-/// One call of a server at work is struck: which and how, in words.
+/// Strikes one call of a working server. Returns a description of the fault.
 fn strike(life: &Life, strikes: &[Strike], luck: &mut StdRng) -> String {
     let strike = *strikes.choose(luck).unwrap();
     let number = luck.random_range(1..=CALLS);
@@ -78,7 +78,7 @@ fn strike(life: &Life, strikes: &[Strike], luck: &mut StdRng) -> String {
             "{number} calls are not made:\n{}",
             server.output()
         );
-        // Polled, with a deadline: no verdict depends on the pace.
+        // A poll with a deadline: no verdict depends on the interval.
         std::thread::sleep(Duration::from_millis(1));
     }
     let call = server.struck().unwrap_or_default();
@@ -91,7 +91,7 @@ fn strike(life: &Life, strikes: &[Strike], luck: &mut StdRng) -> String {
     fault
 }
 
-/// The log goes on by itself; or it has ended, while it started, and says why.
+/// Checks that the log continues by itself, or has ended during startup with a message.
 fn survives(life: &Life, server: &Traced, fault: &str) {
     let ended = || server.ended().map(|status| format!("it ended: {status}"));
     if let Err(how) = life.waits_for_promises(ended) {

@@ -1,4 +1,4 @@
-//! The clock is set, back and ahead, while the log signs and before it starts.
+//! The clock is set back and ahead, while the log signs and before it starts.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use super::Cases;
 use super::life::Life;
 use crate::common::PATIENCE;
 
-/// Milliseconds. What is beyond 10 s is not signed with, and what is behind that is
-/// waited for.
+/// Steps in milliseconds. The log does not sign with a clock more than 10 s ahead, and waits for a
+/// clock that is more than 10 s behind.
 const STEPS: [i64; 9] = [
     -86_400_000,
     -60_000,
@@ -25,10 +25,10 @@ const STEPS: [i64; 9] = [
     3_600_000,
 ];
 
-/// Before a start an hour ahead would be believed: nothing tells it from a pause.
+/// Steps before a start. A step of one hour ahead would be accepted, because it looks like a pause.
 const STEPS_BEFORE_A_START: [i64; 5] = [-3_600_000, -9_000, 100, 9_000, 3 * 86_400_000];
 
-/// No checkpoint is further ahead of the real time, in milliseconds.
+/// Maximum milliseconds by which a checkpoint is ahead of the real time.
 const AHEAD: u64 = 10_000 + 1_000;
 
 #[test]
@@ -54,7 +54,7 @@ fn steps_of_the_clock_lose_nothing() {
             taking.unwrap_or_else(|how| panic!("{fault}: {how}:\n{}", server.output()));
             disk.step_clock(step);
         }
-        // Time to sign, if it does: nothing that it signs, whenever, is ahead.
+        // Time to sign. No signature may be ahead of the real time, whenever it is created.
         std::thread::sleep(Duration::from_millis(luck.random_range(50..1500)));
         let newest_ms = life.newest_ms();
         assert!(newest_ms <= now_ms() + AHEAD, "{fault}: signed {newest_ms}");

@@ -1,4 +1,4 @@
-//! A disk, or a part of one, does not answer for a while.
+//! A disk, or a part of it, hangs for some time.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use rand::seq::IndexedRandom;
 use super::Cases;
 use super::life::Life;
 
-/// Parts of paths: everything, and each of what a log keeps.
+/// Parts of paths: all files, and each kind of a log's files.
 const HUNG: [&str; 6] = [
     "/lucarne-test-",
     "lock.sqlite",
@@ -35,7 +35,7 @@ fn disks_that_hang_lose_nothing() {
             taking.unwrap_or_else(|how| panic!("{fault}: {how}:\n{}", server.output()));
         }
         disk.hang(hung);
-        // The length of the fault, at least: the log goes on after any.
+        // The fault lasts at least this long: the log must survive any length.
         std::thread::sleep(time);
         if !killed {
             disk.wake();

@@ -1,4 +1,4 @@
-//! A log under load for as many faults as its auditor has patience for.
+//! A log under load that survives several faults, until its audit takes too long.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -14,11 +14,10 @@ use crate::common::{PATIENCE, eventually, log_at, ready};
 
 const SUBMITTERS: usize = 3;
 
-/// A log larger than this is left for a new one: all of it is audited after each
-/// fault, in entries.
+/// Entries after which a new log is used, because each fault is followed by a complete audit.
 const LARGEST: usize = 1500;
 
-/// A log, and who submits to it whether it is there or not.
+/// A log with submitters, which continue while the log is unavailable.
 pub(super) struct Life {
     pub(super) log: LogUnderTest,
     load: Arc<Load>,
@@ -31,7 +30,7 @@ impl Life {
         Self::with(place, "period: 20")
     }
 
-    /// `settings` are lines of the log's configuration.
+    /// Creates a log with `settings`, which are lines of its configuration.
     pub(super) fn with(place: Place, settings: &str) -> Self {
         let log = log_at(place, settings);
         let load = Arc::new(Load::new(&log));
@@ -51,18 +50,18 @@ impl Life {
         }
     }
 
-    /// It has become too large.
+    /// Returns whether the log has become too large.
     pub(super) fn is_over(&self) -> bool {
         self.load.count() > LARGEST
     }
 
-    /// SCTs so far.
+    /// Returns the number of SCTs so far.
     pub(super) fn promised(&self) -> usize {
         self.load.promised.load(SeqCst)
     }
 
-    /// The time of the newest checkpoint that is to be had, in Unix milliseconds; 0 if
-    /// none is.
+    /// Returns the time of the newest available checkpoint in Unix milliseconds; 0 if there is
+    /// none.
     pub(super) fn newest_ms(&self) -> u64 {
         let note = self.runtime.block_on(self.log.client().get("checkpoint"));
         let (origin, key) = (self.log.origin(), self.log.public_key());
@@ -70,7 +69,7 @@ impl Life {
         note.ok().and_then(|note| verified(&note.body)).unwrap_or(0)
     }
 
-    /// Waits until the log has given another SCT.
+    /// Waits until the log has issued another SCT.
     pub(super) fn waits_for_promises(
         &self,
         mut ended: impl FnMut() -> Option<String>,
@@ -83,19 +82,19 @@ impl Life {
             if started.elapsed() > PATIENCE {
                 return Err(format!("no SCT within {PATIENCE:?}"));
             }
-            // Polled, with a deadline: no verdict depends on the pace.
+            // A poll with a deadline: no verdict depends on the interval.
             std::thread::sleep(Duration::from_millis(2));
         }
         Ok(())
     }
 
-    /// The log, which has been started, gives SCTs.
+    /// Checks that the started log issues SCTs.
     pub(super) fn takes_entries(&self, fault: &str) {
         let taking = self.waits_for_promises(|| None);
         taking.unwrap_or_else(|how| panic!("{fault}: {how}"));
     }
 
-    /// A reader who follows the log, and looks at old entries too.
+    /// Starts a reader that follows the log, and reads old entries as well.
     pub(super) fn read_on(&self) -> JoinHandle<()> {
         let (client, load) = (self.log.client(), self.load.clone());
         self.runtime.spawn(async move {
@@ -105,13 +104,13 @@ impl Life {
                     load.note_silence(&client.get(&format!("tile/{level}/{tile:03}")).await);
                 }
                 load.note_silence(&client.get("metrics").await);
-                // The pace of the reader: no verdict depends on how much it reads.
+                // The pace of the reader: no verdict depends on it.
                 tokio::time::sleep(Duration::from_millis(3)).await;
             }
         })
     }
 
-    /// The log starts, takes entries, and everything it ever promised is in it.
+    /// Checks that the log starts, accepts entries, and has all promised entries.
     pub(super) fn is_whole(&self, fault: &str) {
         let mut server = self
             .log
@@ -129,7 +128,7 @@ impl Life {
         end(&mut server, fault);
     }
 
-    /// Everything that was ever submitted is in the log, once, and nothing else is.
+    /// Checks that the log has every submitted entry exactly once, and no other entry.
     pub(super) fn settle(self) {
         let mut server = self.log.start().unwrap();
         self.runtime.block_on(ready(&self.log));
@@ -145,7 +144,7 @@ impl Life {
     }
 }
 
-/// Waits until the log is healthy behind this fault.
+/// Waits until the log is healthy after this fault.
 pub(super) async fn is_well(log: &LogUnderTest, fault: &str) {
     let site = Client::new(format!("http://{}", log.address()));
     eventually(&format!("{fault}: the log is healthy"), async || {

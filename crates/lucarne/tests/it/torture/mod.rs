@@ -1,10 +1,9 @@
-//! Faults of every class, one after the other, upon a log at work; after each the
-//! log is started anew and audited from outside.
+//! Faults of every class, one after the other, on a working log. After each fault the log is
+//! started again and audited.
 //!
-//! The test run takes the first cases of each class by a fixed seed, the same in every
-//! run. `LUCARNE_TORTURE=600` takes as many cases as fit into 600 s for each class, by a
-//! new seed that it prints (`cargo xtask torture` sets it). `LUCARNE_SEED` repeats a run,
-//! and `LUCARNE_CASE` one case of it.
+//! By default, the tests run the first cases of each class with a fixed seed. `LUCARNE_TORTURE=600`
+//! runs as many cases as possible in 600 s for each class, with a new seed that it prints (`cargo
+//! xtask torture` sets it). `LUCARNE_SEED` repeats a run, and `LUCARNE_CASE` one case of it.
 
 mod calls;
 mod clock;
@@ -19,10 +18,10 @@ use std::time::{Duration, Instant};
 
 use rand::{SeedableRng, rngs::StdRng};
 
-/// The seed of the cases in the test run.
+/// The default seed of the cases.
 const SEED: u64 = 1;
 
-/// The cases of one class, each with luck of its own.
+/// The cases of one class, each with its own random choices.
 struct Cases {
     class: &'static str,
     seed: u64,
@@ -34,7 +33,7 @@ struct Cases {
 }
 
 impl Cases {
-    /// `few` of them, unless there is time for more.
+    /// Returns `few` cases, or more if the environment allows more time.
     fn new(class: &'static str, few: u64) -> Self {
         let number = |name: &str| {
             let value = std::env::var(name).ok()?;
@@ -60,12 +59,12 @@ impl Cases {
         }
     }
 
-    /// A generator for choices that several cases share.
+    /// Returns a generator for choices that several cases share.
     fn shared_rng(&self) -> StdRng {
         StdRng::seed_from_u64(self.seed)
     }
 
-    /// The luck of the next case, while there is one.
+    /// Returns the generator of the next case; `None` after the last.
     fn next(&mut self) -> Option<StdRng> {
         if self.until.is_some_and(|until| Instant::now() > until) {
             return None;

@@ -1,5 +1,5 @@
-//! The power is cut: between any two changes that the log makes to its files, and
-//! with any luck for what no sync has made durable.
+//! The power is cut between any two changes to the files of a log. Any part of the unsynced changes
+//! may be lost.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -23,13 +23,13 @@ const LUCK: [Luck; 4] = [Luck::All, Luck::None, Luck::Some, Luck::Torn];
 /// Cuts of one recorded run.
 const CUTS: usize = 40;
 
-/// The same of a run in which a sync failed: there is more to learn from another.
+/// Cuts of a run in which a sync failed. Further runs show more than further cuts.
 const CUTS_BEHIND_A_FAILURE: usize = 4;
 
-/// The number of syncs of a start and of some rounds.
+/// Syncs of a start and of some rounds.
 const SYNCS: u64 = 60;
 
-/// The time of a run in which entries are submitted.
+/// The time during which entries are submitted in a run.
 const RUN: Duration = Duration::from_millis(1500);
 
 #[test]
@@ -37,15 +37,15 @@ fn power_cuts_lose_nothing() {
     cut_again_and_again(Cases::new("the power is cut", 12), CUTS, None);
 }
 
-/// The disk refused a block, one sync said so, and whatever was to be written is
-/// gone, though it can be read until the cut.
+/// The disk rejected a block, one sync reported that, and the data is lost, although reads return
+/// it until the power is cut.
 #[test]
 fn power_cuts_behind_a_lost_write_lose_nothing() {
     let cases = Cases::new("a write is lost, and the power is cut", 8);
     cut_again_and_again(cases, CUTS_BEHIND_A_FAILURE, Some(SYNCS));
 }
 
-/// `failing`: of each run, one sync of so many fails.
+/// `failing`: one of this many syncs fails in each run.
 fn cut_again_and_again(mut cases: Cases, cuts: usize, failing: Option<u64>) {
     if !tracing_is_permitted() {
         return;
@@ -66,7 +66,7 @@ fn cut_again_and_again(mut cases: Cases, cuts: usize, failing: Option<u64>) {
     }
 }
 
-/// A run of a log: what it did to its files, and what it said outside.
+/// A recorded run of a log: its changes of files, and its responses.
 struct Run {
     log: LogUnderTest,
     disk: Disk,
@@ -75,9 +75,9 @@ struct Run {
 }
 
 impl Run {
-    /// `failing`: the number of a sync that fails.
+    /// Records a run; `failing` is the number of a sync that fails.
     fn record(failing: Option<u64>) -> Self {
-        // The journal is cut, and what is superseded removed, now and then.
+        // With this limit, the journal is cut and superseded tiles are removed now and then.
         let log = log_at(Place::directory(), "period: 20\nmaxjournal: 1");
         let mut disk = Disk::before(log.path()).unwrap();
         let plan = Plan {
@@ -102,7 +102,7 @@ impl Run {
         }
     }
 
-    /// What was said before the cut holds behind it.
+    /// Checks that all responses before the cut are still valid after it.
     fn is_whole(&self, made: usize, luck: Luck) {
         let changes = self.disk.changes();
         let next = changes.get(made);
@@ -126,7 +126,7 @@ impl Run {
         let runtime = Runtime::new().unwrap();
         let report = runtime.block_on(async {
             is_well(&self.log, &fault).await;
-            // Whoever asks again is told the same.
+            // A duplicate gets the same SCT.
             for (_, submission, _) in promises.iter().rev().take(3) {
                 submit(&self.log, &audit, submission).await;
             }
@@ -156,7 +156,7 @@ async fn submit(log: &LogUnderTest, audit: &Audit, submission: &Submission) {
     audit.promised(submission.kind, submission.body.as_bytes(), &answer.body);
 }
 
-/// Submits for a while, looks at the checkpoint, and notes when what was said.
+/// Submits for some time, polls the checkpoint, and records all responses with their times.
 async fn watch(log: &LogUnderTest) -> (Vec<(Instant, Submission, Bytes)>, Vec<(Instant, Bytes)>) {
     let (started, client) = (Instant::now(), log.client());
     let promises = Mutex::new(Vec::new());
@@ -167,7 +167,7 @@ async fn watch(log: &LogUnderTest) -> (Vec<(Instant, Submission, Bytes)>, Vec<(I
             let post = client.post("ct/v1/add-chain", submission.body.clone());
             let answer = post.await.unwrap();
             if is_retry_later(&answer) {
-                // The pace of coming back: no verdict depends on it.
+                // The retry interval: no verdict depends on it.
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 continue;
             }
@@ -185,7 +185,7 @@ async fn watch(log: &LogUnderTest) -> (Vec<(Instant, Submission, Bytes)>, Vec<(I
                 .lock()
                 .unwrap()
                 .push((Instant::now(), note.body));
-            // The pace of the polls: no verdict depends on it.
+            // The interval of the polls: no verdict depends on it.
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };

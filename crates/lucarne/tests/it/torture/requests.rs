@@ -1,5 +1,5 @@
-//! Requests to a store: lost before their effect and behind it, refused, late, and
-//! answers that are cut or have a bit that is another.
+//! Faults of requests to a store: lost before or after their effect, refused or late, and responses
+//! that are cut or have a flipped bit.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use super::Cases;
 use super::life::Life;
 use crate::common::{PATIENCE, run};
 
-/// The number of requests of a start and of some rounds behind it.
+/// Requests of a start and of some rounds after it.
 const REQUESTS: u64 = 60;
 
 #[test]
@@ -28,7 +28,7 @@ fn requests_that_go_wrong_lose_nothing() {
     life.settle();
 }
 
-/// One request, or three in a row, of a server at work: which and how, in words.
+/// Strikes one request, or three in a row, of a working server. Returns a description of the fault.
 fn strike(life: &Life, proxy: &StoreProxy, luck: &mut StdRng) -> String {
     let fates = [
         Fate::Status(503),
@@ -59,7 +59,7 @@ fn strike(life: &Life, proxy: &StoreProxy, luck: &mut StdRng) -> String {
             "{fault}: never\n{}",
             server.output()
         );
-        // Polled, with a deadline: no verdict depends on the pace.
+        // A poll with a deadline: no verdict depends on the interval.
         std::thread::sleep(Duration::from_millis(2));
     }
     goes_on(life, &mut server, &fault);
@@ -68,8 +68,8 @@ fn strike(life: &Life, proxy: &StoreProxy, luck: &mut StdRng) -> String {
     fault
 }
 
-/// The log goes on by itself; or the process has ended, for a store that answers so
-/// while it is tried out is none to keep a lock in.
+/// Checks that the log continues by itself, or the process has ended, because a store with these
+/// responses fails the test for a lock at startup.
 pub(super) fn goes_on(life: &Life, server: &mut Server, fault: &str) {
     let mut status = None;
     let taking = life.waits_for_promises(|| {

@@ -1,7 +1,7 @@
-//! Mixed load, restarts and scrubbing for a long time: what a log takes of a machine
-//! does not grow with what has happened to it.
+//! Mixed load, restarts and scrubbing for a long time: the resources of a log do not grow with the
+//! number of past operations.
 //!
-//! The test run has half a minute of it; `LUCARNE_SOAK=3600` an hour.
+//! The default run takes half a minute, and `LUCARNE_SOAK=3600` an hour.
 
 use std::fs;
 use std::path::Path;
@@ -12,21 +12,20 @@ use lucarne_testkit::{Place, usage};
 use super::life::Life;
 use crate::common::PATIENCE;
 
-/// The number of times that the server is started.
+/// Starts of the server.
 const LIVES: u32 = 3;
 
-/// Samples of a life: the first quarter of them shows what it needs to begin with.
+/// Samples of a life. The first quarter shows the initial need.
 const SAMPLES: u32 = 40;
 
-/// Partial tiles at any time: those of the right edge, and what is superseded
-/// and not yet settled.
+/// Maximum number of partial tiles: those of the right edge, and superseded ones that are not
+/// settled yet.
 const PARTIALS: usize = 2_000;
 
-/// The most that the journal may have, in bytes (`maxjournal: 1`), with the round
-/// under way.
+/// Maximum bytes of the journal (`maxjournal: 1`), including the current round.
 const JOURNAL: u64 = 3 << 20;
 
-/// What a log takes at some moment.
+/// The resources of a log at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 struct Taken {
     memory: u64,
@@ -59,11 +58,11 @@ impl Taken {
     }
 }
 
-/// All files below a directory of a log at work, and their lengths.
+/// Returns all files below a directory of a running log, and their lengths.
 fn files(directory: &Path) -> Vec<(std::path::PathBuf, u64)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-        // What goes meanwhile is not there.
+        // A file that is removed during the walk is left out.
         match entry.metadata() {
             Ok(status) if status.is_dir() => found.extend(files(&entry.path())),
             Ok(status) => found.push((entry.path(), status.len())),
@@ -79,8 +78,8 @@ fn nothing_grows_with_time() {
     let time = Duration::from_secs(seconds.map_or(36, |seconds| seconds.unwrap()));
     let life = Life::with(
         Place::directory(),
-        // A small cache of what is read is full, and has its files open, before the first quarter of a
-        // life is over.
+        // A small read cache is full, with its files open, before the end of the first quarter of a
+        // life.
         "period: 20\nscrub: 20MB/s\nmaxjournal: 1\nreadcache: 1",
     );
     let reading = life.read_on();
@@ -91,7 +90,7 @@ fn nothing_grows_with_time() {
         let mut taken = Vec::new();
         for sample in 1..=SAMPLES {
             let due = time / LIVES * sample / SAMPLES;
-            // The time of the sample: on a busy machine, the life is longer.
+            // The time of the sample: a life takes longer on a busy machine.
             std::thread::sleep(due.saturating_sub(started.elapsed()));
             taken.push(Taken::by(server.pid(), &life.log.data()));
         }
@@ -108,7 +107,7 @@ fn nothing_grows_with_time() {
     life.settle();
 }
 
-/// The last three quarters of a life take no more than its beginning.
+/// Checks that the last three quarters of a life need no more resources than its beginning.
 fn is_flat(life: u32, taken: &[Taken]) {
     let (first, rest) = taken.split_at(taken.len() / 4);
     let most = |taken: &[Taken], of: fn(&Taken) -> u64| taken.iter().map(of).max().unwrap_or(0);

@@ -1,6 +1,5 @@
-//! Statements to the lock's database: connections that are cut before their effect,
-//! behind it and in the middle of the answer, answers that are late or have a bit that is
-//! another.
+//! Faults of statements to the lock's database: connections that are cut before their effect, after
+//! it or in the middle of the response, and responses that are late or have a flipped bit.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -14,7 +13,7 @@ use super::life::Life;
 use super::requests::goes_on;
 use crate::common::PATIENCE;
 
-/// The number of statements of a start, its logins among them, and of some rounds behind it.
+/// Statements of a start, including logins, and of some rounds after it.
 const STATEMENTS: u64 = 30;
 
 #[test]
@@ -51,7 +50,8 @@ fn torture(class: &'static str, kind: DatabaseKind) {
     life.settle();
 }
 
-/// One statement, or three in a row, of a server at work: which and how, in words.
+/// Strikes one statement, or three in a row, of a working server. Returns a description of the
+/// fault.
 fn strike(life: &Life, proxy: &DatabaseProxy, luck: &mut StdRng) -> String {
     let fates = [
         StatementFate::Delay(Duration::from_millis(700)),
@@ -81,7 +81,7 @@ fn strike(life: &Life, proxy: &DatabaseProxy, luck: &mut StdRng) -> String {
             "{fault}: never\n{}",
             server.output()
         );
-        // Polled, with a deadline: no verdict depends on the pace.
+        // A poll with a deadline: no verdict depends on the interval.
         std::thread::sleep(Duration::from_millis(2));
     }
     goes_on(life, &mut server, &fault);

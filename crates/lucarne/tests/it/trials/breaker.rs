@@ -1,4 +1,4 @@
-//! A TLS proxy between a load test and a real target that breaks one thing.
+//! A TLS proxy between a load test and a real target, with one fault.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -24,38 +24,38 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::common::aside::Aside;
 
-/// What is broken. Where nothing else is said, all of it is, all the time.
+/// The fault of the proxy. By default, it affects every request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Nothing.
+    /// No fault.
     None,
-    /// Every answer comes 2.2 s late.
+    /// Every response is 2.2 s late.
     Slow,
-    /// One answer in twenty is 500.
+    /// Every twentieth response is a 500.
     Errors,
-    /// `<html>` with status 200 instead of every answer.
+    /// Every response is `<html>` with status 200.
     Html,
-    /// One request in ten is answered by a reset of the connection.
+    /// The connection is reset for every tenth request.
     Reset,
-    /// The certificate is of another name.
+    /// The certificate has another name.
     WrongCertificate,
-    /// One connection in three is accepted, and its handshake never answered; the
-    /// others serve one request each.
+    /// Every third connection is accepted without a response to the handshake. The others serve
+    /// one request each.
     Stall,
-    /// Every nonce is refused (ACME).
+    /// Every nonce is rejected (ACME).
     NonceRefused,
-    /// Every new order is one too many: 429, and Retry-After of a second (ACME).
+    /// Every new order exceeds the rate limit: 429 with a Retry-After of one second (ACME).
     RateLimited,
     /// Every order stays in processing (ACME).
     NeverIssued,
-    /// Every order leads to the first certificate that was issued (ACME).
+    /// Every order leads to the first issued certificate (ACME).
     OtherCertificate,
-    /// Nobody listens.
+    /// No server listens.
     Down,
 }
 
 impl Fault {
-    /// What it is, for people.
+    /// Describes the fault, for people.
     pub(crate) fn words(self) -> &'static str {
         match self {
             Fault::None => "nothing",
@@ -74,16 +74,16 @@ impl Fault {
     }
 }
 
-/// How late a slow answer is: more than any p(95) of the plans allows.
+/// The delay of a slow response: longer than any p(95) threshold of the plans.
 const DELAY: Duration = Duration::from_millis(2200);
 
-/// The proxy; it ends with the value.
+/// The proxy. It stops when this value is dropped.
 pub(crate) struct Breaker {
     pub(crate) address: SocketAddr,
     _server: Option<Aside>,
 }
 
-/// What its connections share.
+/// The state that all connections share.
 struct Shared {
     fault: Fault,
     target: SocketAddr,
@@ -91,12 +91,12 @@ struct Shared {
     acceptor: TlsAcceptor,
     connections: AtomicU64,
     answers: AtomicU64,
-    /// The first certificate that was issued.
+    /// The first issued certificate.
     certificate: Mutex<Option<Bytes>>,
 }
 
 impl Breaker {
-    /// Stands before `target`.
+    /// Starts a proxy to `target`.
     pub(crate) fn start(target: SocketAddr, authority: &Authority, fault: Fault) -> Self {
         if fault == Fault::Down {
             return Breaker {
@@ -127,7 +127,7 @@ impl Breaker {
     }
 }
 
-/// To targets, whose authority it knows.
+/// Creates a TLS connector that trusts the authority of the targets.
 fn connector(authority: &Authority) -> TlsConnector {
     let roots = CertificateDer::pem_file_iter(authority.ca_file()).unwrap();
     let roots = roots.map(|root| root.unwrap().to_vec());
@@ -136,9 +136,9 @@ fn connector(authority: &Authority) -> TlsConnector {
 
 async fn connection(stream: TcpStream, shared: Arc<Shared>) {
     let number = shared.connections.fetch_add(1, Ordering::Relaxed);
-    // The first are those that look whether anybody is there.
+    // The first connections only check whether the server is reachable.
     if shared.fault == Fault::Stall && number >= 4 && number % 3 == 1 {
-        // Longer than any client waits; it ends with the proxy.
+        // Longer than any client waits; the connection ends with the proxy.
         tokio::time::sleep(Duration::from_secs(600)).await;
         return;
     }
@@ -166,7 +166,7 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>) {
 type Upstream = Mutex<Option<SendRequest<Full<Bytes>>>>;
 
 impl Shared {
-    /// Whether this request is the one of so many.
+    /// Returns whether this request is the affected one of `of` requests.
     fn is_turn(&self, of: u64) -> bool {
         self.answers.fetch_add(1, Ordering::Relaxed) % of == 7
     }
@@ -189,7 +189,7 @@ impl Shared {
                 answer.headers_mut().insert(header::RETRY_AFTER, second);
                 return answer;
             }
-            // As the fault says: this long at least.
+            // The fault itself: the response is late by at least this time.
             Fault::Slow => tokio::time::sleep(DELAY).await,
             _ => {}
         }
@@ -201,7 +201,7 @@ impl Shared {
             {
                 unfinished(answer).await
             }
-            // Pebble refuses a nonce now and then.
+            // Pebble itself rejects a nonce now and then.
             Ok(answer)
                 if self.fault == Fault::OtherCertificate
                     && path.starts_with("/certZ/")
@@ -214,7 +214,7 @@ impl Shared {
         }
     }
 
-    /// The first certificate that came this way, in a response of its own.
+    /// Returns the first certificate of this proxy, in this response.
     async fn other_certificate(&self, answer: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
         let (mut parts, body) = answer.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
@@ -223,8 +223,8 @@ impl Shared {
         Response::from_parts(parts, Full::new(first))
     }
 
-    /// What the target itself says, on a connection for each of the client's. The target
-    /// may close that between two requests, which is no fault of its own: then once more.
+    /// Returns the response of the target, on a separate connection for each client connection. The
+    /// target may close its connection between two requests; then the request is sent again.
     async fn forward(
         &self,
         request: Request<Incoming>,
@@ -267,7 +267,7 @@ fn page(status: u16, kind: &str, body: &str) -> Response<Full<Bytes>> {
     answer
 }
 
-/// An order that is in processing, whatever it was.
+/// Sets the status of the order to `processing`.
 async fn unfinished(answer: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
     let (mut parts, body) = answer.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
@@ -277,13 +277,13 @@ async fn unfinished(answer: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
         order.remove("certificate");
     }
     parts.headers.remove(header::CONTENT_LENGTH);
-    // No request is open when the end of the run comes.
+    // With this interval, no request is in flight at the end of the run.
     let later = HeaderValue::from_static("600");
     parts.headers.insert(header::RETRY_AFTER, later);
     Response::from_parts(parts, Full::new(order.to_string().into()))
 }
 
-/// A problem document, with a nonce as every answer of ACME's has it.
+/// Returns a problem document, with a nonce as in every response of ACME.
 fn problem(status: u16, kind: &str) -> Response<Full<Bytes>> {
     let body = format!(r#"{{"type":"urn:ietf:params:acme:error:{kind}","detail":"broken"}}"#);
     let mut answer = page(status, "application/problem+json", &body);

@@ -1,4 +1,4 @@
-//! Trials of the plans of certificate infrastructure.
+//! Trials of the plans for certificate infrastructure.
 
 pub(crate) mod breaker;
 pub(crate) mod trial;

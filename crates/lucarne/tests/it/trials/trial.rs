@@ -1,4 +1,4 @@
-//! One load test against the targets, whole or with one of them broken.
+//! One load test against the targets, either intact or with one fault.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::breaker::{Breaker, Fault};
 use crate::common::LUCARNE;
 
-/// What is run.
+/// The load to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
     Api,
@@ -21,7 +21,7 @@ pub(crate) enum Plan {
     BulkRenewal,
     AgentStorm,
     Fleet,
-    /// `lucarne load acme --flow enrol`: from flags, there is no plan of it.
+    /// `lucarne load acme --flow enrol`, configured by flags, because there is no plan for it.
     Enrolment,
 }
 
@@ -40,8 +40,8 @@ impl Plan {
     }
 }
 
-/// Shortened, and slow enough for a machine that does other things too. The
-/// plans' own rates, durations and starts are what they say where this is silent.
+/// Settings that shorten the plans, and slow them down for a busy machine. All other rates,
+/// durations and starts are those of the plans.
 const SHORT: [(&str, &str); 11] = [
     ("CERTCTL_DURATION", "3s"),
     ("CERTCTL_STAGGER", "0s"),
@@ -56,12 +56,12 @@ const SHORT: [(&str, &str); 11] = [
     ("SPEED", "3000"),
 ];
 
-/// What Pebble v2.10.1 answers, with a 500, to the renewal of one certificate in 256:
-/// it knows them by their serial numbers without the zero that DER puts before some,
-/// and looks for them with it, as RFC 9773 (section 4.1) writes them.
+/// The error of Pebble v2.10.1, with status 500, for the renewal of one certificate in 256. Pebble
+/// stores serial numbers without the zero that DER puts before some, and looks for them with it, as
+/// in RFC 9773 (section 4.1).
 const LOST_BY_PEBBLE: &str = "could not find an order for the given certificate";
 
-/// A load test that is over.
+/// A finished load test.
 pub(crate) struct Trial {
     pub(crate) code: i32,
     pub(crate) said: String,
@@ -69,10 +69,10 @@ pub(crate) struct Trial {
 }
 
 impl Trial {
-    /// Runs `plan` with every target that it knows of broken like this.
+    /// Runs `plan` with this fault in all of its targets.
     pub(crate) fn run(plan: Plan, fault: Fault, fleet: &Fleet) -> Self {
-        // Where Pebble went wrong by itself, nothing was learnt: once more, and an
-        // enrolment of 3 s meets such a certificate one time in five.
+        // A trial with an error of Pebble itself is repeated. In an enrolment of 3 s, the
+        // error has a probability of one in five.
         let mut trial = Self::run_once(plan, fault, fleet);
         for _ in 0..4 {
             if !trial.said_of(LOST_BY_PEBBLE) {
@@ -84,7 +84,7 @@ impl Trial {
     }
 
     fn run_once(plan: Plan, fault: Fault, fleet: &Fleet) -> Self {
-        // Challenges are answered where the server looks: one server for each.
+        // Each server validates challenges at a fixed port, so an enrolment starts its own Pebble.
         let own = (plan == Plan::Enrolment).then(|| Pebble::start(&fleet.authority, 0, 5).unwrap());
         let pebble = own.as_ref().unwrap_or(&fleet.pebble);
         let breakers = Breakers::new(fault, fleet, pebble);
@@ -117,15 +117,15 @@ impl Trial {
         }
     }
 
-    /// Its summary.json; null if it never began.
+    /// Returns the content of `summary.json`; null if the run never began.
     pub(crate) fn summary(&self) -> Value {
         let file = self.directory.path().join("summary.json");
         let text = std::fs::read_to_string(file).unwrap_or_default();
         serde_json::from_str(&text).unwrap_or_default()
     }
 
-    /// The kinds of what went wrong, but for iterations that the end cut off. A
-    /// test that never began says it in words.
+    /// Returns the kinds of errors, except iterations that the end of the run cut off. If the run
+    /// never began, the kind comes from the output.
     pub(crate) fn kinds(&self) -> BTreeSet<String> {
         const BEFORE: [(&str, &str); 2] = [
             ("connect_refused", "Connection refused"),
@@ -147,12 +147,12 @@ impl Trial {
         }
     }
 
-    /// Whether an error says this.
+    /// Returns whether an error contains these words.
     fn said_of(&self, words: &str) -> bool {
         self.summary()["errors"].to_string().contains(words)
     }
 
-    /// The thresholds that did not hold.
+    /// Returns the crossed thresholds.
     pub(crate) fn crossed(&self) -> Vec<String> {
         let summary = self.summary();
         let rows = summary["thresholds"].as_array().cloned();
@@ -163,7 +163,7 @@ impl Trial {
     }
 }
 
-/// One whole enrolment after the other, by eight users.
+/// Returns the arguments for repeated complete enrolments by eight users.
 fn enrolment(breakers: &Breakers, fleet: &Fleet, pebble: &Pebble) -> Vec<String> {
     let directory = format!("https://{}/dir", breakers.pebble.address);
     let ca = fleet.ca_file().display().to_string();
@@ -175,8 +175,8 @@ fn enrolment(breakers: &Breakers, fleet: &Fleet, pebble: &Pebble) -> Vec<String>
         &directory,
         "--ca",
         &ca,
-        // Pebble finds an order by its certificate only a moment after the
-        // certificate can be fetched: until then nothing can replace it.
+        // Pebble finds an order by its certificate only a moment after the certificate can be
+        // fetched. Until then, the certificate cannot be replaced.
         "--think=300ms",
         "--poll=50ms",
         "--http01-listen",
@@ -189,7 +189,7 @@ fn enrolment(breakers: &Breakers, fleet: &Fleet, pebble: &Pebble) -> Vec<String>
     words.map(str::to_owned).to_vec()
 }
 
-/// One before every target.
+/// A proxy for every target.
 struct Breakers {
     inventory: Breaker,
     nginx: Breaker,

@@ -1,4 +1,4 @@
-//! A balancer in front of the instances, and the page that shows who leads.
+//! Balancer in front of the instances, and the page that shows the leader.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -20,16 +20,16 @@ use tokio::time::timeout;
 use super::process::{Part, Standing};
 use super::server::serve;
 
-/// The path of the page.
+/// Path of the page.
 pub(super) const PAGE: &str = "/instances";
-/// Most bytes of a request's body.
+/// Maximum size of a request body in bytes.
 const MOST: usize = 4 << 20;
-/// The time for a connection on this machine, and for an answer of `/health`.
+/// Timeout of a local connection, and of a response to `/health`.
 const SOON: Duration = Duration::from_secs(1);
 
 type Answer = Response<Either<Full<Bytes>, Incoming>>;
 
-/// An HTTP client of the instances.
+/// HTTP client for the instances.
 #[derive(Clone)]
 pub(super) struct Client(Pool<HttpConnector, Full<Bytes>>);
 
@@ -41,7 +41,7 @@ impl Client {
         Client(Pool::builder(TokioExecutor::new()).build(connector))
     }
 
-    /// The body of an answer, whatever its status, if one comes soon.
+    /// Returns the body of a response of any status, or `None` after [`SOON`] or an error.
     pub(super) async fn get(&self, url: &str) -> Option<Bytes> {
         let answer = async {
             let answer = self.0.get(url.parse().ok()?).await.ok()?;
@@ -52,17 +52,17 @@ impl Client {
     }
 }
 
-/// The balancer: what gets no answer from one instance goes to the next.
+/// The balancer. A request that one instance does not respond to goes to the next.
 pub(super) struct Balancer {
     pub(super) instances: Arc<[Mutex<Standing>]>,
     pub(super) client: Client,
-    /// The log's page, to be linked.
+    /// URL of the log's page, for a link.
     pub(super) log: String,
     pub(super) turn: AtomicUsize,
 }
 
 impl Balancer {
-    /// Serves on this socket for as long as the process lives.
+    /// Serves on this socket until the process ends.
     pub(super) async fn serve(self: Arc<Self>, listener: TcpListener) -> Infallible {
         serve(listener, move |request| {
             let balancer = Arc::clone(&self);
@@ -95,7 +95,7 @@ impl Balancer {
         words(StatusCode::BAD_GATEWAY, "No instance answers.\n")
     }
 
-    /// The addresses of those that answer, beginning with another one each time.
+    /// Returns the addresses of the responding instances, starting with a different one each time.
     fn by_turns(&self) -> Vec<String> {
         let count = self.instances.len();
         let first = self.turn.fetch_add(1, Ordering::Relaxed);

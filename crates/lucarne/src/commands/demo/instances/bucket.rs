@@ -1,8 +1,10 @@
-//! A bucket for the demo: as much of S3 as a log uses, from a directory, on loopback.
+//! Bucket of the demo: the part of S3 that a log uses, stored in a directory and served on
+//! loopback.
 //!
-//! It is in the place of a real store, which instances on several machines need; it is no product.
-//! Whoever knows the bucket's name may use it: that is as long as a key, and in files of the user's
-//! own. Puts are conditional and durable as in S3, because all that is safe rests on that.
+//! The bucket stands in for a real store, which instances on several machines need. It is not a
+//! product. The bucket's name serves as the credential: it is as long as a key, and stored in
+//! private files. Puts are conditional and durable as in S3, because the safety of the log depends
+//! on both.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -25,18 +27,18 @@ use tokio::net::TcpListener;
 
 use super::server::serve;
 
-/// Most bytes of an object.
+/// Maximum size of an object in bytes.
 const MOST: usize = 64 << 20;
-/// Most objects of a list (S3's, too).
+/// Maximum number of objects in a listing, as in S3.
 const MOST_LISTED: usize = 1000;
-/// What is kept of a put's headers, besides `x-amz-meta-…`.
+/// Request headers that are stored with an object, besides `x-amz-meta-…`.
 const KEPT: [&str; 3] = ["content-type", "content-encoding", "cache-control"];
 
-/// The bucket: files of its objects, and what is known of them.
+/// The bucket: the files of its objects, and their metadata.
 pub(super) struct Bucket {
     name: String,
     directory: PathBuf,
-    /// By key, as S3 lists them.
+    /// Objects by key, in the order of S3 listings.
     objects: Mutex<BTreeMap<String, Known>>,
 }
 
@@ -51,7 +53,7 @@ struct Known {
 type Answer = Response<Full<Bytes>>;
 
 impl Bucket {
-    /// Opens the bucket in a directory, which is made if it is not there.
+    /// Opens the bucket in a directory, which is created if necessary.
     pub(super) fn open(name: String, directory: PathBuf) -> Result<Arc<Self>> {
         let place = || format!("the demo's bucket in {}", directory.display());
         fs::create_dir_all(&directory).with_context(place)?;
@@ -59,7 +61,7 @@ impl Bucket {
         for file in fs::read_dir(&directory).with_context(place)? {
             let file = file.with_context(place)?;
             let name = file.file_name().into_string().unwrap_or_default();
-            // What was not finished has no such name.
+            // Names of unfinished files are not hexadecimal.
             let Some(key) = hex::decode(&name)
                 .ok()
                 .and_then(|it| String::from_utf8(it).ok())
@@ -77,7 +79,7 @@ impl Bucket {
         }))
     }
 
-    /// Serves on this socket for as long as the process lives.
+    /// Serves on this socket until the process ends.
     pub(super) async fn serve(self: Arc<Self>, listener: TcpListener) -> Infallible {
         serve(listener, move |request| {
             let bucket = Arc::clone(&self);
@@ -108,7 +110,7 @@ impl Bucket {
         if name != self.name {
             return Ok(error(StatusCode::NOT_FOUND, "NoSuchBucket"));
         }
-        // Keys of a log have nothing that is escaped in a path.
+        // Keys of a log contain no characters that a path escapes.
         match (&head.method, key) {
             (&Method::GET, "") => Ok(self.list(head.uri.query().unwrap_or_default())),
             (&Method::POST, "") => self.delete_all(body),
@@ -122,9 +124,9 @@ impl Bucket {
         }
     }
 
-    /// Puts an object where the conditions of RFC 9110 section 13.1 hold.
+    /// Stores an object if the conditions of RFC 9110 section 13.1 hold.
     fn put(&self, key: &str, headers: &HeaderMap, body: &Bytes) -> Result<Answer> {
-        // Who comes second sees what the first has put.
+        // Under the lock, a second writer sees the first writer's object.
         let mut objects = self.objects.lock();
         let there = objects.get(key).map(|known| known.etag.as_bytes());
         let fits = match (headers.get(IF_MATCH), headers.get(IF_NONE_MATCH)) {
@@ -150,7 +152,7 @@ impl Bucket {
     }
 
     fn get(&self, key: &str, is_head: bool) -> Result<Answer> {
-        // As it is while it can be replaced by nobody.
+        // The lock prevents replacement during the read.
         let objects = self.objects.lock();
         let Some(known) = objects.get(key).cloned() else {
             return Ok(error(StatusCode::NOT_FOUND, "NoSuchKey"));
@@ -201,7 +203,7 @@ impl Bucket {
         let query: BTreeMap<_, _> = url::form_urlencoded::parse(query.as_bytes()).collect();
         let of = |name: &str| query.get(name).map_or("", |value| value.as_ref());
         let prefix = of("prefix");
-        // Where the last list ended, which is also its token.
+        // Key at which the last listing ended, which is also its token.
         let after = of("start-after").max(of("continuation-token"));
         let objects = self.objects.lock();
         let mut found = objects
@@ -247,7 +249,7 @@ impl Known {
     }
 }
 
-/// Reads headers, a line of JSON, and body.
+/// Reads the headers (one line of JSON) and the body.
 fn read(file: &Path) -> Result<(Vec<(String, String)>, Bytes)> {
     let bytes = Bytes::from(fs::read(file)?);
     let end = bytes.iter().position(|byte| *byte == b'\n');
@@ -258,7 +260,7 @@ fn read(file: &Path) -> Result<(Vec<(String, String)>, Bytes)> {
     ))
 }
 
-/// Replaces a file by another, durably.
+/// Replaces a file durably.
 fn write(directory: &Path, file: &Path, headers: &[(String, String)], body: &[u8]) -> Result<()> {
     let beside = file.with_extension("new");
     let mut writing = fs::File::create(&beside)?;
@@ -288,7 +290,7 @@ fn error(status: StatusCode, code: &'static str) -> Answer {
 mod tests {
     use super::*;
 
-    /// Status, body and entity tag of the answer.
+    /// Returns status, body and entity tag of the response.
     fn ask(
         bucket: &Bucket,
         request: http::request::Builder,
@@ -318,7 +320,7 @@ mod tests {
         let absent = Request::put("/name/c").header(IF_MATCH, &first);
         assert_eq!(ask(&bucket, absent, "three").0, 412);
         assert_eq!(ask(&bucket, Request::get("/other/a/b"), "").0, 404);
-        // Headers and bytes are as they were put, also for who opens it later.
+        // Headers and bytes are stored unchanged, also after the bucket is opened again.
         let with = put().header("x-amz-meta-writer", "me");
         let (_, _, tag) = ask(&bucket, with, "two\nlines");
         let again = open();

@@ -1,6 +1,6 @@
-//! `lucarne demo --instances 3`: three processes of one log, in front of them a balancer with a page
-//! that shows who leads, behind them a bucket of the demo's own, and the command that kills the one
-//! that leads. What becomes of it is told.
+//! `lucarne demo --instances 3`: three processes of one log, with a balancer in front, a page that
+//! shows the leader, and a bucket as shared storage. The demo prints the command that kills the
+//! leader, and reports the effect.
 
 mod balancer;
 mod bucket;
@@ -29,11 +29,11 @@ use super::traffic::Traffic;
 use super::{Options, configuration, parse};
 use crate::signals::{Signals, Wish};
 
-/// Time between two looks at the instances.
+/// Interval between two checks of the instances.
 const LOOK: Duration = Duration::from_millis(200);
-/// Submissions a second, that a gap is seen.
+/// Submissions per second; enough to measure a gap.
 const RATE: u32 = 10;
-/// What the bucket does not ask for, and its clients need.
+/// Credentials that S3 clients require. The bucket ignores them.
 const CREDENTIALS: [(&str, &str); 3] = [
     ("AWS_ACCESS_KEY_ID", "demo"),
     ("AWS_SECRET_ACCESS_KEY", "demo"),
@@ -45,7 +45,7 @@ fn kill(pid: &str) -> String {
     format!("kill -9 {pid}")
 }
 
-/// Runs so many instances until a signal asks to stop.
+/// Runs `count` instances until a signal stops the demo.
 pub(super) async fn run(options: &Options, count: usize) -> Result<()> {
     let screen = Screen::new();
     let directory = options.directory();
@@ -53,7 +53,7 @@ pub(super) async fn run(options: &Options, count: usize) -> Result<()> {
     drop(crate::listen::bind(&place, "--listen").await?);
     let front = TcpListener::bind(&*place.addresses).await?;
     screen.title(directory);
-    // Whoever knows the bucket's name may use it.
+    // The bucket's name is a credential, so that the directory must be private.
     let mut private = std::fs::DirBuilder::new();
     let made = private.recursive(true).mode(0o700).create(directory);
     made.with_context(|| format!("cannot make directory {}", directory.display()))?;
@@ -87,7 +87,7 @@ pub(super) async fn run(options: &Options, count: usize) -> Result<()> {
     let scts = Arc::new(Mutex::new(Scts::default()));
     let submitting = Arc::clone(&scts);
     let url = traffic.url().to_owned();
-    // A thread that nobody waits for: it ends with the process.
+    // The thread is not joined: it ends with the process.
     std::thread::spawn(move || {
         let took = |at: Instant| submitting.lock().note(at);
         if let Err(error) = traffic.go_on(RATE, took) {
@@ -113,7 +113,7 @@ pub(super) async fn run(options: &Options, count: usize) -> Result<()> {
         tokio::select! {
             () = tokio::time::sleep(LOOK) => {}
             wish = signals.next() => match wish {
-                // Nobody watches any more, either.
+                // The demo ends with its terminal, too.
                 Wish::Stop(_) | Wish::Reread => break,
                 Wish::Successor => {}
             }
@@ -123,7 +123,7 @@ pub(super) async fn run(options: &Options, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// Makes the log, if it is not there yet: where the credentials are in the environment.
+/// Creates the log with `lucarne init`, in a process that has the credentials in its environment.
 async fn make(directory: &Path) -> Result<()> {
     let made = command(directory, "init", 1)?.output().await?;
     let said = String::from_utf8_lossy(&made.stderr);
@@ -131,7 +131,7 @@ async fn make(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// This program, with the configuration of an instance.
+/// Returns a command that runs this program with the configuration of an instance.
 fn command(directory: &Path, subcommand: &str, number: usize) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command
@@ -142,9 +142,9 @@ fn command(directory: &Path, subcommand: &str, number: usize) -> Result<Command>
     Ok(command)
 }
 
-/// What all configurations have in common.
+/// Common settings of all configurations.
 struct Settings {
-    /// The log's own address, which it keeps.
+    /// Public address of the log, which never changes.
     prefix: String,
     bucket: String,
     endpoint: String,
@@ -196,21 +196,21 @@ impl Settings {
     }
 }
 
-/// Forty characters that nobody guesses, and that may be the name of a bucket.
+/// Returns 40 random hexadecimal digits, which are a valid bucket name.
 fn random() -> Result<String> {
     let mut random = [0; 20];
     aws_lc_rs::rand::fill(&mut random).map_err(|_| anyhow::anyhow!("no random numbers"))?;
     Ok(hex::encode(random))
 }
 
-/// The ports of instances: below those that systems give to connections, of which one that lasts
-/// would keep an instance from being started (again).
+/// Ports of the instances. They lie below the ephemeral ports, because a long-lived connection on
+/// the same port would prevent the restart of an instance.
 const PORTS: Range<u16> = 10_000..20_000;
 
-/// So many addresses of this machine that nobody has at the moment, all different.
+/// Returns `count` different addresses of this machine that are free at the moment.
 fn free_addresses(count: usize) -> Result<Vec<String>> {
     let mut taken = Vec::new();
-    // Each is held until all are found.
+    // All sockets stay bound until the last one is found.
     for _ in 0..100 * count {
         if taken.len() < count {
             let mut random = [0; 2];
@@ -224,13 +224,13 @@ fn free_addresses(count: usize) -> Result<Vec<String>> {
     taken.iter().map(address).collect()
 }
 
-/// When SCTs came.
+/// Arrival times of SCTs.
 #[derive(Default)]
 struct Scts {
     last: Option<Instant>,
-    /// The longest time without one, since it was told last.
+    /// Longest interval without an SCT since the last report.
     gap: Duration,
-    /// Those since then.
+    /// Number of SCTs since the last report.
     count: u64,
 }
 
@@ -243,12 +243,12 @@ impl Scts {
     }
 }
 
-/// What has been told.
+/// Reported state of the instances.
 struct Told {
     screen: Screen,
     url: String,
     page: String,
-    /// Number and process.
+    /// Number and process ID.
     leader: Option<(usize, Option<u32>)>,
     parts: Vec<Part>,
     scts: Arc<Mutex<Scts>>,
@@ -289,7 +289,7 @@ impl Told {
         }
     }
 
-    /// Says of one that has ended before it had a part what nobody else would see.
+    /// Reports an instance that ended before it had a role.
     fn end(&self, standing: &Standing, status: ExitStatus) {
         if standing.part == Part::Away && self.leader.is_none() {
             let number = standing.number;
@@ -301,7 +301,7 @@ impl Told {
         }
     }
 
-    /// SCTs have come since the last change: a gap is over.
+    /// Returns whether an SCT has arrived since the last change, which ends a gap.
     fn has_scts(&self) -> bool {
         let scts = self.scts.lock();
         scts.last.is_some_and(|last| last.elapsed() < LOOK * 2)

@@ -1,4 +1,4 @@
-//! One instance: `lucarne serve`, in a process of its own.
+//! One instance: a process of `lucarne serve`.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,19 +11,19 @@ use tokio::process::Child;
 
 use super::balancer::Client;
 
-/// Time after which one that has ended is started again, as a service manager would.
+/// Delay before a stopped instance is restarted, as a service manager would.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// What an instance says of itself.
+/// Role that an instance reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// It sequences.
+    /// The instance sequences.
     Leads,
-    /// It forwards, and serves reads.
+    /// The instance forwards submissions and serves reads.
     Follows,
-    /// It answers, and has no part yet.
+    /// The instance responds, and has no role yet.
     Starts,
-    /// It does not answer.
+    /// The instance does not respond.
     Away,
 }
 
@@ -38,24 +38,24 @@ impl Part {
     }
 }
 
-/// An instance, and what is known of it.
+/// Observed state of an instance.
 #[derive(Clone, Debug)]
 pub(super) struct Standing {
-    /// From 1.
+    /// Number of the instance, from 1.
     pub(super) number: usize,
-    /// Where clients reach it.
+    /// Address for clients.
     pub(super) address: String,
     pub(super) pid: Option<u32>,
     pub(super) part: Part,
-    /// The size of the tree that it shows.
+    /// Size of the tree that the instance shows.
     pub(super) size: Option<u64>,
 }
 
-/// The process of an instance.
+/// Process of an instance.
 pub(super) struct Process {
     directory: PathBuf,
     child: Option<Child>,
-    /// When the last one had ended.
+    /// Time at which the last process ended.
     ended: Option<Instant>,
     client: Client,
     /// Path of the log's checkpoint.
@@ -63,7 +63,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// One that is not started yet. `log` is the path of its log.
+    /// Creates an instance without starting it. `log` is the path of its log.
     pub(super) fn new(directory: &Path, client: Client, log: &str) -> Self {
         Process {
             directory: directory.to_owned(),
@@ -74,7 +74,7 @@ impl Process {
         }
     }
 
-    /// Starts it if it has ended for a while, and asks it how it is. Returns how it has ended, once.
+    /// Restarts the process after [`AGAIN`], and reads its state. Returns the exit status once.
     pub(super) async fn look(&mut self, standing: &Mutex<Standing>) -> Result<Option<ExitStatus>> {
         let ended = match &mut self.child {
             Some(child) => child.try_wait()?,
@@ -108,7 +108,7 @@ impl Process {
             .stdout(log.try_clone()?)
             .stderr(log)
             .kill_on_drop(true)
-            // Ctrl-C is for the demo, which stops the others.
+            // Ctrl-C signals only the demo, which stops the instances.
             .process_group(0)
             .spawn()
             .with_context(|| format!("cannot start instance {number}"))
@@ -137,7 +137,7 @@ impl Process {
             .ok()
     }
 
-    /// SIGTERM, which hands over, and the end.
+    /// Stops the process with SIGTERM, so that it hands over.
     pub(super) async fn stop(&mut self) {
         let Some(mut child) = self.child.take() else {
             return;

@@ -1,4 +1,4 @@
-//! A server on loopback, of the demo's own parts.
+//! HTTP server on loopback for the balancer and the bucket.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -10,7 +10,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
-/// Answers requests that come to this socket for as long as the process lives.
+/// Serves requests on this socket until the process ends.
 pub(super) async fn serve<F, A, B>(listener: TcpListener, answer: F) -> Infallible
 where
     F: Fn(Request<Incoming>) -> A + Clone + Send + Sync + 'static,
@@ -25,7 +25,7 @@ where
             let answered = answer(request);
             async move { Ok::<_, Infallible>(answered.await) }
         });
-        // A client that has gone is no error.
+        // A disconnected client is not an error.
         tokio::spawn(async move {
             let connection = http1::Builder::new().serve_connection(TokioIo::new(tcp), service);
             let _ = connection.await;

@@ -1,5 +1,4 @@
-//! The look of the live view. Readable from 80 columns on; a narrower terminal
-//! cuts columns from the right.
+//! Layout of the live view. It needs 80 columns; a narrower terminal cuts columns from the right.
 
 use std::time::{Duration, Instant};
 
@@ -11,20 +10,20 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-/// The picture that is drawn.
+/// Snapshot that is drawn.
 pub(super) struct Picture {
     pub(super) title: String,
     pub(super) totals: Totals,
     pub(super) store: StoreStats,
     pub(super) hosts: Vec<HostRow>,
-    /// Requests a second, since the picture before.
+    /// Requests per second since the previous snapshot.
     pub(super) rate: f64,
     pub(super) colour: bool,
     taken: Instant,
 }
 
 impl Picture {
-    /// The proxy as it is now.
+    /// Takes a snapshot of the proxy.
     pub(super) fn of(proxy: &Proxy, title: &str, colour: bool, before: Option<&Picture>) -> Self {
         let totals = proxy.totals();
         let rate = before.map_or(0.0, |before| {
@@ -43,7 +42,7 @@ impl Picture {
     }
 }
 
-/// Draws it.
+/// Draws a snapshot.
 pub(super) fn draw(frame: &mut Frame<'_>, picture: &Picture) {
     let areas = Layout::vertical([
         Constraint::Length(4),
@@ -98,9 +97,9 @@ fn certificates(store: &StoreStats, distrusted: u64, colour: bool) -> Line<'stat
     Line::from(spans)
 }
 
-/// The hosts asked for last. What cannot be shown is counted.
+/// Formats the most recent hosts. Hosts without a row are counted.
 fn hosts(picture: &Picture, width: usize, rows: usize) -> Vec<Line<'static>> {
-    // Five columns of figures beside the name.
+    // The five other columns take 47 characters.
     let name = width.saturating_sub(47).max(12);
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let head = format!(

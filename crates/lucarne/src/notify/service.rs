@@ -1,0 +1,69 @@
+//! The messages of a server of logs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lucarne_log::Log;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::timeout;
+
+use super::{is_wanted, keep_status, ready, reloaded, watchdog};
+use crate::hosting::{Current, Hosted};
+
+/// Time in which logs are opened before the server is ready. The server is ready without the
+/// others: a log whose disk hangs must not keep the other logs from their readers. Service managers
+/// wait longer (systemd: 90 s).
+const OPENING: Duration = Duration::from_secs(30);
+
+/// Reports status and watchdog of the present logs until the tasks are dropped, and that the server is
+/// ready once the logs are open, unless it `is_ready` already.
+pub(crate) fn keep(hosted: &Current, is_ready: bool) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    if !is_wanted() {
+        return tasks;
+    }
+    let reported = hosted.clone();
+    tasks.spawn(keep_status(move || text(&reported.now().logs)));
+    if !is_ready {
+        tasks.spawn(open(hosted.now()));
+    }
+    if let Some(time) = watchdog::time() {
+        tasks.spawn(watchdog::feed(hosted.clone(), time));
+    }
+    tasks
+}
+
+/// Reports that the server is ready once each log is open, or has a reason to wait.
+async fn open(hosted: Arc<Hosted>) {
+    let opened = async {
+        for log in &hosted.logs {
+            log.started().await;
+        }
+    };
+    if timeout(OPENING, opened).await.is_err() {
+        let (seconds, logs) = (OPENING.as_secs(), text(&hosted.logs));
+        tracing::warn!(logs, "not every log is open after {seconds} s");
+    }
+    ready();
+}
+
+/// Reports that the server is ready again once these tasks have ended.
+pub(crate) fn reloaded_after(tasks: Vec<JoinHandle<()>>) {
+    tokio::spawn(async move {
+        for task in tasks {
+            let _ = task.await;
+        }
+        reloaded();
+    });
+}
+
+/// Returns size and state of each log on one line.
+fn text(logs: &[Arc<Log>]) -> String {
+    let of_log = |log: &Arc<Log>| {
+        let size = log.published().map_or(0, |published| published.size);
+        let state = lucarne_http::state_name(&log.state());
+        format!("{}: {size} entries, {state}", log.config().shortname)
+    };
+    let logs: Vec<_> = logs.iter().map(of_log).collect();
+    logs.join("; ")
+}
