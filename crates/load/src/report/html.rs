@@ -17,8 +17,8 @@ use super::format;
 use super::matrix;
 use crate::{Summary, Verdict};
 
-const STYLE: &str = include_str!("../../../assets/report.css");
-const SCRIPT: &str = include_str!("../../../assets/report.js");
+const STYLE: &str = include_str!("../../assets/report.css");
+const SCRIPT: &str = include_str!("../../assets/report.js");
 
 #[derive(Template)]
 #[template(path = "report.html")]
