@@ -109,7 +109,7 @@ impl Client {
     /// ticket after the measured time.
     pub async fn handshake(&mut self) -> Response {
         /// Time to wait for a server that sends no ticket.
-        const PATIENCE: Duration = Duration::from_millis(200);
+        const TICKET_TIMEOUT: Duration = Duration::from_millis(200);
         let options = self.options.clone();
         let mut record = Record::new(Answer::new(false, 0));
         let opened = Stream::open(&self.endpoint, &options, &mut record).await;
@@ -127,7 +127,7 @@ impl Client {
             let resumable = (response.handshake.as_ref())
                 .is_some_and(|handshake| handshake.version == "TLSv1.3");
             if options.resume && resumable {
-                let _ = tokio::time::timeout(PATIENCE, stream.ticket()).await;
+                let _ = tokio::time::timeout(TICKET_TIMEOUT, stream.ticket()).await;
             }
             stream.close();
         }

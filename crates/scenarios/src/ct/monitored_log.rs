@@ -42,7 +42,9 @@ pub(crate) struct MonitoredLog {
 }
 
 /// Time to wait for promises at the end of a run, beyond the merge delay.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PROMISE_GRACE: Duration = Duration::from_secs(2);
+/// Time without a response after which the last poll is cancelled.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time to wait at the end of a run for the return of a log that may be restarted.
 const RETURN: Duration = Duration::from_secs(30);
 /// Limit of the merge delay that is waited for.
@@ -200,7 +202,9 @@ impl MonitoredLog {
         let mut silent = None;
         while Instant::now() < last {
             match self.outage.is_down() && !self.outage.expected() {
-                true if silent.get_or_insert_with(Instant::now).elapsed() > PATIENCE => break,
+                true if silent.get_or_insert_with(Instant::now).elapsed() > SILENCE_TIMEOUT => {
+                    break;
+                }
                 true => {}
                 false => silent = None,
             }
@@ -379,7 +383,7 @@ impl MonitoredLog {
             true => RETURN,
             false => Duration::ZERO,
         };
-        promised + down + PATIENCE
+        promised + down + PROMISE_GRACE
     }
 
     /// Records the absences of a log that may be restarted, whichever client noticed their end.

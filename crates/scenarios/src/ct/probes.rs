@@ -18,7 +18,7 @@ use super::target::Target;
 use crate::retry_after::retry_after;
 
 /// Total time in which throttled probes are repeated after the load.
-const PATIENCE: Duration = Duration::from_secs(10);
+const RETRY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Limit of the time for all probes after the load.
 const LONGEST_FINISH: Duration = Duration::from_secs(40);
 /// Longest wait before a probe is repeated.
@@ -115,7 +115,10 @@ impl Probes {
     pub(crate) async fn finish(&self, sink: &dyn CheckSink) {
         let mut clients = self.clients();
         let left = self.judged.lock().clone();
-        let (until, last) = (Instant::now() + PATIENCE, Instant::now() + LONGEST_FINISH);
+        let (until, last) = (
+            Instant::now() + RETRY_TIMEOUT,
+            Instant::now() + LONGEST_FINISH,
+        );
         for (probe, _) in self.probes.iter().zip(left).filter(|(_, judged)| !judged) {
             let insist = self.insist(probe, &mut clients, until, sink);
             let late = || {
