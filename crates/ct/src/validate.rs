@@ -438,9 +438,10 @@ fn check_server_auth(leaf: &Certificate<'_>) -> Result<(), Rejection> {
         return Ok(());
     }
     let found: Vec<_> = usages().map(oid::display).collect();
-    let found = match found.is_empty() {
-        true => "no extended key usage".to_owned(),
-        false => format!("the extended key usages {}", found.join(", ")),
+    let found = if found.is_empty() {
+        "no extended key usage".to_owned()
+    } else {
+        format!("the extended key usages {}", found.join(", "))
     };
     let detail = format!(
         "the leaf has {found}; this log requires serverAuth (1.3.6.1.5.5.7.3.1) or \
@@ -473,16 +474,19 @@ fn check_not_after(leaf: &Certificate<'_>, policy: &Policy, now_ms: u64) -> Resu
             format!("notAfter {shown} is outside {window}"),
         );
     }
-    match not_after < signed(now_ms) {
-        true if policy.reject_expired => reject(
+    let expired = not_after < signed(now_ms);
+    if expired && policy.reject_expired {
+        reject(
             Code::Expired,
             format!("expired at {shown}; this log accepts only unexpired certificates"),
-        ),
-        false if policy.reject_unexpired => reject(
+        )
+    } else if !expired && policy.reject_unexpired {
+        reject(
             Code::NotExpired,
             format!("expires at {shown}; this log accepts only expired certificates"),
-        ),
-        _ => Ok(()),
+        )
+    } else {
+        Ok(())
     }
 }
 

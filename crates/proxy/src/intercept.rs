@@ -362,9 +362,10 @@ async fn handshake(
     minted: &Minted,
     http2: bool,
 ) -> Option<TlsStream<Rewind>> {
-    let mut config = match http2 {
-        true => minted.server_config.clone(),
-        false => http1_only(start.client_hello().alpn().is_some(), minted),
+    let mut config = if http2 {
+        minted.server_config.clone()
+    } else {
+        http1_only(start.client_hello().alpn().is_some(), minted)
     };
     if let Some(key_log) = &core.key_log {
         Arc::make_mut(&mut config).key_log = key_log.clone();

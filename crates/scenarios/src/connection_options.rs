@@ -83,9 +83,10 @@ impl FromStr for Pause {
             from: span(from)?,
             to: span(to)?,
         };
-        match pause.from <= pause.to {
-            true => Ok(pause),
-            false => Err(PauseError::Backwards),
+        if pause.from <= pause.to {
+            Ok(pause)
+        } else {
+            Err(PauseError::Backwards)
         }
     }
 }
@@ -138,9 +139,10 @@ impl FromStr for StatusRange {
 
 impl std::fmt::Display for StatusRange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.first == self.last {
-            true => f.pad(&self.first.to_string()),
-            false => f.pad(&format!("{}xx", self.first / 100)),
+        if self.first == self.last {
+            f.pad(&self.first.to_string())
+        } else {
+            f.pad(&format!("{}xx", self.first / 100))
         }
     }
 }
@@ -240,12 +242,11 @@ pub(crate) async fn reach(client: &mut Client) -> Result<(), PrepareError> {
         }
         let Failure { detail, .. } = failure;
         // Where it is has been said, unless it was called by a name.
-        return Err(PrepareError::Unreachable(
-            match detail.contains(&authority) {
-                true => detail,
-                false => format!("{authority} cannot be reached: {detail}"),
-            },
-        ));
+        return Err(PrepareError::Unreachable(if detail.contains(&authority) {
+            detail
+        } else {
+            format!("{authority} cannot be reached: {detail}")
+        }));
     }
     Ok(())
 }

@@ -52,9 +52,10 @@ fn had_gone(failure: &Failure, record: &Record) -> bool {
 
 /// Returns the reason why a connection had ended after this idle time.
 fn reason(idle: Duration) -> Resent {
-    match idle >= IDLE {
-        true => Resent::Idle,
-        false => Resent::Busy,
+    if idle >= IDLE {
+        Resent::Idle
+    } else {
+        Resent::Busy
     }
 }
 

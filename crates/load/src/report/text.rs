@@ -111,9 +111,10 @@ fn scenarios(out: &mut String, summary: &Summary) {
     );
     for scenario in &summary.scenarios {
         let name = pad(&cut(&printable(&scenario.name), wide), wide);
-        let about = match scenario.kind.is_empty() {
-            true => scenario.executor.clone(),
-            false => format!("{}, {}", scenario.kind, scenario.executor),
+        let about = if scenario.kind.is_empty() {
+            scenario.executor.clone()
+        } else {
+            format!("{}, {}", scenario.kind, scenario.executor)
         };
         let _ = writeln!(out, "    {name}  {}", printable(&about));
         let offered = offered(summary, scenario);

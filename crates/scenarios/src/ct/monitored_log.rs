@@ -201,12 +201,12 @@ impl MonitoredLog {
         let last = Instant::now() + LAST_LOOK;
         let mut silent = None;
         while Instant::now() < last {
-            match self.outage.is_down() && !self.outage.expected() {
-                true if silent.get_or_insert_with(Instant::now).elapsed() > SILENCE_TIMEOUT => {
+            if self.outage.is_down() && !self.outage.expected() {
+                if silent.get_or_insert_with(Instant::now).elapsed() > SILENCE_TIMEOUT {
                     break;
                 }
-                true => {}
-                false => silent = None,
+            } else {
+                silent = None;
             }
             // Polls, because there is no notification of the log's state.
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -379,9 +379,10 @@ impl MonitoredLog {
             0 => Duration::ZERO,
             _ => self.mmd.min(LONGEST_MMD),
         };
-        let down = match self.outage.is_down() && self.outage.expected() {
-            true => RETURN,
-            false => Duration::ZERO,
+        let down = if self.outage.is_down() && self.outage.expected() {
+            RETURN
+        } else {
+            Duration::ZERO
         };
         promised + down + PROMISE_GRACE
     }
@@ -397,9 +398,10 @@ impl MonitoredLog {
 
     /// Returns an error if the log is unavailable at the end.
     fn back(&self) -> Result<(), String> {
-        match self.outage.is_down() {
-            true => Err("the log has not come back".to_owned()),
-            false => Ok(()),
+        if self.outage.is_down() {
+            Err("the log has not come back".to_owned())
+        } else {
+            Ok(())
         }
     }
 
@@ -460,10 +462,11 @@ impl MonitoredLog {
 }
 
 fn same(size: u64, root: &lucarne_tlog::Hash, computed: &lucarne_tlog::Hash) -> Result<(), String> {
-    match root == computed {
-        true => Ok(()),
-        false => Err(format!(
+    if root == computed {
+        Ok(())
+    } else {
+        Err(format!(
             "the checkpoint of size {size} has the root {root}, the verified tree had {computed}"
-        )),
+        ))
     }
 }

@@ -173,9 +173,10 @@ impl Probes {
 
     async fn send(&self, probe: &Probe, clients: &mut [Client; 2]) -> Response {
         let [submission, monitoring] = clients;
-        let client = match probe.submission {
-            true => submission,
-            false => monitoring,
+        let client = if probe.submission {
+            submission
+        } else {
+            monitoring
         };
         let headers = [("content-type", "application/json")];
         let mut request = Request::new(&probe.method, &probe.path);
@@ -214,11 +215,12 @@ fn content_type(probe: &Probe, response: &Response, sink: &dyn CheckSink) {
         return;
     }
     let kind = response.headers.get("content-type").unwrap_or("nothing");
-    let outcome = match kind.to_ascii_lowercase().starts_with("application/json") {
-        true => Ok(()),
-        false => Err(format!(
+    let outcome = if kind.to_ascii_lowercase().starts_with("application/json") {
+        Ok(())
+    } else {
+        Err(format!(
             "get-roots: Content-Type: {kind}, not application/json"
-        )),
+        ))
     };
     sink.check(checks::ROOTS_CONTENT_TYPE, outcome);
 }
@@ -231,9 +233,10 @@ fn roots(ours: &[String], response: &Response) -> Result<(), String> {
     }
     let answer: Answer = serde_json::from_slice(&response.body)
         .map_err(|error| format!("get-roots: not the JSON of RFC 6962: {error}"))?;
-    match ours.iter().all(|root| answer.certificates.contains(root)) {
-        true => Ok(()),
-        false => Err("get-roots: a root is missing that the log accepts chains to".into()),
+    if ours.iter().all(|root| answer.certificates.contains(root)) {
+        Ok(())
+    } else {
+        Err("get-roots: a root is missing that the log accepts chains to".into())
     }
 }
 
@@ -367,9 +370,10 @@ fn get(
     path: &str,
     submission: bool,
 ) -> Probe {
-    let endpoint = match submission {
-        true => &target.submission,
-        false => &target.monitoring,
+    let endpoint = if submission {
+        &target.submission
+    } else {
+        &target.monitoring
     };
     Probe {
         check,
