@@ -9,8 +9,6 @@ use lucarne_x509::oid;
 use moka::sync::Cache;
 use xxhash_rust::xxh3::Xxh3Builder;
 
-use leaf_policy::check_policy;
-
 use crate::algorithm::SignatureAlgorithm;
 use crate::certificate::Certificate;
 use crate::chain::Chain;
@@ -26,6 +24,7 @@ use crate::roots::{Root, Roots};
 use crate::unsigned;
 use crate::verification::Verification;
 use crate::verified_issuer::{PrecertIssuer, PreissuerRewrite, VerifiedIssuer};
+use leaf_policy::check_policy;
 
 /// Maximum size in bytes of the certificates in the cache of verified tails. The whole WebPKI has a
 /// few thousand issuing CAs of 2 kB each.

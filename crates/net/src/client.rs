@@ -23,11 +23,11 @@ use tokio::time::timeout;
 use url::Url;
 
 pub use blocking::BlockingClient;
-use dialer::Dialer;
 pub use error::ClientError;
 pub use validators::Validators;
 
 use crate::tls::{Trust, trusting};
+use dialer::Dialer;
 
 /// Value of User-Agent.
 const AGENT: &str = concat!("lucarne/", env!("CARGO_PKG_VERSION"));

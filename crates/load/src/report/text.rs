@@ -5,8 +5,6 @@ mod metrics;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use metrics::metrics;
-
 use super::format::{self, cut, pad, pad_left, printable};
 use super::matrix::{self, Matrix};
 use super::statistics::{self, Statistics};
@@ -14,6 +12,7 @@ use super::tags;
 use super::threshold::{left_side, observed};
 use crate::Verdict;
 use crate::summary::{Check, ScenarioSummary, Summary};
+use metrics::metrics;
 
 /// Limit of details per failed check and per kind of error.
 const MOST_DETAILS: usize = 3;
