@@ -124,12 +124,13 @@ impl<'a> AlgorithmIdentifier<'a> {
             .expect(tag::SEQUENCE, "AlgorithmIdentifier")?
             .reader();
         let oid = fields.expect(tag::OID, "algorithm")?.value;
-        let parameters = match fields.is_empty() {
-            true => Parameters::Absent,
-            false => match fields.any("parameters")? {
+        let parameters = if fields.is_empty() {
+            Parameters::Absent
+        } else {
+            match fields.any("parameters")? {
                 null if null.tag == tag::NULL => Parameters::Null,
                 other => Parameters::Other(other.raw),
-            },
+            }
         };
         Ok(Self { oid, parameters })
     }

@@ -137,9 +137,10 @@ impl CheckpointVerifier {
         let sth = SignedTreeHead::of_checkpoint(note, &self.origin, &self.key.log_id())?;
         let Checkpoint { size, root, .. } = &sth.checkpoint;
         let message = tree_head(sth.timestamp, *size, root);
-        match self.key.verify(&message, &sth.signature) {
-            true => Ok((sth.checkpoint, sth.timestamp)),
-            false => Err(CheckpointError::Signature),
+        if self.key.verify(&message, &sth.signature) {
+            Ok((sth.checkpoint, sth.timestamp))
+        } else {
+            Err(CheckpointError::Signature)
         }
     }
 }

@@ -267,9 +267,10 @@ impl CtPolicy {
         }
         let verdict = self.judge_delivered(delivered.delivery, scts);
         let alone = scts.iter().all(|sct| sct.delivery != Delivery::Embedded);
-        match verdict.is_compliant() || alone {
-            true => verdict,
-            false => embedded,
+        if verdict.is_compliant() || alone {
+            verdict
+        } else {
+            embedded
         }
     }
 
@@ -287,9 +288,10 @@ impl CtPolicy {
     }
 
     fn was_current(&self, sct: &ValidSct<'_>, earliest: u64) -> bool {
-        let signed = match self.earliest_decides {
-            true => earliest,
-            false => sct.timestamp_ms,
+        let signed = if self.earliest_decides {
+            earliest
+        } else {
+            sct.timestamp_ms
         };
         sct.state
             .is_some_and(|state| self.once.contains(&state.status) && signed < state.since_ms)

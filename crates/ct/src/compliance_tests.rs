@@ -15,12 +15,13 @@ fn log(n: u8, operator: &str, status: LogStatus, is_static: bool) -> ListedLog {
         log_id: LogId([n; 32]),
         key: LogKey::from_seed(&[n; 32]).unwrap().public_key().unwrap(),
         mmd: 0,
-        api: match is_static {
-            false => LogApi::Rfc6962 { url: String::new() },
-            true => LogApi::Static {
+        api: if is_static {
+            LogApi::Static {
                 submission_url: String::new(),
                 monitoring_url: String::new(),
-            },
+            }
+        } else {
+            LogApi::Rfc6962 { url: String::new() }
         },
         state: Some(LogState {
             status,

@@ -261,9 +261,10 @@ fn read_pkcs8(der: &[u8]) -> Result<[u8; 32], KeyError> {
     let kind = algorithm.expect(tag::OID, "algorithm")?;
     let is_p256 = kind.value == content::EC_PUBLIC_KEY
         && algorithm.expect(tag::OID, "namedCurve")?.value == content::P256;
-    match is_p256 {
-        true => read_sec1(fields.expect(tag::OCTET_STRING, "privateKey")?.value),
-        false => Err(KeyError::NotP256),
+    if is_p256 {
+        read_sec1(fields.expect(tag::OCTET_STRING, "privateKey")?.value)
+    } else {
+        Err(KeyError::NotP256)
     }
 }
 

@@ -283,13 +283,14 @@ impl<'a> MerkleTreeLeafRef<'a> {
         };
         let (timestamp, _, extensions) = read_timestamped_entry(&mut rest)?;
         let index = leaf_index(extensions).ok_or(TileLeafError::NoLeafIndex)?;
-        match rest.is_empty() && *extensions == leaf_index_extension(index) {
-            true => Ok(Self {
+        if rest.is_empty() && *extensions == leaf_index_extension(index) {
+            Ok(Self {
                 bytes,
                 timestamp,
                 index,
-            }),
-            false => Err(MerkleTreeLeafError::Extra),
+            })
+        } else {
+            Err(MerkleTreeLeafError::Extra)
         }
     }
 

@@ -258,9 +258,10 @@ impl LogList {
         for operator in operators.ok_or(LogListError::NoOperators)? {
             list.add_operator(operator);
         }
-        match list.logs.is_empty() {
-            true => Err(LogListError::Empty(list.skipped)),
-            false => Ok(list),
+        if list.logs.is_empty() {
+            Err(LogListError::Empty(list.skipped))
+        } else {
+            Ok(list)
         }
     }
 
@@ -347,14 +348,15 @@ fn read_log(log: &Value, operator: &str, is_static: bool) -> Result<ListedLog, L
     if key.log_id().0[..] != id {
         return Err(ListedLogError::ForeignId);
     }
-    let api = match is_static {
-        false => LogApi::Rfc6962 {
-            url: need("url")?.to_owned(),
-        },
-        true => LogApi::Static {
+    let api = if is_static {
+        LogApi::Static {
             submission_url: need("submission_url")?.to_owned(),
             monitoring_url: need("monitoring_url")?.to_owned(),
-        },
+        }
+    } else {
+        LogApi::Rfc6962 {
+            url: need("url")?.to_owned(),
+        }
     };
     let log_id = key.log_id();
     Ok(ListedLog {
@@ -394,9 +396,10 @@ fn read_interval(log: &Value) -> Result<Option<Range<u64>>, ListedLogError> {
     };
     let start = read_time(interval, "start_inclusive")?;
     let end = read_time(interval, "end_exclusive")?;
-    match start < end {
-        true => Ok(Some(start..end)),
-        false => Err(ListedLogError::Backwards),
+    if start < end {
+        Ok(Some(start..end))
+    } else {
+        Err(ListedLogError::Backwards)
     }
 }
 

@@ -123,9 +123,10 @@ impl Sct {
             return Err(SctError::OtherLog { expected, found });
         }
         let message = signed_data(self.timestamp, signed, &self.extensions);
-        match key.verify(&message, &self.signature) {
-            true => Ok(()),
-            false => Err(SctError::Signature),
+        if key.verify(&message, &self.signature) {
+            Ok(())
+        } else {
+            Err(SctError::Signature)
         }
     }
 

@@ -212,11 +212,14 @@ impl LoggedEntries {
             (Delivery::Embedded, Err(why)) => return why.clone(),
             (Delivery::Ocsp | Delivery::Tls, _) => &self.delivered,
         };
-        match sct.verify(key, entry).is_ok() {
-            false => SctFinding::BadSignature,
-            true if sct.timestamp > now_ms => SctFinding::FromTheFuture,
-            true if delivery == Delivery::Ocsp && !self.stapled => SctFinding::UnprovenStaple,
-            true => SctFinding::Valid,
+        if sct.verify(key, entry).is_err() {
+            SctFinding::BadSignature
+        } else if sct.timestamp > now_ms {
+            SctFinding::FromTheFuture
+        } else if delivery == Delivery::Ocsp && !self.stapled {
+            SctFinding::UnprovenStaple
+        } else {
+            SctFinding::Valid
         }
     }
 }

@@ -35,12 +35,11 @@ fn det_keygen(seed: &[u8]) -> Option<[u8; 32]> {
     let material = [seed, b"det ECDSA key gen P-256"].concat();
     let mut generator = HmacDrbg::new(&material);
     let first = generator.generate();
-    let candidate = match first < ORDER {
-        true => first,
-        false => {
-            generator.reseed_empty();
-            generator.generate()
-        }
+    let candidate = if first < ORDER {
+        first
+    } else {
+        generator.reseed_empty();
+        generator.generate()
     };
     (candidate < ORDER && candidate != [0; 32]).then_some(candidate)
 }

@@ -1,9 +1,11 @@
 //! From a chain to an entry in two steps: the checks that need no signature, then the signatures.
 
+mod leaf_policy;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
-use lucarne_x509::{oid, time};
+use lucarne_x509::oid;
 use moka::sync::Cache;
 use xxhash_rust::xxh3::Xxh3Builder;
 
@@ -15,13 +17,14 @@ use crate::issuer_chain::{
     self, IssuerChain, IssuerPath, PrecertIssuerKey, UnverifiedCertificate, only, root_that_signed,
 };
 use crate::known_signature::KnownSignature;
-use crate::policy::{Policy, Require};
+use crate::policy::Policy;
 use crate::precert::{check_kind, splice};
 use crate::rejection::{Code, Rejection};
 use crate::roots::{Root, Roots};
 use crate::unsigned;
 use crate::verification::Verification;
 use crate::verified_issuer::{PrecertIssuer, PreissuerRewrite, VerifiedIssuer};
+use leaf_policy::check_policy;
 
 /// Maximum size in bytes of the certificates in the cache of verified tails. The whole WebPKI has a
 /// few thousand issuing CAs of 2 kB each.
@@ -406,98 +409,6 @@ fn seeded() -> Xxh3Builder {
     // Without random numbers the seed is known, and a collision costs a comparison.
     let _ = aws_lc_rs::rand::fill(&mut seed);
     Xxh3Builder::new().with_seed(u64::from_ne_bytes(seed))
-}
-
-fn check_policy(leaf: &Certificate<'_>, policy: &Policy, now_ms: u64) -> Result<(), Rejection> {
-    if policy.require == Require::ServerAuth {
-        check_server_auth(leaf)?;
-    }
-    check_not_after(leaf, policy, now_ms)?;
-    let refused = leaf.extensions().find(|extension| {
-        let mut refused = policy.reject_extensions.iter();
-        refused.any(|oid| oid.as_bytes() == extension.oid)
-    });
-    match refused {
-        None => Ok(()),
-        Some(extension) => {
-            let oid = oid::display(extension.oid);
-            let detail =
-                format!("this log is configured to refuse leaves with the extension {oid}");
-            Err(Rejection::of(0, Code::ExtensionRefused, detail))
-        }
-    }
-}
-
-fn check_server_auth(leaf: &Certificate<'_>) -> Result<(), Rejection> {
-    let usages = || leaf.extended_key_usages().into_iter().flatten();
-    let serves = [
-        oid::content::SERVER_AUTH,
-        oid::content::ANY_EXTENDED_KEY_USAGE,
-    ];
-    if usages().any(|usage| serves.contains(&usage)) {
-        return Ok(());
-    }
-    let found: Vec<_> = usages().map(oid::display).collect();
-    let found = match found.is_empty() {
-        true => "no extended key usage".to_owned(),
-        false => format!("the extended key usages {}", found.join(", ")),
-    };
-    let detail = format!(
-        "the leaf has {found}; this log requires serverAuth (1.3.6.1.5.5.7.3.1) or \
-         anyExtendedKeyUsage (2.5.29.37.0)"
-    );
-    Err(Rejection::of(0, Code::MissingServerAuth, detail))
-}
-
-fn check_not_after(leaf: &Certificate<'_>, policy: &Policy, now_ms: u64) -> Result<(), Rejection> {
-    let window = policy.not_after_start.is_some() || policy.not_after_limit.is_some();
-    if !window && !policy.reject_expired && !policy.reject_unexpired {
-        return Ok(());
-    }
-    let reject = |code, detail: String| Err(Rejection::of(0, code, detail));
-    let Some(not_after) = leaf.not_after() else {
-        let detail = "notAfter is not a readable time, and this log has rules about it";
-        return reject(Code::InvalidValidity, detail.to_owned());
-    };
-    let shown = time::display(not_after);
-    if policy
-        .not_after_start
-        .is_some_and(|start| not_after < signed(start))
-        || policy
-            .not_after_limit
-            .is_some_and(|limit| not_after >= signed(limit))
-    {
-        let window = show_window(policy);
-        return reject(
-            Code::OutsideWindow,
-            format!("notAfter {shown} is outside {window}"),
-        );
-    }
-    match not_after < signed(now_ms) {
-        true if policy.reject_expired => reject(
-            Code::Expired,
-            format!("expired at {shown}; this log accepts only unexpired certificates"),
-        ),
-        false if policy.reject_unexpired => reject(
-            Code::NotExpired,
-            format!("expires at {shown}; this log accepts only expired certificates"),
-        ),
-        _ => Ok(()),
-    }
-}
-
-/// Formats the window, such as `[2026-01-01T00:00:00Z, 2026-07-01T00:00:00Z)`.
-fn show_window(policy: &Policy) -> String {
-    let show = |bound: Option<u64>, open: &str| {
-        bound.map_or_else(|| open.to_owned(), |bound| time::display(signed(bound)))
-    };
-    let start = show(policy.not_after_start, "the beginning of time");
-    let limit = show(policy.not_after_limit, "the end of time");
-    format!("this log's window [{start}, {limit})")
-}
-
-fn signed(milliseconds: u64) -> i64 {
-    i64::try_from(milliseconds).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -80,9 +80,10 @@ impl Iteration {
             recorder: self.recorder.clone(),
             tags,
             protocol,
-            since: match self.requested {
-                true => started,
-                false => self.intended,
+            since: if self.requested {
+                started
+            } else {
+                self.intended
             },
             started,
             answered: false,

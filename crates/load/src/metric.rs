@@ -159,9 +159,12 @@ struct Statistics {
 
 /// Returns a metric's figures under k6's names; `seconds` is the time base of its rate.
 pub(crate) fn k6_values(metric: &Metric, seconds: f64) -> BTreeMap<&'static str, f64> {
-    let per_second = |count: u64| match seconds > 0.0 {
-        true => count as f64 / seconds,
-        false => 0.0,
+    let per_second = |count: u64| {
+        if seconds > 0.0 {
+            count as f64 / seconds
+        } else {
+            0.0
+        }
     };
     match metric {
         Metric::Trend(histogram) => {

@@ -27,7 +27,7 @@ use crate::target::Target;
 /// Limit of concurrent connections to the page.
 const CONNECTIONS: usize = 64;
 /// Time for a connection to send the head of its request.
-const PATIENCE: Duration = Duration::from_secs(15);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Server for the page of a proxy, its JSON and its metrics.
 #[derive(Clone)]
@@ -88,7 +88,7 @@ impl Admin {
                 });
                 let connection = http1::Builder::new()
                     .timer(TokioTimer::new())
-                    .header_read_timeout(PATIENCE)
+                    .header_read_timeout(HEAD_TIMEOUT)
                     .serve_connection(TokioIo::new(stream), service);
                 // A client that closed the connection early needs no report.
                 let _ = connection.await;

@@ -16,7 +16,7 @@ const AT_A_TIME: usize = 2;
 const MOST_OF_A_CLIENT: usize = 16;
 const MOST: usize = 512;
 /// Longest wait for a turn.
-const PATIENCE: Duration = Duration::from_secs(5);
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Keyed hash of user and password. Concurrent requests with the same key share one check.
 pub(crate) type Key = [u8; 32];
@@ -70,7 +70,7 @@ impl Default for ClientQueue {
 
 impl Default for Checks {
     fn default() -> Self {
-        Checks::new(PATIENCE)
+        Checks::new(QUEUE_TIMEOUT)
     }
 }
 

@@ -15,13 +15,12 @@ use crate::body::Body;
 use crate::core::{Core, Open, Phase};
 use crate::failure::{Failure, Refusal};
 use crate::headers;
-use crate::intercept::intercept;
 use crate::interim::InterimStream;
 use crate::page;
 use crate::rules::Action;
 use crate::stream::Rewind;
 use crate::target::Target;
-use crate::tunnel::pass;
+use crate::tunnel::Connect;
 
 /// Responds to CONNECT. The connection continues in a task of its own after the response.
 pub(crate) async fn answer(
@@ -70,12 +69,16 @@ async fn begin(
         server = Some(there.map_err(|failure| (failure, Some(target.to_string())))?);
     }
     go_on(core, upgrade, move |core, stream| async move {
-        match (judge, server) {
-            (false, Some(server)) => {
-                core.hosts.connection(&target.host);
-                pass(&core, stream, server).await;
-            }
-            (_, server) => intercept(core, client, target, via, stream, server).await,
+        let connect = Connect {
+            core,
+            client,
+            target,
+            via,
+        };
+        if server.is_some() && !judge {
+            connect.tunnel(stream, server).await;
+        } else {
+            connect.intercept(stream, server).await;
         }
     });
     Ok(())

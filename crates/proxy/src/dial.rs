@@ -101,9 +101,10 @@ impl Dialer {
     }
 
     fn not_own(&self, ip: IpAddr, port: u16) -> Result<(), Failure> {
-        match self.is_own(ip, port) {
-            true => Err(Failure::Refused(Refusal::Loop)),
-            false => Ok(()),
+        if self.is_own(ip, port) {
+            Err(Failure::Refused(Refusal::Loop))
+        } else {
+            Ok(())
         }
     }
 

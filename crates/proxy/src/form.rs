@@ -77,9 +77,10 @@ fn fields_of_http1(request: &mut Request<Outgoing>) {
     }
     if request.headers().contains_key(TE) {
         // TE applies to one connection, so CONNECTION must list it (RFC 9110, section 10.1.4).
-        let listed = match request.headers().contains_key(UPGRADE) {
-            true => "upgrade, te",
-            false => "te",
+        let listed = if request.headers().contains_key(UPGRADE) {
+            "upgrade, te"
+        } else {
+            "te"
         };
         let listed = HeaderValue::from_static(listed);
         request.headers_mut().insert(CONNECTION, listed);

@@ -87,9 +87,10 @@ pub(crate) fn permitted_upgrade(asked: &HeaderValue) -> Option<HeaderValue> {
     };
     let asked = asked.to_str().ok()?.split(',').map(str::trim);
     let left: Vec<&str> = asked.filter(|p| !hiding(p)).collect();
-    match left.is_empty() {
-        true => None,
-        false => HeaderValue::try_from(left.join(", ")).ok(),
+    if left.is_empty() {
+        None
+    } else {
+        HeaderValue::try_from(left.join(", ")).ok()
     }
 }
 

@@ -15,7 +15,7 @@ use lucarne_mint::store::{Host, HostError, Minted};
 use lucarne_net::tls_error;
 use rustls::ServerConfig;
 use rustls::server::{Acceptor, ClientHello};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, StartHandshake};
@@ -31,43 +31,173 @@ use crate::rules::Action;
 use crate::session::{FixedOrigin, Session};
 use crate::stream::Rewind;
 use crate::target::Target;
-use crate::tunnel::pass;
+use crate::tunnel::Connect;
 
-/// Serves a connection after CONNECT. `server` is the connection to the server, if it exists
-/// already.
-pub(crate) async fn intercept(
-    core: Arc<Core>,
-    client: SocketAddr,
-    target: Target,
-    via: HeaderValue,
-    mut stream: Rewind,
-    mut server: Option<Rewind<Link>>,
-) {
-    let http2 = match first(&core, &target, &via, &mut stream, &mut server).await {
-        Ok(First::Nothing) => return,
-        Ok(First::Server) => {
-            let second = Second::new(stream, core.limits.head_bytes);
-            return tunnel(&core, client, &target, &via, second, server).await;
+impl Connect {
+    /// Serves a connection after CONNECT. `server` is the connection to the server, if it exists
+    /// already.
+    pub(crate) async fn intercept(self, mut stream: Rewind, mut server: Option<Rewind<Link>>) {
+        let http2 = match self.first(&mut stream, &mut server).await {
+            Ok(First::Nothing) => return,
+            Ok(First::Server) => {
+                let second = Second::new(stream, self.core.limits.head_bytes);
+                return self.tunnel(second, server).await;
+            }
+            Ok(First::Client(Opening::Other)) => return self.tunnel(stream, server).await,
+            Ok(First::Client(Opening::Tls)) => {
+                return match hello(&self.core, stream).await {
+                    Ok(start) => Box::pin(self.take(start, server)).await,
+                    Err(HelloError::Io(error)) => {
+                        failed(&self.core, self.client, &self.target.host, &error);
+                    }
+                    Err(why) => {
+                        let Connect { client, target, .. } = &self;
+                        tracing::info!(
+                            %client,
+                            %target,
+                            "the TLS handshake with the client failed: {why}"
+                        );
+                    }
+                };
+            }
+            Ok(First::Client(Opening::Http1)) => false,
+            Ok(First::Client(Opening::Http2)) => true,
+            Err(failure) => return self.told_nobody(&failure),
+        };
+        let action = self.core.rules.load().action(&self.target, None);
+        match action {
+            Action::Tunnel => self.tunnel(stream, server).await,
+            Action::Intercept => Box::pin(self.clear(stream, http2)).await,
         }
-        Ok(First::Client(Opening::Other)) => {
-            return tunnel(&core, client, &target, &via, stream, server).await;
+    }
+
+    /// Waits for the first bytes of the client. After a while without any, connects to the server
+    /// and waits for either side. Silence decides nothing: a late client is handled like any other,
+    /// and a client that closes its sending side without a byte may still wait for the server.
+    async fn first(
+        &self,
+        stream: &mut Rewind,
+        server: &mut Option<Rewind<Link>>,
+    ) -> Result<First, Failure> {
+        let core = &self.core;
+        let silent = stream.before().is_empty();
+        if silent && server.is_none() {
+            match timeout(core.limits.silence, stream.fill()).await {
+                Ok(Ok(_)) => {}
+                Ok(Err(_)) => return Ok(First::Nothing),
+                Err(_) => tokio::select! {
+                    filled = stream.fill() => if filled.is_err() {
+                        return Ok(First::Nothing);
+                    },
+                    connected = core.upstream.link(&self.target, &self.via) => {
+                        *server = Some(connected?);
+                    }
+                },
+            }
         }
-        Ok(First::Client(Opening::Tls)) => {
-            return match hello(&core, stream).await {
-                Ok(start) => Box::pin(take(core, client, target, via, start, server)).await,
-                Err(HelloError::Io(error)) => failed(&core, client, &target.host, &error),
-                Err(why) => {
-                    tracing::info!(%client, %target, "the TLS handshake with the client failed: {why}")
-                }
-            };
+        if let (true, Some(server)) = (stream.before().is_empty(), server) {
+            tokio::select! {
+                filled = stream.fill() => if filled.is_err() {
+                    return Ok(First::Nothing);
+                },
+                // The end of the server's stream counts, too.
+                _ = server.fill() => return Ok(First::Server),
+                // A tunnel ends after the same time without a byte.
+                () = sleep(core.limits.idle) => return Ok(First::Nothing),
+            }
         }
-        Ok(First::Client(Opening::Http1)) => false,
-        Ok(First::Client(Opening::Http2)) => true,
-        Err(failure) => return told_nobody(&core, client, &target, &failure),
-    };
-    match core.rules.load().action(&target, None) {
-        Action::Tunnel => tunnel(&core, client, &target, &via, stream, server).await,
-        Action::Intercept => Box::pin(clear(core, client, target, via, stream, http2)).await,
+        match timeout(core.limits.handshake, opening(core, stream)).await {
+            Ok(Some(opening)) => Ok(First::Client(opening)),
+            Ok(None) => Ok(First::Nothing),
+            Err(_) => {
+                core.stats.stalled.inc();
+                let why = "The client stopped within a possible HTTP request: if it is not HTTP, \
+                           forward the host by a rule (action: tunnel).";
+                Err(Failure::Request(why.to_owned()))
+            }
+        }
+    }
+
+    /// Serves requests without TLS.
+    async fn clear(self, stream: Rewind, http2: bool) {
+        let Connect {
+            core,
+            client,
+            target,
+            via,
+        } = self;
+        let seen = core.hosts.connection(&target.host);
+        let route = Arc::new(core.upstream.route(target, None));
+        let fixed = FixedOrigin::new(route, via, http2, seen, None);
+        let session = Session::behind(core, client, fixed);
+        intercepted::serve(session, stream, http2).await;
+    }
+
+    /// Intercepts, forwards or denies a TLS connection, as the rules decide.
+    async fn take(self, mut start: StartHandshake<Rewind>, server: Option<Rewind<Link>>) {
+        let offer = ClientOffer::of(&start.client_hello());
+        let name = match &offer.name {
+            Ok(name) => name.clone(),
+            Err(why) => {
+                let failure = Failure::Request(format!("In the ClientHello, {why}."));
+                return self.deny(start.io, &failure).await;
+            }
+        };
+        let named = name.clone().map(|host| Target {
+            host,
+            port: self.target.port,
+        });
+        let rules = self.core.rules.load_full();
+        let refused = named.as_ref().and_then(|named| rules.permit(named).err());
+        let refused = refused.map(Failure::Refused);
+        let also = named.as_ref().filter(|_| self.target.host.ip().is_some());
+        if offer.other || rules.action(&self.target, also) == Action::Tunnel {
+            let StartHandshake { mut io, .. } = start;
+            if let Some(failure) = refused {
+                return self.deny(io, &failure).await;
+            }
+            io.rewind();
+            return self.tunnel(io, server).await;
+        }
+        drop(server);
+        start.io.forget();
+        let Connect {
+            core,
+            client,
+            target,
+            via,
+        } = self;
+        let host = name.unwrap_or_else(|| target.host.clone());
+        let route = Arc::new(core.upstream.route(target, Some(host.clone())));
+        let seen = core.hosts.connection(&host);
+        let (certificate, choice) = tokio::join!(
+            certificate(&core, &host, &seen),
+            choose(&core, &route, &via, &offer, refused.is_some())
+        );
+        let minted = match certificate {
+            Ok(minted) => minted,
+            Err(failure) => {
+                core.stats.failed(failure.kind());
+                return tracing::warn!(%client, %host, "{failure}");
+            }
+        };
+        let Some(stream) = handshake(&core, client, &host, start, &minted, choice.http2).await
+        else {
+            return;
+        };
+        core.stats.intercepted.inc();
+        let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        let fixed = FixedOrigin::new(route, via, choice.http2, seen, choice.ready);
+        intercepted::serve(Session::behind(core, client, fixed), stream, http2).await;
+    }
+
+    /// Ends a TLS connection that the rules deny.
+    async fn deny(&self, mut stream: Rewind, failure: &Failure) {
+        self.told_nobody(failure);
+        // A client that closed the connection early needs no alert.
+        if stream.write_all(&ACCESS_DENIED).await.is_ok() {
+            let _ = stream.shutdown().await;
+        }
     }
 }
 
@@ -77,52 +207,6 @@ enum First {
     Server,
     /// Neither peer sent a byte within the idle limit of a tunnel.
     Nothing,
-}
-
-/// Waits for the first bytes of the client. After a while without any, connects to the server and
-/// waits for either side. Silence decides nothing: a late client is handled like any other, and a
-/// client that closes its sending side without a byte may still wait for the server.
-async fn first(
-    core: &Core,
-    target: &Target,
-    via: &HeaderValue,
-    stream: &mut Rewind,
-    server: &mut Option<Rewind<Link>>,
-) -> Result<First, Failure> {
-    let silent = stream.before().is_empty();
-    if silent && server.is_none() {
-        match timeout(core.limits.silence, stream.fill()).await {
-            Ok(Ok(_)) => {}
-            Ok(Err(_)) => return Ok(First::Nothing),
-            Err(_) => tokio::select! {
-                filled = stream.fill() => if filled.is_err() {
-                    return Ok(First::Nothing);
-                },
-                connected = core.upstream.link(target, via) => *server = Some(connected?),
-            },
-        }
-    }
-    if let (true, Some(server)) = (stream.before().is_empty(), server) {
-        tokio::select! {
-            filled = stream.fill() => if filled.is_err() {
-                return Ok(First::Nothing);
-            },
-            // The end of the server's stream counts, too.
-            _ = server.fill() => return Ok(First::Server),
-            // A tunnel ends after the same time without a byte.
-            () = sleep(core.limits.idle) => return Ok(First::Nothing),
-        }
-    }
-    match timeout(core.limits.handshake, opening(core, stream)).await {
-        Ok(Some(opening)) => Ok(First::Client(opening)),
-        Ok(None) => Ok(First::Nothing),
-        Err(_) => {
-            core.stats.stalled.inc();
-            let why = "The client stopped within a possible HTTP request: if it is not HTTP, \
-                       forward the host by a rule (action: tunnel).";
-            Err(Failure::Request(why.to_owned()))
-        }
-    }
 }
 
 /// Recognises the protocol of a client that has sent its first bytes. Returns `None` if the
@@ -138,50 +222,6 @@ async fn opening(core: &Core, stream: &mut Rewind) -> Option<Opening> {
             Err(_) => return None,
         }
     }
-}
-
-/// Counts and logs a failure that cannot be reported to the client.
-fn told_nobody(core: &Core, client: SocketAddr, target: &Target, failure: &Failure) {
-    core.stats.failed(failure.kind());
-    tracing::info!(%client, %target, "{failure}");
-}
-
-/// Forwards all bytes if the server can be reached. A failure cannot be reported to the client.
-async fn tunnel<C>(
-    core: &Core,
-    client: SocketAddr,
-    target: &Target,
-    via: &HeaderValue,
-    stream: C,
-    server: Option<Rewind<Link>>,
-) where
-    C: AsyncRead + AsyncWrite + Unpin,
-{
-    core.hosts.connection(&target.host);
-    let connected = match server {
-        Some(server) => Ok(server),
-        None => core.upstream.link(target, via).await,
-    };
-    match connected {
-        Ok(server) => pass(core, stream, server).await,
-        Err(failure) => told_nobody(core, client, target, &failure),
-    }
-}
-
-/// Serves requests without TLS.
-async fn clear(
-    core: Arc<Core>,
-    client: SocketAddr,
-    target: Target,
-    via: HeaderValue,
-    stream: Rewind,
-    http2: bool,
-) {
-    let seen = core.hosts.connection(&target.host);
-    let route = Arc::new(core.upstream.route(target, None));
-    let fixed = FixedOrigin::new(route, via, http2, seen, None);
-    let session = Session::behind(core, client, fixed);
-    intercepted::serve(session, stream, http2).await;
 }
 
 /// Reads the ClientHello and records it, so that it can be forwarded later.
@@ -231,81 +271,8 @@ impl ClientOffer {
     }
 }
 
-/// Intercepts, forwards or denies a TLS connection, as the rules decide.
-async fn take(
-    core: Arc<Core>,
-    client: SocketAddr,
-    target: Target,
-    via: HeaderValue,
-    mut start: StartHandshake<Rewind>,
-    server: Option<Rewind<Link>>,
-) {
-    let offer = ClientOffer::of(&start.client_hello());
-    let name = match &offer.name {
-        Ok(name) => name.clone(),
-        Err(why) => {
-            let failure = Failure::Request(format!("In the ClientHello, {why}."));
-            return deny(&core, client, &target, start.io, &failure).await;
-        }
-    };
-    let named = name.clone().map(|host| Target {
-        host,
-        port: target.port,
-    });
-    let rules = core.rules.load_full();
-    let refused = named.as_ref().and_then(|named| rules.permit(named).err());
-    let refused = refused.map(Failure::Refused);
-    let also = named.as_ref().filter(|_| target.host.ip().is_some());
-    if offer.other || rules.action(&target, also) == Action::Tunnel {
-        let StartHandshake { mut io, .. } = start;
-        if let Some(failure) = refused {
-            return deny(&core, client, &target, io, &failure).await;
-        }
-        io.rewind();
-        return tunnel(&core, client, &target, &via, io, server).await;
-    }
-    drop(server);
-    start.io.forget();
-    let host = name.unwrap_or_else(|| target.host.clone());
-    let route = Arc::new(core.upstream.route(target, Some(host.clone())));
-    let seen = core.hosts.connection(&host);
-    let (certificate, choice) = tokio::join!(
-        certificate(&core, &host, &seen),
-        choose(&core, &route, &via, &offer, refused.is_some())
-    );
-    let minted = match certificate {
-        Ok(minted) => minted,
-        Err(failure) => {
-            core.stats.failed(failure.kind());
-            return tracing::warn!(%client, %host, "{failure}");
-        }
-    };
-    let Some(stream) = handshake(&core, client, &host, start, &minted, choice.http2).await else {
-        return;
-    };
-    core.stats.intercepted.inc();
-    let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    let fixed = FixedOrigin::new(route, via, choice.http2, seen, choice.ready);
-    intercepted::serve(Session::behind(core, client, fixed), stream, http2).await;
-}
-
 /// The TLS alert `access_denied` (RFC 8446, section 6.2), in a record of its own.
 const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
-
-/// Ends a TLS connection that the rules deny.
-async fn deny(
-    core: &Core,
-    client: SocketAddr,
-    target: &Target,
-    mut stream: Rewind,
-    failure: &Failure,
-) {
-    told_nobody(core, client, target, failure);
-    // A client that closed the connection early needs no alert.
-    if stream.write_all(&ACCESS_DENIED).await.is_ok() {
-        let _ = stream.shutdown().await;
-    }
-}
 
 /// Returns the certificate for a host.
 async fn certificate(core: &Core, host: &Host, seen: &Seen) -> Result<Arc<Minted>, Failure> {
@@ -362,9 +329,10 @@ async fn handshake(
     minted: &Minted,
     http2: bool,
 ) -> Option<TlsStream<Rewind>> {
-    let mut config = match http2 {
-        true => minted.server_config.clone(),
-        false => http1_only(start.client_hello().alpn().is_some(), minted),
+    let mut config = if http2 {
+        minted.server_config.clone()
+    } else {
+        http1_only(start.client_hello().alpn().is_some(), minted)
     };
     if let Some(key_log) = &core.key_log {
         Arc::make_mut(&mut config).key_log = key_log.clone();

@@ -30,16 +30,13 @@ where
         let session = session.clone();
         async move { Ok::<_, Infallible>(exchange::answer(&session, request).await) }
     });
-    match http2 {
-        true => {
-            let connection = builder_http2(&core.limits).serve_connection(stream, service);
-            attend(&core, client, connection, |it| it.graceful_shutdown()).await;
-        }
-        false => {
-            let connection = builder_http1(&core.limits).serve_connection(stream, service);
-            let connection = connection.with_upgrades();
-            attend(&core, client, connection, |it| it.graceful_shutdown()).await;
-        }
+    if http2 {
+        let connection = builder_http2(&core.limits).serve_connection(stream, service);
+        attend(&core, client, connection, |it| it.graceful_shutdown()).await;
+    } else {
+        let connection = builder_http1(&core.limits).serve_connection(stream, service);
+        let connection = connection.with_upgrades();
+        attend(&core, client, connection, |it| it.graceful_shutdown()).await;
     }
 }
 

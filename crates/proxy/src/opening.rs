@@ -41,9 +41,10 @@ pub(crate) fn recognise(bytes: &[u8], bound: usize) -> Option<Opening> {
 /// Returns the protocol of a client that closed its side after `bytes`. Some servers respond to a
 /// request line without an end, so a line that mentions HTTP counts as HTTP.
 pub(crate) fn ended(bytes: &[u8]) -> Opening {
-    match mentions_http(bytes) {
-        true => Opening::Http1,
-        false => Opening::Other,
+    if mentions_http(bytes) {
+        Opening::Http1
+    } else {
+        Opening::Other
     }
 }
 

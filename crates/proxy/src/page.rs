@@ -36,9 +36,10 @@ pub(crate) fn failure(
     headers: &HeaderMap,
 ) -> Response<Body> {
     let status = failure.status();
-    let (kind, text) = match wants_html(headers) {
-        true => ("text/html; charset=utf-8", html(failure, host)),
-        false => ("text/plain; charset=utf-8", text(failure, host)),
+    let (kind, text) = if wants_html(headers) {
+        ("text/html; charset=utf-8", html(failure, host))
+    } else {
+        ("text/plain; charset=utf-8", text(failure, host))
     };
     let mut response = answer(status, kind, text);
     let headers = response.headers_mut();

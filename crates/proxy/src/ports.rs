@@ -33,9 +33,10 @@ impl FromStr for Ports {
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         let port = |text: &str| text.trim().parse::<u16>().map_err(|_| PortsError);
         let (first, last) = (port(first)?, port(last)?);
-        match first != 0 && first <= last {
-            true => Ok(Ports(first..=last)),
-            false => Err(PortsError),
+        if first != 0 && first <= last {
+            Ok(Ports(first..=last))
+        } else {
+            Err(PortsError)
         }
     }
 }

@@ -103,9 +103,10 @@ fn reason(response: &Response<Incoming>) -> Option<String> {
 
 /// Converts a connection error, or a response that is not HTTP, of the upstream proxy.
 pub(crate) fn broke(error: &hyper::Error, proxy: &UpstreamProxy) -> Failure {
-    let what = match error.is_parse() {
-        true => "its response is not valid HTTP",
-        false => "it closed the connection before it responded",
+    let what = if error.is_parse() {
+        "its response is not valid HTTP"
+    } else {
+        "it closed the connection before it responded"
     };
     UpstreamFailure::Broke(what).of(proxy)
 }

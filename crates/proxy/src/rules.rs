@@ -113,9 +113,10 @@ impl Rules {
     /// # Errors
     /// The port is not allowed.
     pub fn permit_port(&self, port: u16) -> Result<(), Refusal> {
-        match self.ports.iter().any(|ports| ports.contains(port)) {
-            true => Ok(()),
-            false => Err(Refusal::Port(port)),
+        if self.ports.iter().any(|ports| ports.contains(port)) {
+            Ok(())
+        } else {
+            Err(Refusal::Port(port))
         }
     }
 

@@ -74,12 +74,13 @@ async fn connection(
     if let Some(ready) = fixed.ready.lock().take() {
         return Ok((ready?, false));
     }
-    match fixed.http2 {
-        true => shared(session, fixed, fresh).await,
-        false => match upstream.pool.http1(route).filter(|_| !fresh) {
+    if fixed.http2 {
+        shared(session, fixed, fresh).await
+    } else {
+        match upstream.pool.http1(route).filter(|_| !fresh) {
             Some(connection) => Ok((Connection::Http1(connection), true)),
             None => Ok((upstream.connect(route, false, via).await?, false)),
-        },
+        }
     }
 }
 

@@ -1,21 +1,55 @@
 //! Tunnels: bytes forwarded unchanged.
 
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use http::HeaderValue;
 use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
 
 use crate::core::Core;
+use crate::failure::Failure;
 use crate::relay::Link;
 use crate::stream::{ActivityStream, Rewind};
+use crate::target::Target;
 
-/// Forwards all bytes between client and server.
-pub(crate) async fn pass<C>(core: &Core, client: C, server: Rewind<Link>)
-where
-    C: AsyncRead + AsyncWrite + Unpin,
-{
-    core.stats.tunnelled.inc();
-    splice(client, server, core.limits.idle).await;
+/// A CONNECT request that the rules permit.
+pub(crate) struct Connect {
+    pub(crate) core: Arc<Core>,
+    pub(crate) client: SocketAddr,
+    pub(crate) target: Target,
+    /// Proxies that the request passed, including this one.
+    pub(crate) via: HeaderValue,
+}
+
+impl Connect {
+    /// Forwards all bytes if the server can be reached. `server` is the connection to the server,
+    /// if it exists already. A failure cannot be reported to the client.
+    pub(crate) async fn tunnel<C>(&self, stream: C, server: Option<Rewind<Link>>)
+    where
+        C: AsyncRead + AsyncWrite + Unpin,
+    {
+        self.core.hosts.connection(&self.target.host);
+        let connected = match server {
+            Some(server) => Ok(server),
+            None => self.core.upstream.link(&self.target, &self.via).await,
+        };
+        match connected {
+            Ok(server) => {
+                self.core.stats.tunnelled.inc();
+                splice(stream, server, self.core.limits.idle).await;
+            }
+            Err(failure) => self.told_nobody(&failure),
+        }
+    }
+
+    /// Counts and logs a failure that cannot be reported to the client.
+    pub(crate) fn told_nobody(&self, failure: &Failure) {
+        let Connect { client, target, .. } = self;
+        self.core.stats.failed(failure.kind());
+        tracing::info!(%client, %target, "{failure}");
+    }
 }
 
 /// Forwards bytes until both sides have ended, one side fails, or nothing has moved for `idle`. The

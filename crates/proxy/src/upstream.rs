@@ -152,9 +152,10 @@ impl Upstream {
         }
         let link = self.link(&route.target, via).await?;
         let Some(host) = &route.tls else {
-            return match http2 {
-                true => connector.speak_http2(link).await.map(Connection::Http2),
-                false => connector.speak_http1(link).await.map(Connection::Http1),
+            return if http2 {
+                connector.speak_http2(link).await.map(Connection::Http2)
+            } else {
+                connector.speak_http1(link).await.map(Connection::Http1)
             };
         };
         let client = route.client.as_deref().unwrap_or(&connector.nobody);
@@ -164,9 +165,10 @@ impl Upstream {
         if http2 {
             self.pool.learn(route, chosen);
         }
-        match chosen {
-            true => connector.speak_http2(stream).await.map(Connection::Http2),
-            false => connector.speak_http1(stream).await.map(Connection::Http1),
+        if chosen {
+            connector.speak_http2(stream).await.map(Connection::Http2)
+        } else {
+            connector.speak_http1(stream).await.map(Connection::Http1)
         }
     }
 }

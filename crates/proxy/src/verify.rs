@@ -83,9 +83,10 @@ impl Verifier {
             return any.then(|| Ok(ServerCertVerified::assertion()));
         }
         let found = Fingerprint::of(leaf);
-        Some(match pinned.contains(&found) {
-            true => Ok(ServerCertVerified::assertion()),
-            false => Err(OtherFingerprint(found).into()),
+        Some(if pinned.contains(&found) {
+            Ok(ServerCertVerified::assertion())
+        } else {
+            Err(OtherFingerprint(found).into())
         })
     }
 
@@ -98,9 +99,10 @@ impl Verifier {
             let mut all = self.trust.fingerprints.iter();
             all.any(|(_, fingerprint)| *fingerprint == found)
         };
-        match self.trust.insecure.is_empty() || pinned() {
-            true => &self.trusting,
-            false => &self.any,
+        if self.trust.insecure.is_empty() || pinned() {
+            &self.trusting
+        } else {
+            &self.any
         }
     }
 

@@ -83,9 +83,10 @@ impl FromStr for Pause {
             from: span(from)?,
             to: span(to)?,
         };
-        match pause.from <= pause.to {
-            true => Ok(pause),
-            false => Err(PauseError::Backwards),
+        if pause.from <= pause.to {
+            Ok(pause)
+        } else {
+            Err(PauseError::Backwards)
         }
     }
 }
@@ -138,9 +139,10 @@ impl FromStr for StatusRange {
 
 impl std::fmt::Display for StatusRange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.first == self.last {
-            true => f.pad(&self.first.to_string()),
-            false => f.pad(&format!("{}xx", self.first / 100)),
+        if self.first == self.last {
+            f.pad(&self.first.to_string())
+        } else {
+            f.pad(&format!("{}xx", self.first / 100))
         }
     }
 }
@@ -153,6 +155,8 @@ pub(crate) fn list(statuses: &[StatusRange]) -> String {
 
 /// Options of connections. Each options type repeats these fields, because serde cannot flatten a
 /// struct into another that denies unknown fields, and a misspelt option must be an error.
+/// To flatten, serde also guesses the type of each value, so that `http: 2` or a list of one value
+/// would be refused, and the line of an invalid value would be lost.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionOptions {
     pub(crate) http: HttpVersion,
@@ -240,12 +244,11 @@ pub(crate) async fn reach(client: &mut Client) -> Result<(), PrepareError> {
         }
         let Failure { detail, .. } = failure;
         // Where it is has been said, unless it was called by a name.
-        return Err(PrepareError::Unreachable(
-            match detail.contains(&authority) {
-                true => detail,
-                false => format!("{authority} cannot be reached: {detail}"),
-            },
-        ));
+        return Err(PrepareError::Unreachable(if detail.contains(&authority) {
+            detail
+        } else {
+            format!("{authority} cannot be reached: {detail}")
+        }));
     }
     Ok(())
 }

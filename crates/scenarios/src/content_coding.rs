@@ -25,9 +25,10 @@ pub(crate) fn decode(coding: &str, body: &[u8], most: u64) -> Option<io::Result<
 
 fn all(decoder: impl Read, most: u64, plain: &mut Vec<u8>) -> io::Result<()> {
     decoder.take(most.saturating_add(1)).read_to_end(plain)?;
-    match plain.len() as u64 > most {
-        true => Err(io::ErrorKind::FileTooLarge.into()),
-        false => Ok(()),
+    if plain.len() as u64 > most {
+        Err(io::ErrorKind::FileTooLarge.into())
+    } else {
+        Ok(())
     }
 }
 

@@ -88,9 +88,10 @@ pub struct Ratio(pub f64);
 
 impl Ratio {
     fn new(value: f64) -> Result<Self, String> {
-        match (0.0..=1.0).contains(&value) {
-            true => Ok(Self(value)),
-            false => Err("must be from 0 to 1".to_owned()),
+        if (0.0..=1.0).contains(&value) {
+            Ok(Self(value))
+        } else {
+            Err("must be from 0 to 1".to_owned())
         }
     }
 }

@@ -23,9 +23,10 @@ pub(crate) enum Retries {
 impl Retries {
     /// The retries for a target that may be restarted during the run, or may not.
     pub(crate) fn over_restarts(expected: bool) -> Self {
-        match expected {
-            true => Retries::OverRestarts,
-            false => Retries::Brief,
+        if expected {
+            Retries::OverRestarts
+        } else {
+            Retries::Brief
         }
     }
 

@@ -14,9 +14,10 @@ const LONGEST: Duration = Duration::from_secs(86_400);
 /// a day.
 pub(crate) fn retry_after(header: Option<&str>, now_ms: u64) -> Result<Duration, String> {
     let text = header.ok_or("the response has no Retry-After")?;
-    let wait = match text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {
-        true => text.parse().ok().map(Duration::from_secs),
-        false => date(text).map(|date| Duration::from_millis(date.saturating_sub(now_ms))),
+    let wait = if text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {
+        text.parse().ok().map(Duration::from_secs)
+    } else {
+        date(text).map(|date| Duration::from_millis(date.saturating_sub(now_ms)))
     };
     match wait {
         Some(wait) if wait <= LONGEST => Ok(wait),

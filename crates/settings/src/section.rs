@@ -294,9 +294,12 @@ impl<'t, 'r> Reader<'t, 'r> {
     /// Returns a URL without changes, or a path like [`path`](Self::path).
     pub fn url_or_path(&mut self, key: &str) -> Option<Located<String>> {
         let text = self.text(key)?;
-        Some(text.map(|text| match text.contains("://") {
-            true => text.to_owned(),
-            false => self.directory.join(text).to_string_lossy().into_owned(),
+        Some(text.map(|text| {
+            if text.contains("://") {
+                text.to_owned()
+            } else {
+                self.directory.join(text).to_string_lossy().into_owned()
+            }
         }))
     }
 }

@@ -184,9 +184,10 @@ pub fn duration_within(
 ) -> impl Fn(&str) -> Result<Duration, ValueError> {
     move |text| {
         let duration = duration(text)?;
-        match bounds.contains(&duration) {
-            true => Ok(duration),
-            false => Err(ValueError::NotBetween(bounds.clone())),
+        if bounds.contains(&duration) {
+            Ok(duration)
+        } else {
+            Err(ValueError::NotBetween(bounds.clone()))
         }
     }
 }

@@ -304,9 +304,10 @@ fn installed(
     let Some(content) = file.and_then(|file| uploads.get(file)) else {
         return Err((404, format!("{from} was not uploaded")));
     };
-    match content.windows(armour.len()).any(|part| part == armour) {
-        true => Ok(name),
-        false => Err((400, format!("{from} is not what it is installed as"))),
+    if content.windows(armour.len()).any(|part| part == armour) {
+        Ok(name)
+    } else {
+        Err((400, format!("{from} is not what it is installed as")))
     }
 }
 

@@ -11,7 +11,7 @@ use lucarne_targets::{Fleet, Ports};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 /// Time that `down` waits for the servers to end.
-const PATIENCE: Duration = Duration::from_secs(60);
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
     let argument = std::env::args().nth(1).unwrap_or_default();
@@ -101,7 +101,7 @@ fn down() -> Result<()> {
     let process = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let process = process.context("invalid process id")?;
     kill_process(process, Signal::TERM).context("stopping the targets")?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + STOP_TIMEOUT;
     while test_kill_process(process).is_ok() && running(&file).is_some() {
         ensure!(Instant::now() < deadline, "process {pid} does not end");
         // Polls, because only a child process can be waited for.

@@ -10,8 +10,8 @@ use crate::{Authority, Names};
 
 /// Version that `scripts/install-test-tools` builds.
 const VERSION: &str = "v2.10.1";
-/// Time limit of its start.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit of the start.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Let's Encrypt's ACME server for tests of clients. It performs real validations without its
 /// default pauses, and resolves every name to 127.0.0.1.
@@ -75,7 +75,7 @@ impl Pebble {
             .args(["-dnsserver", &names.address().to_string()])
             .env("PEBBLE_VA_NOSLEEP", "1")
             .env("PEBBLE_WFE_NONCEREJECT", nonces.to_string())
-            .patience(PATIENCE)
+            .patience(START_TIMEOUT)
             .start(address)?;
         Ok(Self {
             directory: format!("https://{address}/dir"),

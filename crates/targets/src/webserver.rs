@@ -9,8 +9,10 @@ use lucarne_testkit::{Launch, Server, TempDir, free_port, temp_dir};
 
 use crate::{Authority, Identity};
 
-/// Time limit of the start and of the end.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time limit of the start.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time limit of the end.
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Kind of web server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +58,7 @@ impl WebServer {
         fs::write(&config, kind.config(folder, address, &identity))?;
         let launch = Launch::new(kind.path()?)
             .directory(folder)
-            .patience(PATIENCE);
+            .patience(START_TIMEOUT);
         let launch = match kind {
             Kind::Nginx => launch.arg("-p").arg(folder).arg("-c").arg(&config),
             Kind::Apache => launch.arg("-f").arg(&config).arg("-DFOREGROUND"),
@@ -80,7 +82,7 @@ impl WebServer {
 impl Drop for WebServer {
     fn drop(&mut self) {
         // Stopped instead of killed, because its workers would remain.
-        let _ = self.server.stop(PATIENCE);
+        let _ = self.server.stop(STOP_TIMEOUT);
     }
 }
 

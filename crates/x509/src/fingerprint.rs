@@ -29,10 +29,7 @@ impl FromStr for Fingerprint {
 
     fn from_str(text: &str) -> Result<Self, FingerprintError> {
         let colons = text.split(':').count() == 32 && text.split(':').all(|byte| byte.len() == 2);
-        let digits = match colons {
-            true => &text.replace(':', ""),
-            false => text,
-        };
+        let digits: &str = if colons { &text.replace(':', "") } else { text };
         let mut hash = [0; 32];
         hex::decode_to_slice(digits, &mut hash).map_err(|_| FingerprintError)?;
         Ok(Self(hash))

@@ -91,9 +91,10 @@ pub fn certificates(text: &[u8]) -> Result<Vec<Vec<u8>>, PemError> {
             return Err(PemError::NotCertificate { line, label });
         }
     }
-    match found.is_empty() {
-        true => Err(PemError::NoCertificate),
-        false => Ok(found),
+    if found.is_empty() {
+        Err(PemError::NoCertificate)
+    } else {
+        Ok(found)
     }
 }
 
@@ -249,12 +250,11 @@ impl Open {
                 self.problem.get_or_insert(ENCRYPTED);
             }
         }
-        match self.in_headers {
-            true => self.in_headers = !line.is_empty(),
-            false => {
-                let contents = line.iter().filter(|byte| !byte.is_ascii_whitespace());
-                self.base64.extend(contents);
-            }
+        if self.in_headers {
+            self.in_headers = !line.is_empty();
+        } else {
+            let contents = line.iter().filter(|byte| !byte.is_ascii_whitespace());
+            self.base64.extend(contents);
         }
     }
 

@@ -60,9 +60,10 @@ impl Patient<'_> {
         let is_static = matches!(self.log.api, LogApi::Static { .. });
         let there = &self.sct.extensions[..];
         if let Some(decoded) = decoded(there) {
-            let proof = match self.verifies(&decoded, entry) {
-                true => "the SCT verifies with the decoded bytes",
-                false => "the SCT does not verify with the decoded bytes either",
+            let proof = if self.verifies(&decoded, entry) {
+                "the SCT verifies with the decoded bytes"
+            } else {
+                "the SCT does not verify with the decoded bytes either"
             };
             let text = String::from_utf8_lossy(there);
             let detail = format!(

@@ -92,9 +92,10 @@ fn judge_one(
         Some(UNKNOWN_LOG)
     } else if judge(&best).is_compliant() {
         Some(
-            match has(SctFinding::NoIssuer) || has(SctFinding::OtherIssuer) {
-                true => UNKNOWN_ISSUER,
-                false => UNKNOWN_STATE,
+            if has(SctFinding::NoIssuer) || has(SctFinding::OtherIssuer) {
+                UNKNOWN_ISSUER
+            } else {
+                UNKNOWN_STATE
             },
         )
     } else if not_before < policy.issued_since_ms {

@@ -323,9 +323,10 @@ fn a_submission_whose_signature_was_tried_beside_others() {
                     KnownSignature::try_all(&[known]);
                 }
                 let verified = log.verify(examined).map_err(|rejection| rejection.code);
-                match leaf == &good {
-                    true => assert!(verified.is_ok()),
-                    false => assert_eq!(verified.unwrap_err(), Code::InvalidSignature),
+                if leaf == &good {
+                    assert!(verified.is_ok());
+                } else {
+                    assert_eq!(verified.unwrap_err(), Code::InvalidSignature);
                 }
             }
         }

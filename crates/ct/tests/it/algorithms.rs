@@ -39,9 +39,10 @@ fn every_algorithm_and_key() {
             code => Err(code),
         };
         assert_eq!(verdict(section, true), expected, "{heading}");
-        let without_sha1 = match heading.contains("sha1 ") {
-            true => Err("sha1_refused"),
-            false => expected,
+        let without_sha1 = if heading.contains("sha1 ") {
+            Err("sha1_refused")
+        } else {
+            expected
         };
         assert_eq!(verdict(section, false), without_sha1, "{heading}");
         chains += 1;

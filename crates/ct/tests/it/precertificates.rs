@@ -97,9 +97,10 @@ impl Presigned {
     /// Creates them with or without authorityKeyIdentifier in the signing certificate and in the
     /// leaf.
     fn new(below_root: bool, in_preissuer: bool, in_leaf: bool) -> Self {
-        let ca = match below_root {
-            true => pki().root.clone(),
-            false => pki().p384.clone(),
+        let ca = if below_root {
+            pki().root.clone()
+        } else {
+            pki().p384.clone()
         };
         let preissuer = odd_ca(&ca, "Precert signing", |template| {
             let purpose = extension::extended_key_usage(&[oid::PRECERT_SIGNING]);

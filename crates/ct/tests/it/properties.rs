@@ -137,9 +137,10 @@ proptest! {
     /// Of all encodings around a signed part, only the authority's own is accepted.
     #[test]
     fn a_signed_part_has_one_wrapping(wrapping in wrapping(), place in 0..3usize, precert: bool) {
-        let (mut chain, kind) = match precert {
-            true => (FIXTURE.precert_chain.clone(), EntryKind::Precert),
-            false => (FIXTURE.chain.clone(), EntryKind::X509),
+        let (mut chain, kind) = if precert {
+            (FIXTURE.precert_chain.clone(), EntryKind::Precert)
+        } else {
+            (FIXTURE.chain.clone(), EntryKind::X509)
         };
         let other = wrapped(&chain[place], &wrapping);
         let same = other == chain[place];
@@ -151,9 +152,10 @@ proptest! {
     /// valid value.
     #[test]
     fn damaged_chains(damages in damages(), place in 0..3usize, precert: bool) {
-        let (chain, kind) = match precert {
-            true => (&FIXTURE.precert_chain, EntryKind::Precert),
-            false => (&FIXTURE.chain, EntryKind::X509),
+        let (chain, kind) = if precert {
+            (&FIXTURE.precert_chain, EntryKind::Precert)
+        } else {
+            (&FIXTURE.chain, EntryKind::X509)
         };
         let mut bad = chain.clone();
         bad[place] = damaged(&chain[place], &damages);

@@ -121,9 +121,10 @@ async fn connection(
 fn due(ready: Instant, first: Instant, stall: Option<Stall>) -> Instant {
     let Some(stall) = stall else { return ready };
     let (begin, end) = (first + stall.begin, first + stall.begin + stall.length);
-    match (begin..end).contains(&ready) {
-        true => end,
-        false => ready,
+    if (begin..end).contains(&ready) {
+        end
+    } else {
+        ready
     }
 }
 

@@ -197,9 +197,10 @@ impl Collector {
         let before = std::mem::replace(&mut self.before[index], counts);
         let control = state.control();
         let open = state.config.executor.arrival_rate().is_some();
-        let durations = match interval.requests.is_empty() {
-            true => &interval.iterations,
-            false => &interval.requests,
+        let durations = if interval.requests.is_empty() {
+            &interval.iterations
+        } else {
+            &interval.requests
         };
         let ps = durations.percentiles(&[50.0, 90.0, 99.0]);
         let micros = |duration: Duration| duration.as_micros() as u64;

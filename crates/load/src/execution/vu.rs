@@ -117,12 +117,13 @@ impl Attempt<'_> {
                 format!("iteration {number} panicked after {took:.1?}"),
             );
         }
-        let when = match waited {
-            true => format!(
+        let when = if waited {
+            format!(
                 "while it waited for {}",
                 self.state.config.scenario.purpose()
-            ),
-            false => "in a pause".to_owned(),
+            )
+        } else {
+            "in a pause".to_owned()
         };
         let what = format!("iteration {number} was cut off at the end of the run after {took:.1?}");
         Failure::new("interrupted", format!("{what}, {when}"))

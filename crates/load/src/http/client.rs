@@ -52,9 +52,10 @@ fn had_gone(failure: &Failure, record: &Record) -> bool {
 
 /// Returns the reason why a connection had ended after this idle time.
 fn reason(idle: Duration) -> Resent {
-    match idle >= IDLE {
-        true => Resent::Idle,
-        false => Resent::Busy,
+    if idle >= IDLE {
+        Resent::Idle
+    } else {
+        Resent::Busy
     }
 }
 
@@ -109,7 +110,7 @@ impl Client {
     /// ticket after the measured time.
     pub async fn handshake(&mut self) -> Response {
         /// Time to wait for a server that sends no ticket.
-        const PATIENCE: Duration = Duration::from_millis(200);
+        const TICKET_TIMEOUT: Duration = Duration::from_millis(200);
         let options = self.options.clone();
         let mut record = Record::new(Answer::new(false, 0));
         let opened = Stream::open(&self.endpoint, &options, &mut record).await;
@@ -127,7 +128,7 @@ impl Client {
             let resumable = (response.handshake.as_ref())
                 .is_some_and(|handshake| handshake.version == "TLSv1.3");
             if options.resume && resumable {
-                let _ = tokio::time::timeout(PATIENCE, stream.ticket()).await;
+                let _ = tokio::time::timeout(TICKET_TIMEOUT, stream.ticket()).await;
             }
             stream.close();
         }

@@ -235,9 +235,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Running<'_, '_, S> {
                 Ok(read) => {
                     record.bytes_in += read as u64;
                     record.answer.directly(read);
-                    match record.answer.is_done() {
-                        true => Ok(Progress::Done),
-                        false => Ok(Progress::More),
+                    if record.answer.is_done() {
+                        Ok(Progress::Done)
+                    } else {
+                        Ok(Progress::More)
                     }
                 }
                 Err(error) => self.lost(&error),

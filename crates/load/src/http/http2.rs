@@ -97,9 +97,10 @@ async fn read(mut body: Incoming, record: &mut Record) -> Result<(), Failure> {
         let Some(frame) = frame.await else {
             // hyper ends a body without an error if its stream is reset with NO_ERROR, although
             // the rest of the body may be missing.
-            return match body.is_end_stream() {
-                true => Ok(()),
-                false => Err(Failure::new(kind::BODY, CUT_OFF)),
+            return if body.is_end_stream() {
+                Ok(())
+            } else {
+                Err(Failure::new(kind::BODY, CUT_OFF))
             };
         };
         let frame = frame.map_err(|error| failed(&error, true))?;
@@ -192,16 +193,12 @@ fn failed(error: &hyper::Error, in_body: bool) -> Failure {
         }
         source = cause.source();
     }
-    let io = error
-        .source()
-        .is_some_and(|cause| cause.is::<std::io::Error>());
-    let kind = match in_body {
-        true => kind::BODY,
-        false if detail.contains("FRAME_SIZE") || detail.contains("PROTOCOL_ERROR") => {
-            kind::PROTOCOL
-        }
-        false if error.is_canceled() || error.is_closed() || io => kind::RESET,
-        false => kind::RESET,
+    let kind = if in_body {
+        kind::BODY
+    } else if detail.contains("FRAME_SIZE") || detail.contains("PROTOCOL_ERROR") {
+        kind::PROTOCOL
+    } else {
+        kind::RESET
     };
     Failure::new(kind, detail)
 }
@@ -227,9 +224,10 @@ impl http_body::Body for Payload {
         if self.data.is_empty() {
             let _ = self.taken.set(Instant::now());
         }
-        Poll::Ready(match piece.is_empty() {
-            true => None,
-            false => Some(Ok(Frame::data(piece))),
+        Poll::Ready(if piece.is_empty() {
+            None
+        } else {
+            Some(Ok(Frame::data(piece)))
         })
     }
 

@@ -10,10 +10,11 @@ pub(super) fn named(
     environment: impl Fn(&str) -> Option<String>,
 ) -> Option<&'static str> {
     let given = |name: &&str| environment(name).is_some_and(|value| !value.is_empty());
-    let names: &[&'static str] = match secure {
-        true => &["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"],
+    let names: &[&'static str] = if secure {
+        &["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]
+    } else {
         // Like curl, which checks `http_proxy` first: `HTTP_PROXY` may be a header of a CGI script.
-        false => &["http_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy"],
+        &["http_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy"]
     };
     let name = names.iter().copied().find(|name| given(name))?;
     let excepted = ["NO_PROXY", "no_proxy"]

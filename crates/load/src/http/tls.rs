@@ -19,9 +19,10 @@ pub(super) fn config(options: &ClientOptions) -> Result<Arc<ClientConfig>, Endpo
     let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&versions(&options.tls))
         .map_err(|error| EndpointError::Tls(format!("setting up TLS: {error}")))?;
-    let verifier = match options.insecure {
-        true => Verifier::accepting_any(),
-        false => Verifier::trusting(trust(&options.ca)?),
+    let verifier = if options.insecure {
+        Verifier::accepting_any()
+    } else {
+        Verifier::trusting(trust(&options.ca)?)
     };
     let builder = builder.dangerous();
     let builder = builder.with_custom_certificate_verifier(Arc::new(verifier));

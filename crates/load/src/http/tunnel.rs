@@ -209,8 +209,9 @@ impl Tunnel {
 
 /// Formats the target of CONNECT (RFC 9112, section 3.2.3).
 fn place(host: &str, port: u16) -> String {
-    match host.contains(':') {
-        true => format!("[{host}]:{port}"),
-        false => format!("{host}:{port}"),
+    if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
     }
 }

@@ -214,11 +214,12 @@ fn goal(reader: &mut Reader<'_, '_>) -> Option<u64> {
 }
 
 fn time_unit(reader: &mut Reader<'_, '_>) -> Option<Duration> {
-    match reader.has("timeUnit") {
-        true => reader
+    if reader.has("timeUnit") {
+        reader
             .parse("timeUnit", values::length)
-            .map(|unit| unit.value),
-        false => Some(Duration::from_secs(1)),
+            .map(|unit| unit.value)
+    } else {
+        Some(Duration::from_secs(1))
     }
 }
 
@@ -250,9 +251,10 @@ fn worth(text: &str) -> Result<Worth, RateError> {
         Err(_) => work_out(text)?,
     };
     let (Worth::Number(value) | Worth::PerSecond(value)) = worth;
-    match (0.0..=MOST).contains(&value) {
-        true => Ok(worth),
-        false => Err(RateError::OutOfBounds(value)),
+    if (0.0..=MOST).contains(&value) {
+        Ok(worth)
+    } else {
+        Err(RateError::OutOfBounds(value))
     }
 }
 

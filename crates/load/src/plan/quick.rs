@@ -9,7 +9,7 @@ use crate::executor::{Rate, Stage};
 /// Minimum of iterations of a scenario, so that there are figures.
 const LEAST: f64 = 10.0;
 /// Time for iterations to finish after a quick run.
-const PATIENCE: Duration = Duration::from_secs(5);
+const GRACEFUL_STOP: Duration = Duration::from_secs(5);
 
 impl Plan {
     /// Shortens the plan to `length`: starts, durations and stages in proportion, and thresholds on
@@ -39,7 +39,7 @@ impl PlannedScenario {
 
     fn shorten(&mut self, factor: f64) -> Option<String> {
         self.start = self.start.mul_f64(factor);
-        self.graceful_stop = self.graceful_stop.min(PATIENCE);
+        self.graceful_stop = self.graceful_stop.min(GRACEFUL_STOP);
         let raised = shorten(&mut self.executor, factor)?;
         Some(format!(
             "scenario {}: raised to {raised}, for {LEAST} iterations in this short time",

@@ -70,8 +70,9 @@ fn checked(tag: &str, value: &str) -> Result<(String, String), TagError> {
 /// Checks a name that can be part of a threshold, `metric{tag:value}`.
 pub(super) fn name(text: &str) -> Result<(), TagError> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    match !text.is_empty() && text.chars().all(allowed) {
-        true => Ok(()),
-        false => Err(TagError::Name),
+    if !text.is_empty() && text.chars().all(allowed) {
+        Ok(())
+    } else {
+        Err(TagError::Name)
     }
 }

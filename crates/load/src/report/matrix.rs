@@ -91,9 +91,10 @@ pub(crate) fn is_cell(series: &Series) -> bool {
 }
 
 fn column_name((concurrency, endpoint): &Column) -> String {
-    match endpoint.is_empty() {
-        true => format!("×{concurrency}"),
-        false => format!("×{concurrency} {endpoint}"),
+    if endpoint.is_empty() {
+        format!("×{concurrency}")
+    } else {
+        format!("×{concurrency} {endpoint}")
     }
 }
 

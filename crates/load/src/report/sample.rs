@@ -141,9 +141,10 @@ fn timeline() -> Timeline {
     let point = |second: u64| {
         let stall = (30..33).contains(&second);
         let wobble = 1.0 + 0.25 * (second as f64 * 0.7).sin();
-        let write = match stall {
-            true => row(500, 700.0, 12, 20),
-            false => row(500, 9.0 * wobble, 0, 0),
+        let write = if stall {
+            row(500, 700.0, 12, 20)
+        } else {
+            row(500, 9.0 * wobble, 0, 0)
         };
         Point {
             at: second as f64,

@@ -1,5 +1,7 @@
 //! Text summary at the end, in a layout like k6's.
 
+mod metrics;
+
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -8,51 +10,10 @@ use super::matrix::{self, Matrix};
 use super::statistics::{self, Statistics};
 use super::tags;
 use super::threshold::{left_side, observed};
-use crate::summary::{Check, ScenarioSummary, Series, Summary, TagList};
-use crate::{Metric, Verdict};
+use crate::Verdict;
+use crate::summary::{Check, ScenarioSummary, Summary};
+use metrics::metrics;
 
-/// Metrics in k6's groups; a scenario's own metrics are in no group and come first.
-const GROUPS: [(&str, &[&str]); 3] = [
-    (
-        "HTTP",
-        &[
-            "http_req_duration",
-            "http_req_connecting",
-            "http_req_tls_handshaking",
-            "http_req_sending",
-            "http_req_waiting",
-            "http_req_receiving",
-            "http_req_failed",
-            "http_req_reset",
-            "http_req_resent",
-            "http_reqs",
-        ],
-    ),
-    (
-        "EXECUTION",
-        &[
-            "iteration_duration",
-            "iteration_start_delay",
-            "iterations",
-            "dropped_iterations",
-            "vus",
-            "vus_max",
-        ],
-    ),
-    (
-        "NETWORK",
-        &["data_received", "data_sent", "body_received", "body_sent"],
-    ),
-];
-/// Metrics with further rows for each scenario and set of tags.
-const DETAILED: [&str; 4] = [
-    "http_req_duration",
-    "http_req_failed",
-    "iteration_duration",
-    "iteration_start_delay",
-];
-/// Limit of rows per metric; `summary.json` and `report.html` have all.
-const MOST_ROWS: usize = 24;
 /// Limit of details per failed check and per kind of error.
 const MOST_DETAILS: usize = 3;
 
@@ -111,9 +72,10 @@ fn scenarios(out: &mut String, summary: &Summary) {
     );
     for scenario in &summary.scenarios {
         let name = pad(&cut(&printable(&scenario.name), wide), wide);
-        let about = match scenario.kind.is_empty() {
-            true => scenario.executor.clone(),
-            false => format!("{}, {}", scenario.kind, scenario.executor),
+        let about = if scenario.kind.is_empty() {
+            scenario.executor.clone()
+        } else {
+            format!("{}, {}", scenario.kind, scenario.executor)
         };
         let _ = writeln!(out, "    {name}  {}", printable(&about));
         let offered = offered(summary, scenario);
@@ -246,142 +208,6 @@ fn one_check(out: &mut String, check: &Check) {
     }
 }
 
-fn metrics(out: &mut String, summary: &Summary) {
-    let names: BTreeSet<&str> = summary
-        .series
-        .iter()
-        .flat_map(|series| series.metrics.keys())
-        .map(String::as_str)
-        .collect();
-    let grouped = |name: &str| GROUPS.iter().any(|(_, known)| known.contains(&name));
-    let own: Vec<&str> = names
-        .iter()
-        .copied()
-        .filter(|name| !grouped(name) && *name != "checks")
-        .collect();
-    title(out, "TOTAL RESULTS");
-    let mut first = true;
-    for (group, known) in [("CUSTOM", own.as_slice())].into_iter().chain(GROUPS) {
-        let rows: Vec<_> = known
-            .iter()
-            .filter(|name| names.contains(*name))
-            .flat_map(|name| metric_rows(summary, name))
-            .collect();
-        if rows.is_empty() {
-            continue;
-        }
-        let gap = if first { "" } else { "\n" };
-        first = false;
-        let _ = writeln!(out, "{gap}    {group}");
-        rows_of_one_group(out, &rows);
-    }
-}
-
-/// A label with its figures: columns of a trend, or one text.
-struct Row {
-    label: String,
-    figures: Vec<String>,
-}
-
-fn metric_rows(summary: &Summary, name: &str) -> Vec<Row> {
-    let Some(total) = summary.total(name) else {
-        return Vec::new();
-    };
-    let mut rows = vec![row(name.to_owned(), name, &total, summary.duration)];
-    if !DETAILED.contains(&name) {
-        return rows;
-    }
-    let common = tags::common(summary);
-    let having: Vec<&Series> = summary
-        .series
-        .iter()
-        .filter(|series| series.metrics.contains_key(name))
-        .collect();
-    let scenarios: BTreeSet<&str> = having
-        .iter()
-        .filter_map(|series| series.tag("scenario"))
-        .collect();
-    for scenario in &scenarios {
-        let of_scenario = [("scenario", *scenario)];
-        if scenarios.len() > 1
-            && let Some(metric) = summary.select(name, &of_scenario)
-        {
-            rows.push(row(
-                format!("  {{ scenario:{} }}", printable(scenario)),
-                name,
-                &metric,
-                summary.duration,
-            ));
-        }
-        let parts: Vec<_> = having
-            .iter()
-            .filter(|series| {
-                series.tag("scenario") == Some(scenario)
-                    && series.tags.len() > 1
-                    && !matrix::is_cell(series)
-            })
-            .collect();
-        if parts.len() < 2 {
-            continue;
-        }
-        for series in parts {
-            let indent = if scenarios.len() > 1 { "    " } else { "  " };
-            let label = format!("{indent}{}", tags::braces(&own_tags(series, &common)));
-            rows.push(row(label, name, &series.metrics[name], summary.duration));
-        }
-    }
-    let hidden = rows.len().saturating_sub(MOST_ROWS + 1);
-    if hidden > 0 {
-        rows.truncate(MOST_ROWS + 1);
-        rows.push(Row {
-            label: format!("  … {hidden} more in the summary file"),
-            figures: vec![],
-        });
-    }
-    rows
-}
-
-fn row(label: String, name: &str, metric: &Metric, seconds: f64) -> Row {
-    let figures = match metric {
-        Metric::Trend(histogram) if histogram.is_empty() => vec!["no samples".to_owned()],
-        Metric::Trend(histogram) => Statistics::of(histogram)
-            .columns()
-            .iter()
-            .map(|(name, ms)| format!("{name}={}", format::duration(*ms)))
-            .collect(),
-        other => vec![statistics::line(name, other, seconds)],
-    };
-    Row { label, figures }
-}
-
-fn rows_of_one_group(out: &mut String, rows: &[Row]) {
-    let wide = widest(rows.iter().map(|row| row.label.as_str()), 60) + 3;
-    let columns: Vec<usize> = (0..7)
-        .map(|column| {
-            let trends = rows.iter().filter(|row| row.figures.len() > 1);
-            trends
-                .filter_map(|row| row.figures.get(column))
-                .map(|text| format::width(text))
-                .max()
-                .unwrap_or(0)
-        })
-        .collect();
-    for row in rows {
-        if row.figures.is_empty() {
-            let _ = writeln!(out, "    {}", row.label);
-            continue;
-        }
-        let figures: Vec<_> = row
-            .figures
-            .iter()
-            .zip(&columns)
-            .map(|(text, &columns)| pad(text, columns))
-            .collect();
-        let line = format!("    {} {}", dotted(&row.label, wide), figures.join(" "));
-        let _ = writeln!(out, "{}", line.trim_end());
-    }
-}
-
 fn cells(out: &mut String, matrix: &Matrix) {
     title(out, "CELLS");
     let name = widest(matrix.rows.iter().map(String::as_str), 20).max(10);
@@ -452,12 +278,6 @@ fn notes(out: &mut String, summary: &Summary) {
             let _ = writeln!(out, "    {}", printable(line));
         }
     }
-}
-
-/// Returns the tags of a series without its scenario, which stands above, and without common ones.
-fn own_tags(series: &Series, common: &TagList) -> TagList {
-    let others = series.tags.iter().filter(|(name, _)| name != "scenario");
-    tags::telling(&others.cloned().collect(), common)
 }
 
 /// Pads a name with dots to a column, as k6 aligns its figures.

@@ -70,9 +70,10 @@ pub fn vegeta(summary: &Summary) -> String {
     out.push_str("Error Set:\n");
     for error in &summary.errors {
         let detail = error.details.first().map_or("", String::as_str);
-        let text = match detail.is_empty() {
-            true => error.kind.clone(),
-            false => format!("{}: {detail}", error.kind),
+        let text = if detail.is_empty() {
+            error.kind.clone()
+        } else {
+            format!("{}: {detail}", error.kind)
         };
         let _ = writeln!(out, "{}", format::printable(&text));
     }

@@ -88,11 +88,12 @@ impl Summary {
     /// Returns the verdict of a finished run by its thresholds. Built-in thresholds only state that
     /// the load was offered, and nothing about its results.
     pub(crate) fn held(&self) -> Verdict {
-        let mut thresholds = self.thresholds.iter();
-        match thresholds.all(|threshold| threshold.passed) {
-            false => Verdict::Crossed,
-            true if self.thresholds.iter().all(|it| it.built_in) => Verdict::Unjudged,
-            true => Verdict::Passed,
+        if self.thresholds.iter().any(|threshold| !threshold.passed) {
+            Verdict::Crossed
+        } else if self.thresholds.iter().all(|it| it.built_in) {
+            Verdict::Unjudged
+        } else {
+            Verdict::Passed
         }
     }
 }

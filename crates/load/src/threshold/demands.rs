@@ -38,9 +38,10 @@ fn built_in(planned: &ScenarioConfig, asked: &[Threshold]) -> impl Iterator<Item
     let finished =
         |operator, least| Threshold::least("iterations_finished", &planned.name, operator, least);
     let usual = finished(Operator::GreaterOrEqual, FINISHED);
-    let finished = match asked.iter().any(|it| it.judges(&usual, &planned.name)) {
-        true => finished(Operator::Greater, 0.0),
-        false => usual,
+    let finished = if asked.iter().any(|it| it.judges(&usual, &planned.name)) {
+        finished(Operator::Greater, 0.0)
+    } else {
+        usual
     };
     achieved.into_iter().chain([finished])
 }

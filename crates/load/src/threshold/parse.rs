@@ -136,9 +136,10 @@ impl Threshold {
             });
         }
         let time = kind == "trend" && self.aggregation != Aggregation::Count;
-        match unit && !time {
-            true => Err(ThresholdProblem::Unit),
-            false => Ok(()),
+        if unit && !time {
+            Err(ThresholdProblem::Unit)
+        } else {
+            Ok(())
         }
     }
 }

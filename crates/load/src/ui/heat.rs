@@ -60,9 +60,10 @@ impl Widget for Heat<'_> {
                 let Some(level) = level(total(column, row), most) else {
                     continue;
                 };
-                let style = match self.colour {
-                    true => Style::new().fg(COLOURS[level]),
-                    false => Style::new(),
+                let style = if self.colour {
+                    Style::new().fg(COLOURS[level])
+                } else {
+                    Style::new()
                 };
                 buffer.set_string(area.x + labels + i as u16, y, SHADES[level], style);
             }

@@ -91,9 +91,10 @@ impl Model {
             Action::Scale(load, direction) => {
                 let controls = wheel.list();
                 let turned = self.turned(load, &controls);
-                self.message = match turned.is_empty() {
-                    true => nothing_to_turn(load).to_owned(),
-                    false => turn(&controls, &turned, direction, wheel),
+                self.message = if turned.is_empty() {
+                    nothing_to_turn(load).to_owned()
+                } else {
+                    turn(&controls, &turned, direction, wheel)
                 };
             }
         }

@@ -40,9 +40,10 @@ const fn bad(column: Column, bad: fn(&ScenarioRow) -> bool) -> Column {
 }
 
 fn ms(duration_: std::time::Duration) -> String {
-    match duration_.is_zero() {
-        true => "–".to_owned(),
-        false => duration(duration_.as_secs_f64() * 1e3),
+    if duration_.is_zero() {
+        "–".to_owned()
+    } else {
+        duration(duration_.as_secs_f64() * 1e3)
     }
 }
 

@@ -78,9 +78,10 @@ impl Heights {
             some => count(some).saturating_add(1),
         };
         let side_by_side = area.width >= WIDE;
-        let wanted = match side_by_side {
-            true => errors.max(thresholds),
-            false => errors.saturating_add(thresholds),
+        let wanted = if side_by_side {
+            errors.max(thresholds)
+        } else {
+            errors.saturating_add(thresholds)
         };
         let below = wanted.min(most);
         let heat = left.saturating_sub(table + throughput + below);
@@ -165,11 +166,10 @@ fn lower_bounds() -> [f64; BUCKETS] {
 }
 
 fn draw_below(frame: &mut Frame<'_>, area: Rect, model: &Model, heights: &Heights) {
-    let [errors, thresholds] = match area.width >= WIDE {
-        true => Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(area),
-        false => {
-            Layout::vertical([Constraint::Length(heights.errors), Constraint::Min(0)]).areas(area)
-        }
+    let [errors, thresholds] = if area.width >= WIDE {
+        Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(area)
+    } else {
+        Layout::vertical([Constraint::Length(heights.errors), Constraint::Min(0)]).areas(area)
     };
     lines(
         frame,

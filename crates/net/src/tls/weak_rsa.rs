@@ -91,9 +91,10 @@ impl SignatureVerificationAlgorithm for WeakRsa {
         }
         let encoded = raise(signature, &key).ok_or(InvalidSignature)?;
         let digest = digest::digest(self.hash, message);
-        let valid = match self.pss {
-            true => self.pss(&encoded, key.bits() - 1, digest.as_ref()),
-            false => self.pkcs1(encoded.len(), digest.as_ref()) == Some(encoded),
+        let valid = if self.pss {
+            self.pss(&encoded, key.bits() - 1, digest.as_ref())
+        } else {
+            self.pkcs1(encoded.len(), digest.as_ref()) == Some(encoded)
         };
         valid.then_some(()).ok_or(InvalidSignature)
     }
@@ -104,9 +105,10 @@ impl SignatureVerificationAlgorithm for WeakRsa {
 
     /// Required for chains of certificates, for which this algorithm is never used.
     fn signature_alg_id(&self) -> AlgorithmIdentifier {
-        match self.pss {
-            true => alg_id::RSA_PSS_SHA256,
-            false => alg_id::RSA_PKCS1_SHA256,
+        if self.pss {
+            alg_id::RSA_PSS_SHA256
+        } else {
+            alg_id::RSA_PKCS1_SHA256
         }
     }
 }

@@ -266,9 +266,10 @@ fn presented(
 fn entries(leaf: &Certificate<'_>, path: &Path, staple: &Staple) -> LoggedEntries {
     let issuer = path.issuer.as_ref();
     let issuer = issuer.and_then(|issuer| Certificate::parse(&issuer.der).ok());
-    let issuer = issuer.as_ref().ok_or(match path.is_namesake {
-        true => SctFinding::OtherIssuer,
-        false => SctFinding::NoIssuer,
+    let issuer = issuer.as_ref().ok_or(if path.is_namesake {
+        SctFinding::OtherIssuer
+    } else {
+        SctFinding::NoIssuer
     });
     LoggedEntries::new(leaf, issuer, *staple == Staple::Good)
 }

@@ -197,9 +197,10 @@ impl Target {
             .list
             .as_ref()
             .is_some_and(|list| destination::listed(list, &log, key.as_deref()).is_some());
-        let window = match listed {
-            true => None,
-            false => destination::window(client, &log).await,
+        let window = if listed {
+            None
+        } else {
+            destination::window(client, &log).await
         };
         Destination {
             log,

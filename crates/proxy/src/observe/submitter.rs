@@ -93,12 +93,11 @@ impl Submitter {
                         .unwrap_or(pause)
                         .clamp(FIRST_PAUSE, LONGEST_RETRY_AFTER);
                     pause = (pause * 2).min(LONGEST_PAUSE);
-                    let outcome = match attempts + 1 < ATTEMPTS {
-                        true => Submission::Waiting(Some(why)),
-                        false => {
-                            let why = format!("given up after {ATTEMPTS} attempts: {why}");
-                            Submission::Failed(why)
-                        }
+                    let outcome = if attempts + 1 < ATTEMPTS {
+                        Submission::Waiting(Some(why))
+                    } else {
+                        let why = format!("given up after {ATTEMPTS} attempts: {why}");
+                        Submission::Failed(why)
                     };
                     (outcome, Some(wait))
                 }
@@ -211,8 +210,9 @@ fn reason(answer: &Answer) -> String {
         .map(|c| if c.is_control() { ' ' } else { c })
         .take(MOST_REASON)
         .collect();
-    match said.is_empty() {
-        true => answer.status.to_string(),
-        false => format!("{}: {said}", answer.status),
+    if said.is_empty() {
+        answer.status.to_string()
+    } else {
+        format!("{}: {said}", answer.status)
     }
 }

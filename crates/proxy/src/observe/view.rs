@@ -229,9 +229,10 @@ fn verdicts(judgement: &Judgement) -> Vec<VerdictRow> {
             policy: policy.name,
             known: judgement.listed,
             compliant: verdict.is_compliant(),
-            reason: match judgement.listed {
-                true => verdict.to_string(),
-                false => "unknown without a log list".to_owned(),
+            reason: if judgement.listed {
+                verdict.to_string()
+            } else {
+                "unknown without a log list".to_owned()
             },
         })
         .collect()

@@ -43,9 +43,10 @@ fn asking(world: &Authority, clients: &Authority, wanted: bool) -> TlsAcceptor {
         roots(clients),
         Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
     );
-    let verifier = match wanted {
-        true => verifier.build(),
-        false => verifier.allow_unauthenticated().build(),
+    let verifier = if wanted {
+        verifier.build()
+    } else {
+        verifier.allow_unauthenticated().build()
     };
     let options = LeafOptions::for_names(["localhost"]).unwrap();
     let chain = world.chain(world.issue(&options).unwrap());
@@ -81,9 +82,10 @@ async fn who(acceptor: TlsAcceptor, close: Arc<AtomicBool>) -> Origin {
             let kind = format!("{client} {:?}", connection.handshake_kind().unwrap());
             let mut bytes = vec![0; 4096];
             while stream.read(&mut bytes).await.is_ok_and(|n| n > 0) {
-                let connection = match close.load(Ordering::SeqCst) {
-                    true => "close",
-                    false => "keep-alive",
+                let connection = if close.load(Ordering::SeqCst) {
+                    "close"
+                } else {
+                    "keep-alive"
                 };
                 let answer = format!(
                     "HTTP/1.1 200 OK\r\nConnection: {connection}\r\nContent-Length: {}\r\n\r\n{kind}",

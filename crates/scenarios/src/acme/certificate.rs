@@ -41,12 +41,13 @@ pub(super) fn read_pem(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Stri
 pub(super) fn media_type(found: Option<&str>) -> Result<(), String> {
     const CHAIN: &str = "application/pem-certificate-chain";
     let kind = found.map(|found| found.split(';').next().unwrap_or_default().trim());
-    match kind.is_some_and(|kind| kind.eq_ignore_ascii_case(CHAIN)) {
-        true => Ok(()),
-        false => Err(format!(
+    if kind.is_some_and(|kind| kind.eq_ignore_ascii_case(CHAIN)) {
+        Ok(())
+    } else {
+        Err(format!(
             "Content-Type: {}, expected {CHAIN}",
             found.unwrap_or("none")
-        )),
+        ))
     }
 }
 
@@ -71,17 +72,19 @@ pub(super) fn check(
 fn check_names(leaf: &[u8], names: &[String]) -> Result<(), String> {
     let found = names_of(leaf).ok_or("its names cannot be parsed")?;
     let ordered: BTreeSet<_> = names.iter().map(|name| name.to_lowercase()).collect();
-    match found == ordered {
-        true => Ok(()),
-        false => Err(format!("it is for {found:?} instead of {ordered:?}")),
+    if found == ordered {
+        Ok(())
+    } else {
+        Err(format!("it is for {found:?} instead of {ordered:?}"))
     }
 }
 
 fn check_key(leaf: &[u8], spki: &[u8]) -> Result<(), String> {
     let certificate = Certificate::parse(leaf).map_err(|error| error.to_string())?;
-    match certificate.spki() == spki {
-        true => Ok(()),
-        false => Err("its key differs from the ordered one".to_owned()),
+    if certificate.spki() == spki {
+        Ok(())
+    } else {
+        Err("its key differs from the ordered one".to_owned())
     }
 }
 

@@ -82,13 +82,14 @@ impl Enrolment<'_> {
             let url = response.headers.get("location");
             let url = url.ok_or("the order has no Location")?;
             path(url, &self.client.shared.origin)?;
-            match order.status.is_open() && !order.authorizations.is_empty() {
-                true => Ok((url.to_owned(), order)),
-                false => Err(format!(
+            if order.status.is_open() && !order.authorizations.is_empty() {
+                Ok((url.to_owned(), order))
+            } else {
+                Err(format!(
                     "a new order is {:?}: {}",
                     order.status,
                     response.excerpt()
-                )),
+                ))
             }
         });
         self.client

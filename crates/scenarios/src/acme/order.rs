@@ -101,9 +101,10 @@ impl RenewalInfo {
     /// Checks that the window is valid.
     pub(super) fn check(&self) -> Result<(), String> {
         let Window { start, end } = self.suggested_window;
-        match start < end {
-            true => Ok(()),
-            false => Err("the suggested window ends before it begins".to_owned()),
+        if start < end {
+            Ok(())
+        } else {
+            Err("the suggested window ends before it begins".to_owned())
         }
     }
 }

@@ -27,9 +27,10 @@ impl Problem {
                 response.excerpt()
             )
         })?;
-        match problem.kind.starts_with(NAMESPACE) {
-            true => Ok(problem),
-            false => Err(format!("`{}` is not an error type of ACME", problem.kind)),
+        if problem.kind.starts_with(NAMESPACE) {
+            Ok(problem)
+        } else {
+            Err(format!("`{}` is not an error type of ACME", problem.kind))
         }
     }
 

@@ -24,7 +24,7 @@ use tokio_rustls::TlsAcceptor;
 use super::options::ChallengeType;
 
 /// Time limit of a connection.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Size limit of a request's head in bytes.
 const MOST_HEAD: usize = 8 << 10;
 /// ALPN protocol of validations (RFC 8737, section 6.2).
@@ -101,7 +101,7 @@ impl Responder {
                 continue;
             };
             let (responder, acceptor) = (self.clone(), acceptor.clone());
-            tokio::spawn(tokio::time::timeout(PATIENCE, async move {
+            tokio::spawn(tokio::time::timeout(CONNECTION_TIMEOUT, async move {
                 match responder.kind {
                     ChallengeType::Http01 => responder.answer(stream).await,
                     // The handshake alone is the response.

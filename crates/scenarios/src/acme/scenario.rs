@@ -67,9 +67,10 @@ impl Scenario for Acme {
     }
 
     fn purpose(&self) -> &'static str {
-        match self.0.enrols() {
-            true => "a certificate",
-            false => "a response",
+        if self.0.enrols() {
+            "a certificate"
+        } else {
+            "a response"
         }
     }
 

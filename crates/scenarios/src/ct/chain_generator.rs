@@ -158,9 +158,10 @@ impl ChainGenerator {
             not_before: (now - HOUR).min(not_after - HOUR),
             not_after,
         };
-        let (kind, template) = match random.chance(self.precerts) {
-            true => (EntryKind::Precert, &profile.precertificate),
-            false => (EntryKind::X509, &profile.certificate),
+        let (kind, template) = if random.chance(self.precerts) {
+            (EntryKind::Precert, &profile.precertificate)
+        } else {
+            (EntryKind::X509, &profile.certificate)
         };
         Ok(Submission {
             kind,

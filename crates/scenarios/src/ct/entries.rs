@@ -111,11 +111,12 @@ pub(crate) fn compare_submitted(
             continue;
         };
         let found = entry.precertificate.map(Fingerprint::of);
-        let outcome = match found == extra_data.precertificate {
-            true => Ok(()),
-            false => Err(format!(
+        let outcome = if found == extra_data.precertificate {
+            Ok(())
+        } else {
+            Err(format!(
                 "{tile}: entry {index} has another precertificate than the submitted one"
-            )),
+            ))
         };
         sink.check(checks::ENTRY_PRECERTIFICATE, outcome);
         let chain: Vec<Fingerprint> = entry.fingerprints.into_iter().collect();

@@ -55,9 +55,10 @@ fn content_type(path: &str, headers: &Headers) -> Result<(), String> {
     let charset = charset
         .strip_prefix("charset=")
         .map(|it| it.trim_matches('"'));
-    match kind.trim().eq_ignore_ascii_case(expected) && charset.is_none_or(|it| it == "utf-8") {
-        true => Ok(()),
-        false => Err(format!("Content-Type: {found}, expected {expected}")),
+    if kind.trim().eq_ignore_ascii_case(expected) && charset.is_none_or(|it| it == "utf-8") {
+        Ok(())
+    } else {
+        Err(format!("Content-Type: {found}, expected {expected}"))
     }
 }
 
@@ -82,16 +83,18 @@ fn cache_control(path: &str, headers: &Headers) -> Result<(), String> {
     let age: Option<u64> = seconds("s-maxage").or_else(|| seconds("max-age"));
     if path == "checkpoint" {
         let stale = age.is_some_and(|age| age > FRESH) && !has("no-cache") && !has("no-store");
-        return match has("immutable") || stale {
-            true => Err(format!(
+        return if has("immutable") || stale {
+            Err(format!(
                 "Cache-Control: {found}, but it changes every minute"
-            )),
-            false => Ok(()),
+            ))
+        } else {
+            Ok(())
         };
     }
-    match has("no-store") || has("no-cache") || age == Some(0) {
-        true => Err(format!("Cache-Control: {found}, but it never changes")),
-        false => Ok(()),
+    if has("no-store") || has("no-cache") || age == Some(0) {
+        Err(format!("Cache-Control: {found}, but it never changes"))
+    } else {
+        Ok(())
     }
 }
 

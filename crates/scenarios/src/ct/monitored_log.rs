@@ -42,7 +42,9 @@ pub(crate) struct MonitoredLog {
 }
 
 /// Time to wait for promises at the end of a run, beyond the merge delay.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PROMISE_GRACE: Duration = Duration::from_secs(2);
+/// Time without a response after which the last poll is cancelled.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time to wait at the end of a run for the return of a log that may be restarted.
 const RETURN: Duration = Duration::from_secs(30);
 /// Limit of the merge delay that is waited for.
@@ -199,10 +201,12 @@ impl MonitoredLog {
         let last = Instant::now() + LAST_LOOK;
         let mut silent = None;
         while Instant::now() < last {
-            match self.outage.is_down() && !self.outage.expected() {
-                true if silent.get_or_insert_with(Instant::now).elapsed() > PATIENCE => break,
-                true => {}
-                false => silent = None,
+            if self.outage.is_down() && !self.outage.expected() {
+                if silent.get_or_insert_with(Instant::now).elapsed() > SILENCE_TIMEOUT {
+                    break;
+                }
+            } else {
+                silent = None;
             }
             // Polls, because there is no notification of the log's state.
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -375,11 +379,12 @@ impl MonitoredLog {
             0 => Duration::ZERO,
             _ => self.mmd.min(LONGEST_MMD),
         };
-        let down = match self.outage.is_down() && self.outage.expected() {
-            true => RETURN,
-            false => Duration::ZERO,
+        let down = if self.outage.is_down() && self.outage.expected() {
+            RETURN
+        } else {
+            Duration::ZERO
         };
-        promised + down + PATIENCE
+        promised + down + PROMISE_GRACE
     }
 
     /// Records the absences of a log that may be restarted, whichever client noticed their end.
@@ -393,9 +398,10 @@ impl MonitoredLog {
 
     /// Returns an error if the log is unavailable at the end.
     fn back(&self) -> Result<(), String> {
-        match self.outage.is_down() {
-            true => Err("the log has not come back".to_owned()),
-            false => Ok(()),
+        if self.outage.is_down() {
+            Err("the log has not come back".to_owned())
+        } else {
+            Ok(())
         }
     }
 
@@ -456,10 +462,11 @@ impl MonitoredLog {
 }
 
 fn same(size: u64, root: &lucarne_tlog::Hash, computed: &lucarne_tlog::Hash) -> Result<(), String> {
-    match root == computed {
-        true => Ok(()),
-        false => Err(format!(
+    if root == computed {
+        Ok(())
+    } else {
+        Err(format!(
             "the checkpoint of size {size} has the root {root}, the verified tree had {computed}"
-        )),
+        ))
     }
 }

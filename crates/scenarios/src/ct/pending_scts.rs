@@ -102,12 +102,13 @@ impl PendingScts {
             self.open.insert(key, sct);
             self.due.push_back((due, key));
         }
-        match taken {
-            false => Ok(()),
-            true => Err(format!(
+        if taken {
+            Err(format!(
                 "index {} was promised to two submissions",
                 verified.index
-            )),
+            ))
+        } else {
+            Ok(())
         }
     }
 

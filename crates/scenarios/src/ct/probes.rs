@@ -18,7 +18,7 @@ use super::target::Target;
 use crate::retry_after::retry_after;
 
 /// Total time in which throttled probes are repeated after the load.
-const PATIENCE: Duration = Duration::from_secs(10);
+const RETRY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Limit of the time for all probes after the load.
 const LONGEST_FINISH: Duration = Duration::from_secs(40);
 /// Longest wait before a probe is repeated.
@@ -115,7 +115,10 @@ impl Probes {
     pub(crate) async fn finish(&self, sink: &dyn CheckSink) {
         let mut clients = self.clients();
         let left = self.judged.lock().clone();
-        let (until, last) = (Instant::now() + PATIENCE, Instant::now() + LONGEST_FINISH);
+        let (until, last) = (
+            Instant::now() + RETRY_TIMEOUT,
+            Instant::now() + LONGEST_FINISH,
+        );
         for (probe, _) in self.probes.iter().zip(left).filter(|(_, judged)| !judged) {
             let insist = self.insist(probe, &mut clients, until, sink);
             let late = || {
@@ -170,9 +173,10 @@ impl Probes {
 
     async fn send(&self, probe: &Probe, clients: &mut [Client; 2]) -> Response {
         let [submission, monitoring] = clients;
-        let client = match probe.submission {
-            true => submission,
-            false => monitoring,
+        let client = if probe.submission {
+            submission
+        } else {
+            monitoring
         };
         let headers = [("content-type", "application/json")];
         let mut request = Request::new(&probe.method, &probe.path);
@@ -211,11 +215,12 @@ fn content_type(probe: &Probe, response: &Response, sink: &dyn CheckSink) {
         return;
     }
     let kind = response.headers.get("content-type").unwrap_or("nothing");
-    let outcome = match kind.to_ascii_lowercase().starts_with("application/json") {
-        true => Ok(()),
-        false => Err(format!(
+    let outcome = if kind.to_ascii_lowercase().starts_with("application/json") {
+        Ok(())
+    } else {
+        Err(format!(
             "get-roots: Content-Type: {kind}, not application/json"
-        )),
+        ))
     };
     sink.check(checks::ROOTS_CONTENT_TYPE, outcome);
 }
@@ -228,9 +233,10 @@ fn roots(ours: &[String], response: &Response) -> Result<(), String> {
     }
     let answer: Answer = serde_json::from_slice(&response.body)
         .map_err(|error| format!("get-roots: not the JSON of RFC 6962: {error}"))?;
-    match ours.iter().all(|root| answer.certificates.contains(root)) {
-        true => Ok(()),
-        false => Err("get-roots: a root is missing that the log accepts chains to".into()),
+    if ours.iter().all(|root| answer.certificates.contains(root)) {
+        Ok(())
+    } else {
+        Err("get-roots: a root is missing that the log accepts chains to".into())
     }
 }
 
@@ -364,9 +370,10 @@ fn get(
     path: &str,
     submission: bool,
 ) -> Probe {
-    let endpoint = match submission {
-        true => &target.submission,
-        false => &target.monitoring,
+    let endpoint = if submission {
+        &target.submission
+    } else {
+        &target.monitoring
     };
     Probe {
         check,

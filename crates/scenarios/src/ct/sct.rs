@@ -149,9 +149,10 @@ fn only_index(extensions: &[u8]) -> Result<u64, String> {
 pub(crate) fn excerpt(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(160)]);
     let text = text.trim().replace(char::is_control, " ");
-    match text.is_empty() {
-        true => "(an empty response)".to_owned(),
-        false => text,
+    if text.is_empty() {
+        "(an empty response)".to_owned()
+    } else {
+        text
     }
 }
 

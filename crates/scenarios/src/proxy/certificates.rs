@@ -102,9 +102,10 @@ impl Certificates {
         let (serial, new) = self.serial(leaf, fingerprint);
         findings.push((SERIAL, serial));
         if self.once {
-            let once = match last.is_none() {
-                true => Ok(()),
-                false => Err(format!("{host} has presented another certificate before")),
+            let once = if last.is_none() {
+                Ok(())
+            } else {
+                Err(format!("{host} has presented another certificate before"))
             };
             findings.push((ONCE, once));
         }

@@ -40,9 +40,10 @@ impl SharedState {
         let usual = || ["2xx", "3xx"].iter().filter_map(|text| text.parse().ok());
         Ok(Self {
             hosts,
-            expect: match options.expect.is_empty() {
-                true => usual().collect(),
-                false => options.expect.clone(),
+            expect: if options.expect.is_empty() {
+                usual().collect()
+            } else {
+                options.expect.clone()
             },
             options,
             ready: OnceLock::new(),

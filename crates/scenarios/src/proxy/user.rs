@@ -86,9 +86,10 @@ fn judge(seen: &CertificateFindings, tags: Tags, iteration: &Iteration) -> Optio
 impl ProxyUser {
     fn status(&self, host: &str, response: &Response, iteration: &Iteration) -> Option<Failure> {
         let (status, expect) = (response.status, &self.shared.expect);
-        let outcome = match expect.iter().any(|it| it.contain(status)) {
-            true => Ok(()),
-            false => Err(format!("{host}: {status} instead of {}", list(expect))),
+        let outcome = if expect.iter().any(|it| it.contain(status)) {
+            Ok(())
+        } else {
+            Err(format!("{host}: {status} instead of {}", list(expect)))
         };
         iteration.check(self.tags, STATUS, outcome.clone());
         let outcome = outcome.err().filter(|_| !iteration.excuses(STATUS));

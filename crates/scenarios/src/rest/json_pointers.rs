@@ -142,9 +142,10 @@ impl<'de> Visitor<'de> for PointerVisitor<'_> {
     }
 
     fn visit_str<E>(self, value: &str) -> Result<(), E> {
-        let length = match self.node.wanted.is_empty() {
-            true => 0,
-            false => value.chars().count() as u64,
+        let length = if self.node.wanted.is_empty() {
+            0
+        } else {
+            value.chars().count() as u64
         };
         self.is(JsonType::String, length, value);
         Ok(())

@@ -180,9 +180,10 @@ impl Compiler<'_> {
         let parsed =
             Url::parse(origin).map_err(|error| format!("url: `{origin}` is not a URL: {error}"))?;
         let origin = parsed[..Position::BeforePath].to_owned();
-        let path = match path.starts_with('/') {
-            true => path.to_owned(),
-            false => format!("/{path}"),
+        let path = if path.starts_with('/') {
+            path.to_owned()
+        } else {
+            format!("/{path}")
         };
         let path = path.split('#').next().unwrap_or_default();
         let known = self.servers.iter().position(|server| *server == origin);
@@ -239,9 +240,10 @@ impl Request {
     /// Returns method and name for messages.
     pub(super) fn shown(&self) -> String {
         // A request without a name is named by method and path.
-        match self.name.starts_with(self.method.as_str()) {
-            true => self.name.clone(),
-            false => format!("{} {}", self.method, self.name),
+        if self.name.starts_with(self.method.as_str()) {
+            self.name.clone()
+        } else {
+            format!("{} {}", self.method, self.name)
         }
     }
 

@@ -138,9 +138,10 @@ impl ResponseChecks {
         values: &mut Values,
         mut tell: impl FnMut(&'static str, Result<(), String>) -> bool,
     ) -> Result<(), String> {
-        let found = match self.pointers.is_empty() {
-            true => Ok(Vec::new()),
-            false => self.pointers.look(&response.body),
+        let found = if self.pointers.is_empty() {
+            Ok(Vec::new())
+        } else {
+            self.pointers.look(&response.body)
         };
         let mut first = Ok(());
         let mut heard = |name: &'static str, outcome: Result<(), String>| {
@@ -211,9 +212,12 @@ impl CompiledCheck {
         {
             return Err(format!("its length is {}", found.length));
         }
-        let said = || match found.is_structure() {
-            true => of_kind(found.kind).to_owned(),
-            false => format!("`{}`", found.text.chars().take(100).collect::<String>()),
+        let said = || {
+            if found.is_structure() {
+                of_kind(found.kind).to_owned()
+            } else {
+                format!("`{}`", found.text.chars().take(100).collect::<String>())
+            }
         };
         if let Some(equals) = &self.equals {
             let wanted = equals.text(values);

@@ -106,9 +106,10 @@ impl Table {
             _ => Self::csv(&content),
         };
         let table = table.map_err(|why| format!("the file `{file}`: {why}"))?;
-        match table.rows.is_empty() {
-            true => Err(format!("the file `{file}` has no rows")),
-            false => Ok(table),
+        if table.rows.is_empty() {
+            Err(format!("the file `{file}` has no rows"))
+        } else {
+            Ok(table)
         }
     }
 

@@ -89,9 +89,12 @@ impl SharedState {
     /// Returns a client for each server, or none before they are resolved.
     pub(super) fn clients(&self) -> Vec<Client> {
         let endpoints = self.endpoints.get().into_iter().flatten();
-        let own = |endpoint: &Arc<Endpoint>| match self.options.resume {
-            true => endpoint.with_own_sessions(),
-            false => endpoint.clone(),
+        let own = |endpoint: &Arc<Endpoint>| {
+            if self.options.resume {
+                endpoint.with_own_sessions()
+            } else {
+                endpoint.clone()
+            }
         };
         endpoints
             .map(|endpoint| Client::new(own(endpoint), self.options.clone()))

@@ -20,13 +20,15 @@ pub(super) struct Target {
 /// # Errors
 /// A description with the line number.
 pub(super) fn read(content: &str) -> Result<Vec<Target>, String> {
-    let targets = match content.trim_start().starts_with('{') {
-        true => json(content),
-        false => http(content),
-    }?;
-    match targets.is_empty() {
-        true => Err("the file has no request".to_owned()),
-        false => Ok(targets),
+    let targets = if content.trim_start().starts_with('{') {
+        json(content)?
+    } else {
+        http(content)?
+    };
+    if targets.is_empty() {
+        Err("the file has no request".to_owned())
+    } else {
+        Ok(targets)
     }
 }
 

@@ -55,9 +55,10 @@ pub(super) fn given(
     let keys = value(0).ok_or_else(|| missing("access-key", ENVIRONMENT[0]))?;
     let secrets = value(1).ok_or_else(|| missing("secret-key", ENVIRONMENT[1]))?;
     // A token belongs to the key from the same source.
-    let tokens = match of_environment {
-        true => value(2),
-        false => parts[2].take(),
+    let tokens = if of_environment {
+        value(2)
+    } else {
+        parts[2].take()
     };
     let pairs = keys.into_iter().zip(secrets).enumerate();
     let signed = pairs.map(|(store, (key, secret))| match &tokens {

@@ -18,7 +18,7 @@ const AT_ONCE: usize = 8;
 /// Name of the check that a store accepts objects before the run.
 const READY: &str = "store is ready";
 /// Number of retries for a store that is not ready, one per second.
-const PATIENCE: u32 = 30;
+const RETRIES: u32 = 30;
 
 /// Checks that the bucket exists, or creates it if `create`. Returns whether it did.
 pub(super) async fn require_bucket(store: &Store, create: bool) -> Result<bool, PrepareError> {
@@ -84,7 +84,7 @@ async fn patiently(store: &Store, request: S3Request<'_>) -> Result<Response, Pr
                 let name = &store.name;
                 return Err(PrepareError::Unreachable(format!("{name}: {failure}")));
             }
-            _ if response.status == 503 && tries < PATIENCE => {
+            _ if response.status == 503 && tries < RETRIES => {
                 tries += 1;
                 // S3's documentation for "slow down": retry later.
                 tokio::time::sleep(Duration::from_secs(1)).await;

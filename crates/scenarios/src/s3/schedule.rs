@@ -20,9 +20,10 @@ pub(super) struct Cell {
 impl Cell {
     /// Returns all cells in the order of the run.
     pub(super) fn all(options: &S3Options, stores: usize) -> Vec<Self> {
-        let concurrency: Vec<_> = match options.mixed {
-            true => vec![None],
-            false => options.concurrency.iter().copied().map(Some).collect(),
+        let concurrency: Vec<_> = if options.mixed {
+            vec![None]
+        } else {
+            options.concurrency.iter().copied().map(Some).collect()
         };
         let mut cells = Vec::new();
         for &size in &options.sizes {

@@ -190,10 +190,7 @@ impl SharedState {
 
     /// Returns some of the objects of a size that PUT has written.
     fn some_written(&self, store: usize, size: Size) -> Vec<(String, Header)> {
-        let most = match size.0 > LARGE {
-            true => 1,
-            false => 8,
-        };
+        let most = if size.0 > LARGE { 1 } else { 8 };
         let cell = Cell {
             store,
             operation: Operation::Put,

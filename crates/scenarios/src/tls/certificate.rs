@@ -154,9 +154,10 @@ impl Examiner {
 
     fn fingerprint(&self, leaf: &[u8]) -> Result<(), String> {
         let found = Fingerprint::of(leaf);
-        match self.fingerprints.contains(&found) {
-            true => Ok(()),
-            false => Err(format!("its SHA-256 is {found}")),
+        if self.fingerprints.contains(&found) {
+            Ok(())
+        } else {
+            Err(format!("its SHA-256 is {found}"))
         }
     }
 
@@ -168,9 +169,10 @@ impl Examiner {
             Some(Ok(list)) => list.iter().count(),
             Some(Err(error)) => return Err(format!("its SCT list cannot be parsed: {error}")),
         };
-        match count >= self.min_scts as usize {
-            true => Ok(()),
-            false => Err(format!("it has {count} SCTs, not {}", self.min_scts)),
+        if count >= self.min_scts as usize {
+            Ok(())
+        } else {
+            Err(format!("it has {count} SCTs, not {}", self.min_scts))
         }
     }
 }

@@ -64,12 +64,13 @@ impl Scenario for TlsLoad {
             .iter()
             .map(|(how, count)| format!("{count} {how}"));
         let lines: Vec<_> = lines.collect();
-        match lines.is_empty() {
-            true => Vec::new(),
-            false => vec![Note {
+        if lines.is_empty() {
+            Vec::new()
+        } else {
+            vec![Note {
                 title: format!("Handshakes with {}", self.0.options.url),
                 lines,
-            }],
+            }]
         }
     }
 }

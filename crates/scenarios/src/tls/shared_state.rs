@@ -61,9 +61,10 @@ impl SharedState {
     /// Returns a new client; `None` before the server has been resolved.
     pub(super) fn client(&self) -> Option<Client> {
         let (endpoint, _) = self.ready.get()?;
-        let endpoint = match self.resume {
-            true => endpoint.with_own_sessions(),
-            false => endpoint.clone(),
+        let endpoint = if self.resume {
+            endpoint.with_own_sessions()
+        } else {
+            endpoint.clone()
         };
         Some(Client::new(endpoint, self.client.clone()))
     }
@@ -86,11 +87,12 @@ impl SharedState {
 
 pub(super) fn request(options: &TlsScenarioOptions) -> Result<Option<Request>, PrepareError> {
     let Some(path) = &options.path else {
-        return match options.headers.is_empty() && options.expect.is_empty() {
-            true => Ok(None),
-            false => Err(wrong(
+        return if options.headers.is_empty() && options.expect.is_empty() {
+            Ok(None)
+        } else {
+            Err(wrong(
                 "`headers` and `expect` apply to a request: set `path`",
-            )),
+            ))
         };
     };
     if !path.starts_with('/') {
@@ -102,9 +104,10 @@ pub(super) fn request(options: &TlsScenarioOptions) -> Result<Option<Request>, P
     Ok(Some(Request {
         method: method.map_err(|_| wrong(format!("`{}` is not an HTTP method", options.method)))?,
         path: path.clone(),
-        expect: match options.expect.is_empty() {
-            true => usual().collect(),
-            false => options.expect.clone(),
+        expect: if options.expect.is_empty() {
+            usual().collect()
+        } else {
+            options.expect.clone()
         },
         headers: headers
             .map(|header| (header.0.clone(), header.1.clone()))

@@ -92,9 +92,10 @@ impl TlsUser {
             return;
         }
         if self.has_session {
-            let outcome = match handshake.resumed {
-                true => Ok(()),
-                false => Err("the server responded with a full handshake".to_owned()),
+            let outcome = if handshake.resumed {
+                Ok(())
+            } else {
+                Err("the server responded with a full handshake".to_owned())
             };
             iteration.check(tags, RESUMED, outcome);
         }
@@ -126,9 +127,10 @@ fn judge(
     }
     if let Some(request) = &shared.request {
         let status = response.status;
-        let outcome = match request.expect.iter().any(|it| it.contain(status)) {
-            true => Ok(()),
-            false => Err(format!("{status} instead of {}", list(&request.expect))),
+        let outcome = if request.expect.iter().any(|it| it.contain(status)) {
+            Ok(())
+        } else {
+            Err(format!("{status} instead of {}", list(&request.expect)))
         };
         if let (Err(how), None) = (&outcome, &wrong)
             && !iteration.excuses(STATUS)

@@ -343,9 +343,10 @@ fn an_acme_server_that_gives_one_nonce_to_all() {
                 "newNonce": url("nonce"), "newAccount": url("account"), "newOrder": url("order"),
                 "revokeCert": url("revoke"), "keyChange": url("key"),
             });
-            let (fields, body) = match head.starts_with("HEAD /nonce ") {
-                true => ("replay-nonce: bm9uY2U\r\n", String::new()),
-                false => ("content-type: application/json\r\n", directory.to_string()),
+            let (fields, body) = if head.starts_with("HEAD /nonce ") {
+                ("replay-nonce: bm9uY2U\r\n", String::new())
+            } else {
+                ("content-type: application/json\r\n", directory.to_string())
             };
             let length = body.len();
             let response =

@@ -33,9 +33,10 @@ impl SettingsError {
     /// Returns the same error, relative to the enclosing map or list.
     pub(super) fn under(mut self, key: &str, line: usize) -> Self {
         self.line.get_or_insert(line);
-        self.key = match self.key.starts_with('[') {
-            true => format!("{key}{}", self.key),
-            false => join(key, &self.key),
+        self.key = if self.key.starts_with('[') {
+            format!("{key}{}", self.key)
+        } else {
+            join(key, &self.key)
         };
         self
     }

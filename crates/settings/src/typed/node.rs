@@ -224,9 +224,10 @@ impl<'de> SeqAccess<'de> for Items<'de> {
         let Some((node, rest)) = self.rest.split_first() else {
             return Ok(None);
         };
-        let key = match self.alone {
-            true => String::new(),
-            false => format!("[{}]", self.next),
+        let key = if self.alone {
+            String::new()
+        } else {
+            format!("[{}]", self.next)
         };
         (self.rest, self.next) = (rest, self.next + 1);
         let value = seed.deserialize(node);

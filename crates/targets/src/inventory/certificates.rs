@@ -60,9 +60,10 @@ impl New {
         } else if let Some(other) = new.sans.iter().find(|name| !is_dns_name(name)) {
             wrong.push(("sans", format!("`{other}` is not a DNS name")));
         }
-        match wrong.is_empty() {
-            true => Ok(new),
-            false => Err(wrong),
+        if wrong.is_empty() {
+            Ok(new)
+        } else {
+            Err(wrong)
         }
     }
 }
@@ -103,9 +104,10 @@ impl Page {
                 _ => wrong.push((field, format!("`{value}` is not from 1 to {most}"))),
             }
         }
-        match wrong.is_empty() {
-            true => Ok(page),
-            false => Err(wrong),
+        if wrong.is_empty() {
+            Ok(page)
+        } else {
+            Err(wrong)
         }
     }
 }

@@ -35,9 +35,10 @@ fn value<M: Modulus<N>, const N: usize>(columns: &[i64]) -> [u64; N] {
     columns.iter().rev().fold([0; N], |sum, column| {
         let shifted = (0..BITS).fold(sum, |sum, _| plus::<M, N>(&sum, &sum));
         let size = small(column.unsigned_abs());
-        match column.is_negative() {
-            false => plus::<M, N>(&shifted, &size),
-            true => plus::<M, N>(&shifted, &sub(&M::PRIME, &size).0),
+        if column.is_negative() {
+            plus::<M, N>(&shifted, &sub(&M::PRIME, &size).0)
+        } else {
+            plus::<M, N>(&shifted, &size)
         }
     })
 }

@@ -14,7 +14,7 @@ use super::private::private_file;
 pub(super) const STRIPES: u8 = 64;
 
 /// Longest wait for another process.
-const PATIENCE: Duration = Duration::from_secs(30);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A lock. The kernel releases it when it is dropped or its process ends in any way.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Lock {
             if error != rustix::io::Errno::WOULDBLOCK {
                 return Err(error.into());
             }
-            if begun.elapsed() >= PATIENCE {
+            if begun.elapsed() >= LOCK_TIMEOUT {
                 return Err(io::Error::new(
                     io::ErrorKind::TimedOut,
                     format!("{} is locked by a process that hangs", path.display()),

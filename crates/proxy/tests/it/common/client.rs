@@ -138,19 +138,16 @@ pub(crate) async fn get(
 pub(crate) async fn over(stream: TlsStream<TcpStream>, host: &str, path: &str) -> Answer {
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let asking = async {
-        match http2 {
-            true => {
-                let mut sender = http2_over(stream).await;
-                let uri = format!("https://{host}{path}");
-                let request = Request::get(uri).body(Full::default()).unwrap();
-                Answer::of(sender.send_request(request).await.unwrap()).await
-            }
-            false => {
-                let mut sender = http1_over(stream).await;
-                let request = Request::get(path).header("host", host);
-                let request = request.body(Full::default()).unwrap();
-                Answer::of(sender.send_request(request).await.unwrap()).await
-            }
+        if http2 {
+            let mut sender = http2_over(stream).await;
+            let uri = format!("https://{host}{path}");
+            let request = Request::get(uri).body(Full::default()).unwrap();
+            Answer::of(sender.send_request(request).await.unwrap()).await
+        } else {
+            let mut sender = http1_over(stream).await;
+            let request = Request::get(path).header("host", host);
+            let request = request.body(Full::default()).unwrap();
+            Answer::of(sender.send_request(request).await.unwrap()).await
         }
     };
     tokio::time::timeout(PATIENCE, asking).await.unwrap()

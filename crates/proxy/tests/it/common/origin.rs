@@ -118,15 +118,12 @@ where
     let service = service_fn(|request| async { Ok::<_, Infallible>(answer(request).await) });
     let io = TokioIo::new(stream);
     // Clients of tests may disconnect at any time.
-    let _ = match http2 {
-        true => {
-            let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-            builder.serve_connection(io, service).await
-        }
-        false => {
-            let builder = hyper::server::conn::http1::Builder::new();
-            builder.serve_connection(io, service).with_upgrades().await
-        }
+    let _ = if http2 {
+        let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        builder.serve_connection(io, service).await
+    } else {
+        let builder = hyper::server::conn::http1::Builder::new();
+        builder.serve_connection(io, service).with_upgrades().await
     };
 }
 

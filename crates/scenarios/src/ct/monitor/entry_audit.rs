@@ -71,9 +71,10 @@ impl EntryAudit {
         let size = tree.size();
         // Limits the number of tiles, so that polls of the checkpoint are not delayed.
         let ripe = std::mem::replace(&mut self.ripe, size);
-        let stop = match all {
-            true => size / TILE_WIDTH,
-            false => (ripe / TILE_WIDTH).min(self.unread + AT_ONCE),
+        let stop = if all {
+            size / TILE_WIDTH
+        } else {
+            (ripe / TILE_WIDTH).min(self.unread + AT_ONCE)
         };
         while self.unread < stop {
             let end = (self.unread + TOGETHER as u64).min(stop);
@@ -191,12 +192,11 @@ pub(crate) async fn issuer<F: Fetch>(
 ) -> Result<(), FetchError> {
     let path = format!("issuer/{fingerprint}");
     let der = fetch.get(&path).await?;
-    match Fingerprint::of(&der) == fingerprint {
-        true => Ok(()),
-        false => {
-            let found = Fingerprint::of(&der);
-            let detail = format!("{path}: the served certificate hashes to {found}");
-            Err(Finding::new(checks::ISSUER_HASH, detail).into())
-        }
+    if Fingerprint::of(&der) == fingerprint {
+        Ok(())
+    } else {
+        let found = Fingerprint::of(&der);
+        let detail = format!("{path}: the served certificate hashes to {found}");
+        Err(Finding::new(checks::ISSUER_HASH, detail).into())
     }
 }

@@ -88,14 +88,15 @@ impl VerifiedTree {
         what: impl Fn() -> String,
         sink: &dyn CheckSink,
     ) {
-        let outcome = match timestamp <= self.timestamp {
-            true => Ok(()),
-            false => Err(format!(
+        let outcome = if timestamp <= self.timestamp {
+            Ok(())
+        } else {
+            Err(format!(
                 "the checkpoint of size {} is from {}, and covers {} from {timestamp}",
                 self.size(),
                 self.timestamp,
                 what()
-            )),
+            ))
         };
         sink.check(checks::CHECKPOINT_TIMESTAMP, outcome);
     }

@@ -367,13 +367,12 @@ impl ReadIteration<'_> {
         let headers = &with_tag[..1 + usize::from(known.is_some())];
         let request = Request::get(&target).headers(headers);
         let sent = self.client.send(&request);
-        let mut response = match self.counted {
-            true => {
-                let protocol = self.protocol;
-                let pending = self.iteration.pending(self.tags, protocol);
-                pending.until(sent).await
-            }
-            false => sent.await,
+        let mut response = if self.counted {
+            let protocol = self.protocol;
+            let pending = self.iteration.pending(self.tags, protocol);
+            pending.until(sent).await
+        } else {
+            sent.await
         };
         if matches!(response.status, 429 | 503) && response.exchange.outcome.is_ok() {
             self.throttle(&response);

@@ -145,13 +145,14 @@ async fn accepted(target: &Target, authorities: &Authorities) -> Result<(), Prep
         return Err(faulty(&target.url, finding));
     }
     let ours = authorities.roots_base64();
-    match ours.iter().all(|root| accepted.contains(root)) {
-        true => Ok(()),
-        false => Err(configuration(format!(
+    if ours.iter().all(|root| accepted.contains(root)) {
+        Ok(())
+    } else {
+        Err(configuration(format!(
             "{} does not accept the roots of the load test: configure it with {}",
             target.url,
             authorities.roots_file()
-        ))),
+        )))
     }
 }
 

@@ -59,9 +59,10 @@ impl WriteGoal {
     pub(super) fn outcome(&self) -> Option<Result<(), String>> {
         let leaves = self.leaves?;
         let written = self.written.load(Ordering::Relaxed);
-        Some(match written >= leaves {
-            true => Ok(()),
-            false => Err(format!("{written} leaves were written, not {leaves}")),
+        Some(if written >= leaves {
+            Ok(())
+        } else {
+            Err(format!("{written} leaves were written, not {leaves}"))
         })
     }
 }

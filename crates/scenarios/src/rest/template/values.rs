@@ -197,9 +197,10 @@ impl Arguments<'_> {
             to: self.number("to", end)?,
             width: self.number("width", Some(0))? as usize,
         };
-        match range.from <= range.to {
-            true => Ok(range),
-            false => Err(self.wrong("ends before it begins")),
+        if range.from <= range.to {
+            Ok(range)
+        } else {
+            Err(self.wrong("ends before it begins"))
         }
     }
 
@@ -215,9 +216,10 @@ impl Arguments<'_> {
         for (seen, (name, _)) in self.1.iter_mut().zip(&self.0.arguments) {
             *seen |= name.is_empty();
         }
-        match words.is_empty() {
-            true => Err(self.wrong("has nothing to pick from")),
-            false => Ok(words),
+        if words.is_empty() {
+            Err(self.wrong("has nothing to pick from"))
+        } else {
+            Ok(words)
         }
     }
 

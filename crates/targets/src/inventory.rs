@@ -161,9 +161,10 @@ impl Api {
         let body = body.to_string();
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, body.as_bytes());
         let tag = format!("\"{}\"", hex::encode(&digest.as_ref()[..16]));
-        let mut answer = match asked.header("if-none-match") == tag {
-            true => with_type(304, "application/json", ""),
-            false => with_type(200, "application/json", body),
+        let mut answer = if asked.header("if-none-match") == tag {
+            with_type(304, "application/json", "")
+        } else {
+            with_type(200, "application/json", body)
         };
         if let Ok(tag) = tag.parse() {
             answer.headers_mut().insert(header::ETAG, tag);

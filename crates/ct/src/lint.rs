@@ -253,12 +253,13 @@ impl<'a> Lint<'a> {
     /// Returns the entry that logs have signed for a precertificate, if its issuers are known.
     fn logged(&self, precertificate: &Certificate<'_>) -> Option<SignedEntry> {
         let issuer = self.issuer_of(precertificate).ok()?;
-        let (tbs, issuer) = match signs_precertificates(issuer) {
-            true => (
+        let (tbs, issuer) = if signs_precertificates(issuer) {
+            (
                 tbs_without_poison_for(precertificate, issuer),
                 self.issuer_of(issuer).ok()?,
-            ),
-            false => (tbs_without_poison(precertificate), issuer),
+            )
+        } else {
+            (tbs_without_poison(precertificate), issuer)
         };
         Some(SignedEntry::Precert {
             issuer_key_hash: key_hash(issuer),

@@ -17,8 +17,8 @@ use super::format;
 use super::matrix;
 use crate::{Summary, Verdict};
 
-const STYLE: &str = include_str!("../../../assets/report.css");
-const SCRIPT: &str = include_str!("../../../assets/report.js");
+const STYLE: &str = include_str!("../../assets/report.css");
+const SCRIPT: &str = include_str!("../../assets/report.js");
 
 #[derive(Template)]
 #[template(path = "report.html")]
@@ -131,9 +131,12 @@ fn hash(text: &str) -> String {
 /// Formats a command line that a shell can run again.
 fn command(words: &[String]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,@%+".contains(c);
-    let quote = |word: &String| match !word.is_empty() && word.chars().all(plain) {
-        true => word.clone(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
+    let quote = |word: &String| {
+        if !word.is_empty() && word.chars().all(plain) {
+            word.clone()
+        } else {
+            format!("'{}'", word.replace('\'', r"'\''"))
+        }
     };
     words.iter().map(quote).collect::<Vec<_>>().join(" ")
 }

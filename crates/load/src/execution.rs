@@ -1,9 +1,11 @@
 //! Execution of a run: prepare, load, finish, summarize.
 
 mod arrival_rate;
+mod collecting;
 mod collector;
 mod drain;
 mod finish;
+mod outcomes;
 pub(crate) mod run_state;
 pub(crate) mod scenario_state;
 mod summarise;
@@ -13,32 +15,26 @@ mod worker;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::environment::{Environment, peak_memory, process_cpu};
+use crate::environment::process_cpu;
 use crate::executor::ExecutorError;
-use crate::http::kind;
-use crate::metric::Metric;
-use crate::note::Note;
 use crate::outcome::Outcome;
 use crate::recorder::Recorder;
 use crate::samples::SampleBuffer;
 use crate::scenario::PrepareError;
 use crate::snapshot::{Phase, ScenarioRow, Snapshot};
 use crate::stop::Stop;
-use crate::summary::{Check, ErrorKind, Series, Summary};
 use crate::tags::TagRegistry;
 use crate::threshold::Threshold;
 use crate::verdict::Verdict;
-use collector::{Collector, planned};
-use finish::{Finish, cut_short};
+use collector::planned;
 use run_state::{RunState, StopReason};
 use scenario_state::{ScenarioState, StopMode};
-use summarise::{RunTimes, summarise};
+use summarise::RunTimes;
 use worker::Worker;
 
 /// Time from the last preparation to the first arrival.
@@ -241,168 +237,6 @@ impl Execution {
         goals
     }
 
-    /// Starts the thread that collects samples.
-    fn collect(&self, begin: Instant, mut shards: Vec<Arc<SampleBuffer>>) -> Collecting {
-        let shard = Arc::new(SampleBuffer::default());
-        shards.push(shard.clone());
-        let thresholds = self.options.thresholds.clone();
-        let scenarios = self.run_state.scenarios.clone();
-        let mut collector =
-            Collector::new(scenarios, self.registry.clone(), shards, thresholds, begin);
-        let (phases, told) = mpsc::channel();
-        let (snapshots, run_state) = (self.snapshots.clone(), self.run_state.clone());
-        let thread = std::thread::spawn(move || {
-            collect_each_second(&mut collector, &told, &snapshots, &run_state);
-            collector
-        });
-        Collecting {
-            shard,
-            phases,
-            thread,
-        }
-    }
-
-    fn sum_up(
-        &self,
-        collected: Option<Collector>,
-        times: &RunTimes,
-        finish: Finish,
-        broken: Option<String>,
-    ) -> Outcome {
-        let Some(mut collector) = collected else {
-            return self.refused(Verdict::Configuration, "the collector has failed".into());
-        };
-        collector.phase = Phase::Over;
-        let snapshot = collector.collect(Instant::now());
-        let mut summary = summarise(&collector, times, self.empty());
-        summary.notes.extend(finish.notes);
-        summary.notes.extend(self.unknown_checks(&summary));
-        if let Some(error) = &broken {
-            summary.notes.push(cut_short(error));
-        }
-        summary.verdict = match self.run_state.reason() {
-            Some(StopReason::Asked) => Verdict::Interrupted,
-            _ if never_answered(&summary) => Verdict::Unreachable,
-            _ if broken.is_some() => Verdict::Interrupted,
-            _ if finish.failed => Verdict::Crossed,
-            _ => summary.held(),
-        };
-        self.snapshots.send_replace(Arc::new(snapshot));
-        Outcome {
-            verdict: summary.verdict,
-            summary,
-            error: broken,
-        }
-    }
-
-    /// Returns a warning about permitted checks that no scenario ran.
-    fn unknown_checks(&self, summary: &Summary) -> Option<Note> {
-        let made = |name: &String| summary.checks.iter().any(|check| check.name == *name);
-        let unknown = self.options.allow.iter().filter(|name| !made(name));
-        let lines: Vec<_> = unknown
-            .map(|name| format!("no check has the name \"{name}\""))
-            .collect();
-        (!lines.is_empty()).then(|| Note {
-            title: "Warning: --allow names checks that did not run".into(),
-            lines,
-        })
-    }
-
-    /// Returns the outcome of a run that did not begin.
-    fn refused(&self, verdict: Verdict, error: String) -> Outcome {
-        let note = Note {
-            title: "The run did not begin".into(),
-            lines: vec![error.clone()],
-        };
-        let scenarios = self
-            .run_state
-            .scenarios
-            .iter()
-            .map(|state| summarise::scenario(state));
-        let summary = Summary {
-            verdict,
-            notes: vec![note],
-            scenarios: scenarios.collect(),
-            ..self.empty()
-        };
-        Outcome {
-            summary,
-            verdict,
-            error: Some(error),
-        }
-    }
-
-    /// Returns the outcome of a run that did not begin, because a check failed during preparation.
-    fn faulty(
-        &self,
-        scenario: &str,
-        check: &'static str,
-        detail: String,
-        error: String,
-    ) -> Outcome {
-        let mut outcome = self.refused(Verdict::Crossed, error);
-        let summary = &mut outcome.summary;
-        let state = self
-            .run_state
-            .scenarios
-            .iter()
-            .find(|state| state.config.name == scenario);
-        let tags = state.and_then(|state| self.registry.get(state.base));
-        let tags = tags.map_or_else(Vec::new, |tags| tags.to_vec());
-        let checks = Metric::Rate { good: 0, total: 1 };
-        summary.series.push(Series {
-            tags: tags.clone(),
-            metrics: [("checks".to_owned(), checks)].into(),
-        });
-        summary.checks.push(Check {
-            tags,
-            name: check.into(),
-            passes: 0,
-            fails: 1,
-            excused: None,
-            details: vec![detail.clone()],
-        });
-        summary.errors.push(ErrorKind {
-            scenario: scenario.into(),
-            kind: check.into(),
-            count: 1,
-            details: vec![detail],
-        });
-        let select = |metric: &str, tags: &[(&str, &str)]| summary.select(metric, tags);
-        // There was no load, so the built-in thresholds have no meaning.
-        let judged = self.options.thresholds.iter();
-        summary.thresholds = judged
-            .filter(|threshold| !threshold.is_built_in())
-            .map(|threshold| threshold.evaluate(select, 0.0))
-            .collect();
-        summary.tell_metrics();
-        outcome
-    }
-
-    /// Formats an error, with the scenario's name if there are several.
-    fn of_scenario(&self, name: &str, error: &PrepareError) -> String {
-        match self.run_state.scenarios.len() {
-            1 => error.to_string(),
-            _ => format!("scenario \"{name}\": {error}"),
-        }
-    }
-
-    /// Returns a summary of the options, without any results.
-    fn empty(&self) -> Summary {
-        let options = &self.options;
-        Summary {
-            schema: crate::summary::SCHEMA.into(),
-            name: options.name.clone(),
-            description: options.description.clone(),
-            command: options.command.clone(),
-            environment: Environment {
-                peak_memory: peak_memory(),
-                ..Environment::here(&options.version, options.workers)
-            },
-            ..Summary::default()
-        }
-    }
-
     fn announce_preparing(&self) {
         let rows = self.run_state.scenarios.iter().map(|state| ScenarioRow {
             name: state.config.name.clone(),
@@ -420,64 +254,6 @@ impl Execution {
     }
 }
 
-/// Thread that collects samples.
-struct Collecting {
-    /// Buffer of samples that are recorded outside the workers.
-    shard: Arc<SampleBuffer>,
-    phases: mpsc::Sender<Phase>,
-    thread: std::thread::JoinHandle<Collector>,
-}
-
-impl Collecting {
-    fn say(&self, phase: Phase) {
-        let _ = self.phases.send(phase);
-    }
-
-    fn over(self) -> Option<Collector> {
-        drop(self.phases);
-        self.thread.join().ok()
-    }
-}
-
-/// Collects samples every second until the sender of phases is dropped.
-fn collect_each_second(
-    collector: &mut Collector,
-    phases: &mpsc::Receiver<Phase>,
-    snapshots: &watch::Sender<Arc<Snapshot>>,
-    run_state: &RunState,
-) {
-    let mut tick = 1;
-    loop {
-        let next = collector.begin + Duration::from_secs(tick);
-        match phases.recv_timeout(next.saturating_duration_since(Instant::now())) {
-            Ok(phase) => {
-                // The rest of the last interval still belongs to the load.
-                collector.collect(Instant::now());
-                collector.phase = phase;
-                continue;
-            }
-            Err(mpsc::RecvTimeoutError::Disconnected) => return,
-            Err(mpsc::RecvTimeoutError::Timeout) => {}
-        }
-        let now = Instant::now();
-        if collector.phase == Phase::Running && has_ended(collector, run_state, now) {
-            collector.phase = Phase::Stopping;
-        }
-        let snapshot = collector.collect(now);
-        if !collector.aborted.is_empty() {
-            run_state.stop(StopMode::Gracefully, StopReason::Threshold);
-        }
-        snapshots.send_replace(Arc::new(snapshot));
-        // A missed second is not repeated.
-        tick = now.saturating_duration_since(collector.begin).as_secs() + 1;
-    }
-}
-
-fn has_ended(collector: &Collector, run_state: &RunState, now: Instant) -> bool {
-    let ended = |state: &Arc<ScenarioState>| state.end().is_some_and(|end| end <= now);
-    run_state.is_stopping() || collector.scenarios.iter().all(ended)
-}
-
 /// Waits for the end of all workers. Returns the error that ended one.
 async fn wait(workers: Vec<Worker>) -> Option<String> {
     let mut broken = None;
@@ -490,21 +266,6 @@ async fn wait(workers: Vec<Worker>) -> Option<String> {
         worker.join();
     }
     broken
-}
-
-/// Returns whether requests were sent, and none received a response.
-fn never_answered(summary: &Summary) -> bool {
-    let (failed, requests) = match summary.total("http_req_failed") {
-        Some(crate::Metric::Rate { good, total }) => (good, total),
-        _ => (0, 0),
-    };
-    // A server that presents a certificate was reached, even if the certificate is invalid.
-    let shown = summary
-        .errors
-        .iter()
-        .any(|error| error.kind == kind::CERTIFICATE);
-    let silent = summary.statuses.iter().all(|status| status.code == 0);
-    requests > 0 && failed == requests && silent && !shown
 }
 
 fn broken(error: &dyn std::fmt::Display) -> String {

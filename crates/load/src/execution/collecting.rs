@@ -1,0 +1,95 @@
+//! Thread that collects samples each second.
+
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+
+use super::Execution;
+use super::collector::Collector;
+use super::run_state::{RunState, StopReason};
+use super::scenario_state::{ScenarioState, StopMode};
+use crate::samples::SampleBuffer;
+use crate::snapshot::{Phase, Snapshot};
+
+impl Execution {
+    /// Starts the thread that collects samples.
+    pub(super) fn collect(&self, begin: Instant, mut shards: Vec<Arc<SampleBuffer>>) -> Collecting {
+        let shard = Arc::new(SampleBuffer::default());
+        shards.push(shard.clone());
+        let thresholds = self.options.thresholds.clone();
+        let scenarios = self.run_state.scenarios.clone();
+        let mut collector =
+            Collector::new(scenarios, self.registry.clone(), shards, thresholds, begin);
+        let (phases, told) = mpsc::channel();
+        let (snapshots, run_state) = (self.snapshots.clone(), self.run_state.clone());
+        let thread = std::thread::spawn(move || {
+            collect_each_second(&mut collector, &told, &snapshots, &run_state);
+            collector
+        });
+        Collecting {
+            shard,
+            phases,
+            thread,
+        }
+    }
+}
+
+/// Thread that collects samples.
+pub(super) struct Collecting {
+    /// Buffer of samples that are recorded outside the workers.
+    pub(super) shard: Arc<SampleBuffer>,
+    phases: mpsc::Sender<Phase>,
+    thread: std::thread::JoinHandle<Collector>,
+}
+
+impl Collecting {
+    pub(super) fn say(&self, phase: Phase) {
+        let _ = self.phases.send(phase);
+    }
+
+    pub(super) fn over(self) -> Option<Collector> {
+        drop(self.phases);
+        self.thread.join().ok()
+    }
+}
+
+/// Collects samples every second until the sender of phases is dropped.
+fn collect_each_second(
+    collector: &mut Collector,
+    phases: &mpsc::Receiver<Phase>,
+    snapshots: &watch::Sender<Arc<Snapshot>>,
+    run_state: &RunState,
+) {
+    let mut tick = 1;
+    loop {
+        let next = collector.begin + Duration::from_secs(tick);
+        match phases.recv_timeout(next.saturating_duration_since(Instant::now())) {
+            Ok(phase) => {
+                // The rest of the last interval still belongs to the load.
+                collector.collect(Instant::now());
+                collector.phase = phase;
+                continue;
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => return,
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+        }
+        let now = Instant::now();
+        if collector.phase == Phase::Running && has_ended(collector, run_state, now) {
+            collector.phase = Phase::Stopping;
+        }
+        let snapshot = collector.collect(now);
+        if !collector.aborted.is_empty() {
+            run_state.stop(StopMode::Gracefully, StopReason::Threshold);
+        }
+        snapshots.send_replace(Arc::new(snapshot));
+        // A missed second is not repeated.
+        tick = now.saturating_duration_since(collector.begin).as_secs() + 1;
+    }
+}
+
+fn has_ended(collector: &Collector, run_state: &RunState, now: Instant) -> bool {
+    let ended = |state: &Arc<ScenarioState>| state.end().is_some_and(|end| end <= now);
+    run_state.is_stopping() || collector.scenarios.iter().all(ended)
+}

@@ -1,0 +1,51 @@
+//! Errors of the client.
+
+use std::error::Error;
+use std::time::Duration;
+
+use http::StatusCode;
+
+use crate::tls::{explain, tls_error};
+
+/// Reasons why there is no response, or not the expected one.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The URL is not usable for a request.
+    #[error("`{0}` is not a usable URL: {1}")]
+    Url(String, String),
+    /// The server was not reached, or did not speak HTTP.
+    #[error("{}", with_causes(.0))]
+    Exchange(#[source] hyper_util::client::legacy::Error),
+    /// The response was interrupted, or is too long.
+    #[error("the response was interrupted, or is longer than {limit} bytes: {error}")]
+    Body {
+        /// Limit of the body in bytes.
+        limit: usize,
+        /// Error of the connection, or the excess of the limit.
+        #[source]
+        error: Box<dyn Error + Send + Sync>,
+    },
+    /// The response has another status than the expected one.
+    #[error("the server responded with status {0}")]
+    Status(StatusCode),
+    /// The server redirects too often, or from TLS to plain HTTP.
+    #[error("the server responded with status {0}: the redirect to {1} is not followed")]
+    Redirect(StatusCode, String),
+    /// The response took too long.
+    #[error("no response within {} s", .0.as_secs_f32())]
+    Timeout(Duration),
+}
+
+/// Formats an error with its causes, because hyper's own text has no details.
+fn with_causes(error: &(dyn Error + 'static)) -> String {
+    if let Some(reason) = tls_error(error) {
+        return format!("{error}: {}", explain(reason));
+    }
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    text
+}
