@@ -65,7 +65,7 @@ impl Case {
 const CASES: [Case; 51] = [
     case(Fault::None, "nothing", &[], 0),
     // What comes back from add-chain and add-pre-chain.
-    case(Fault::Delayed, "every response 400 ms late", &[], 99).with(&[
+    case(Fault::Delayed, "every answer 400 ms late", &[], 99).with(&[
         "--threshold",
         "http_req_duration{scenario:write}: p(95)<350",
     ]),
