@@ -64,11 +64,11 @@ impl Case {
 const CASES: [Case; 51] = [
     case(Fault::None, "nothing", &[], 0),
     // Responses of add-chain and add-pre-chain.
-    case(Fault::Delayed, "every answer 400 ms late", &[], 99).with(&[
+    case(Fault::Delayed, "every response 400 ms late", &[], 99).with(&[
         "--threshold",
         "http_req_duration{scenario:write}: p(95)<350",
     ]),
-    case(Fault::Dropped, "no answer", &["timeout"], 99).with(&["--timeout", "3s"]),
+    case(Fault::Dropped, "no response", &["timeout"], 99).with(&["--timeout", "3s"]),
     case(Fault::Reset, "the connection is reset", &["reset"], 99),
     case(
         Fault::Html,
@@ -91,14 +91,14 @@ const CASES: [Case; 51] = [
     .with(&["--probe-interval=0"]),
     case(
         Fault::RetryAfter,
-        "503 with Retry-After, now and then",
+        "503 with Retry-After to some requests",
         &[],
         99,
     )
     .with(&["--probe-interval=0", "--max_runtime=8s"]),
     case(
         Fault::RetryAfter,
-        "the same, where `ct_accepted` may be as low as a half",
+        "the same, with the threshold `ct_accepted: rate>0.5`",
         &[],
         0,
     )
@@ -110,7 +110,7 @@ const CASES: [Case; 51] = [
     ]),
     case(
         Fault::PutsOff,
-        "503 with Retry-After to everything",
+        "503 with Retry-After to every request",
         &[],
         99,
     )
@@ -129,13 +129,13 @@ const CASES: [Case; 51] = [
     ),
     case(
         Fault::SctTomorrow,
-        "signed, of tomorrow",
+        "signed, a timestamp of tomorrow",
         &["sct_timestamp"],
         99,
     ),
     case(
         Fault::SctIndexTwice,
-        "signed, an index promised to another entry",
+        "signed, the index in the SCT of another entry",
         &["audit_complete", "inclusion_index", "sct_index_unique"],
         99,
     )
@@ -150,14 +150,14 @@ const CASES: [Case; 51] = [
     // Signed faults that only the tree reveals.
     case(
         Fault::SctIndex,
-        "signed, the index of a neighbour",
+        "signed, the index of the neighbouring entry",
         &["audit_complete", "inclusion_index"],
         99,
     )
     .with(&["--mmd", "3s"]),
     case(
         Fault::SctTimestamp,
-        "signed, a millisecond off",
+        "signed, a timestamp one millisecond off",
         &["audit_complete", "inclusion_timestamp"],
         99,
     ),
@@ -192,7 +192,7 @@ const CASES: [Case; 51] = [
     .perhaps(&["checkpoint_consistent"]),
     case(
         Fault::InconsistentCheckpoint,
-        "signed, a root that the tiles do not lead to",
+        "signed, a root that does not match the tiles",
         &["checkpoint_consistent"],
         99,
     )
@@ -237,7 +237,7 @@ const CASES: [Case; 51] = [
     ),
     case(
         Fault::CheckpointCached,
-        "caches may keep it for ever",
+        "a checkpoint that caches can keep for ever",
         &["cache_control"],
         99,
     ),
@@ -262,7 +262,7 @@ const CASES: [Case; 51] = [
     ),
     case(
         Fault::TakesWrongEndpoint,
-        "an SCT for poison on add-chain, for none on add-pre-chain",
+        "an SCT for a chain on the wrong endpoint",
         &["refused_wrong_endpoint"],
         99,
     ),
@@ -293,7 +293,7 @@ const CASES: [Case; 51] = [
     ),
     case(
         Fault::HashTileCut,
-        "hash tiles that lack a byte",
+        "hash tiles that are one byte short",
         &["audit_complete", "inclusion_in_time", "tile_wellformed"],
         99,
     ),
@@ -372,7 +372,7 @@ const CASES: [Case; 51] = [
     ),
     case(
         Fault::TileUncached,
-        "hash tiles that may not be cached",
+        "hash tiles that must not be cached",
         &["tile_cache_control"],
         0,
     ),

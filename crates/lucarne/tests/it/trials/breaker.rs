@@ -59,17 +59,17 @@ impl Fault {
     pub(crate) fn words(self) -> &'static str {
         match self {
             Fault::None => "nothing",
-            Fault::Slow => "every answer 2.2 s late",
-            Fault::Errors => "one answer in twenty is 500",
-            Fault::Html => "an HTML page with status 200 for every answer",
-            Fault::Reset => "one request in ten is answered by a reset",
-            Fault::WrongCertificate => "the certificate is of another name",
-            Fault::Stall => "one handshake in three is never answered",
+            Fault::Slow => "every response 2.2 s late",
+            Fault::Errors => "one response in twenty is 500",
+            Fault::Html => "every response is an HTML page with status 200",
+            Fault::Reset => "one request in ten causes a reset",
+            Fault::WrongCertificate => "the certificate has another name",
+            Fault::Stall => "one handshake in three gets no response",
             Fault::NonceRefused => "every nonce is refused",
-            Fault::RateLimited => "every new order is one too many (429, Retry-After)",
-            Fault::NeverIssued => "no order is ever finished",
-            Fault::OtherCertificate => "every order leads to one certificate",
-            Fault::Down => "nobody listens",
+            Fault::RateLimited => "every new order is refused (429, Retry-After)",
+            Fault::NeverIssued => "no order ever completes",
+            Fault::OtherCertificate => "every order gets the same certificate",
+            Fault::Down => "no server listens on the port",
         }
     }
 }
