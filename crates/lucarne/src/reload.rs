@@ -81,7 +81,7 @@ enum Placement {
     Kept(usize),
     /// A new log, with its accepted roots.
     Added(Roots),
-    /// A new log that cannot be opened beside the present ones, for this reason.
+    /// A new log that cannot be opened beside the present ones, with the reason.
     Refused(String),
 }
 
