@@ -241,10 +241,13 @@ impl Messenger for InstanceClient {
     }
 }
 
-/// The logs for which other instances may send entries, each with its key.
+/// A log, and the key that its instances share.
+type KeyedLog = (Arc<Log>, InstanceKey);
+
+/// The logs for which other instances may send entries, by log ID.
 #[derive(Default)]
 pub struct InstanceServer {
-    logs: RwLock<HashMap<[u8; 32], (Arc<Log>, InstanceKey)>>,
+    logs: RwLock<HashMap<[u8; 32], KeyedLog>>,
     connections: AtomicUsize,
     /// The address that was refused last, so that it is logged once.
     refused: Mutex<Option<std::net::IpAddr>>,

@@ -259,7 +259,10 @@ async fn a_damaged_fingerprint_is_told_from_a_missing_issuer() {
             let mut damaged = tile.to_vec();
             damaged[place..place + 16].fill(0xa5);
             let wrong = damaged[place..place + 32].try_into().unwrap();
-            stored.0.write().insert(path.to_owned(), damaged.into());
+            stored
+                .0
+                .write()
+                .insert(path.to_owned(), damaged.clone().into());
             let found = findings(&stored, &signed).await;
             let named: Vec<_> = found.iter().map(|it| (&it.path[..], it.entry)).collect();
             assert_eq!(named, [(path, Some(index))], "position {position}");
