@@ -131,7 +131,8 @@ mod tests {
     /// line: after `spawn`, the child may not have replaced those of this process yet.
     fn sleeping(mark: &str) -> Child {
         let mut sleep = Command::new("sleep");
-        let mut child = sleep.arg("600").env(MARK, mark).spawn().unwrap();
+        let child = sleep.arg("600").env(MARK, mark).spawn();
+        let mut child = child.expect("starting sleep");
         let pid = child.id();
         let end = Instant::now() + Duration::from_secs(30);
         while !marked(mark).contains(&pid) || command_line(pid) != "process sleep 600" {

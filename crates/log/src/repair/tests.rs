@@ -371,7 +371,7 @@ async fn damaged_fingerprints_are_restored_from_their_chains() {
     elsewhere.0.write().insert(path.clone(), other.clone());
     let (cured, left) = mend(&stored, &[&elsewhere], &signed).await;
     assert!(left.is_empty(), "{}", left[0]);
-    assert_eq!(cured, [path.clone()]);
+    assert_eq!(cured, std::slice::from_ref(&path));
     assert_eq!(stored.0.read()[data], damaged);
     assert_eq!(stored.0.read()[&path], other);
 }

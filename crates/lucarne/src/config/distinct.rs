@@ -58,10 +58,13 @@ impl Claims {
     }
 }
 
+/// The values of a log that no other log may have.
+type Claim = fn(&LogSettings) -> Vec<String>;
+
 /// Returns the key under which two logs have the same value although each needs its own, if there
 /// is one.
 pub(crate) fn shared(one: &LogSettings, other: &LogSettings) -> Option<&'static str> {
-    let claims: [(&'static str, fn(&LogSettings) -> Vec<String>); 4] = [
+    let claims: [(&'static str, Claim); 4] = [
         ("shortname", |log| vec![log.shortname.value.clone()]),
         ("secret", |log| vec![log.key.log_id().to_string()]),
         ("submissionprefix", prefixes),

@@ -13,6 +13,9 @@ use crate::tree::Tree;
 use crate::verified_tiles::VerifiedTiles;
 use crate::verified_tiles::tests::entry;
 
+/// A change of the manifest.
+type Change = fn(&mut Manifest);
+
 /// More than two tiles and two chunks.
 const ENTRIES: u64 = 2 * TILE_WIDTH + 90;
 const OWNER: LogId = LogId([1; 32]);
@@ -181,12 +184,12 @@ async fn a_snapshot_of_another_log_tree_or_format_is_refused() {
     let log = Log::new().await;
     log.write(&log.records().await).await;
     let whole = std::fs::read(log.file("manifest.json")).unwrap();
-    let refused = async |change: fn(&mut Manifest)| {
+    let refused = async |change: Change| {
         log.change("manifest.json", |bytes| bytes.clone_from(&whole));
         log.change_manifest(change);
         log.refused().await.to_string()
     };
-    let cases: [(fn(&mut Manifest), &str); 8] = [
+    let cases: [(Change, &str); 8] = [
         (
             |it| it.log_id = LogId([2; 32]).to_string(),
             "it is of the log with ID",

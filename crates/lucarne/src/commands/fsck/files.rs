@@ -74,8 +74,11 @@ pub(super) struct Breaker {
     /// Duration of the break.
     pause: Duration,
     /// Number of failures since the last response, and the last failure.
-    failed: Mutex<(u32, Option<(Instant, Arc<FileError>)>)>,
+    failed: Mutex<(u32, Option<Failure>)>,
 }
+
+/// The time and the reason of a failure.
+type Failure = (Instant, Arc<FileError>);
 
 /// Number of consecutive failures that starts a break.
 const FAILURES: u32 = 3;
