@@ -90,18 +90,24 @@ impl Chains {
         if self.searches.load(Ordering::Relaxed) > MAX_SEARCHES {
             return None;
         }
+        let candidates = self.candidates(&missing);
+        if candidates.is_empty() {
+            return None;
+        }
         let mention = OnlyMention::of(&missing, &entries)?;
-        let issuers = self.issuers(self.present()).await;
+        let chain: Vec<_> = mention.leaf(&entries)?.fingerprints.collect();
+        let issuers = self.issuers(candidates.into_iter().chain(chain)).await;
         let chains = self.clone();
         let search = move || chains.only_completion(missing, &mention, &entries, &issuers);
         spawn_blocking(search).await.ok().flatten()
     }
 
-    /// The issuers that this check has found so far.
-    fn present(&self) -> Vec<Fingerprint> {
+    /// Returns those of the issuers found so far whose damaged fingerprint may be the `missing` one.
+    fn candidates(&self, missing: &Fingerprint) -> Vec<Fingerprint> {
         let known = self.known.lock();
         let present = known.iter().filter(|(_, is_present)| **is_present);
-        present.map(|(fingerprint, _)| *fingerprint).collect()
+        let candidates = present.filter(|(candidate, _)| is_damaged_form(missing, candidate));
+        candidates.map(|(candidate, _)| *candidate).collect()
     }
 
     fn only_completion(
