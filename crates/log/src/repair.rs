@@ -272,8 +272,10 @@ fn elsewhere(finding: &Finding, size: u64) -> Option<Finding> {
 
 /// Converts the finding of a damaged fingerprint to a missing issuer, which another place may have.
 fn lost(finding: &Finding) -> Option<Finding> {
-    let Problem::Parts(PartsError::Fingerprint { found, .. } | PartsError::Completed { found, .. }) =
-        &finding.problem
+    let Problem::Parts(error) = &finding.problem else {
+        return None;
+    };
+    let (PartsError::Fingerprint { found, .. } | PartsError::Completed { found, .. }) = error
     else {
         return None;
     };

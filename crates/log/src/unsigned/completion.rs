@@ -102,7 +102,7 @@ impl Chains {
         spawn_blocking(search).await.ok().flatten()
     }
 
-    /// Returns those of the issuers found so far whose damaged fingerprint may be the `missing` one.
+    /// Returns the issuers found so far whose damaged fingerprint may be the `missing` one.
     fn candidates(&self, missing: &Fingerprint) -> Vec<Fingerprint> {
         let known = self.known.lock();
         let present = known.iter().filter(|(_, is_present)| **is_present);
