@@ -270,9 +270,13 @@ fn elsewhere(finding: &Finding, size: u64) -> Option<Finding> {
     misnamed(finding, size).or_else(|| lost(finding))
 }
 
-/// A fingerprint for which only the rest of its chain speaks, as a missing issuer.
+/// Converts the finding of a damaged fingerprint to a missing issuer, which another place may have.
 fn lost(finding: &Finding) -> Option<Finding> {
-    let Problem::Parts(PartsError::Completed { found, .. }) = &finding.problem else {
+    let Problem::Parts(error) = &finding.problem else {
+        return None;
+    };
+    let (PartsError::Fingerprint { found, .. } | PartsError::Completed { found, .. }) = error
+    else {
         return None;
     };
     Some(Finding {

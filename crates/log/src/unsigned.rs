@@ -23,7 +23,7 @@ use lucarne_x509::der::{Reader, tag};
 use moka::sync::Cache;
 use parking_lot::Mutex;
 
-pub(crate) use self::completion::OnlyMention;
+pub(crate) use self::completion::{OnlyMention, is_damaged_form};
 use crate::Files;
 
 /// Bytes of issuers kept during a check.

@@ -10,14 +10,15 @@ use tokio::task::spawn_blocking;
 
 use super::offer::stored;
 use crate::fsck::files::tile;
-use crate::unsigned::{Accepted, Chains, Issuers, OnlyMention, PartsError, named};
+use crate::unsigned::{Accepted, Chains, Issuers, OnlyMention, PartsError, is_damaged_form, named};
 use crate::{Files, Finding, Problem};
 
 /// A damaged fingerprint, and the right one.
 type Rename = (Fingerprint, Fingerprint);
 
-/// Returns the data tiles of these findings with the right fingerprints, as a log stores them. Each
-/// chain with a new fingerprint must lead to an accepted root.
+/// Returns the data tiles of these findings with the right fingerprints, as a log stores them. Only
+/// damage may explain the old fingerprint, and each chain with a new one must lead to an accepted
+/// root.
 pub(super) async fn renamed(
     files: &Arc<dyn Files>,
     accepted: &Arc<Roots>,
@@ -28,6 +29,7 @@ pub(super) async fn renamed(
         if let Problem::Parts(
             PartsError::Fingerprint { found, expected } | PartsError::Completed { found, expected },
         ) = &finding.problem
+            && is_damaged_form(found, expected)
         {
             let of_tile = renames.entry(finding.path.clone()).or_default();
             of_tile.push((*found, *expected));

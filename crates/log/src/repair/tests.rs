@@ -354,6 +354,19 @@ async fn damaged_fingerprints_are_restored_from_their_chains() {
         assert_eq!(cured, [data]);
         assert_eq!(gunzip(stored.0.read()[data].clone()).unwrap(), tile);
     }
+    // Certificates whose fingerprints differ in so many places can be made on purpose.
+    let damaged = Bytes::from(changed(&tile, |_, out| {
+        for byte in &mut out.fingerprints[0].0 {
+            *byte ^= 0x11;
+        }
+    }));
+    let stored = right.copy();
+    stored.0.write().insert(data.into(), damaged.clone());
+    let (cured, left) = mend(&stored, &[], &signed).await;
+    assert!(cured.is_empty());
+    let named: Vec<_> = left.iter().map(|it| it.path.as_str()).collect();
+    assert_eq!(named, [data]);
+    assert_eq!(stored.0.read()[data], damaged);
     // The issuer existed, and was lost.
     let damaged = Bytes::from(changed(&tile, |leaf, out| {
         out.precertificate = leaf.precertificate.map(<[u8]>::to_vec);

@@ -90,18 +90,24 @@ impl Chains {
         if self.searches.load(Ordering::Relaxed) > MAX_SEARCHES {
             return None;
         }
+        let candidates = self.candidates(&missing);
+        if candidates.is_empty() {
+            return None;
+        }
         let mention = OnlyMention::of(&missing, &entries)?;
-        let issuers = self.issuers(self.present()).await;
+        let chain: Vec<_> = mention.leaf(&entries)?.fingerprints.collect();
+        let issuers = self.issuers(candidates.into_iter().chain(chain)).await;
         let chains = self.clone();
         let search = move || chains.only_completion(missing, &mention, &entries, &issuers);
         spawn_blocking(search).await.ok().flatten()
     }
 
-    /// The issuers that this check has found so far.
-    fn present(&self) -> Vec<Fingerprint> {
+    /// Returns the issuers found so far whose damaged fingerprint may be the `missing` one.
+    fn candidates(&self, missing: &Fingerprint) -> Vec<Fingerprint> {
         let known = self.known.lock();
         let present = known.iter().filter(|(_, is_present)| **is_present);
-        present.map(|(fingerprint, _)| *fingerprint).collect()
+        let candidates = present.filter(|(candidate, _)| is_damaged_form(missing, candidate));
+        candidates.map(|(candidate, _)| *candidate).collect()
     }
 
     fn only_completion(
@@ -114,7 +120,7 @@ impl Chains {
         let below = Certificate::parse(mention.below(entries, issuers)?).ok()?;
         let mut completions = issuers.iter().filter(|(candidate, der)| {
             let issuer = Certificate::parse(der);
-            equal_bytes(candidate, &missing) >= MIN_EQUAL_BYTES
+            is_damaged_form(&missing, candidate)
                 && issuer.is_ok_and(|issuer| issuer.subject() == below.issuer())
                 && self.is_completion(candidate, mention, entries, issuers)
         });
@@ -134,6 +140,13 @@ impl Chains {
         let leaf = entries.as_deref().and_then(|entries| mention.leaf(entries));
         leaf.is_some_and(|leaf| self.verify(&leaf, issuers).is_ok())
     }
+}
+
+/// Returns whether only damage explains that these fingerprints differ. Two certificates whose
+/// fingerprints differ in a few bits can be made on purpose; two that agree in half of the bytes
+/// cannot.
+pub(crate) fn is_damaged_form(damaged: &Fingerprint, right: &Fingerprint) -> bool {
+    equal_bytes(damaged, right) >= MIN_EQUAL_BYTES
 }
 
 /// Number of bytes that two fingerprints have in common, each at the same position.
