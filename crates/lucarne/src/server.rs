@@ -223,7 +223,6 @@ impl Server {
             },
             tls: self.tls.clone(),
             tls_watch: self.tls_watch,
-            rereading: Vec::new(),
             terminal: self.creation == Creation::Done,
         };
         while let Wanted::Logs(candidate) = upkeep
@@ -231,7 +230,13 @@ impl Server {
             .await
         {
             let hosted = self.hosted.now();
-            if upkeep.reload.is_draining() || !candidate.knows(&hosted) {
+            if upkeep.reload.is_draining() {
+                let why = "a log that SIGHUP has removed is not closed yet: start the other \
+                           process again when the log line `closed and removed` has come";
+                candidate.withdraw(why).await;
+                continue;
+            }
+            if !candidate.knows(&hosted) {
                 let why = "its logs have changed since (SIGHUP): start the other process again";
                 candidate.withdraw(why).await;
                 continue;

@@ -15,8 +15,8 @@ use crate::hosting::{Current, Hosted};
 /// wait longer (systemd: 90 s).
 const OPENING: Duration = Duration::from_secs(30);
 
-/// Reports status and watchdog of the present logs until the tasks are dropped, and that the server is
-/// ready once the logs are open, unless it `is_ready` already.
+/// Reports status and watchdog of the present logs until the tasks are dropped, and that the server
+/// is ready once the logs are open, unless it `is_ready` already.
 pub(crate) fn keep(hosted: &Current, is_ready: bool) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     if !is_wanted() {
