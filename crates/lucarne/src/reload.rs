@@ -148,9 +148,31 @@ impl Reload {
         draining.map(|it| Arc::clone(&it.log)).collect()
     }
 
-    /// Returns whether logs are being removed.
-    pub(crate) fn is_draining(&self) -> bool {
-        !self.progress.draining.is_empty()
+    /// Returns the reason why no other process can take the logs over now, if there is one. A
+    /// creation must not continue here while the other process has the log.
+    pub(crate) fn obstacle(&self) -> Option<&'static str> {
+        let Progress {
+            reading,
+            creating,
+            draining,
+            ..
+        } = &self.progress;
+        if reading.is_some() {
+            return Some("SIGHUP is being applied: start the other process again");
+        }
+        if creating.iter().any(|(_, creating)| !creating.is_finished()) {
+            return Some(
+                "a log that SIGHUP has added does not exist yet: start the other process again \
+                 when the log is open, or remove the log with SIGHUP",
+            );
+        }
+        if !draining.is_empty() {
+            return Some(
+                "a log that SIGHUP has removed is not closed yet: start the other process again \
+                 after the log line `closed and removed`",
+            );
+        }
+        None
     }
 
     /// Reads the file again if another SIGHUP has come since.

@@ -230,14 +230,12 @@ impl Server {
             .await
         {
             let hosted = self.hosted.now();
-            if upkeep.reload.is_draining() {
-                let why = "a log that SIGHUP has removed is not closed yet: start the other \
-                           process again when the log line `closed and removed` has come";
-                candidate.withdraw(why).await;
-                continue;
-            }
-            if !candidate.knows(&hosted) {
-                let why = "its logs have changed since (SIGHUP): start the other process again";
+            let obstacle = if candidate.knows(&hosted) {
+                upkeep.reload.obstacle()
+            } else {
+                Some("its logs have changed since (SIGHUP): start the other process again")
+            };
+            if let Some(why) = obstacle {
                 candidate.withdraw(why).await;
                 continue;
             }
