@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::StatusCode;
+use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -223,6 +224,7 @@ impl Metrics {
             seconds: self.seconds.clone(),
             sent: self.sent.clone(),
             endpoints: std::array::from_fn(|_| EndpointMetrics::default()),
+            refused: Mutex::default(),
             removed: AtomicBool::new(false),
         }
     }
@@ -241,6 +243,8 @@ pub(crate) struct LogMetrics {
     seconds: Family<EndpointLabels, Histogram, fn() -> Histogram>,
     sent: Family<EndpointLabels, Counter>,
     endpoints: [EndpointMetrics; Endpoint::COUNT],
+    /// The codes of errors so far, which are removed with the log.
+    refused: Mutex<Vec<&'static str>>,
     /// Whether the log is no longer served.
     removed: AtomicBool,
 }
@@ -270,15 +274,35 @@ impl LogMetrics {
                 });
             }
         }
+        let refused = self.refused.lock().clone();
+        for code in refused {
+            self.refusals.remove(&self.refusal(code));
+        }
     }
 
     /// Counts a response with an error. Errors are rare enough for a lookup in the family.
     pub(crate) fn note_refusal(&self, code: &'static str) {
-        let labels = RefusalLabels {
+        if self.removed.load(Ordering::SeqCst) {
+            return;
+        }
+        {
+            let mut refused = self.refused.lock();
+            if !refused.contains(&code) {
+                refused.push(code);
+            }
+        }
+        self.refusals.get_or_create_owned(&self.refusal(code)).inc();
+        // The metric may have been created after its removal.
+        if self.removed.load(Ordering::SeqCst) {
+            self.remove();
+        }
+    }
+
+    fn refusal(&self, code: &'static str) -> RefusalLabels {
+        RefusalLabels {
             log: self.log.clone(),
             code,
-        };
-        self.refusals.get_or_create_owned(&labels).inc();
+        }
     }
 
     /// Counts one response.
@@ -350,8 +374,12 @@ mod tests {
         }
         let other = metrics.of("other");
         other.note(Endpoint::Unknown, StatusCode::OK, Duration::ZERO, 1);
+        log.note_refusal("bad_chain");
+        let refusals = r#"lucarne_http_refusals_total{log="demo",code="bad_chain"} 1"#;
+        assert!(render(&registry).contains(refusals));
         log.remove();
         log.note(Endpoint::Checkpoint, StatusCode::OK, Duration::ZERO, 200);
+        log.note_refusal("bad_chain");
         let text = render(&registry);
         assert!(!text.contains(r#"log="demo""#), "{text}");
         assert!(text.contains(r#"log="other""#), "{text}");

@@ -447,6 +447,8 @@ impl Log {
     /// Stops accepting submissions, finishes the round, and responds to waiting submissions.
     pub async fn shutdown(&self) {
         self.shared.closing.store(true, Ordering::SeqCst);
+        // Later calls keep the first time.
+        let _ = self.shared.closing_since.set(Instant::now());
         let optional = self.scrubber.iter().chain(&self.indexer);
         for task in optional.chain([&self.restorer]) {
             task.abort();

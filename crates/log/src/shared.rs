@@ -1,7 +1,7 @@
 //! The state that a log's handle, supervisor and sequencer share.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -59,6 +59,8 @@ pub(crate) struct Shared {
     /// read does not overwrite a newer result.
     pub(crate) following: tokio::sync::Mutex<()>,
     pub(crate) closing: AtomicBool,
+    /// The time from which on the log is being closed.
+    pub(crate) closing_since: OnceLock<tokio::time::Instant>,
     /// The journal has reached its limit, and waits until its disk allows cutting it.
     pub(crate) stalled: AtomicBool,
     /// The index is damaged, and must be rebuilt at the next opening. This flag is correct even if
@@ -122,6 +124,7 @@ impl Shared {
             turn: Turn::now(),
             following: tokio::sync::Mutex::default(),
             closing: AtomicBool::new(false),
+            closing_since: OnceLock::new(),
             stalled: AtomicBool::new(false),
             index_failed: AtomicBool::new(false),
             wake: Notify::new(),

@@ -70,9 +70,19 @@ enum Looked {
 impl Shared {
     /// See [`Log::submit`](crate::Log::submit). With several instances, a submission survives the
     /// end of its leading instance: it is tried again with the next one.
+    ///
+    /// A log that is removed while the process runs keeps its clients' connections, and is closed
+    /// after its last submission. It therefore takes no new ones after a while.
     pub(crate) async fn submit(&self, kind: EntryKind, chain: Chain) -> Result<Sct, SubmitError> {
         if self.config.instances.is_none() {
             return self.try_submit(kind, &chain).await;
+        }
+        let closing_since = self.closing_since.get();
+        if closing_since.is_some_and(|since| since.elapsed() > PATIENCE) {
+            return Err(SubmitError::Unavailable {
+                retry_after_seconds: 10,
+                reason: "the log is shutting down".into(),
+            });
         }
         let _counted = Counted::new(&self.submitting);
         let until = Instant::now() + PATIENCE;

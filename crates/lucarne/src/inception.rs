@@ -102,8 +102,9 @@ pub(crate) async fn create(log: &LogSettings, lock: &dyn Lock) -> Result<()> {
         .await
         .with_context(of_log)?;
     let config = log.to_log_config();
-    // Existing cached tiles belong to an earlier log.
-    let _ = std::fs::remove_dir_all(log.tiles_directory());
+    // Existing cached tiles belong to an earlier log. They may be many, and other logs run.
+    let tiles = log.tiles_directory();
+    let _ = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(tiles)).await;
     Log::create(&config, &*assets, lock)
         .await
         .with_context(of_log)

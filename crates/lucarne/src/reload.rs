@@ -93,15 +93,6 @@ pub(crate) enum Event {
     Closed(Arc<Log>),
 }
 
-/// The changes of a reload that the caller applies.
-#[derive(Default)]
-pub(crate) struct Changes {
-    /// Places of the logs whose sources of roots have changed.
-    pub(crate) roots: Vec<usize>,
-    /// Whether other TLS files are named.
-    pub(crate) tls: bool,
-}
-
 impl Reload {
     /// Reads the file in the background. While a file is being read, it is read again afterwards.
     /// Returns `false` if the settings are from flags.
@@ -157,9 +148,31 @@ impl Reload {
         draining.map(|it| Arc::clone(&it.log)).collect()
     }
 
-    /// Returns whether logs are being removed.
-    pub(crate) fn is_draining(&self) -> bool {
-        !self.progress.draining.is_empty()
+    /// Returns the reason why no other process can take the logs over now, if there is one. A
+    /// creation must not continue here while the other process has the log.
+    pub(crate) fn obstacle(&self) -> Option<&'static str> {
+        let Progress {
+            reading,
+            creating,
+            draining,
+            ..
+        } = &self.progress;
+        if reading.is_some() {
+            return Some("SIGHUP is being applied: start the other process again");
+        }
+        if creating.iter().any(|(_, creating)| !creating.is_finished()) {
+            return Some(
+                "a log that SIGHUP has added does not exist yet: start the other process again \
+                 when the log is open, or remove the log with SIGHUP",
+            );
+        }
+        if !draining.is_empty() {
+            return Some(
+                "a log that SIGHUP has removed is not closed yet: start the other process again \
+                 after the log line `closed and removed`",
+            );
+        }
+        None
     }
 
     /// Reads the file again if another SIGHUP has come since.
@@ -169,16 +182,17 @@ impl Reload {
         }
     }
 
-    /// Applies a file that was read.
-    pub(crate) async fn apply(&mut self, reading: Box<Reading>) -> Changes {
+    /// Applies a file that was read. Returns whether it names other TLS files. The caller reads
+    /// these files and the roots of all logs, whose sources may have changed.
+    pub(crate) async fn apply(&mut self, reading: Box<Reading>) -> bool {
         let Reading { config, placements } = *reading;
         let before = self.hosted.now();
-        let mut changes = Changes::default();
+        let mut other_tls_files = false;
         let mut effective = before.config.clone();
         effective.logs.clear();
         report_process(&before.config, &config);
         if let (Some(present), Some(named)) = (&mut effective.tls, &config.tls) {
-            changes.tls = present.certificate.value != named.certificate.value
+            other_tls_files = present.certificate.value != named.certificate.value
                 || present.key.value != named.key.value;
             present.clone_from(named);
         }
@@ -191,9 +205,7 @@ impl Reload {
                     let Some((present, log)) = present else {
                         continue;
                     };
-                    if report_log(present, &settings) {
-                        changes.roots.push(logs.len());
-                    }
+                    report_log(present, &settings);
                     effective.logs.push(LogSettings {
                         roots: settings.roots,
                         ..present.clone()
@@ -219,7 +231,7 @@ impl Reload {
             },
             &added,
         );
-        changes
+        other_tls_files
     }
 
     /// Serves `after` instead of `before`, and drains the logs that `after` does not have.
@@ -414,21 +426,18 @@ fn report_process(present: &Config, file: &Config) {
     }
 }
 
-/// Reports changed settings of a log that need a new process. Returns whether its sources of roots
-/// have changed.
-fn report_log(present: &LogSettings, file: &LogSettings) -> bool {
-    let changed = present.written.changed(&file.written);
-    let (roots, others): (Vec<_>, Vec<_>) =
-        changed.into_iter().partition(|key| ROOTS.contains(key));
-    if !others.is_empty() {
+/// Reports changed settings of a log that need a new process.
+fn report_log(present: &LogSettings, file: &LogSettings) {
+    let mut changed = present.written.changed(&file.written);
+    changed.retain(|key| !ROOTS.contains(key));
+    if !changed.is_empty() {
         tracing::warn!(
             log = present.shortname.value,
-            keys = others.join(", "),
+            keys = changed.join(", "),
             "SIGHUP: settings of the log have changed that are not applied: restart or send \
              SIGUSR2 to apply them"
         );
     }
-    !roots.is_empty()
 }
 
 #[cfg(test)]

@@ -223,7 +223,6 @@ impl Server {
             },
             tls: self.tls.clone(),
             tls_watch: self.tls_watch,
-            rereading: Vec::new(),
             terminal: self.creation == Creation::Done,
         };
         while let Wanted::Logs(candidate) = upkeep
@@ -231,8 +230,12 @@ impl Server {
             .await
         {
             let hosted = self.hosted.now();
-            if upkeep.reload.is_draining() || !candidate.knows(&hosted) {
-                let why = "its logs have changed since (SIGHUP): start the other process again";
+            let obstacle = if candidate.knows(&hosted) {
+                upkeep.reload.obstacle()
+            } else {
+                Some("its logs have changed since (SIGHUP): start the other process again")
+            };
+            if let Some(why) = obstacle {
                 candidate.withdraw(why).await;
                 continue;
             }

@@ -11,7 +11,7 @@ use tokio::time::{Instant, interval_at};
 
 use crate::config::{LogSettings, Report};
 use crate::handover::{Candidate, Candidates};
-use crate::hosting::Current;
+use crate::hosting::{Current, Hosted};
 use crate::reload::{Event, Reading, Reload};
 use crate::roots::{self, Purpose};
 use crate::signals::{Signals, Wish};
@@ -33,8 +33,6 @@ pub(crate) struct Upkeep {
     pub(crate) reload: Reload,
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) tls_watch: tls::Watch,
-    /// The tasks that read roots after SIGHUP, until the configuration is read as well.
-    pub(crate) rereading: Vec<JoinHandle<()>>,
     /// Whether SIGHUP means that the terminal was closed: the demo.
     pub(crate) terminal: bool,
 }
@@ -80,10 +78,10 @@ impl Upkeep {
                     Wish::Reread => {
                         tracing::info!("SIGHUP: reading the configuration, roots and TLS files");
                         notify::reloading();
-                        self.rereading = self.reread_roots(|_, _| true);
                         self.reread_tls();
+                        // The roots are read after the file, which may name other sources.
                         if !self.reload.begin() {
-                            notify::reloaded_after(std::mem::take(&mut self.rereading));
+                            notify::reloaded_after(self.reread_roots(|_| true));
                         }
                     }
                     Wish::Successor => match self.hosted.now().config.handover {
@@ -102,24 +100,22 @@ impl Upkeep {
                 _ = look_at_tls.tick() => if self.tls_watch.changed() {
                     self.reread_tls();
                 },
-                _ = ask_ccadb.tick() => drop(self.reread_roots(|_, log| log.roots.ccadb.is_some())),
+                _ = ask_ccadb.tick() => drop(self.reread_roots(|log| log.roots.ccadb.is_some())),
                 _ = ask_again.tick() => self.read_awaited_roots(&mut asking),
             }
         }
     }
 
-    /// Applies a configuration file that was read.
+    /// Applies a configuration file that was read, and reads the roots again. The roots are read
+    /// even if the file has a problem.
     async fn apply(&mut self, reading: Option<Box<Reading>>) {
-        let mut roots = std::mem::take(&mut self.rereading);
-        if let Some(reading) = reading {
-            let changes = self.reload.apply(reading).await;
-            roots.extend(self.reread_roots(|place, _| changes.roots.contains(&place)));
-            if changes.tls {
-                self.tls_watch = tls::Watch::new(self.tls_files());
-                self.reread_tls();
-            }
+        if let Some(reading) = reading
+            && self.reload.apply(reading).await
+        {
+            self.tls_watch = tls::Watch::new(self.tls_files());
+            self.reread_tls();
         }
-        notify::reloaded_after(roots);
+        notify::reloaded_after(self.reread_roots(|_| true));
         self.reload.begin_again();
     }
 
@@ -127,15 +123,15 @@ impl Upkeep {
         server::tls_files(&self.hosted.now().config)
     }
 
-    /// Reads roots again in the background: those of the logs at the chosen places. Returns the
-    /// tasks.
-    fn reread_roots(&self, which: impl Fn(usize, &LogSettings) -> bool) -> Vec<JoinHandle<()>> {
+    /// Reads the roots of the chosen logs again in the background. Returns the tasks.
+    fn reread_roots(&self, which: impl Fn(&LogSettings) -> bool) -> Vec<JoinHandle<()>> {
         let hosted = self.hosted.now();
         let mut reading = Vec::new();
-        for (place, (settings, log)) in hosted.each().enumerate() {
-            if which(place, settings) {
+        for (settings, log) in hosted.each() {
+            if which(settings) {
                 let (settings, log) = (settings.clone(), Arc::clone(log));
-                let read = move || reread(&settings, &log);
+                let (current, known) = (self.hosted.clone(), Arc::clone(&hosted));
+                let read = move || reread(&settings, &log, (&current, &known));
                 reading.push(tokio::task::spawn_blocking(read));
             }
         }
@@ -149,9 +145,10 @@ impl Upkeep {
         if is_asking || !hosted.logs.iter().any(|log| log.awaits_roots()) {
             return;
         }
+        let current = self.hosted.clone();
         *asking = Some(tokio::task::spawn_blocking(move || {
             for (settings, log) in hosted.each().filter(|(_, log)| log.awaits_roots()) {
-                reread(settings, log);
+                reread(settings, log, (&current, &hosted));
             }
         }));
     }
@@ -173,7 +170,9 @@ impl Upkeep {
 }
 
 /// Reads the roots of one log again. If a source has a problem, the log keeps its present roots.
-fn reread(settings: &LogSettings, log: &Log) {
+/// The result is dropped if a reload has replaced the `known` logs since: the reload reads the roots
+/// after this, perhaps from other sources.
+fn reread(settings: &LogSettings, log: &Log, (current, known): (&Current, &Arc<Hosted>)) {
     let mut report = Report::on(None);
     let roots = roots::load(settings, Purpose::Renew, &mut report);
     for line in report.warning_lines() {
@@ -182,7 +181,7 @@ fn reread(settings: &LogSettings, log: &Log) {
     for line in report.problem_lines() {
         tracing::error!("{line}; the roots stay as they were");
     }
-    if !report.problems().is_empty() {
+    if !report.problems().is_empty() || !Arc::ptr_eq(&current.now(), known) {
         return;
     }
     if log.roots().same_as(&roots) {

@@ -7,16 +7,20 @@
 //!
 //! An instance whose index has nothing takes the snapshot up before it reads the rest from the
 //! tiles, while the log is open. Nothing in a snapshot is trusted before it is checked: lengths
-//! before they are read, the tree by its root, chunks by their hashes, some entries by their tiles.
-//! A snapshot that fails a check is not used, and the tiles are read instead. A place that was
-//! found in the index is compared with the tree before an SCT is given for it, in any case.
+//! before they are read, the tree by its root, chunks by their hashes. Some records are compared
+//! with their tiles, and the snapshot must have all entries of some tiles. A snapshot that fails a
+//! check is not used, and the tiles are read instead.
+//!
+//! A place that was found in the index is compared with the tree before an SCT is given for it, in
+//! any case. Only a record that is missing is not noticed later: if its certificate is submitted
+//! again, the log gets a second entry with its own valid SCT, which RFC 6962 allows.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use lucarne_ct::{Fingerprint, LogId};
+use lucarne_ct::{Fingerprint, Identity, LogId};
 use lucarne_storage::{AssetError, Assets};
 use lucarne_tlog::TILE_WIDTH;
 use serde::{Deserialize, Serialize};
@@ -42,7 +46,8 @@ const GROWTH: u64 = 8;
 const MOST_CHUNKS: u64 = 1 << 14;
 /// The most bytes of a manifest.
 const MOST_MANIFEST: u64 = 2 << 20;
-/// The number of chunks of which an entry is compared with its tile.
+/// The number of chunks of which an entry is compared with its tile, and of tiles whose entries the
+/// snapshot must have.
 const SAMPLES: usize = 16;
 
 const MANIFEST: &str = "index/manifest.json";
@@ -181,11 +186,12 @@ async fn taken(
         return Err(Unfit::Root(manifest.size));
     }
     let (indexed, records) = (manifest.indexed, manifest.records);
+    let wanted = wanted(source, indexed).await?;
     let (chunks, mut fetched) = mpsc::channel::<Bytes>(1);
     let (index, sums) = (dedup.clone(), manifest.chunks.clone());
     let writing = spawn_blocking(move || {
         let mut sums = sums.iter().enumerate();
-        index.take_up_stream(indexed, records, || {
+        index.take_up_stream(indexed, records, wanted, || {
             let bytes = fetched.blocking_recv().ok_or(BadStream::Truncated)?;
             let (n, sum) = sums.next().ok_or(BadStream::Truncated)?;
             match sha256(&bytes) == *sum {
@@ -200,6 +206,23 @@ async fn taken(
     fetched?;
     written?;
     Ok(Some(indexed))
+}
+
+/// Returns the identities of some tiles' entries below `indexed`: a snapshot of all entries has
+/// them. Entries whose tile cannot be read are left out.
+async fn wanted(source: &Source<'_>, indexed: u64) -> Result<Vec<Identity>, Unfit> {
+    let tiles = indexed.div_ceil(TILE_WIDTH);
+    let step = tiles.div_ceil(SAMPLES as u64).max(1);
+    let mut wanted = Vec::new();
+    let mut tile = 0;
+    while tile < tiles {
+        let found = source.read(tile).await?;
+        let entries = found.entries.iter();
+        let below = entries.filter(|(_, place)| place.index < indexed);
+        wanted.extend(below.map(|(identity, _)| *identity));
+        tile += step;
+    }
+    Ok(wanted)
 }
 
 /// Fetches all chunks, and compares some entries with the tree.
@@ -387,6 +410,9 @@ async fn store(
             break;
         };
         manifest.records += chunk.bytes.len() as u64 / chunk_bytes(1);
+        if !leads() {
+            return Err(WriteError::Overtaken);
+        }
         let name = manifest.set.chunk(manifest.chunks.len());
         assets.put_private(&name, chunk.bytes).await?;
         manifest.chunks.push(chunk.sum);

@@ -4,8 +4,10 @@
 //! copied: their sums depend on numbers that are an index's own.
 
 use std::io;
+use std::iter::Peekable;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::vec::IntoIter;
 
 use bytes::Bytes;
 use lucarne_ct::Identity;
@@ -40,6 +42,8 @@ pub(crate) enum BadStream {
     Order,
     #[error("a record is of entry {0}, which is beyond its entries")]
     Beyond(u64),
+    #[error("it lacks an entry of the tree")]
+    Missing,
 }
 
 /// Returns the number of bytes of a chunk with so many records.
@@ -95,8 +99,9 @@ impl Dedup {
     }
 
     /// Takes up a stream of `records` records, which has all entries below `indexed`, as one table.
-    /// They leave the backlog. `next` returns the chunks of the stream. If one of them is bad, the
-    /// index stays as it was. To be called by the task that reads the backlog.
+    /// They leave the backlog. `next` returns the chunks of the stream, which must have the `wanted`
+    /// identities. If a chunk is bad, the index stays as it was. To be called by the task that
+    /// reads the backlog.
     ///
     /// # Errors
     /// If the table cannot be written.
@@ -104,9 +109,12 @@ impl Dedup {
         &self,
         indexed: u64,
         records: u64,
+        mut wanted: Vec<Identity>,
         next: impl FnMut() -> Result<Bytes, BadStream>,
     ) -> Result<Result<(), BadStream>, Fatal> {
         self.writable()?;
+        wanted.sort_unstable();
+        wanted.dedup();
         let taken = self.caught(|| {
             let stream = Stream {
                 indexed,
@@ -114,6 +122,7 @@ impl Dedup {
                 next,
                 chunk: Bytes::new(),
                 last: None,
+                wanted: wanted.into_iter().peekable(),
             };
             let written = self.tables.write_stream(records, stream);
             let written = written.map_err(|e| self.fatal(&fjall::Error::Io(e)))?;
@@ -148,6 +157,8 @@ struct Stream<F> {
     next: F,
     chunk: Bytes,
     last: Option<Identity>,
+    /// Identities in order that are still to come.
+    wanted: Peekable<IntoIter<Identity>>,
 }
 
 impl<F: FnMut() -> Result<Bytes, BadStream>> Stream<F> {
@@ -166,6 +177,10 @@ impl<F: FnMut() -> Result<Bytes, BadStream>> Stream<F> {
             return Err(BadStream::Order);
         }
         self.last = Some(identity);
+        if self.wanted.peek().is_some_and(|next| *next < identity) {
+            return Err(BadStream::Missing);
+        }
+        self.wanted.next_if_eq(&identity);
         Ok((identity, place))
     }
 }
@@ -174,7 +189,11 @@ impl<F: FnMut() -> Result<Bytes, BadStream>> Iterator for Stream<F> {
     type Item = Result<Record, BadStream>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.left = self.left.checked_sub(1)?;
+        let Some(left) = self.left.checked_sub(1) else {
+            // All records have come.
+            return self.wanted.next().map(|_| Err(BadStream::Missing));
+        };
+        self.left = left;
         Some(self.record())
     }
 }

@@ -492,11 +492,12 @@ fn a_stream_that_is_not_in_order_or_ends_early_changes_nothing() {
     records.sort_unstable_by_key(|(identity, _)| *identity);
     let stream =
         |records: &[Record]| -> Vec<u8> { records.iter().flat_map(table::encode).collect() };
-    let take_up = |indexed, bytes: Vec<u8>| {
+    let take_up_with = |wanted: Vec<Identity>, indexed, bytes: Vec<u8>| {
         let mut chunks = [bytes::Bytes::from(bytes)].into_iter();
         let next = || chunks.next().ok_or(BadStream::Truncated);
-        dedup.take_up_stream(indexed, 4, next).unwrap()
+        dedup.take_up_stream(indexed, 4, wanted, next).unwrap()
     };
+    let take_up = |indexed, bytes| take_up_with(Vec::new(), indexed, bytes);
     let whole = stream(&records);
     let cut = whole[..whole.len() - 1].to_vec();
     assert_eq!(take_up(4, cut), Err(BadStream::Truncated));
@@ -504,9 +505,16 @@ fn a_stream_that_is_not_in_order_or_ends_early_changes_nothing() {
     let mut reversed = records.clone();
     reversed.reverse();
     assert_eq!(take_up(4, stream(&reversed)), Err(BadStream::Order));
+    for lacking in [identity(4), Identity([0; 32]), Identity([0xff; 32])] {
+        let wanted = vec![identity(0), lacking];
+        let taken = take_up_with(wanted, 4, whole.clone());
+        assert_eq!(taken, Err(BadStream::Missing));
+    }
     assert_eq!(dedup.backlog().entries(), 10);
     assert_eq!(dedup.find(&identity(0)).unwrap(), None);
-    assert_eq!(take_up(4, whole), Ok(()));
+    // In any order, and twice if the log has an entry twice.
+    let wanted = [3, 0, 2, 0].map(identity).to_vec();
+    assert_eq!(take_up_with(wanted, 4, whole), Ok(()));
     assert_eq!((dedup.backlog().entries(), dedup.known()), (6, 4));
     for (identity, place) in records {
         assert_eq!(dedup.find(&identity).unwrap(), Some(place));

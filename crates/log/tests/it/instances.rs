@@ -314,6 +314,48 @@ async fn a_leader_that_is_stopped_hands_over_without_a_failed_submission() {
     }
 }
 
+/// A log is removed from a process whose clients keep their connections.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_instance_is_closed_although_its_clients_continue() {
+    let (world, switchboard) = (World::new().await, Switchboard::default());
+    let mut instances = vec![
+        Instance::start(&world, &switchboard, "a:1"),
+        Instance::start(&world, &switchboard, "b:1"),
+    ];
+    settled(&instances).await;
+    let leading = leader(&mut instances);
+    let log = &instances[0].log;
+    let mut clients = tokio::task::JoinSet::new();
+    for client in 0..4_usize {
+        let log = log.clone();
+        clients.spawn(async move {
+            let mut promised = Vec::new();
+            let mut n = 1000 * client;
+            while log.state() != State::Closed {
+                let submission = Submission::number(n);
+                match submission.to(&log).await {
+                    Ok(sct) => promised.push((submission, place(&sct))),
+                    // The pace of a client that retries.
+                    Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+                }
+                n += 1;
+            }
+            promised
+        });
+    }
+    until("a client has an SCT", || {
+        log.published().is_some_and(|published| published.size > 0)
+    })
+    .await;
+    let closing = log.clone();
+    let runtime = instances[0].runtime.as_ref().unwrap();
+    let closed = runtime.spawn(async move { closing.shutdown().await });
+    until("the log is closed", || log.state() == State::Closed).await;
+    closed.await.unwrap();
+    let promised = clients.join_all().await.concat();
+    agree(std::slice::from_ref(&leading), &promised).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_was_paused_follows_when_it_wakes() {
     let (world, switchboard) = (World::new().await, Switchboard::default());

@@ -5,12 +5,13 @@ use std::fs;
 
 use futures_util::future::join_all;
 use jiff::Timestamp;
+use lucarne_mint::{Authority, CaOptions, KeyType};
 use lucarne_testkit::{Server, temp_dir};
 use rustix::process::Signal;
 
 use crate::common::load::Load;
 use crate::common::site::Site;
-use crate::common::{PATIENCE, assert_has, eventually, run};
+use crate::common::{PATIENCE, assert_has, eventually, pki, run};
 
 /// A site with its configuration file, and the same file without the second log.
 struct TwoLogs {
@@ -162,6 +163,30 @@ fn an_invalid_file_changes_nothing_and_settings_that_need_a_start_are_named() {
             server.wait_for_output(words, PATIENCE).unwrap();
         }
         logs.has(&BOTH).await;
+    });
+    assert!(server.stop(PATIENCE).unwrap().success());
+}
+
+#[test]
+fn other_sources_of_roots_are_read_and_then_the_first_ones_again() {
+    let logs = TwoLogs::create("");
+    let other = Authority::root(&CaOptions::named("Other", KeyType::EcdsaP256)).unwrap();
+    let pem = pki().roots_pem() + &other.certificate_pem();
+    fs::write(logs.site.path().join("more.pem"), pem).unwrap();
+    let more = logs.first.replace("roots: roots.pem", "roots: more.pem");
+    let mut server = logs.site.start();
+    run(async {
+        logs.site.ready("first").await;
+        let client = logs.site.client_of("first");
+        for (text, roots) in [(&more, 2), (&logs.first, 1)] {
+            logs.reload(&mut server, text);
+            eventually(&format!("the log has {roots} roots"), async || {
+                let found = client.get("ct/v1/get-roots").await.unwrap();
+                let found = found.json().unwrap();
+                found["certificates"].as_array().unwrap().len() == roots
+            })
+            .await;
+        }
     });
     assert!(server.stop(PATIENCE).unwrap().success());
 }

@@ -228,6 +228,18 @@ async fn a_manifest_that_is_too_long_or_not_json_is_refused() {
     assert!(matches!(unfit, Unfit::Manifest(_)), "{unfit}");
 }
 
+/// The records are right, and one is missing.
+#[tokio::test]
+async fn a_snapshot_that_lacks_an_entry_is_refused() {
+    let log = Log::new().await;
+    let mut records = log.records().await;
+    records.remove(300);
+    log.write(&records).await;
+    let unfit = log.refused().await;
+    let lacks = matches!(unfit, Unfit::Records(BadStream::Missing));
+    assert!(lacks, "{unfit}");
+}
+
 /// Chunks and manifest agree, and the tree has something else.
 #[tokio::test]
 async fn entries_that_the_tree_does_not_have_are_refused() {
