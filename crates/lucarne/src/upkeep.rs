@@ -170,8 +170,8 @@ impl Upkeep {
 }
 
 /// Reads the roots of one log again. If a source has a problem, the log keeps its present roots.
-/// The result is dropped if a reload has replaced the `known` logs since: the reload reads the roots
-/// after this, perhaps from other sources.
+/// The result is dropped if a reload has replaced the `known` logs since: the reload has begun to
+/// read the roots again, perhaps from other sources.
 fn reread(settings: &LogSettings, log: &Log, (current, known): (&Current, &Arc<Hosted>)) {
     let mut report = Report::on(None);
     let roots = roots::load(settings, Purpose::Renew, &mut report);
