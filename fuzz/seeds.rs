@@ -1,13 +1,13 @@
-//! Writes what the fuzz targets start from: `seeds <folder>`, one folder inside
-//! for each target. All of it is minted here; real certificates are added where
-//! they are at hand (CONTRIBUTING.md, "Testing").
+//! Writes the seeds of the fuzz targets: `seeds <folder>`, with a folder for each target. All seeds
+//! are generated here; real certificates are added if they are available (CONTRIBUTING.md,
+//! "Testing").
 
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-// Instrumented code needs libFuzzer's counters, also in a plain binary.
+// Instrumented code needs libFuzzer's counters, even in an ordinary binary.
 use libfuzzer_sys as _;
 use lucarne_ct::{Certificate, Chain, EntryKind, Policy, Roots, TileLeaf, Validator};
 use lucarne_fuzz::{HEADS, ORIGIN, log_key};
@@ -52,7 +52,7 @@ fn main() -> Outcome {
     Ok(())
 }
 
-/// Numbered files in one folder for each target.
+/// Numbered files, in one folder for each target.
 struct Seeds {
     folder: PathBuf,
     count: HashMap<&'static str, usize>,
@@ -72,7 +72,7 @@ impl Seeds {
     }
 }
 
-/// Checkpoints, notes and tile paths.
+/// Adds checkpoints, notes and tile paths.
 fn texts(seeds: &mut Seeds) -> Outcome {
     let key = log_key();
     for (size, root, timestamp) in HEADS {
@@ -85,7 +85,7 @@ fn texts(seeds: &mut Seeds) -> Outcome {
     }
     seeds.add("log_list", log_list())?;
     for kind in 0..5 {
-        // Unchanged, by another key, and with a byte changed in digest, key and signature.
+        // Unchanged, with another key, and with a changed byte in digest, key and signature.
         seeds.add("signature", [kind, 0, 0, 0, 7])?;
         seeds.add("signature", [kind, 1, 2, 0])?;
         for what in [0, 1, 2, 10, 18] {
@@ -104,7 +104,7 @@ fn texts(seeds: &mut Seeds) -> Outcome {
     Ok(())
 }
 
-/// An OCSP response (RFC 6960 section 4.2.1) with this list of SCTs.
+/// Returns an OCSP response (RFC 6960 section 4.2.1) with this list of SCTs.
 fn ocsp_response(scts: &[u8]) -> Vec<u8> {
     const TIME: (u8, &[u8]) = (0x18, b"20260701000000Z");
     let single = |der: &mut Der| {
@@ -142,7 +142,7 @@ fn ocsp_response(scts: &[u8]) -> Vec<u8> {
     })
 }
 
-/// A log list, version 3, in all its parts.
+/// Returns a log list, version 3, with all its parts.
 fn log_list() -> String {
     let key = log_key();
     let base64 = base64_simd::STANDARD.encode_to_string(key.public_key_spki());
@@ -160,8 +160,8 @@ fn log_list() -> String {
 /// A chain of DER certificates, the root last.
 type Ders = Vec<Vec<u8>>;
 
-/// Certificates and precertificates of each intermediate, poisons of every kind,
-/// and one from a Precertificate Signing Certificate.
+/// Mints certificates and precertificates of each intermediate, poisons of every kind, and a
+/// precertificate from a Precertificate Signing Certificate.
 fn minted() -> Outcome<Vec<Ders>> {
     let pki = Pki::new()?;
     let signing = pki
@@ -192,7 +192,7 @@ fn minted() -> Outcome<Vec<Ders>> {
     Ok(chains)
 }
 
-/// What a chain is a seed of by itself.
+/// Adds the seeds that a chain itself provides.
 fn certificates(seeds: &mut Seeds, chain: &Ders) -> Outcome {
     let json = lucarne_mint::Chain::new(chain.clone()).to_json();
     seeds.add("chain_json", &json)?;
@@ -227,7 +227,7 @@ fn certificates(seeds: &mut Seeds, chain: &Ders) -> Outcome {
     seeds.add("ccadb_csv", csv)
 }
 
-/// What becomes of the chains that a log accepts: leaves, records, SCTs.
+/// Adds the seeds that a log creates from accepted chains: leaves, records, SCTs.
 fn entries(seeds: &mut Seeds, chains: &[Ders]) -> Outcome {
     let (mut tile, mut items) = (Vec::new(), Vec::new());
     let key = log_key();
@@ -302,7 +302,7 @@ fn signer_requests(seeds: &mut Seeds, leaf: Vec<u8>) -> Outcome {
     for wish in [Wish::Last, Wish::Head { head, proof }, leaf] {
         let log_id = log_key().log_id();
         let frame = Request { log_id, wish }.encode();
-        // Its length is before it.
+        // The frame starts with its length.
         seeds.add("signer_request", &frame[4..])?;
     }
     let signatures = wire::encode_signatures(&[vec![1; 70], vec![2; 72]]);
@@ -310,7 +310,7 @@ fn signer_requests(seeds: &mut Seeds, leaf: Vec<u8>) -> Outcome {
     seeds.add("signer_request", &response[4..])
 }
 
-/// The chains of the corpus of real certificates, none where it is absent.
+/// Returns the chains of the corpus of real certificates; none if it is absent.
 fn real_chains() -> Vec<Ders> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpus");
     let corpus = std::env::var_os("LUCARNE_CORPUS").map_or_else(beside, PathBuf::from);
@@ -328,7 +328,7 @@ fn real_chains() -> Vec<Ders> {
     chains
 }
 
-/// The chain in a PEM file, if it is one and no longer than chains are.
+/// Reads the chain in a PEM file, unless the file has no chain or an overlong one.
 fn read_chain(file: &Path) -> Option<Ders> {
     let pem = fs::read_to_string(file).ok()?;
     let chain: Ders = pem::decode(&pem)

@@ -15,19 +15,19 @@ use crate::{
     table::{Row, failures, latencies, millis, print},
 };
 
-/// The periods at which latency and syncs are set against each other: brisk,
-/// and as Sunlight's logs have it, with a little room.
+/// Periods for the comparison of latency and syncs: a short one, and that of Sunlight's logs with a
+/// small margin.
 const PERIODS: [u64; 2] = [40, 220];
 
 #[derive(Clone, clap::Args)]
 pub(crate) struct Options {
-    /// Signer of the leaves; without it, the whole table
+    /// CA that signs the leaves; without it, print the whole table
     #[arg(long)]
     issuer: Option<Issuer>,
     /// Submissions per second, open loop: latency counts from the intended start
     #[arg(long, conflicts_with_all = ["max", "fraction"])]
     rate: Option<f64>,
-    /// As fast as answers come (the default for one issuer)
+    /// Send the next request after each response (the default for one issuer)
     #[arg(long)]
     max: bool,
     /// Measure the highest rate, then run at this fraction of it
@@ -36,52 +36,52 @@ pub(crate) struct Options {
     /// Keep-alive HTTP/1.1 connections
     #[arg(long, default_value_t = 1000)]
     connections: usize,
-    /// Measured seconds per run
+    /// Duration of each measured run in seconds
     #[arg(long, default_value_t = 8.0)]
     duration: f64,
-    /// Seconds before that, not measured
+    /// Warm-up before each run in seconds, not measured
     #[arg(long, default_value_t = 2.0)]
     warm_up: f64,
-    /// The log's period in milliseconds
+    /// Period of the log in milliseconds
     #[arg(long, default_value_t = 100)]
     period: u64,
     /// Share of submissions that repeat an earlier one
     #[arg(long, default_value_t = 0.1)]
     duplicates: f64,
-    /// Over TLS; handshakes before the measured time
+    /// Submit over TLS, with all handshakes before the measured time
     #[arg(long)]
     https: bool,
-    /// Count sync operations with strace (slows the server: use with --rate)
+    /// Count sync operations with strace (slows the server; use with --rate)
     #[arg(long)]
     syncs: bool,
-    /// More lines for the log's section of the configuration (`poolsize: 8000`)
+    /// Add a line to the log's section of the configuration (`poolsize: 8000`)
     #[arg(long)]
     setting: Vec<String>,
 }
 
-/// The conditions of one run.
+/// Conditions of one run.
 pub(crate) struct Run {
     pub(crate) issuer: Issuer,
     pub(crate) arrivals: Arrivals,
     pub(crate) period: u64,
     pub(crate) syncs: bool,
-    /// The place where the log keeps data and lock.
+    /// Place of the log's data and lock.
     pub(crate) place: Place,
 }
 
-/// The figures of one run.
+/// Figures of one run.
 pub(crate) struct Figures {
     pub(crate) outcome: Outcome,
     before: Usage,
     after: Usage,
     body: usize,
     syncs: Option<Vec<(String, u64)>>,
-    /// Requests to object stores, before and after.
+    /// Numbers of requests to object stores before and after the run.
     requests: [u64; 2],
 }
 
 impl Options {
-    /// As of the table, with these.
+    /// Returns the options of the whole table, with these values.
     pub(crate) fn with(connections: usize, duration: f64, period: u64) -> Self {
         Self {
             issuer: None,
@@ -99,7 +99,7 @@ impl Options {
         }
     }
 
-    /// The same over TLS, or not.
+    /// Returns these options with or without TLS.
     pub(crate) fn over_tls(self, https: bool) -> Self {
         Self { https, ..self }
     }
@@ -114,7 +114,7 @@ impl Figures {
         amount as f64 / self.outcome.new.max(1) as f64
     }
 
-    /// Of the log's process, per new entry, in microseconds.
+    /// CPU of the log's process per new entry, in microseconds.
     pub(crate) fn cpu_us(&self) -> f64 {
         self.per_new(self.after.cpu_us - self.before.cpu_us)
     }
@@ -161,14 +161,14 @@ pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Starts the server and waits until it takes submissions.
+/// Starts the server and waits until it accepts submissions.
 pub(crate) fn start(log: &LogUnderTest) -> Result<Server> {
     let server = log.start()?;
     wait(log.ready(Duration::from_secs(30)))?.with_context(|| server.output())?;
     Ok(server)
 }
 
-/// The same over TLS, with a certificate of the server's own making.
+/// Starts the server over TLS, with a test certificate that it generates.
 pub(crate) fn start_https(log: &LogUnderTest) -> Result<(Server, Endpoint)> {
     let server = log.launch("serve").arg("--testcert").start(log.address())?;
     let ca = CaDirectory::at(log.path().join("cache/testcert")).open()?;
@@ -188,7 +188,7 @@ pub(crate) fn start_https(log: &LogUnderTest) -> Result<(Server, Endpoint)> {
     Ok((server, endpoint))
 }
 
-/// Runs something asynchronous on this thread.
+/// Runs a future to its end on this thread.
 pub(crate) fn wait<T>(task: impl Future<Output = T>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -196,8 +196,7 @@ pub(crate) fn wait<T>(task: impl Future<Output = T>) -> Result<T> {
     Ok(runtime.block_on(task))
 }
 
-/// Requests to object stores that the log has sent so far, those of its lock
-/// among them.
+/// Number of requests that the log has sent to object stores so far, including those of its lock.
 fn store_requests(endpoint: &Endpoint) -> Result<u64> {
     let metrics = endpoint.get("/metrics")?;
     let lines = metrics.lines();
@@ -214,9 +213,9 @@ pub(crate) struct Bench<'a> {
     common: &'a Common,
     options: &'a Options,
     store: Store,
-    /// The logs of the runs so far, kept until the last one: an ext4 without a
-    /// journal passes over inodes that were freed within minutes, one by one,
-    /// whenever a file is made. What a run deletes, the next would pay for.
+    /// Logs of all earlier runs, kept until the last run. On an ext4 file system without a journal,
+    /// the creation of a file skips recently freed inodes one by one, so deleting a log would slow
+    /// the next run.
     kept: RefCell<Vec<LogUnderTest>>,
 }
 
@@ -230,7 +229,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// One log, made new; one server; one load.
+    /// Creates a log, starts one server, and runs one load.
     pub(crate) fn run(&self, run: &Run) -> Result<Figures> {
         let options = self.options;
         let settings = format!("period: {}\n{}", run.period, options.setting.join("\n"));
@@ -287,7 +286,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// The log must hold exactly the new entries that it acknowledged.
+    /// Checks that the log has exactly the new entries that it acknowledged.
     fn check_size(&self, endpoint: &Endpoint, server: &Server, outcome: &Outcome) -> Result<()> {
         let checkpoint = endpoint.get("/test/checkpoint")?;
         let size: u64 = checkpoint
@@ -362,7 +361,7 @@ impl<'a> Bench<'a> {
         print(&title, &rows);
     }
 
-    /// The whole table of the issue.
+    /// Prints the table of all issuers and rates.
     fn table(&self) -> Result<()> {
         let period = self.options.period;
         let run = |issuer, arrivals| Run {
@@ -421,8 +420,8 @@ impl<'a> Bench<'a> {
             "CPU per new entry at 500/s",
             format!("{:.1} µs", plain.cpu_us()),
         ));
-        // A round waits for two syncs, whatever its size: low latency and few
-        // syncs pull apart, and the period is where an operator chooses.
+        // A round of any size waits for two syncs. A short period has a low latency but many syncs,
+        // and an operator chooses the period.
         for period in PERIODS {
             let quiet = Run {
                 period,
@@ -468,7 +467,7 @@ fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
 }
 
-/// So many different chains per second are made ready.
+/// Number of different chains to prepare for each second of the run.
 fn rate_expected(run: &Run) -> f64 {
     match (run.arrivals, run.issuer) {
         (Arrivals::Open(rate), _) => rate + 10.0,

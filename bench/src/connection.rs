@@ -5,18 +5,18 @@ use std::{
 
 use crate::endpoint::{Endpoint, Stream};
 
-/// A request's pieces, written one after the other.
+/// Pieces of a request, written one after the other.
 pub(crate) type Pieces<'a> = [&'a [u8]; 4];
 
-/// One kept-alive HTTP/1.1 connection with at most one request under way.
-/// Bodies are counted, not kept.
+/// A keep-alive HTTP/1.1 connection with at most one request in flight. Bodies are counted, not
+/// kept.
 pub(crate) struct Connection {
     pub(crate) stream: Stream,
-    /// The request under way: its number and when it should have started.
+    /// The request in flight: its number and its intended start.
     pub(crate) request: Option<(u32, Instant)>,
-    /// The bytes that the socket did not take yet.
+    /// Bytes that the socket has not accepted yet.
     unsent: Vec<u8>,
-    /// The beginning of a response whose header is not whole yet.
+    /// The beginning of a response whose header is incomplete.
     header: Vec<u8>,
     response: Option<Response>,
 }
@@ -39,7 +39,7 @@ impl Connection {
         })
     }
 
-    /// Sends a request, or as much of it as the socket takes.
+    /// Sends a request, or as much of it as the socket accepts.
     pub(crate) fn send(&mut self, id: u32, due: Instant, pieces: Pieces<'_>) -> io::Result<()> {
         self.request = Some((id, due));
         let slices = pieces.map(IoSlice::new);
@@ -56,7 +56,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The socket takes more.
+    /// Sends more of the request after the socket became writable.
     pub(crate) fn writable(&mut self) -> io::Result<()> {
         while !self.unsent.is_empty() {
             match self.stream.write(&self.unsent) {
@@ -71,7 +71,7 @@ impl Connection {
         }
     }
 
-    /// The socket has more: the status of the response, once it is whole.
+    /// Reads from the socket. Returns the status of the response after its last byte.
     pub(crate) fn readable(&mut self, buffer: &mut [u8]) -> io::Result<Option<u16>> {
         loop {
             let read = match self.stream.read(buffer) {
@@ -83,8 +83,8 @@ impl Connection {
             if let Some(status) = self.take(&buffer[..read])? {
                 return Ok(Some(status));
             }
-            // Less than the buffer holds: the socket is empty, and polling is
-            // edge-triggered, so nothing is missed.
+            // A read that does not fill the buffer has emptied the socket. Polling is
+            // edge-triggered, so the next bytes cause another event.
             if read < buffer.len() && self.stream.reads_all() {
                 return Ok(None);
             }
@@ -95,7 +95,7 @@ impl Connection {
         let mut response = match self.response {
             Some(response) => response,
             None => {
-                // Almost always the header is whole at once: nothing is copied.
+                // The header is almost always complete in one read, and then nothing is copied.
                 let earlier = self.header.len();
                 if earlier > 0 {
                     self.header.extend_from_slice(bytes);

@@ -1,4 +1,5 @@
-//! An ordinary day: what an entry costs at a small part of the highest rate, beside another binary.
+//! The cost of an entry on an ordinary day: at a small part of the highest rate, compared with
+//! another binary.
 
 use std::path::{Path, PathBuf};
 
@@ -13,27 +14,27 @@ use crate::table::{Row, millis, print};
 
 #[derive(Clone, clap::Args)]
 pub(crate) struct Options {
-    /// Another binary, measured in turn
+    /// Another binary, measured in turn with the first
     #[arg(long, value_name = "BINARY")]
     than: Option<PathBuf>,
     /// Submissions per second
     #[arg(long, value_delimiter = ',', default_values_t = [250.0, 500.0, 2000.0])]
     rates: Vec<f64>,
-    /// Keep-alive connections
+    /// Number of keep-alive connections
     #[arg(long, value_delimiter = ',', default_values_t = [20, 1000])]
     connections: Vec<usize>,
-    /// Measured seconds per run
+    /// Duration of each measured run in seconds
     #[arg(long, default_value_t = 8.0)]
     duration: f64,
-    /// The log's period in milliseconds
+    /// Period of the log in milliseconds
     #[arg(long, default_value_t = 40)]
     period: u64,
-    /// How often each is measured, in turn; of CPU the least counts
+    /// Number of measurements of each binary; the least CPU counts
     #[arg(long, default_value_t = 3)]
     rounds: usize,
 }
 
-/// What an entry of the conditions of one line cost.
+/// Cost of an entry under the conditions of one line.
 struct Cost {
     cpu_us: f64,
     p50: f64,
@@ -100,7 +101,7 @@ fn measure(
     })
 }
 
-/// "151.2 µs, p50 22.1 p99 44.0 ms; the other 180.3 µs: 0.84".
+/// Formats a figure as "151.2 µs, p50 22.1 p99 44.0 ms; the other 180.3 µs: 0.84".
 fn figure(costs: &[Vec<Cost>]) -> String {
     let least = |costs: &[Cost]| {
         costs

@@ -1,4 +1,4 @@
-//! Where to connect, with TLS or without.
+//! Addresses of servers, with or without TLS.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use mio::net::TcpStream;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
-/// An address, and how to speak TLS there.
+/// An address, and the TLS settings for it.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     pub(crate) address: SocketAddr,
@@ -22,7 +22,7 @@ impl From<SocketAddr> for Endpoint {
 }
 
 impl Endpoint {
-    /// The scheme of its URLs.
+    /// Returns the scheme of the URLs of this address.
     pub(crate) fn scheme(&self) -> &'static str {
         match self.tls {
             Some(_) => "https",
@@ -30,7 +30,7 @@ impl Endpoint {
         }
     }
 
-    /// Connects; the handshake, if any, is over.
+    /// Connects, and completes the TLS handshake, if any.
     pub(crate) fn connect(&self) -> io::Result<Stream> {
         let mut tcp = std::net::TcpStream::connect(self.address)?;
         tcp.set_nodelay(true)?;
@@ -54,13 +54,13 @@ impl Endpoint {
         })
     }
 
-    /// The text of a 200.
+    /// Returns the body of a response with status 200, as text.
     pub(crate) fn get(&self, path: &str) -> Result<String> {
         let body = self.get_with(path, "")?;
         Ok(String::from_utf8_lossy(&body).into_owned())
     }
 
-    /// The body of a 200, as it comes compressed.
+    /// Returns the compressed body of a response with status 200.
     pub(crate) fn get_gzip(&self, path: &str) -> Result<Vec<u8>> {
         self.get_with(path, "Accept-Encoding: gzip\r\n")
     }
@@ -104,7 +104,7 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// What is waited for.
+    /// Returns the socket to poll.
     pub(crate) fn socket(&mut self) -> &mut TcpStream {
         match self {
             Self::Plain(tcp) => tcp,
@@ -138,7 +138,7 @@ impl Write for Stream {
     fn write_vectored(&mut self, pieces: &[io::IoSlice<'_>]) -> io::Result<usize> {
         match self {
             Self::Plain(tcp) => tcp.write_vectored(pieces),
-            // One record, not one for each piece.
+            // One TLS record for all pieces, instead of one for each.
             Self::Tls(tls) => {
                 let record: Vec<u8> = pieces
                     .iter()

@@ -1,6 +1,6 @@
-//! The floor: a bare hyper server that decodes a chain, verifies the leaf's
-//! signature, signs an SCT's worth of bytes and answers. What a log costs more
-//! than this is what a log adds.
+//! The floor: a bare hyper server that decodes a chain, verifies the leaf's signature, signs as
+//! many bytes as an SCT has, and responds. The difference to a log's cost is the cost of the log
+//! itself.
 
 use std::{convert::Infallible, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -27,17 +27,17 @@ use crate::{
 
 #[derive(Clone, clap::Args)]
 pub(crate) struct Options {
-    /// Keep-alive HTTP/1.1 connections
+    /// Number of keep-alive HTTP/1.1 connections
     #[arg(long, default_value_t = 1000)]
     connections: usize,
 }
 
 #[derive(Clone, clap::Args)]
 pub(crate) struct ServerOptions {
-    /// Where to listen
+    /// Address to listen on
     #[arg(long)]
     listen: SocketAddr,
-    /// The issuing certificate, in DER
+    /// Issuing certificate in DER
     #[arg(long)]
     issuer: PathBuf,
 }
@@ -51,7 +51,7 @@ pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// CPU per request of the floor server, in microseconds.
+/// Measures the CPU per request of the floor server, in microseconds.
 pub(crate) fn measure(common: &Common, store: &Store, connections: usize) -> Result<f64> {
     let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
     let (_, issuer) = store.sample(Issuer::Rsa)?;
@@ -89,7 +89,7 @@ pub(crate) fn measure(common: &Common, store: &Store, connections: usize) -> Res
     Ok((marks[1] - marks[0]) as f64 / outcome.answered.max(1) as f64)
 }
 
-/// Serves until killed.
+/// Serves until the process is killed.
 pub(crate) fn serve(options: &ServerOptions) -> Result<()> {
     let issuer = std::fs::read(&options.issuer)?;
     let key = spki(&issuer).context("the issuer has no key")?;
@@ -158,7 +158,7 @@ impl Floor {
     }
 }
 
-/// The SubjectPublicKeyInfo of a version 3 certificate.
+/// Returns the SubjectPublicKeyInfo of a version 3 certificate.
 fn spki(certificate: &[u8]) -> Result<&[u8], DerError> {
     let mut certificate = Reader::new(certificate).any("certificate")?.reader();
     let mut tbs = certificate.any("TBS")?.reader();

@@ -1,4 +1,4 @@
-//! The cost of checking a log, beside its two parts that no check can do without.
+//! The cost of checking a log, compared with the two parts that every check needs.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use crate::{Common, add_chain::start, chains::Store, read};
 
 #[derive(Clone, clap::Args)]
 pub(crate) struct Options {
-    /// Entries in the log that is checked
+    /// Number of entries in the log
     #[arg(long, default_value_t = 50_000)]
     entries: usize,
-    /// Number of times that each is measured; the fastest counts
+    /// Number of measurements of each binary; the fastest counts
     #[arg(long, default_value_t = 5)]
     rounds: usize,
 }
@@ -80,8 +80,7 @@ pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The time that the check takes, without the start of its process, and the number of
-/// entries.
+/// Returns the duration of the check without the start of its process, and the number of entries.
 fn check(log: &LogUnderTest, binary: &Path, core: Option<usize>) -> Result<(Duration, u64)> {
     let data = log.data();
     let launch = Launch::new(binary)
@@ -102,7 +101,7 @@ fn check(log: &LogUnderTest, binary: &Path, core: Option<usize>) -> Result<(Dura
     Ok((Duration::from_secs_f64(seconds), entries))
 }
 
-/// The tiles below a directory.
+/// Reads the tiles below a directory.
 fn tiles(folder: &Path) -> Result<Vec<Vec<u8>>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -117,7 +116,7 @@ fn tiles(folder: &Path) -> Result<Vec<Vec<u8>>> {
 
 fn unpacked(tiles: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
     let unpack = |bytes: &Vec<u8>| {
-        // The magic of gzip: hash tiles are stored as they are.
+        // The magic bytes of gzip; hash tiles are stored uncompressed.
         if !bytes.starts_with(&[0x1f, 0x8b]) {
             return Ok(bytes.clone());
         }

@@ -1,6 +1,6 @@
-//! Drives the real `lucarne` binary and says what it costs. See the scripts
-//! beside: `bench/add-chain`, `bench/day`, `bench/read`, `bench/load`, `bench/large`, `bench/many`, `bench/compare`,
-//! `bench/floor`, `bench/stores`, `bench/instances`.
+//! Measures the cost of the real `lucarne` binary. The scripts `bench/add-chain`, `bench/day`,
+//! `bench/read`, `bench/load`, `bench/large`, `bench/many`, `bench/compare`, `bench/floor`,
+//! `bench/stores` and `bench/instances` run it.
 
 mod add_chain;
 mod answering;
@@ -40,51 +40,51 @@ struct Options {
     command: Command,
 }
 
-/// The options that all measurements share.
+/// Options that all measurements share.
 #[derive(Clone, clap::Args)]
 struct Common {
-    /// The lucarne binary to measure
+    /// Path of the lucarne binary to measure
     #[arg(long, default_value = "target/release/lucarne")]
     binary: PathBuf,
-    /// The core that the server runs on (none: wherever it likes)
+    /// Core that the server runs on [default: any]
     #[arg(long)]
     server_core: Option<usize>,
-    /// Where pre-made chains are kept between runs
+    /// Directory for prepared chains, kept between runs
     #[arg(long, default_value = "target/bench")]
     store: PathBuf,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Submits pre-made chains; without options, prints the whole table
+    /// Submit prepared chains; without options, print the whole table
     AddChain(add_chain::Options),
-    /// Submits pre-made chains at the rates of an ordinary day, over HTTP and HTTPS
+    /// Submit prepared chains at the rates of an ordinary day, over HTTP and HTTPS
     Day(day::Options),
-    /// Reads tiles and checkpoints, beside nginx
+    /// Read tiles and checkpoints, and compare with nginx
     Read(read::Options),
-    /// Checks all files of a log
+    /// Check all files of a log
     Fsck(fsck::Options),
-    /// Runs the same load on two logs in turn
+    /// Run the same load on two logs in turn
     Compare(compare::Options),
-    /// Measures a bare server that decodes, verifies and signs
+    /// Measure a bare server that decodes, verifies and signs
     Floor(floor::Options),
-    /// Is that server
+    /// Run the bare server of `floor`
     #[command(hide = true)]
     FloorServer(floor::ServerOptions),
-    /// Submits to logs on object stores, and on a disk
+    /// Submit to logs on object stores and on a disk
     Stores(stores::Options),
-    /// Measures what `lucarne load` itself costs
+    /// Measure the cost of `lucarne load` itself
     Load(own::Options),
-    /// Measures logs and dedup indices of any size
+    /// Measure logs and dedup indices of any size
     Large(large::Options),
-    /// Runs many logs that are idle or retired
+    /// Run many idle or retired logs
     Many(many::Options),
-    /// Runs three instances of one log
+    /// Run three instances of one log
     Instances(instances::Options),
-    /// Adds to an index and dies
+    /// Add entries to an index and crash
     #[command(hide = true)]
     LargeKilled(large::index::KilledOptions),
-    /// Is the log that it is measured with
+    /// Run the log that `load` submits to
     #[command(hide = true)]
     SctServer(own::server::Options),
 }
@@ -110,8 +110,8 @@ fn main() -> Result<()> {
     }
 }
 
-/// A thousand connections need more files than a shell usually allows, here
-/// and in the server, which inherits the limit.
+/// Raises the limit of open files: a thousand connections need more than the usual limit of a
+/// shell, here and in the server, which inherits the limit.
 fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

@@ -1,4 +1,4 @@
-//! nginx on a log's directory, for comparison.
+//! nginx as a server of a log's directory, for comparison.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ pub(crate) struct Nginx {
     pub(crate) server: Server,
 }
 
-/// The binary, wherever Debian or a package manager of choice puts it.
+/// Returns the path of the binary, as installed by Debian or another package manager.
 pub(crate) fn find() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let usual = ["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from);
@@ -22,14 +22,14 @@ pub(crate) fn find() -> Option<PathBuf> {
     all.find_map(|directory| Some(directory.join("nginx")).filter(|file| file.is_file()))
 }
 
-/// Files of a certificate and of its key, in PEM.
+/// Files with a certificate and its key, in PEM.
 pub(crate) struct CertificateFiles {
     pub(crate) certificate: PathBuf,
     pub(crate) key: PathBuf,
 }
 
-/// Serves `data` the way `docs/how-to/nginx.md` says, in one process on one core; over TLS
-/// with a certificate.
+/// Serves `data` as `docs/how-to/nginx.md` describes, in one process on one core; over TLS with a
+/// certificate.
 pub(crate) fn start(
     data: &Path,
     scratch: &Path,
@@ -69,9 +69,8 @@ fn configuration(
             (" ssl", files)
         }
     };
-    // One process, so that its CPU is all there is; no log, no limits on
-    // kept-alive connections, files kept open that never change: nginx at its best.
-    // The checkpoint changes, and nginx is not to serve an old one.
+    // The best case for nginx: no log, no limits on keep-alive connections, and immutable files
+    // stay open. One process uses all of the CPU. nginx must not serve a stale checkpoint.
     format!(
         "daemon off;
 master_process off;

@@ -17,31 +17,32 @@ use crate::{
 
 #[derive(Clone, clap::Args)]
 pub(crate) struct Options {
-    /// Keep-alive HTTP/1.1 connections
+    /// Number of keep-alive HTTP/1.1 connections
     #[arg(long, default_value_t = 64)]
     connections: usize,
-    /// Measured seconds per server, resource and round
+    /// Duration of each measurement in seconds, per server, resource and round
     #[arg(long, default_value_t = 2.0)]
     duration: f64,
-    /// How often the servers take turns
+    /// Number of rounds in which the servers take turns
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Entries in the log that is read
+    /// Number of entries in the log
     #[arg(long, default_value_t = 2000)]
     entries: usize,
-    /// Compare the limits of reading, which nobody reaches, with none: the server is restarted for each turn
+    /// Compare limits of reading that no client reaches with no limits; restarts the server for
+    /// each turn
     #[arg(long)]
     limits: bool,
 }
 
-/// The resources that are read: name and path.
+/// Names and paths of the resources to read.
 const RESOURCES: [(&str, &str); 3] = [
     ("hash tile", "tile/0/000"),
     ("full data tile", "tile/data/000"),
     ("checkpoint", "checkpoint"),
 ];
 
-/// A server and the path under which it has the log.
+/// A server, and the path of the log on it.
 struct Target {
     name: &'static str,
     pid: u32,
@@ -77,7 +78,7 @@ pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Certificate and key for nginx, of the CA that the server made for itself.
+/// Returns a certificate and its key for nginx, from the CA that the server has generated.
 fn certificate(log: &LogUnderTest) -> Result<CertificateFiles> {
     let ca = CaDirectory::at(log.path().join("cache/testcert")).open()?;
     let leaf = LeafOptions::for_names(["127.0.0.1"])?;
@@ -92,7 +93,7 @@ fn certificate(log: &LogUnderTest) -> Result<CertificateFiles> {
     Ok(files)
 }
 
-/// The costs of each resource, of either server in turn.
+/// Measures the cost of each resource on both servers in turn.
 fn beside(
     server: &Server,
     endpoint: Endpoint,
@@ -143,8 +144,8 @@ fn beside(
     Ok(rows)
 }
 
-/// What is added to the configuration: limits beyond what one core can serve, for a client that comes without
-/// a proxy, and none.
+/// Additions to the configuration: limits above the capacity of one core, for a client without a
+/// proxy; and no limits.
 const LIMITS: [(&str, &str); 2] = [
     (
         "limits",
@@ -155,7 +156,7 @@ const LIMITS: [(&str, &str); 2] = [
     ("none", "read_limits: off\n"),
 ];
 
-/// The same server with limits of reading and without, in turn.
+/// Compares the same server with and without limits of reading, in turn.
 fn compare_limits(log: &LogUnderTest, mut server: Server, options: &Options) -> Result<()> {
     let configuration = fs::read_to_string(log.configuration())?;
     let mut costs = vec![[Vec::new(), Vec::new()]; RESOURCES.len()];
@@ -189,7 +190,7 @@ fn compare_limits(log: &LogUnderTest, mut server: Server, options: &Options) -> 
     Ok(())
 }
 
-/// Submits enough that there are full tiles, and waits for them.
+/// Submits enough entries for full tiles, and waits for the tiles.
 pub(crate) fn fill(log: &LogUnderTest, store: &Store, entries: usize) -> Result<()> {
     let host = log.address().to_string();
     let path = "/test/ct/v1/add-chain";
@@ -206,12 +207,12 @@ pub(crate) fn fill(log: &LogUnderTest, store: &Store, entries: usize) -> Result<
         "only {} entries went in",
         outcome.new_in_all
     );
-    // Compression and the journal's settling may follow behind.
+    // Compression and the settling of the journal may still be running.
     std::thread::sleep(Duration::from_secs(2));
     Ok(())
 }
 
-/// Both servers must answer with the same bytes: how many.
+/// Checks that all servers return the same bytes, and returns their number.
 fn same_bytes(targets: &[Target], path: &str) -> Result<usize> {
     let mut bodies = Vec::new();
     for target in targets {
@@ -225,7 +226,7 @@ fn same_bytes(targets: &[Target], path: &str) -> Result<usize> {
     Ok(bodies[0].len())
 }
 
-/// CPU per request in microseconds.
+/// Measures the CPU per request, in microseconds.
 fn measure(target: &Target, path: &str, options: &Options) -> Result<f64> {
     let mut request = Get::new(target, path);
     let plan = Plan {
@@ -250,7 +251,7 @@ fn median(values: &[f64]) -> f64 {
     sorted[sorted.len() / 2]
 }
 
-/// The same GET over and over.
+/// Repeats the same GET.
 struct Get(String);
 
 impl Get {

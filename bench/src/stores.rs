@@ -1,5 +1,5 @@
-//! The cost of a log on object stores, beside one on a disk, and what the
-//! stores themselves can do.
+//! The cost of a log on object stores, compared with a log on a disk, and the capacity of the
+//! stores themselves.
 
 use std::{process::Command, sync::Arc, time::Duration};
 
@@ -16,27 +16,27 @@ use crate::{
 
 #[derive(Clone, clap::Args)]
 pub(crate) struct Options {
-    /// Measured seconds per run
+    /// Duration of each measured run in seconds
     #[arg(long, default_value_t = 4.0)]
     duration: f64,
-    /// Keep-alive HTTP/1.1 connections
+    /// Number of keep-alive HTTP/1.1 connections
     #[arg(long, default_value_t = 1000)]
     connections: usize,
-    /// The logs' period in milliseconds
+    /// Period of the logs in milliseconds
     #[arg(long, default_value_t = 100)]
     period: u64,
-    /// Submissions per second where all are offered the same
+    /// Submissions per second of the runs at the same rate
     #[arg(long, default_value_t = 2000.0)]
     rate: f64,
-    /// What a slow store takes for each request, in milliseconds
+    /// Duration of each request to a slow store, in milliseconds
     #[arg(long, default_value_t = 10)]
     delay: u64,
-    /// Signer of the leaves
+    /// CA that signs the leaves
     #[arg(long, default_value = "rsa")]
     issuer: Issuer,
 }
 
-/// New entries per second on MinIO.
+/// Minimum of new entries per second on MinIO.
 const AT_LEAST: f64 = 4000.0;
 
 pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
@@ -106,7 +106,7 @@ pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// As fast as it answers, and at the rate that all are offered.
+/// Measures at the highest rate, and at the common rate.
 fn measure(bench: &Bench<'_>, options: &Options, place: &Place) -> Result<(Figures, Figures)> {
     let at = |arrivals| {
         let run = Run {
@@ -128,9 +128,8 @@ fn measure(bench: &Bench<'_>, options: &Options, place: &Place) -> Result<(Figur
     Ok((at(Arrivals::Closed)?, at(Arrivals::Open(options.rate))?))
 }
 
-/// A store that is some way off, at the rate that all are offered: an entry waits
-/// for up to a period and then for its round, which should take half a second at
-/// most.
+/// Measures with a distant store, at the common rate. An entry waits for up to a period and then
+/// for its round, which should take half a second at most.
 fn slow(bench: &Bench<'_>, options: &Options, stand: &Stand) -> Result<[Row; 2]> {
     let proxy = StoreProxy::start(stand.store.address)?;
     let delay = Duration::from_millis(options.delay);
@@ -159,7 +158,7 @@ fn slow(bench: &Bench<'_>, options: &Options, stand: &Stand) -> Result<[Row; 2]>
     ])
 }
 
-/// A store that is up.
+/// A running store.
 struct Stand {
     name: &'static str,
     store: Arc<ObjectStore>,
@@ -179,7 +178,7 @@ impl Stand {
         Ok(Place::bucket(&self.bucket()?, None))
     }
 
-    /// Measures what the store does for the load test, which runs where this does.
+    /// Measures the capacity of the store for a load test on the same machine.
     fn load(&self, common: &Common) -> Result<String> {
         let bucket = self.bucket()?;
         let output = Command::new(std::path::absolute(&common.binary)?)

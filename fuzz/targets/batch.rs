@@ -1,10 +1,10 @@
-//! What an instance sends the leader, or is answered, is read as it was written.
+//! A message between an instance and the leader parses to the value that was written.
 #![no_main]
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 
-// The file by itself: its crate would bring two databases along.
+// The file alone, because its crate depends on two databases.
 #[allow(dead_code)]
 #[path = "../../crates/log/src/forward/wire.rs"]
 mod wire;

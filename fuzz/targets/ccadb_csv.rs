@@ -1,4 +1,4 @@
-//! A CCADB report gives roots, or says what is wrong with it.
+//! A CCADB report parses to roots, or to an error.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Everything that can be asked of a certificate has an answer, and every slice
-//! lies in its bytes.
+//! All methods of a parsed certificate return without a panic, and every slice is a part of its
+//! bytes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! A body that decodes gives certificates that, encoded again, are the same chain.
+//! A body that decodes has certificates that encode to the same chain again.
 #![no_main]
 
 use base64_simd::STANDARD;

@@ -1,4 +1,4 @@
-//! A checkpoint that parses is written back as it was read.
+//! A checkpoint that parses is written with the same bytes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! A lint of whatever is a certificate ends, and calls nothing good that it could not verify.
+//! A lint of any certificate ends, and reports no unverified property as good.
 //!
 //! The input is the length of a certificate (two bytes), the certificate, and possibly its issuer.
 #![no_main]
@@ -24,11 +24,12 @@ fuzz_target!(|input: &[u8]| {
         issuers: issuer.as_slice(),
         at_ms: 1_785_000_000_000,
     };
-    // Against itself, too: as the precertificate that it may be.
+    // The certificate is also its own precertificate, because it may be one.
     for precertificate in [None, Some(&leaf)] {
         let linted = lint.look_at(&leaf, precertificate);
         let verified = linted.findings.is_empty();
-        // Without a log list no SCT and no policy is, and without issuer nothing at all.
+        // Without a log list, neither SCTs nor policies can be verified; without an issuer, nothing
+        // can.
         assert!(!verified || (linted.policies.is_empty() && issuer.is_some()));
         assert!(verified || linted.has(Weight::Wrong) || linted.has(Weight::Unverified));
     }

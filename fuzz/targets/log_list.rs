@@ -1,4 +1,4 @@
-//! Whatever a log list says, a log that can be used has the key of its ID.
+//! In any log list, a usable log has the key of its ID.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

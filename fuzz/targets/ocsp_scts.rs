@@ -1,4 +1,4 @@
-//! An OCSP response is walked to its SCTs without falling off.
+//! The search for SCTs in an OCSP response stays within its bytes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

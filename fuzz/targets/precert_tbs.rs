@@ -1,9 +1,8 @@
-//! A TBSCertificate without its poison is a TBSCertificate without poison: put
-//! into a certificate it parses, keeps the other extensions in their order, and
-//! gives itself again.
+//! A TBSCertificate without its poison has no poison. In a certificate it parses, keeps the other
+//! extensions in their order, and removing the poison again changes nothing.
 //!
-//! The input is the length of a precertificate (two bytes), the precertificate,
-//! and possibly a Precertificate Signing Certificate.
+//! The input is the length of a precertificate (two bytes), the precertificate, and possibly a
+//! Precertificate Signing Certificate.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -42,7 +41,7 @@ fuzz_target!(|input: &[u8]| {
     let wrapped = wrap(&rewritten, &precertificate);
     let spliced = Certificate::parse(&wrapped).expect("the rewritten certificate");
     assert_eq!(spliced.issuer(), preissuer.issuer());
-    // Without extensions there is no place for another one, nor was there a poison.
+    // Without extensions, there was no poison, and another extension cannot be added.
     if precertificate.extensions().next().is_none() {
         return;
     }
@@ -53,7 +52,7 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(key_id(&spliced), key_id(&preissuer));
 });
 
-/// A CA with the extended key usage of RFC 6962 section 3.1.
+/// Returns true for a CA with the extended key usage of RFC 6962 section 3.1.
 fn signs_precertificates(certificate: &Certificate<'_>) -> bool {
     let named = certificate
         .extended_key_usages()
@@ -61,7 +60,7 @@ fn signs_precertificates(certificate: &Certificate<'_>) -> bool {
     named && certificate.is_authority()
 }
 
-/// A certificate around this TBSCertificate.
+/// Wraps this TBSCertificate in a certificate.
 fn wrap(tbs: &[u8], original: &Certificate<'_>) -> Vec<u8> {
     Der::build(|der| {
         der.sequence(|der| {

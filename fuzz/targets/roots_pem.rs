@@ -1,4 +1,4 @@
-//! Any file gives roots, each found by its subject, and reasons for the rest.
+//! Any file yields roots, each found by its subject, and reasons for the other parts.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

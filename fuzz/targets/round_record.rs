@@ -1,10 +1,10 @@
-//! A journal record that parses is written back as it was read.
+//! A journal record that parses is written with the same bytes.
 #![no_main]
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 
-// The file by itself: its crate would bring two databases along.
+// The file alone, because its crate depends on two databases.
 #[allow(dead_code)]
 #[path = "../../crates/log/src/record.rs"]
 mod record;

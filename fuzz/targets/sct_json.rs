@@ -1,4 +1,4 @@
-//! An answer that reads as an SCT gives the same SCT when written again.
+//! A response that parses as an SCT is the same SCT after encoding and parsing.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! A list of SCTs that reads gives SCTs that, written again, are the same.
+//! A list of SCTs that parses has SCTs that encode to the same bytes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

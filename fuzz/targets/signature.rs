@@ -1,9 +1,11 @@
-//! Our own verification against aws-lc-rs's: a message is signed, then signature, digest or key are
-//! changed. The two always say the same, and yes to what is unchanged.
+//! Compares Lucarne's own verification with that of aws-lc-rs: a message is signed, then the
+//! signature, digest or key is changed. Both give the same verdict, and accept unchanged
+//! signatures.
 //!
-//! The input is the kind of key (P-256, P-384, RSA of 2048, 3072, 4096 bits), the key that signs, the
-//! key that verifies, the number of changes, the changes (what is changed and how, where, with what),
-//! and the message. Signatures are not the same at each run: a failure names all that is needed.
+//! The input is the kind of key (P-256, P-384, RSA of 2048, 3072, 4096 bits), the key that signs,
+//! the key that verifies, the number of changes, the changes (part and kind of change, position,
+//! value), and the message. Signatures differ in each run; a failure prints all values that
+//! reproduce it.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -16,16 +18,16 @@ use libfuzzer_sys::fuzz_target;
 use lucarne_ecdsa::Claim;
 use lucarne_rsa::Hash;
 
-/// Of a curve.
+/// Number of keys of each curve.
 const KEYS: usize = 4;
 
 enum Signer {
     Ecdsa(EcdsaKeyPair, lucarne_ecdsa::KnownKey),
-    /// Not known where the processor cannot do it.
+    /// The second field is `None` if the processor lacks the instructions.
     Rsa(Box<RsaKeyPair>, Option<lucarne_rsa::KnownKey>),
 }
 
-/// The digests that the kinds sign: the first three of ECDSA's and RSA's are the same.
+/// Digests by index: the first three of ECDSA and of RSA are the same.
 static HASHES: [&digest::Algorithm; 3] = [&SHA256, &SHA384, &SHA512];
 static P256: [&dyn aws::VerificationAlgorithm; 3] = [
     &aws::ECDSA_P256_SHA256_ASN1,
@@ -49,7 +51,7 @@ static RSA_PADDING: [&aws::RsaSignatureEncoding; 3] = [
 ];
 const RSA_HASHES: [Hash; 3] = [Hash::Sha256, Hash::Sha384, Hash::Sha512];
 
-/// By kind: new ones in every process.
+/// Signers by kind, with new keys in every process.
 static SIGNERS: LazyLock<[Vec<Signer>; 5]> = LazyLock::new(|| {
     let ecdsa = |algorithm, known: fn(&[u8]) -> Option<lucarne_ecdsa::KnownKey>| {
         let signer = |_| {
@@ -80,7 +82,7 @@ static SIGNERS: LazyLock<[Vec<Signer>; 5]> = LazyLock::new(|| {
 });
 
 impl Signer {
-    /// The digest that this signer signs, as a place in [`HASHES`].
+    /// Returns the index in [`HASHES`] of the digest that this signer signs.
     fn hash(&self, kind: usize, wanted: usize) -> usize {
         match self {
             // aws-lc-rs signs with the digest of the curve's length.
@@ -119,7 +121,7 @@ impl Signer {
     }
 }
 
-/// Signatures that are verified beside the one in question, by kind.
+/// Valid signatures by kind, to verify in the same batch as the signature of the input.
 static COMPANY: LazyLock<[Vec<(Vec<u8>, Vec<u8>)>; 2]> = LazyLock::new(|| {
     [0, 1].map(|kind| {
         let sign = |(number, signer): (usize, &Signer)| {
@@ -131,7 +133,8 @@ static COMPANY: LazyLock<[Vec<(Vec<u8>, Vec<u8>)>; 2]> = LazyLock::new(|| {
     })
 });
 
-/// The same is said of a signature alone and in any lane, and of those in the lanes beside it.
+/// Checks that a signature has the same verdict alone and in any lane, and that its neighbours are
+/// accepted.
 fn accepts(known: &lucarne_ecdsa::KnownKey, digest: &[u8], signature: &[u8]) -> bool {
     let alone = known.accepts(digest, signature);
     let claim = Claim {
@@ -159,7 +162,7 @@ fn accepts(known: &lucarne_ecdsa::KnownKey, digest: &[u8], signature: &[u8]) -> 
     alone
 }
 
-/// One byte changed, put in, or taken out.
+/// Changes, inserts or removes one byte.
 fn change(bytes: &mut Vec<u8>, how: u8, at: u8, with: u8) {
     let at = usize::from(at) * bytes.len() / 256;
     match how % 3 {
@@ -188,7 +191,7 @@ fuzz_target!(init: { LazyLock::force(&SIGNERS); }, |input: &[u8]| {
     for triple in changes.chunks_exact(3) {
         let &[what, at, with] = triple else { continue };
         match what % 8 {
-            // Never longer or shorter: the lengths are the algorithm's.
+            // The length never changes, because the algorithm determines it.
             0 => change(&mut digest, 0, at, with),
             1 => change(&mut public, what / 8, at, with),
             _ => change(&mut signature, what / 8, at, with),

@@ -1,4 +1,4 @@
-//! Whatever is believed to be a checkpoint of the log is one that it signed.
+//! Every checkpoint that verifies as one of the log is one that the log has signed.
 #![no_main]
 
 use std::sync::LazyLock;

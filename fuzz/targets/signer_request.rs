@@ -1,4 +1,4 @@
-//! A request to the signer is read in one form only, and whatever it asks for is decided.
+//! A request to the signer parses in one form only, and the signer decides every request.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! A submission from its body to the tile: the last certificate of the chain is
-//! the accepted root, so that an input stands for itself.
+//! Processes a submission from its body to the tile. The last certificate of the chain is the
+//! accepted root, so that an input needs no other file.
 #![no_main]
 
 use std::sync::Arc;
@@ -33,8 +33,8 @@ fuzz_target!(|body: &[u8]| {
     }
 });
 
-/// What is accepted has the identity that was foretold, and reads back from the
-/// tile with it.
+/// Checks that an accepted entry has the predicted identity, and the same identity when read from
+/// the tile.
 fn submit(validator: &Validator, chain: &Chain, kind: EntryKind) {
     let Ok(examined) = validator.examine(chain, kind, NOW_MS) else {
         return;
@@ -62,7 +62,7 @@ fn submit(validator: &Validator, chain: &Chain, kind: EntryKind) {
     );
 }
 
-/// What surrounds the signed part follows from it and from the signature.
+/// Checks that the signed part and the signature determine all other bytes of a certificate.
 fn assert_only_form(der: &[u8]) {
     let certificate = Certificate::parse(der).expect("an accepted certificate");
     let (signed, beside) = (certificate.tbs_algorithm(), certificate.algorithm());

@@ -1,4 +1,4 @@
-//! Whatever reads as a TileLeaf is written back byte for byte.
+//! Bytes that parse as a TileLeaf are written unchanged.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

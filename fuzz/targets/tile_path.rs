@@ -1,5 +1,4 @@
-//! A tile path that parses is written back as it was read, and nothing asked of
-//! the tile overflows.
+//! A tile path that parses is written unchanged, and no property of the tile overflows.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -10,11 +10,11 @@ use serde_json::Value;
 use crate::root;
 use crate::step::cargo;
 
-/// The package whose tests run what documentation, plans and scripts say.
+/// Package whose tests run the examples of documentation, plans and scripts.
 const BINARY: &str = "crates/lucarne";
 
-/// The directories of the packages whose tests a change since `main` can affect:
-/// those with changed files, and all that depend on them.
+/// Returns the directories of the packages whose tests a change since `main` can affect: packages
+/// with changed files, and all packages that depend on them.
 pub(crate) fn packages() -> Result<BTreeSet<PathBuf>> {
     let metadata = cargo("metadata --format-version 1 --no-deps --locked").output();
     let metadata = metadata.context("starting cargo metadata")?;
@@ -24,8 +24,8 @@ pub(crate) fn packages() -> Result<BTreeSet<PathBuf>> {
     Ok(affected(&changed_files()?, &dependencies))
 }
 
-/// Each package of the workspace, by directory, with the packages of the workspace that
-/// it depends on, also for its tests and build.
+/// Maps each package of the workspace, by directory, to its dependencies in the workspace,
+/// including those of its tests and build.
 fn dependencies(metadata: &Value) -> Result<BTreeMap<PathBuf, Vec<PathBuf>>> {
     let packages = metadata["packages"].as_array();
     let packages = packages.context("cargo metadata names no packages")?;
@@ -39,7 +39,7 @@ fn dependencies(metadata: &Value) -> Result<BTreeMap<PathBuf, Vec<PathBuf>>> {
     Ok(packages.iter().filter_map(one).collect())
 }
 
-/// Files that differ from the commit where this branch left `main`, committed or not.
+/// Lists the files that differ from the commit where this branch left `main`, committed or not.
 fn changed_files() -> Result<Vec<PathBuf>> {
     let base = git(&["merge-base", "HEAD", "main"])?;
     let tracked = git(&["diff", "--name-only", base.trim()])?;
@@ -86,7 +86,7 @@ fn affected(
     }
 }
 
-/// Returns true for the files of the workspace that decide how every package is built.
+/// Returns true for files of the workspace that affect the build of every package.
 fn is_of_all(file: &Path) -> bool {
     let name = file.file_name().unwrap_or_default();
     let names = [

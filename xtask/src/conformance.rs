@@ -39,13 +39,13 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// A row of a table: the number of its line, and its cells.
+/// A row of a table: its line number and its cells.
 struct Row<'p> {
     line: usize,
     cells: Vec<&'p str>,
 }
 
-/// The rows of all tables of a page, without heads and separators.
+/// Returns the rows of all tables of a page, without heads and separators.
 fn rows(page: &str) -> impl Iterator<Item = Row<'_>> {
     let mut in_body = false;
     page.lines().enumerate().filter_map(move |(at, text)| {
@@ -66,7 +66,7 @@ fn rows(page: &str) -> impl Iterator<Item = Row<'_>> {
     })
 }
 
-/// The problems of a page, each with its line.
+/// Returns the problems of a page, each with its line.
 fn check(page: &str, sources: &Sources) -> Vec<String> {
     let mut problems = Vec::new();
     for row in rows(page) {
@@ -96,7 +96,7 @@ fn check(page: &str, sources: &Sources) -> Vec<String> {
     problems
 }
 
-/// The paths in a cell, such as `ct::chain::Chain::decode_json`.
+/// Returns the paths in a cell, such as `ct::chain::Chain::decode_json`.
 fn names(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('`')
         .skip(1)

@@ -1,4 +1,4 @@
-//! The demands on the dependencies, as `deny.toml` makes them.
+//! Checks of the dependencies against `deny.toml`.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 use crate::step::{cargo, check};
 
-/// Fails, and says why, where that cannot be told without the network.
+/// Fails with the reason if cargo-deny cannot run without the network.
 pub(crate) fn require() -> Result<()> {
     let version = cargo("deny --version")
         .stdout(Stdio::null())
@@ -22,9 +22,10 @@ pub(crate) fn require() -> Result<()> {
     Ok(())
 }
 
-/// Holds advisories, licences, duplicates and sources against `deny.toml`.
+/// Checks advisories, licences, duplicates and sources with the rules of `deny.toml`.
 pub(crate) fn run() -> Result<()> {
-    // It reads the manifests of other systems' crates, too, which no build brings.
+    // cargo-deny also reads the manifests of crates for other systems, which a build does not
+    // fetch.
     check(&mut cargo("fetch --locked"))?;
     check(&mut cargo("deny --locked --offline check"))
 }

@@ -9,13 +9,13 @@ use crate::{files, root};
 
 const PAGE: &str = "docs/reference/errors.md";
 
-/// Codes of the examination of a submission.
+/// Source of the codes from the examination of a submission.
 const REJECTIONS: &str = "crates/ct/src/rejection.rs";
 
-/// Other codes of refusals.
+/// Source of the other codes of refusals.
 const RESPONSES: &str = "crates/http/src/error_response.rs";
 
-/// Calls with the code of a refusal among their arguments.
+/// Functions with the code of a refusal among their arguments.
 const CONSTRUCTORS: [&str; 7] = [
     "ErrorResponse::new(",
     "ErrorResponse::read(",
@@ -58,7 +58,7 @@ fn read(path: &str) -> Result<String> {
     fs::read_to_string(root().join(path)).with_context(|| format!("reading {path}"))
 }
 
-/// Sources of the product below a folder, without their unit tests.
+/// Reads the sources of the product below a folder, without their unit tests.
 fn sources(folder: &str) -> Result<Vec<(String, String)>> {
     let mut found = Vec::new();
     for path in files::with(&[&format!("{folder}/*.rs")])? {
@@ -69,7 +69,7 @@ fn sources(folder: &str) -> Result<Vec<(String, String)>> {
     Ok(found)
 }
 
-/// The codes of all refusals.
+/// Returns the codes of all refusals.
 fn codes() -> Result<BTreeSet<String>> {
     let mut codes = rejections(&read(REJECTIONS)?);
     for (path, text) in sources("crates/http/src")? {
@@ -83,7 +83,7 @@ fn codes() -> Result<BTreeSet<String>> {
     Ok(codes)
 }
 
-/// The names in lines such as `WrongOrder = "wrong_order",`.
+/// Returns the names in lines such as `WrongOrder = "wrong_order",`.
 fn rejections(text: &str) -> BTreeSet<String> {
     let names = text.lines().filter_map(|line| {
         let (variant, rest) = line.trim().split_once(" = \"")?;
@@ -93,7 +93,7 @@ fn rejections(text: &str) -> BTreeSet<String> {
     names.map(str::to_owned).collect()
 }
 
-/// The codes in the arguments of [`CONSTRUCTORS`].
+/// Returns the codes in the arguments of [`CONSTRUCTORS`].
 fn refusals(text: &str) -> BTreeSet<String> {
     let calls = CONSTRUCTORS.iter().flat_map(|call| {
         let places = text.match_indices(call);
@@ -105,14 +105,14 @@ fn refusals(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The names on the right of the arms of a `match`.
+/// Returns the names on the right of the arms of a `match`.
 fn arms(text: &str) -> impl Iterator<Item = String> {
     let rights = text.split("=> \"").skip(1);
     let rights = rights.filter_map(|rest| rest.split('"').next());
     rights.filter(|text| is_name(text)).map(str::to_owned)
 }
 
-/// The text up to the parenthesis that closes a call.
+/// Returns the text up to the parenthesis that closes a call.
 fn arguments(text: &str) -> &str {
     let mut depth = 1;
     let end = text.find(|c: char| {
@@ -135,7 +135,7 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(is_letter)
 }
 
-/// The names of the checks in `/health`.
+/// Returns the names of the checks in `/health`.
 fn checks() -> Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
     for folder in ["crates/log/src", "crates/http/src"] {
@@ -148,7 +148,7 @@ fn checks() -> Result<BTreeSet<String>> {
     Ok(names)
 }
 
-/// The exit codes in the help texts of all commands.
+/// Returns the exit codes in the help texts of all commands.
 fn exit_codes() -> Result<BTreeSet<String>> {
     let mut codes = BTreeSet::new();
     for (_, text) in sources("crates/lucarne/src")? {
@@ -169,7 +169,7 @@ fn is_refusals(heading: &str) -> bool {
     heading != "Health checks" && heading != "Exit codes"
 }
 
-/// The names in the first column of the sections with these headings.
+/// Returns the names in the first column of the sections with these headings.
 fn first_cells(page: &str, is_wanted: impl Fn(&str) -> bool) -> BTreeSet<String> {
     let sections = page.split("\n## ").skip(1);
     let sections = sections.filter(|section| section.lines().next().is_some_and(&is_wanted));

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::root;
 
-/// Paths of the files that match these patterns of git, sorted, without ignored files.
+/// Returns the paths of the files that match these patterns of git, sorted, without ignored files.
 pub(crate) fn with(patterns: &[&str]) -> Result<Vec<String>> {
     let mut git = Command::new("git");
     git.args(["ls-files", "--cached", "--others", "--exclude-standard"])

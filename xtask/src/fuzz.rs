@@ -1,5 +1,5 @@
-//! Fuzzing on stable Rust: the coverage that libFuzzer steers by comes from an
-//! LLVM pass that any rustc can run; neither cargo-fuzz nor a nightly is needed.
+//! Fuzzing on stable Rust. libFuzzer needs coverage from an LLVM pass that any rustc can run, so
+//! neither cargo-fuzz nor a nightly compiler is needed.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use crate::root;
 use crate::step::{cargo, check};
 
-/// The time that all targets share when nobody says how long each is to run.
+/// Total time of all targets without `--seconds`.
 const SHARED: Duration = Duration::from_secs(60);
 
 /// Counters and comparisons for libFuzzer, as clang's `-fsanitize=fuzzer` sets them.
@@ -25,7 +25,7 @@ const INSTRUMENTATION: &str = "--cfg fuzzing \
     -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares";
 
-/// Builds the targets and fuzzes those named, or all, for the same time each.
+/// Builds the targets, and fuzzes the named ones, or all, for the same time each.
 pub(crate) fn run(each: Option<Duration>, named: &[String]) -> Result<()> {
     let targets = choose(all_targets()?, named)?;
     let bin = build()?;
@@ -100,12 +100,12 @@ fn choose(all: Vec<String>, named: &[String]) -> Result<Vec<String>> {
 fn build() -> Result<PathBuf> {
     require_cpp_compiler()?;
     let host = host()?;
-    // Not locked: a crate's new dependency then enters fuzz/Cargo.lock by itself.
+    // Not locked: cargo then adds a crate's new dependency to fuzz/Cargo.lock.
     let mut build = cargo("build --release --bins");
     build.args(["--manifest-path", "fuzz/Cargo.toml"]);
     build.args(["--target-dir", "fuzz/target"]);
-    // Naming the target keeps the instrumentation away from build scripts and
-    // procedural macros, which would not link with it.
+    // With an explicit target, cargo keeps the instrumentation out of build scripts and procedural
+    // macros, which would not link with it.
     build.args(["--target", &host]);
     build
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
@@ -114,7 +114,7 @@ fn build() -> Result<PathBuf> {
     Ok(root().join("fuzz/target").join(host).join("release"))
 }
 
-/// Fails with what to install if there is no C++ compiler.
+/// Fails with installation instructions if there is no C++ compiler.
 pub(crate) fn require_cpp_compiler() -> Result<()> {
     let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
     if Command::new(&compiler).arg("--version").output().is_err() {
@@ -127,7 +127,7 @@ pub(crate) fn require_cpp_compiler() -> Result<()> {
     Ok(())
 }
 
-/// The triple that rustc builds for by default.
+/// Returns the target triple for which rustc builds by default.
 fn host() -> Result<String> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let output = Command::new(rustc)
@@ -141,7 +141,7 @@ fn host() -> Result<String> {
         .to_owned())
 }
 
-/// Runs one target; its output goes to a file, and what matters of it here.
+/// Runs one target. Its output goes to a file; a summary is printed here.
 fn fuzz(binary: &Path, target: &str, corpus: &Path, time: Duration) -> Result<()> {
     let (found, seeds) = (corpus.join(target), corpus.join("seeds").join(target));
     let artifacts = root().join("fuzz/artifacts");
@@ -180,12 +180,12 @@ fn fuzz(binary: &Path, target: &str, corpus: &Path, time: Duration) -> Result<()
     Ok(())
 }
 
-/// The word after the last occurrence of `key`.
+/// Returns the word after the last occurrence of `key`.
 fn after<'t>(text: &'t str, key: &str) -> Option<&'t str> {
     text.rsplit_once(key)?.1.split_whitespace().next()
 }
 
-/// The end of a failed target's output: the panic, the stack, the input.
+/// Returns the end of a failed target's output: the panic, the stack, the input.
 fn end_of(text: &str) -> String {
     let lines: Vec<_> = text.lines().collect();
     let start = lines.iter().position(|line| line.contains("panicked at"));

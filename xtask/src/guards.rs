@@ -1,11 +1,10 @@
-//! `cargo xtask guards`: shows that the tests of each guard of the protocol fail
-//! without it, and no others do.
+//! `cargo xtask guards`: shows that the tests of each guard of the protocol fail without the guard,
+//! and that no other tests fail.
 //!
-//! The guards are those of `crates/storage/src/guards.rs`. They can be taken away
-//! only in a build with `--cfg lucarne_guards`, which this makes, as the wrapper
-//! of the compiler for the crates of the workspace: what they depend on is not
-//! built again. What comes of it goes to `target/guards`, apart from all that
-//! anybody would run.
+//! `crates/storage/src/guards.rs` defines the guards. They can be disabled only in a build with
+//! `--cfg lucarne_guards`. For this build, cargo calls xtask as the wrapper of the compiler for the
+//! crates of the workspace, so their dependencies are not built again. The output goes to
+//! `target/guards`, apart from all other builds.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -65,13 +64,13 @@ const GUARDS: [(&str, &[&str]); 9] = [
     ),
 ];
 
-/// Says, to this program, that it is called in the compiler's place.
+/// Environment variable with which this program runs in the compiler's place.
 const AS_COMPILER: &str = "LUCARNE_XTASK_AS_COMPILER";
 
-/// The time that the tests of one run have.
+/// Maximum time of the tests of one run.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// If cargo has called this program in the compiler's place: what came of it.
+/// Runs the compiler if cargo has called this program in its place, and returns the exit code.
 pub(crate) fn as_compiler() -> Option<ExitCode> {
     std::env::var_os(AS_COMPILER)?;
     let mut arguments = std::env::args_os().skip(1);
@@ -125,7 +124,7 @@ pub(crate) fn run() -> Result<()> {
     }
 }
 
-/// The build of the test programs that have these tests.
+/// Returns the command that builds the programs with these tests.
 fn build() -> Result<Command> {
     let mut build =
         cargo("test -p lucarne-storage -p lucarne-log --lib --test it --locked --no-run");
@@ -138,7 +137,7 @@ fn build() -> Result<Command> {
     Ok(build)
 }
 
-/// Those of the tests that do not pass without this guard.
+/// Returns the tests that do not pass without this guard.
 fn failed<'t>(
     programs: &[Program],
     guard: &str,
@@ -160,7 +159,7 @@ fn failed<'t>(
     Ok(tests.difference(&passed).copied().collect())
 }
 
-/// Returns all that the command says until it ends, or has had its time.
+/// Returns the output of the command, which is killed after its maximum time.
 fn said(command: &mut Command) -> Result<String> {
     let mut output = tempfile::NamedTempFile::new().context("a file for what tests print")?;
     let file = output.reopen().context("a file for what tests print")?;

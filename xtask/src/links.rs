@@ -1,5 +1,5 @@
-//! `cargo xtask links`: checks that the relative links of pages resolve, and that the pages that
-//! other files name exist.
+//! `cargo xtask links`: checks that the relative links of pages resolve, and that the pages whose
+//! names occur in other files exist.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,7 +20,7 @@ const PATTERNS: [&str; 7] = [
     "*.toml",
 ];
 
-/// Endings of the files in `docs` that other files name.
+/// Endings of the files in `docs` whose names are checked in other files.
 const ENDINGS: [&str; 4] = [".md", ".conf", ".service", ".socket"];
 
 /// Checks all files, and fails with the list of broken links.
@@ -55,7 +55,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Relative links of a page with their lines, outside code.
+/// Returns the relative links of a page with their lines, outside code.
 fn links(page: &str) -> impl Iterator<Item = (usize, &str)> {
     prose(page).flat_map(|(line, text)| {
         let targets = outside_code(text).flat_map(|span| span.split("](").skip(1));
@@ -66,7 +66,7 @@ fn links(page: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Lines of a page outside fenced code blocks, with their numbers.
+/// Returns the lines of a page outside fenced code blocks, with their numbers.
 fn prose(page: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut in_code = false;
     page.lines().enumerate().filter_map(move |(at, line)| {
@@ -78,12 +78,13 @@ fn prose(page: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// A link whose text is code has its target outside the code.
+/// Returns the parts of a line outside code spans. A link whose text is code has its target outside
+/// the code.
 fn outside_code(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').step_by(2)
 }
 
-/// Names of files in `docs`, such as `docs/reference/metrics.md`, with their lines.
+/// Returns the names of files in `docs`, such as `docs/reference/metrics.md`, with their lines.
 fn pages(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines().enumerate().flat_map(|(at, line)| {
         line.match_indices("docs/").filter_map(move |(start, _)| {
@@ -100,7 +101,7 @@ fn pages(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The reason why a link of this page does not resolve.
+/// Returns the reason why a link of this page does not resolve, if it does not.
 fn broken(page: &str, link: &str, texts: &BTreeMap<String, String>) -> Option<String> {
     let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
     let target = match file {
@@ -118,7 +119,7 @@ fn broken(page: &str, link: &str, texts: &BTreeMap<String, String>) -> Option<St
     (!found).then(|| format!("`{link}`: {target} has no such heading"))
 }
 
-/// The path of a link below the root.
+/// Returns the path of a link below the root.
 fn resolved(page: &str, file: &str) -> String {
     let mut path = PathBuf::new();
     let folder = Path::new(page).parent().unwrap_or(Path::new(""));
@@ -133,7 +134,7 @@ fn resolved(page: &str, file: &str) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// The anchors of the headings of a page, as GitHub forms them.
+/// Returns the anchors of the headings of a page, as GitHub forms them.
 fn anchors(page: &str) -> impl Iterator<Item = String> {
     let headings = prose(page).filter(|(_, line)| line.starts_with('#'));
     headings.map(|(_, line)| {

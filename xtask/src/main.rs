@@ -1,8 +1,6 @@
-//! The project's own commands: `cargo xtask test`, `cargo xtask fuzz`,
-//! `cargo xtask guards`, `cargo xtask torture`, `cargo xtask scale` and
-//! `cargo xtask targets`.
+//! Commands of this project: `cargo xtask help` lists them.
 //!
-//! It depends on little, so that it starts while the rest is not built.
+//! This crate has few dependencies, so that it starts before the other crates are built.
 
 mod changed;
 mod conformance;
@@ -111,7 +109,7 @@ fn run(arguments: Vec<String>) -> Result<()> {
     }
 }
 
-/// Runs all steps, the tests alone, or some of the tests.
+/// Runs all steps, only the tests, or some of the tests.
 fn test(arguments: &[String]) -> Result<()> {
     let (flags, names): (Vec<_>, Vec<_>) = arguments
         .iter()
@@ -132,7 +130,7 @@ fn test(arguments: &[String]) -> Result<()> {
     }
 }
 
-/// Starts or ends the targets, which a program of their own does.
+/// Starts or ends the targets, which have their own program.
 fn targets(what: &str) -> Result<()> {
     if what == "up" {
         step::check(&mut std::process::Command::new(
@@ -144,7 +142,7 @@ fn targets(what: &str) -> Result<()> {
     )))
 }
 
-/// The seconds for each target, if said, and the targets named.
+/// Parses the seconds for each target, if given, and the named targets.
 fn fuzz_arguments(arguments: &[String]) -> Result<(Option<Duration>, &[String])> {
     let (seconds, targets) = match arguments {
         [flag, seconds, targets @ ..] if flag == "--seconds" => (Some(seconds), targets),
@@ -160,7 +158,7 @@ fn fuzz_arguments(arguments: &[String]) -> Result<(Option<Duration>, &[String])>
     Ok((each, targets))
 }
 
-/// The minutes, and the seed if one is said.
+/// Parses the minutes, and the seed if it is given.
 fn torture_arguments(arguments: &[String]) -> Result<(u64, Option<u64>)> {
     let (mut minutes, mut seed) = (10, None);
     for pair in arguments.chunks(2) {
@@ -177,7 +175,7 @@ fn torture_arguments(arguments: &[String]) -> Result<(u64, Option<u64>)> {
     Ok((minutes, seed))
 }
 
-/// The root of the workspace.
+/// Returns the root of the workspace.
 fn root() -> &'static Path {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here)

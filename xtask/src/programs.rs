@@ -1,4 +1,4 @@
-//! The test programs of the workspace, as cargo builds them, and the tests in each.
+//! Test programs of the workspace, as cargo builds them, and their tests.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -11,15 +11,15 @@ use serde_json::Value;
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     executable: PathBuf,
-    /// The directory of its package: tests run there, as under `cargo test`.
+    /// Directory of the package, where tests run, as under `cargo test`.
     package: PathBuf,
-    /// The package and the target, for people.
+    /// Names of the package and the target, for output.
     pub(crate) name: String,
     /// Size of the executable in bytes.
     pub(crate) size: u64,
 }
 
-/// The programs that `build`, a `cargo test --no-run`, made or found fresh.
+/// Runs `build`, a `cargo test --no-run`, and returns its programs, new or up to date.
 pub(crate) fn built(build: &mut Command) -> Result<Vec<Program>> {
     build.arg("--message-format=json-render-diagnostics");
     let output = build.stderr(Stdio::inherit()).output();
@@ -42,7 +42,7 @@ pub(crate) fn built(build: &mut Command) -> Result<Vec<Program>> {
 }
 
 impl Program {
-    /// The program of a message `compiler-artifact`, if it made one.
+    /// Returns the program of a message `compiler-artifact`, if the message has one.
     fn of(artifact: &Value) -> Result<Option<Program>> {
         let path = |field: &str| artifact[field].as_str().map(PathBuf::from);
         let (Some(executable), Some(manifest)) = (path("executable"), path("manifest_path")) else {
@@ -61,7 +61,7 @@ impl Program {
         }))
     }
 
-    /// The program, where and with what `cargo test` runs it.
+    /// Returns a command for the program, with the directory and environment of `cargo test`.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.executable);
         command
@@ -75,8 +75,8 @@ impl Program {
         packages.contains(&self.package)
     }
 
-    /// The names of the tests that contain one of `filters` (all tests without
-    /// filters), and the number of tests that are marked `#[ignore]`.
+    /// Returns the names of the tests that contain one of `filters` (all tests without filters),
+    /// and the number of tests that are marked `#[ignore]`.
     pub(crate) fn tests(&self, filters: &[String]) -> Result<(Vec<String>, usize)> {
         let ignored: BTreeSet<_> = self.list(filters, &["--ignored"])?.into_iter().collect();
         let mut tests = self.list(filters, &[])?;

@@ -1,5 +1,5 @@
 //! `cargo xtask prose`: finds phrases that `docs/STYLE.md` replaces, in comments, texts and
-//! Markdown. Each file has a number of allowed findings, which only goes down.
+//! Markdown. Each file has a number of allowed findings, which is never raised.
 
 mod pieces;
 mod rules;
@@ -15,13 +15,13 @@ use anyhow::{Context, Result, bail};
 use crate::{files, root};
 use rules::Finding;
 
-/// The allowed number of findings of each file, one file a line.
+/// File with the allowed number of findings of each file, one file a line.
 const BASELINE: &str = "docs/prose-baseline.txt";
 
-/// The table of the phrases themselves.
+/// File with the table of the phrases themselves, which is not checked.
 const TABLE: &str = "xtask/src/prose/rules.rs";
 
-/// Number of findings of each file that has any.
+/// Number of findings of each file with findings.
 type Counts = BTreeMap<String, usize>;
 
 /// Checks every file, lowers the baseline (`--update`), or lists the findings of some files.
@@ -97,7 +97,7 @@ fn print(path: &str, findings: &[Finding]) {
     }
 }
 
-/// Files with more findings than the baseline allows.
+/// Returns the files with more findings than the baseline allows.
 fn over<'c>(counts: &'c Counts, baseline: &Counts) -> Vec<&'c String> {
     let allowed = |path: &String| baseline.get(path).copied().unwrap_or(0);
     counts
@@ -107,7 +107,8 @@ fn over<'c>(counts: &'c Counts, baseline: &Counts) -> Vec<&'c String> {
         .collect()
 }
 
-/// The smaller number of both for each file; a file that is not in the baseline stays at zero.
+/// Returns the smaller number of both for each file; a file that is not in the baseline stays at
+/// zero.
 fn lowered(counts: &Counts, baseline: &Counts) -> Counts {
     baseline
         .iter()
@@ -165,7 +166,7 @@ fn format_baseline(counts: &Counts) -> String {
         })
 }
 
-/// The findings of each Rust and Markdown file of the repository.
+/// Returns the findings of each Rust and Markdown file of the repository.
 fn all_findings() -> Result<BTreeMap<String, Vec<Finding>>> {
     let paths = files::with(&["*.rs", "*.md"])?;
     let half = paths.len().div_ceil(2).max(1);
@@ -191,7 +192,7 @@ fn findings_of(path: &str) -> Result<(String, Vec<Finding>)> {
     Ok((path.to_owned(), examine(path, &text)))
 }
 
-/// The findings of one file with this text.
+/// Returns the findings of one file with this text.
 fn examine(path: &str, text: &str) -> Vec<Finding> {
     let pieces = if Path::new(path).extension().is_some_and(|name| name == "md") {
         pieces::of_markdown(text)

@@ -1,19 +1,20 @@
-//! `cargo xtask scale`: what a log of a given rate comes to, in entries, objects, bytes,
-//! requests and money. It prints the tables of `docs/explanation/scale.md`.
+//! `cargo xtask scale`: computes the entries, objects, bytes, requests and costs of a log at given
+//! rates. It prints the tables of `docs/explanation/scale.md`.
 
 use std::fmt::Write;
 
-/// Entries per second: the world's certificates today in one log, those of certificates
-/// that live for 47 days, and ten times that.
+/// Entries per second: all of today's certificates in one log, the same with certificates that live
+/// for 47 days, and ten times that.
 const RATES: [u32; 3] = [250, 2_500, 25_000];
 
 /// Bytes of tiles for each entry (docs/explanation/performance.md, "Large logs": 464).
 const TILE_BYTES: f64 = 464.0;
-/// Bytes of the dedup index for each entry, on a disk of the machine (the same: 44.8).
+/// Bytes of the dedup index for each entry, on a local disk (measured in the same section: 44.8).
 const INDEX_BYTES: f64 = 44.8;
-/// CPU for each entry, in microseconds, data in a bucket (docs/explanation/performance-stores.md).
+/// CPU for each entry in microseconds, with data in a bucket
+/// (docs/explanation/performance-stores.md).
 const CPU_MICROSECONDS: f64 = 72.7;
-/// Seconds of a round, data in a bucket; on a disk it is shorter and costs no money.
+/// Seconds of a round with data in a bucket; on a disk, rounds are shorter and have no price.
 const PERIOD: f64 = 1.0;
 /// Rounds after which the journal is cut, with one request (docs/reference/storage.md).
 const ROUNDS_PER_CUT: f64 = 16.0;
@@ -21,21 +22,21 @@ const ROUNDS_PER_CUT: f64 = 16.0;
 const TILE_WIDTH: f64 = 256.0;
 
 const DAY: f64 = 86_400.0;
-/// Days of a month, for what is charged by the month.
+/// Number of days of a month, for monthly prices.
 const MONTH: f64 = 30.0;
-/// Days of a log that takes the certificates of half a year.
+/// Number of days of a log that accepts the certificates of half a year.
 const LIFE: f64 = 182.0;
 
 /// Prices in US dollars, without taxes, discounts and free amounts.
 struct Prices {
     place: &'static str,
-    /// Where and when they were read.
+    /// Source and date of the prices.
     source: &'static str,
-    /// For a month of each GiB: up to so many bytes, and beyond the one before.
+    /// Monthly price of a GiB, by tier: the tier ends at this number of bytes.
     storage: &'static [(f64, f64)],
-    /// For 1,000 requests that write or list.
+    /// Price of 1,000 requests that write or list.
     writes: f64,
-    /// For a GiB to the Internet, at the first rate.
+    /// Price of a GiB to the Internet, at the first tier.
     transfer: f64,
 }
 
@@ -43,7 +44,7 @@ const EVER: f64 = f64::INFINITY;
 const GIB: f64 = 1_073_741_824.0;
 const TIB: f64 = 1024.0 * GIB;
 
-/// Facts, to be looked up again before anybody plans with them.
+/// Prices on the date of their source; check them again before you plan with them.
 const PRICES: [Prices; 3] = [
     Prices {
         place: "S3",
@@ -68,17 +69,17 @@ const PRICES: [Prices; 3] = [
     },
 ];
 
-/// Requests of one round of so many entries to a store: the round, the lock, the
-/// checkpoint, and each tile it touches, the newest of each kind included.
+/// Returns the number of requests to a store for a round of this many entries: the round, the lock,
+/// the checkpoint, and each changed tile, including the newest of each kind.
 fn requests_per_round(entries: f64) -> f64 {
     let full = entries / TILE_WIDTH;
     let leaf_tiles = 2.0 * (full + 1.0);
-    // The next level grows with each tile of hashes that is full.
+    // The next level grows with each full tile of hashes.
     let above = full.min(1.0) + full / TILE_WIDTH;
     3.0 + leaf_tiles + above + 1.0 / ROUNDS_PER_CUT
 }
 
-/// Objects that stay: tiles of entries and of hashes, of all levels.
+/// Returns the number of permanent objects: tiles of entries and of hashes, of all levels.
 fn objects(entries: f64) -> f64 {
     let tiles = entries / TILE_WIDTH;
     tiles + tiles / (1.0 - 1.0 / TILE_WIDTH)
@@ -95,7 +96,7 @@ impl Prices {
     }
 }
 
-/// The tables.
+/// Formats all tables.
 pub(crate) fn tables() -> String {
     let mut text = String::from(
         "| entries/s | entries a day | entries of half a year | objects | tiles | dedup index | \
@@ -151,7 +152,7 @@ pub(crate) fn tables() -> String {
     text
 }
 
-/// With commas: 21,600,000.
+/// Formats a whole number with commas: 21,600,000.
 fn whole(number: f64) -> String {
     let digits = format!("{number:.0}");
     let mut text = String::new();
@@ -164,7 +165,7 @@ fn whole(number: f64) -> String {
     text
 }
 
-/// Three digits of it, and the others are 0.
+/// Rounds a number to three digits.
 fn rounded(number: f64) -> String {
     let unit = 10f64.powf((number.log10().floor() - 2.0).max(0.0));
     whole((number / unit).round() * unit)
@@ -198,7 +199,8 @@ mod tests {
         }
     }
 
-    /// Against docs/explanation/performance-stores.md: requests per 1,000 entries of MinIO alone.
+    /// Compares with the measured requests per 1,000 entries of MinIO in
+    /// docs/explanation/performance-stores.md.
     #[test]
     fn the_requests_of_a_round_are_those_that_were_measured() {
         for (rate, period, measured) in

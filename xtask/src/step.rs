@@ -1,4 +1,4 @@
-//! One step of a command: announced, run, timed.
+//! Steps of a command: each is announced, run and timed.
 
 use std::fmt;
 use std::process::Command;
@@ -8,25 +8,27 @@ use anyhow::{Context, Result, bail};
 
 use crate::root;
 
-/// `cargo` with these arguments, separated by spaces, at the root of the workspace.
+/// Returns a `cargo` command with these arguments, separated by spaces, at the root of the
+/// workspace.
 pub(crate) fn cargo(arguments: &str) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
         .args(arguments.split_whitespace())
         .current_dir(root());
     if in_ci() {
-        // Nothing is built twice there, and a first build is quicker without.
+        // CI builds everything only once, and a first build is faster without incremental
+        // compilation.
         command.env("CARGO_INCREMENTAL", "0");
     }
     command
 }
 
-/// Returns true in a run of the continuous integration, where nobody reads along.
+/// Returns true in a run of continuous integration, without a person at the terminal.
 pub(crate) fn in_ci() -> bool {
     std::env::var_os("CI").is_some()
 }
 
-/// Runs a command and fails with what it was if it fails.
+/// Runs a command. The error has the command line.
 pub(crate) fn check(command: &mut Command) -> Result<()> {
     let line = words(command);
     let status = command
@@ -38,14 +40,14 @@ pub(crate) fn check(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Steps done so far, and how long each took, or that it was skipped.
+/// Finished steps with their durations; a skipped step has none.
 #[derive(Default)]
 pub(crate) struct Steps {
     done: Vec<(&'static str, Option<Duration>)>,
 }
 
 impl Steps {
-    /// Announces a step, runs it, and says how long it took.
+    /// Announces a step, runs it, and prints its duration.
     pub(crate) fn run(
         &mut self,
         name: &'static str,
@@ -63,7 +65,7 @@ impl Steps {
         outcome.with_context(|| format!("{name} failed"))
     }
 
-    /// Announces that a step is left out, and why.
+    /// Announces that a step is skipped, with the reason.
     pub(crate) fn skip(&mut self, name: &'static str, reason: &anyhow::Error) {
         println!("\n==> {name}: SKIPPED: {reason}");
         self.done.push((name, None));
@@ -85,7 +87,7 @@ fn seconds(duration: Duration) -> String {
     format!("{:.1} s", duration.as_secs_f64())
 }
 
-/// The command as one would type it.
+/// Formats a command as in a shell.
 fn words(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();

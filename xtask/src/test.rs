@@ -1,5 +1,5 @@
-//! Everything that must pass before a change lands. Clippy, the tests, their
-//! binaries and the doc tests share one build.
+//! All checks that a change must pass. Clippy, the tests, their binaries and the doc tests share
+//! one build.
 
 use std::process::Command;
 use std::thread;
@@ -14,7 +14,8 @@ use crate::{changed, conformance, deny, errors, fuzz, links, programs, prose, ro
 pub(crate) fn everything(strict: bool) -> Result<()> {
     let mut steps = Steps::default();
     let mut report = Report::default();
-    // Servers are installed while the tests are built: the first waits for downloads.
+    // The servers are installed while the tests are built, because the installation waits for
+    // downloads.
     thread::scope(|scope| {
         let servers = scope.spawn(install_servers);
         steps.run("format", || {
@@ -53,7 +54,7 @@ pub(crate) fn everything(strict: bool) -> Result<()> {
         Ok(()) => steps.run("dependencies", deny::run)?,
     }
     match fuzz::require_cpp_compiler() {
-        // All else needs a C compiler only, and so does a newcomer.
+        // The other steps need only a C compiler; a new contributor may have no C++ compiler.
         Err(reason) if !in_ci() => steps.skip("fuzzing", &reason),
         _ => steps.run("fuzzing", || fuzz::run(None, &[]))?,
     }
@@ -61,16 +62,15 @@ pub(crate) fn everything(strict: bool) -> Result<()> {
     Ok(())
 }
 
-/// Installs what this machine lets us. A test that then misses a server fails and says
-/// how to get it.
+/// Installs the servers that this machine allows. A test without its server fails with the
+/// instructions to install it.
 fn install_servers() -> Result<()> {
     check(Command::new("scripts/install-test-tools").current_dir(root()))
 }
 
-/// The builds that others make, where no test asks for a feature of a dependency
-/// besides: the default one, and the smallest there are, of a log and of the load
-/// engine. What a feature brings is used behind it only, and nothing is left over
-/// without it. A check tells both.
+/// Checks the builds of users, in which no test enables additional features of a dependency: the
+/// default build, and the smallest builds of a log and of the load engine. The checks find code
+/// that uses a feature without its condition, and code that is unused without the feature.
 fn builds() -> Result<()> {
     check(&mut linted("check --package lucarne --locked"))?;
     check(&mut linted(
@@ -88,8 +88,8 @@ pub(crate) fn tests(filters: &[String], strict: bool) -> Result<()> {
     report.verdict(strict)
 }
 
-/// Runs the tests of the packages that a change since `main` can affect. Clippy runs
-/// over all.
+/// Runs the tests of the packages that a change since `main` can affect. Clippy checks all
+/// packages.
 pub(crate) fn changed(filters: &[String], strict: bool) -> Result<()> {
     check(&mut cargo("fmt --all --check"))?;
     conformance::run()?;
@@ -112,13 +112,13 @@ fn all_programs() -> Command {
     linted("test --workspace --tests --locked --no-run")
 }
 
-/// `cargo` that compiles our crates with clippy, which denies warnings and for
-/// the rest is rustc: what `cargo clippy` does to a check, done to a build. All
-/// is compiled once, where a check before the build would double the time.
+/// Returns a `cargo` command that compiles the crates of the workspace with clippy, which denies
+/// warnings and otherwise works like rustc. `cargo clippy` does the same for a check. One build
+/// replaces a check and a build, which would take twice the time.
 fn linted(arguments: &str) -> Command {
     let mut command = cargo(arguments);
     command.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
-    // How `cargo clippy` tells the driver of flags behind its `--`.
+    // `cargo clippy` passes the flags after `--` to the driver in this form.
     let deny = ["--deny", "warnings", ""].join("__CLIPPY_HACKERY__");
     command.env("CLIPPY_ARGS", deny);
     command

@@ -1,5 +1,5 @@
-//! Faults upon a log at work, for as long as one likes to wait: the tests below
-//! `torture` of the binary, each with more cases than the test run takes.
+//! Faults in a running log for a chosen time: runs the tests below `torture` of the binary, each
+//! with more cases than in the test run.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -8,12 +8,12 @@ use anyhow::{Context, Result, bail};
 
 use crate::step::cargo;
 
-/// Classes of faults, and those that run side by side.
+/// Number of classes of faults; [`AT_ONCE`] of them run at the same time.
 const CLASSES: u64 = 7;
 const AT_ONCE: u64 = 2;
 
-/// Runs every class so long that all of them take `minutes`, and prints how many
-/// cases that were. `seed` repeats a run.
+/// Runs every class for an equal time, so that all take `minutes`, and prints the numbers of cases.
+/// `seed` repeats a run.
 pub(crate) fn run(minutes: u64, seed: Option<u64>) -> Result<()> {
     let seconds = (minutes * 60 / CLASSES.div_ceil(AT_ONCE)).max(1);
     let mut torture = cargo("test --locked -p lucarne --test it -- torture:: --nocapture");
@@ -31,7 +31,7 @@ pub(crate) fn run(minutes: u64, seed: Option<u64>) -> Result<()> {
     for line in BufReader::new(output).lines() {
         let line = line?;
         println!("{line}");
-        // The runner's own words may stand before it in the line.
+        // The test runner may print text before it in the same line.
         classes.extend(
             line.split_once("torture: ")
                 .map(|(_, class)| class.to_owned()),

@@ -1,4 +1,4 @@
-//! A log to compare, as a TOML file describes it.
+//! A log to compare, as described by a TOML file.
 
 use std::{
     collections::BTreeMap,
@@ -15,25 +15,25 @@ use serde::Deserialize;
 use super::variables::Variables;
 use crate::add_chain::wait;
 
-/// The content of the file.
+/// Contents of the file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Contender {
-    /// Its name in the table.
+    /// Name of the log in the table.
     pub(crate) name: String,
-    /// The directory where its commands run; a new one for each run without it.
+    /// Working directory of the log's commands. By default, each run has a new one.
     directory: Option<String>,
-    /// Variables of its own: `${name}`.
+    /// Variables of this log: `${name}`.
     #[serde(default)]
     variables: BTreeMap<String, String>,
-    /// Files made before anything runs, relative to the directory.
+    /// Files to create before all commands, relative to the directory.
     #[serde(default)]
     files: BTreeMap<String, String>,
-    /// Commands that run to their end, in order, before the processes start.
+    /// Commands to run to their end, in order, before the processes start.
     #[serde(default)]
     setup: Vec<Vec<String>>,
-    /// The log itself, and what else serves it. None: it runs already, and
-    /// what it costs is not measured.
+    /// Processes of the log and of other servers for it. If there are none, the log already runs,
+    /// and its cost is not measured.
     #[serde(default, rename = "process")]
     processes: Vec<Process>,
     target: Target,
@@ -45,24 +45,24 @@ struct Process {
     command: Vec<String>,
     #[serde(default)]
     environment: BTreeMap<String, String>,
-    /// A URL that answers 200 once it is ready, or `host:port` that listens.
+    /// A URL that responds with 200 when the process is ready, or the `host:port` of its socket.
     ready: String,
 }
 
-/// The facts that a load test must know.
+/// Facts that a load test needs.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Target {
     submission: String,
     monitoring: Option<String>,
-    /// Without it, the submission prefix without its scheme.
+    /// Origin of the log. By default, the submission prefix without its scheme.
     origin: Option<String>,
-    /// The public key: a PEM file, or the base64 of log lists. Without it,
-    /// the log must have a `log.v3.json`.
+    /// Public key: a PEM file, or base64 as in log lists. By default, the key comes from the log's
+    /// `log.v3.json`.
     key: Option<String>,
 }
 
-/// The time that a log may take until it answers.
+/// Maximum time until a log responds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Contender {
@@ -82,9 +82,9 @@ impl Contender {
         Ok(contender)
     }
 
-    /// Sets it up in a new directory and starts it on the core.
+    /// Sets the log up in a new directory, and starts it on the core.
     pub(crate) fn start(&self, given: &Given<'_>) -> Result<Running> {
-        // The script has set TMPDIR to a directory on a disk.
+        // The script sets TMPDIR to a directory on a disk.
         let own = lucarne_testkit::temp_dir();
         let mut variables = Variables::new(&self.name);
         for (name, value) in [
@@ -128,13 +128,13 @@ impl Contender {
     }
 }
 
-/// The things that the comparison gives to each log.
+/// Values that the comparison passes to each log.
 pub(crate) struct Given<'a> {
-    /// The lucarne binary.
+    /// Path of the lucarne binary.
     pub(crate) lucarne: &'a Path,
-    /// PEM of the roots that it must accept.
+    /// PEM file of the roots that the log must accept.
     pub(crate) roots: &'a Path,
-    /// The core of the log.
+    /// Core of the log's processes.
     pub(crate) core: Option<usize>,
 }
 
@@ -159,7 +159,7 @@ impl Target {
     }
 }
 
-/// A target with everything filled in.
+/// A target with all variables replaced.
 pub(crate) struct Named {
     submission: String,
     monitoring: String,
@@ -168,7 +168,7 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    /// For plans, by the names of their variables.
+    /// Variables of plans, by name.
     pub(crate) fn variables(&self) -> Vec<(&'static str, &str)> {
         let mut all = vec![
             ("CT_LOG_URL", self.monitoring.as_str()),
@@ -179,7 +179,7 @@ impl Named {
         all
     }
 
-    /// As flags of a scenario.
+    /// Flags of a scenario.
     pub(crate) fn flags(&self, scenario: &str) -> Vec<String> {
         let mut flags = vec![format!("--log-url={}", self.monitoring)];
         if scenario != "ct-read" {
@@ -222,14 +222,14 @@ impl Process {
                 "{ready} did not answer within {PATIENCE:?}:\n{}",
                 server.output()
             );
-            // Polled: nothing tells when a foreign process is ready.
+            // Polls, because a foreign process does not report that it is ready.
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(server)
     }
 }
 
-/// A log that runs; it is killed with the value.
+/// A running log; dropping the value kills it.
 pub(crate) struct Running {
     pub(crate) target: Named,
     servers: Vec<Server>,
@@ -237,7 +237,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Returns what all its processes have used, if they are ours.
+    /// Returns the resources that all its processes have used, if this program started them.
     pub(crate) fn usage(&self) -> Result<Option<Usage>> {
         let mut sum = Usage::default();
         for server in &self.servers {
@@ -253,7 +253,7 @@ impl Running {
         Ok((!self.servers.is_empty()).then_some(sum))
     }
 
-    /// Entries in its published tree; none where it has no checkpoint yet.
+    /// Returns the number of entries in the published tree; 0 without a checkpoint.
     pub(crate) fn size(&self) -> Result<u64> {
         let client = lucarne_testkit::Client::new(self.target.monitoring.as_str());
         let answer = wait(async move { client.get("checkpoint").await })??;
@@ -262,13 +262,13 @@ impl Running {
         Ok(size.unwrap_or(0))
     }
 
-    /// All that its processes printed.
+    /// Returns the output of all its processes.
     pub(crate) fn output(&self) -> String {
         self.servers.iter().map(Server::output).collect()
     }
 }
 
-/// A process and all that came of it.
+/// Returns a process and all its descendants.
 fn family(pid: u32) -> Vec<u32> {
     let mut all = vec![pid];
     let mut next = 0;
@@ -317,7 +317,7 @@ fn is_ready(ready: &str) -> Result<bool> {
     Ok(TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok())
 }
 
-/// The date in UTC: the inception of a log that is made now.
+/// Returns the date in UTC, the inception of a new log.
 fn today() -> String {
     let seconds = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
@@ -325,7 +325,7 @@ fn today() -> String {
     date(seconds / 86_400)
 }
 
-/// Year, month and day of a day since 1970, by counting years and months.
+/// Converts a day since 1970 to year, month and day, by counting years and months.
 fn date(mut days: u64) -> String {
     let leap = |year: u64| {
         year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))

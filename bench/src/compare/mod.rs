@@ -1,4 +1,4 @@
-//! The same load on two logs, in turn.
+//! Compares two logs: runs the same load on them in turn.
 
 mod contender;
 mod figures;
@@ -18,18 +18,18 @@ use crate::{Common, authorities};
 
 #[derive(Clone, clap::Args)]
 pub(crate) struct Options {
-    /// Two files that say how to start a log: see bench/logs
+    /// Two files that describe how to start a log: see bench/logs
     #[arg(required = true, num_args = 2, value_name = "LOG.toml")]
     logs: Vec<PathBuf>,
-    /// How often the logs take turns: each figure is the median of its rounds
+    /// Number of rounds; each figure is the median of its rounds
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// What to run: `run plan.yaml`, or a scenario with its flags
+    /// Arguments of `lucarne load`: `run plan.yaml`, or a scenario with its flags
     #[arg(last = true, value_name = "ARGUMENTS OF lucarne load")]
     load: Vec<String>,
 }
 
-/// Without arguments: RSA certificates, a rate that any log sustains.
+/// Load without arguments: RSA certificates, at a rate that any log sustains.
 const DEFAULT_LOAD: [&str; 5] = ["ct-write", "--rate", "250", "--duration", "20s"];
 
 pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
@@ -60,11 +60,11 @@ pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The things that are the same for both logs.
+/// Values that are the same for both logs.
 struct Comparison<'a> {
     common: &'a Common,
     lucarne: PathBuf,
-    /// A directory with the roots that issue what is submitted.
+    /// Directory with the CAs that issue the submissions.
     authorities: PathBuf,
     roots: PathBuf,
     load: Vec<String>,
@@ -85,7 +85,7 @@ impl<'a> Comparison<'a> {
         })
     }
 
-    /// One log, set up anew; one load.
+    /// Sets up one log and runs one load.
     fn measure(&self, log: &Contender) -> Result<Figures> {
         let given = Given {
             lucarne: &self.lucarne,
@@ -102,7 +102,7 @@ impl<'a> Comparison<'a> {
         Figures::new(&summary, entries, used).with_context(|| log.name.clone())
     }
 
-    /// Runs `lucarne load` against it, and reads what it found.
+    /// Runs `lucarne load` against the log, and reads its summary.
     fn load(&self, log: &Running) -> Result<Summary> {
         let file = self.common.store.join("compare.json");
         let _ = std::fs::remove_file(&file);
@@ -113,7 +113,7 @@ impl<'a> Comparison<'a> {
             .arg("--no-ui")
             .arg("--summary")
             .arg(&file);
-        // A plan takes these through `${…}`.
+        // A plan reads these through `${…}`.
         for (name, value) in log.target.variables() {
             command.env(name, value);
         }
@@ -127,7 +127,7 @@ impl<'a> Comparison<'a> {
         let output = command
             .output()
             .with_context(|| format!("cannot run {command:?}"))?;
-        // 99: thresholds were crossed, which the table will tell.
+        // 99: a threshold was crossed; the table shows the figures.
         if !matches!(output.status.code(), Some(0 | 99)) {
             bail!(
                 "{command:?} ({}):\n{}{}",

@@ -1,4 +1,4 @@
-//! The processes of one log: one, or several instances.
+//! The processes of one log: a single one, or several instances.
 
 use std::{
     fs,
@@ -15,13 +15,13 @@ use serde_json::Value;
 
 use crate::endpoint::Endpoint;
 
-/// The name of the log, in its prefixes.
+/// Name of the log, in its prefixes.
 pub(super) const LOG: &str = "test";
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Time between two requests for the state of an instance.
 const POLL: Duration = Duration::from_millis(20);
 
-/// The settings that all processes of a log share.
+/// Settings that all processes of a log share.
 pub(super) struct Settings<'a> {
     pub(super) binary: &'a Path,
     pub(super) core: Option<usize>,
@@ -48,7 +48,7 @@ struct Member {
 }
 
 impl Group {
-    /// Creates a log with so many processes, starts them, and waits until one leads.
+    /// Creates a log with `count` processes, starts them, and waits until one leads.
     pub(super) fn start(settings: &Settings<'_>, count: usize) -> Result<Self> {
         let directory = TempDir::new()?;
         let secret = |name: &str, bytes: &[u8]| -> Result<()> {
@@ -59,7 +59,7 @@ impl Group {
                 fs::Permissions::from_mode(0o600),
             )?)
         };
-        // Logs of different sizes may share a lock.
+        // Groups of different sizes may share a lock, so each size has its own key.
         secret("seed.bin", &[count as u8; 32])?;
         secret("instances.key", b"a key for measurements on loopback\n")?;
         fs::write(directory.path().join("roots.pem"), settings.roots)?;
@@ -123,7 +123,7 @@ impl Group {
             .patience(PATIENCE)
     }
 
-    /// Starts this one.
+    /// Starts process `number`.
     pub(super) fn begin(&mut self, number: usize) -> Result<()> {
         let server = self
             .launch("serve", number)
@@ -132,7 +132,7 @@ impl Group {
         Ok(())
     }
 
-    /// The process of this one.
+    /// Returns process `number`.
     pub(super) fn server(&mut self, number: usize) -> Result<&mut Server> {
         self.members[number].server.as_mut().context("not started")
     }
@@ -141,7 +141,7 @@ impl Group {
         self.members[number].address.into()
     }
 
-    /// Waits until all are healthy and one leads; returns that one.
+    /// Waits until all processes are healthy and one leads. Returns the number of the leader.
     pub(super) fn leader(&self) -> Result<usize> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -159,20 +159,20 @@ impl Group {
         }
     }
 
-    /// The resources that each process has used so far.
+    /// Returns the resources that each process has used so far.
     pub(super) fn usage(&self) -> Result<Vec<Usage>> {
         let servers = self.members.iter().filter_map(|it| it.server.as_ref());
         servers.map(|server| usage(server.pid())).collect()
     }
 
-    /// Entries of the published log, at this one.
+    /// Returns the number of published entries at process `number`.
     pub(super) fn size(&self, number: usize) -> Result<u64> {
         let checkpoint = self.endpoint(number).get(&format!("/{LOG}/checkpoint"))?;
         let size = checkpoint.lines().nth(1).and_then(|line| line.parse().ok());
         size.context("the checkpoint has no size")
     }
 
-    /// New entries that this one has taken so far.
+    /// Returns the number of new entries that process `number` has accepted so far.
     pub(super) fn accepted(&self, number: usize) -> Result<u64> {
         let metrics = self.endpoint(number).get("/metrics")?;
         let counter = metrics.lines().find(|line| {
@@ -184,7 +184,7 @@ impl Group {
 }
 
 impl Member {
-    /// The state of the log, if it is healthy.
+    /// Returns the state of the log, if the log is healthy.
     fn state(&self) -> Option<String> {
         let health = Endpoint::from(self.address).get("/health").ok()?;
         let health: Value = serde_json::from_str(&health).ok()?;

@@ -18,7 +18,7 @@ use crate::{
     table::{Row, failures, latencies, print},
 };
 
-/// Instances of the log.
+/// Number of instances of the log.
 const COUNT: usize = 3;
 /// Seconds of load before the measured time.
 const WARM_UP: f64 = 2.0;
@@ -33,16 +33,16 @@ pub(crate) struct Options {
 
 #[derive(Clone, Subcommand)]
 enum Measurement {
-    /// CPU of one process, and of three at the same load
+    /// Measure the CPU of one process, and of three at the same load
     Shares,
-    /// CPU of the leader for an entry that another instance forwards
+    /// Measure the CPU of the leader for an entry that another instance forwards
     Forwarded,
-    /// Time without SCTs after the leader was killed
+    /// Measure the time without SCTs after the leader was killed
     Takeover {
-        /// Number of leaders that are killed
+        /// Number of leaders to kill
         #[arg(long, default_value_t = 30)]
         rounds: usize,
-        /// SIGTERM instead of SIGKILL: the leader hands over
+        /// Send SIGTERM instead of SIGKILL, so that the leader hands over
         #[arg(long)]
         hand_over: bool,
     },
@@ -50,22 +50,22 @@ enum Measurement {
 
 #[derive(Clone, Args)]
 struct LoadOptions {
-    /// New entries per second
+    /// Number of new entries per second
     #[arg(long, default_value_t = 1000.0, global = true)]
     rate: f64,
-    /// Measured seconds per run
+    /// Duration of each measured run in seconds
     #[arg(long, default_value_t = 6.0, global = true)]
     duration: f64,
-    /// Keep-alive HTTP/1.1 connections
+    /// Number of keep-alive HTTP/1.1 connections
     #[arg(long, default_value_t = 3000, global = true)]
     connections: usize,
-    /// The log's period in milliseconds
+    /// Period of the log in milliseconds
     #[arg(long, default_value_t = 200, global = true)]
     period: u64,
-    /// Signer of the leaves
+    /// CA that signs the leaves
     #[arg(long, default_value = "rsa", global = true)]
     issuer: Issuer,
-    /// Lock in MariaDB and data in MinIO, instead of both in a bucket of versitygw
+    /// Use a lock in MariaDB and data in MinIO, instead of both in a bucket of versitygw
     #[arg(long, global = true)]
     mariadb: bool,
 }
@@ -94,7 +94,7 @@ struct Bench<'a> {
     place: Place,
 }
 
-/// The result of one load on a group.
+/// Result of one load on a group.
 struct Loaded {
     outcomes: Vec<Outcome>,
     /// CPU of each process in the measured time, in microseconds.
@@ -102,7 +102,7 @@ struct Loaded {
 }
 
 impl Loaded {
-    /// New entries in the measured time.
+    /// Number of new entries in the measured time.
     fn entries(&self) -> f64 {
         self.outcomes.iter().map(|it| it.new as f64).sum()
     }
@@ -125,12 +125,12 @@ impl Bench<'_> {
         Group::start(&settings, count)
     }
 
-    /// Seconds of load of one run.
+    /// Length of the load of one run, in seconds.
     fn seconds(&self) -> f64 {
         WARM_UP + self.options.duration
     }
 
-    /// Leaves for this many seconds of load, each once.
+    /// Returns leaves for `seconds` seconds of load, each once.
     fn submissions(&self, seconds: f64) -> Result<Submissions> {
         let count = (seconds * self.options.rate) as usize + 100;
         let path = format!("/{LOG}/ct/v1/add-chain");
@@ -138,7 +138,7 @@ impl Bench<'_> {
             .submissions(self.options.issuer, count, "127.0.0.1", &path, 0.0)
     }
 
-    /// The load of one of so many load generators.
+    /// Returns the load of one of `generators` load generators.
     fn plan(&self, generators: usize) -> Plan {
         Plan {
             connections: self.options.connections / generators,
@@ -148,7 +148,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Loads these members at the same time, each with its part of the leaves.
+    /// Loads these members at the same time, each with a part of the leaves.
     fn load(
         &self,
         group: &Group,
@@ -249,8 +249,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Forwards every entry by one follower, and then the same entries by both at the same time:
-    /// the second copy of an entry has a place already, and costs the leader its way only.
+    /// Forwards every entry by one follower, and then the same entries by both at the same time.
+    /// The second copy of an entry already has a place, so the leader only pays for its transfer.
     fn forwarded(&self) -> Result<()> {
         let group = self.start(COUNT)?;
         let leader = group.leader()?;
@@ -299,7 +299,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The leader ends, again and again, while one of the others gets all submissions.
+    /// Ends the leader repeatedly, while one of the other instances gets all submissions.
     fn takeover(&self, rounds: usize, hand_over: bool) -> Result<()> {
         let mut requests = self.submissions(rounds as f64 * self.seconds())?;
         let mut group = self.start(COUNT)?;
@@ -309,7 +309,7 @@ impl Bench<'_> {
             let endpoint = group.endpoint((leader + 1) % COUNT);
             let (mut is_over, plan) = (false, self.plan(1));
             let mut end = || -> Result<()> {
-                // The end of the measured time is marked, too.
+                // The mark at the end of the measured time also arrives here.
                 if !std::mem::replace(&mut is_over, true) {
                     let signal = [Signal::KILL, Signal::TERM][usize::from(hand_over)];
                     group.server(leader)?.signal(signal)?;

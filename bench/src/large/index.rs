@@ -1,5 +1,5 @@
-//! A dedup index of any size, without a log: synthetic identities, each looked for and then added, in
-//! rounds, as a log does it.
+//! A dedup index of any size, without a log. As a log does, each round looks up synthetic
+//! identities and then adds them.
 
 use std::{
     fs,
@@ -21,11 +21,11 @@ use super::{
 };
 
 const OWNER: LogId = LogId([7; 32]);
-/// The entries of one round, as at 10,000/s and ten rounds a second.
+/// Number of entries of one round, as at 10,000/s and ten rounds a second.
 const ROUND: u64 = 1000;
-/// Look-ups that are measured at the end.
+/// Number of measured look-ups at the end.
 const LOOKUPS: u64 = 500_000;
-/// Added before a kill: not enough for a table.
+/// Number of entries added before a kill: too few for a table.
 const LEFT: u64 = 60_000;
 
 #[derive(clap::Args)]
@@ -33,7 +33,7 @@ pub(crate) struct KilledOptions {
     index: std::path::PathBuf,
 }
 
-/// The figures of the making of an index, which is not made again.
+/// Figures of the creation of an index, kept because the index is created only once.
 #[derive(Serialize, Deserialize)]
 struct Made {
     cpu_us: f64,
@@ -44,7 +44,7 @@ struct Made {
     peak_rss: u64,
 }
 
-/// Makes an index of `size` entries in `folder`, unless it is there, and measures it.
+/// Creates an index of `size` entries in `folder`, unless it exists, and measures it.
 pub(super) fn measure(folder: &Path, size: u64, keep: bool) -> Result<Column> {
     let path = folder.join(format!("index-{size}"));
     let figures = folder.join(format!("index-{size}.json"));
@@ -133,7 +133,7 @@ pub(super) fn measure(folder: &Path, size: u64, keep: bool) -> Result<Column> {
     Ok(column)
 }
 
-/// Adds some entries and dies.
+/// Adds entries to the index and crashes.
 pub(crate) fn die(options: &KilledOptions) -> Result<()> {
     let index = LooseIndex::open(&options.index, OWNER)?;
     let from = index.indexed();
@@ -146,7 +146,7 @@ pub(crate) fn die(options: &KilledOptions) -> Result<()> {
 }
 
 fn make(path: &Path, size: u64) -> Result<Made> {
-    // The peak is that of this size.
+    // Resets the peak of memory, so that it belongs to this size.
     fs::write("/proc/self/clear_refs", "5").context("cannot reset the peak of memory")?;
     let before = usage(std::process::id())?;
     let began = Instant::now();
@@ -200,7 +200,7 @@ fn make(path: &Path, size: u64) -> Result<Made> {
     })
 }
 
-/// CPU per look-up in microseconds.
+/// Measures the CPU per look-up, in microseconds.
 fn looked(index: &LooseIndex, size: u64, present: bool) -> Result<f64> {
     let mut random = Random(size);
     let before = usage(std::process::id())?.cpu_us;

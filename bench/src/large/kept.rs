@@ -1,4 +1,4 @@
-//! The logs that are kept between runs, and the copies that are measured.
+//! Logs that are kept between runs, and copies of them to measure.
 
 use std::{
     fs,
@@ -19,10 +19,10 @@ use tokio::task::spawn_blocking;
 use super::certificates::Template;
 use crate::{add_chain::wait, chains::Store};
 
-/// The entries of one round.
+/// Number of entries of one round.
 const ROUND: u64 = 8192;
 pub(super) const HOST: &str = "large.example";
-/// The time that a start may take: a rebuild of the index is one, too.
+/// Maximum time of a start, which may include a rebuild of the index.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// A directory with a log, its lock, its index and its key.
@@ -32,12 +32,12 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// The log of `size` entries, made where it does not exist yet.
+    /// Opens the log of `size` entries, or creates it.
     pub(super) fn open(store: &Store, folder: &Path, size: u64) -> Result<Self> {
         let directory = folder.join(format!("log-{size}"));
         let roots = store.pki.roots_pem();
         if fs::read_to_string(directory.join("roots.pem")).is_ok_and(|made| made != roots) {
-            // Its leaves expire with the CA that the store had then.
+            // The leaves expire with the CA of the store at that time.
             fs::remove_dir_all(&directory)?;
         }
         fs::create_dir_all(&directory)?;
@@ -51,7 +51,7 @@ impl Kept {
         Ok(kept)
     }
 
-    /// What all its certificates are made of.
+    /// Returns the template of all certificates of the log.
     pub(super) fn template(&self, store: &Store) -> Result<Template> {
         Template::kept(&store.pki, &self.directory.join("template.der"))
     }
@@ -89,7 +89,8 @@ impl Kept {
         })
     }
 
-    /// Rounds of patched certificates through the real sequencer, until there are enough.
+    /// Runs rounds of generated certificates through the real sequencer, until there are enough
+    /// entries.
     fn fill(&self, store: &Store) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
@@ -139,7 +140,7 @@ impl Kept {
         Ok(())
     }
 
-    /// Starts it in this process, and waits until it is open.
+    /// Starts the log in this process, and waits until it is open.
     async fn start(&self, store: &Store) -> Result<Arc<Log>> {
         let (data, lock) = (
             self.directory.join("data"),
@@ -152,14 +153,14 @@ impl Kept {
         let config = self.config()?;
         let log = Log::start(config, roots, Arc::new(assets), Arc::new(lock), &metrics);
         while log.state() != State::Running {
-            // Polled: a log tells nobody of its state.
+            // Polls, because a log does not announce its state.
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         Ok(log)
     }
 
-    /// Opens a copy in this process, without its index, and waits until that is read from the
-    /// tiles. Returns the seconds that it took.
+    /// Opens a copy in this process without its index, and waits until the index is rebuilt from
+    /// the tiles. Returns the duration in seconds.
     pub(super) fn read_back(&self, store: &Store) -> Result<f64> {
         let copied = self.copy()?;
         remove(&copied.index())?;
@@ -180,7 +181,7 @@ impl Kept {
                     .any(|check| check.name == "dedup" && !check.ok)
             };
             while unread().await {
-                // Polled: a log tells nobody of its state.
+                // Polls, because a log does not announce its state.
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
             let seconds = began.elapsed().as_secs_f64();
@@ -189,7 +190,8 @@ impl Kept {
         })
     }
 
-    /// A copy to be measured, which shares tiles with this one: they are never written again.
+    /// Creates a copy to measure. It shares the tiles with this log, because tiles are never
+    /// overwritten.
     pub(super) fn copy(&self) -> Result<Copied> {
         let directory = self.directory.with_extension("measured");
         remove(&directory)?;
@@ -244,7 +246,7 @@ fn entry(template: &Template, number: u64, issuers: &Arc<[Arc<Issuer>]>) -> Entr
     }
 }
 
-/// A copy of a kept log, removed in the end.
+/// A copy of a kept log, removed at the end.
 pub(super) struct Copied {
     directory: PathBuf,
     port: u16,
@@ -263,7 +265,7 @@ impl Copied {
         self.directory.join("cache/dedup")
     }
 
-    /// Starts the server, and returns how long it takes until submissions are taken, in seconds.
+    /// Starts the server. Returns the time in seconds until submissions are accepted.
     pub(super) fn start(&self, binary: &Path, core: Option<usize>) -> Result<(Server, f64)> {
         let began = Instant::now();
         let config = self.directory.join("lucarne.yaml");
@@ -298,7 +300,7 @@ impl Drop for Copied {
     }
 }
 
-/// Copies a file or directory into another; with `links`, the files themselves are shared.
+/// Copies a file or directory; with `links`, the copy has hard links to the files.
 fn copy(from: &Path, into: &Path, links: bool) -> Result<()> {
     let how = if links { "-rlp" } else { "-rp" };
     let copied = Command::new("cp").arg(how).arg(from).arg(into).status()?;
@@ -313,7 +315,7 @@ pub(super) fn remove(directory: &Path) -> Result<()> {
     }
 }
 
-/// The files below a directory, and the bytes that they take on the disk.
+/// Returns the number of files below a directory, and the bytes that they use on the disk.
 pub(super) fn on_disk(directory: &Path) -> Result<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;
     let (mut files, mut bytes) = (0, 0);

@@ -16,21 +16,21 @@ pub(crate) struct Options {
     /// Number of entries, also as 1e6; several are columns of one table
     #[arg(long, default_values = ["1e5", "1e6"], value_parser = number)]
     size: Vec<u64>,
-    /// Measure the dedup index alone, with keys that no entry has
+    /// Measure only the dedup index, with keys that no entry has
     #[arg(long)]
     index_only: bool,
-    /// Measure alone how the index is read back from the tiles, in this process: for profilers
+    /// Measure only the rebuild of the index from the tiles, in this process, for profilers
     #[arg(long, conflicts_with = "index_only")]
     rebuild_only: bool,
-    /// Seconds of submissions to each log
+    /// Duration of the submissions to each log in seconds
     #[arg(long, default_value_t = 20.0)]
     duration: f64,
-    /// Remove the indices that were made, rather than keep them for the next time
+    /// Remove the indices after the run, instead of keeping them for the next run
     #[arg(long)]
     remove: bool,
 }
 
-/// The figures of one size.
+/// Figures of one size.
 struct Column {
     size: u64,
     rows: Vec<(String, String)>,
@@ -65,7 +65,7 @@ pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// A table in Markdown, a column per size.
+/// Prints a table in Markdown with a column per size.
 fn print(columns: &[Column]) {
     let row = |cells: &mut dyn Iterator<Item = String>| {
         let cells: Vec<_> = cells.collect();
@@ -86,7 +86,7 @@ fn print(columns: &[Column]) {
     }
 }
 
-/// A whole number, also as 1e6 or 3e8.
+/// Parses a whole number, also as 1e6 or 3e8.
 fn number(text: &str) -> Result<u64, String> {
     let problem = || format!("{text}: not a number of entries");
     let (digits, zeros) = text.split_once('e').unwrap_or((text, "0"));

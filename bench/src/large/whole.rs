@@ -21,10 +21,10 @@ use crate::{
 };
 
 const PATIENCE: Duration = Duration::from_secs(600);
-/// Entries of a full tile.
+/// Number of entries of a full tile.
 const TILE: u64 = 256;
 
-/// One log under measurement.
+/// A log under measurement.
 struct Bench<'a> {
     options: &'a Options,
     binary: &'a Path,
@@ -69,7 +69,7 @@ pub(super) fn measure(
     Ok(bench.column)
 }
 
-/// What it takes to read the index back from the tiles, in this process.
+/// Measures the rebuild of the index from the tiles, in this process.
 pub(super) fn read_back(common: &Common, folder: &Path, size: u64) -> Result<Column> {
     let store = Store::open(&common.store)?;
     let kept = Kept::open(&store, folder, size)?;
@@ -119,7 +119,7 @@ impl Bench<'_> {
         Ok(server)
     }
 
-    /// CPU of the server per answer, in microseconds, and the outcome.
+    /// Returns the CPU of the server per response in microseconds, and the outcome.
     fn load(
         &self,
         server: &Server,
@@ -176,7 +176,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Old entries again, of which each has its SCT signed anew.
+    /// Submits old entries again; the server signs an SCT for each.
     fn duplicates(&mut self, server: &Server) -> Result<()> {
         let mut requests = Duplicates {
             template: self.kept.template(self.store)?,
@@ -219,7 +219,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// All cores: nothing else runs.
+    /// Uses all cores, because no other load runs.
     fn rebuild(&mut self) -> Result<()> {
         super::kept::remove(&self.copied.index())?;
         let (mut server, seconds) = self.copied.start(self.binary, None)?;
@@ -233,7 +233,7 @@ impl Bench<'_> {
     }
 }
 
-/// Submissions of entries that the log was filled with.
+/// Submissions of entries that are already in the log.
 struct Duplicates {
     template: Template,
     issuer: String,

@@ -17,16 +17,16 @@ use crate::{
 
 #[derive(Clone, clap::Args)]
 pub(crate) struct Options {
-    /// Measured seconds per run
+    /// Duration of each measured run in seconds
     #[arg(long, default_value_t = 10)]
     duration: u64,
-    /// Submissions per second where the rate is given: what one core must offer
+    /// Submissions per second of the run at a fixed rate, the minimum of one core
     #[arg(long, default_value_t = 10_000)]
     rate: u64,
-    /// Submissions per second of the run that has time to sleep between them
+    /// Submissions per second of the run that sleeps between submissions
     #[arg(long, default_value_t = 4000)]
     lower_rate: u64,
-    /// Connections of the run that measures memory
+    /// Number of connections of the run that measures memory
     #[arg(long, default_value_t = 10_000)]
     connections: u64,
 }
@@ -92,7 +92,7 @@ struct Bench<'a> {
     store: PathBuf,
     authorities: PathBuf,
     seed: PathBuf,
-    /// Base64 of the public key.
+    /// Public key in base64.
     key: String,
 }
 
@@ -125,7 +125,7 @@ impl<'a> Bench<'a> {
         self.measure(0, seconds, &load)
     }
 
-    /// Sixty-four users, each of which submits again as soon as it is answered.
+    /// Runs sixty-four users, each of which submits again after each response.
     fn as_fast_as_possible(&self) -> Result<Summary> {
         let seconds = self.options.duration;
         let ahead = format!("--ahead={}", 25_000 * seconds);
@@ -133,7 +133,8 @@ impl<'a> Bench<'a> {
         self.measure(0, seconds, &load)
     }
 
-    /// Each answer takes two seconds, so that every user has one under way.
+    /// Runs a load in which each response takes two seconds, so that every user has a request in
+    /// flight.
     fn many_connections(&self, seconds: u64) -> Result<Summary> {
         let connections = self.options.connections;
         let load = [format!("--vus={connections}"), "--issuers=p256".to_owned()];
@@ -148,7 +149,7 @@ impl<'a> Bench<'a> {
         let mut command = Command::new(&self.lucarne);
         command
             .args(["load", "ct-write", "--no-ui", "--audit=none"])
-            // What answers here takes whatever comes: a log would be found out.
+            // Precertificates, duplicates and probes would reveal that this server is not a log.
             .args(["--precerts=0", "--duplicates=0", "--probe-interval=0s"])
             .arg(format!("--log-url=http://{address}"))
             .arg(format!("--origin={address}"))
@@ -193,8 +194,8 @@ fn requests(summary: &Summary) -> Result<u64> {
     }
 }
 
-/// CPU of the whole process per request, from the first arrival to the last
-/// answer, in microseconds.
+/// CPU of the whole process per request, from the first arrival to the last response, in
+/// microseconds.
 fn cpu_us(summary: &Summary) -> Result<f64> {
     let cpu = summary.environment.process_cpu.context("no processCpu")?;
     Ok(cpu * 1e6 / requests(summary)? as f64)

@@ -1,5 +1,4 @@
-//! The cheapest log that a load test cannot tell from one: it signs whatever
-//! it is sent, and keeps nothing.
+//! The cheapest log that a load test accepts: it signs every submission, and stores nothing.
 
 use std::{
     convert::Infallible,
@@ -25,18 +24,18 @@ use crate::answering;
 
 #[derive(Clone, clap::Args)]
 pub(crate) struct Options {
-    /// Where to listen
+    /// Address to listen on
     #[arg(long)]
     listen: SocketAddr,
-    /// The seed of the log's key
+    /// Seed of the log's key
     #[arg(long)]
     seed: PathBuf,
-    /// Milliseconds before each answer
+    /// Delay of each response in milliseconds
     #[arg(long, default_value_t = 0)]
     delay: u64,
 }
 
-/// Serves until killed.
+/// Serves until the process is killed.
 pub(crate) fn serve(options: &Options) -> Result<()> {
     let seed = fs::read(&options.seed).context("the seed")?;
     let log = Arc::new(Signer {
@@ -82,7 +81,7 @@ async fn answer(
         Ok(json) => (200, json),
         Err(error) => (400, error.to_string().into_bytes()),
     };
-    // The time that a log takes, so that many submissions are under way.
+    // The delay of a log's rounds, so that many submissions are in flight.
     if !log.delay.is_zero() {
         tokio::time::sleep(log.delay).await;
     }
@@ -102,7 +101,7 @@ impl Signer {
         Ok(self.key.sign_sct(now()?, &entry, index)?.to_json())
     }
 
-    /// Of an empty tree: whoever asks wants to know whether this is the log.
+    /// Returns the checkpoint of an empty tree, which clients use to identify the log.
     fn checkpoint(&self) -> Result<String> {
         let signed = self
             .key

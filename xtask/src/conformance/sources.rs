@@ -10,7 +10,7 @@ pub(super) struct Sources {
     files: Vec<SourceFile>,
 }
 
-/// A source file and its path as a module, such as `ct::chain` or `http::it::conformance`.
+/// A source file and its module path, such as `ct::chain` or `http::it::conformance`.
 struct SourceFile {
     module: String,
     text: String,
@@ -37,7 +37,7 @@ impl Sources {
         Ok(Sources { files })
     }
 
-    /// Sources with these files, for tests.
+    /// Creates sources with these files, for tests.
     #[cfg(test)]
     pub(super) fn of<const N: usize>(files: [(&str, &str); N]) -> Self {
         let files = files
@@ -61,7 +61,7 @@ impl Sources {
         self.has(path, is_test)
     }
 
-    /// Looks a path up: its module is a file; types and modules between the file and the
+    /// Looks up a path: its module is a file, and all types and modules between the file and the
     /// function occur in this file.
     fn has(&self, path: &str, defines: impl Fn(&str, &str) -> bool) -> bool {
         self.files.iter().any(|file| {
@@ -79,7 +79,7 @@ impl Sources {
     }
 }
 
-/// The module of a file, from its path below `crates`; `None` for other files.
+/// Returns the module of a file, from its path below `crates`; `None` for other files.
 fn module_of(path: &Path) -> Option<String> {
     let path = path.to_str()?.strip_suffix(".rs")?;
     let mut parts: Vec<&str> = path.split('/').collect();
@@ -93,7 +93,7 @@ fn module_of(path: &Path) -> Option<String> {
     Some(parts.join("::"))
 }
 
-/// Numbers of the lines that define a function of this name.
+/// Returns the numbers of the lines that define a function of this name.
 fn definitions(text: &str, name: &str) -> Vec<usize> {
     let opens = |line: &str| {
         let rest = line.split_once(&format!("fn {name}"));

@@ -1,4 +1,4 @@
-//! Prose of a file: its comments and texts (Rust) or its paragraphs (Markdown).
+//! Pieces of prose: comments and texts of a Rust file, or paragraphs of a Markdown file.
 
 /// The place of a piece of prose, which decides the rules for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub(super) enum Kind {
     Doc,
     /// Documentation of a module or crate.
     ModuleDoc,
-    /// A string literal that reads as a text.
+    /// A string literal with a text.
     Text,
     /// A Markdown file.
     Page,
@@ -27,13 +27,14 @@ pub(super) struct Piece<'s> {
 pub(super) struct Line<'s> {
     /// Number of the line in its file, from 1.
     pub(super) number: usize,
-    /// The prose, without comment markers.
+    /// Prose, without comment markers.
     pub(super) text: &'s str,
-    /// Columns of the whole line in the file, in characters; 0 for texts, which rustfmt wraps.
+    /// Number of columns of the whole line in the file, in characters; 0 for texts, which rustfmt
+    /// wraps.
     pub(super) width: usize,
 }
 
-/// A Markdown file as one piece.
+/// Returns a Markdown file as one piece.
 pub(super) fn of_markdown(source: &str) -> Vec<Piece<'_>> {
     let lines = source
         .lines()
@@ -48,8 +49,8 @@ pub(super) fn of_markdown(source: &str) -> Vec<Piece<'_>> {
     vec![Piece { kind, lines }]
 }
 
-/// The comments of a Rust file and, with `texts`, its string literals of three words and more
-/// up to its unit tests.
+/// Returns the comments of a Rust file and, with `texts`, its string literals of three words and
+/// more up to its unit tests.
 pub(super) fn of_rust(source: &str, texts: bool) -> Vec<Piece<'_>> {
     let tests_at = source.find("#[cfg(test)]\nmod ").unwrap_or(source.len());
     let mut scanner = Scanner::new(source);
@@ -192,14 +193,14 @@ fn comment_kind(comment: &str) -> (Kind, &str) {
     (kind, text.strip_prefix(' ').unwrap_or(text))
 }
 
-/// The number of `#` before a quote, and whether an `r` precedes them.
+/// Returns the number of `#` before a quote, and whether an `r` precedes them.
 fn raw_string_before(before: &[u8]) -> (usize, bool) {
     let hashes = before.iter().rev().take_while(|b| **b == b'#').count();
     let raw = before[..before.len() - hashes].last() == Some(&b'r');
     if raw { (hashes, true) } else { (0, false) }
 }
 
-/// Length of a string's contents, up to the quote that ends it.
+/// Returns the length of a string's contents, up to the quote that ends it.
 fn string_length(rest: &str, hashes: usize, raw: bool) -> usize {
     if raw {
         let end = format!("\"{}", "#".repeat(hashes));
@@ -214,7 +215,7 @@ fn string_length(rest: &str, hashes: usize, raw: bool) -> usize {
     end.unwrap_or(rest.len())
 }
 
-/// Length of a character literal, or 1 for the quote of a lifetime.
+/// Returns the length of a character literal, or 1 for the quote of a lifetime.
 fn character_length(rest: &str) -> usize {
     let inner = &rest[1..];
     if inner.starts_with('\\') {
@@ -227,7 +228,7 @@ fn character_length(rest: &str) -> usize {
     }
 }
 
-/// Returns true for literals that people read: three words or more.
+/// Returns true for literals with a text for people: three words or more.
 fn is_text(literal: &str) -> bool {
     let is_word = |word: &&str| {
         word.chars().filter(|letter| letter.is_alphabetic()).count() >= 2 || *word == "a"

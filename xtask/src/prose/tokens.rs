@@ -2,12 +2,12 @@
 
 use super::pieces::{Kind, Line, Piece};
 
-/// A word, or the place of something that is not prose.
+/// A word, or a placeholder for code and other parts that are not prose.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Token {
     /// The word in lower case; empty for code, a placeholder or the end of a paragraph.
     pub(super) word: String,
-    /// Number of its line in the file, from 1.
+    /// Number of the word's line in the file, from 1.
     pub(super) line: usize,
     /// The punctuation mark before the word, if any.
     pub(super) after: Option<char>,
@@ -25,7 +25,7 @@ pub(super) fn of(piece: &Piece<'_>) -> Vec<Token> {
     tokenizer.tokens
 }
 
-/// The lines of a piece that are not code; `None` ends a paragraph.
+/// Returns the lines of a piece that are not code; `None` ends a paragraph.
 pub(super) fn prose_lines<'p, 's>(
     piece: &'p Piece<'s>,
 ) -> impl Iterator<Item = Option<Line<'s>>> + use<'p, 's> {
@@ -99,7 +99,7 @@ impl Tokenizer {
         }
     }
 
-    /// Passes over a code span, which may go on in the next line.
+    /// Skips a code span, which may continue in the next line.
     fn code(&mut self, rest: &str, line: usize) -> usize {
         let inner = if self.in_code { rest } else { &rest[1..] };
         if !self.in_code {
@@ -117,7 +117,7 @@ impl Tokenizer {
         }
     }
 
-    /// Takes a word. Identifiers, paths and addresses are placeholders.
+    /// Adds a word. Identifiers, paths and addresses are placeholders.
     fn word(&mut self, rest: &str, line: usize) -> usize {
         let blank = rest.find(char::is_whitespace).unwrap_or(rest.len());
         let chunk = &rest[..blank];
@@ -142,7 +142,7 @@ impl Tokenizer {
     }
 }
 
-/// Length of a link's target, `](…)`.
+/// Returns the length of a link's target, `](…)`.
 fn link_target(rest: &str) -> Option<usize> {
     let target = rest.strip_prefix("](")?;
     Some(target.find(')')? + 3)

@@ -14,20 +14,19 @@ use super::Test;
 use super::limits::limit;
 use super::machine::{self, MARK};
 
-/// The time between two looks at a running test.
+/// Time between two checks of a running test.
 const POLL: Duration = Duration::from_millis(10);
 
-/// The time in which processes that the test has ended may disappear.
+/// Time in which the processes of an ended test may disappear.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// A run of a test that has ended.
+/// A finished run of a test.
 pub(super) struct Attempt {
     pub(super) outcome: Outcome,
     pub(super) took: Duration,
-    /// All that the test and its processes printed; after a hang also the stacks of
-    /// its threads.
+    /// Output of the test and its processes; after a hang also the stacks of its threads.
     pub(super) output: String,
-    /// Command lines of processes that the test left behind. They were ended.
+    /// Command lines of processes that the test left behind and that were killed.
     pub(super) left_behind: Vec<String>,
 }
 
@@ -38,7 +37,7 @@ pub(super) enum Outcome {
     /// The test printed a line `skipped: reason`.
     Skipped(String),
     Failed,
-    /// The test was ended after its limit.
+    /// The test was killed at its limit.
     Hung,
 }
 
@@ -53,11 +52,11 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// The environment variable with a directory for what tests share and for what they leave.
+/// Environment variable with a directory for the shared files and the remains of tests.
 const RUN: &str = "LUCARNE_TEST_RUN";
 
-/// Runs the test to its end, or until its limit. With `backtrace`, a panic prints its
-/// frames; without, they would hide the message.
+/// Runs the test to its end, or until its limit. With `backtrace`, a panic prints its frames, which
+/// would otherwise hide the message.
 pub(super) fn run(test: &Test, directory: &Path, backtrace: bool) -> Result<Attempt> {
     let mut output = tempfile::tempfile().context("creating a file for the output of tests")?;
     let mark = test.to_string();
@@ -110,7 +109,7 @@ fn spawn(command: &mut Command) -> Result<Child> {
         .with_context(|| format!("starting {:?}", command.get_program()))
 }
 
-/// Waits for the end of the process. Returns whether it succeeded, or `None` at the
+/// Waits for the end of the process. Returns whether the process succeeded, or `None` at the
 /// deadline.
 fn wait(child: &mut Child, deadline: Instant) -> Result<Option<bool>> {
     loop {
@@ -124,7 +123,7 @@ fn wait(child: &mut Child, deadline: Instant) -> Result<Option<bool>> {
     }
 }
 
-/// Ends a hung test. Returns the stacks of its processes.
+/// Kills a hung test. Returns the stacks of its processes.
 fn kill(child: &mut Child, mark: &str) -> Result<String> {
     let stacks = machine::stacks(mark);
     child.kill().context("ending a hung test")?;
@@ -143,7 +142,7 @@ fn outcome(ended: Option<bool>, text: &str) -> Outcome {
     }
 }
 
-/// The output of the test without the lines that its harness prints around it.
+/// Returns the output of the test without the lines that its harness prints around it.
 fn without_frame(text: &str) -> String {
     let of_harness = |line: &str| {
         line.is_empty()

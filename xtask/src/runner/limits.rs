@@ -1,8 +1,8 @@
-//! The time that a test may take.
+//! Time limits of tests.
 
 use std::time::Duration;
 
-/// A test hangs if it takes longer, unless [`LONG`] has it.
+/// Limit of tests that are not in [`LONG`].
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Tests that take long on a quiet machine, with their limits in seconds.
@@ -21,7 +21,7 @@ const LONG: &[(&str, u64)] = &[
     ),
 ];
 
-/// The time after which a test counts as hung.
+/// Returns the time after which a test counts as hung.
 pub(super) fn limit(test: &str) -> Duration {
     let long = LONG.iter().find(|(name, _)| *name == test);
     long.map_or(LIMIT, |(_, seconds)| Duration::from_secs(*seconds))

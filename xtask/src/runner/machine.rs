@@ -1,5 +1,5 @@
-//! What tests can leave behind on the machine, read from `/proc`. Elsewhere than on
-//! Linux, nothing is found.
+//! Traces that tests can leave on the machine, read from `/proc`. On systems other than Linux,
+//! nothing is found.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// The environment variable that names the test in each of its processes.
+/// Environment variable that names the test in each of its processes.
 pub(super) const MARK: &str = "LUCARNE_TEST";
 
 /// Mounts, named network namespaces and loop devices of the machine.
@@ -15,7 +15,7 @@ pub(super) const MARK: &str = "LUCARNE_TEST";
 pub(super) struct Machine(BTreeSet<String>);
 
 impl Machine {
-    /// Those that exist now.
+    /// Returns the mounts, namespaces and loop devices that exist now.
     pub(super) fn now() -> Self {
         let mut found = BTreeSet::new();
         for line in read("/proc/self/mounts").lines() {
@@ -34,14 +34,14 @@ impl Machine {
         Self(found)
     }
 
-    /// Those that did not exist before.
+    /// Returns the names that are not in `before`.
     pub(super) fn since(self, before: &Self) -> Vec<String> {
         self.0.difference(&before.0).cloned().collect()
     }
 }
 
-/// Ends the processes whose environment has the mark and that are still there after
-/// `grace`. Returns their command lines.
+/// Kills the processes whose environment has the mark and that still exist after `grace`. Returns
+/// their command lines.
 pub(super) fn end_marked(mark: &str, grace: Duration) -> Vec<String> {
     if marked(mark).is_empty() {
         return Vec::new();
@@ -50,7 +50,7 @@ pub(super) fn end_marked(mark: &str, grace: Duration) -> Vec<String> {
     let processes = marked(mark);
     let lines = processes.iter().map(|pid| command_line(*pid)).collect();
     for pid in processes {
-        // The process may have ended meanwhile.
+        // The process may already have ended.
         let mut kill = Command::new("kill");
         let kill = kill.args(["-KILL", &pid.to_string()]);
         let _ = kill.stderr(Stdio::null()).status();
@@ -58,7 +58,7 @@ pub(super) fn end_marked(mark: &str, grace: Duration) -> Vec<String> {
     lines
 }
 
-/// Processes whose environment has the mark.
+/// Returns the processes whose environment has the mark.
 fn marked(mark: &str) -> Vec<u32> {
     let entry = format!("{MARK}={mark}");
     let has = |pid: &u32| {
@@ -78,15 +78,15 @@ fn command_line(pid: u32) -> String {
     format!("process {}", line.trim())
 }
 
-/// The stacks of all processes whose environment has the mark: of a hung test and of
-/// the servers that it waits for.
+/// Returns the stacks of all processes whose environment has the mark: a hung test and the servers
+/// that it waits for.
 pub(super) fn stacks(mark: &str) -> String {
     let stack = |pid| format!("\n{}:\n{}", command_line(pid), stack(pid));
     marked(mark).into_iter().map(stack).collect()
 }
 
-/// The stacks of a process's threads: gdb's if there is a gdb, else the names of the
-/// threads with the functions of the kernel in which they wait.
+/// Returns the stacks of a process's threads: from gdb if it is installed, otherwise the names of
+/// the threads with the functions of the kernel in which they wait.
 fn stack(pid: u32) -> String {
     let pid = pid.to_string();
     let mut gdb = Command::new("timeout");
@@ -108,12 +108,12 @@ fn stack(pid: u32) -> String {
     tasks.iter().map(thread).collect()
 }
 
-/// The content of a file, empty if it cannot be read: a process may have ended.
+/// Returns the contents of a file, empty if it cannot be read: a process may have ended.
 fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// The names in a directory; none if it cannot be read.
+/// Returns the names in a directory, none if it cannot be read.
 fn names(directory: &str) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     /// Starts `sleep 600` with the mark, and waits until `/proc` has its environment and command
-    /// line: after `spawn`, the child may not have replaced those of this process yet.
+    /// line: immediately after `spawn`, `/proc` may still have those of this process.
     fn sleeping(mark: &str) -> Child {
         let mut sleep = Command::new("sleep");
         let child = sleep.arg("600").env(MARK, mark).spawn();
@@ -141,7 +141,7 @@ mod tests {
                 let _ = child.wait();
                 panic!("{}: not started within 30 s", command_line(pid));
             }
-            // The pause between two looks: the loop ends with the event.
+            // A pause between two checks: the loop ends with the event.
             thread::sleep(Duration::from_millis(1));
         }
         child

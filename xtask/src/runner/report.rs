@@ -1,4 +1,4 @@
-//! The result of a run of tests.
+//! The result of a test run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,24 +10,24 @@ use super::Test;
 use super::attempt::{Attempt, Outcome};
 use crate::root;
 
-/// Tests in the list of the slowest.
+/// Length of the list of the slowest tests.
 const SLOWEST: usize = 10;
 
-/// Finished tests between two lines of progress.
+/// Number of finished tests between two lines of progress.
 const PROGRESS: usize = 200;
 
 /// The result of all tests.
 #[derive(Default)]
 pub(crate) struct Report {
     passed: usize,
-    /// Tests marked `#[ignore]`.
+    /// Number of tests marked `#[ignore]`.
     pub(super) ignored: usize,
-    /// Skipped tests by reason.
+    /// Numbers of skipped tests by reason.
     skipped: BTreeMap<String, usize>,
-    /// Tests that failed first and passed when run again alone.
+    /// Tests that failed first, and passed in a run alone.
     flaky: Vec<String>,
     pub(super) failed: Vec<String>,
-    /// What is there after the tests and was not before.
+    /// Processes, mounts and other traces that the tests left behind.
     pub(super) left_behind: Vec<String>,
     times: Vec<(Duration, String)>,
 }
@@ -61,8 +61,8 @@ impl Report {
         Ok(())
     }
 
-    /// Fails if a test failed or none ran, or, with `strict`, if a test is flaky or
-    /// left something behind.
+    /// Fails if a test failed or none ran, or, with `strict`, if a test is flaky or left traces
+    /// behind.
     pub(crate) fn verdict(&self, strict: bool) -> Result<()> {
         if !self.failed.is_empty() {
             bail!("tests failed: {}", self.failed.join(", "));

@@ -1,4 +1,4 @@
-//! Tests which part of a data tile can be used, and how much had to be read for it.
+//! Tests of the usable part of a data tile, and of the number of bytes read for it.
 
 use bytes::Bytes;
 use lucarne_storage::{Assets, MemoryAssets};
@@ -14,7 +14,7 @@ use crate::verified_tiles::tests::entry;
 
 const ENTRIES: u64 = 2 * TILE_WIDTH + 7;
 
-/// A log of so many entries, in memory.
+/// A log of [`ENTRIES`] entries, in memory.
 struct Stored {
     assets: MemoryAssets,
     tree: Tree,
@@ -46,7 +46,7 @@ impl Stored {
     }
 }
 
-/// Reads are made ahead by what those before them brought.
+/// The sizes of earlier reads determine the number of tiles to read ahead.
 #[tokio::test]
 async fn what_was_read_for_a_tile_is_counted() {
     let stored = Stored::new();
@@ -57,7 +57,7 @@ async fn what_was_read_for_a_tile_is_counted() {
     // The right edge is in memory.
     let found = stored.read(2).await;
     assert_eq!((found.first, found.entries.len(), found.read), (512, 7, 0));
-    // One that is cut is read twice, and whatever was stored before it is kept.
+    // A truncated tile is read twice, and its entries before the cut are kept.
     let plain = gunzip(whole).unwrap();
     let cut = plain.slice(..plain.len() / 2);
     stored.assets.tamper("tile/data/001", Some(cut.clone()));
@@ -77,7 +77,7 @@ async fn what_was_read_for_a_tile_is_counted() {
     );
 }
 
-/// An entry whose hash is not the tree's is not indexed, whatever it says.
+/// An entry whose hash is not in the tree is not indexed.
 #[tokio::test]
 async fn what_the_tree_does_not_vouch_for_is_a_gap() {
     let stored = Stored::new();

@@ -1,8 +1,8 @@
 //! Threads that unpack and hash data tiles for the dedup index.
 //!
-//! Most of what it takes to read an index from the tiles is done here. The threads give way to all
-//! others: a log whose index is lost serves as before, and so do those beside it.
-//! Each keeps its buffers from one tile to the next.
+//! These threads do most of the work of reading an index from the tiles. They run at a lower
+//! priority than all others, so that a log with a lost index, and all other logs, serve as before.
+//! Each thread keeps its buffers from one tile to the next.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use crate::compress::gunzip_into;
 use crate::dedup::{LeafPosition, Record};
 use crate::give_way::give_way;
 
-/// Most threads.
+/// Maximum number of threads.
 const MOST: usize = 4;
-/// Tiles that may wait for a thread: as many as are read at once.
+/// Maximum number of waiting tiles, equal to the number of concurrent reads.
 const WAITING: usize = 64;
-/// Bytes that a thread keeps for the next tile.
+/// Maximum size in bytes of the buffer that a thread keeps for the next tile.
 const KEPT: usize = 4 << 20;
 
-/// The threads, which end with it.
+/// Threads that end when this value is dropped.
 pub(super) struct Unpackers {
     tiles: SyncSender<Packed>,
 }
@@ -34,27 +34,27 @@ pub(super) struct Unpackers {
 /// A data tile as it is stored.
 struct Packed {
     bytes: Bytes,
-    /// The index of its first entry.
+    /// Index of the first entry.
     first: u64,
     unpacked: oneshot::Sender<Unpacked>,
 }
 
-/// The entries of a data tile up to the first that cannot be read, at most those of a full one,
-/// not yet held against the tree.
+/// Entries of a data tile up to the first invalid one, at most those of a full tile, not yet
+/// verified against the tree.
 #[derive(Default)]
 pub(super) struct Unpacked {
     pub(super) records: Vec<Record>,
-    /// Their leaf hashes, one after the other.
+    /// Leaf hashes of the entries, concatenated.
     pub(super) hashes: Vec<u8>,
-    /// The root over those of a full tile.
+    /// Root of the leaf hashes of a full tile.
     pub(super) root: Option<Hash>,
 }
 
 impl Unpackers {
-    /// Starts as many as there are processors.
+    /// Starts a thread for each processor, at most [`MOST`].
     ///
     /// # Errors
-    /// If the system gives no thread.
+    /// If the system cannot start a thread.
     pub(super) fn start() -> std::io::Result<Self> {
         let (tiles, waiting) = sync_channel(WAITING);
         let waiting = Arc::new(Mutex::new(waiting));
@@ -67,8 +67,8 @@ impl Unpackers {
         Ok(Unpackers { tiles })
     }
 
-    /// Unpacks and hashes the tile whose first entry has this index; `None` if no thread does: one
-    /// has panicked, or more tiles wait than are ever read at once.
+    /// Unpacks and hashes the tile whose first entry has the index `first`. Returns `None` if no
+    /// thread does this: a thread has panicked, or more tiles wait than are ever read at once.
     pub(super) async fn unpack(&self, bytes: Bytes, first: u64) -> Option<Unpacked> {
         let (unpacked, result) = oneshot::channel();
         let tile = Packed {
@@ -91,7 +91,7 @@ fn unpack_all(waiting: &Mutex<Receiver<Packed>>) {
         let Ok(tile) = next else {
             return;
         };
-        // Who has given up needs no answer.
+        // A caller that has given up needs no result.
         if !tile.unpacked.is_closed() {
             let unpacked = match gunzip_into(&tile.bytes, &mut plain) {
                 Ok(plain) => Unpacked::read(plain, tile.first, &mut leaf),
@@ -105,7 +105,7 @@ fn unpack_all(waiting: &Mutex<Receiver<Packed>>) {
 }
 
 impl Unpacked {
-    /// Reads entries of which the first has the index `first`; `leaf` is room for one.
+    /// Reads entries, the first of which has the index `first`; `leaf` is a buffer for one entry.
     pub(super) fn read(mut entries: &[u8], first: u64, leaf: &mut Vec<u8>) -> Self {
         let width = TILE_WIDTH as usize;
         let mut records = Vec::with_capacity(width);

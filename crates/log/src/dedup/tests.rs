@@ -43,8 +43,8 @@ fn finds_what_was_added_in_memory_and_in_tables() {
         }
         assert_eq!(dedup.find(&identity(table + 9)).unwrap(), None);
     }
-    // As after a crash: the table is there, what was in memory is not. But
-    // that there was more is known.
+    // The same state as after a crash: the table exists, the entries in memory are lost, and the
+    // anchor shows that there were more entries.
     let dedup = Dedup::open(dir.path(), owner).unwrap();
     assert_eq!(dedup.indexed(), table + 5);
     assert_eq!(dedup.anchor().head, head(table + 9));
@@ -58,8 +58,8 @@ fn finds_what_was_added_in_memory_and_in_tables() {
     }
 }
 
-/// Who can make two identities alike in a part of them has an SCT for what is not logged,
-/// if that part is the key.
+/// If only a part of the identity were the key, a client that can create two identities with the
+/// same part would get an SCT for an entry that is not in the log.
 #[test]
 fn an_identity_that_differs_in_one_bit_is_another() {
     let dir = tempfile::tempdir().unwrap();
@@ -135,7 +135,7 @@ fn an_index_that_has_failed_is_not_written_and_not_opened_again() {
     add(&dedup, 0..3);
     let full = std::io::ErrorKind::StorageFull.into();
     dedup.fatal(&fjall::Error::Io(full));
-    // fjall writes no more, but says no more why.
+    // fjall refuses further writes, but no longer reports the reason.
     for fatal in [
         dedup.fatal(&fjall::Error::Poisoned),
         dedup.flush().unwrap_err(),
@@ -160,7 +160,7 @@ fn an_index_that_has_failed_is_not_written_and_not_opened_again() {
         matches!(error, Fatal::Dedup { damaged: true, .. }),
         "{error}"
     );
-    // The tree that it could not note any more is one that was signed.
+    // The head that could not be stored any more is that of a signed tree.
     assert_eq!(last_seen(dir.path()), Some(head(5)));
     assert_eq!(Dedup::look(dir.path(), owner).unwrap(), Some(5));
 }
@@ -216,7 +216,7 @@ fn all_are_found(dedup: &Dedup, entries: u64) {
     assert_eq!(dedup.find(&identity(entries)).unwrap(), None);
 }
 
-/// A table each, small as it is.
+/// Adds tables of 100 entries each.
 fn add_tables(dedup: &Dedup, tables: std::ops::Range<u64>) {
     for n in tables {
         add(dedup, 100 * n..100 * (n + 1));
@@ -244,7 +244,7 @@ fn tables_are_merged_into_one_that_has_all() {
         let dedup = Dedup::open(dir.path(), owner).unwrap();
         add_tables(&dedup, 0..7);
         assert_eq!(dedup.tables.entries(), [100; 7]);
-        // What comes twice is in it once.
+        // The merged table has a repeated entry only once.
         add(&dedup, 600..700);
         dedup.flush().unwrap();
         becomes_one_table(&dedup);
@@ -256,8 +256,7 @@ fn tables_are_merged_into_one_that_has_all() {
     all_are_found(&dedup, 700);
 }
 
-/// As a crash leaves them: a table that was not noted, and one that was merged
-/// and not removed.
+/// A crash can leave a table that was not noted, and a table that was merged and not removed.
 #[test]
 fn tables_that_are_not_noted_are_removed() {
     let dir = tempfile::tempdir().unwrap();
@@ -299,9 +298,8 @@ fn a_table_that_is_lost_or_cut_is_said_at_once() {
     all_are_found(&Dedup::open(dir.path(), owner).unwrap(), 300);
 }
 
-/// Places that lie in fjall are found beside the tables that follow; and the
-/// version that put them there, which knows no tables, takes what it finds for
-/// an empty index.
+/// Places in fjall are found together with those in later tables. The old version, which has no
+/// tables, opens the result as an empty index.
 #[test]
 fn an_index_from_before_there_were_tables_is_gone_on_with() {
     let dir = tempfile::tempdir().unwrap();
@@ -362,7 +360,7 @@ fn what_was_unknown_is_found_once_it_is_mended() {
     assert_eq!(dedup.find(&identity(5)).unwrap(), None);
 }
 
-/// What was read of the backlog, with its oldest entry's timestamp.
+/// Returns a part of the backlog, with the timestamp of its oldest entry.
 fn part(range: std::ops::Range<u64>) -> Part {
     Part {
         records: range.clone().map(|n| (identity(n), place(n))).collect(),
@@ -394,7 +392,7 @@ fn what_was_read_of_a_backlog_is_not_read_again() {
         assert_eq!((dedup.indexed(), dedup.known()), (1000, 100));
         assert_eq!(ranges(&dedup), [(100, 1000, u64::MAX)]);
         dedup.take_up(part(600..1000)).unwrap();
-        // Rounds go on meanwhile, and what they had in memory is lost.
+        // Rounds continue during this time; their entries in memory are lost.
         add(&dedup, 1000..1010);
         assert_eq!((dedup.indexed(), dedup.known()), (1010, 510));
         assert_eq!(dedup.find(&identity(1009)).unwrap(), Some(place(1009)));
@@ -410,7 +408,7 @@ fn what_was_read_of_a_backlog_is_not_read_again() {
     }
     let dedup = Dedup::open(dir.path(), owner).unwrap();
     assert_eq!((dedup.indexed(), ranges(&dedup)), (1020, vec![rest]));
-    // What is not its end is not taken for it.
+    // A part that is not at the end of the backlog's range is ignored.
     dedup.take_up(part(100..200)).unwrap();
     assert_eq!(ranges(&dedup), [rest]);
     dedup.take_up(part(100..600)).unwrap();
@@ -419,8 +417,8 @@ fn what_was_read_of_a_backlog_is_not_read_again() {
     all_are_found(&dedup, 1020);
 }
 
-/// Without a backlog the anchor is what it was before there were any; with one, nobody takes it for
-/// that.
+/// Older versions read an anchor without a backlog, which has their format, and refuse an anchor
+/// with a backlog.
 #[test]
 fn an_anchor_with_a_backlog_is_none_to_whoever_knows_no_backlog() {
     let mut anchor = Anchor {
@@ -445,7 +443,7 @@ fn an_anchor_with_a_backlog_is_none_to_whoever_knows_no_backlog() {
     }
 }
 
-/// Whoever asks what is unknown, and then looks, never takes an entry of the log for a new one.
+/// A lookup that first checks for unknown entries never takes an entry of the log for a new one.
 #[test]
 fn what_is_read_is_found_before_it_counts_as_read() {
     let dir = tempfile::tempdir().unwrap();
@@ -470,7 +468,7 @@ fn what_is_read_is_found_before_it_counts_as_read() {
             });
         }
         for n in (0..parts).rev() {
-            // They look in between.
+            // Lookups run between two parts.
             let seen = looks.load(Ordering::SeqCst);
             while looks.load(Ordering::SeqCst) < seen + 10 {
                 std::thread::yield_now();
