@@ -142,6 +142,11 @@ impl Damaged {
         }
     }
 
+    /// Returns whether the last known bytes of a file were condemned.
+    pub(crate) fn is_condemned(&self, file: FileId) -> bool {
+        self.condemned.lock().contains_key(&file)
+    }
+
     /// Returns the problem with the bytes that have this checksum, if they are condemned. If other
     /// bytes have replaced condemned ones, the record is removed.
     pub(crate) fn condemned(&self, file: FileId, sum: impl FnOnce() -> u128) -> Option<String> {

@@ -130,7 +130,7 @@ impl Log {
     /// If one of the three cannot be read now.
     pub async fn look(
         config: &LogConfig,
-        assets: &dyn Assets,
+        assets: &Arc<dyn Assets>,
         lock: &dyn Lock,
     ) -> Result<Looked, Fatal> {
         look::look(config, assets, lock).await

@@ -64,14 +64,14 @@ pub struct Looked {
 /// See [`Log::look`](crate::Log::look).
 pub(crate) async fn look(
     config: &LogConfig,
-    assets: &dyn Assets,
+    assets: &Arc<dyn Assets>,
     lock: &dyn Lock,
 ) -> Result<Looked, Fatal> {
     match steadily(config, assets, lock).await? {
-        Ok(judged) => sound(config, assets, judged).await,
+        Ok(judged) => sound(config, &**assets, judged).await,
         Err((held, fatal)) => Ok(Looked {
             lock: held.map(|note| Found::read(&note, config)),
-            published: published(config, assets).await?,
+            published: published(config, &**assets).await?,
             bridge: Vec::new(),
             refusal: Some(fatal.to_string()),
         }),
@@ -86,7 +86,7 @@ pub(crate) async fn hold_against(
     lock: &dyn Lock,
     known: &[KnownCheckpoint],
 ) -> Result<Vec<KnownError>, Fatal> {
-    let judged = steadily(config, &*assets, lock).await?;
+    let judged = steadily(config, &assets, lock).await?;
     let judged = judged.map_err(|(_, fatal)| fatal)?;
     let history = judged.history(assets);
     let mut against = Vec::new();
@@ -102,14 +102,14 @@ type Refused = (Option<Vec<u8>>, Fatal);
 /// Examines a log that may sign concurrently.
 async fn steadily(
     config: &LogConfig,
-    assets: &dyn Assets,
+    assets: &Arc<dyn Assets>,
     lock: &dyn Lock,
 ) -> Result<Result<Judged, Refused>, Fatal> {
     let log_id = config.key.log_id().0;
     let end = Instant::now() + LOOKING;
     loop {
         let held = lock.load(&log_id).await?;
-        let fatal = match recover::judge(config, assets, lock, None).await {
+        let fatal = match recover::judge_whole(config, assets, lock, None).await {
             Ok(judged) => return Ok(Ok(judged)),
             Err(fatal) if !fatal.is_verdict() => return Err(fatal),
             Err(fatal) => fatal,

@@ -352,12 +352,12 @@ impl Reader {
         };
         for file in oldest {
             // The read itself updates the list of damaged files.
-            let _ = self.look_at(&edge, file).await;
+            let _ = self.tiles.stored(&edge, file).await;
         }
     }
 
     /// Removes a file from memory that was found damaged in storage, and reports it with `problem`
-    /// unless it is intact when it is read again.
+    /// unless it is intact when it is read again from the store itself.
     pub(crate) async fn distrust(&self, file: FileId, problem: String) {
         self.cache.invalidate(&CacheKey::File(file));
         if let FileId::Tile(tile) = file {
@@ -366,7 +366,7 @@ impl Reader {
         let looked = async {
             let view = self.view.load_full();
             let view = view.ok_or(ReadError::Storage(String::new()))?;
-            self.look_at(&self.edge(&view).await?, file).await
+            self.tiles.stored(&self.edge(&view).await?, file).await
         };
         if looked.await.is_err() {
             self.tiles.damaged().need(file, problem);
@@ -377,22 +377,6 @@ impl Reader {
     pub(crate) async fn condemn(&self, file: FileId, sum: u128, problem: String) {
         self.tiles.damaged().condemn(file, sum, problem.clone());
         self.distrust(file, problem).await;
-    }
-
-    /// Reads and verifies a file. A full tile whose verified copy is in memory is not read again.
-    pub(crate) async fn look_at(
-        &self,
-        edge: &Arc<RightEdge>,
-        file: FileId,
-    ) -> Result<(), ReadError> {
-        match file {
-            FileId::Issuer(of) => match self.tiles.issuer(&of).await? {
-                Some(_) => Ok(()),
-                None => Err(ReadError::Storage(format!("{} is missing", file.path()))),
-            },
-            FileId::Tile(tile) if tile.is_full() => self.tiles.full(edge, tile).await.map(drop),
-            FileId::Tile(tile) => self.tiles.partial(edge, tile).await,
-        }
     }
 
     /// Returns the right edge of the published tree; `None` if nothing is published.

@@ -72,15 +72,24 @@ pub(crate) async fn examine(
     lock: &dyn Lock,
 ) -> Result<(), Fatal> {
     let signed = tree_head::last_signed(config).await?;
-    let judged = judge(config, &*assets, lock, signed).await?;
-    rollback::check(
-        judged.published.as_ref(),
-        &judged.tree,
-        &judged.path,
-        &assets,
-    )
-    .await?;
+    let judged = judge_whole(config, &assets, lock, signed).await?;
     examine_judged(config, assets, lock, &judged).await
+}
+
+/// Judges the log as [`judge`] does, and refuses storage that was emptied or rolled back.
+///
+/// # Errors
+/// Those of [`judge`], and of [`rollback::check`].
+pub(crate) async fn judge_whole(
+    config: &LogConfig,
+    assets: &Arc<dyn Assets>,
+    lock: &dyn Lock,
+    signed: Option<VerifiedCheckpoint>,
+) -> Result<Judged, Fatal> {
+    let judged = judge(config, &**assets, lock, signed).await?;
+    let (published, tree) = (judged.published.as_ref(), &judged.tree);
+    rollback::check(published, tree, &judged.path, assets).await?;
+    Ok(judged)
 }
 
 /// Rolls the tree forward in memory, and examines the index.

@@ -2,7 +2,7 @@
 //!
 //! The hashes of a hash tile follow from the tiles or the entries beneath it. The entries of a
 //! data tile may still be in memory, in another tile or in the journal, and an issuer in the
-//! journal. The signed tree, or the fingerprint, confirms every byte before it is written. The
+//! journal. A cache of readers may have any of these files. The signed tree, or the fingerprint, confirms every byte before it is written. The
 //! damaged file is kept as evidence.
 
 mod entries;
@@ -20,16 +20,21 @@ use lucarne_storage::{Asset, AssetError, AssetKind, Assets, Encoding};
 use lucarne_tlog::{Level, RightEdge, Tile, tile_root};
 
 use crate::compress::gunzip;
+use crate::damaged::Damaged;
 use crate::fsck::beneath::{Depth, beneath};
 use crate::gzip::gzip;
-use crate::read_cache::FileId;
+use crate::read_cache::{FileId, read_cache};
 use crate::record::Record;
 use crate::scrub::Unpaced;
 use crate::shared::Shared;
+use crate::verified_tiles::VerifiedTiles;
 use crate::{LogConfig, ReadError, names_tile, recover};
 
 /// The pause before the next attempt, if storage was unavailable.
 const RETRY: Duration = Duration::from_secs(60);
+
+/// Bytes of hash tiles kept while a cached file is verified.
+const CACHE_BYTES: u64 = 1 << 20;
 
 /// Most files that are restored in the life of a process.
 const MOST_RESTORED: usize = 10_000;
@@ -146,9 +151,10 @@ pub(crate) async fn names_tile(log: &Shared, data: Tile) {
 
 async fn restore(log: &Shared, file: FileId) -> Result<Outcome, Failure> {
     let edge = edge(log).await?;
-    let right = match file {
-        FileId::Issuer(of) => issuer(log, &of).await?,
-        FileId::Tile(tile) => match tile.level() {
+    let right = match (cached(log, &edge, file).await, file) {
+        (Some(right), _) => right,
+        (None, FileId::Issuer(of)) => issuer(log, &of).await?,
+        (None, FileId::Tile(tile)) => match tile.level() {
             Level::Hashes(level) => hash_tile(log, &edge, (tile, level)).await?,
             Level::Data => entries::data_tile(log, &edge, tile).await?,
         },
@@ -166,8 +172,28 @@ async fn restore(log: &Shared, file: FileId) -> Result<Outcome, Failure> {
     }
     log.reader.tiles().damaged().forget(file);
     // A file that is still wrong enters the list of damaged files again.
-    let _ = log.reader.look_at(&edge, file).await;
+    let _ = log.reader.tiles().stored(&edge, file).await;
     Ok(outcome)
+}
+
+/// Returns the content of a file that a cache still has, or that is right by now. Bytes that the
+/// scrubber has condemned agree with the tree as well, so that a condemned file is not read here.
+async fn cached(log: &Shared, edge: &Arc<RightEdge>, file: FileId) -> Option<Right> {
+    if log.reader.tiles().damaged().is_condemned(file) {
+        return None;
+    }
+    let cache = read_cache(CACHE_BYTES);
+    let tiles = VerifiedTiles::new(log.assets.clone(), cache, Damaged::default());
+    let plain = match file {
+        FileId::Issuer(of) => tiles.issuer(&of).await.ok()??,
+        FileId::Tile(tile) if !tile.is_full() => return None,
+        FileId::Tile(tile) => match tile.level() {
+            Level::Hashes(_) => tiles.hashes(edge, tile).await.ok()?,
+            Level::Data => tiles.entries(edge, tile).await.ok()?,
+        },
+    };
+    let from = "a cache";
+    Some(Right { plain, from })
 }
 
 /// The right edge of the published tree. Storage with an older checkpoint was emptied or rolled

@@ -39,6 +39,7 @@ pub(crate) struct VerifiedTiles(Arc<Inner>);
 
 struct Inner {
     assets: Arc<dyn Assets>,
+    source: Source,
     cache: ReadCache,
     /// The reads in flight. Concurrent readers of the same tile share one read.
     fetches: SingleFlight<Tile, Result<StoredFile, ReadError>>,
@@ -46,12 +47,20 @@ struct Inner {
     damaged: Damaged,
 }
 
+/// The origin of the bytes of a first attempt to read a file. A second attempt always reads the
+/// store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// The caches of the store, which readers use, or the store.
+    Caches,
+    /// The store itself. A cache may have files that the store has lost.
+    Store,
+}
+
 /// The attempts to read a file before it counts as damaged.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attempt {
-    /// May come from a cache.
     First,
-    /// Comes from the store itself.
     Second,
 }
 
@@ -152,10 +161,26 @@ fn begins_with(plain: Bytes, leaves: &[u8], wider: bool) -> Result<Bytes, Unexpe
 }
 
 impl VerifiedTiles {
-    /// Creates a reader of the tiles in `assets`. Full tiles are kept in `cache`.
+    /// Creates a reader of the tiles in `assets` and its caches. Full tiles are kept in `cache`.
     pub(crate) fn new(assets: Arc<dyn Assets>, cache: ReadCache, damaged: Damaged) -> Self {
+        Self::with_source(Source::Caches, assets, cache, damaged)
+    }
+
+    /// Creates a reader of the tiles that the store itself has, past the caches of `assets`: they
+    /// may have tiles that the store has lost.
+    pub(crate) fn past_caches(assets: Arc<dyn Assets>, cache: ReadCache, damaged: Damaged) -> Self {
+        Self::with_source(Source::Store, assets, cache, damaged)
+    }
+
+    fn with_source(
+        source: Source,
+        assets: Arc<dyn Assets>,
+        cache: ReadCache,
+        damaged: Damaged,
+    ) -> Self {
         VerifiedTiles(Arc::new(Inner {
             assets,
+            source,
             cache,
             fetches: SingleFlight::default(),
             checking: Arc::new(Semaphore::new(CHECKING)),
@@ -237,7 +262,10 @@ impl VerifiedTiles {
                 leaves: leaves.clone(),
                 wider: candidate != tile,
             };
-            match self.fetch(FileId::Tile(candidate), expected).await {
+            match self
+                .fetch(FileId::Tile(candidate), expected, self.0.source)
+                .await
+            {
                 Ok(Some(found)) => return Ok(found.plain),
                 Ok(None) => {}
                 Err(error @ ReadError::Damaged { .. }) => problem = Some(error),
@@ -266,7 +294,25 @@ impl VerifiedTiles {
                 wider: false,
             },
         };
-        let found = self.fetch(file, expected).await?;
+        let found = self.fetch(file, expected, Source::Store).await?;
+        found.map(drop).ok_or_else(|| self.missing(file))
+    }
+
+    /// Reads a file that entries need from the store itself, and verifies it.
+    ///
+    /// # Errors
+    /// As [`full`](Self::full).
+    pub(crate) async fn stored(
+        &self,
+        edge: &Arc<RightEdge>,
+        file: FileId,
+    ) -> Result<(), ReadError> {
+        let expected = match file {
+            FileId::Issuer(of) => Expected::Certificate(of),
+            FileId::Tile(tile) if tile.is_full() => self.expected(edge, tile).await?,
+            FileId::Tile(tile) => return self.partial(edge, tile).await,
+        };
+        let found = self.fetch(file, expected, Source::Store).await?;
         found.map(drop).ok_or_else(|| self.missing(file))
     }
 
@@ -276,7 +322,8 @@ impl VerifiedTiles {
     /// If it is damaged, or storage fails.
     pub(crate) async fn issuer(&self, of: &Fingerprint) -> Result<Option<Bytes>, ReadError> {
         let file = FileId::Issuer(*of);
-        let found = self.fetch(file, Expected::Certificate(*of)).await?;
+        let expected = Expected::Certificate(*of);
+        let found = self.fetch(file, expected, self.0.source).await?;
         if let Some(found) = &found {
             self.0
                 .assets
@@ -292,18 +339,10 @@ impl VerifiedTiles {
         tile: Tile,
     ) -> BoxFuture<'static, Result<StoredFile, ReadError>> {
         async move {
-            let expected = match tile.level() {
-                Level::Data => Expected::Entries {
-                    leaves: self.leaves(&edge, tile).await?,
-                    wider: false,
-                },
-                Level::Hashes(level) => {
-                    Expected::Root(self.entry(&edge, level + 1, tile.index()).await?)
-                }
-            };
+            let expected = self.expected(&edge, tile).await?;
             let key = FileId::Tile(tile);
-            let found = self.fetch(key, expected).await?;
-            let ForReader { bytes, file } = found.ok_or_else(|| self.missing(key))?.stored;
+            let found = self.fetch(key, expected, self.0.source).await?;
+            let ForReader { bytes, file, .. } = found.ok_or_else(|| self.missing(key))?.stored;
             self.0.assets.keep_for_readers(&key.path(), &bytes);
             let encoding = match tile.level() {
                 Level::Data if is_gzip(&bytes) => Encoding::Gzip,
@@ -317,6 +356,19 @@ impl VerifiedTiles {
             Ok(stored)
         }
         .boxed()
+    }
+
+    /// Returns the content of a full tile as far as the tree above gives it.
+    async fn expected(&self, edge: &Arc<RightEdge>, tile: Tile) -> Result<Expected, ReadError> {
+        Ok(match tile.level() {
+            Level::Data => Expected::Entries {
+                leaves: self.leaves(edge, tile).await?,
+                wider: false,
+            },
+            Level::Hashes(level) => {
+                Expected::Root(self.entry(edge, level + 1, tile.index()).await?)
+            }
+        })
     }
 
     /// Returns the root of the tree when it had this size.
@@ -367,7 +419,12 @@ impl VerifiedTiles {
 
     /// Reads a file. A file with unexpected content is read again, from the store itself. Returns
     /// `None` if the file does not exist.
-    async fn fetch(&self, file: FileId, expected: Expected) -> Result<Option<Found>, ReadError> {
+    async fn fetch(
+        &self,
+        file: FileId,
+        expected: Expected,
+        source: Source,
+    ) -> Result<Option<Found>, ReadError> {
         let (assets, damaged) = (&self.0.assets, &self.0.damaged);
         if let Some(error) = damaged.just_now(file) {
             return Err(error);
@@ -375,9 +432,9 @@ impl VerifiedTiles {
         let path = file.path();
         let mut problem = String::new();
         for attempt in [Attempt::First, Attempt::Second] {
-            let stored = match attempt {
-                Attempt::First => assets.get_for_reader(&path).await,
-                Attempt::Second => assets.get(&path).await.map(|it| it.map(ForReader::from)),
+            let stored = match (attempt, source) {
+                (Attempt::First, Source::Caches) => assets.get_for_reader(&path).await,
+                _ => assets.get(&path).await.map(|it| it.map(ForReader::from)),
             };
             problem = match stored.map_err(ReadError::from) {
                 Ok(None) => {
@@ -386,7 +443,10 @@ impl VerifiedTiles {
                 }
                 Ok(Some(stored)) => match self.check_uncondemned(file, &expected, stored).await {
                     Ok(found) => {
-                        damaged.forget(file);
+                        // A right copy in a cache does not show that the store has the file.
+                        if !found.stored.is_cached {
+                            damaged.forget(file);
+                        }
                         return Ok(Some(found));
                     }
                     Err(unexpected) => unexpected.to_string(),

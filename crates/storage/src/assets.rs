@@ -212,11 +212,17 @@ pub struct ForReader {
     pub bytes: Bytes,
     /// The open file that the bytes were read from, if the kernel can send it more cheaply.
     pub file: Option<OpenFile>,
+    /// Whether the bytes come from a cache. The store itself may have lost the file.
+    pub is_cached: bool,
 }
 
 impl From<Bytes> for ForReader {
     fn from(bytes: Bytes) -> Self {
-        Self { bytes, file: None }
+        Self {
+            bytes,
+            file: None,
+            is_cached: false,
+        }
     }
 }
 

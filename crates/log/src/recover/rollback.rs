@@ -124,7 +124,8 @@ async fn verify(
     rewritten: &BTreeSet<Fingerprint>,
     assets: &Arc<dyn Assets>,
 ) -> Result<(), ReadError> {
-    let tiles = VerifiedTiles::new(assets.clone(), read_cache(CACHE_BYTES), Damaged::default());
+    let cache = read_cache(CACHE_BYTES);
+    let tiles = VerifiedTiles::past_caches(assets.clone(), cache, Damaged::default());
     let issuers: BTreeSet<Fingerprint> = stream::iter(sample(published, edge.size()))
         .map(|tile| issuers(&tiles, edge, tile))
         .buffer_unordered(CONCURRENCY)

@@ -1,9 +1,9 @@
-use lucarne_storage::{Assets, MemoryAssets};
-use lucarne_testkit::until;
+use lucarne_storage::{Assets, CachedAssets, MemoryAssets};
+use lucarne_testkit::{eventually, until};
 
 use super::*;
 use crate::State;
-use crate::submit::tests::{World, fill, settled, started, stop};
+use crate::submit::tests::{World, begun, fill, settled, started, stop};
 
 const ENTRIES: usize = 300;
 
@@ -93,6 +93,44 @@ async fn the_journal_has_the_entries_and_the_issuers() {
     }
     // Neither tile leads to the other.
     rots(&assets, &log, &["tile/0/000", "tile/data/000"]).await;
+    stop(&log).await;
+}
+
+/// Storage has lost files that the disk cache of readers still has. The scrubber names them, and
+/// the log writes them again.
+#[tokio::test(flavor = "multi_thread")]
+async fn files_that_storage_lost_are_restored_from_a_cache() {
+    let (cache, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let world = World::new(&cache.path().join("dedup")).await;
+    let assets = world.assets.clone();
+    let store = Arc::new(assets.clone());
+    let cached = CachedAssets::new(store, kept.path(), 1 << 24, Arc::new(()));
+    let cached: Arc<dyn Assets> = Arc::new(cached);
+    let log = begun(world.shared(cached.clone()));
+    assert_eq!(settled(&log, started).await, State::Running);
+    fill(&log, 0..ENTRIES).await;
+    remove_partials(&assets);
+    assets.settle(u64::MAX).await.unwrap();
+    let data = "tile/data/000";
+    let right = stored(&assets, data).await.unwrap();
+    cached.keep_for_readers(data, &right);
+    eventually("the cache has the tile", async || {
+        let found = cached.get_for_reader(data).await.unwrap();
+        found.is_some_and(|found| found.is_cached)
+    })
+    .await;
+    assets.tamper(data, None);
+    let file = FileId::parse(data).unwrap();
+    log.reader.distrust(file, "is missing".into()).await;
+    let named = log.reader.tiles().damaged().in_words().unwrap();
+    assert!(named.contains(data), "{named}");
+    tokio::spawn(attend(log.clone()));
+    until("no file is damaged", || {
+        log.reader.tiles().damaged().in_words().is_none()
+    })
+    .await;
+    let restored = stored(&assets, data).await.unwrap();
+    assert_eq!(gunzip(restored).unwrap(), gunzip(right).unwrap());
     stop(&log).await;
 }
 

@@ -7,11 +7,16 @@ use std::time::Duration;
 use crate::fixture::{Submission, World, audit, key, reached, submit_all};
 use lucarne_ct::verify_checkpoint;
 use lucarne_log::{Log, State};
-use lucarne_storage::{Assets, Lock, MemoryAssets};
+use lucarne_storage::{Assets, CachedAssets, Lock, MemoryAssets};
+use lucarne_testkit::eventually;
 use lucarne_tlog::RightEdge;
 
 async fn refusal(world: &World) -> String {
-    let log = world.start();
+    refusal_on(world, Arc::new(world.assets.clone())).await
+}
+
+async fn refusal_on(world: &World, assets: Arc<dyn Assets>) -> String {
+    let log = world.start_on(assets);
     reached(&log, |state| matches!(state, State::Stopped { .. })).await;
     let State::Stopped { reason, .. } = log.state() else {
         unreachable!();
@@ -468,6 +473,41 @@ async fn storage_that_was_emptied_or_rolled_back_under_a_running_log_is_refused(
     let reason = refusal(&world).await;
     assert!(reason.contains("emptied or rolled back"), "{reason}");
     assert!(reason.contains("/001"), "{reason}");
+}
+
+/// The disk cache of readers still has the tiles that storage lost. It shows nothing about storage.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cache_does_not_hide_that_storage_was_rolled_back() {
+    let world = killed_after_a_settled_run().await;
+    let directory = tempfile::tempdir().unwrap();
+    let store = Arc::new(world.assets.clone());
+    let cached = CachedAssets::new(store, directory.path(), 1 << 24, Arc::new(()));
+    let cached: Arc<dyn Assets> = Arc::new(cached);
+    let paths = world.assets.paths().into_iter();
+    let is_full_tile = |path: &String| path.starts_with("tile/") && !path.contains(".p/");
+    let tiles: Vec<String> = paths.filter(is_full_tile).collect();
+    for path in &tiles {
+        let bytes = world.assets.get(path).await.unwrap().unwrap();
+        cached.keep_for_readers(path, &bytes);
+    }
+    world.assets.tamper("checkpoint", None);
+    let is_lost = |path: &&String| path.starts_with("tile/") && path.contains("/001");
+    for path in world.assets.paths().iter().filter(is_lost) {
+        world.assets.tamper(path, None);
+    }
+    for path in tiles.iter().filter(is_lost) {
+        eventually("the cache has the tile", async || {
+            cached.get_for_reader(path).await.unwrap().is_some()
+        })
+        .await;
+    }
+    let looked = Log::look(&world.config, &cached, &*world.lock)
+        .await
+        .unwrap();
+    let seen = looked.refusal.unwrap_or_default();
+    assert!(seen.contains("emptied or rolled back"), "{seen}");
+    let reason = refusal_on(&world, cached).await;
+    assert!(reason.contains("emptied or rolled back"), "{reason}");
 }
 
 /// Storage is emptied, and the log continues beyond the next tile boundary before the loss is

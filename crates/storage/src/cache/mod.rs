@@ -118,7 +118,10 @@ impl Assets for CachedAssets {
         }
         if let Some(bytes) = self.disk.read(path).await {
             self.observer.cache(true);
-            return Ok(Some(bytes.into()));
+            return Ok(Some(ForReader {
+                is_cached: true,
+                ..bytes.into()
+            }));
         }
         self.observer.cache(false);
         self.assets.get_for_reader(path).await

@@ -273,7 +273,11 @@ impl Publisher {
         let file = stamp
             .filter(|_| is_worth_it)
             .and_then(|stamp| OpenFile::keep_as(file, stamp));
-        Ok(Some(ForReader { bytes, file }))
+        Ok(Some(ForReader {
+            bytes,
+            file,
+            is_cached: false,
+        }))
     }
 
     /// Returns the bytes of a file, and its properties from before the read.

@@ -34,7 +34,7 @@ pub(crate) async fn ask(
 ) -> Result<(String, String, Looked), Fatal> {
     let lock = open::watched_lock(&config.checkpoints.value).await?;
     let assets = open::watched_assets(&log.data.value).await?;
-    let looked = Log::look(&log.to_log_config(), &*assets, &*lock).await?;
+    let looked = Log::look(&log.to_log_config(), &assets, &*lock).await?;
     lock.close().await;
     Ok((lock.location(), assets.location(), looked))
 }
