@@ -62,7 +62,7 @@ struct Away {
 enum AwayReason {
     #[error("no checkpoint is published")]
     Unpublished,
-    #[error("{location} does not answer")]
+    #[error("{location} does not respond")]
     Silent { location: String },
     #[error(transparent)]
     Storage(#[from] AssetError),

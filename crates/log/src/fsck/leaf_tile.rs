@@ -138,7 +138,7 @@ impl Seen {
     /// Returns the result of a check that failed itself.
     pub(super) fn unchecked(tile: Tile, error: &dyn std::fmt::Display) -> Self {
         let mut seen = Seen::default();
-        let problem = Problem::Unreadable(format!("checking it failed: {error}"));
+        let problem = Problem::Unreadable(format!("check failed: {error}"));
         seen.found(tile.path(), None, Some(tile.start_leaf()), problem);
         seen
     }

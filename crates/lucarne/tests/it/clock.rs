@@ -32,7 +32,7 @@ fn a_clock_far_behind_is_waited_for() {
     run(async {
         let reason = site.reaches("late", "stopped").await;
         assert_has(&reason, "ms behind the last signed timestamp: correct it");
-        assert_has(&reason, "the log goes on by itself once it has caught up");
+        assert_has(&reason, "the log continues when it has caught up");
         assert_eq!(load.submit(&load.fresh()).await, Some(false));
         let health = site.health("late").await.to_string();
         assert_has(&health, "ms behind the newest checkpoint");
