@@ -100,7 +100,7 @@ fn who_does_not_answer_refuses_unless_gone_without() {
     refuses(
         &site,
         &["--known", &other.url()],
-        &["no checkpoint of this log"],
+        &["not a checkpoint of this log"],
     );
     refuses(&site, &["--known", "nowhere"], &["nowhere: No such file"]);
     let url = other.url();

@@ -366,7 +366,7 @@ fn a_killed_sunlights_bundle_that_is_damaged() {
         &said,
         "from the 360 published entries to the 400 signed ones",
     );
-    assert_has(&said, "Start that Sunlight once more");
+    assert_has(&said, "Start that Sunlight again");
     assert!(bundle.exists());
 }
 
