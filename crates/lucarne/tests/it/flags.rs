@@ -239,7 +239,7 @@ fn flags_are_read_as_go_reads_them() {
     assert_eq!(said.matches("problem:").count(), 1, "{said}");
     // Settings of a database without its host are ignored.
     for (flag, ignored) in [("name", 1), ("user", 0), ("password", 1), ("port", 1)] {
-        let line = format!("--db-{flag}: is TesseraCT's, and ignored: ");
+        let line = format!("--db-{flag}: is a flag of TesseraCT, and ignored: ");
         assert_eq!(said.matches(&line).count(), ignored, "{flag}\n{said}");
     }
     assert!(!said.contains("x7"), "{said}");
@@ -282,7 +282,7 @@ fn are_taken(flags: &[(&str, &str, bool)], dashes: &str) {
     assert_eq!(said.matches("problem:").count(), 1, "{said}");
     for (flag, _, ignored) in flags {
         let line = format!(
-            "--{}: is TesseraCT's, and ignored: ",
+            "--{}: is a flag of TesseraCT, and ignored: ",
             flag.replace('_', "-")
         );
         assert_eq!(

@@ -478,6 +478,6 @@ fn tesseract_by_its_flags() {
     assert!(server.stop(PATIENCE).unwrap().success());
     assert_has(
         &server.output(),
-        "--batch-max-age: is TesseraCT's, and ignored",
+        "--batch-max-age: is a flag of TesseraCT, and ignored",
     );
 }
