@@ -57,7 +57,7 @@ pub struct Options {
 /// Reasons why a date is refused.
 #[derive(Debug, thiserror::Error)]
 enum DateError {
-    #[error("no date or time: {0}")]
+    #[error("not a date or time: {0}")]
     Unreadable(#[from] jiff::Error),
     #[error("a date before 1970")]
     Before1970,
@@ -369,7 +369,7 @@ fn sct_json(linted: &LintedSct) -> Value {
 
 fn policy_text(finding: &PolicyFinding) -> String {
     match finding.uncertain {
-        Some(why) => format!("cannot be judged: {why}"),
+        Some(why) => format!("no verdict: {why}"),
         None if finding.verdict.is_compliant() => format!("enough: {}", finding.verdict),
         None => format!("not enough: {}", finding.verdict),
     }

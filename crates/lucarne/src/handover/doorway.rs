@@ -58,7 +58,7 @@ impl Doorway {
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let of_path = || format!("`handover`: {}", path.display());
         if fs::symlink_metadata(path).is_ok_and(|there| !there.file_type().is_socket()) {
-            bail!("{}: something else than a socket is there", of_path());
+            bail!("{}: not a socket", of_path());
         }
         let next = next_to(path);
         let opened = || -> io::Result<UnixListener> {
@@ -188,7 +188,7 @@ enum Refusal {
          not user {user}"
     )]
     User { own: u32, user: u32 },
-    #[error("another process is just taking over")]
+    #[error("another process is taking over now")]
     Busy,
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
@@ -198,10 +198,10 @@ enum Refusal {
 async fn hear(wire: &mut Wire) -> Result<Result<Hello, Refusal>> {
     match timeout(ANSWER, wire.receive())
         .await
-        .context("it says nothing")?
+        .context("it does not respond")?
     {
         Ok(Some(Message::Hello(hello))) => Ok(Ok(hello)),
-        Ok(None) => bail!("it went away"),
+        Ok(None) => bail!("it closed the connection"),
         Ok(Some(_)) => Ok(Err(Refusal::NoHello)),
         Err(error) => Ok(Err(Refusal::Unreadable(error))),
     }
@@ -261,7 +261,7 @@ async fn prepare(wire: &mut Wire, estate: &Estate) -> Result<()> {
     match timeout(PREPARING, wire.receive()).await {
         Ok(Ok(Some(Message::Ready))) => Ok(()),
         Ok(Ok(Some(Message::Failed(why)))) => bail!("it cannot: {why}"),
-        Ok(Ok(_)) => bail!("it went away before it was ready"),
+        Ok(Ok(_)) => bail!("it ended before it was ready"),
         Ok(Err(error)) => Err(error),
         Err(_) => bail!("it was not ready after {} s", PREPARING.as_secs()),
     }

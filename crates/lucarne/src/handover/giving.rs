@@ -85,11 +85,11 @@ async fn gone(wire: &mut Wire) -> String {
 enum SwitchError {
     #[error("the other process does not listen: {0:#}")]
     Unsent(#[source] anyhow::Error),
-    #[error("these logs wait for what does not answer: {}", .0.join(", "))]
+    #[error("these logs wait for a store or a server that does not respond: {}", .0.join(", "))]
     Waiting(Vec<String>),
     #[error("log `{name}`: {source}")]
     Log { name: String, source: Fatal },
-    #[error("{0} does not answer")]
+    #[error("{0} does not respond")]
     Lock(String),
     #[error("the other process cannot: {0}")]
     Failed(String),
@@ -113,9 +113,7 @@ async fn switch(
     let accepted = wire.send(&Message::Accept).await;
     accepted.map_err(SwitchError::Unsent)?;
     if !serving.submissions_end(LAST_SUBMISSIONS).await {
-        tracing::warn!(
-            "some connections are not done yet: a submission that comes on them is refused"
-        );
+        tracing::warn!("some connections are still open: further submissions on them are refused");
     }
     let late = close(logs, drain_timeout).await;
     if !late.is_empty() {
@@ -148,6 +146,6 @@ async fn withdraw(wire: &mut Wire, why: String) {
     let _ = timeout(ANSWER, wire.send(&Message::Withdrawn(why))).await;
     let ended = async { while let Ok(Some(_)) = wire.receive().await {} };
     if timeout(ANSWER, ended).await.is_err() {
-        tracing::error!("the other process does not end: end it");
+        tracing::error!("the other process does not end: stop it");
     }
 }

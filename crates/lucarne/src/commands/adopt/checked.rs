@@ -76,8 +76,8 @@ impl Checked {
         let State { wrong, unread, .. } = self.state;
         (wrong + unread > 0).then(|| {
             format!(
-                "{wrong} files are wrong and {unread} were not to be read: {}. `lucarne fsck` names \
-                 all of them, and `lucarne repair` puts them right from a copy",
+                "{wrong} files are wrong and {unread} are unreadable: {}. `lucarne fsck` lists all \
+                 of them, and `lucarne repair` restores them from a copy",
                 self.told.join("; ")
             )
         })

@@ -65,7 +65,7 @@ fn cache(log: &LogSettings, findings: &mut Findings) {
     match within(log) {
         None => findings.right("cache", &elsewhere(log)),
         Some(directory) if resolved(&log.cache.value).starts_with(directory.join(".lucarne")) => {
-            findings.right("cache", "in .lucarne, which is Lucarne's own");
+            findings.right("cache", "in .lucarne, which belongs to Lucarne");
         }
         Some(directory) => findings.refused(
             "cache",
@@ -118,8 +118,8 @@ async fn bucket(config: &ObjectStoreConfig, findings: &mut Findings) {
     findings.add(
         "retention",
         Verdict::Noted,
-        "a bucket has no immutable files. That no retention policy or hold keeps `checkpoint` from \
-         being replaced, and superseded partial tiles from being deleted, nobody can see from here",
+        "a bucket has no immutable files. Not checked: a retention policy or a hold may prevent \
+         the replacement of `checkpoint` and the removal of superseded partial tiles",
     );
 }
 
@@ -188,14 +188,14 @@ fn attributes<'p>(places: impl Iterator<Item = &'p PathBuf>, findings: &mut Find
     }
     if !fixed.is_empty() {
         let why = format!(
-            "set on what has to change: `chattr -i -a {}`",
+            "set on files that must change: run `chattr -i -a {}`",
             fixed.join(" ")
         );
         findings.add("immutable", Verdict::Refused, &why);
     } else if !unseen.is_empty() {
         findings.add("immutable", Verdict::Untold, &unseen.join("; "));
     } else {
-        findings.right("immutable", "not set on anything that has to change");
+        findings.right("immutable", "not set on any file that must change");
     }
 }
 

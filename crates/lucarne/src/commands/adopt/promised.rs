@@ -59,7 +59,7 @@ fn integrated(state: &TesseraState, published: &Published, findings: &mut Findin
 
 fn compare(sequenced: u64, published: u64, source: &str, findings: &mut Findings) {
     if sequenced == published {
-        let why = format!("all that TesseraCT has promised is published, {source}");
+        let why = format!("all entries that TesseraCT has promised are published, {source}");
         return findings.right("database", &why);
     }
     let why = match sequenced > published {

@@ -347,7 +347,7 @@ fn other_versions_are_refused_in_words_on_both_sides() {
     second.say(&hello(&log));
     assert_has(
         second.hear()["refused"].as_str().unwrap(),
-        "just taking over",
+        "is taking over now",
     );
     drop(first);
     assert!(server.stop(PATIENCE).unwrap().success());

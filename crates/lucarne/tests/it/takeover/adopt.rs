@@ -258,7 +258,11 @@ fn what_is_not_right_is_refused() {
 
     let set = |what: &str| Command::new("chattr").arg(what).arg(&data).status();
     if set("+i").is_ok_and(|status| status.success()) {
-        refused(&log, &SUNLIGHT, "✗ immutable: set on what has to change");
+        refused(
+            &log,
+            &SUNLIGHT,
+            "✗ immutable: set on files that must change",
+        );
         set("-i").unwrap();
     } else {
         println!("an immutable directory is left out: chattr +i is not permitted here");
