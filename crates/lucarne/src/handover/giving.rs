@@ -75,15 +75,15 @@ async fn gone(wire: &mut Wire) -> String {
     match wire.receive().await {
         Ok(None) => "has died".to_owned(),
         Ok(Some(Message::Failed(why))) => format!("cannot: {why}"),
-        Ok(Some(_)) => "says what it should not".to_owned(),
-        Err(error) => format!("is not understood: {error:#}"),
+        Ok(Some(_)) => "sent an unexpected message".to_owned(),
+        Err(error) => format!("sent no valid message: {error:#}"),
     }
 }
 
 /// Reasons why the logs were not handed over.
 #[derive(Debug, thiserror::Error)]
 enum SwitchError {
-    #[error("the other process does not listen: {0:#}")]
+    #[error("the other process does not respond: {0:#}")]
     Unsent(#[source] anyhow::Error),
     #[error("these logs wait for a store or a server that does not respond: {}", .0.join(", "))]
     Waiting(Vec<String>),
@@ -93,11 +93,11 @@ enum SwitchError {
     Lock(String),
     #[error("the other process cannot: {0}")]
     Failed(String),
-    #[error("the other process says what it should not")]
+    #[error("the other process sent an unexpected message")]
     Unexpected,
     #[error("the other process has died")]
     Died,
-    #[error("the other process is not understood: {0:#}")]
+    #[error("the other process sent no valid message: {0:#}")]
     Unreadable(#[source] anyhow::Error),
     #[error("the other process does not open the logs")]
     Late,

@@ -95,7 +95,7 @@ fn a_running_log_is_right_from_everywhere() {
     assert!(server.stop(PATIENCE).unwrap().success());
     let (code, said) = lucarne(log.path(), &["fsck"]);
     assert_eq!(code, 0, "{said}");
-    assert_has(&said, "right: 0 wrong, 0 not to be read; ");
+    assert_has(&said, "right: 0 wrong, 0 unreadable; ");
 }
 
 /// Each fault alone is reported with file, byte and entry, and the exit code is 1.

@@ -398,7 +398,7 @@ fn their_directories_are_right() {
         );
         assert_eq!(code, 0, "{archive}: {said}");
         assert_has(&said, &format!("{size} of {size} entries checked"));
-        let is_disordered = said.contains("entries are older than one before them");
+        let is_disordered = said.contains("entries have an older timestamp than an earlier entry");
         assert_eq!(is_disordered, archive == "tesseract", "{archive}: {said}");
     }
 }
