@@ -34,8 +34,8 @@ impl Listeners {
             let listener = TcpListener::bind(everywhere.as_deref().unwrap_or(address)).await;
             let listener = listener.with_context(|| {
                 format!(
-                    "cannot listen on {address}, for other instances: it is `address` (or `listen`) \
-                     of `instances`, which has to be this machine's, and free"
+                    "cannot listen on {address}, for other instances: `address` (or `listen`) of \
+                     `instances` must be a free address of this machine"
                 )
             })?;
             listeners.push((listener, logs));

@@ -77,8 +77,8 @@ pub(crate) async fn all(
         let address = listener.local_addr()?;
         if name.ends_with(" of systemd") {
             bail!(
-                "socket {name} listens on {address}, which is not in {option}: name it there, or \
-                 take it out of the socket unit"
+                "socket {name} listens on {address}, which is not in {option}: add the address \
+                 there, or remove the socket from its unit"
             );
         }
         tracing::info!(%address, "closed, because it is no longer configured");

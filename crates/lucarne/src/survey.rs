@@ -153,8 +153,8 @@ pub(crate) fn places(config: &Config, report: &mut Report) {
         && !directory.is_dir()
     {
         let message = format!(
-            "the directory of {} is not there: without it, nothing is started (`RuntimeDirectory=` in \
-             a unit makes it)",
+            "the directory of {} does not exist: the server requires it to start \
+             (`RuntimeDirectory=` in a unit creates it)",
             socket.value.display()
         );
         report.warning(socket.line, "handover", message);
@@ -189,8 +189,8 @@ pub(crate) fn places(config: &Config, report: &mut Report) {
         let taken = |address| TcpListener::bind(address).is_err();
         if listen.value.addresses.iter().copied().all(taken) {
             let message = format!(
-                "{} cannot be listened on now: in use, perhaps by a running Lucarne, or not \
-                 permitted",
+                "cannot listen on {} now: the address is in use, perhaps by a running Lucarne, or \
+                 not permitted",
                 listen.value
             );
             report.warning(listen.line, "listen", message);
@@ -417,7 +417,7 @@ fn directory_problem(directory: &Path) -> Option<String> {
     let shown = directory.display();
     if !directory.is_dir() {
         return Some(format!(
-            "{shown} is not there, but the log exists: mount it or restore it"
+            "{shown} does not exist, but the log does: mount or restore it"
         ));
     }
     let writable = rustix::fs::access(directory, rustix::fs::Access::WRITE_OK);

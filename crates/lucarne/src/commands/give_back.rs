@@ -109,8 +109,8 @@ async fn give_back(
                 findings.right("cache", &moved);
             }
             format!(
-                "log {name} with its {size} entries is as Sunlight writes it: nothing had to be \
-                 written. Take the unit of `lucarne serve` away for good, let a read server serve the \
+                "log {name} with its {size} entries has Sunlight's format: nothing had to be \
+                 written. Remove the unit of `lucarne serve`, let a read server serve the \
                  directory at the monitoring prefix, and start Sunlight"
             )
         }
@@ -118,10 +118,10 @@ async fn give_back(
             let unpacked = of("write")(to_tesseract(directory, &left).await)?;
             of("files")(whole(log, &left).await)?;
             format!(
-                "log {name} with its {size} entries is as TesseraCT writes it: {unpacked} data tiles \
-                 were unpacked, and .state/treeState is up to date. Take the unit of `lucarne serve` \
-                 away for good, and start TesseraCT. Never start Lucarne again with the lock {}, which \
-                 does not learn what TesseraCT signs: move it away",
+                "log {name} with its {size} entries has TesseraCT's format: {unpacked} data tiles \
+                 were unpacked, and .state/treeState is up to date. Remove the unit of `lucarne \
+                 serve`, and start TesseraCT. Never start Lucarne again with the lock {}, which \
+                 has no record of TesseraCT's signatures: move it away",
                 config.checkpoints.value
             )
         }
@@ -142,8 +142,8 @@ fn move_cache(log: &LogSettings) -> Result<Option<String>> {
     let beside = beside_sunlights(cache);
     ensure!(
         !beside.exists(),
-        "{} is a directory of Lucarne's, where Sunlight wants a file, and cannot be moved: {} is there. \
-         Move one of them away",
+        "cannot move Lucarne's directory {}, where Sunlight requires a file: {} exists. Move one \
+         of them away",
         cache.display(),
         beside.display()
     );

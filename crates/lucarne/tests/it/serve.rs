@@ -143,7 +143,7 @@ fn a_taken_port_is_said_before_anything_happens() {
     assert_has(&said, "`listen:`");
     let (code, said) = lucarne(log.path(), &["check", "-c", "lucarne.yaml"]);
     assert_eq!(code, 0, "{said}");
-    assert_has(&said, "cannot be listened on now");
+    assert_has(&said, "now: the address is in use");
 }
 
 #[test]

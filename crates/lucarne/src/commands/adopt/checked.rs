@@ -88,8 +88,8 @@ impl Checked {
         match self.before.min(self.size) {
             0 => format!("all {} entries lead to the signed root", self.size),
             before => format!(
-                "the {} entries after the first {before} were read and lead to the signed root; those \
-                 before them were read by an earlier `--follow`, and not again (`lucarne fsck` does)",
+                "the {} entries after the first {before} lead to the signed root; an earlier \
+                 `--follow` read the entries before them (`lucarne fsck` reads all entries)",
                 self.size - before
             ),
         }

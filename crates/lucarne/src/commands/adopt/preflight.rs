@@ -103,7 +103,7 @@ fn still(log: &LogSettings, left: &Left, findings: &mut Findings) -> Duration {
         return STILL;
     }
     findings.note(&format!(
-        "the log was signed {} s ago: whether other software still signs it is seen within {} s",
+        "the log was signed {} s ago: waiting up to {} s to detect other software that signs it",
         age_ms / 1000,
         still.as_secs()
     ));
@@ -137,8 +137,8 @@ async fn stopped(
         match Log::left(log.to_log_config(), assets.clone()).await {
             Ok(now) if now.published().checkpoint == left.published().checkpoint => {}
             Ok(_) => {
-                let why = "the log was signed meanwhile: stop the other software for good first; to \
-                           make the index while it runs, use --follow";
+                let why = "the log was signed during the check: stop the other software \
+                           permanently first; to build the index while it runs, use --follow";
                 return findings.refused("stopped", why);
             }
             Err(fatal) => return findings.fatal("stopped", &fatal),
