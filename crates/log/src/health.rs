@@ -199,7 +199,7 @@ async fn storage_check(log: &Shared) -> Check {
             let detail = format!("{location}: {} MiB free", bytes >> 20);
             (bytes >= MIN_HEADROOM, detail)
         }
-        Ok(Err(error)) if error.is_absence() => (false, format!("{location} is not there")),
+        Ok(Err(error)) if error.is_absence() => (false, format!("{location} is missing")),
         Ok(Err(error)) => (false, error.to_string()),
         Err(_) => (false, format!("{location} does not respond")),
     };

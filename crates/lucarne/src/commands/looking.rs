@@ -47,7 +47,7 @@ impl Report {
         let name = &log.shortname.value;
         Report {
             verdict: Verdict::Unseen,
-            text: format!("log {name}\n  ✗ could not be looked at: {error}\n"),
+            text: format!("log {name}\n  ✗ cannot be inspected: {error}\n"),
             json: json!({"name": name, "error": error.to_string()}),
         }
     }

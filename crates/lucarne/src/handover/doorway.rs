@@ -181,7 +181,7 @@ async fn greet(stream: UnixStream, estate: &Estate, one: Arc<Mutex<()>>) -> Resu
 enum Refusal {
     #[error("the first message does not begin a hand-over")]
     NoHello,
-    #[error("the process that runs says: {0}")]
+    #[error("the running process refuses: {0}")]
     Unreadable(#[source] anyhow::Error),
     #[error(
         "the process that runs is user {own}'s: only that user and root may take over from it, \

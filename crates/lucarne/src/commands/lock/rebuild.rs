@@ -285,7 +285,7 @@ pub(super) fn compared(known: &[KnownCheckpoint], silent: &[String], data: &str)
     lines.extend(silent.iter().map(|place| format!("{place} was skipped")));
     if known.is_empty() {
         lines.push(format!(
-            "If anybody has seen more of this log than {data} has, do not start it: it would sign a \
+            "If any other place has more of this log than {data}, do not start it: it would sign a \
              fork"
         ));
     }

@@ -148,7 +148,7 @@ fn the_checkpoint_that_was_signed_last_is_the_one() {
 fn what_nobody_vouches_for_is_said() {
     let (site, newest) = lost();
     let said = rebuilds(&site, &[]);
-    assert_has(&said, "If anybody has seen more of this log");
+    assert_has(&said, "If any other place has more of this log");
     assert_eq!(site.signed("ill").unwrap(), newest);
 }
 
