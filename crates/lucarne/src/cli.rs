@@ -99,7 +99,7 @@ pub enum Command {
     ///
     /// Reads all tiles and issuers of a log of the configuration, or of any static CT log in a
     /// directory, a bucket or at a URL (`--at`). Writes nothing there, and may run while the log
-    /// runs. Exit codes: 0 if all files are correct, 1 if a file is wrong, 2 if the result is
+    /// runs. The exit code is 0 if all files are correct, 1 if a file is wrong, 2 if the result is
     /// unknown because a file could not be read or the check did not finish.
     Fsck(Box<Fsck>),
 
