@@ -418,7 +418,7 @@ mod tests {
         );
         let text = error.to_string();
         assert!(
-            text.starts_with("the instance at 127.0.0.1:0, which leads: "),
+            text.starts_with("the leading instance at 127.0.0.1:0: "),
             "{text}"
         );
     }

@@ -58,9 +58,9 @@ pub(crate) fn newest(
     Err(Fatal::Inconsistent(format!(
         "the signer has signed {} entries with the root {}, the lock {} has {} with the root {}, \
          and the journal in {} has no round that leads from one to the other. Lock and data were \
-         rolled back (a backup was restored, or a replica promoted that was behind), or belong to a \
-         copy of this log. Put the newest ones back; the signer signs nothing that does not grow \
-         from what it has signed",
+         rolled back (a backup was restored, or a replica promoted that was behind), or belong to \
+         a copy of this log. Restore the newest lock and data: the signer signs only trees that \
+         extend its last one",
         to.size,
         to.root,
         lock.location(),
@@ -82,7 +82,7 @@ impl Newest {
             log = config.shortname,
             size = head.checkpoint.size,
             timestamp = head.timestamp_ms,
-            "the signer had signed this, and it was not committed: it is now"
+            "committed a round that the signer had signed before"
         );
         let log_id = config.key.log_id();
         Ok(lock.replace(&log_id.0, replaces, &head.note).await?)

@@ -102,7 +102,7 @@ fn try_all(batch: &[Waiting]) {
     let signatures: Vec<_> = batch.iter().map(|it| it.signature.clone()).collect();
     let tried = catch_unwind(AssertUnwindSafe(|| KnownSignature::try_all(&signatures)));
     if tried.is_err() {
-        tracing::error!("a batch of signatures could not be tried; they are verified one by one");
+        tracing::error!("cannot verify a batch of signatures at once; verifying them one by one");
     }
 }
 

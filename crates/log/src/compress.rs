@@ -58,7 +58,7 @@ fn unpack(packed: &[u8], most: u64, plain: &mut Vec<u8>) -> std::io::Result<()> 
     unpacking.read_to_end(plain)?;
     if plain.len() as u64 > length {
         return Err(invalid(format!(
-            "unpacks to more than the {length} bytes it says"
+            "unpacks to more than the expected {length} bytes"
         )));
     }
     nothing_after(unpacking.into_inner())
@@ -193,7 +193,7 @@ mod tests {
         plain.clear();
         let error = unpack(&liar, 1 << 20, &mut plain).unwrap_err().to_string();
         assert!(
-            error.contains("more than the 1000 bytes it says"),
+            error.contains("more than the expected 1000 bytes"),
             "{error}"
         );
         assert!(plain.capacity() < 1 << 16);

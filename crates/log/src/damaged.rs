@@ -168,7 +168,7 @@ impl Damaged {
         let needed = files.get(&file).is_some_and(|damage| damage.needed);
         drop(files);
         match needed {
-            true => Err(self.name(file, "is missing, although entries lead to it".into())),
+            true => Err(self.name(file, "is missing, but entries refer to it".into())),
             false => {
                 self.forget(file);
                 Ok(())
@@ -267,7 +267,7 @@ mod tests {
         assert!(damaged.absent(file(0)).is_ok());
         assert!(damaged.absent(file(1)).is_err());
         let words = damaged.in_words().unwrap();
-        assert_eq!(words, "tile/0/001: is missing, although entries lead to it");
+        assert_eq!(words, "tile/0/001: is missing, but entries refer to it");
         damaged.forget(file(1));
         assert_eq!(damaged.in_words(), None);
     }

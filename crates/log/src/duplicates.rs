@@ -64,7 +64,7 @@ impl Duplicates {
 fn busy() -> SubmitError {
     SubmitError::Unavailable {
         retry_after_seconds: 5,
-        reason: "too many certificates that the log has already are submitted again".into(),
+        reason: "too many duplicate submissions are pending".into(),
     }
 }
 

@@ -13,7 +13,7 @@ pub enum SubmitError {
     #[error("{0}")]
     Rejected(Rejection),
     /// The submission's lane has no room (503 with Retry-After).
-    #[error("{}; come back in {retry_after_seconds} s", full(*.lane))]
+    #[error("{}; retry in {retry_after_seconds} s", full(*.lane))]
     Full {
         /// The lane.
         lane: Lane,
@@ -23,7 +23,7 @@ pub enum SubmitError {
     },
     /// The log is starting, or an error has stopped it (503 with Retry-After). The entry may or may
     /// not be in the log: a retry gets the same SCT.
-    #[error("{reason}; come back in {retry_after_seconds} s")]
+    #[error("{reason}; retry in {retry_after_seconds} s")]
     Unavailable {
         /// The time after which the client may retry.
         retry_after_seconds: u32,
@@ -31,7 +31,7 @@ pub enum SubmitError {
         reason: String,
     },
     /// The shard is retired (410).
-    #[error("this log is retired and takes no more submissions")]
+    #[error("this log is retired and accepts no more submissions")]
     Gone,
 }
 
@@ -98,7 +98,7 @@ pub enum Fatal {
     Known(#[from] KnownError),
     /// The verification before signing failed: nothing was signed.
     #[error(
-        "verification before signing failed: {0}; nothing was signed, the round never happened"
+        "verification before signing failed: {0}; nothing was signed, and the round was discarded"
     )]
     Verify(VerifyError),
     /// A task panicked: a defect of Lucarne.
@@ -112,7 +112,10 @@ pub enum Fatal {
     Signer(#[from] lucarne_signer::ClientError),
     /// The clock has jumped forward.
     #[error(
-        "the clock jumped {ahead_ms} ms ahead of the time that has passed since the last round: nothing is signed with it. Correct it, and the log goes on by itself; one that is right now is taken after a minute, or, beyond a day, after a restart with `--confirm-clock`"
+        "the clock jumped {ahead_ms} ms ahead of the time that has passed since the last round: \
+         nothing is signed until the clock is correct. If it was wrong, correct it, and the log \
+         continues. If it is right now, the log continues after a minute or, if the jump is longer \
+         than a day, after a restart with `--confirm-clock`"
     )]
     Jumped {
         /// The size of the jump in milliseconds.
@@ -134,7 +137,8 @@ pub enum Fatal {
     },
     /// The clock is too far behind the log's own timestamps.
     #[error(
-        "the clock is {behind_ms} ms behind the last signed timestamp: correct it; the log goes on by itself once it has caught up"
+        "the clock is {behind_ms} ms behind the last signed timestamp: correct it; the log \
+         continues when it has caught up"
     )]
     Clock {
         /// The difference in milliseconds.
@@ -195,7 +199,8 @@ fn full(lane: Lane) -> &'static str {
     match lane {
         Lane::Fresh => "the pool is full",
         Lane::Old => {
-            "the log takes no more certificates now that are old or have SCTs: fresh ones come first"
+            "too many old certificates, or certificates with SCTs, are pending: fresh ones have \
+             priority"
         }
     }
 }
@@ -212,7 +217,10 @@ fn deposed(by: &Option<String>) -> String {
 pub enum KnownError {
     /// The known checkpoint has more entries than the log here.
     #[error(
-        "{place} has a checkpoint of {known} entries, signed at {timestamp_ms} with this log's key, and lock, journal and storage here have {here}: they were rolled back, all of them, or this is a copy. Put the newest ones back; never start the log with older ones: it would sign a fork (known_checkpoint_newer)"
+        "{place} has a checkpoint of {known} entries, signed at {timestamp_ms} with this log's \
+         key, and lock, journal and storage here have {here}: all of them were rolled back, or \
+         this is a copy. Restore the newest ones; never start the log with older ones: it would \
+         sign a fork (known_checkpoint_newer)"
     )]
     Newer {
         /// The source of the checkpoint.
@@ -242,7 +250,8 @@ pub enum KnownError {
     },
     /// Unreadable tiles prevent the comparison with the known checkpoint.
     #[error(
-        "whether the {known} entries that {place} has a checkpoint of are how this log begins cannot be told: {problem} (known_checkpoint_untold)"
+        "cannot verify that this log begins with the {known} entries of the checkpoint in {place}: \
+         {problem} (known_checkpoint_untold)"
     )]
     Untold {
         /// The source of the checkpoint.

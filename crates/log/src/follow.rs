@@ -280,7 +280,7 @@ impl Follower {
         let log = self.log.clone();
         let Some(published) = recover::published(&log.config, &*log.assets).await? else {
             let location = log.assets.location();
-            let problem = format!("{location} has no checkpoint that can be read");
+            let problem = format!("{location} has no readable checkpoint");
             return Err(Fatal::Away(problem));
         };
         let (head, tree) = (published.head(), &self.tree);
@@ -289,7 +289,7 @@ impl Follower {
             return Err(Fatal::Inconsistent(format!(
                 "{} publishes a checkpoint of {} entries with the root {}, signed at {}, and this \
                  instance has seen {} entries with the root {}, signed at {}: storage was rolled \
-                 back, or somebody else publishes there. Put the newest storage back",
+                 back, or another process publishes there. Restore the newest storage",
                 log.assets.location(),
                 head.size,
                 head.root,
@@ -398,7 +398,7 @@ impl Follower {
             match log.recover(None).await {
                 Err(fatal) if log.lock.load(&id.0).await? != before => {
                     let log = &log.config.shortname;
-                    tracing::info!(log, %fatal, "another instance has signed meanwhile");
+                    tracing::info!(log, %fatal, "another instance has signed in the meantime");
                     // The other instance may not have finished publishing.
                     sleep(AGAIN).await;
                 }
@@ -415,7 +415,7 @@ impl Shared {
         match self.reader.published() {
             Some(served) if served.size > size => Err(Fatal::Inconsistent(format!(
                 "{} publishes {size} entries, and this process has served {} from there: storage \
-                 was rolled back. Put the newest one back",
+                 was rolled back. Restore the newest one",
                 self.assets.location(),
                 served.size
             ))),
@@ -462,12 +462,12 @@ async fn grow(
     match grown.head() == head {
         true => Ok((grown, entries)),
         false => Err(Fatal::Away(format!(
-            "the data tiles in {location} give {} entries and the root {}, where {} entries and \
-             the root {} are signed: one of the last tiles is damaged",
-            grown.size(),
-            grown.root,
+            "the data tiles in {location}: expected {} entries with the root {}, as signed, found \
+             {} entries with the root {}: one of the last tiles is damaged",
             head.size,
-            head.root
+            head.root,
+            grown.size(),
+            grown.root
         ))),
     }
 }
@@ -475,7 +475,7 @@ async fn grow(
 /// The reasons why a data tile does not extend the tree.
 #[derive(Debug, thiserror::Error)]
 enum TileError {
-    #[error("does not begin with the entries that were followed")]
+    #[error("does not begin with the entries that this instance followed")]
     Foreign,
     #[error(transparent)]
     Leaf(#[from] TileLeafError),

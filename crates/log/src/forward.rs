@@ -143,14 +143,14 @@ impl Shared {
         let Some(batch) = Batch::parse(message) else {
             tracing::warn!(
                 log = self.config.shortname,
-                "an instance sends what this version does not read: bring all to one version"
+                "an instance sends an unknown format: run the same version on all instances"
             );
             return Answer::refusal(Status::Version);
         };
         if batch.configuration != self.configuration {
             tracing::warn!(
                 log = self.config.shortname,
-                "an instance has another configuration of this log: nothing of it is taken"
+                "an instance has another configuration of this log: its submissions are refused"
             );
             return Answer::refusal(Status::Configuration);
         }
@@ -218,13 +218,14 @@ enum Undelivered {
     #[error(transparent)]
     Messenger(#[from] MessengerError),
     #[error(
-        "the instance at {address}, which leads, has another configuration of this log (its name, \
-         or what it accepts): it takes nothing from here. Give all instances the same"
+        "the leading instance at {address} has another configuration of this log (its name, or \
+         what it accepts), and refuses submissions from here. Use the same configuration for all \
+         instances"
     )]
     Configuration { address: String },
     #[error(
-        "the instance at {address}, which leads, is of a version that does not understand this \
-         one: it takes nothing from here. Bring all instances to one version"
+        "the leading instance at {address} has an incompatible version, and refuses submissions \
+         from here. Run the same version on all instances"
     )]
     Version { address: String },
 }

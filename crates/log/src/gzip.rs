@@ -79,7 +79,7 @@ impl GrowingGzip {
                 ..Self::default()
             };
         }
-        let changed = || invalid("what was compressed before has changed in memory");
+        let changed = || invalid("the input of the compression has changed in memory");
         let (old, new) = plain.split_at_checked(self.length).ok_or_else(changed)?;
         let (mut sum, mut packed_sum) = (crc(old), crc(&self.packed));
         if (sum.sum(), packed_sum.sum()) != (self.sum, self.packed_sum) {
@@ -134,7 +134,7 @@ pub(crate) fn check_sum(stream: &[u8]) -> io::Result<()> {
         .ok_or_else(|| invalid("a header that none of these tiles has"))?;
     match crc(packed).sum() == u32::from_le_bytes(*sum) {
         true => Ok(()),
-        false => Err(invalid("it is not what the sum in its header is of")),
+        false => Err(invalid("its bytes do not match the checksum in its header")),
     }
 }
 
@@ -155,7 +155,7 @@ fn chunk(plain: &[u8], start: usize) -> io::Result<Vec<u8>> {
     let blocks = deflate_behind(window, plain)?;
     match inflates_to(window, &blocks, plain)? {
         true => Ok(blocks),
-        false => Err(invalid("it does not unpack to what was compressed")),
+        false => Err(invalid("it does not decompress to the original bytes")),
     }
 }
 

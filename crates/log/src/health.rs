@@ -77,7 +77,7 @@ impl Prober {
             checks.push(Check {
                 name: "answer",
                 ok: false,
-                detail: "its lock and storage could not be asked".into(),
+                detail: "its lock and storage could not be checked".into(),
             });
             return Health { checks };
         };
@@ -97,7 +97,7 @@ impl Prober {
                 name: "answer",
                 ok: true,
                 detail: format!(
-                    "lock and storage were asked {:.1} s ago, and are being asked again",
+                    "lock and storage were checked {:.1} s ago; the next check is running",
                     age.as_secs_f64()
                 ),
             });
@@ -151,7 +151,7 @@ fn state_check(state: State) -> Check {
         State::Following {
             leader: Some(address),
         } => (true, format!("following {address}")),
-        State::Following { leader: None } => (false, "following, and no instance leads".into()),
+        State::Following { leader: None } => (false, "following; no instance leads".into()),
         State::Stopped { reason, .. } => (false, reason),
     };
     Check {
@@ -177,7 +177,7 @@ async fn lock_check(log: &Shared) -> Check {
     let (ok, detail) = match answer {
         Ok(Ok(())) => (true, format!("{} is writable", log.lock.location())),
         Ok(Err(error)) => (false, error.to_string()),
-        Err(_) => (false, format!("{} does not answer", log.lock.location())),
+        Err(_) => (false, format!("{} does not respond", log.lock.location())),
     };
     Check {
         name: "lock",
@@ -191,7 +191,7 @@ async fn storage_check(log: &Shared) -> Check {
     let location = log.assets.location();
     let (ok, detail) = match answer {
         Ok(Ok(_)) if log.stalled.load(Ordering::SeqCst) => (false, stalled(&location)),
-        Ok(Ok(None)) => (true, format!("{location} answers")),
+        Ok(Ok(None)) => (true, format!("{location} responds")),
         Ok(Ok(Some(bytes))) => {
             log.metrics
                 .headroom
@@ -199,9 +199,9 @@ async fn storage_check(log: &Shared) -> Check {
             let detail = format!("{location}: {} MiB free", bytes >> 20);
             (bytes >= MIN_HEADROOM, detail)
         }
-        Ok(Err(error)) if error.is_absence() => (false, format!("{location} is not there")),
+        Ok(Err(error)) if error.is_absence() => (false, format!("{location} is missing")),
         Ok(Err(error)) => (false, error.to_string()),
-        Err(_) => (false, format!("{location} does not answer")),
+        Err(_) => (false, format!("{location} does not respond")),
     };
     Check {
         name: "storage",
@@ -212,8 +212,8 @@ async fn storage_check(log: &Shared) -> Check {
 
 fn stalled(location: &str) -> String {
     format!(
-        "{location}: what was written has not become durable for a while, and the journal is as \
-         long as it may be (`maxjournal`): submissions are refused until a sync has ended"
+        "{location}: writes are not durable yet, and the journal has its maximum length \
+         (`maxjournal`): submissions are refused until a sync ends"
     )
 }
 
@@ -226,7 +226,7 @@ async fn files_check(log: &Shared) -> Check {
         name: "files",
         ok: damaged.is_none(),
         detail: match damaged {
-            None => "what was read fits the tree".into(),
+            None => "all files that were read match the tree".into(),
             Some(files) => format!("{}/{files}", log.assets.location()),
         },
     }
@@ -247,9 +247,9 @@ fn dedup_check(log: &Shared, dedup: &Dedup) -> Check {
         (backlog.entries() > 0).then(|| unread(dedup, &backlog, log.config.clock.now_ms())),
         (unknown > 0).then(|| {
             format!(
-                "{unknown} entries are not known, for their tiles are damaged ({}, …): submissions \
-                 that may be among them are refused. Put the tiles back from a copy; the log lines \
-                 of the start name them all",
+                "{unknown} entries are not known, because their tiles are damaged ({}, …): \
+                 submissions that may be among them are refused. Restore the tiles from a copy; \
+                 the log lines of the start name all of them",
                 dedup.gaps.tiles()
             )
         }),
@@ -270,19 +270,21 @@ fn dedup_check(log: &Shared, dedup: &Dedup) -> Check {
 fn unread(dedup: &Dedup, backlog: &Backlog, now_ms: u64) -> String {
     let (left, all, pace) = (backlog.entries(), dedup.indexed(), &dedup.pace);
     let pace = match (pace.problem(), pace.entries_per_second(), pace.time_left()) {
-        (Some(problem), ..) => format!("not read now: {problem}"),
+        (Some(problem), ..) => format!("reading is suspended: {problem}"),
         (None, Some(rate), Some(time)) => format!("{rate:.0}/s, {} s left", time.as_secs()),
-        _ => "just begun".into(),
+        _ => "just started".into(),
     };
     let age_ms = backlog
         .latest_ms()
         .map_or(0, |latest_ms| now_ms.saturating_sub(latest_ms));
     let taken = match age_ms.checked_sub(POSTDATED_MS) {
         Some(taken_ms) => format!(
-            "certificates that began to be valid in the last {:.1} h are taken all the same",
+            "certificates that became valid in the last {:.1} h are accepted",
             taken_ms as f64 / HOUR_MS
         ),
-        None => "so is nearly all that is not found, until the last two days have been read".into(),
+        None => {
+            "nearly all others are refused as well, until the last two days have been read".into()
+        }
     };
     format!(
         "{left} of {all} entries are not in the index yet, which is being read from the tiles \
@@ -297,8 +299,8 @@ fn verification_check(verification: &Verification) -> Check {
     let (ok, detail) = match verification.disagreement() {
         Some(disagreement) => {
             let detail = format!(
-                "our own arithmetic accepted a signature that aws-lc-rs refuses, and is not asked \
-                 any more: {disagreement}"
+                "our verifier accepted a signature that aws-lc-rs refuses, and is disabled: \
+                 {disagreement}"
             );
             (false, detail)
         }

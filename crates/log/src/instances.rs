@@ -22,7 +22,7 @@ pub trait Messenger: std::fmt::Debug + Send + Sync + 'static {
 
 /// The error if the leader gives no usable response.
 #[derive(Debug, thiserror::Error)]
-#[error("the instance at {address}, which leads: {source}")]
+#[error("the leading instance at {address}: {source}")]
 pub struct MessengerError {
     /// The address of the leader, as `host:port`.
     pub address: String,

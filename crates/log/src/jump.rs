@@ -128,7 +128,7 @@ impl JumpState {
         if stands {
             tracing::warn!(
                 ahead_ms,
-                "the clock has jumped and stands by it: taken as right"
+                "the clock has jumped and advances steadily since then: accepted as correct"
             );
         }
         stands

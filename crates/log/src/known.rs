@@ -171,7 +171,8 @@ pub(crate) async fn ask(config: &LogConfig) -> Vec<KnownCheckpoint> {
                 log = config.shortname,
                 place,
                 %problem,
-                "known_checkpoints: nothing to compare with there; the log starts without it"
+                "known_checkpoints: no checkpoint to compare with; the log starts without this \
+                 place"
             );
         };
         verified.inspect_err(warn).ok()

@@ -83,9 +83,10 @@ impl Log {
         match seen(config).await? {
             None => Ok(()),
             Some(seen) => Err(Fatal::Inconsistent(format!(
-                "this log exists: {seen}. Lock and storage do not have it, so they were emptied, \
-                 rolled back, or are not its own: put the newest ones back. To make it anew would \
-                 fork it. Only if that log was never in use, as in a test, move the index away"
+                "this log exists: {seen}. Lock and storage do not have it: they were emptied, \
+                 rolled back, or belong to another log. Restore the newest ones; a new log with \
+                 this key would fork it. Only if that log was never in use, as in a test, move the \
+                 index away"
             ))),
         }
     }

@@ -120,7 +120,7 @@ async fn steadily(
         }
         if Instant::now() > end {
             return Err(Fatal::Away(
-                "the log signs faster than it can be looked at: look again".into(),
+                "the log signs faster than its state can be read: retry".into(),
             ));
         }
         tokio::time::sleep(PAUSE).await;

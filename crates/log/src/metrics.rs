@@ -179,22 +179,22 @@ impl Metrics {
         );
         r.register(
             "dedup_unknown_entries",
-            "Entries that the dedup index does not know, for their tiles are damaged",
+            "Entries that the dedup index does not know because their tiles are damaged",
             self.dedup_unknown.clone(),
         );
         r.register(
             "dedup_wrong_places",
-            "Duplicates for which the dedup index named a place of another entry: no SCT was signed",
+            "Duplicates for which the dedup index named another entry: no SCT was signed",
             self.dedup_wrong.clone(),
         );
         r.register(
             "log_up",
-            "1 while the log takes submissions",
+            "1 while the log accepts submissions",
             self.up.clone(),
         );
         r.register(
             "log_leads",
-            "1 while this process sequences the log: of several instances, one does",
+            "1 while this process sequences the log: one of several instances does",
             self.leads.clone(),
         );
         r.register(
@@ -209,13 +209,13 @@ impl Metrics {
         );
         r.register_with_unit(
             "storage_journal",
-            "Written to the journal",
+            "Bytes written to the journal",
             Unit::Bytes,
             self.journal_bytes.clone(),
         );
         r.register_with_unit(
             "storage_published",
-            "Written to public files",
+            "Bytes written to public files",
             Unit::Bytes,
             self.published_bytes.clone(),
         );
@@ -227,13 +227,13 @@ impl Metrics {
         );
         r.register(
             "housekeeping_failures",
-            "Times that journal or superseded partial tiles could not be removed, which is tried again",
+            "Failed removals of journal or superseded partial tiles, which are retried",
             self.neglected.clone(),
         );
         r.register(
             "reads",
-            "Tiles and issuers that readers asked for, by where they were: the right edge, \
-             memory, or storage (and its cache on disk)",
+            "Tiles and issuers that readers requested, by source: the right edge, memory, or \
+             storage (with its cache on disk)",
             self.reads.clone(),
         );
         r.register_with_unit(
@@ -244,7 +244,7 @@ impl Metrics {
         );
         r.register(
             "damaged_reads",
-            "Reads of tiles and issuers that gave something else than the log wrote, or nothing",
+            "Reads of tiles and issuers that found other bytes than the log wrote, or none",
             self.damaged_reads.clone(),
         );
         r.register(
@@ -268,12 +268,12 @@ impl Metrics {
         );
         r.register(
             "lane_refused",
-            "Submissions that the lane had no room or no rate for",
+            "Submissions refused because the lane was full or exceeded its rate",
             self.lane_refused.clone(),
         );
         r.register_with_unit(
             "lane_wait",
-            "Time from an entry's joining its lane until its round is published",
+            "Time from adding an entry to its lane until its round is published",
             Unit::Seconds,
             self.lane_wait.clone(),
         );
@@ -282,7 +282,7 @@ impl Metrics {
     fn describe_scrubber(&self, r: &mut Registry) {
         r.register_with_unit(
             "scrub_read",
-            "Read by the scrubber, as stored",
+            "Bytes read by the scrubber, as stored",
             Unit::Bytes,
             self.scrub_read.clone(),
         );

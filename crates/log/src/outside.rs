@@ -31,6 +31,6 @@ pub enum AnswerError {
     #[error(transparent)]
     None(#[from] Box<dyn Error + Send + Sync>),
     /// The response is not a checkpoint, or belongs to another log.
-    #[error("what is there is no checkpoint of this log: {0}")]
+    #[error("not a checkpoint of this log: {0}")]
     Checkpoint(#[from] CheckpointError),
 }

@@ -62,7 +62,7 @@ struct Away {
 enum AwayReason {
     #[error("no checkpoint is published")]
     Unpublished,
-    #[error("{location} does not answer")]
+    #[error("{location} does not respond")]
     Silent { location: String },
     #[error(transparent)]
     Storage(#[from] AssetError),
@@ -222,8 +222,8 @@ async fn report(log: &Shared, finding: Finding, tile: Option<(&Checkpoint, FsckP
         log = log.config.shortname,
         location = log.assets.location(),
         %finding,
-        "scrub: a file is not what the log wrote. Unless a later line reports that the log restored \
-         it, run `lucarne repair`"
+        "scrub: a file differs from what the log wrote. Unless a later line reports that the log \
+         restored the file, run `lucarne repair`"
     );
     let Some(file) = FileId::parse(&finding.path) else {
         if let Ok(data) = Tile::parse_names(&finding.path) {

@@ -250,8 +250,10 @@ impl Shared {
         }
         let log = &self.config.shortname;
         match refusal {
-            Some(problem) => tracing::warn!(log, problem, "submissions do not reach the leader"),
-            None => tracing::info!(log, "submissions reach the leader again"),
+            Some(problem) => {
+                tracing::warn!(log, problem, "cannot forward submissions to the leader")
+            }
+            None => tracing::info!(log, "forwarding submissions to the leader again"),
         }
     }
 
@@ -279,14 +281,15 @@ impl Shared {
 
     /// Logs a failed cleanup. The log goes on, and the cleanup is tried again later.
     pub(crate) fn neglect(&self, error: &lucarne_storage::AssetError) {
-        tracing::warn!(log = self.config.shortname, %error, "not tidied up, left for later");
+        tracing::warn!(log = self.config.shortname, %error, "cannot remove superseded files: \
+                                                             retrying later");
         self.metrics.neglected.inc();
     }
 
     pub(crate) fn index_is_silent(&self) -> Fatal {
         Fatal::Dedup {
             path: self.config.cache.display().to_string(),
-            problem: "its disk does not answer".into(),
+            problem: "its disk does not respond".into(),
             damaged: false,
             in_use: false,
         }

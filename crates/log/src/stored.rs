@@ -87,7 +87,7 @@ pub(crate) async fn candidates(assets: &dyn Assets, tile: Tile) -> Result<Vec<Ti
 pub(crate) enum TileError {
     #[error("gzip: {0}")]
     Gzip(#[source] std::io::Error),
-    #[error("{found} bytes, where {due} are due")]
+    #[error("expected {due} bytes, found {found}")]
     Length { found: usize, due: usize },
     #[error("entry {0}: {1}")]
     Entry(u16, #[source] TileLeafError),
@@ -225,7 +225,9 @@ fn hashed(tile: Tile, bytes: Bytes, hashes: &[Hash]) -> Result<DataEdge, ReadErr
     };
     let (leaves, ends) = leaves(&bytes).map_err(|error| damaged(error.to_string()))?;
     if leaves != hashes {
-        return Err(damaged("does not hold the entries that were hashed".into()));
+        return Err(damaged(
+            "does not match the leaf hashes of its entries".into(),
+        ));
     }
     debug_assert!((ends.len() as u64) < TILE_WIDTH);
     Ok(DataEdge {
@@ -240,7 +242,7 @@ async fn whole(assets: &dyn Assets, tile: Tile) -> Result<Bytes, ReadError> {
         .await?
         .ok_or_else(|| ReadError::Damaged {
             path: tile.path(),
-            problem: "is missing, and no wider tile is there".into(),
+            problem: "is missing, as is a wider tile".into(),
         })
 }
 

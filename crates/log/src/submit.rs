@@ -216,8 +216,7 @@ impl Shared {
                 Some(Unknown::Unread) => Err(not_read_yet(&session.dedup.pace, wanted)),
                 Some(Unknown::Unreadable) => Err(SubmitError::Unavailable {
                     retry_after_seconds: 60,
-                    reason: "a part of the log cannot be read now, which may have this entry"
-                        .into(),
+                    reason: "a part of the log that may have this entry is unreadable now".into(),
                 }),
             },
         }
@@ -243,7 +242,7 @@ impl Shared {
             }) => {
                 return Err(SubmitError::Unavailable {
                     retry_after_seconds,
-                    reason: "the instance that leads cannot take it now".into(),
+                    reason: "the leading instance cannot accept it now".into(),
                 });
             }
             Ok(Outcome::Lost) | Err(_) => return Err(self.unavailable()),
@@ -285,8 +284,8 @@ impl Shared {
             self.distrust(&session.dedup);
         }
         Err(self.unproven(&format_args!(
-            "the dedup index in {} has a submission at entry {}, where the tree has another: \
-             nothing was signed",
+            "the dedup index in {} names entry {} for a submission, but the tree has another entry \
+             there: nothing was signed",
             self.config.cache.display(),
             place.index
         )))
@@ -301,7 +300,7 @@ impl Shared {
         drop(spawn_blocking(move || {
             if let Err(error) = dedup.note_distrust() {
                 // This process has the mark in memory.
-                tracing::error!(log, %error, "a wrong place of the dedup index cannot be noted");
+                tracing::error!(log, %error, "cannot record a wrong place of the dedup index");
             }
         }));
     }
@@ -407,7 +406,7 @@ impl Shared {
     fn index_is_busy(&self) -> SubmitError {
         SubmitError::Unavailable {
             retry_after_seconds: 10,
-            reason: "too many submissions wait for the log's index".into(),
+            reason: "too many submissions are waiting for the log's index".into(),
         }
     }
 
@@ -420,20 +419,20 @@ impl Shared {
             State::Running
                 if self.closing.load(Ordering::SeqCst) && self.config.instances.is_some() =>
             {
-                (1, "the log is handed over to another instance".into())
+                (1, "the log is being handed over to another instance".into())
             }
             State::Running if self.closing.load(Ordering::SeqCst) => {
                 (10, "the log is shutting down".into())
             }
             State::Running if self.stalled.load(Ordering::SeqCst) => {
-                (10, "the log waits for its disk".into())
+                (10, "the log is waiting for its disk".into())
             }
             State::Running => (1, "the round failed".into()),
             State::Closed => (10, "the log is shutting down".into()),
             State::Stopped { retry_at_ms, .. } => {
                 let wait_ms = retry_at_ms.saturating_sub(self.config.clock.now_ms());
                 let seconds = wait_ms.div_ceil(1000).clamp(1, 60) as u32;
-                (seconds, "the log is stopped by an error".into())
+                (seconds, "an error has stopped the log".into())
             }
         };
         SubmitError::Unavailable {
@@ -478,7 +477,7 @@ fn not_read_yet(pace: &Pace, wanted: &Wanted<'_>) -> SubmitError {
     let seconds = told.map_or(FIRST_PACE, |time| time.as_secs().saturating_add(1));
     SubmitError::Unavailable {
         retry_after_seconds: seconds.clamp(1, MAX_RETRY_AFTER) as u32,
-        reason: "the log's index is being read from its tiles, and what is left of them may have \
+        reason: "the log's index is being read from its tiles, and the remaining tiles may have \
                  this entry"
             .into(),
     }

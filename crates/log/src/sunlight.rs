@@ -50,8 +50,8 @@ impl Bundle {
         let bundle = Bundle::parse(&bytes, published, signed).map_err(|problem| {
             Fatal::Inconsistent(format!(
                 "{}/{path}, which Sunlight left when it was killed, does not lead from the {} \
-                 published entries to the {} signed ones: {problem}. Start that Sunlight once \
-                 more and stop it in order: it publishes what it has signed",
+                 published entries to the {} signed ones: {problem}. Start that Sunlight again and \
+                 stop it with SIGTERM: it publishes the signed entries",
                 assets.location(),
                 published.size,
                 signed.size,
@@ -148,7 +148,7 @@ enum BundleError {
     Gzip(String, std::io::Error),
     #[error("{0}: {1}")]
     Entry(String, TileLeafError),
-    #[error("{path}: entry {found} where {expected} is due")]
+    #[error("{path}: expected entry {expected}, found entry {found}")]
     Index {
         path: String,
         found: u64,

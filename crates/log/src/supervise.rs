@@ -54,7 +54,7 @@ impl Shared {
                 match self.finish().await {
                     Ok(()) => self.while_retired().await,
                     Err(fatal) => {
-                        tracing::error!(log = name, error = %fatal, "retired, and not whole");
+                        tracing::error!(log = name, error = %fatal, "retired, but not whole");
                         let pause = match fatal.is_passing() {
                             true => PASSING_BACKOFF,
                             false => MAX_BACKOFF,
@@ -336,10 +336,10 @@ impl Shared {
             },
         };
         Fatal::Inconsistent(format!(
-            "{} holds no log with ID {} ({}), but it exists: {evidence}. Look for a wrong key, or a \
-             wrong lock. If both are right, the lock was emptied, rolled back or replaced, and \
-             perhaps the storage with it: put the newest ones back. Never make the log anew: that \
-             signs a fork",
+            "{} holds no log with ID {} ({}), but it exists: {evidence}. Look for a wrong key, or \
+             a wrong lock. If both are right, the lock was emptied, rolled back or replaced, and \
+             perhaps the storage with it: restore the newest ones. Never create the log again: \
+             that signs a fork",
             self.lock.location(),
             self.config.key.log_id(),
             self.config.shortname,

@@ -87,7 +87,7 @@ impl Term {
                     tracing::warn!(
                         log = self.log.config.shortname,
                         %error,
-                        "the lease is not renewed: another instance may take this one's place"
+                        "cannot renew the lease: another instance may take over"
                     );
                     // A poll interval: no event announces that a lock is available again.
                     sleep(self.instances.poll()).await;
@@ -116,9 +116,9 @@ impl Term {
             Ok(Ok(())) => tracing::info!(log, "handed the lease over"),
             Ok(Err(Fatal::Deposed { .. })) => {}
             Ok(Err(error)) => {
-                tracing::warn!(log, %error, "the lease is not handed over: it lapses")
+                tracing::warn!(log, %error, "cannot hand over the lease: it expires")
             }
-            Err(_) => tracing::warn!(log, "the lock does not answer: the lease lapses"),
+            Err(_) => tracing::warn!(log, "the lock does not respond: the lease expires"),
         }
     }
 

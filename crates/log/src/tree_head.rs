@@ -41,8 +41,8 @@ pub(crate) async fn last_signed(config: &LogConfig) -> Result<Option<VerifiedChe
     };
     let signed = VerifiedCheckpoint::verify(note.into(), config).map_err(|problem| {
         Fatal::Inconsistent(format!(
-            "the signer at {} holds, for this key, something that is no checkpoint of {}: \
-             {problem}. Either its `origin` or the `submissionprefix` is another log's",
+            "the signer at {} has a record for this key that is not a checkpoint of {}: {problem}. \
+             Either its `origin` or the `submissionprefix` belongs to another log",
             client.path().display(),
             config.origin
         ))

@@ -53,13 +53,13 @@ pub enum PartsError {
     #[error("invalid chain: {0}")]
     Rejected(#[from] Rejection),
     /// The precertificate does not match the `TBSCertificate` that the tree has hashed.
-    #[error("its precertificate has another TBSCertificate than the one that the tree has hashed")]
+    #[error("the TBSCertificate of its precertificate does not match the leaf hash in the tree")]
     Precertificate,
     /// The issuer's key does not match the `issuer_key_hash` that the tree has hashed.
-    #[error("its issuer has another key than issuer_key_hash, which the tree has hashed, names")]
+    #[error("the key of its issuer does not match issuer_key_hash in the entry")]
     IssuerKey,
     /// The chain continues after an accepted root, or ends before one.
-    #[error("its chain is not the one from its issuer to an accepted root")]
+    #[error("its chain does not lead from its issuer to an accepted root")]
     Chain,
     /// A fingerprint that differs from the one of a known certificate in a few bits.
     #[error(

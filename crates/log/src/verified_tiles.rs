@@ -88,21 +88,21 @@ enum Expected {
 /// The difference between a file and its expected content.
 #[derive(Debug, thiserror::Error)]
 enum Unexpected {
-    #[error("its hashes do not lead to the signed root")]
+    #[error("its hashes do not match the signed root")]
     Root,
-    #[error("{0} bytes, where 8192 are due")]
+    #[error("expected 8192 bytes, found {0}")]
     Length(usize),
     #[error("gzip: {0}")]
     Gzip(#[source] std::io::Error),
-    #[error("its SHA-256 is not the one that names it")]
+    #[error("its SHA-256 does not match its name")]
     Certificate,
-    #[error("entry {0} is not the one in the tree")]
+    #[error("entry {0} does not match its leaf hash in the tree")]
     Foreign(usize),
     #[error("entry {0}: {1}")]
     Entry(usize, #[source] TileLeafError),
-    #[error("{found} entries, where {due} are due")]
+    #[error("expected {due} entries, found {found}")]
     Entries { found: usize, due: usize },
-    #[error("{0} bytes after its last entry")]
+    #[error("{0} extra bytes after its last entry")]
     Extra(usize),
     /// The hashes agree, but the scrubber has condemned the bytes.
     #[error("{0}")]
@@ -459,7 +459,7 @@ impl VerifiedTiles {
                 path,
                 problem,
                 ?attempt,
-                "what was read is not what the log wrote"
+                "the stored bytes differ from those that the log wrote"
             );
             assets.forget_for_readers(&path).await;
         }
@@ -669,7 +669,10 @@ pub(crate) mod tests {
         assets.tamper("tile/data/000", Some(more.into()));
         let all = tiles.entries(&forest.edge, tile("tile/data/000"));
         let error = all.await.unwrap_err().to_string();
-        assert!(error.contains("4 bytes after its last entry"), "{error}");
+        assert!(
+            error.contains("4 extra bytes after its last entry"),
+            "{error}"
+        );
     }
 
     #[tokio::test]

@@ -341,7 +341,7 @@ mod tests {
         assert!(
             error
                 .to_string()
-                .contains("entry 2: is not what was submitted"),
+                .contains("entry 2: differs from the submission"),
             "{error}"
         );
     }

@@ -40,7 +40,7 @@ pub(crate) fn fetch(source: &str) -> Result<Bytes> {
     let read = || match source.split_once("://") {
         Some(("file", path)) => Ok(std::fs::read(path)?.into()),
         Some(("http" | "https", _)) => download(source),
-        Some((scheme, _)) => bail!("`{scheme}://` is not http, https or file"),
+        Some((scheme, _)) => bail!("the scheme `{scheme}://` is not http, https or file"),
         None => Ok(std::fs::read(source)?.into()),
     };
     read().with_context(|| format!("cannot get CCADB's roots from {source}"))
@@ -83,7 +83,7 @@ fn download_now(url: &str) -> Result<Bytes> {
 /// If the file cannot be written.
 pub(crate) fn remember(file: &Path, roots: &Roots) -> Result<()> {
     let mut text =
-        String::from("# Roots that CCADB has ever named; this log goes on accepting them.\n");
+        String::from("# All roots that CCADB has ever listed. The log keeps accepting them.\n");
     for root in roots.iter() {
         let certificate = pem::encode("CERTIFICATE", root.der());
         text.push_str(&format!("# {}\n{certificate}", root.subject()));
@@ -92,7 +92,7 @@ pub(crate) fn remember(file: &Path, roots: &Roots) -> Result<()> {
         return Ok(());
     }
     write(file, text.as_bytes())
-        .with_context(|| format!("cannot keep CCADB's roots in {}", file.display()))
+        .with_context(|| format!("cannot store CCADB's roots in {}", file.display()))
 }
 
 /// Replaces the file atomically.

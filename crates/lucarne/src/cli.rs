@@ -24,8 +24,8 @@ use crate::version::LONG;
     version,
     long_version = LONG,
     about = "A Certificate Transparency log for the static CT API, and load tests for any",
-    after_help = "Exit codes: 0 done, or stopped on request; 1 a problem, which was said; 2 wrong \
-                  usage; 130 stopped at once by a second signal.\n\n\
+    after_help = "Exit codes: 0 done, or stopped on request; 1 error (details on standard error); \
+                  2 wrong usage; 130 stopped at once by a second signal.\n\n\
                   Start here: `lucarne demo`. Every key of the configuration file is in \
                   docs/reference/configuration.md."
 )]
@@ -251,8 +251,8 @@ pub enum Journal {
 }
 
 /// Exit codes of the commands that inspect logs.
-const LOOKING_CODES: &str = "Exit codes: 0 all is well; 1 something is wrong, which was said; \
-                             2 something could not be looked at.";
+const LOOKING_CODES: &str = "Exit codes: 0 all is well; 1 something is wrong (details on standard \
+                             error); 2 something could not be checked.";
 
 /// Selection of logs to inspect.
 #[derive(Debug, clap::Args)]
@@ -272,7 +272,7 @@ pub struct Look {
 
 /// Exit codes of `lucarne adopt`.
 const ADOPT_CODES: &str = "Exit codes: 0 done, or stopped while following; 1 refused, and nothing \
-                           was written; 2 something could not be looked at.";
+                           was written; 2 something could not be checked.";
 
 /// Options of `lucarne adopt`.
 #[derive(Debug, clap::Args)]

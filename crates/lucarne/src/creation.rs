@@ -56,8 +56,8 @@ pub(crate) async fn open_lock(
             && let Some(log) = config.logs.iter().find(|log| !is_fresh(&log.data.value))
         {
             bail!(
-                "{} has data, but its lock database {} is not there. Name the right one with \
-                 --checkpoints; for data of another log software, see docs/how-to/migrating.md",
+                "{} has data, but its lock database {} does not exist. Give the right one with \
+                 --checkpoints; for data of other log software, see docs/how-to/migrating.md",
                 log.data.value,
                 path.display()
             );
@@ -70,7 +70,7 @@ pub(crate) async fn open_lock(
     match lock.open().await {
         Ok(_) => {}
         Err(error @ LockError::Failed { .. }) => {
-            tracing::error!(%error, "the lock does not answer; its logs wait for it");
+            tracing::error!(%error, "the lock does not respond; its logs wait for it");
         }
         Err(error) => return Err(error.into()),
     }

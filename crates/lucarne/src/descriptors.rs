@@ -28,8 +28,8 @@ pub(crate) fn connections(files: u64, logs: u64) -> Result<u64> {
     let needed = (PROCESS + logs * LOG + FEWEST) * 4 / 3 + 1;
     ensure!(
         left >= FEWEST,
-        "this process may have {files} files open, and {logs} logs with their clients need at \
-         least {needed}: raise the limit (`LimitNOFILE=` in the unit, `ulimit -n` in a shell)"
+        "this process may open {files} files, but {logs} logs with their clients require at least \
+         {needed}: raise the limit (`LimitNOFILE=` in the unit, `ulimit -n` in a shell)"
     );
     Ok(left)
 }

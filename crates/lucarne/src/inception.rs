@@ -82,8 +82,8 @@ pub(crate) async fn is_new(log: &LogSettings, lock: &LockPlace) -> Result<()> {
         let assets = assets.with_context(of_log)?;
         ensure!(
             assets.get("checkpoint").await?.is_none(),
-            "{}: {} holds a log, but {lock} does not know it. Creating it anew would fork it: \
-             name the lock database that belongs to it, or restore that \
+            "{}: {} holds a log, but {lock} does not know it. Creating it again would fork it: \
+             configure the lock database that belongs to it, or restore that \
              (docs/how-to/operations.md, \"The lock is lost\")",
             of_log(),
             assets.location(),

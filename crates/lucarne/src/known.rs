@@ -34,7 +34,7 @@ enum SilentPlace {
     Url(#[from] ClientError),
     #[error(transparent)]
     File(#[from] io::Error),
-    #[error("no answer within {} s", PATIENCE.as_secs())]
+    #[error("no response within {} s", PATIENCE.as_secs())]
     Late(#[from] Elapsed),
 }
 

@@ -77,11 +77,11 @@ pub(crate) async fn all(
         let address = listener.local_addr()?;
         if name.ends_with(" of systemd") {
             bail!(
-                "socket {name} listens on {address}, which is not in {option}: name it there, or \
-                 take it out of the socket unit"
+                "socket {name} listens on {address}, which is not in {option}: add the address \
+                 there, or remove the socket from its unit"
             );
         }
-        tracing::info!(%address, "no longer listened on");
+        tracing::info!(%address, "closed, because it is no longer configured");
     }
     Ok(listeners)
 }
@@ -102,7 +102,7 @@ pub(crate) async fn bind(place: &Listen, option: &str) -> Result<Listener> {
     Err(match failure {
         None => anyhow!("cannot listen on {place}: it resolves to no address"),
         Some(BindError::Taken { .. }) => anyhow!(
-            "cannot listen on {place}: another process does; stop it, or give another place \
+            "cannot listen on {place}: another process does; stop it, or configure another address \
              with {option}"
         ),
         Some(BindError::Unusable { error, .. }) => {

@@ -54,7 +54,7 @@ pub(crate) fn load(log: &LogSettings, purpose: Purpose, report: &mut Report) -> 
     refuse(log, &mut roots, report);
     let may_come = purpose.uses_remembered() && awaits_ccadb(log);
     if roots.is_empty() && report.problems().is_empty() && !may_come {
-        let message = "there is not one accepted root: every submission would be refused";
+        let message = "there are no accepted roots: every submission would be refused";
         report.problem(log.line, log.key_path("roots"), message);
     }
     roots
@@ -77,7 +77,7 @@ fn refuse(log: &LogSettings, roots: &mut Roots, report: &mut Report) {
         };
         for fingerprint in fingerprints {
             if !roots.remove(&fingerprint) {
-                let message = format!("{fingerprint} is the fingerprint of none of the roots");
+                let message = format!("{fingerprint} is not the fingerprint of any root");
                 report.warning(refused.line, key.clone(), message);
             }
         }
@@ -180,7 +180,7 @@ fn fetch(ccadb: &Ccadb) -> anyhow::Result<(Roots, Vec<SkippedRoot>)> {
     let (roots, skipped) = read.with_context(|| ccadb.source.clone())?;
     ensure!(
         !roots.is_empty(),
-        "{}: there is no root in it",
+        "{}: expected roots, found none",
         ccadb.source
     );
     Ok((roots, skipped))

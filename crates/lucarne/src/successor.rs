@@ -16,7 +16,7 @@ pub(crate) fn remember() {
 /// over by itself. If it fails, it logs the reason, and this process continues.
 pub(crate) fn start() {
     let Some(Some(program)) = PROGRAM.get() else {
-        return tracing::error!("SIGUSR2: it is not known where this program is");
+        return tracing::error!("SIGUSR2: cannot find the executable of this program");
     };
     let program = program.clone();
     let mut command = Command::new(&program);

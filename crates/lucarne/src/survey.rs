@@ -26,7 +26,7 @@ const LONG_PERIOD: Duration = Duration::from_secs(1);
 const LONG_INTERVAL: Duration = Duration::from_secs(30);
 /// Reason why `check` does not read the data of a running log.
 const NOT_COMPARED: &str =
-    "Lock, journal and data are not compared while it runs: its /health says how they are";
+    "Lock, journal and data are not compared while the log runs: see its /health";
 /// Approximate growth of a log on a busy day, in bytes.
 const LITTLE_SPACE: u64 = 10 << 30;
 
@@ -80,7 +80,7 @@ fn window(settings: &LogSettings, now_ms: u64, report: &mut Report) {
                 None => ("notafterstart", "there is no notAfter window"),
             };
             let message = format!(
-                "{message}: good for tests and private use, but no public log list takes it"
+                "{message}: suitable for tests and private use, but no public log list accepts it"
             );
             report.warning(settings.line, settings.key_path(key), message);
         }
@@ -91,7 +91,7 @@ fn rounds(settings: &LogSettings, report: &mut Report) {
     let period = settings.period.value;
     if period > LONG_PERIOD {
         let message = format!(
-            "{} ms: submitters wait up to that long for each SCT; 1000 ms is the most that is usual",
+            "{} ms: submitters wait up to this time for each SCT; usual values are at most 1000 ms",
             period.as_millis()
         );
         report.warning(settings.period.line, settings.key_path("period"), message);
@@ -107,7 +107,7 @@ fn rounds(settings: &LogSettings, report: &mut Report) {
         );
         report.warning(place.0, place.1, message);
     } else if entries >= u64::from(u32::MAX) {
-        let message = "0 is no limit: under overload memory grows until the process is killed";
+        let message = "0 means unlimited: under overload, memory grows until the process is killed";
         report.warning(place.0, place.1, message);
     }
     if settings.checkpoint_interval > LONG_INTERVAL {
@@ -153,8 +153,8 @@ pub(crate) fn places(config: &Config, report: &mut Report) {
         && !directory.is_dir()
     {
         let message = format!(
-            "the directory of {} is not there: without it, nothing is started (`RuntimeDirectory=` in \
-             a unit makes it)",
+            "the directory of {} does not exist: the server requires it to start \
+             (`RuntimeDirectory=` in a unit creates it)",
             socket.value.display()
         );
         report.warning(socket.line, "handover", message);
@@ -189,8 +189,8 @@ pub(crate) fn places(config: &Config, report: &mut Report) {
         let taken = |address| TcpListener::bind(address).is_err();
         if listen.value.addresses.iter().copied().all(taken) {
             let message = format!(
-                "{} cannot be listened on now: in use, perhaps by a running Lucarne, or not \
-                 permitted",
+                "cannot listen on {} now: the address is in use, perhaps by a running Lucarne, or \
+                 not permitted",
                 listen.value
             );
             report.warning(listen.line, "listen", message);
@@ -342,7 +342,7 @@ async fn known(log: &LogSettings, answers: Vec<Answer>, lock: &dyn Lock, report:
             }
         }
         Err(error) => {
-            let message = format!("could not be compared with what is known outside: {error}");
+            let message = format!("cannot compare with the checkpoints known outside: {error}");
             report.warning(line, key, message);
         }
     }
@@ -417,7 +417,7 @@ fn directory_problem(directory: &Path) -> Option<String> {
     let shown = directory.display();
     if !directory.is_dir() {
         return Some(format!(
-            "{shown} is not there, but the log exists: mount it or restore it"
+            "{shown} does not exist, but the log does: mount or restore it"
         ));
     }
     let writable = rustix::fs::access(directory, rustix::fs::Access::WRITE_OK);

@@ -22,7 +22,7 @@ pub(crate) fn open(directory: &Path) -> Result<Arc<Tls>> {
         .open_or_create(&CaOptions::local(KeyType::EcdsaP256)?)
         .context("--testcert has no CA")?;
     let disk = DiskStore::open(&directory.join("certificates"), DiskOptions::default())
-        .context("--testcert has nowhere to keep certificates")?;
+        .context("--testcert has no directory for its certificates")?;
     let store = LayeredStore::new(StoreOptions::default(), Arc::new(disk));
     let minter = Minter::new(authority, Arc::new(store), MintOptions::default())?;
     let verb = if made { "made" } else { "found" };

@@ -58,7 +58,7 @@ impl Collector for Expiry {
         let gauge = ConstGauge::new(certificate.not_after_ms() / 1000);
         let metric = encoder.encode_descriptor(
             "lucarne_tls_certificate_expiry_timestamp",
-            "End of the certificate that is served (notAfter), Unix time",
+            "End of validity (notAfter) of the served certificate, Unix time",
             Some(&Unit::Seconds),
             gauge.metric_type(),
         )?;

@@ -26,7 +26,7 @@ pub enum FileError {
     #[error(transparent)]
     Task(#[from] JoinError),
     /// The thread that checks the file panicked.
-    #[error("checking it failed: {0}")]
+    #[error("check failed: {0}")]
     Check(#[source] JoinError),
 }
 

@@ -25,13 +25,13 @@ pub struct Finding {
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
     /// The file does not exist, nor does a wider tile with the same hashes or entries.
-    #[error("is missing, and no wider tile is there")]
+    #[error("is missing, as is a wider tile")]
     Missing,
     /// Storage cannot read the file.
     #[error("cannot be read: {0}")]
     Unreadable(#[source] FileError),
     /// The file's length differs from the one that its width requires.
-    #[error("has {found} bytes, where {due} are due")]
+    #[error("expected {due} bytes, found {found}")]
     Length {
         /// Length of the file in bytes.
         found: usize,
@@ -45,34 +45,34 @@ pub enum Problem {
     #[error(transparent)]
     Entry(#[from] TileLeafError),
     /// Bytes follow the last entry of a full tile.
-    #[error("has {0} bytes after its last entry")]
+    #[error("{0} extra bytes after the last entry")]
     Extra(usize),
     /// An entry has the index of another one.
-    #[error("carries index {0}")]
+    #[error("has the wrong index {0}")]
     Index(u64),
     /// An entry's leaf hash differs from the one in the tree.
-    #[error("is not the entry that the tree has hashed")]
+    #[error("does not match its leaf hash in the tree")]
     Leaf,
     /// The parts of an entry that the tree has not hashed, precertificate or chain, are wrong.
     #[error(transparent)]
     Parts(#[from] PartsError),
     /// A hash differs from the root of its subtree, which the tree confirms.
-    #[error("holds a hash that is not the one of what lies beneath it")]
+    #[error("hash does not match its subtree")]
     Hash,
     /// Hash tile and entries confirm each other, but the tree above does not.
-    #[error("agrees with what lies beneath it, but not with the signed tree")]
+    #[error("matches its subtree, but not the signed tree")]
     Foreign,
     /// The tile does not lead to the signed root, and the wrong byte is unknown.
     #[error("does not lead to the signed root")]
     Root,
     /// A partial tile is not a prefix of the wider one.
-    #[error("is not what the wider tile begins with")]
+    #[error("differs from the beginning of the wider tile")]
     Partial,
     /// A names tile differs from the names of its entries.
-    #[error("does not have the names of its entries")]
+    #[error("does not match the names in its entries")]
     Names,
     /// A certificate that entries refer to has another fingerprint.
-    #[error("is not the certificate of that fingerprint")]
+    #[error("does not match the fingerprint in its name")]
     Issuer,
 }
 

@@ -19,7 +19,7 @@ use crate::unsigned::{Accepted, Chains, Issuers, PartsError, is_near, issuer, na
 pub(super) enum EntriesError {
     #[error("cannot be read: {0}")]
     Unreadable(#[from] TileLeafError),
-    #[error("entry {0}: nothing vouches for its precertificate and chain: {1}")]
+    #[error("entry {0}: cannot verify its precertificate and chain: {1}")]
     Parts(u64, #[source] PartsError),
     #[error("verifying it failed: {0}")]
     Task(#[from] tokio::task::JoinError),

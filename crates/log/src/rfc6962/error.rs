@@ -19,7 +19,7 @@ pub enum Rfc6962Error {
         size: u64,
     },
     /// Two parameters are in the wrong order.
-    #[error("{larger} must not be less than {smaller}, and they are {} and {}", .values.1, .values.0)]
+    #[error("{larger} must not be less than {smaller}; found {} and {}", .values.1, .values.0)]
     Order {
         /// The name of the parameter that must not be larger.
         smaller: &'static str,
@@ -36,8 +36,8 @@ pub enum Rfc6962Error {
     },
     /// The index of leaf hashes does not reach the requested tree yet.
     #[error(
-        "the index of leaf hashes has {indexed} of {size} entries, and this leaf is not among them: it is \
-         being brought up to date"
+        "the index of leaf hashes has {indexed} of {size} entries, and this leaf is not among \
+         them: retry when the index is complete"
     )]
     NotIndexed {
         /// Entries in the index.

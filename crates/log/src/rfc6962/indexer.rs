@@ -34,7 +34,7 @@ enum Problem {
     Disk(#[from] io::Error),
     #[error(transparent)]
     Read(#[from] ReadError),
-    #[error("it is not what the tree says, and is made anew")]
+    #[error("it differs from the tree, and is rebuilt")]
     Wrong,
 }
 
@@ -46,7 +46,7 @@ pub(crate) async fn keep_index(log: Arc<Shared>) {
     loop {
         let Err(problem) = keep(&log, leaves).await;
         let (name, path) = (&log.config.shortname, leaves.folder.display());
-        tracing::warn!(log = name, %path, %problem, "the index of leaf hashes is not kept");
+        tracing::warn!(log = name, %path, %problem, "cannot store the index of leaf hashes");
         if !matches!(problem, Problem::Wrong) {
             sleep(AGAIN).await;
         }
@@ -68,7 +68,7 @@ async fn keep(log: &Shared, leaves: &Leaves) -> Result<Infallible, Problem> {
     loop {
         match indexer.catch_up(log).await {
             Err(Problem::Disk(error)) if is_damage(&error) => {
-                tracing::warn!(%error, "a table of the index of leaf hashes cannot be merged");
+                tracing::warn!(%error, "cannot merge a table of the index of leaf hashes");
                 leaves.index.store(None);
                 indexer.remove().await?;
                 return Err(Problem::Wrong);
@@ -241,7 +241,7 @@ fn opened(folder: &std::path::Path, owner: LogId) -> io::Result<LeafIndex> {
     match LeafIndex::open(folder, owner) {
         Err(error) if is_damage(&error) => {
             let path = folder.display();
-            tracing::warn!(%path, %error, "the index of leaf hashes is made anew");
+            tracing::warn!(%path, %error, "rebuilding the index of leaf hashes");
             LeafIndex::remove(folder)?;
             LeafIndex::open(folder, owner)
         }

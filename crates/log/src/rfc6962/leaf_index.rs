@@ -199,6 +199,6 @@ fn decode(bytes: &[u8], owner: LogId) -> Option<Vec<u8>> {
 }
 
 fn unreadable() -> io::Error {
-    let problem = "the list of the tables cannot be read, or is another log's";
+    let problem = "the list of tables is unreadable, or belongs to another log";
     io::Error::new(io::ErrorKind::InvalidData, problem)
 }

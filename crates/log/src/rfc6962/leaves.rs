@@ -79,7 +79,7 @@ impl Leaves {
         });
         let looked = looking.await.map_err(std::io::Error::other);
         looked.and_then(|found| found).map_err(|error| {
-            tracing::warn!(%error, "the index of leaf hashes cannot be read: it is made anew");
+            tracing::warn!(%error, "cannot read the index of leaf hashes: rebuilding it");
             self.distrust();
             Rfc6962Error::NotIndexed { indexed: 0, size }
         })

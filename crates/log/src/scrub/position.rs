@@ -36,7 +36,7 @@ pub(super) async fn write(path: &Path, owner: LogId, position: Position) {
         Ok(Err(error)) => error.to_string(),
         Err(error) => error.to_string(),
     };
-    tracing::warn!(path = %path.display(), problem, "the position of the scrubber is not kept");
+    tracing::warn!(path = %path.display(), problem, "cannot store the position of the scrubber");
 }
 
 fn replace(path: &Path, text: &str) -> io::Result<()> {

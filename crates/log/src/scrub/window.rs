@@ -23,7 +23,7 @@ pub struct ScrubWindow {
 
 /// The text is not a valid part of a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a part of the day is due, UTC, such as 22:00-06:00")]
+#[error("expected a part of the day in UTC, such as 22:00-06:00")]
 pub struct NoWindow;
 
 impl FromStr for ScrubWindow {

@@ -12,13 +12,13 @@ pub enum VerifyError {
     #[error(transparent)]
     Record(#[from] RecordError),
     /// The record belongs to another round.
-    #[error("the record's header differs")]
+    #[error("the header of the record does not match the round")]
     Header,
     /// The tree has changed since it was signed.
     #[error("the tree before the round no longer has the root that was signed")]
     Before,
     /// The round leads to another size.
-    #[error("the size differs")]
+    #[error("the record ends with another size")]
     Size,
     /// The tiles and the frontier give different roots.
     #[error("the root by tiles is {tiles}, by leaves {leaves}")]
@@ -40,7 +40,7 @@ pub enum VerifyError {
     #[error("{0} bytes after the last entry")]
     Extra(usize),
     /// There are tiles of a level that must be empty.
-    #[error("tiles of level {0} that nothing asks for")]
+    #[error("unexpected tiles of level {0}")]
     ExtraTiles(u8),
     /// A hash is not in its tile.
     #[error("hash {position} of level {level} is not in its tile")]
@@ -51,7 +51,7 @@ pub enum VerifyError {
         level: u8,
     },
     /// A tile that must be full is partial or missing.
-    #[error("tile {index} of level {level} is not whole")]
+    #[error("tile {index} of level {level} is not full")]
     NotWhole {
         /// Index of the tile.
         index: u64,
@@ -59,10 +59,10 @@ pub enum VerifyError {
         level: u8,
     },
     /// The data tile with this path differs from the staged entries.
-    #[error("{0} is not what was staged")]
+    #[error("{0} differs from the staged entries")]
     Data(String),
     /// Some entries are missing from the data tiles.
-    #[error("the data tiles do not hold all that was staged")]
+    #[error("entries that were staged are missing from the data tiles")]
     MissingData,
     /// A data tile cannot be compressed.
     #[error("{path}: compression: {error}")]
@@ -82,19 +82,19 @@ pub enum EntryError {
     #[error(transparent)]
     Leaf(#[from] TileLeafError),
     /// The entry has this index, which is wrong.
-    #[error("carries index {0}")]
+    #[error("has the wrong index {0}")]
     Index(u64),
     /// The timestamp of the entry is wrong.
-    #[error("carries another timestamp")]
+    #[error("has a different timestamp")]
     Timestamp,
     /// The identity differs, so another certificate would be logged.
-    #[error("is not what was submitted")]
+    #[error("differs from the submission")]
     Identity,
     /// The precertificate differs.
-    #[error("the precertificate is not what was submitted")]
+    #[error("the precertificate differs from the submission")]
     Precertificate,
     /// The chain differs.
-    #[error("the chain is not what was submitted")]
+    #[error("the chain differs from the submission")]
     Chain,
     /// The certificate of the entry or of its issuer cannot be parsed.
     #[error(transparent)]
@@ -103,6 +103,6 @@ pub enum EntryError {
     #[error("no issuer")]
     NoIssuer,
     /// The `TBSCertificate` is not derived from the precertificate.
-    #[error("the TBSCertificate is not that of its precertificate")]
+    #[error("the TBSCertificate does not match the precertificate")]
     Tbs,
 }

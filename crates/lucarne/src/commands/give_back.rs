@@ -41,7 +41,7 @@ pub(crate) fn run(options: &GiveBack) -> ExitCode {
                 errln!("problem: {line}");
             }
             findings.refused("configuration", &report.problem_lines().join("; "));
-            return findings.fail("nothing was written; correct this first");
+            return findings.fail("nothing was written; correct the problem first");
         }
     };
     let given = runtime::run(async {
@@ -78,14 +78,14 @@ async fn give_back(
     findings: &mut Findings,
 ) -> Result<(String, u64), Refused> {
     let DataPlace::Directory(directory) = &log.data.value else {
-        let why = "a bucket is not given back by this: docs/how-to/migrating.md says why";
+        let why = "this command does not give back a bucket: see docs/how-to/migrating.md";
         return Err(("bucket", anyhow::anyhow!(why)));
     };
     match to {
         Software::Sunlight => of("lock")(of_sunlight(config))?,
         Software::Tesseract => {
             of(".state")(known_state(directory))?;
-            findings.right(".state", "of a version that is known");
+            findings.right(".state", "of a known version");
         }
     }
     // The directory stays locked to the end, so that no process signs.
@@ -94,7 +94,7 @@ async fn give_back(
     of("lock")(settled(config, log).await)?;
     findings.right(
         "lock",
-        "agrees with storage: all that was signed is published",
+        "matches the storage: all signed entries are published",
     );
     let left = of("checkpoint")(Log::left(log.to_log_config(), assets).await)?;
     of("files")(whole(log, &left).await)?;
@@ -109,8 +109,8 @@ async fn give_back(
                 findings.right("cache", &moved);
             }
             format!(
-                "log {name} with its {size} entries is as Sunlight writes it: nothing had to be \
-                 written. Take the unit of `lucarne serve` away for good, let a read server serve the \
+                "log {name} with its {size} entries has Sunlight's format: nothing had to be \
+                 written. Remove the unit of `lucarne serve`, let a read server serve the \
                  directory at the monitoring prefix, and start Sunlight"
             )
         }
@@ -118,10 +118,10 @@ async fn give_back(
             let unpacked = of("write")(to_tesseract(directory, &left).await)?;
             of("files")(whole(log, &left).await)?;
             format!(
-                "log {name} with its {size} entries is as TesseraCT writes it: {unpacked} data tiles \
-                 were unpacked, and .state/treeState is up to date. Take the unit of `lucarne serve` \
-                 away for good, and start TesseraCT. Never start Lucarne again with the lock {}, which \
-                 does not learn what TesseraCT signs: move it away",
+                "log {name} with its {size} entries has TesseraCT's format: {unpacked} data tiles \
+                 were unpacked, and .state/treeState is up to date. Remove the unit of `lucarne \
+                 serve`, and start TesseraCT. Never start Lucarne again with the lock {}, which \
+                 has no record of TesseraCT's signatures: move it away",
                 config.checkpoints.value
             )
         }
@@ -142,8 +142,8 @@ fn move_cache(log: &LogSettings) -> Result<Option<String>> {
     let beside = beside_sunlights(cache);
     ensure!(
         !beside.exists(),
-        "{} is a directory of Lucarne's, where Sunlight wants a file, and cannot be moved: {} is there. \
-         Move one of them away",
+        "cannot move Lucarne's directory {}, where Sunlight requires a file: {} exists. Move one \
+         of them away",
         cache.display(),
         beside.display()
     );
@@ -160,7 +160,7 @@ fn move_cache(log: &LogSettings) -> Result<Option<String>> {
 fn of_sunlight(config: &Config) -> Result<()> {
     ensure!(
         matches!(config.checkpoints.value, LockPlace::Sqlite(_)),
-        "the lock {} is none that Sunlight reads: that is an SQLite database",
+        "Sunlight cannot read the lock {}: expected an SQLite database",
         config.checkpoints.value
     );
     Ok(())
@@ -188,7 +188,8 @@ fn known_state(directory: &Path) -> Result<()> {
     let path = directory.join(".state/version");
     let unread = || {
         format!(
-            "{} cannot be read: only a log that TesseraCT made has the state that it starts with",
+            "cannot read {}: only a log that TesseraCT created has the state that TesseraCT \
+             requires",
             path.display()
         )
     };
@@ -213,7 +214,7 @@ async fn settled(config: &Config, log: &LogSettings) -> Result<()> {
         bail!("{problem}");
     }
     if let Some(ahead) = show::ahead(&looked) {
-        bail!("{ahead}. Start `lucarne serve` once more, and stop it with SIGTERM");
+        bail!("{ahead}. Start `lucarne serve` again, and stop it with SIGTERM");
     }
     Ok(())
 }

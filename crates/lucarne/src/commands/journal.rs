@@ -189,8 +189,8 @@ impl Seen {
     fn torn_lines(&self) -> String {
         let line = |torn: &lucarne_storage::TornTail| {
             format!(
-                "    torn tail: {} bytes of {} from byte {}: never acknowledged, and dropped at the \
-                 next start; or a running log is just writing it\n",
+                "    torn tail: {} bytes of {} from byte {}: never acknowledged, and dropped at \
+                 the next start; or a running log is writing it now\n",
                 torn.bytes, torn.file, torn.offset
             )
         };
@@ -209,12 +209,11 @@ impl Seen {
         match &self.lock {
             None => problems.push("the lock holds no checkpoint of this log".to_owned()),
             Some(Found { signed: Err(_), .. }) => {
-                problems.push("the lock holds no checkpoint of this log, but something else".into());
+                problems.push("the lock has a record of this log that is not a checkpoint".into());
             }
             Some(_) if standings.contains(&Standing::Beyond) => problems.push(
-                "rounds go on from a tree that had been signed by then, and the lock does not know \
-                 it: the lock was rolled back, or it belongs to a copy of this log. Put the newest \
-                 lock back"
+                "rounds extend a signed tree that is unknown to the lock: the lock was rolled \
+                 back, or belongs to a copy of this log. Restore the newest lock"
                     .to_owned(),
             ),
             Some(lock) => problems.extend(self.gap(lock, rounds, standings)),
@@ -272,7 +271,7 @@ impl Round<'_> {
             rfc3339(step.timestamp_ms),
             words(standing),
             match follows {
-                Some(false) => ", does not follow the one before",
+                Some(false) => ", does not follow the previous round",
                 _ => "",
             },
             self.place()
@@ -295,7 +294,7 @@ fn words(standing: Option<Standing>) -> &'static str {
     match standing {
         Some(Standing::Published) => "published",
         Some(Standing::Signed) => "signed, to be published",
-        Some(Standing::Staged) => "staged upon the signed tree, and not signed",
+        Some(Standing::Staged) => "staged on the signed tree, but not signed",
         Some(Standing::Covered) => "not needed: the published checkpoint is as large",
         Some(Standing::PassedOver) => "passed over: never signed",
         Some(Standing::Beyond) => "✗ beyond the lock",

@@ -53,7 +53,8 @@ fn is_already_there(error: &anyhow::Error) -> bool {
 /// never overwritten.
 pub(crate) fn make(file: &Path) -> Result<LogKey> {
     let mut seed = [0; 32];
-    aws_lc_rs::rand::fill(&mut seed).map_err(|_| anyhow::anyhow!("no random numbers"))?;
+    aws_lc_rs::rand::fill(&mut seed)
+        .map_err(|_| anyhow::anyhow!("no random number is available"))?;
     let key = LogKey::from_seed(&seed).context("cannot derive a key")?;
     let mut writing = OpenOptions::new()
         .write(true)

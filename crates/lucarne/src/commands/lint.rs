@@ -18,8 +18,9 @@ use lucarne_mint::{now_ms, pem};
 use serde_json::{Value, json};
 
 /// Exit codes, for the help text.
-pub(crate) const EXIT_CODES: &str = "Exit codes: 0 all is verified and right; 1 something is wrong; \
-     2 something could not be looked at or verified, and nothing was wrong; 2 also for wrong usage.";
+pub(crate) const EXIT_CODES: &str = "Exit codes: 0 all is verified and right; 1 something is \
+                                     wrong; 2 something could not be checked, and nothing was \
+                                     wrong; 2 also for wrong usage.";
 
 /// Exit code if something could not be verified.
 const UNSEEN: u8 = 2;
@@ -57,7 +58,7 @@ pub struct Options {
 /// Reasons why a date is refused.
 #[derive(Debug, thiserror::Error)]
 enum DateError {
-    #[error("no date or time: {0}")]
+    #[error("not a date or time: {0}")]
     Unreadable(#[from] jiff::Error),
     #[error("a date before 1970")]
     Before1970,
@@ -339,7 +340,7 @@ fn sct_text(linted: &LintedSct) -> String {
         (Some(log), _) => {
             let state = linted
                 .state
-                .map_or("in a state that is not known", |s| s.status.name());
+                .map_or("in an unknown state", |s| s.status.name());
             format!("{} ({}), {state}", log.description, log.operator)
         }
         (None, Some(sct)) => format!("log {}", sct.log_id),
@@ -369,7 +370,7 @@ fn sct_json(linted: &LintedSct) -> Value {
 
 fn policy_text(finding: &PolicyFinding) -> String {
     match finding.uncertain {
-        Some(why) => format!("cannot be judged: {why}"),
+        Some(why) => format!("no verdict: {why}"),
         None if finding.verdict.is_compliant() => format!("enough: {}", finding.verdict),
         None => format!("not enough: {}", finding.verdict),
     }

@@ -47,7 +47,7 @@ impl Report {
         let name = &log.shortname.value;
         Report {
             verdict: Verdict::Unseen,
-            text: format!("log {name}\n  ✗ could not be looked at: {error}\n"),
+            text: format!("log {name}\n  ✗ cannot be inspected: {error}\n"),
             json: json!({"name": name, "error": error.to_string()}),
         }
     }
@@ -61,7 +61,7 @@ pub(crate) fn run(options: &Look, look: impl AsyncFn(&Config, &LogSettings) -> R
         for line in report.problem_lines() {
             errln!("problem: {line}");
         }
-        failed("nothing was looked at; correct this first");
+        failed("nothing was read; correct the configuration first");
         return exit_code(Verdict::Unseen);
     };
     let logs = match chosen(&config, options.name.as_deref()) {

@@ -92,8 +92,8 @@ fn confirm_clock(day: Date, config: &mut Config) -> Result<()> {
     let today = inception::today();
     if day != today {
         bail!(
-            "--confirm-clock {day}: this machine's clock says {today} (UTC). If that is wrong, \
-             correct the clock; if it is right, confirm that day, and only for this start"
+            "--confirm-clock {day}: the date of this machine's clock is {today} (UTC). If that is \
+             wrong, correct the clock; if it is right, confirm that day, and only for this start"
         );
     }
     for log in &mut config.logs {

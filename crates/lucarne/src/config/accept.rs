@@ -58,9 +58,10 @@ fn refused(reader: &mut Reader<'_, '_>) -> Vec<Located<RefusedRoots>> {
         let file = directory.join(text);
         match file.is_file() {
             true => Ok(RefusedRoots::File(file)),
-            false => {
-                Err("is neither a SHA-256 fingerprint (64 hexadecimal digits) nor a file of such")
-            }
+            false => Err(
+                "is neither a SHA-256 fingerprint (64 hexadecimal digits) nor a file of \
+                 fingerprints",
+            ),
         }
     })
 }
@@ -77,7 +78,7 @@ fn report_of(programme: CcadbProgramme) -> &'static str {
 fn file(reader: &mut Reader<'_, '_>, key: &str) -> Option<Located<PathBuf>> {
     let path = reader.path(key)?;
     if !path.value.is_file() {
-        let message = format!("{} does not exist, or is no file", path.value.display());
+        let message = format!("{} does not exist, or is not a file", path.value.display());
         reader.problem(path.line, key, message);
         return None;
     }
@@ -91,7 +92,7 @@ pub(super) fn policy(reader: &mut Reader<'_, '_>) -> Policy {
     if let (Some(start), Some(limit)) = (&start, &limit)
         && start.value >= limit.value
     {
-        let message = "is not after `notafterstart`: no certificate could be logged";
+        let message = "must be later than `notafterstart`: no certificate fits into the interval";
         reader.problem(limit.line, "notafterlimit", message);
     }
     let require = reader.parse("require", |text| match text {

@@ -95,7 +95,7 @@ pub(super) enum Cloud {
 pub(crate) enum DatabaseError {
     #[error("names a server; the database is missing (--db-name)")]
     NoName,
-    #[error("`{host}` is no host")]
+    #[error("`{host}` is not a valid host")]
     NoHost {
         host: String,
         source: Option<url::ParseError>,

@@ -24,7 +24,7 @@ pub(crate) enum CommandError {
     Wait(#[source] io::Error),
     #[error("did not end within {} s", PATIENCE.as_secs())]
     Slow,
-    #[error("failed ({0}); what it said is above")]
+    #[error("failed ({0}); its error output is above")]
     Failed(ExitStatus),
     /// A process that the command started keeps the output open.
     #[error("leaves its output open")]

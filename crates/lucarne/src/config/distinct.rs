@@ -113,8 +113,8 @@ pub(super) fn apart<'d>(
             && lock_bucket.key_prefix.starts_with(&data.key_prefix)
         {
             let message = format!(
-                "is within the data of {log} ({}): whatever restores or copies that would take the \
-                 lock with it. Give each of them a prefix of its own, or another bucket",
+                "is within the data of {log} ({}): a restored backup of the data would roll back \
+                 the lock as well. Give lock and data separate prefixes or buckets",
                 data.location()
             );
             report.problem(lock.line, "checkpoints", message);
@@ -143,7 +143,7 @@ pub(super) fn not_published(
             path.starts_with(&public) && !path.starts_with(public.join(".lucarne"))
         };
         let published = format!(
-            "is in the public files of log `{}` ({}): name a place outside of them",
+            "is in the public files of log `{}` ({}): use a place outside of them",
             log.shortname.value,
             directory.display()
         );

@@ -23,8 +23,8 @@ use super::written::Written;
 use super::{scrub, values};
 
 /// Problem of an invalid fingerprint.
-const NO_FINGERPRINT: &str = "is no SHA-256 fingerprint (64 hexadecimal digits)";
-const NO_LOCK: &str = "is missing: of a log in a bucket it names the lock, such as mysql://…, \
+const NO_FINGERPRINT: &str = "is not a SHA-256 fingerprint (64 hexadecimal digits)";
+const NO_LOCK: &str = "is missing: the lock of a log in a bucket, such as mysql://…, \
                        postgres://…, or s3://bucket/lock";
 /// Environment variable with TesseraCT's key, if no flag names the key.
 const KEY_VARIABLE: &str = "LOG_PRIVATE_KEY";
@@ -374,20 +374,20 @@ impl Flags {
             report.warning(
                 None,
                 name,
-                format!("is TesseraCT's, and ignored: {}", flag.why),
+                format!("is a flag of TesseraCT, and ignored: {}", flag.why),
             );
         }
         if self.checkpoints.is_some() && self.clouds.lock().is_some() {
-            let message = "is TesseraCT's, and ignored: --checkpoints names the lock";
+            let message = "is a flag of TesseraCT, and ignored: --checkpoints names the lock";
             report.warning(None, "--db-host", message);
         }
         for flag in self.clouds.without_host() {
-            let message = "is TesseraCT's, and ignored: --db-host names no server";
+            let message = "is a flag of TesseraCT, and ignored: --db-host names no server";
             report.warning(None, format!("--{flag}"), message);
         }
         if self.enable_publication_awaiter == Some(false) {
-            let message = "is TesseraCT's, and ignored: an SCT is always given after the \
-                           checkpoint that covers it";
+            let message = "is a flag of TesseraCT, and ignored: an SCT is always returned after \
+                           the checkpoint that covers it";
             report.warning(None, "--enable-publication-awaiter", message);
         }
     }
@@ -416,8 +416,8 @@ impl Flags {
             [] => super::accept::CCADB_TRUSTED,
             [url] => url,
             _ => {
-                let message = "is given more than once: one report can be read; put other roots \
-                               into --roots-pem-file";
+                let message = "is given more than once: only one report is read. Add other roots \
+                               to --roots-pem-file";
                 parse.problem("roots-remote-fetch-url", message);
                 return None;
             }
@@ -561,7 +561,7 @@ impl Flags {
         {
             parse.problem(
                 "not-after-limit",
-                "is not after --not-after-start: no certificate could be logged",
+                "must be later than --not-after-start: no certificate fits into the interval",
             );
         }
         let usage = given(&self.ext_key_usages);
@@ -603,7 +603,7 @@ impl Parse<'_> {
 
     fn present<'f, T: ?Sized>(&mut self, flag: &str, value: Option<&'f T>) -> Option<&'f T> {
         if value.is_none() {
-            self.problem(flag, "is missing; it goes with --origin");
+            self.problem(flag, "is missing; --origin requires it");
         }
         value
     }

@@ -22,7 +22,7 @@ pub(super) fn switch(text: &str) -> Result<bool, ValueError> {
 /// Reasons why an origin is refused. The text follows the value.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OriginError {
-    #[error("has a scheme: an origin is a submission prefix without it")]
+    #[error("has a scheme: an origin is a submission prefix without the scheme")]
     Scheme,
     #[error("has a query, a fragment or a user name, which an origin cannot have")]
     Parts,

@@ -41,7 +41,7 @@ pub(super) fn read(reader: &mut Reader<'_, '_>) -> Identity {
             && let Some(oddity) = prefix.value.oddity()
         {
             let message = format!(
-                "`{}` {oddity}, unless the log exists: no log is created with it",
+                "`{}` {oddity}; only an existing log may have such a prefix",
                 prefix.value.url
             );
             reader.warning(prefix.line, key, message);
@@ -107,8 +107,8 @@ fn check_name(reader: &mut Reader<'_, '_>, origin: &str) {
         && name.value != origin
     {
         let message = format!(
-            "`{}` is not the submission prefix without its scheme, `{origin}`: a log's name \
-                 is its origin; remove this key, or correct `submissionprefix`",
+            "`{}` differs from the origin `{origin}`, which is the submission prefix without its \
+             scheme: remove this key, or correct `submissionprefix`",
             name.value
         );
         reader.problem(name.line, "name", message);
@@ -128,11 +128,7 @@ fn signer(reader: &mut Reader<'_, '_>) -> Option<(Located<Signer>, Option<Locate
         Some(socket) => signer::apart(socket, reader).map(|signer| (signer, None)),
         None => {
             if let Some(key) = reader.text("publickey") {
-                reader.problem(
-                    key.line,
-                    "publickey",
-                    "belongs to `signer`, which is not given",
-                );
+                reader.problem(key.line, "publickey", "requires `signer`, which is missing");
             }
             let Located { value, line } = secret::key(reader)?;
             let signer = Located {
@@ -170,7 +166,7 @@ fn cache(
     }
     let beside = cache.clone().map(|path| beside_sunlights(&path));
     let message = format!(
-        "is a file (Sunlight's cache?), which Lucarne does not use: it keeps its own in {}",
+        "is a file (Sunlight's cache?), which Lucarne does not use: Lucarne's cache is {}",
         beside.value.display()
     );
     reader.warning(cache.line, "cache", message);

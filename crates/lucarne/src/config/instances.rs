@@ -51,13 +51,13 @@ pub(super) fn read(
     let node = reader.node(KEY)?;
     let line = Some(node.line);
     if let Some(DataPlace::Directory(_)) = data {
-        let message = "needs a log in a bucket: a directory belongs to one process, and another \
-                       machine would not see what was written there in time";
+        let message = "requires a log in a bucket: a directory belongs to one process, and other \
+                       machines would see its changes too late";
         reader.problem(line, KEY, message);
     }
     if let Some(Signer::Apart(_)) = signer {
-        let message = "and `signer` are both given: a signer remembers what it has signed for one \
-                       instance, and would refuse what another has signed meanwhile";
+        let message = "and `signer` are both given: a signer remembers the trees of one instance, \
+                       and would refuse to extend those of another instance";
         reader.problem(line, KEY, message);
     }
     let (path, directory) = (reader.path_of(KEY), reader.directory());
@@ -68,7 +68,7 @@ pub(super) fn read(
     let listen = inside.parse("listen", |text: &str| {
         address_to_listen(text)
             .then(|| text.to_owned())
-            .ok_or("is no address: write `:6963`, or `10.0.0.1:6963`")
+            .ok_or("is not an address: write `:6963`, or `10.0.0.1:6963`")
     });
     let lease = inside.parse("lease", values::milliseconds(LEASES.0, LEASES.1));
     let key = shared_key(&mut inside);
@@ -94,7 +94,8 @@ fn shared_key(reader: &mut Reader<'_, '_>) -> Option<(InstanceKey, Option<Locate
         && let Some(others) = key::readable_by_others(file)
     {
         let message = format!(
-            "{} can be read by {others}: whoever has it can have anything logged; chmod 600",
+            "{} can be read by {others}: any reader can have arbitrary entries logged; run `chmod \
+             600`",
             file.display()
         );
         reader.warning(secret.line, "key", message);
@@ -133,15 +134,15 @@ pub(super) fn fit(
     for (key, line) in logs {
         if let LockPlace::Sqlite(path) = &lock.value {
             let message = format!(
-                "needs a lock that all instances share, and {} is an SQLite database, which one \
-                 process uses: name PostgreSQL, MariaDB, MySQL or a bucket in `checkpoints`",
+                "requires a lock that all instances share, but {} is an SQLite database for one \
+                 process: use PostgreSQL, MariaDB, MySQL or a bucket in `checkpoints`",
                 path.display()
             );
             report.problem(line, &key, message);
         }
         if hands_over {
-            let message = "and `handover` are both given: an instance that is stopped hands over \
-                           to another one, and its place is taken by its next process later";
+            let message = "and `handover` are both given: remove `handover`; a stopped instance \
+                           hands over to another instance";
             report.problem(line, &key, message);
         }
     }
@@ -149,7 +150,7 @@ pub(super) fn fit(
 
 /// Parses `host:port`, an address that the other instances can reach.
 fn address(text: &str) -> Result<String, &'static str> {
-    const NONE: &str = "is no address that other machines reach: write `host:port`";
+    const NONE: &str = "is not an address that other machines can reach: write `host:port`";
     let (host, port) = text.rsplit_once(':').ok_or(NONE)?;
     let usual = |c: char| c.is_ascii_alphanumeric() || ".-_:[]".contains(c);
     let is_host = !host.is_empty() && host.len() <= 253 && host.chars().all(usual);

@@ -10,18 +10,18 @@ use lucarne_ct::LogKey;
 /// Reasons why a key is refused. The text follows the place of the key.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeyError {
-    #[error("does not exist; make one with `lucarne keygen -f <file>`")]
+    #[error("does not exist; create a key with `lucarne keygen -f <file>`")]
     Absent(#[source] io::Error),
     #[error("cannot be read: {0}")]
     Read(#[source] io::Error),
-    #[error("is no seed: {0}")]
+    #[error("is not a valid seed: {0}")]
     Seed(#[source] lucarne_ct::KeyError),
-    #[error("is no log key: {0}")]
+    #[error("is not a log key: {0}")]
     Pem(#[source] lucarne_ct::KeyError),
     /// Unsupported format; the value is the length in bytes.
     #[error(
-        "is neither a seed of 32 bytes (it has {0}), nor that in base64, nor PEM with an EC P-256 \
-         key"
+        "is not a key: expected a seed of 32 bytes, its base64, or an EC P-256 key in PEM; found \
+         {0} bytes"
     )]
     Form(usize),
 }
@@ -62,7 +62,7 @@ pub(super) fn readable_by_others(path: &Path) -> Option<&'static str> {
     let mode = std::fs::metadata(path).ok()?.permissions().mode();
     match mode & 0o077 {
         0 => None,
-        others if others & 0o007 != 0 => Some("everybody on this machine"),
+        others if others & 0o007 != 0 => Some("all users of this machine"),
         _ => Some("its group"),
     }
 }

@@ -172,8 +172,8 @@ pub(super) fn flag_of(key: &str) -> String {
 
 const ETAGS3: &str = "is Sunlight's lock in an object store: write it as \
      `checkpoints: s3://bucket/prefix?region=…&endpoint=…`";
-const DYNAMODB: &str = "is a lock that Lucarne does not have: use `checkpoints`, the path of an \
-     SQLite database or the URL of MySQL, PostgreSQL or an object store";
+const DYNAMODB: &str = "is not supported: write `checkpoints` with the path of an SQLite database, \
+                        or the URL of MySQL, PostgreSQL or an object store";
 /// Keys in files of other log software that must not be ignored, with advice.
 const FOREIGN: &[(&str, &str)] = &[
     ("etags3", ETAGS3),
@@ -188,9 +188,9 @@ const FOREIGN: &[(&str, &str)] = &[
 const IGNORED_TOP: &[(&str, &str)] = &[
     (
         "acme",
-        "is ignored: Lucarne gets no certificates. Get them with any ACME client and name the \
-         files in `tls`, or terminate TLS in front; until then, what `listen` names is served \
-         without TLS",
+        "is ignored: Lucarne does not request certificates. Use any ACME client and configure the \
+         files in `tls`, or terminate TLS in front; until then, the addresses in `listen` are \
+         served without TLS",
     ),
     (
         "name",
@@ -198,15 +198,16 @@ const IGNORED_TOP: &[(&str, &str)] = &[
     ),
     (
         "witness",
-        "is ignored: Lucarne is no witness. Let Sunlight go on with that, in a file without logs",
+        "is ignored: Lucarne is not a witness. Run the witness in Sunlight, with a configuration \
+         without logs",
     ),
     (
         "homeredirect",
-        "is ignored: it belongs to Sunlight's read server, and Lucarne serves its own page",
+        "is ignored: the key belongs to Sunlight's read server, and Lucarne serves its own page",
     ),
 ];
 
-const PREFIX: &str = "is ignored: the URL in `submissionprefix` says it";
+const PREFIX: &str = "is ignored: the URL in `submissionprefix` has this part";
 
 /// Keys of a log in Sunlight's file that have no meaning in Lucarne.
 const IGNORED_LOG: &[(&str, &str)] = &[("httphost", PREFIX), ("httpprefix", PREFIX)];

@@ -41,7 +41,8 @@ fn backlog(
     if let Some(Located { value, line }) = pool
         && value > pool_size as u64
     {
-        let message = format!("{value} entries are more than `poolsize`, {pool_size}, has for all");
+        let message =
+            format!("{value} entries are more than `poolsize` ({pool_size}), which includes them");
         inside.problem(line, "pool", message);
     }
     let rate = rate.and_then(|rate| NonZeroU32::new(u32::try_from(rate).ok()?));

@@ -36,17 +36,19 @@ pub enum Manager {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ManagerError {
     #[error(
-        "is no place of a key: write a file's path, credential:NAME, env:NAME, exec:COMMAND, \
-         awssecret://NAME or gcpsecret://projects/P/secrets/S"
+        "is not a valid place of a key: write a file's path, credential:NAME, env:NAME, \
+         exec:COMMAND, awssecret://NAME or gcpsecret://projects/P/secrets/S"
     )]
     Scheme,
-    #[error("is no ARN of a secret: arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME")]
+    #[error(
+        "is not the ARN of a secret: expected arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME"
+    )]
     Arn,
-    #[error("is not gcpsecret://projects/PROJECT/secrets/SECRET")]
+    #[error("is not a GCP secret: expected gcpsecret://projects/PROJECT/secrets/SECRET")]
     Gcp,
-    #[error("has a name that no secret has")]
+    #[error("has an invalid name of a secret")]
     Name,
-    #[error("has the parameter `{name}`: there are {known}")]
+    #[error("has the unknown parameter `{name}`; known: {known}")]
     Parameter { name: String, known: String },
 }
 
@@ -56,17 +58,17 @@ pub(crate) enum FetchError {
     #[error("cannot be fetched: {0}")]
     Runtime(#[source] io::Error),
     /// The fetching thread panicked.
-    #[error("cannot be fetched: that is a bug, and said above")]
+    #[error("cannot be fetched: internal error (details above). Please report it")]
     Bug,
     #[error(transparent)]
     Service(#[from] secrets::SecretError),
-    #[error("came back as no JSON")]
+    #[error("cannot be fetched: the response is not valid JSON")]
     NoJson(#[source] serde_json::Error),
-    #[error("came back as no base64")]
+    #[error("cannot be fetched: the value is not valid base64")]
     NoBase64(#[source] base64_simd::Error),
-    #[error("came back without a value")]
+    #[error("cannot be fetched: the response has no value")]
     NoValue,
-    #[error("came back damaged: its checksum (dataCrc32c) is another")]
+    #[error("cannot be fetched: the value does not match its checksum (dataCrc32c)")]
     Damaged,
 }
 

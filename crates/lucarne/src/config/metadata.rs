@@ -14,7 +14,7 @@ pub(super) fn read(reader: &mut Reader<'_, '_>, likely: IntendedUse) -> Metadata
         "production" => Ok(IntendedUse::Production),
         "test" => Ok(IntendedUse::Test),
         "decommissioned" => Ok(IntendedUse::Decommissioned),
-        _ => Err("is none of `production`, `test` and `decommissioned`"),
+        _ => Err("must be `production`, `test` or `decommissioned`"),
     });
     let active_since = reader.parse("status_timestamp", values::time);
     Metadata {
@@ -62,7 +62,7 @@ fn planned_changes(reader: &mut Reader<'_, '_>) -> Vec<PlannedChange> {
             "active" => Ok(Status::Active),
             "readonly" => Ok(Status::ReadOnly),
             "inactive" => Ok(Status::Inactive),
-            _ => Err("is none of `active`, `readonly` and `inactive`"),
+            _ => Err("must be `active`, `readonly` or `inactive`"),
         });
         let status = change.required("new_status", status, "inactive");
         let date = change.parse("effective_date", values::time);
@@ -86,7 +86,7 @@ fn rate_limit(reader: &mut Reader<'_, '_>, key: &str) -> Option<RateLimit> {
     let seconds = limit.required("interval_seconds", seconds, "60");
     let scope = limit.parse("scope", |text| match SCOPES.contains(&text) {
         true => Ok(text.to_owned()),
-        false => Err(format!("is none of {}", SCOPES.join(", "))),
+        false => Err(format!("must be one of {}", SCOPES.join(", "))),
     });
     Some(RateLimit {
         requests: requests?.value,

@@ -161,7 +161,7 @@ fn defaults<'t>(node: &'t Node, report: &mut Report) -> Option<Section<'t>> {
         for entry in entries {
             if keys::IDENTITY.contains(&entry.key.as_str()) {
                 let key = join("defaults", &entry.key);
-                let message = "is each log's own: write it under the log";
+                let message = "is each log's own: write this key under each log";
                 report.problem(Some(entry.line), key, message);
             }
         }

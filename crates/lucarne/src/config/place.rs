@@ -85,7 +85,7 @@ pub(crate) enum PlaceError {
     #[error(transparent)]
     Bucket(#[from] AssetError),
     #[error(
-        "names a bucket without a prefix: the lock gets a folder of its own, such as \
+        "has a bucket without a prefix: the lock requires a separate prefix, such as \
          s3://bucket/lock"
     )]
     NoPrefix,
@@ -193,7 +193,7 @@ fn password(
     };
     if let Some(others) = source.value.file().and_then(key::readable_by_others) {
         let message = format!(
-            "{} can be read by {others}: whoever has it can change the lock; chmod 600",
+            "{} can be read by {others}: any reader can change the lock; run `chmod 600`",
             source.value
         );
         reader.warning(source.line, KEY, message);
@@ -217,7 +217,7 @@ pub(super) fn lock(reader: &mut Reader<'_, '_>) -> Option<Lock> {
     if let Some(node) = reader.node(KEY)
         && let Value::Map(_) = node.value
     {
-        let message = "must be a path or a URL, and is a map. Sunlight's DynamoDB table is not \
+        let message = "must be a path or a URL, but is a map. Sunlight's DynamoDB table is not \
                        supported; write an SQLite database's path, mysql://…, postgres://…, or \
                        s3://bucket/prefix?region=…, gs://… or az://…";
         reader.problem(Some(node.line), KEY, message);
@@ -252,7 +252,7 @@ pub(super) fn data(reader: &mut Reader<'_, '_>) -> Option<Located<DataPlace>> {
     let (kind, second) = (named.first().copied(), named.get(1).copied());
     if let (Some(first), Some(second)) = (kind, second) {
         let line = reader.node(second).map(|node| node.line);
-        let message = format!("and `{first}` are both given: a log's data is in one place");
+        let message = format!("and `{first}` are both given: a log has only one place of data");
         reader.problem(line, second, message);
         return None;
     }
@@ -320,7 +320,7 @@ fn prefix(reader: &mut Reader<'_, '_>, kind: &str) -> String {
     };
     if !prefix.value.ends_with('/') && !prefix.value.is_empty() {
         let message = format!(
-            "does not end in a slash: keys will read `{0}checkpoint`, not `{0}/checkpoint`",
+            "does not end in a slash: the keys become `{0}checkpoint`, not `{0}/checkpoint`",
             prefix.value
         );
         reader.warning(prefix.line, key, message);

@@ -41,10 +41,10 @@ impl Prefix {
             false => "80",
         };
         if port == Some(default) {
-            return Some("has its scheme's own port: leave the port out");
+            return Some("has the default port of its scheme: remove the port");
         }
         host.ends_with('.')
-            .then_some("has a dot at the end of its host name: leave that out")
+            .then_some("has a dot at the end of its host name: remove the dot")
     }
 }
 
@@ -62,12 +62,12 @@ pub(crate) enum PrefixError {
     NoHost,
     #[error("has a port that is not a number from 1 to 65535")]
     Port,
-    #[error("has capital letters in its host name; write it in small letters")]
+    #[error("has capital letters in its host name: write the host name in lower case")]
     Capitals,
-    #[error("has a host name beyond ASCII; write it as DNS has it (`xn--…`)")]
+    #[error("has a host name with non-ASCII characters: write the DNS form (`xn--…`)")]
     International,
     #[error(
-        "has a host name that DNS cannot have: letters, digits, `-` and `_`, in parts of 1 to 63 \
+        "has an invalid host name: expected letters, digits, `-` and `_`, in parts of 1 to 63 \
          characters between dots"
     )]
     HostName,
@@ -75,11 +75,11 @@ pub(crate) enum PrefixError {
     Address,
     #[error("has an empty path element (`//`)")]
     EmptyElement,
-    #[error("has the path element `{0}`, which clients leave out of what they request")]
+    #[error("has the path element `{0}`, which clients remove from their requests")]
     DotElement(String),
     #[error(
-        "has `{0}` in its path, which not every client requests as it is: only letters, digits and \
-         -._~!$&'()*,;=: may be there"
+        "has `{0}` in its path, which some clients change in their requests: use only letters, \
+         digits and -._~!$&'()*,;=:"
     )]
     PathCharacter(char),
 }

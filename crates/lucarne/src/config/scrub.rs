@@ -75,7 +75,7 @@ impl Scrub {
 }
 
 /// Problem of an invalid rate.
-const NO_RATE: &str = "is not a rate, such as 20MB/s or 500kB/s, nor sample nor off";
+const NO_RATE: &str = "must be a rate such as 20MB/s or 500kB/s, `sample` or `off`";
 
 /// Parses a number of bytes per second, `sample` or `off`.
 fn extent(text: &str) -> Result<Extent, &'static str> {

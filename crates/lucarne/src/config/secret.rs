@@ -30,9 +30,9 @@ pub enum Secret {
 /// Reasons why a text does not name a [`Secret`]. The text follows the value.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SourceError {
-    #[error("names no credential: write `credential:NAME`")]
+    #[error("has no name of a credential: write `credential:NAME`")]
     Credential,
-    #[error("names no environment variable: write `env:NAME`")]
+    #[error("has no valid name of an environment variable: write `env:NAME`")]
     Variable,
     #[error("has no command: write `exec: command arguments`")]
     Command,
@@ -49,16 +49,16 @@ pub(crate) enum SecretError {
     #[error("cannot be read: {0}")]
     Read(#[source] io::Error),
     #[error(
-        "is not there: CREDENTIALS_DIRECTORY is not set. The service needs `LoadCredential=` (see \
+        "is missing: CREDENTIALS_DIRECTORY is not set. The service requires `LoadCredential=` (see \
          systemd.exec)"
     )]
     NoCredentials,
-    #[error("is not there: the service needs `LoadCredential=` of this name")]
+    #[error("is missing: the service requires `LoadCredential=` with this name")]
     NoCredential(#[source] io::Error),
     #[error("is not set")]
     Unset,
     /// The variable is not UTF-8. The error of `std` would contain its value.
-    #[error("is no text (a key is given in base64, or PEM)")]
+    #[error("is not UTF-8 text: write the key in base64 or PEM")]
     VariableNoText,
     #[error(transparent)]
     Command(#[from] CommandError),
@@ -66,7 +66,7 @@ pub(crate) enum SecretError {
     Fetch(#[from] FetchError),
     #[error(transparent)]
     Key(#[from] KeyError),
-    #[error("is no text")]
+    #[error("is not UTF-8 text")]
     NoText(#[from] Utf8Error),
     #[error("is empty")]
     Empty,
@@ -220,15 +220,14 @@ pub(super) fn key(reader: &mut Reader<'_, '_>) -> Option<Located<KeyInPlace>> {
         && let Some(others) = key::readable_by_others(file)
     {
         let message = format!(
-            "{} can be read by {others}: whoever has it can sign for the log; chmod 600",
+            "{} can be read by {others}: any reader can sign for the log; run `chmod 600`",
             file.display()
         );
         reader.warning(secret.line, name, message);
     }
     if let Some(server) = secret.value.exposed() {
-        let message = format!(
-            "comes from {server} without TLS: whoever reads along has it, and can sign for the log"
-        );
+        let message =
+            format!("comes from {server} without TLS: an eavesdropper can sign for the log");
         reader.warning(secret.line, name, message);
     }
     match secret.value.read() {

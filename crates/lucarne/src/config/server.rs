@@ -79,8 +79,8 @@ pub(super) fn http(top: &Section<'_>, directory: &Path, report: &mut Report) -> 
     let (body, client) = (limits.body_bytes, limits.client_inflight_bytes);
     if client < 2 * body || limits.inflight_bytes < client {
         let problem = format!(
-            "maxclientinflight is {client}: it must be at least twice maxbody ({body}), and no \
-             more than maxinflight ({})",
+            "maxclientinflight is {client}: expected at least twice maxbody ({body}), and at most \
+             maxinflight ({})",
             limits.inflight_bytes
         );
         reader.problem(None, "", problem);

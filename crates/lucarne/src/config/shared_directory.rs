@@ -27,9 +27,9 @@ pub(super) fn refuse(lock: &LockPlace, logs: &[LogSettings], report: &mut Report
         };
         if let Some(why) = device(directory).and_then(|device| unseen(&mounts, &device)) {
             let message = format!(
-                "{} is on a file system of other machines, mounted so that they do not see which \
-                 process has it: {why}. With a lock that other machines reach ({lock}), two of \
-                 them could write one journal",
+                "{} is on a network file system, mounted without locks that other machines see: \
+                 {why}. Because other machines can reach the lock ({lock}), two of them could \
+                 write the same journal",
                 directory.display()
             );
             report.problem(log.data.line, log.key_path("localdirectory"), message);

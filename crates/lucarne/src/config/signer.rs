@@ -59,7 +59,8 @@ impl SignerConfig {
         let memory = reader.required("memory", memory, "/var/lib/lucarne-signer");
         let users = reader.list("users", user);
         if users.is_empty() {
-            let message = "is missing: the users whose processes may ask, as `users: [lucarne]`";
+            let message = "is missing: list the users whose processes may request signatures, such \
+                           as `users: [lucarne]`";
             reader.problem(None, "users", message);
         }
         Some(Self {
@@ -77,7 +78,7 @@ fn logs(
     report: &mut Report,
 ) -> Vec<(String, Box<dyn KeyHolder>)> {
     let Some(Value::List(nodes)) = top.get("logs").map(|node| &node.value) else {
-        let message = "is missing, or no list: one `- origin: …` for each log";
+        let message = "is missing, or not a list: write one `- origin: …` for each log";
         report.problem(None, "logs", message);
         return Vec::new();
     };
@@ -128,7 +129,7 @@ fn token(module: &Located<PathBuf>, reader: &mut Reader<'_, '_>) -> Option<Box<d
 
 #[cfg(not(feature = "pkcs11"))]
 fn token(module: &Located<PathBuf>, reader: &mut Reader<'_, '_>) -> Option<Box<dyn KeyHolder>> {
-    let message = "is not in this build of lucarne: it was built without the feature `pkcs11`";
+    let message = "is not supported by this build of lucarne, which has no feature `pkcs11`";
     reader.problem(module.line, "module", message);
     None
 }
@@ -136,13 +137,15 @@ fn token(module: &Located<PathBuf>, reader: &mut Reader<'_, '_>) -> Option<Box<d
 fn origin(text: &str) -> Result<String, &'static str> {
     match lucarne_tlog::note::is_key_name(text) && !text.contains("://") {
         true => Ok(text.to_owned()),
-        false => Err("is no origin: that is a submission prefix without its scheme and last slash"),
+        false => {
+            Err("is not an origin: expected a submission prefix without its scheme and last slash")
+        }
     }
 }
 
 /// Error: the text is not a known user. The value precedes the text.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("is neither the name of a user in /etc/passwd nor the number of a user")]
+#[error("is not a user: expected a name in /etc/passwd, or a number")]
 struct UnknownUser;
 
 /// Parses a user ID, or the name of a user of this machine.
@@ -166,8 +169,8 @@ pub(super) fn apart(
 ) -> Option<Located<Signer>> {
     for key in ["secret", "seed"] {
         if reader.has(key) {
-            let message = "and `signer` are both given: the key of a log is in one place, and a \
-                           server that has it as well can sign what the signer refuses";
+            let message = "and `signer` are both given: remove the key from the server, because a \
+                           server with the key can sign what the signer refuses";
             reader.problem(socket.line, key, message);
         }
     }

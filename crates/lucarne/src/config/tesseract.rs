@@ -43,24 +43,26 @@ const fn switch(name: &'static str, why: &'static str) -> Foreign {
 
 const ANTISPAM: &str = "TesseraCT's index of duplicates; Lucarne's needs no tuning";
 const CLIENT: &str = "TesseraCT's HTTP client, for its witnesses";
-const CONNECTIONS: &str = "connections are opened as they are needed";
+const CONNECTIONS: &str = "connections are opened on demand";
 const LINES: &str = "log lines go to standard error";
 const PUBLIC: &str = "the public key follows from the private one";
-const SPANNER: &str = "the lock is in no Spanner database: --checkpoints names it";
-const ROUNDS: &str = "rounds adapt to the load; `--checkpoint-interval` is their shortest distance";
-const WITNESS: &str = "Lucarne asks no witnesses: checkpoints have the log's own signature alone";
+const SPANNER: &str = "the lock is not in Spanner: --checkpoints has its place";
+const ROUNDS: &str = "rounds adapt to the load; `--checkpoint-interval` is the minimum time \
+                      between them";
+const WITNESS: &str = "Lucarne does not use witnesses: checkpoints only have the signature of the \
+                       log";
 const LIMIT: &str =
-    "no kind of submission has a rate of its own: the pool is bounded, and fair between CAs";
+    "no kind of submission has a separate rate: the pool is bounded, and fair between CAs";
 
 /// All ignored flags.
 const FOREIGN: &[Foreign] = &[
     valued(
         "additional_signer",
-        "checkpoints have the log's own signature alone",
+        "checkpoints only have the signature of the log",
     ),
     valued(
         "additional_signer_private_key_secret_name",
-        "checkpoints have the log's own signature alone",
+        "checkpoints only have the signature of the log",
     ),
     valued("antispam_db_name", ANTISPAM),
     valued("antispam_base_table_size", ANTISPAM),
@@ -72,7 +74,7 @@ const FOREIGN: &[Foreign] = &[
     valued("antispam_num_compactors", ANTISPAM),
     valued(
         "awaiter_poll_interval",
-        "nothing is polled: a round answers",
+        "nothing is polled: a completed round notifies its submissions",
     ),
     valued("batch_max_age", ROUNDS),
     valued("batch_max_size", ROUNDS),
@@ -84,7 +86,7 @@ const FOREIGN: &[Foreign] = &[
     valued("db_max_idle_conns", CONNECTIONS),
     valued(
         "drop_metrics",
-        "metrics are read at /metrics, and who reads them chooses",
+        "metrics are at /metrics, and the collector selects them",
     ),
     valued(
         "garbage_collection_interval",
@@ -93,24 +95,24 @@ const FOREIGN: &[Foreign] = &[
     valued("gcs_connections", CONNECTIONS),
     valued(
         "http_deadline",
-        "header, body and answer have limits of their own; a file sets them (`http:`)",
+        "headers, bodies and responses have separate limits, in the configuration file (`http:`)",
     ),
     valued("image_name", LINES),
     valued("inmemory_antispam_cache_size", ANTISPAM),
     switch(
         "mask_internal_errors",
-        "answers never show internal errors: their reasons are in the log lines",
+        "responses never contain internal errors: their reasons are in the log lines",
     ),
     valued(
         "otel_project_id",
-        "there are metrics and log lines, no traces",
+        "Lucarne has metrics and log lines, but no traces",
     ),
     valued("pushback_max_antispam_lag", ANTISPAM),
     valued("rate_limit_dedup", LIMIT),
     valued("rate_limit_old_not_before", LIMIT),
     switch(
         "s3_use_path_style",
-        "with a server of one's own the bucket is in the path, unless its URL says style=virtual",
+        "for a custom endpoint the bucket is in the path, unless its URL has style=virtual",
     ),
     valued("signer_public_key_file", PUBLIC),
     valued("signer_public_key_secret_name", PUBLIC),
@@ -121,7 +123,7 @@ const FOREIGN: &[Foreign] = &[
     valued("spanner_db_path", SPANNER),
     valued(
         "trace_fraction",
-        "there are metrics and log lines, no traces",
+        "Lucarne has metrics and log lines, but no traces",
     ),
     valued("witness_policy_file", WITNESS),
     valued("witness_timeout", WITNESS),

@@ -36,7 +36,7 @@ pub(crate) enum ListenError {
     NoPort,
     #[error("does not end in a port number (0 to 65535)")]
     Port(#[source] ParseIntError),
-    #[error("names a host that cannot be resolved: {0}")]
+    #[error("has a host that cannot be resolved: {0}")]
     Host(#[source] io::Error),
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn listen(text: &str) -> Result<Listen, ListenError> {
 /// Reasons why a value is refused. The text follows the value.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SpellingError {
-    #[error("is not a short name: letters, digits, `-`, `_` and `.`")]
+    #[error("is not a short name: expected letters, digits, `-`, `_` and `.`")]
     Shortname,
     #[error("is neither `fast` nor `general`")]
     VerifyBy,

@@ -60,7 +60,7 @@ impl Doorway {
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let of_path = || format!("`handover`: {}", path.display());
         if fs::symlink_metadata(path).is_ok_and(|there| !there.file_type().is_socket()) {
-            bail!("{}: something else than a socket is there", of_path());
+            bail!("{}: not a socket", of_path());
         }
         let next = next_to(path);
         let opened = || -> io::Result<UnixListener> {
@@ -200,14 +200,14 @@ async fn greet(stream: UnixStream, estate: &Estate, one: Arc<Mutex<()>>) -> Resu
 enum Refusal {
     #[error("the first message does not begin a hand-over")]
     NoHello,
-    #[error("the process that runs says: {0}")]
+    #[error("the running process refuses: {0}")]
     Unreadable(#[source] anyhow::Error),
     #[error(
         "the process that runs is user {own}'s: only that user and root may take over from it, \
          not user {user}"
     )]
     User { own: u32, user: u32 },
-    #[error("another process is just taking over")]
+    #[error("another process is taking over now")]
     Busy,
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
@@ -217,10 +217,10 @@ enum Refusal {
 async fn hear(wire: &mut Wire) -> Result<Result<Hello, Refusal>> {
     match timeout(ANSWER, wire.receive())
         .await
-        .context("it says nothing")?
+        .context("it does not respond")?
     {
         Ok(Some(Message::Hello(hello))) => Ok(Ok(hello)),
-        Ok(None) => bail!("it went away"),
+        Ok(None) => bail!("it closed the connection"),
         Ok(Some(_)) => Ok(Err(Refusal::NoHello)),
         Err(error) => Ok(Err(Refusal::Unreadable(error))),
     }
@@ -279,7 +279,7 @@ async fn prepare(wire: &mut Wire, estate: &Estate, hosted: &Hosted) -> Result<()
     match timeout(PREPARING, wire.receive()).await {
         Ok(Ok(Some(Message::Ready))) => Ok(()),
         Ok(Ok(Some(Message::Failed(why)))) => bail!("it cannot: {why}"),
-        Ok(Ok(_)) => bail!("it went away before it was ready"),
+        Ok(Ok(_)) => bail!("it ended before it was ready"),
         Ok(Err(error)) => Err(error),
         Err(_) => bail!("it was not ready after {} s", PREPARING.as_secs()),
     }

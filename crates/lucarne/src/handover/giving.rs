@@ -75,29 +75,29 @@ async fn gone(wire: &mut Wire) -> String {
     match wire.receive().await {
         Ok(None) => "has died".to_owned(),
         Ok(Some(Message::Failed(why))) => format!("cannot: {why}"),
-        Ok(Some(_)) => "says what it should not".to_owned(),
-        Err(error) => format!("is not understood: {error:#}"),
+        Ok(Some(_)) => "sent an unexpected message".to_owned(),
+        Err(error) => format!("sent no valid message: {error:#}"),
     }
 }
 
 /// Reasons why the logs were not handed over.
 #[derive(Debug, thiserror::Error)]
 enum SwitchError {
-    #[error("the other process does not listen: {0:#}")]
+    #[error("the other process does not respond: {0:#}")]
     Unsent(#[source] anyhow::Error),
-    #[error("these logs wait for what does not answer: {}", .0.join(", "))]
+    #[error("these logs wait for a store or a server that does not respond: {}", .0.join(", "))]
     Waiting(Vec<String>),
     #[error("log `{name}`: {source}")]
     Log { name: String, source: Fatal },
-    #[error("{0} does not answer")]
+    #[error("{0} does not respond")]
     Lock(String),
     #[error("the other process cannot: {0}")]
     Failed(String),
-    #[error("the other process says what it should not")]
+    #[error("the other process sent an unexpected message")]
     Unexpected,
     #[error("the other process has died")]
     Died,
-    #[error("the other process is not understood: {0:#}")]
+    #[error("the other process sent no valid message: {0:#}")]
     Unreadable(#[source] anyhow::Error),
     #[error("the other process does not open the logs")]
     Late,
@@ -113,9 +113,7 @@ async fn switch(
     let accepted = wire.send(&Message::Accept).await;
     accepted.map_err(SwitchError::Unsent)?;
     if !serving.submissions_end(LAST_SUBMISSIONS).await {
-        tracing::warn!(
-            "some connections are not done yet: a submission that comes on them is refused"
-        );
+        tracing::warn!("some connections are still open: further submissions on them are refused");
     }
     let late = close(logs, drain_timeout).await;
     if !late.is_empty() {
@@ -148,6 +146,6 @@ pub(super) async fn withdraw(wire: &mut Wire, why: String) {
     let _ = timeout(ANSWER, wire.send(&Message::Withdrawn(why))).await;
     let ended = async { while let Ok(Some(_)) = wire.receive().await {} };
     if timeout(ANSWER, ended).await.is_err() {
-        tracing::error!("the other process does not end: end it");
+        tracing::error!("the other process does not end: stop it");
     }
 }

@@ -95,13 +95,13 @@ pub(super) enum Mismatch {
     Lock,
     #[error(
         "the process that runs has log `{name}` (log ID {id}), which is not in this configuration, \
-         or not with that key: nobody would run it. To remove a log, send SIGHUP to the process \
-         that runs, or stop it first"
+         or not with that key: no process would run it. To remove a log, send SIGHUP to the running \
+         process, or stop it first"
     )]
     Log { name: String, id: String },
     #[error(
         "the process that runs has the data of log `{name}` in another place than this \
-         configuration says. To move them, stop the process that runs first"
+         configuration. To move the data, stop the process that runs first"
     )]
     Data { name: String },
 }

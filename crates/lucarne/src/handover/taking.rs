@@ -68,7 +68,7 @@ pub(crate) async fn ask(path: &Path, config: &Config) -> Result<Option<Taking>> 
         wire.receive().await
     };
     let answer = timeout(ANSWER, answer).await;
-    let silent = || format!("process {pid}, which listens there, does not answer");
+    let silent = || format!("process {pid}, which listens there, does not respond");
     match answer.with_context(silent).with_context(of_path)? {
         Ok(Some(Message::Offer(offer))) => {
             let Offer {
@@ -91,7 +91,7 @@ pub(crate) async fn ask(path: &Path, config: &Config) -> Result<Option<Taking>> 
             }))
         }
         Ok(Some(Message::Refused(why))) => bail!("not taken over: {why}"),
-        Ok(Some(_)) => bail!("{}: process {pid} says what it should not", of_path()),
+        Ok(Some(_)) => bail!("{}: process {pid} sent an unexpected message", of_path()),
         // The other process died before it offered anything.
         Ok(None) => Ok(None),
         Err(error) => Err(error).context("not taken over: of the process that runs"),
@@ -126,7 +126,7 @@ impl Taking {
                 Ok(Giver::Dead)
             }
             Some(Message::Withdrawn(why)) => bail!("the other process goes on: {why}"),
-            Some(_) => bail!("the other process says what it should not"),
+            Some(_) => bail!("the other process sent an unexpected message"),
         }
     }
 
@@ -156,7 +156,7 @@ impl Taking {
             said = self.wire.receive() => match said? {
                 None => Ok(Giver::Dead),
                 Some(Message::Withdrawn(why)) => bail!("the other process goes on: {why}"),
-                Some(_) => bail!("the other process says what it should not"),
+                Some(_) => bail!("the other process sent an unexpected message"),
             },
         }
     }

@@ -116,7 +116,7 @@ impl Wire {
     pub(super) async fn send_with(&self, message: &Message, sockets: &[OwnedFd]) -> Result<()> {
         ensure!(
             sockets.len() <= MOST_SOCKETS,
-            "{} sockets are more than can be handed over, which is {MOST_SOCKETS}",
+            "cannot hand over {} sockets: the maximum is {MOST_SOCKETS}",
             sockets.len()
         );
         let mut line = serde_json::to_vec(message)?;
@@ -145,9 +145,9 @@ impl Wire {
                 let message = serde_json::from_slice(&line);
                 return message
                     .map(Some)
-                    .context("it speaks another version of the hand-over");
+                    .context("it uses another version of the hand-over");
             }
-            ensure!(self.received.len() <= LONGEST, "its message has no end");
+            ensure!(self.received.len() <= LONGEST, "its message is incomplete");
             let mut chunk = vec![0; 16 << 10];
             let reading = self.stream.async_io(Interest::READABLE, || {
                 receive_some(&self.stream, &mut chunk)
@@ -263,7 +263,7 @@ mod tests {
             }
         });
         let error = Wire::new(other).receive().await.unwrap_err();
-        assert!(error.to_string().contains("no end"), "{error}");
+        assert!(error.to_string().contains("is incomplete"), "{error}");
         endless.await.unwrap();
     }
 }

@@ -32,7 +32,7 @@ fn a_clock_far_behind_is_waited_for() {
     run(async {
         let reason = site.reaches("late", "stopped").await;
         assert_has(&reason, "ms behind the last signed timestamp: correct it");
-        assert_has(&reason, "the log goes on by itself once it has caught up");
+        assert_has(&reason, "the log continues when it has caught up");
         assert_eq!(load.submit(&load.fresh()).await, Some(false));
         let health = site.health("late").await.to_string();
         assert_has(&health, "ms behind the newest checkpoint");
@@ -78,7 +78,7 @@ fn a_start_after_days_is_confirmed_with_the_day() {
     // A confirmation is valid only for the given day.
     let (code, said) = site.lucarne(&["serve", "--confirm-clock", "2026-01-01"]);
     assert_eq!(code, 1, "{said}");
-    assert_has(&said, "this machine's clock says");
+    assert_has(&said, "the date of this machine's clock is");
     let today = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC);
     let confirmed = site.launch().arg("--confirm-clock");
     let confirmed = confirmed.arg(today.date().to_string());

@@ -14,7 +14,7 @@ child, terminal = pty.fork()
 if child == 0:
     os.execv(sys.argv[1], sys.argv[1:])
 said = b''
-while b'no certificate of any server is checked' not in said:
+while b'certificates of servers are not verified' not in said:
     said += os.read(terminal, 4096) or sys.exit(said)
 os.kill(child, signal.SIGTERM)
 sys.stdout.buffer.write(said)

@@ -98,7 +98,7 @@ fn flags_alone_start_a_log_and_start_it_again() {
     let args: Vec<&str> = args.split_whitespace().collect();
     let (code, said) = lucarne(directory.path(), &args);
     assert_eq!(code, 1);
-    assert_has(&said, "Name the right one with --checkpoints");
+    assert_has(&said, "Give the right one with --checkpoints");
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn flags_are_read_as_go_reads_them() {
     assert_eq!(said.matches("problem:").count(), 1, "{said}");
     // Settings of a database without its host are ignored.
     for (flag, ignored) in [("name", 1), ("user", 0), ("password", 1), ("port", 1)] {
-        let line = format!("--db-{flag}: is TesseraCT's, and ignored: ");
+        let line = format!("--db-{flag}: is a flag of TesseraCT, and ignored: ");
         assert_eq!(said.matches(&line).count(), ignored, "{flag}\n{said}");
     }
     assert!(!said.contains("x7"), "{said}");
@@ -282,7 +282,7 @@ fn are_taken(flags: &[(&str, &str, bool)], dashes: &str) {
     assert_eq!(said.matches("problem:").count(), 1, "{said}");
     for (flag, _, ignored) in flags {
         let line = format!(
-            "--{}: is TesseraCT's, and ignored: ",
+            "--{}: is a flag of TesseraCT, and ignored: ",
             flag.replace('_', "-")
         );
         assert_eq!(

@@ -140,7 +140,7 @@ fn flip(files: &Files, copy: &Path, paths: &[String], count: usize, random: &mut
     server.wait_for_output("scrub: pass ended", PASS).unwrap();
     let output = server.output();
     for (path, good) in wrong.iter().zip(&good) {
-        let named = |line: &str| line.contains("scrub: a file is not") && line.contains(*path);
+        let named = |line: &str| line.contains("scrub: a file differs") && line.contains(*path);
         // An issuer cannot be checked while the entries that name it are wrong as well: a pass
         // after the repair would find it, and so does the repair.
         let hidden = path.starts_with("issuer/") && wrong.iter().any(is_entries);

@@ -87,7 +87,7 @@ fn a_running_log_is_right_from_everywhere() {
         assert!(end["bytes"].as_u64().unwrap() > 50_000, "{end}");
         let note = lines[0]["note"].as_str().unwrap_or_default();
         assert_eq!(
-            note.contains("names itself"),
+            note.contains("the key comes from"),
             of_itself,
             "{place:?}: {note}"
         );
@@ -95,7 +95,7 @@ fn a_running_log_is_right_from_everywhere() {
     assert!(server.stop(PATIENCE).unwrap().success());
     let (code, said) = lucarne(log.path(), &["fsck"]);
     assert_eq!(code, 0, "{said}");
-    assert_has(&said, "right: 0 wrong, 0 not to be read; ");
+    assert_has(&said, "right: 0 wrong, 0 unreadable; ");
 }
 
 /// Each fault alone is reported with file, byte and entry, and the exit code is 1.
@@ -179,7 +179,7 @@ fn what_lies_beside_the_tree_is_looked_at() {
     let (code, lines) = checked(log.path(), &[]);
     assert_eq!(code, 0, "{lines:?}");
     let said = serde_json::to_string(&lines).unwrap();
-    assert_has(&said, "tile/data/notes.txt is no file of a log");
+    assert_has(&said, "tile/data/notes.txt is not a file of a log");
     assert_has(&said, "no longer needed");
 
     std::fs::write(partial.join("7"), &full[32..8 * 32]).unwrap();

@@ -29,7 +29,8 @@ fn the_second_signal_does_not_wait_for_a_target_that_hangs() {
     // Signals in quick succession are merged, so the signal is repeated until it is received.
     run(eventually("the second signal is heard", async || {
         load.signal(Signal::TERM).unwrap();
-        load.output().contains("SIGTERM: cutting off what runs")
+        load.output()
+            .contains("SIGTERM: cancelling the running iterations")
     }));
     let status = load.wait(PATIENCE * 2).unwrap();
     let said = load.output();

@@ -478,7 +478,7 @@ fn of_an_authority_that_nobody_named(kind: DatabaseKind) {
     assert!(!status.success(), "{said}");
     WORDS.iter().for_each(|words| assert_has(&said, words));
     assert!(!said.contains("is the server running"), "{said}");
-    assert!(!said.contains("does not answer"), "{said}");
+    assert!(!said.contains("does not respond"), "{said}");
 }
 
 #[test]

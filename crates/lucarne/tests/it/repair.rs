@@ -225,7 +225,7 @@ fn a_mirror_is_put_right_from_the_log() {
 
     let (code, text) = lucarne(log.path(), &["repair", "--at", &url]);
     assert_eq!(code, 2, "{text}");
-    assert_has(&text, "nothing can be written to");
+    assert_has(&text, "cannot write to");
     assert!(server.stop(PATIENCE).unwrap().success());
 }
 

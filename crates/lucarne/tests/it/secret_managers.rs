@@ -145,7 +145,7 @@ fn a_log_signs_with_a_key_from_aws() {
     // This machine, by an address that may also belong to another machine.
     let elsewhere = text.replace("127.0.0.1", "0.0.0.0");
     let said = moved.key_at(&elsewhere).checks();
-    assert_has(&said, "without TLS: whoever reads along has it");
+    assert_has(&said, "without TLS: an eavesdropper");
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn what_aws_has_may_not_be_the_key() {
         }
     });
     let unknown = "(ResourceNotFoundException: Secrets Manager can't find";
-    let no_name = "a name that no secret has";
+    let no_name = "an invalid name of a secret";
     let moved = Moved::new(&ANY);
     for (region, name, parts) in [
         (
@@ -171,9 +171,9 @@ fn what_aws_has_may_not_be_the_key() {
         (
             "eu-west-1",
             "short",
-            ["AWS secret `short`", "is neither a seed of 32"],
+            ["AWS secret `short`", "is not a key: expected"],
         ),
-        ("eu-west-1", "pem", ["AWS secret `pem`", "is no log key"]),
+        ("eu-west-1", "pem", ["AWS secret `pem`", "is not a log key"]),
         ("eu-west-1", r#"ct/sh"ort"#, [r#"ct/sh"ort"#, no_name]),
         ("eu-west-1", r"sh\ort", [r"sh\ort", no_name]),
     ] {
@@ -312,14 +312,12 @@ fn without_gcp_there_is_no_key() {
     for name in ["damaged", "odd"] {
         moved
             .key_at(&place(name))
-            .refuses(&["came back damaged: its checksum"]);
+            .refuses(&["does not match its checksum"]);
     }
-    moved
-        .key_at(&place("short"))
-        .refuses(&["is neither a seed of 32 bytes (it has 4)"]);
+    moved.key_at(&place("short")).refuses(&["found 4 bytes"]);
     moved
         .key_at(&place("empty"))
-        .refuses(&["came back without a value"]);
+        .refuses(&["cannot be fetched: the response has no value"]);
     let anonymous = format!("{}&credentials=none", place("short"));
     moved
         .key_at(&anonymous)

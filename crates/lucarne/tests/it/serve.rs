@@ -143,7 +143,7 @@ fn a_taken_port_is_said_before_anything_happens() {
     assert_has(&said, "`listen:`");
     let (code, said) = lucarne(log.path(), &["check", "-c", "lucarne.yaml"]);
     assert_eq!(code, 0, "{said}");
-    assert_has(&said, "cannot be listened on now");
+    assert_has(&said, "now: the address is in use");
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn roots_are_refused_by_fingerprint() {
         fs::write(&refused, text).unwrap();
         server.signal(Signal::HUP).unwrap();
         eventually("the root is refused", async || accepted().await == (1, 400)).await;
-        let warning = format!("{unknown} is the fingerprint of none of the roots");
+        let warning = format!("{unknown} is not the fingerprint of any root");
         server.wait_for_output(&warning, PATIENCE).unwrap();
         // An invalid file does not change the refused roots.
         fs::write(&refused, "misissued\n").unwrap();

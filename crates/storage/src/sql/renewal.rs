@@ -80,9 +80,8 @@ fn copy(
         if found != Some(body) && found != pending.map(|(_, body)| body) {
             return Err(unusable(
                 path,
-                "after a write that failed, a row is neither what it was nor what it was to \
-                 become. Keep the file and its -wal, check the disk, and see \
-                 docs/reference/storage.md",
+                "after a failed write, a row has neither its old nor its new content. Keep the \
+                 file and its -wal, check the disk, and see docs/reference/storage.md",
             ));
         }
     }

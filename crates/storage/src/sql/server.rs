@@ -473,8 +473,10 @@ pub(super) mod advice {
          create it with `-addext basicConstraints=critical,CA:FALSE` (openssl req -x509)";
     pub(in super::super) const AUTHORITY: &str = "the server's certificate is that of a CA (CA:TRUE): the database driver refuses it, \
          whether it is trusted or not";
-    pub(in super::super) const NO_DATABASE: &str = "an administrator makes it with CREATE DATABASE. If logs were created with it before, \
-         this is the wrong server: do not make it anew";
+    pub(in super::super) const NO_DATABASE: &str = "an administrator creates the database with \
+                                                    CREATE DATABASE. If logs were created with it \
+                                                    before, this is the wrong server: do not \
+                                                    create it again";
     pub(in super::super) const NO_TABLE: &str =
         "the table was removed while in use: restore the newest one, and never create it again";
     pub(in super::super) const RIGHTS: &str = "this user needs the privileges SELECT, INSERT and \

@@ -351,9 +351,9 @@ fn nothing_left(path: &Path) -> Result<(), LockError> {
         let left = renewal::beside(path, suffix);
         if left.metadata().is_ok_and(|left| left.len() > 0) {
             let reason = format!(
-                "the lock database is gone, and {} has commits of it. Put the database back beside \
-                 it. Only if that is lost for good, move this file away, and see \"The lock is \
-                 lost\" in docs/how-to/operations.md",
+                "the lock database is missing, and {} has its latest commits. Restore the database \
+                 next to this file. Only if the database is lost, move this file away, and see \
+                 \"The lock is lost\" in docs/how-to/operations.md",
                 left.display()
             );
             return Err(unusable(path, &reason));

@@ -76,8 +76,8 @@ impl Checked {
         let State { wrong, unread, .. } = self.state;
         (wrong + unread > 0).then(|| {
             format!(
-                "{wrong} files are wrong and {unread} were not to be read: {}. `lucarne fsck` names \
-                 all of them, and `lucarne repair` puts them right from a copy",
+                "{wrong} files are wrong and {unread} are unreadable: {}. `lucarne fsck` lists all \
+                 of them, and `lucarne repair` restores them from a copy",
                 self.told.join("; ")
             )
         })
@@ -88,8 +88,8 @@ impl Checked {
         match self.before.min(self.size) {
             0 => format!("all {} entries lead to the signed root", self.size),
             before => format!(
-                "the {} entries after the first {before} were read and lead to the signed root; those \
-                 before them were read by an earlier `--follow`, and not again (`lucarne fsck` does)",
+                "the {} entries after the first {before} lead to the signed root; an earlier \
+                 `--follow` read the entries before them (`lucarne fsck` reads all entries)",
                 self.size - before
             ),
         }

@@ -38,7 +38,7 @@ pub(super) async fn follow(log: &LogSettings, findings: &mut Findings) -> Result
     };
     Ok(ended.unwrap_or_else(|| {
         let size = last.map_or(0, |last| last.size);
-        findings.end("stopped", "stopped following; what is indexed stays", size)
+        findings.end("stopped", "stopped following; the index is kept", size)
     }))
 }
 
@@ -62,12 +62,12 @@ async fn passes(
                     false => Verdict::Untold,
                 };
                 findings.add("follow", verdict, &causes(&error));
-                return findings.fail("the log cannot be followed; what is indexed stays");
+                return findings.fail("cannot follow the log; the index is kept");
             }
             Err(error) => {
                 failures += 1;
                 findings.note(&format!(
-                    "it is looked at again, {failures} of {MOST_FAILURES} times: {}",
+                    "reading the log failed {failures} of {MOST_FAILURES} times: {}",
                     causes(&error)
                 ));
             }
@@ -79,7 +79,7 @@ async fn passes(
 /// The published checkpoints contradict each other.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{published} entries are published with the root {root}, where {before} were with the root \
+    "{published} entries are published with the root {root}, after {before} entries with the root \
      {before_root}: the log was rolled back or forked. Keep both: this is evidence"
 )]
 struct RolledBack {

@@ -13,7 +13,7 @@ pub(super) async fn look(log: &LogSettings, lock: &LockPlace, findings: &mut Fin
         return findings.add(
             "holder",
             Verdict::Noted,
-            "which process has a bucket cannot be seen from here",
+            "processes that use a bucket are not visible from this machine",
         );
     };
     let examined = directory.clone();
@@ -30,12 +30,12 @@ pub(super) async fn look(log: &LogSettings, lock: &LockPlace, findings: &mut Fin
     };
     let holders = holders(directory, &lock);
     if let Some(holder) = holders.found.first() {
-        let why = format!("{holder}: stop it for good; one that is only paused signs later");
+        let why = format!("{holder}: stop it permanently; a paused process signs later");
         return findings.refused("holder", &why);
     }
     let unseen = match holders.unseen {
         0 => String::new(),
-        unseen => format!("; {unseen} processes of other users were not looked at, which root may"),
+        unseen => format!("; {unseen} processes of other users were not checked: run this as root"),
     };
     findings.right("holder", &format!("no process has its files open{unseen}"));
 }

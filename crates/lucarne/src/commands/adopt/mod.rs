@@ -76,15 +76,15 @@ async fn adopt(
     if let Err(error) = index(log, left, findings).await {
         findings.refused("index", &causes(&error));
         return Ok(
-            findings.fail("the log was not taken over; its files and its lock are as they were")
+            findings.fail("the log was not taken over; its files and its lock are unchanged")
         );
     }
     if lock == LockState::Absent {
         findings.note(&lock::rebuild::from_data(config, log).await?);
     }
     let said = format!(
-        "log {name} is Lucarne's now, with {size} entries. Take the old software's unit away, so that \
-         it never starts beside this one, and start `{serve}`"
+        "log {name} with its {size} entries belongs to Lucarne now. Remove the unit of the old \
+         software, so that it never starts again, and start `{serve}`"
     );
     Ok(findings.end("adopted", &said, size))
 }

@@ -51,8 +51,7 @@ pub(super) fn look_beside(log: &LogSettings, findings: &mut Findings) {
         Some(directory) => findings.refused(
             "cache",
             &format!(
-                "{} is in {}, which is the old software's as long as that runs: name one elsewhere \
-                 (`cache`)",
+                "{} is in {}, which the old software uses: configure another directory (`cache`)",
                 log.cache.value.display(),
                 directory.display()
             ),
@@ -65,13 +64,14 @@ fn cache(log: &LogSettings, findings: &mut Findings) {
     match within(log) {
         None => findings.right("cache", &elsewhere(log)),
         Some(directory) if resolved(&log.cache.value).starts_with(directory.join(".lucarne")) => {
-            findings.right("cache", "in .lucarne, which is Lucarne's own");
+            findings.right("cache", "in .lucarne, which belongs to Lucarne");
         }
         Some(directory) => findings.refused(
             "cache",
             &format!(
-                "{} is among the public files of {}, where a read server serves it and the old \
-                 software finds it: name one elsewhere (`cache`), or leave it out, for one in .lucarne",
+                "{} is among the public files of {}, which a read server serves and the old \
+                 software reads: configure another directory (`cache`), or omit `cache` for a \
+                 directory in .lucarne",
                 log.cache.value.display(),
                 directory.display()
             ),
@@ -105,12 +105,12 @@ fn resolved(path: &Path) -> PathBuf {
 /// Tests with a put that must fail whether the bucket is writable.
 async fn bucket(config: &ObjectStoreConfig, findings: &mut Findings) {
     match object::has_conditions(config).await {
-        Ok(true) => findings.right("bucket", "it may be written, and holds puts to conditions"),
+        Ok(true) => findings.right("bucket", "it is writable, and supports conditional puts"),
         Ok(false) => findings.add(
             "bucket",
             Verdict::Noted,
-            "it may be written, but does not hold puts to conditions: that another process publishes \
-             there is seen a round later",
+            "it is writable, but ignores the conditions of puts: another publishing process is \
+             detected one round later",
         ),
         Err(error @ AssetError::Refused { .. }) => findings.refused("bucket", &error.to_string()),
         Err(error) => findings.add("bucket", Verdict::Untold, &error.to_string()),
@@ -118,8 +118,8 @@ async fn bucket(config: &ObjectStoreConfig, findings: &mut Findings) {
     findings.add(
         "retention",
         Verdict::Noted,
-        "a bucket has no immutable files. That no retention policy or hold keeps `checkpoint` from \
-         being replaced, and superseded partial tiles from being deleted, nobody can see from here",
+        "a bucket has no immutable files. Not checked: a retention policy or a hold may prevent \
+         the replacement of `checkpoint` and the removal of superseded partial tiles",
     );
 }
 
@@ -168,7 +168,8 @@ fn writable(places: &[PathBuf], findings: &mut Findings) {
             "writable",
             Verdict::Refused,
             &format!(
-                "{}. Run this, and `lucarne serve`, as the user who owns them, or give them to that user",
+                "{}. Run this command and `lucarne serve` as the owner of the files, or change the \
+                 owner",
                 refused.join("; ")
             ),
         ),
@@ -188,14 +189,14 @@ fn attributes<'p>(places: impl Iterator<Item = &'p PathBuf>, findings: &mut Find
     }
     if !fixed.is_empty() {
         let why = format!(
-            "set on what has to change: `chattr -i -a {}`",
+            "set on files that must change: run `chattr -i -a {}`",
             fixed.join(" ")
         );
         findings.add("immutable", Verdict::Refused, &why);
     } else if !unseen.is_empty() {
         findings.add("immutable", Verdict::Untold, &unseen.join("; "));
     } else {
-        findings.right("immutable", "not set on anything that has to change");
+        findings.right("immutable", "not set on any file that must change");
     }
 }
 

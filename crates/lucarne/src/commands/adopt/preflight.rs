@@ -103,7 +103,7 @@ fn still(log: &LogSettings, left: &Left, findings: &mut Findings) -> Duration {
         return STILL;
     }
     findings.note(&format!(
-        "the log was signed {} s ago: whether other software still signs it is seen within {} s",
+        "the log was signed {} s ago: waiting up to {} s to detect other software that signs it",
         age_ms / 1000,
         still.as_secs()
     ));
@@ -137,14 +137,14 @@ async fn stopped(
         match Log::left(log.to_log_config(), assets.clone()).await {
             Ok(now) if now.published().checkpoint == left.published().checkpoint => {}
             Ok(_) => {
-                let why = "the log was signed meanwhile: stop the other software for good first; to \
-                           make the index while it runs, use --follow";
+                let why = "the log was signed during the check: stop the other software \
+                           permanently first; to build the index while it runs, use --follow";
                 return findings.refused("stopped", why);
             }
             Err(fatal) => return findings.fatal("stopped", &fatal),
         }
         if Instant::now() >= until {
-            return findings.right("stopped", "nothing was published meanwhile");
+            return findings.right("stopped", "nothing was published during the check");
         }
         tokio::time::sleep_until(until.min(Instant::now() + LOOK)).await;
     }
@@ -207,7 +207,7 @@ fn agreed(looked: &Looked, findings: &mut Findings) -> Option<LockState> {
         Some(ahead) => findings.right("lock", &format!("agrees with storage; {ahead}")),
         None => findings.right(
             "lock",
-            "agrees with storage: all that was signed is published",
+            "matches the storage: all signed entries are published",
         ),
     }
     Some(LockState::Agrees)
@@ -245,7 +245,8 @@ async fn unlocked(log: &LogSettings, findings: &mut Findings) -> Option<LockStat
     match Log::newest(&log.to_log_config(), assets, &[]).await {
         Ok(newest) => {
             let size = newest.published().size;
-            let why = format!("there is none; it will be made with the {size} published entries");
+            let why =
+                format!("there is none; it will be created with the {size} published entries");
             findings.right("lock", &why);
             Some(LockState::Absent)
         }
@@ -275,12 +276,15 @@ fn tesseract_state(directory: &Path, left: &Left, findings: &mut Findings) {
             .ok()
     });
     let (Some(size), Some(root)) = (size, root) else {
-        let why = format!("{} is not what TesseraCT writes", path.display());
+        let why = format!("{} is not a state file of TesseraCT", path.display());
         return findings.add(".state", Verdict::Untold, &why);
     };
     let published = left.published();
     if size == published.size && root == published.root.0 {
-        return findings.right(".state", "all that TesseraCT has integrated is published");
+        return findings.right(
+            ".state",
+            "all entries that TesseraCT has integrated are published",
+        );
     }
     let why = match size > published.size {
         true => format!(

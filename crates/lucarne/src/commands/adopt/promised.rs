@@ -21,12 +21,15 @@ pub(super) async fn look(
     findings: &mut Findings,
 ) {
     if let Some(sequenced) = sequenced {
-        return compare(sequenced, published.size, "as --sequenced says", findings);
+        return compare(
+            sequenced,
+            published.size,
+            "according to --sequenced",
+            findings,
+        );
     }
     let LockPlace::Server(url) = lock else {
-        let why = format!(
-            "no lock says what was promised, and TesseraCT keeps that in a database: {ASK}"
-        );
+        let why = format!("the promised size is only in TesseraCT's database: {ASK}");
         return findings.add("database", Verdict::Untold, &why);
     };
     match SqlLock::tessera(url).await {
@@ -45,7 +48,7 @@ fn integrated(state: &TesseraState, published: &Published, findings: &mut Findin
         return compare(
             state.sequenced,
             published.size,
-            "as its database says",
+            "according to its database",
             findings,
         );
     }
@@ -59,7 +62,7 @@ fn integrated(state: &TesseraState, published: &Published, findings: &mut Findin
 
 fn compare(sequenced: u64, published: u64, source: &str, findings: &mut Findings) {
     if sequenced == published {
-        let why = format!("all that TesseraCT has promised is published, {source}");
+        let why = format!("all entries that TesseraCT has promised are published, {source}");
         return findings.right("database", &why);
     }
     let why = match sequenced > published {
@@ -68,8 +71,8 @@ fn compare(sequenced: u64, published: u64, source: &str, findings: &mut Findings
              without submissions, wait until it has published them, and stop it"
         ),
         false => format!(
-            "TesseraCT has promised {sequenced} entries, {source}, but published {published}: that is \
-             the database of another log, or was restored"
+            "TesseraCT has promised {sequenced} entries, {source}, but published {published}: this \
+             database belongs to another log, or was restored"
         ),
     };
     findings.refused("database", &why);

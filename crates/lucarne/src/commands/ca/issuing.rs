@@ -28,13 +28,13 @@ fn trust(roots: &Roots) -> String {
     let file = file.canonicalize().unwrap_or(file);
     let (file, directory) = (file.display(), roots.directory().display());
     format!(
-        "A log must accept their roots, or it refuses everything:\n  \
+        "A log must accept these roots, otherwise it refuses all submissions:\n  \
            Lucarne, Sunlight  add to the log in the configuration:  extraroots: {file}\n  \
            TesseraCT          --roots_pem_file={file}\n  \
            (a log of several roots: append this file to its own)\n\n\
          Then: lucarne load ct-write --log-url URL --roots {directory}\n\n\
-         Never let a log that browsers trust accept them: whoever has this directory can issue \
-         for any name.\n"
+         Never let a log that browsers trust accept them: anyone with this directory can issue \
+         certificates for any name.\n"
     )
 }
 

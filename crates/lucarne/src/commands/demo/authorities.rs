@@ -26,7 +26,7 @@ impl Authorities {
     /// Opens the authorities in `directory`, and creates missing ones.
     pub(super) fn open(directory: &Path) -> Result<Self> {
         std::fs::create_dir_all(directory)
-            .with_context(|| format!("cannot make directory {}", directory.display()))?;
+            .with_context(|| format!("cannot create directory {}", directory.display()))?;
         let root = open(&directory.join("root.pem"), || {
             Authority::root(&options("Demo Root", KeyType::EcdsaP384))
         })?;

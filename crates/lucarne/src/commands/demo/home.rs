@@ -28,7 +28,7 @@ impl Home {
     /// Opens the directory, and creates all missing files except the configuration.
     pub(super) fn open(directory: &Path) -> Result<Self> {
         std::fs::create_dir_all(directory)
-            .with_context(|| format!("cannot make directory {}", directory.display()))?;
+            .with_context(|| format!("cannot create directory {}", directory.display()))?;
         let directory = directory.canonicalize()?;
         let authorities = Authorities::open(&directory.join("ca"))?;
         let home = Home {

@@ -125,7 +125,7 @@ fn configuration(home: &Home, file: &Path) -> Result<(Config, LogSettings)> {
     let (config, report) = Config::read(file);
     anyhow::ensure!(
         report.problems().is_empty(),
-        "{}\nremove {} to begin anew",
+        "{}\nremove {} to start again",
         report.problem_lines().join("\n"),
         home.directory().display()
     );

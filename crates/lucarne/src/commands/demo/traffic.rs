@@ -120,7 +120,7 @@ impl Traffic {
         let deadline = Instant::now() + PATIENCE;
         while let Err(error) = self.submit(first) {
             if Instant::now() > deadline {
-                return Err(error).context("the log does not take submissions");
+                return Err(error).context("the log does not accept submissions");
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -147,7 +147,7 @@ impl Traffic {
         screen.heading("Try");
         screen.command(
             &format!("curl -d @{} {url}ct/v1/add-chain", short(&chain)),
-            "submit a certificate; again, and the same SCT comes back",
+            "submit a certificate; a repetition returns the same SCT",
         );
         screen.command(
             &format!("curl -d @{} {url}ct/v1/add-pre-chain", short(&prechain)),
@@ -155,7 +155,7 @@ impl Traffic {
         );
         screen.command(
             &format!("curl -s {url}checkpoint"),
-            "the signed tree, which it is in",
+            "the signed tree with this certificate",
         );
         screen.command(
             &format!(
@@ -163,7 +163,7 @@ impl Traffic {
                 myself(),
                 short(&self.home.load_authorities())
             ),
-            "load it, and hold it to every promise",
+            "load the log, and verify each SCT and tree",
         );
         screen.command(
             &format!(
@@ -201,7 +201,7 @@ impl Traffic {
         let start = Instant::now();
         let answer = self.client.post_json(&url, submission.chain.to_json())?;
         let (status, body) = (answer.status, String::from_utf8_lossy(&answer.body));
-        ensure!(status.as_u16() == 200, "{url} answered {status}: {body}");
+        ensure!(status.as_u16() == 200, "{url} responded {status}: {body}");
         Ok(start.elapsed())
     }
 
@@ -253,7 +253,8 @@ fn names() -> Result<Vec<String>> {
         "school", "garden", "records", "cinema", "pottery", "sailing", "clinic",
     ];
     let mut random = [0u8; 4];
-    aws_lc_rs::rand::fill(&mut random).map_err(|_| anyhow::anyhow!("no random numbers"))?;
+    aws_lc_rs::rand::fill(&mut random)
+        .map_err(|_| anyhow::anyhow!("no random number is available"))?;
     let [first, second, high, low] = random;
     let number = u16::from_be_bytes([high, low]);
     let first = FIRST[usize::from(first) % FIRST.len()];

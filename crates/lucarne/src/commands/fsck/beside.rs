@@ -66,7 +66,8 @@ pub(super) async fn look(
     }
     if !is_sound && !listed.superseded.is_empty() {
         report.note(
-            "partial tiles that are no longer needed are compared once the tree is right: run this again",
+            "superseded partial tiles were not compared, because the tree has faults: repair the \
+             tree, and run this again",
         );
     }
     let count = listed.superseded.len() + listed.superseded_names;
@@ -78,11 +79,11 @@ pub(super) async fn look(
         report.note(&format!("{count} tiles are newer than the checkpoint"));
     }
     for path in listed.others.iter().take(MOST_NAMED) {
-        report.note(&format!("{path} is no file of a log"));
+        report.note(&format!("{path} is not a file of a log"));
     }
     if listed.others.len() > MOST_NAMED {
         let more = listed.others.len() - MOST_NAMED;
-        report.note(&format!("and {more} more are no files of a log"));
+        report.note(&format!("and {more} more are not files of a log"));
     }
     Ok(())
 }

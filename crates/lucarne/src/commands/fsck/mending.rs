@@ -173,8 +173,8 @@ async fn accepted(place: &Place, options: &cli::Repair, report: &Report) -> Resu
     }
     if accepted.is_empty() {
         report.note(
-            "no accepted roots are known, so that nothing vouches for precertificates and chains \
-             from elsewhere: name them with --roots",
+            "no accepted roots are known to verify precertificates and chains from other places: \
+             configure the roots with --roots",
         );
     }
     Ok(accepted)

@@ -70,15 +70,15 @@ async fn check(options: &Fsck, repair: Option<&Repair>) -> Result<ExitCode> {
     if place.by_its_own_key {
         let location = &place.location;
         report.note(&format!(
-            "the key is the one that {location} names itself: it shows that all fits together, \
-             and not whose log it is (--log-public-key)"
+            "the key comes from {location} itself: the check shows consistency, but not the owner \
+             of the log (use --log-public-key)"
         ));
     }
     let head = Head::of(&place, &report).await?;
     let mut state = State::begin(head.note.clone());
     if let Some(path) = &options.state {
         let kept = atomic::probe(path);
-        kept.with_context(|| format!("the state cannot be kept in {}", path.display()))?;
+        kept.with_context(|| format!("cannot store the state in {}", path.display()))?;
         if let Some(left) = State::read(path)? {
             let (then, _) = place.verifier.verify(&left.note)?;
             state::grown(&then, &head.checkpoint)?;

@@ -59,7 +59,7 @@ impl Place {
     /// If the place is missing, or a URL.
     pub(super) async fn repairs(&self) -> Result<Arc<dyn Repairs>> {
         let data = self.data.as_ref();
-        let data = data.with_context(|| format!("nothing can be written to {}", self.location))?;
+        let data = data.with_context(|| format!("cannot write to {}", self.location))?;
         Ok(open::repairs(data).await?)
     }
 
@@ -150,7 +150,7 @@ fn existing(path: &Path) -> Result<PathBuf> {
     let metadata = metadata.with_context(|| format!("cannot read {}", path.display()))?;
     match metadata.is_dir() {
         true => Ok(path.to_owned()),
-        false => bail!("{} is no directory", path.display()),
+        false => bail!("{} is not a directory", path.display()),
     }
 }
 

@@ -75,9 +75,7 @@ impl Report {
         self.repaired += 1;
         let Removed { file, kept } = removed;
         self.line(
-            &format!(
-                "removed from the journal: {file}: damaged, and not needed; it is kept as {kept}"
-            ),
+            &format!("removed from the journal: {file}: damaged, but not needed; kept as {kept}"),
             &json!({ "path": file, "problem": "round", "kept": kept }),
         );
     }
@@ -131,7 +129,8 @@ impl Report {
         if self.disordered > 0 {
             let count = self.disordered;
             self.note(&format!(
-                "{count} entries are older than one before them, as the tree has hashed them"
+                "{count} entries have an older timestamp than an earlier entry, as hashed in the \
+                 tree"
             ));
         }
     }
@@ -162,7 +161,7 @@ impl Report {
         let rate = Rate::of(last - first, bytes, took);
         self.line(
             &format!(
-                "{verdict}: {}{} wrong, {} not to be read; {last} of {of} entries checked in {}, {rate}",
+                "{verdict}: {}{} wrong, {} unreadable; {last} of {of} entries checked in {}, {rate}",
                 self.repairs(),
                 self.wrong,
                 self.unread,

@@ -146,7 +146,7 @@ fn rate(text: &str) -> Result<Rate, RateError> {
 enum StageError {
     #[error(transparent)]
     Value(#[from] FlagError),
-    #[error("it is not a stage such as 30s:500")]
+    #[error("expected a stage such as 30s:500")]
     NoTarget,
 }
 

@@ -100,8 +100,8 @@ fn stop(running: &Running, name: &str, count: u32) {
         abandon();
     }
     let what = match count {
-        1 => "no new iterations begin; once more, and those that run are cut off",
-        _ => "cutting off what runs; once more ends at once, without a summary",
+        1 => "no new iterations begin; a second signal cancels the running ones",
+        _ => "cancelling the running iterations; another signal ends at once, without a summary",
     };
     // On a terminal, the live view shows this message.
     if cfg!(not(feature = "tui")) || !std::io::stdout().is_terminal() {

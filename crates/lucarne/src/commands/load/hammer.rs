@@ -101,7 +101,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
     let options = &options.in_effect();
     let mut scenarios = match options.scenarios(seed) {
         Ok(scenarios) if !scenarios.is_empty() => scenarios,
-        Ok(_) => return misconfigured("nothing is asked for: neither --max-write-ops nor reads"),
+        Ok(_) => return misconfigured("nothing to do: give --max-write-ops or reads"),
         Err(error) => return misconfigured(error),
     };
     for planned in &mut scenarios {

@@ -21,9 +21,11 @@ use arrivals::Usual;
 use single::Single;
 
 /// Exit codes, for help texts.
-pub(crate) const EXIT_CODES: &str = "Exit codes: 0 everything held; 99 a threshold was crossed, \
-     had no samples, or less was offered than asked for; 104 a wrong plan or wrong options; 105 \
-     interrupted; 110 the target never answered; 111 a report could not be written; 2 wrong usage.";
+pub(crate) const EXIT_CODES: &str = "Exit codes: 0 all thresholds passed; 99 a threshold was \
+                                     crossed or had no samples, or the offered load was below the \
+                                     plan; 104 wrong plan or options; 105 interrupted; 110 the \
+                                     target never responded; 111 a report could not be written; 2 \
+                                     wrong usage.";
 
 /// Subcommands of `lucarne load`.
 #[derive(Debug, clap::Subcommand)]
@@ -35,10 +37,10 @@ pub enum Load {
     /// Run a plan in 20 seconds, to test the plan itself
     #[command(
         after_help = EXIT_CODES,
-        long_about = "Run a plan in 20 seconds: does everything work together?\n\nStarts, durations \
-            and stages are shortened in proportion, thresholds on counts with them. Rates stay, \
-            unless a scenario would be left with less than ten iterations: then it is said to what \
-            it was raised."
+        long_about = "Run a plan in 20 seconds: does everything work together?\n\nStarts, \
+                      durations and stages are shortened in proportion, thresholds on counts with \
+                      them. Rates stay, unless a scenario would have less than ten iterations: \
+                      then the command reports the raised rate."
     )]
     Quick(Box<plan::Options>),
 

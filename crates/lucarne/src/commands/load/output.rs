@@ -99,7 +99,7 @@ pub(super) enum OutputError {
     File { path: PathBuf, source: io::Error },
     #[error("standard output cannot be written: {0}")]
     Stdout(#[source] io::Error),
-    #[error("{} is given for two outputs: give each its own file", .0.display())]
+    #[error("{} is given for two outputs: use a separate file for each", .0.display())]
     Twice(PathBuf),
 }
 
@@ -257,7 +257,7 @@ mod tests {
         assert!(matches!(twice, OutputError::Twice(_)), "{twice}");
         let path = directory.path().join("a");
         let expected = format!(
-            "{} is given for two outputs: give each its own file",
+            "{} is given for two outputs: use a separate file for each",
             path.display()
         );
         assert_eq!(twice.to_string(), expected);

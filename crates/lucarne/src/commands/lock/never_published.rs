@@ -30,8 +30,8 @@ pub(super) async fn go_back(
     }
     ensure!(
         known.iter().any(|known| lost.is_followed_by(known)),
-        "nobody outside has the newest checkpoint that {} publishes, so nobody can tell whether \
-         more was published. Name a mirror or a monitor that follows the log with --known",
+        "no other place has the newest checkpoint that {} publishes, so later checkpoints may have \
+         been published. Give a mirror or a monitor that follows the log with --known",
         assets.location()
     );
     let (signed, again) = (lost.signed(), lost.again());

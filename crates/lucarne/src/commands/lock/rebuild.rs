@@ -72,7 +72,7 @@ impl Outside {
             let place = parse(place)?;
             ensure!(
                 places.0.contains(&place),
-                "--without {place}: that is none of the places that are asked"
+                "--without {place}: not one of the requested places"
             );
             without.push(place.to_string());
         }
@@ -92,8 +92,9 @@ impl Outside {
                 Ok(checkpoint) => known.push(checkpoint),
                 Err(_) if self.without.contains(&place) => silent.push(place),
                 Err(problem) => bail!(
-                    "{place}: {problem}. What it has seen may be more than is here. Ask again when \
-                     it answers; only if nobody can have seen more there, go on with --without {place}"
+                    "{place}: {problem}. It may have seen more entries than are here. Retry when \
+                     it responds; only if no client can have seen more there, continue with \
+                     --without {place}"
                 ),
             }
         }
@@ -281,14 +282,10 @@ pub(super) fn compared(known: &[KnownCheckpoint], silent: &[String], data: &str)
             )
         })
         .collect();
-    lines.extend(
-        silent
-            .iter()
-            .map(|place| format!("{place} was gone without")),
-    );
+    lines.extend(silent.iter().map(|place| format!("{place} was skipped")));
     if known.is_empty() {
         lines.push(format!(
-            "If anybody has seen more of this log than {data} has, do not start it: it would sign a \
+            "If any other place has more of this log than {data}, do not start it: it would sign a \
              fork"
         ));
     }

@@ -13,7 +13,7 @@ use crate::open;
 /// Maximum number of rounds whose sizes are listed in full.
 const NAMED: usize = 8;
 /// Text if the lock's checkpoint is published.
-const NOTHING: &str = "nothing: what the lock has signed is published";
+const NOTHING: &str = "nothing: all signed entries are published";
 
 /// Prints the lock's checkpoint and the published one for each log.
 pub(crate) fn run(options: &Look) -> ExitCode {
@@ -94,7 +94,7 @@ pub(crate) fn problem(looked: &Looked) -> Option<String> {
         Some(published) => published.signed.as_ref().err().map(|why| {
             format!(
                 "the published checkpoint is damaged ({why}): the next start publishes the lock's \
-                 again. Check the disk"
+                 checkpoint again. Check the disk"
             )
         }),
     }
@@ -108,7 +108,7 @@ pub(crate) fn ahead(looked: &Looked) -> Option<String> {
         let (lock, published) = (size(&looked.lock)?, size(&looked.published)?);
         return (lock > published).then(|| {
             format!(
-                "the checkpoint of {lock} entries, whose tiles are all there; the next start \
+                "the checkpoint of {lock} entries, whose tiles are complete; the next start \
                  publishes it"
             )
         });

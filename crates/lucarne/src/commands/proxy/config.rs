@@ -220,7 +220,7 @@ pub enum StoreKind {
 
 /// Error: the text is not a [`StoreKind`]. The value precedes the text.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("is none of memory, disk, layered and none")]
+#[error("must be memory, disk, layered or none")]
 pub struct UnknownStoreKind;
 
 impl FromStr for StoreKind {

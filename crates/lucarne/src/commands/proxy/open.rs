@@ -126,7 +126,7 @@ pub(super) fn key_log() -> Result<Option<Arc<dyn KeyLog>>> {
     opened.with_context(|| format!("cannot write to {place}, which SSLKEYLOGFILE names"))?;
     tracing::warn!(
         "SSLKEYLOGFILE is set: the secrets of all TLS connections, of clients and to servers, are \
-         written to {place}; whoever can read it can read what was recorded of them"
+         written to {place}; anyone who can read the file can decrypt recorded connections"
     );
     Ok(Some(Arc::new(KeyLogFile::new())))
 }
@@ -146,8 +146,8 @@ pub(super) fn trust(config: &Config) -> Result<(Trust, Arc<Roots>)> {
     insecure.extend(config.insecure.then(HostPattern::all));
     if trusted.is_empty() && insecure.is_empty() && config.fingerprints.is_empty() {
         bail!(
-            "no server would be believed: the system has no trusted CAs (on Debian: install \
-             ca-certificates), and --upstream-ca names none"
+            "no server certificate can be verified: the system has no trusted CAs, and \
+             --upstream-ca is missing: install ca-certificates (on Debian), or give --upstream-ca"
         );
     }
     let pem: String = trusted

@@ -135,7 +135,7 @@ fn addresses(listeners: &[TcpListener]) -> Result<Vec<SocketAddr>> {
     let addresses = listeners.iter().map(TcpListener::local_addr);
     addresses
         .collect::<Result<_, _>>()
-        .context("cannot tell where the proxy listens")
+        .context("cannot read the address of the proxy")
 }
 
 fn serve_admin(
@@ -147,7 +147,7 @@ fn serve_admin(
     let listener = bind(place, "--admin")?;
     let address = listener
         .local_addr()
-        .context("cannot tell where the page is")?;
+        .context("cannot read the address of the page")?;
     proxy.never_connect_to(address);
     let mut registry = Registry::default();
     proxy.register(&mut registry);
@@ -183,13 +183,13 @@ fn greet(
     for (address, users) in addresses.iter().map(|a| (a, &config.users)) {
         if !address.ip().is_loopback() && users.file.is_none() && users.given.is_empty() {
             tracing::warn!(
-                "{address} can be reached from other machines, and everybody may use the proxy: \
-                 give it users (--users FILE), or listen on 127.0.0.1"
+                "other machines can reach {address}, and the proxy has no users: configure users \
+                 (--users FILE), or listen on 127.0.0.1"
             );
         }
     }
     if config.insecure {
-        tracing::warn!("--insecure: no certificate of any server is checked");
+        tracing::warn!("--insecure: certificates of servers are not verified");
     }
 }
 
@@ -224,9 +224,9 @@ async fn upkeep(
                 pairs.reread(&minter, &proxy);
                 notify::reloaded();
             }
-            Wish::Successor => tracing::warn!("SIGUSR2: a proxy hands nothing over"),
+            Wish::Successor => tracing::warn!("SIGUSR2: the proxy does not support handover"),
             Wish::Stop(name) => {
-                tracing::info!("{name}: taking no more connections, finishing those that are open");
+                tracing::info!("{name}: accepting no more connections, finishing the open ones");
                 // The receiver is closed if the proxy has already stopped.
                 let _ = stop.send(());
                 return signals.exit_at_next();

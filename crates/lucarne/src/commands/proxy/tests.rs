@@ -71,7 +71,7 @@ fn every_problem_has_its_line() {
     for expected in [
         "p.yaml:1: listen: `nowhere` has no port",
         "p.yaml:2: keytype: `dsa` is not a kind of key",
-        "p.yaml:3: store: `cloud` is none of memory",
+        "p.yaml:3: store: `cloud` must be memory",
         "p.yaml:6: rules[0].action: `block` is neither intercept nor tunnel",
         "p.yaml:7: networks: `10.0.0.0/40` is not an address block",
         "p.yaml:9: limits.idletimeout: `5` has no unit",

@@ -24,8 +24,9 @@ const STALE: u8 = 3;
 
 /// Exit codes, for the help text.
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 stopped on request, or --once and all is well; \
-     3 stale: the newest checkpoint is older than --stale-after; 99 a checkpoint that is wrong; \
-     104 wrong options, or not a log; 110 the log does not answer; 2 wrong usage.";
+                                     3 stale: the newest checkpoint is older than --stale-after; \
+                                     99 a wrong checkpoint; 104 wrong options, or not a log; 110 \
+                                     the log does not respond; 2 wrong usage.";
 
 /// Options of `lucarne watch`.
 #[derive(Debug, clap::Args)]

@@ -80,8 +80,8 @@ fn the_lanes_of_submissions_are_read() {
     for (settings, expected) in [
         (
             "backlog: {pool: 300}\npoolsize: 200",
-            "lucarne.yaml:10: logs[a].backlog.pool: 300 entries are more than `poolsize`, 200, has \
-             for all",
+            "lucarne.yaml:10: logs[a].backlog.pool: 300 entries are more than `poolsize` (200), \
+             which includes them",
         ),
         (
             "backlog: {rate: 0}",

@@ -76,13 +76,13 @@ fn what_an_operator_says_is_checked() {
     for (settings, expected) in [
         (
             "intended_use: prod",
-            "lucarne.yaml:10: logs[a].intended_use: `prod` is none of `production`, `test` and \
+            "lucarne.yaml:10: logs[a].intended_use: `prod` must be `production`, `test` or \
              `decommissioned`",
         ),
         (
             "planned_changes: [{new_status: gone, effective_date: 2028-01-01}]",
-            "lucarne.yaml:10: logs[a].planned_changes.new_status: `gone` is none of `active`, \
-             `readonly` and `inactive`",
+            "lucarne.yaml:10: logs[a].planned_changes.new_status: `gone` must be `active`, \
+             `readonly` or `inactive`",
         ),
         (
             "planned_changes: {new_status: inactive}",
@@ -91,13 +91,13 @@ fn what_an_operator_says_is_checked() {
         ),
         (
             "submission_rate_limit: {requests: 5, interval_seconds: 1, scope: planet}",
-            "lucarne.yaml:10: logs[a].submission_rate_limit.scope: `planet` is none of ip, asn, \
-             subnet, user-agent, geography, global",
+            "lucarne.yaml:10: logs[a].submission_rate_limit.scope: `planet` must be one of ip, \
+             asn, subnet, user-agent, geography, global",
         ),
         (
             "refusedroots: 1234",
             "lucarne.yaml:10: logs[a].refusedroots: `1234` is neither a SHA-256 fingerprint (64 \
-             hexadecimal digits) nor a file of such",
+             hexadecimal digits) nor a file of fingerprints",
         ),
     ] {
         assert_eq!(said(&with(settings)), expected);

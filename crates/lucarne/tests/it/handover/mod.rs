@@ -289,7 +289,7 @@ fn a_start_that_cannot_take_over_ends_and_disturbs_nobody() {
                 "other.sqlite",
             ),
             ("period", "perriod", "no such key"),
-            ("seed.bin", "other.bin", "nobody would run it"),
+            ("seed.bin", "other.bin", "no process would run it"),
             ("seed.bin", "none.bin", "none.bin"),
         ];
         for (from, to, said) in cases {
@@ -347,7 +347,7 @@ fn other_versions_are_refused_in_words_on_both_sides() {
     second.say(&hello(&log));
     assert_has(
         second.hear()["refused"].as_str().unwrap(),
-        "just taking over",
+        "is taking over now",
     );
     drop(first);
     assert!(server.stop(PATIENCE).unwrap().success());

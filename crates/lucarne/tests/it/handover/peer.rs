@@ -47,7 +47,7 @@ impl Asker {
             let offer = asker.hear();
             match offer["refused"].as_str() {
                 // The server has not noticed yet that the previous process has ended.
-                Some(why) if why.contains("just taking over") => {}
+                Some(why) if why.contains("is taking over now") => {}
                 _ => {
                     assert!(offer["offer"].is_object(), "{offer}");
                     return asker;

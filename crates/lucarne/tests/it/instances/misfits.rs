@@ -90,7 +90,7 @@ fn another_configuration_is_named() {
         let said = instances.server(0).output();
         assert_has(
             &said,
-            "has another configuration of this log: nothing of it",
+            "has another configuration of this log: its submissions",
         );
         leader_goes_on(&instances).await;
     });
@@ -129,7 +129,7 @@ fn a_follower_of_another_version_is_named() {
         // The status: another version.
         assert_eq!(&answer[..16], b"lucarne places2\n");
         assert_eq!(answer[16], 2);
-        let words = "an instance sends what this version does not read";
+        let words = "an instance sends an unknown format";
         instances
             .server(0)
             .wait_for_output(words, PATIENCE)
@@ -155,11 +155,7 @@ fn a_leader_of_another_version_is_named() {
             tokio::spawn(async move { peer.answer(other, "lucarne places0\n").await });
         })
         .await;
-        is_put_off(
-            &instances,
-            "is of a version that does not understand this one",
-        )
-        .await;
+        is_put_off(&instances, "has an incompatible version").await;
         leader_goes_on(&instances).await;
     });
 }

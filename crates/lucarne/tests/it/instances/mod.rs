@@ -102,8 +102,8 @@ fn what_cannot_be_shared_is_refused_in_words() {
     let (code, said) = lucarne(path, &["check"]);
     assert_eq!(code, 1, "{said}");
     for part in [
-        "logs[a].instances: needs a log in a bucket",
-        "logs[a].instances.address: `here` is no address that other machines reach",
+        "logs[a].instances: requires a log in a bucket",
+        "logs[a].instances.address: `here` is not an address that other machines can reach",
         "create a key with `openssl rand -base64 32`",
         "logs[a].instances.more",
     ] {

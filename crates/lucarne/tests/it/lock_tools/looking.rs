@@ -51,7 +51,7 @@ fn what_the_lock_of_a_sane_log_holds() {
         "lock.sqlite",
         "size       3",
         "verified with the log's key",
-        "what the lock has signed is published",
+        "all signed entries are published",
         "log well",
         "size       0",
     ] {

@@ -89,7 +89,7 @@ fn a_log_goes_back_from_a_round_that_was_never_published() {
 #[test]
 fn who_does_not_follow_the_log_cannot_tell_what_was_published() {
     let (site, older, published) = lost();
-    refuses(&site, &[], &["nobody outside has the newest checkpoint"]);
+    refuses(&site, &[], &["no other place has the newest checkpoint"]);
     let stale = Elsewhere::new(Answer::Checkpoint(older));
     let fork = Elsewhere::new(Answer::Checkpoint(forged(&site, 4, 1)));
     let silent = Elsewhere::new(Answer::Silence);
@@ -100,7 +100,7 @@ fn who_does_not_follow_the_log_cannot_tell_what_was_published() {
     refuses(
         &site,
         &["--known", &stale, "--known", &silent, "--without", &silent],
-        &["nobody outside has the newest checkpoint"],
+        &["no other place has the newest checkpoint"],
     );
     refuses(
         &site,

@@ -258,7 +258,11 @@ fn what_is_not_right_is_refused() {
 
     let set = |what: &str| Command::new("chattr").arg(what).arg(&data).status();
     if set("+i").is_ok_and(|status| status.success()) {
-        refused(&log, &SUNLIGHT, "✗ immutable: set on what has to change");
+        refused(
+            &log,
+            &SUNLIGHT,
+            "✗ immutable: set on files that must change",
+        );
         set("-i").unwrap();
     } else {
         println!("an immutable directory is left out: chattr +i is not permitted here");
@@ -340,14 +344,17 @@ fn the_index_is_made_beside_the_old_log() {
     });
     let (code, refused) = lucarne(log.path(), &[&SUNLIGHT[..], &["--check"]].concat());
     assert_eq!(code, 1, "{refused}");
-    assert_has(&refused, "✗ stopped: the log was signed meanwhile");
+    assert_has(&refused, "✗ stopped: the log was signed during the check");
     follower.interrupt();
     run(async { drop(log.takes_one_more().await) });
     assert!(server.stop(PATIENCE).unwrap().success());
     let said = adopted(&log, &SUNLIGHT);
     // The entries before them were not read again, and the output states that.
-    assert_has(&said, "the 103 entries after the first 2816 were read");
-    assert_has(&said, "and not again");
+    assert_has(
+        &said,
+        "the 103 entries after the first 2816 lead to the signed root",
+    );
+    assert_has(&said, "read the entries before them");
     assert!(!said.contains("all 2919 entries lead"), "{said}");
     assert_has(&said, "1 of them new, from 1 data tiles");
 }

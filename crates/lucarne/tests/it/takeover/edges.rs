@@ -106,11 +106,7 @@ fn a_cache_among_the_files_of_the_log_is_refused() {
     refused_with(2, &log, &SUNLIGHT, public);
     refused_with(2, &log, &follow, public);
     edit(&file, "    cache: log/data/cache\n", "");
-    refused(
-        &log,
-        &follow,
-        "which is the old software's as long as that runs",
-    );
+    refused(&log, &follow, "which the old software uses");
     assert_has(&adopted(&log, &SUNLIGHT), "✓ cache: in .lucarne");
 }
 
@@ -165,7 +161,7 @@ fn follows_until(breaks: impl Fn(&Taken), code: i32, why: &str) {
     assert_eq!(output.status.code(), Some(code), "{said}");
     assert_has(&said, "5 of 5 times: ");
     assert_has(&said, why);
-    assert_has(&said, "the log cannot be followed; what is indexed stays");
+    assert_has(&said, "cannot follow the log; the index is kept");
 }
 
 /// A lock that is held or invalid is named, and nothing is written.

@@ -103,7 +103,7 @@ fn a_tesseract_that_is_idle_is_seen() {
     let (code, said) = lucarne(log.path(), &[&["adopt", "--check"], &flags[..]].concat());
     over.store(true, Ordering::SeqCst);
     assert_eq!(code, 1, "{said}");
-    assert_has(&said, "✗ stopped: the log was signed meanwhile");
+    assert_has(&said, "✗ stopped: the log was signed during the check");
     idle.join().unwrap();
 }
 

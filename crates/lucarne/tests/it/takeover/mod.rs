@@ -366,7 +366,7 @@ fn a_killed_sunlights_bundle_that_is_damaged() {
         &said,
         "from the 360 published entries to the 400 signed ones",
     );
-    assert_has(&said, "Start that Sunlight once more");
+    assert_has(&said, "Start that Sunlight again");
     assert!(bundle.exists());
 }
 
@@ -398,7 +398,7 @@ fn their_directories_are_right() {
         );
         assert_eq!(code, 0, "{archive}: {said}");
         assert_has(&said, &format!("{size} of {size} entries checked"));
-        let is_disordered = said.contains("entries are older than one before them");
+        let is_disordered = said.contains("entries have an older timestamp than an earlier entry");
         assert_eq!(is_disordered, archive == "tesseract", "{archive}: {said}");
     }
 }
@@ -478,6 +478,6 @@ fn tesseract_by_its_flags() {
     assert!(server.stop(PATIENCE).unwrap().success());
     assert_has(
         &server.output(),
-        "--batch-max-age: is TesseraCT's, and ignored",
+        "--batch-max-age: is a flag of TesseraCT, and ignored",
     );
 }

@@ -77,7 +77,7 @@ impl Balancer {
         }
         let (head, body) = request.into_parts();
         let Ok(body) = Limited::new(body, MOST).collect().await else {
-            return words(StatusCode::PAYLOAD_TOO_LARGE, "That is too long.\n");
+            return words(StatusCode::PAYLOAD_TOO_LARGE, "The request is too long.\n");
         };
         let (body, path) = (body.to_bytes(), head.uri.path_and_query());
         let path = path.map_or("/", |path| path.as_str());
@@ -92,7 +92,7 @@ impl Balancer {
                 return answer.map(Either::Right);
             }
         }
-        words(StatusCode::BAD_GATEWAY, "No instance answers.\n")
+        words(StatusCode::BAD_GATEWAY, "No instance responds.\n")
     }
 
     /// Returns the addresses of the responding instances, starting with a different one each time.

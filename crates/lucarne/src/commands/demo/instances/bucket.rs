@@ -253,7 +253,7 @@ impl Known {
 fn read(file: &Path) -> Result<(Vec<(String, String)>, Bytes)> {
     let bytes = Bytes::from(fs::read(file)?);
     let end = bytes.iter().position(|byte| *byte == b'\n');
-    let end = end.with_context(|| format!("{} is no object", file.display()))?;
+    let end = end.with_context(|| format!("{} is not an object", file.display()))?;
     Ok((
         serde_json::from_slice(&bytes[..end])?,
         bytes.slice(end + 1..),

@@ -56,7 +56,7 @@ pub(super) async fn run(options: &Options, count: usize) -> Result<()> {
     // The bucket's name is a credential, so that the directory must be private.
     let mut private = std::fs::DirBuilder::new();
     let made = private.recursive(true).mode(0o700).create(directory);
-    made.with_context(|| format!("cannot make directory {}", directory.display()))?;
+    made.with_context(|| format!("cannot create directory {}", directory.display()))?;
     let home = Home::open(directory)?;
     let mut signals = Signals::listen()?;
     let store = TcpListener::bind("127.0.0.1:0").await?;
@@ -199,7 +199,8 @@ impl Settings {
 /// Returns 40 random hexadecimal digits, which are a valid bucket name.
 fn random() -> Result<String> {
     let mut random = [0; 20];
-    aws_lc_rs::rand::fill(&mut random).map_err(|_| anyhow::anyhow!("no random numbers"))?;
+    aws_lc_rs::rand::fill(&mut random)
+        .map_err(|_| anyhow::anyhow!("no random number is available"))?;
     Ok(hex::encode(random))
 }
 
@@ -214,7 +215,8 @@ fn free_addresses(count: usize) -> Result<Vec<String>> {
     for _ in 0..100 * count {
         if taken.len() < count {
             let mut random = [0; 2];
-            aws_lc_rs::rand::fill(&mut random).map_err(|_| anyhow::anyhow!("no random numbers"))?;
+            aws_lc_rs::rand::fill(&mut random)
+                .map_err(|_| anyhow::anyhow!("no random number is available"))?;
             let port = PORTS.start + u16::from_ne_bytes(random) % PORTS.len() as u16;
             taken.extend(std::net::TcpListener::bind(("127.0.0.1", port)));
         }
@@ -280,7 +282,7 @@ impl Told {
             let what = format!("instance {}", leader.number);
             let detail = match self.invited {
                 false => "leads; the others follow".to_owned(),
-                true => format!("leads; for {:.1} s nobody got an SCT", gap.as_secs_f64()),
+                true => format!("leads; for {:.1} s no SCT was issued", gap.as_secs_f64()),
             };
             self.screen.done(&what, &detail);
         }
@@ -294,9 +296,8 @@ impl Told {
         if standing.part == Part::Away && self.leader.is_none() {
             let number = standing.number;
             let what = format!("instance {number}");
-            let detail = format!(
-                "has ended ({status}), as instance{number}.log says; it is started again soon"
-            );
+            let detail =
+                format!("has ended ({status}), see instance{number}.log; it restarts soon");
             self.screen.done(&what, &detail);
         }
     }
