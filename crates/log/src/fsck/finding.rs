@@ -30,7 +30,7 @@ pub enum Problem {
     /// Storage cannot read the file.
     #[error("cannot be read: {0}")]
     Unreadable(#[source] FileError),
-    /// The file's length differs from the one that its width requires.
+    /// The length of the file differs from the length that the width of the tile requires.
     #[error("has {found} bytes, where {due} are due")]
     Length {
         /// Length of the file in bytes.
@@ -47,7 +47,7 @@ pub enum Problem {
     /// Bytes follow the last entry of a full tile.
     #[error("has {0} bytes after its last entry")]
     Extra(usize),
-    /// An entry has the index of another one.
+    /// An entry has the index of another entry.
     #[error("carries index {0}")]
     Index(u64),
     /// An entry's leaf hash differs from the one in the tree.

@@ -251,7 +251,8 @@ impl Seen {
         }
     }
 
-    /// Reports the file that differs from the one that the tree confirms.
+    /// Compares the stored hashes with the hashes of the data tile. Reports the file that differs
+    /// from the tree.
     fn compare(
         &mut self,
         tile: Tile,

@@ -261,7 +261,7 @@ impl Instance {
         Outcome::Done
     }
 
-    /// Returns the head of the lock, or the one that the signer has signed after it.
+    /// Returns the head of the lock, or a newer head that the signer has signed.
     /// (`ahead::newest`)
     fn newest(&self, rules: Protocol) -> Note {
         let (committed, signed) = (self.committed, self.remembered);
