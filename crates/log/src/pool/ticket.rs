@@ -45,7 +45,7 @@ impl Ticket {
         }
     }
 
-    /// Notifies all waiting submissions; the first result stands.
+    /// Notifies all waiting submissions. Later results are ignored.
     pub(super) fn tell(&self, place: Result<(u64, u64), Abandoned>) {
         if self.0.place.set(place).is_ok() {
             self.0.told.notify_waiters();
@@ -57,7 +57,7 @@ impl Ticket {
 pub(crate) struct RoundOutcome(pub(super) Vec<Ticket>);
 
 impl RoundOutcome {
-    /// Notifies all waiting submissions; the first result stands.
+    /// Notifies all waiting submissions. Later results are ignored.
     pub(crate) fn decide(&self, result: SequencingResult) {
         for (position, ticket) in (0..).zip(&self.0) {
             let place = |it: Sequenced| (it.first_index + position, it.timestamp_ms);

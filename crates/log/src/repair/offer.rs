@@ -1,4 +1,4 @@
-//! Replacements for wrong files, from the files beneath them and from other places.
+//! Replacements for wrong files, from lower tiles of the log and from other copies.
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,11 +36,11 @@ enum OfferError {
 
 /// The origin of replacements.
 pub(super) enum Origin<'s> {
-    /// The files directly beneath, in the log itself.
+    /// The files of the next lower level, in the log itself.
     Beneath,
-    /// Another place; for files that it lacks, the files directly beneath.
+    /// Another copy. For files that the copy lacks: the files of the next lower level.
     Source(&'s Source),
-    /// The entries beneath, of which there may be many.
+    /// The entries below the tile, possibly a large number.
     Entries,
 }
 
