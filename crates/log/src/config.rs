@@ -59,7 +59,7 @@ pub struct LogConfig {
     pub known: Option<Arc<dyn KnownCheckpoints>>,
     /// The configuration of this instance among several of the log; `None` if it is the only one.
     pub instances: Option<Instances>,
-    /// The clock from which the log reads the time: [`Clock::system`], except in tests.
+    /// The clock of the log: [`Clock::system`], except in tests.
     pub clock: Clock,
 }
 

@@ -66,8 +66,8 @@ pub(crate) struct GrowingGzip {
 }
 
 impl GrowingGzip {
-    /// Compresses the data tile with this index and all its entries `plain`. The result is the same
-    /// as that of [`gzip`].
+    /// Compresses the data tile with this index and all its entries `plain`. The result equals the
+    /// result of [`gzip`].
     ///
     /// # Errors
     /// If the state of the last round has changed in memory, or the compressed bytes do not

@@ -26,7 +26,7 @@ pub trait Messenger: std::fmt::Debug + Send + Sync + 'static {
 pub struct MessengerError {
     /// The address of the leader, as `host:port`.
     pub address: String,
-    /// The reason.
+    /// The reason of the failure.
     pub source: Box<dyn Error + Send + Sync>,
 }
 

@@ -1,4 +1,4 @@
-//! SCTs from a separate signer: those of a round, and single ones that are requested again later.
+//! SCTs from a separate signer: the SCTs of a round, and single SCTs that are requested later.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ async fn have_signed(
 }
 
 /// Returns the SCT signature of an entry from a separate signer: with the signatures of its round,
-/// or alone if the round was long ago.
+/// or with a request of its own if the signatures of the round are no longer in memory.
 pub(crate) async fn promised(
     log: &Shared,
     client: &Client,

@@ -6,7 +6,7 @@
 //! in between, the lock is one round ahead of storage, and the bundle leads from one to the other.
 //!
 //! Lucarne uses only the entries of the bundle, and only if they lead from the published tree to
-//! the signed root. Then the entries form a [`Record`] like those of the journal.
+//! the signed root. Then the entries form a [`Record`] like the records of the journal.
 
 use std::collections::HashMap;
 use std::io::Read;

@@ -35,7 +35,7 @@ const QUIET: Duration = Duration::from_secs(6);
 /// The time without other signatures after another process has signed twice. It is longer than the
 /// interval at which an idle TesseraCT signs again.
 const LONG_QUIET: Duration = Duration::from_secs(45);
-/// The longest time between two stops by another process for which [`LONG_QUIET`] applies.
+/// [`LONG_QUIET`] applies if another process stops this process twice within this time.
 const AGAIN_WITHIN: Duration = Duration::from_secs(600);
 /// The interval at which lock and storage are read during that time.
 const QUIET_LOOK: Duration = Duration::from_secs(1);
@@ -190,7 +190,7 @@ impl Shared {
     }
 
     /// Opens the log and sequences until the log is closed or fails. With several instances,
-    /// follows while another one leads.
+    /// follows while another instance leads.
     async fn run(self: Arc<Self>) -> Result<(), Fatal> {
         if let Some(instances) = self.config.instances.clone() {
             return follow::take_part(self, instances).await;
