@@ -220,7 +220,8 @@ pub(crate) struct Submissions {
 }
 
 impl Submissions {
-    /// The leaves to send: a new one, or one of those sent before.
+    /// Chooses the next leaf: a new leaf, or a leaf that was already sent. Returns `None` after the
+    /// last leaf.
     fn choose(&mut self) -> Option<u32> {
         // xorshift64*: plenty for choosing, and nothing to wait for.
         self.random ^= self.random >> 12;

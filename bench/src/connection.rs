@@ -5,7 +5,7 @@ use std::{
 
 use crate::endpoint::{Endpoint, Stream};
 
-/// A request's pieces, written one after the other.
+/// The parts of a request, in the order of writing.
 pub(crate) type Pieces<'a> = [&'a [u8]; 4];
 
 /// One kept-alive HTTP/1.1 connection with at most one request under way.

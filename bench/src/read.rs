@@ -143,8 +143,8 @@ fn beside(
     Ok(rows)
 }
 
-/// What is added to the configuration: limits beyond what one core can serve, for a client that comes without
-/// a proxy, and none.
+/// Additional configuration by name: limits above the capacity of one core, for clients without a
+/// proxy, and no limits.
 const LIMITS: [(&str, &str); 2] = [
     (
         "limits",

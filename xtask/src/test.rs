@@ -14,7 +14,7 @@ use crate::{changed, conformance, deny, errors, fuzz, links, programs, prose, ro
 pub(crate) fn everything(strict: bool) -> Result<()> {
     let mut steps = Steps::default();
     let mut report = Report::default();
-    // Servers are installed while the tests are built: the first waits for downloads.
+    // Servers are installed while the tests are built, because the installation downloads files.
     thread::scope(|scope| {
         let servers = scope.spawn(install_servers);
         steps.run("format", || {

@@ -141,7 +141,7 @@ impl Group {
         self.members[number].address.into()
     }
 
-    /// Waits until all are healthy and one leads; returns that one.
+    /// Waits until all instances are healthy and one instance leads. Returns the leader's number.
     pub(super) fn leader(&self) -> Result<usize> {
         let deadline = Instant::now() + PATIENCE;
         loop {

@@ -219,7 +219,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// All cores: nothing else runs.
+    /// Measures the rebuild of the index on all cores. No other process runs at this time.
     fn rebuild(&mut self) -> Result<()> {
         super::kept::remove(&self.copied.index())?;
         let (mut server, seconds) = self.copied.start(self.binary, None)?;

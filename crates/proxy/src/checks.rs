@@ -214,7 +214,7 @@ mod tests {
     use futures_util::poll;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// Longer than any test takes.
+    /// A duration that no test reaches.
     const LONG: Duration = Duration::from_secs(3600);
 
     fn ip(text: &str) -> IpAddr {

@@ -138,7 +138,7 @@ pub trait Assets: Repairs + 'static {
         let _ = (path, bytes);
     }
 
-    /// Removes a file from a cache because its bytes are not what the log wrote.
+    /// Removes a file from a cache because its bytes differ from the bytes of the log.
     async fn forget_for_readers(&self, path: &str) {
         let _ = path;
     }

@@ -14,7 +14,7 @@ pub enum AssetError {
     Full {
         /// The failed operation.
         action: &'static str,
-        /// The file.
+        /// Path of the file.
         path: String,
         /// The system's error.
         source: io::Error,
@@ -27,7 +27,7 @@ pub enum AssetError {
     ReadOnly {
         /// The failed operation.
         action: &'static str,
-        /// The file.
+        /// Path of the file.
         path: String,
         /// The system's error.
         source: io::Error,
@@ -39,7 +39,7 @@ pub enum AssetError {
          again"
     )]
     Immutable {
-        /// The file.
+        /// Path of the file.
         path: String,
     },
     /// Another process has the directory open.
@@ -89,7 +89,7 @@ pub enum AssetError {
          Keep the file, check the disk, and see docs/reference/storage.md before removing anything"
     )]
     Damaged {
-        /// The file.
+        /// Path of the file.
         file: String,
         /// The byte at which the damage begins.
         offset: u64,
@@ -223,7 +223,7 @@ pub enum AssetError {
     Io {
         /// The failed operation.
         action: &'static str,
-        /// The file.
+        /// Path of the file.
         path: String,
         /// The system's error.
         source: io::Error,

@@ -17,7 +17,7 @@ use super::machine::{self, MARK};
 /// The time between two looks at a running test.
 const POLL: Duration = Duration::from_millis(10);
 
-/// The time in which processes that the test has ended may disappear.
+/// Time limit for processes that the test has ended to disappear.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// A run of a test that has ended.
