@@ -33,7 +33,7 @@ pub const TOP: &[&str] = &[
     "seed",
 ];
 
-/// Keys of a scenario: common ones, and those of executors.
+/// Keys of a scenario: common keys, and keys of executors.
 pub const SCENARIO: [&[&str]; 2] = [scenario::COMMON, executor::KEYS];
 
 /// Limit of worker threads of a run.

@@ -127,8 +127,7 @@ impl Upkeep {
         server::tls_files(&self.hosted.now().config)
     }
 
-    /// Reads roots again in the background: those of the logs at the chosen places. Returns the
-    /// tasks.
+    /// Reads the roots of the chosen logs again in the background. Returns the tasks.
     fn reread_roots(&self, which: impl Fn(usize, &LogSettings) -> bool) -> Vec<JoinHandle<()>> {
         let hosted = self.hosted.now();
         let mut reading = Vec::new();

@@ -26,8 +26,8 @@ pub(crate) fn complete(asked: Vec<Threshold>, scenarios: &[ScenarioConfig]) -> V
     all
 }
 
-/// Returns the built-in thresholds: enough of the planned iterations have begun, and the begun ones
-/// have finished. A scenario without a finished iteration has no samples, and fails.
+/// Returns the built-in thresholds: enough of the planned iterations have started, and all started
+/// iterations have finished. A scenario without a finished iteration has no samples, and fails.
 fn built_in(planned: &ScenarioConfig, asked: &[Threshold]) -> impl Iterator<Item = Threshold> {
     let achieved = planned.executor.arrival_rate().and_then(|options| {
         let least = options.min_achieved;

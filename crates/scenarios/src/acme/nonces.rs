@@ -9,7 +9,7 @@ pub(super) struct NoncePool(Mutex<Nonces>);
 
 #[derive(Debug, Default)]
 struct Nonces {
-    /// Unused ones, the newest last: that one is the least likely to have expired.
+    /// Unused nonces, the newest last: the newest nonce is the least likely to have expired.
     unused: Vec<Arc<str>>,
     /// The last ones that the server has given, the oldest first.
     given: VecDeque<Arc<str>>,

@@ -21,7 +21,7 @@ use crate::rest::Header;
 pub(super) struct SharedState {
     pub(super) options: AcmeOptions,
     pub(super) seed: u64,
-    /// Distinguishes the names of this run from those of other runs.
+    /// Distinguishes the names of this run from the names of other runs.
     pub(super) run: u32,
     /// Scheme, host and port of the server.
     pub(super) origin: String,

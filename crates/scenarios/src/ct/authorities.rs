@@ -1,4 +1,4 @@
-//! Certificate authorities of the submissions: those of `lucarne ca new`, or a configured one.
+//! Certificate authorities of the submissions: from `lucarne ca new`, or from the configuration.
 
 use std::fs;
 use std::io;

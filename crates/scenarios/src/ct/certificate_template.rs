@@ -1,4 +1,4 @@
-//! Template of certificates in which only serial number, name and validity change. It is encoded
+//! Template of certificates. Only serial number, name and validity change. The template is encoded
 //! once, then patched and signed for each submission, so a certificate costs one signature and one
 //! copy.
 

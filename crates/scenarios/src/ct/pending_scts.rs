@@ -25,7 +25,7 @@ pub struct PendingSct {
     pub leaf: Hash,
     /// Milliseconds since 1970.
     pub timestamp: u64,
-    /// Time by which a checkpoint must cover the entry.
+    /// Deadline for a checkpoint that covers the entry.
     pub due: Instant,
     /// True if no checkpoint did.
     pub late: bool,

@@ -290,7 +290,7 @@ async fn resolve(url: &str, options: &ClientOptions) -> Result<Arc<Endpoint>, Pr
         })
 }
 
-/// Reads `log.v3.json`. If `optional`, the other options suffice without it.
+/// Reads `log.v3.json`. If `optional`, the other options are sufficient without this file.
 async fn metadata(
     url: &str,
     client: &mut Client,

@@ -43,7 +43,7 @@ impl AcknowledgedObjects {
         self.0.lock().len() as u64
     }
 
-    /// Compares the entity tag of a response to GET or HEAD with those of the writes.
+    /// Compares the entity tag of a response to GET or HEAD with the entity tags of the writes.
     ///
     /// # Errors
     /// A description: the tag is missing, or belongs to another object.

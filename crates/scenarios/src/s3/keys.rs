@@ -22,7 +22,7 @@ const ENVIRONMENT: [&str; 3] = [
 /// they must be looked up elsewhere.
 ///
 /// # Errors
-/// A part of a key is missing, or the number of keys is wrong.
+/// If a part of a key is missing, or if the number of keys is wrong.
 pub(super) fn given(
     options: &S3Options,
     environment: &dyn Fn(&str) -> Option<String>,
@@ -105,7 +105,7 @@ pub(super) struct FoundKeys {
     last: Mutex<Arc<Credentials>>,
 }
 
-/// A place that has keys, and renews those that expire.
+/// A source of keys that renews expiring keys.
 #[async_trait]
 pub(super) trait KeySource: fmt::Debug + Send + Sync {
     /// Returns the keys that are valid now.

@@ -82,7 +82,7 @@ impl Traffic {
         Ok(())
     }
 
-    /// Submits a few chains, prints what to explore, and continues to submit.
+    /// Submits a few chains, prints suggestions to explore, and continues to submit.
     pub(super) fn show(&self, screen: &Screen, rate: u32) -> Result<()> {
         let key = Arc::new(KeyPair::generate(KeyType::EcdsaP256)?);
         self.wait(&self.submission(0, &key)?)?;

@@ -48,7 +48,7 @@ pub(crate) fn run(options: &Rebuild) -> ExitCode {
     }
 }
 
-/// Places with known checkpoints, and those that may be silent.
+/// Places with known checkpoints, and the places that need not respond.
 pub(super) struct Outside {
     places: KnownPlaces,
     without: Vec<String>,
