@@ -135,11 +135,11 @@ impl Known {
     }
 }
 
-/// The prepared keys of a process: those that verified most signatures recently, in bounded memory.
+/// The prepared keys of a process, in bounded memory: the keys that verified most signatures
+/// recently.
 ///
-/// A key keeps its place by being used. An attacker that wants to replace the CAs that issue every
-/// day must get more signatures verified below accepted roots than they do, and loses the places
-/// again afterwards.
+/// A key keeps its place while it is used. To replace the keys of busy CAs, an attacker needs more
+/// verified signatures below accepted roots than these CAs, and loses the places again afterwards.
 #[derive(Debug)]
 pub(crate) struct KnownKeys {
     capacity: usize,

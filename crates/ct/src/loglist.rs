@@ -90,7 +90,7 @@ pub enum LogApi {
 /// A log of a list.
 #[derive(Debug)]
 pub struct ListedLog {
-    /// Name for people.
+    /// Readable name of the log.
     pub description: String,
     /// Current operator.
     pub operator: String,

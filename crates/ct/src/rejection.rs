@@ -1,4 +1,4 @@
-//! The reasons why a submission is refused: a stable code for programs, and a sentence for people.
+//! The reasons why a submission is refused: a stable code for programs, and a sentence.
 
 use std::fmt;
 

@@ -58,7 +58,7 @@ impl SctFinding {
         }
     }
 
-    /// Returns a sentence for people.
+    /// Returns the finding as a sentence.
     pub fn text(&self) -> String {
         let text = match self {
             SctFinding::Valid => "valid",

@@ -24,7 +24,7 @@ impl<C: Curve<N>, const N: usize, const W: usize> Table<C, N, W> {
     pub(crate) const SIZE: usize = Self::WINDOWS * Self::DIGITS * size_of::<Affine<C, N>>();
 
     const DIGITS: usize = 1 << (W - 1);
-    /// Neither 256 nor 384 bits fill the last window, so that the last carry has room.
+    /// The last window has unused bits for both 256 and 384 bits, so that the last carry has room.
     const WINDOWS: usize = {
         assert!(!(64 * N).is_multiple_of(W));
         (64 * N).div_ceil(W)

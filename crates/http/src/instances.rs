@@ -57,7 +57,7 @@ const WINDOW: u32 = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Timeout of a response: several rounds.
 const ANSWER: Duration = Duration::from_secs(60);
-/// Time in which a dead peer is detected.
+/// Time limit for the detection of a dead peer.
 const ALIVE: Duration = Duration::from_secs(2);
 
 /// The key that all instances of a log share.
@@ -241,7 +241,7 @@ impl Messenger for InstanceClient {
     }
 }
 
-/// The logs for which other instances may send entries, each with its key.
+/// The logs that accept entries from other instances, each with its key.
 #[derive(Default)]
 pub struct InstanceServer {
     logs: RwLock<HashMap<[u8; 32], (Arc<Log>, InstanceKey)>>,

@@ -22,8 +22,9 @@
 //! - clocks: they only count;
 //! - certificates that are too young to be among the missing entries of the index.
 //!
-//! A model that finds no violation proves nothing by that. So without any one of the guards in
-//! `lucarne_storage::guards`, and without any one [`InstanceRule`], it must find one.
+//! The absence of a violation proves nothing if the model cannot find violations. The model must
+//! therefore find a violation without any single guard of `lucarne_storage::guards`, and without
+//! any single [`InstanceRule`].
 
 mod checker;
 mod cluster;

@@ -5,7 +5,7 @@
 //! it. A submission is looked up in memory, then in the index without a lock, and then joins the
 //! waiting entries under the lock. Between the lookup in memory and the join, a round may move from
 //! memory to the index unseen. `epoch` counts these moves, and [`Pool::join`] requests another
-//! lookup if the count has changed. Thus no entry is sequenced twice.
+//! lookup if the count has changed. No entry is sequenced twice.
 //!
 //! There are two [lanes](Lane). A round takes all waiting fresh entries. It then takes old entries
 //! in order of arrival, as many as [`RoundCost`] allows; the rest wait for the next round. Old

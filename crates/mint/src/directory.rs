@@ -167,7 +167,7 @@ impl CaDirectory {
         }
     }
 
-    /// Returns instructions for trusting this CA, for people: several lines.
+    /// Returns instructions for users to trust this CA: several lines of text.
     pub fn trust_hints(&self) -> String {
         trust_hints(&self.certificate_file(), &self.key_file())
     }

@@ -326,7 +326,7 @@ mod tests {
         }
         let late = checks.run(ip("192.0.2.1"), key(0), || true).await;
         assert_eq!(late, Err(ChecksFull::OfAll));
-        // A check behind another one of the same client reports `OfClient`.
+        // A check that waits for another check of the same client reports `OfClient`.
         let own = IpAddr::from([10, 0, 0, 0]);
         let late = checks.run(own, key(9), || true).await;
         assert_eq!(late, Err(ChecksFull::OfClient));

@@ -80,7 +80,7 @@ pub enum Step {
     Resolve,
     /// Connecting.
     Connect,
-    /// The TLS handshake.
+    /// The TLS handshake with the server.
     Handshake,
     /// The head of the response.
     Answer,

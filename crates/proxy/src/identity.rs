@@ -28,7 +28,7 @@ impl Identity {
     }
 }
 
-/// A client certificate, and the servers to which it is presented.
+/// A client certificate, and the servers that receive it.
 #[derive(Clone, Debug)]
 pub struct ClientCertificate {
     /// Hosts that receive the certificate. The host that the server proves by TLS is compared.

@@ -144,8 +144,8 @@ impl Proxy {
         self.0.upstream.show(shown);
     }
 
-    /// Adds an address to which the proxy must never connect, for example of another listener of
-    /// this process.
+    /// Adds an address that the proxy never connects to, for example the address of another
+    /// listener of this process.
     pub fn never_connect_to(&self, address: SocketAddr) {
         self.0.upstream.connector.dialer.add_own(address);
     }

@@ -156,7 +156,7 @@ pub enum AssetError {
         /// The store's response.
         detail: String,
     },
-    /// The checkpoint in the bucket is not the one that this process published.
+    /// The checkpoint in the bucket differs from the checkpoint that this process published.
     #[error(
         "{place} is not the checkpoint that this log published last: another process publishes \
          there{}, or an older checkpoint was restored. Two processes must never run one log, and \

@@ -424,8 +424,8 @@ impl DatabaseServer {
                 .args(["--username=postgres", "--encoding=UTF8", "--no-locale"])
                 .arg(self.data()),
         };
-        // MariaDB has failed here once without a reason, when several servers started on a busy
-        // machine. It is tried once more.
+        // MariaDB once failed here for an unknown reason, when several servers started on a busy
+        // machine. Therefore one retry.
         let mut output = launch.run()?;
         if !output.status.success() {
             // The cause is unknown, but a busy machine was part of it. The pause does not affect

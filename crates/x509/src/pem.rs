@@ -1,6 +1,6 @@
-//! PEM (RFC 7468), parsed by OpenSSL's rules. This is the only PEM parser of Lucarne, so that all
-//! files are treated alike. Text around the blocks is ignored. An unusable block is reported with
-//! its line, and never dropped silently.
+//! PEM (RFC 7468), parsed by OpenSSL's rules. This is the only PEM parser of Lucarne, so that the
+//! same rules apply to all files. Text around the blocks is ignored. An unusable block is reported
+//! with its line, and never dropped silently.
 
 /// A block with its first line.
 #[derive(Debug, PartialEq, Eq)]

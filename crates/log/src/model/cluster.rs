@@ -6,11 +6,11 @@
 //! instances may lead, or none; the record in the lock may also lose its holder. A leader recovers
 //! with the steps of [`super::instance`], and sequences with them.
 //!
-//! With `forwards`, the clients of both instances submit one and the same entry, as often as they
-//! like. A follower forwards the entry to the other instance, which may lead, follow, or have led
-//! before. A leader looks for the entry and lets it join the pool, in two steps. After publication,
-//! the leader responds with the place. A follower signs an SCT only if its own tree has the entry
-//! at this place.
+//! With `forwards`, the clients of both instances submit the same entry any number of times. A
+//! follower forwards the entry to the other instance, which may lead, follow, or have led before. A
+//! leader looks the entry up and adds it to the pool, in two steps. After publication, the leader
+//! responds with the index. A follower signs an SCT only if its own tree has the entry at this
+//! index.
 //!
 //! The model omits batches with several entries, and messages that return to their sender: a
 //! follower refuses such a message, and a leader treats it like a submission of its own client.

@@ -1,4 +1,4 @@
-//! One of several instances of a log: its process, its readers and the requests that it has.
+//! One of several instances of a log: its process, its readers and its requests.
 
 use super::history::{MOST, Note, Tree};
 use super::instance::{Index, Instance, Mode};

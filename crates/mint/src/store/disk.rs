@@ -129,7 +129,7 @@ impl DiskStore {
         })
     }
 
-    /// Returns the problem with the disk, for people; `None` while it works.
+    /// Returns a description of the problem with the disk; `None` while the disk works.
     pub fn problem(&self) -> Option<String> {
         self.cache.problem.lock().clone()
     }

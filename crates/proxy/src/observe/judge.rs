@@ -70,7 +70,7 @@ impl Standing {
         }
     }
 
-    /// Returns the words for people.
+    /// Returns the judgement as words for the pages.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Standing::Revoked => "revoked",
@@ -234,7 +234,7 @@ fn unreadable(why: String, listed: bool) -> Judgement {
     }
 }
 
-/// Returns all SCTs in the order embedded, OCSP, TLS. If there are too many, those of listed logs
+/// Returns all SCTs in the order embedded, OCSP, TLS. If there are too many, SCTs of listed logs
 /// come first. A list that cannot be parsed counts as one unreadable SCT.
 fn presented(
     leaf: &Certificate<'_>,

@@ -43,7 +43,7 @@ pub async fn staged_records_read_back_in_order(backend: Backend<'_>) {
     assert_eq!(staged(&*assets).await, rounds([3, 7, 400, 401]));
 }
 
-/// The journal is read while rounds are staged, and nothing of it changes.
+/// A read of the journal concurrently with staged rounds does not change the journal.
 pub async fn staged_records_are_seen_beside_rounds(backend: Backend<'_>) {
     let assets = backend.open().await;
     assert!(assets.staged_now().await.unwrap().is_empty());
@@ -273,7 +273,7 @@ pub async fn partials_are_listed_in_order(backend: Backend<'_>) {
     assert_eq!(widths, [9, 20, 100, 255]);
 }
 
-/// The list has the files and directories of one directory, and nothing of other directories.
+/// The list has only the files and directories of one directory.
 pub async fn a_directory_of_tiles_is_listed(backend: Backend<'_>) {
     let assets = backend.open().await;
     for path in [

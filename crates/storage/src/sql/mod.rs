@@ -103,8 +103,8 @@ impl SqlLock {
         opening::tessera(&DatabaseUrl::parse(place)?).await
     }
 
-    /// Returns the statement with which an administrator creates the table if the log's user lacks
-    /// the permission.
+    /// Returns the statement that creates the table. An administrator needs the statement if the
+    /// log's user lacks the permission.
     ///
     /// # Errors
     ///

@@ -150,7 +150,7 @@ impl Folder {
                     swept.expired += u64::from(!unfinished);
                 }
             }
-            // Succeeds only if nothing of this CA is left.
+            // Succeeds only if no file of this CA is left.
             let _ = fs::remove_dir(&folder);
         }
         if good.len() > keep {
@@ -186,7 +186,7 @@ fn name(key: &StoreKey) -> String {
 /// Returns a suffix that is unique among processes, including earlier ones with the same number.
 fn unique() -> String {
     let mut random = [0; 8];
-    // Without random bytes, the process number has to suffice.
+    // Without random bytes, only the process number distinguishes the names.
     let _ = crate::random(&mut random);
     format!("{}-{}", std::process::id(), hex::encode(random))
 }
