@@ -15,8 +15,8 @@ use crate::{
     table::{Row, failures, latencies, millis, print},
 };
 
-/// The periods at which latency and syncs are set against each other: brisk,
-/// and as Sunlight's logs have it, with a little room.
+/// Periods in milliseconds at which latency and syncs are compared: a short period, and slightly
+/// more than the period of Sunlight's logs.
 const PERIODS: [u64; 2] = [40, 220];
 
 #[derive(Clone, clap::Args)]
@@ -76,12 +76,12 @@ pub(crate) struct Figures {
     after: Usage,
     body: usize,
     syncs: Option<Vec<(String, u64)>>,
-    /// Requests to object stores, before and after.
+    /// Number of requests to object stores before and after the run.
     requests: [u64; 2],
 }
 
 impl Options {
-    /// As of the table, with these.
+    /// Creates the conditions of the table with this number of connections, duration and period.
     pub(crate) fn with(connections: usize, duration: f64, period: u64) -> Self {
         Self {
             issuer: None,
@@ -99,7 +99,7 @@ impl Options {
         }
     }
 
-    /// The same over TLS, or not.
+    /// Selects TLS or plain HTTP.
     pub(crate) fn over_tls(self, https: bool) -> Self {
         Self { https, ..self }
     }
@@ -114,12 +114,12 @@ impl Figures {
         amount as f64 / self.outcome.new.max(1) as f64
     }
 
-    /// Of the log's process, per new entry, in microseconds.
+    /// Returns the CPU time of the log's process per new entry, in microseconds.
     pub(crate) fn cpu_us(&self) -> f64 {
         self.per_new(self.after.cpu_us - self.before.cpu_us)
     }
 
-    /// Requests to object stores per 1,000 new entries.
+    /// Returns the number of requests to object stores per 1,000 new entries.
     pub(crate) fn requests_per_1000(&self) -> f64 {
         1000.0 * self.per_new(self.requests[1] - self.requests[0])
     }
@@ -128,7 +128,7 @@ impl Figures {
         self.per_new(self.after.written - self.before.written)
     }
 
-    /// Sync operations per 1,000 new entries.
+    /// Returns the number of sync operations per 1,000 new entries.
     fn syncs_per_1000(&self) -> Option<f64> {
         let all = self.syncs.as_ref()?.iter().map(|(_, count)| count).sum();
         Some(1000.0 * self.per_new(all))
@@ -161,14 +161,14 @@ pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Starts the server and waits until it takes submissions.
+/// Starts the server and waits until the log accepts submissions.
 pub(crate) fn start(log: &LogUnderTest) -> Result<Server> {
     let server = log.start()?;
     wait(log.ready(Duration::from_secs(30)))?.with_context(|| server.output())?;
     Ok(server)
 }
 
-/// The same over TLS, with a certificate of the server's own making.
+/// Starts the server with TLS and a certificate from the server's own CA.
 pub(crate) fn start_https(log: &LogUnderTest) -> Result<(Server, Endpoint)> {
     let server = log.launch("serve").arg("--testcert").start(log.address())?;
     let ca = CaDirectory::at(log.path().join("cache/testcert")).open()?;
@@ -188,7 +188,7 @@ pub(crate) fn start_https(log: &LogUnderTest) -> Result<(Server, Endpoint)> {
     Ok((server, endpoint))
 }
 
-/// Runs something asynchronous on this thread.
+/// Runs a future on this thread.
 pub(crate) fn wait<T>(task: impl Future<Output = T>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -196,8 +196,8 @@ pub(crate) fn wait<T>(task: impl Future<Output = T>) -> Result<T> {
     Ok(runtime.block_on(task))
 }
 
-/// Requests to object stores that the log has sent so far, those of its lock
-/// among them.
+/// Returns the number of requests that the log has sent to object stores so far, including the
+/// requests of its lock.
 fn store_requests(endpoint: &Endpoint) -> Result<u64> {
     let metrics = endpoint.get("/metrics")?;
     let lines = metrics.lines();
@@ -214,9 +214,9 @@ pub(crate) struct Bench<'a> {
     common: &'a Common,
     options: &'a Options,
     store: Store,
-    /// The logs of the runs so far, kept until the last one: an ext4 without a
-    /// journal passes over inodes that were freed within minutes, one by one,
-    /// whenever a file is made. What a run deletes, the next would pay for.
+    /// The logs of all runs, kept until the last run ends. An ext4 file system without a journal
+    /// skips recently freed inodes one by one at each creation of a file. Deleted files of a run
+    /// would therefore slow down the next run.
     kept: RefCell<Vec<LogUnderTest>>,
 }
 
@@ -230,7 +230,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// One log, made new; one server; one load.
+    /// Creates a new log, starts a server and runs the load.
     pub(crate) fn run(&self, run: &Run) -> Result<Figures> {
         let options = self.options;
         let settings = format!("period: {}\n{}", run.period, options.setting.join("\n"));
@@ -287,7 +287,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// The log must hold exactly the new entries that it acknowledged.
+    /// Checks that the log has exactly the new entries that it acknowledged.
     fn check_size(&self, endpoint: &Endpoint, server: &Server, outcome: &Outcome) -> Result<()> {
         let checkpoint = endpoint.get("/test/checkpoint")?;
         let size: u64 = checkpoint
@@ -362,7 +362,7 @@ impl<'a> Bench<'a> {
         print(&title, &rows);
     }
 
-    /// The whole table of the issue.
+    /// Prints the whole table.
     fn table(&self) -> Result<()> {
         let period = self.options.period;
         let run = |issuer, arrivals| Run {
@@ -421,8 +421,8 @@ impl<'a> Bench<'a> {
             "CPU per new entry at 500/s",
             format!("{:.1} µs", plain.cpu_us()),
         ));
-        // A round waits for two syncs, whatever its size: low latency and few
-        // syncs pull apart, and the period is where an operator chooses.
+        // A round waits for two syncs, regardless of its size. A short period has low latency and
+        // many syncs, a long period the opposite.
         for period in PERIODS {
             let quiet = Run {
                 period,
@@ -468,7 +468,7 @@ fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
 }
 
-/// So many different chains per second are made ready.
+/// Returns the number of different chains per second to prepare.
 fn rate_expected(run: &Run) -> f64 {
     match (run.arrivals, run.issuer) {
         (Arrivals::Open(rate), _) => rate + 10.0,

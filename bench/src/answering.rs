@@ -1,4 +1,4 @@
-//! A server that does nothing but what is measured.
+//! A server that performs only the measured work.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
-/// Answers HTTP/1.1 requests until the process is ended.
+/// Responds to HTTP/1.1 requests until the process is killed.
 pub(crate) async fn forever<A, F, E>(listen: SocketAddr, answer: A) -> Result<()>
 where
     A: Fn(Request<Incoming>) -> F + Clone + Send + 'static,

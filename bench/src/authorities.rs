@@ -1,11 +1,12 @@
-//! The authorities that issue what `lucarne load` submits.
+//! The certificate authorities for the submissions of `lucarne load`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-/// The authorities in `store`, made by `lucarne ca new` where there are none.
+/// Returns the directory of the authorities in `store`. Creates missing authorities with
+/// `lucarne ca new`.
 pub(crate) fn open(lucarne: &Path, store: &Path) -> Result<PathBuf> {
     let authorities = store.join("authorities");
     if !authorities.join("roots.pem").exists() {

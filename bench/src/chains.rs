@@ -1,4 +1,4 @@
-//! Pre-made chains: minted once, kept on disk, encoded in memory.
+//! Prepared chains: minted once, stored on disk, encoded in memory.
 
 use std::{
     fs,
@@ -54,8 +54,8 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Opens or makes it. It is thrown away after a day: leaves that are older than a log's `freshness`
-    /// are in its other lane.
+    /// Opens or creates the store. A store older than a day is recreated: a log puts leaves that
+    /// are older than its `freshness` into the other lane.
     pub(crate) fn open(directory: &Path) -> Result<Self> {
         let directory = directory.join("chains");
         let file = directory.join("pki.pem");
@@ -75,7 +75,7 @@ impl Store {
         Ok(Self { directory, pki })
     }
 
-    /// At least so many leaves by `issuer`, in DER, minted where they are missing.
+    /// Returns at least `count` leaves by `issuer`, in DER. Mints missing leaves.
     fn leaves(&self, issuer: Issuer, count: usize) -> Result<Vec<Vec<u8>>> {
         let file = self.directory.join(format!("{}.der", issuer.name()));
         let mut leaves = fs::read(&file)
@@ -106,7 +106,7 @@ impl Store {
         Ok(leaves)
     }
 
-    /// Requests that submit `count` leaves by `issuer` to the log at `path`.
+    /// Returns requests that submit `count` leaves by `issuer` to the log at `path`.
     pub(crate) fn submissions(
         &self,
         issuer: Issuer,
@@ -135,7 +135,7 @@ impl Store {
         Ok(submissions)
     }
 
-    /// One leaf and its issuer, in DER.
+    /// Returns one leaf and its issuer, in DER.
     pub(crate) fn sample(&self, issuer: Issuer) -> Result<(Vec<u8>, Vec<u8>)> {
         let mut leaves = self.leaves(issuer, 1)?;
         let leaf = leaves.pop().context("no leaf")?;
@@ -170,7 +170,7 @@ fn load(text: &str) -> Result<Pki> {
     })
 }
 
-/// Certificates in DER follow each other in the file: each tells its length.
+/// Splits a file of consecutive certificates. The DER header of each certificate has its length.
 fn split(bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut leaves = Vec::new();
     let mut file = Reader::new(bytes);
@@ -206,7 +206,7 @@ fn mint(issuer: &Authority, key: &Arc<KeyPair>, from: usize, count: usize) -> Re
     })
 }
 
-/// `add-chain` requests, each leaf once, and some of them again.
+/// `add-chain` requests: each leaf once, and some leaves repeatedly.
 pub(crate) struct Submissions {
     head: String,
     tail: String,
@@ -214,7 +214,7 @@ pub(crate) struct Submissions {
     leaves: String,
     ends: Vec<usize>,
     next: usize,
-    /// Out of 2^32.
+    /// Share of repeated leaves, in units of 2⁻³².
     duplicates: u32,
     random: u64,
 }
@@ -223,7 +223,7 @@ impl Submissions {
     /// Chooses the next leaf: a new leaf, or a leaf that was already sent. Returns `None` after the
     /// last leaf.
     fn choose(&mut self) -> Option<u32> {
-        // xorshift64*: plenty for choosing, and nothing to wait for.
+        // xorshift64* is fast, and random enough for this choice.
         self.random ^= self.random >> 12;
         self.random ^= self.random << 25;
         self.random ^= self.random >> 27;
@@ -237,7 +237,7 @@ impl Submissions {
         })
     }
 
-    /// This one of so many equal parts of the leaves.
+    /// Keeps only part `number` of `parts` equal parts of the leaves.
     pub(crate) fn part(mut self, number: usize, parts: usize) -> Self {
         let each = self.ends.len() / parts;
         self.next = number * each;

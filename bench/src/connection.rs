@@ -8,15 +8,15 @@ use crate::endpoint::{Endpoint, Stream};
 /// The parts of a request, in the order of writing.
 pub(crate) type Pieces<'a> = [&'a [u8]; 4];
 
-/// One kept-alive HTTP/1.1 connection with at most one request under way.
-/// Bodies are counted, not kept.
+/// One kept-alive HTTP/1.1 connection with at most one request in flight. Bodies are counted and
+/// discarded.
 pub(crate) struct Connection {
     pub(crate) stream: Stream,
-    /// The request under way: its number and when it should have started.
+    /// The request in flight: its number and its due time.
     pub(crate) request: Option<(u32, Instant)>,
-    /// The bytes that the socket did not take yet.
+    /// The bytes that the socket has not accepted yet.
     unsent: Vec<u8>,
-    /// The beginning of a response whose header is not whole yet.
+    /// The beginning of a response with an incomplete header.
     header: Vec<u8>,
     response: Option<Response>,
 }
@@ -39,7 +39,7 @@ impl Connection {
         })
     }
 
-    /// Sends a request, or as much of it as the socket takes.
+    /// Sends a request, or the part that the socket accepts.
     pub(crate) fn send(&mut self, id: u32, due: Instant, pieces: Pieces<'_>) -> io::Result<()> {
         self.request = Some((id, due));
         let slices = pieces.map(IoSlice::new);
@@ -56,7 +56,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The socket takes more.
+    /// Continues to send when the socket is writable.
     pub(crate) fn writable(&mut self) -> io::Result<()> {
         while !self.unsent.is_empty() {
             match self.stream.write(&self.unsent) {
@@ -71,7 +71,7 @@ impl Connection {
         }
     }
 
-    /// The socket has more: the status of the response, once it is whole.
+    /// Reads when the socket is readable. Returns the status when the response is complete.
     pub(crate) fn readable(&mut self, buffer: &mut [u8]) -> io::Result<Option<u16>> {
         loop {
             let read = match self.stream.read(buffer) {
@@ -95,7 +95,7 @@ impl Connection {
         let mut response = match self.response {
             Some(response) => response,
             None => {
-                // Almost always the header is whole at once: nothing is copied.
+                // Almost always, one read has the whole header, and no byte is copied.
                 let earlier = self.header.len();
                 if earlier > 0 {
                     self.header.extend_from_slice(bytes);

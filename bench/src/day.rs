@@ -1,4 +1,5 @@
-//! An ordinary day: what an entry costs at a small part of the highest rate, beside another binary.
+//! An ordinary day: the cost of an entry at a small part of the highest rate, compared with another
+//! binary.
 
 use std::path::{Path, PathBuf};
 
@@ -33,7 +34,7 @@ pub(crate) struct Options {
     rounds: usize,
 }
 
-/// What an entry of the conditions of one line cost.
+/// The cost of an entry under the conditions of one line.
 struct Cost {
     cpu_us: f64,
     p50: f64,

@@ -1,4 +1,4 @@
-//! Where to connect, with TLS or without.
+//! The address of a server, with or without TLS.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use mio::net::TcpStream;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
-/// An address, and how to speak TLS there.
+/// An address, and the TLS configuration.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     pub(crate) address: SocketAddr,
@@ -22,7 +22,7 @@ impl From<SocketAddr> for Endpoint {
 }
 
 impl Endpoint {
-    /// The scheme of its URLs.
+    /// Returns the scheme of the server's URLs.
     pub(crate) fn scheme(&self) -> &'static str {
         match self.tls {
             Some(_) => "https",
@@ -30,7 +30,7 @@ impl Endpoint {
         }
     }
 
-    /// Connects; the handshake, if any, is over.
+    /// Connects and completes the TLS handshake, if any.
     pub(crate) fn connect(&self) -> io::Result<Stream> {
         let mut tcp = std::net::TcpStream::connect(self.address)?;
         tcp.set_nodelay(true)?;
@@ -54,13 +54,13 @@ impl Endpoint {
         })
     }
 
-    /// The text of a 200.
+    /// Requests `path`, and returns the text of a response with status 200.
     pub(crate) fn get(&self, path: &str) -> Result<String> {
         let body = self.get_with(path, "")?;
         Ok(String::from_utf8_lossy(&body).into_owned())
     }
 
-    /// The body of a 200, as it comes compressed.
+    /// Requests `path` with gzip, and returns the compressed body of a response with status 200.
     pub(crate) fn get_gzip(&self, path: &str) -> Result<Vec<u8>> {
         self.get_with(path, "Accept-Encoding: gzip\r\n")
     }
@@ -104,7 +104,7 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// What is waited for.
+    /// Returns the socket for polling.
     pub(crate) fn socket(&mut self) -> &mut TcpStream {
         match self {
             Self::Plain(tcp) => tcp,

@@ -1,6 +1,6 @@
-//! The floor: a bare hyper server that decodes a chain, verifies the leaf's
-//! signature, signs an SCT's worth of bytes and answers. What a log costs more
-//! than this is what a log adds.
+//! The minimum cost of a submission: a bare hyper server that decodes a chain, verifies the leaf's
+//! signature, signs as many bytes as an SCT has, and responds. The difference to a log is the cost
+//! of logging.
 
 use std::{convert::Infallible, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -51,7 +51,7 @@ pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// CPU per request of the floor server, in microseconds.
+/// Measures the CPU time per request of this server, in microseconds.
 pub(crate) fn measure(common: &Common, store: &Store, connections: usize) -> Result<f64> {
     let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
     let (_, issuer) = store.sample(Issuer::Rsa)?;
@@ -89,7 +89,7 @@ pub(crate) fn measure(common: &Common, store: &Store, connections: usize) -> Res
     Ok((marks[1] - marks[0]) as f64 / outcome.answered.max(1) as f64)
 }
 
-/// Serves until killed.
+/// Serves until the process is killed.
 pub(crate) fn serve(options: &ServerOptions) -> Result<()> {
     let issuer = std::fs::read(&options.issuer)?;
     let key = spki(&issuer).context("the issuer has no key")?;
@@ -158,7 +158,7 @@ impl Floor {
     }
 }
 
-/// The SubjectPublicKeyInfo of a version 3 certificate.
+/// Returns the SubjectPublicKeyInfo of a version 3 certificate.
 fn spki(certificate: &[u8]) -> Result<&[u8], DerError> {
     let mut certificate = Reader::new(certificate).any("certificate")?.reader();
     let mut tbs = certificate.any("TBS")?.reader();

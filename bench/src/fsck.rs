@@ -1,4 +1,4 @@
-//! The cost of checking a log, beside its two parts that no check can do without.
+//! The cost of checking a log, compared with the two parts that every check needs.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -80,8 +80,7 @@ pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The time that the check takes, without the start of its process, and the number of
-/// entries.
+/// Returns the duration of the check, without the start of its process, and the number of entries.
 fn check(log: &LogUnderTest, binary: &Path, core: Option<usize>) -> Result<(Duration, u64)> {
     let data = log.data();
     let launch = Launch::new(binary)
@@ -102,7 +101,7 @@ fn check(log: &LogUnderTest, binary: &Path, core: Option<usize>) -> Result<(Dura
     Ok((Duration::from_secs_f64(seconds), entries))
 }
 
-/// The tiles below a directory.
+/// Returns the tiles below a directory.
 fn tiles(folder: &Path) -> Result<Vec<Vec<u8>>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder)? {

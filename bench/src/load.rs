@@ -1,5 +1,5 @@
-//! The load: one thread, one epoll, requests that exist already. It has a core
-//! to itself and must offer more than any server on another core can take.
+//! The load: one thread with one epoll, and prepared requests. The load has its own core, and must
+//! offer more than any server on another core can process.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -16,21 +16,21 @@ use crate::endpoint::Endpoint;
 
 /// The source of requests.
 pub(crate) trait Requests {
-    /// The next request and its number, which has the bit [`REPEATED`] if it is
-    /// no new work for the server. `None`: there are no more.
+    /// Returns the next request and its number, or `None` after the last request. The number has
+    /// the bit [`REPEATED`] if the request repeats earlier work of the server.
     fn next(&mut self) -> Option<(u32, Pieces<'_>)>;
 }
 
-/// Marks the number of a request that repeats an earlier one.
+/// Marks the number of a request that repeats an earlier request.
 pub(crate) const REPEATED: u32 = 1 << 31;
 
 /// The times at which requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Arrivals {
-    /// The next one on a connection as soon as the last is answered.
+    /// Each connection sends the next request as soon as it has received a response.
     Closed,
-    /// So many per second, whatever becomes of them; latency counts from the
-    /// moment at which one should have been sent.
+    /// Requests per second, regardless of the responses. Latency counts from the due time of a
+    /// request.
     Open(f64),
 }
 
@@ -39,30 +39,30 @@ pub(crate) enum Arrivals {
 pub(crate) struct Plan {
     pub(crate) connections: usize,
     pub(crate) arrivals: Arrivals,
-    /// Not measured.
+    /// Duration of the load before the measured time.
     pub(crate) warm_up: Duration,
     pub(crate) duration: Duration,
 }
 
 /// The outcome, in the measured time only.
 pub(crate) struct Outcome {
-    /// Seconds measured.
+    /// Measured time in seconds.
     pub(crate) seconds: f64,
     /// Responses with status 200.
     pub(crate) answered: u64,
-    /// Those that were new work.
+    /// Responses with status 200 to requests without [`REPEATED`].
     pub(crate) new: u64,
-    /// From due to answered, in microseconds; 200 only.
+    /// Time from due time to response, in microseconds, for status 200 only.
     pub(crate) latency: Histogram<u64>,
-    /// Other statuses, and 0 for broken connections.
+    /// Number of responses by other statuses, and of broken connections under 0.
     pub(crate) failures: BTreeMap<u16, u64>,
-    /// New work over the whole run, warm-up included.
+    /// Responses to requests without [`REPEATED`] over the whole run, including the warm-up.
     pub(crate) new_in_all: u64,
-    /// CPU that this thread's process used per response, in microseconds.
+    /// CPU time of the load generator's process per response, in microseconds.
     pub(crate) own_cpu_us: f64,
     /// The longest time without a response with status 200.
     pub(crate) silence: Duration,
-    /// Requests ran out before the time.
+    /// Whether the requests ran out before the end of the measured time.
     pub(crate) cut_short: bool,
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn run(
     mark()?;
     let own = lucarne_testkit::usage(std::process::id())?.cpu_us - own;
     outcome.own_cpu_us = own as f64 / outcome.answered.max(1) as f64;
-    // What is under way is waited for, so that the log's size can be compared.
+    // Waits for requests in flight, so that the size of the log can be compared.
     load.drain(Duration::from_secs(10), plan)?;
     outcome.new_in_all = load.outcome.new_in_all;
     Ok(outcome)
@@ -172,7 +172,7 @@ impl Load {
         })
     }
 
-    /// Goes on until `end`.
+    /// Runs the load until `end`.
     fn until(&mut self, end: Instant, plan: &Plan, requests: &mut dyn Requests) -> Result<()> {
         let mut events = Events::with_capacity(1024);
         while !self.outcome.exhausted {
@@ -195,7 +195,7 @@ impl Load {
         Ok(())
     }
 
-    /// Sends everything that is due and has a connection.
+    /// Sends all due requests for which a connection is idle.
     fn send_due(&mut self, plan: &Plan, requests: &mut dyn Requests) {
         while let Some(&number) = self.idle.front() {
             let due = match plan.arrivals {
@@ -226,8 +226,8 @@ impl Load {
         true
     }
 
-    /// Waits for sockets, at most until `wake`. epoll counts in milliseconds:
-    /// the last one is slept in small pieces.
+    /// Waits for sockets, at most until `wake`. The timeout of epoll has whole milliseconds: the
+    /// last millisecond consists of short sleeps.
     fn wait(&mut self, events: &mut Events, wake: Instant) -> Result<()> {
         let left = wake.saturating_duration_since(Instant::now());
         let whole = Duration::from_millis(left.as_millis() as u64);
@@ -293,7 +293,7 @@ impl Load {
         tally.latency.saturating_record(micros);
     }
 
-    /// A connection broke: counted, and replaced by a new one.
+    /// Counts a broken connection, and opens a new connection in its place.
     fn replace(&mut self, number: usize) {
         self.outcome.fail(0);
         let Ok(mut fresh) = Connection::open(&self.endpoint) else {
@@ -329,7 +329,7 @@ impl Load {
     }
 }
 
-/// No more requests.
+/// A source without requests.
 struct Nothing;
 
 impl Requests for Nothing {

@@ -1,6 +1,6 @@
-//! Drives the real `lucarne` binary and says what it costs. See the scripts
-//! beside: `bench/add-chain`, `bench/day`, `bench/read`, `bench/load`, `bench/large`, `bench/many`, `bench/compare`,
-//! `bench/floor`, `bench/stores`, `bench/instances`.
+//! Runs the real `lucarne` binary and measures its cost. These scripts start the measurements:
+//! `bench/add-chain`, `bench/day`, `bench/read`, `bench/load`, `bench/large`, `bench/many`,
+//! `bench/compare`, `bench/floor`, `bench/stores`, `bench/instances`.
 
 mod add_chain;
 mod answering;
@@ -110,8 +110,8 @@ fn main() -> Result<()> {
     }
 }
 
-/// A thousand connections need more files than a shell usually allows, here
-/// and in the server, which inherits the limit.
+/// Raises the limit of open files. A thousand connections need more files than a shell usually
+/// allows, here and in the server, which inherits the limit.
 fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

@@ -1,4 +1,4 @@
-//! Many logs in one process: what they cost while nobody submits anything.
+//! The cost of many logs in one process without submissions.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ use crate::{
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The time after the last submission that belongs to it: rounds, the cutting of journals.
+/// Time for the work that the last submission causes: rounds, and cutting of journals.
 const REST: Duration = Duration::from_secs(5);
 
 #[derive(Clone, clap::Args)]
@@ -83,11 +83,11 @@ fn measure(common: &Common, options: &Options, place: &Place) -> Result<Vec<Row>
     wait(fill(&client, options))
         .and_then(|filled| filled)
         .with_context(|| server.output())?;
-    // What the filling has left to do is not what an idle process costs.
+    // Waits for the remaining work of the submissions, which does not count as idle cost.
     sleep(REST);
     let requests = wait(store_requests(&client))??;
     let (before, began) = (usage(server.pid())?, Instant::now());
-    // The time that is measured.
+    // The measured time.
     sleep(Duration::from_secs(options.duration));
     let (after, seconds) = (usage(server.pid())?, began.elapsed().as_secs_f64());
     let requests = wait(store_requests(&client))?? - requests;
@@ -140,7 +140,7 @@ fn name(number: usize) -> String {
     format!("log{number:02}")
 }
 
-/// A log of a window that is long past is retired.
+/// Writes the configuration. A log with an old window is retired.
 fn configure(
     directory: &Path,
     options: &Options,
@@ -153,7 +153,7 @@ fn configure(
     for number in 0..options.logs {
         let name = name(number);
         let seed = directory.join(format!("{name}.seed"));
-        // No two logs have one key.
+        // Each log has its own key.
         let mut secret = [7; 32];
         secret[..8].copy_from_slice(&(number as u64).to_be_bytes());
         fs::write(&seed, secret)?;
@@ -189,12 +189,12 @@ async fn ready(client: &Client) -> Result<()> {
             Instant::now() < deadline,
             "not well after {PATIENCE:?}: {said:?}"
         );
-        // Polled, as any monitor of health does.
+        // Polled, because health has no notification.
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
-/// Requests to object stores that the process has sent so far.
+/// Returns the number of requests that the process has sent to object stores so far.
 async fn store_requests(client: &Client) -> Result<u64> {
     let metrics = client.get("metrics").await?.text();
     let lines = metrics.lines();
@@ -203,7 +203,7 @@ async fn store_requests(client: &Client) -> Result<u64> {
     Ok(counts.sum())
 }
 
-/// Submits the same chains to all logs that take any.
+/// Submits the same chains to all logs that accept submissions.
 async fn fill(client: &Client, options: &Options) -> Result<()> {
     let pki = Pki::shared();
     for number in 0..options.entries {

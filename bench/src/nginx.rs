@@ -14,7 +14,7 @@ pub(crate) struct Nginx {
     pub(crate) server: Server,
 }
 
-/// The binary, wherever Debian or a package manager of choice puts it.
+/// Returns the path of the nginx binary in `PATH` or the usual directories.
 pub(crate) fn find() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let usual = ["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from);
@@ -28,8 +28,8 @@ pub(crate) struct CertificateFiles {
     pub(crate) key: PathBuf,
 }
 
-/// Serves `data` the way `docs/how-to/nginx.md` says, in one process on one core; over TLS
-/// with a certificate.
+/// Serves `data` as described in `docs/how-to/nginx.md`, in one process on one core. Uses TLS if
+/// there is a certificate.
 pub(crate) fn start(
     data: &Path,
     scratch: &Path,
@@ -69,9 +69,9 @@ fn configuration(
             (" ssl", files)
         }
     };
-    // One process, so that its CPU is all there is; no log, no limits on
-    // kept-alive connections, files kept open that never change: nginx at its best.
-    // The checkpoint changes, and nginx is not to serve an old one.
+    // One process, so that its CPU time is the whole cost. For the best result of nginx: no log, no
+    // limits on kept-alive connections, and immutable files stay open. The checkpoint changes, and
+    // nginx must not serve a stale checkpoint.
     format!(
         "daemon off;
 master_process off;

@@ -34,14 +34,14 @@ pub(crate) struct Options {
     limits: bool,
 }
 
-/// The resources that are read: name and path.
+/// The measured resources: name and path.
 const RESOURCES: [(&str, &str); 3] = [
     ("hash tile", "tile/0/000"),
     ("full data tile", "tile/data/000"),
     ("checkpoint", "checkpoint"),
 ];
 
-/// A server and the path under which it has the log.
+/// A server, and the path of the log on this server.
 struct Target {
     name: &'static str,
     pid: u32,
@@ -77,7 +77,7 @@ pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Certificate and key for nginx, of the CA that the server made for itself.
+/// Returns certificate and key for nginx, issued by the server's own CA.
 fn certificate(log: &LogUnderTest) -> Result<CertificateFiles> {
     let ca = CaDirectory::at(log.path().join("cache/testcert")).open()?;
     let leaf = LeafOptions::for_names(["127.0.0.1"])?;
@@ -92,7 +92,7 @@ fn certificate(log: &LogUnderTest) -> Result<CertificateFiles> {
     Ok(files)
 }
 
-/// The costs of each resource, of either server in turn.
+/// Measures the cost of each resource on both servers in turn.
 fn beside(
     server: &Server,
     endpoint: Endpoint,
@@ -155,7 +155,7 @@ const LIMITS: [(&str, &str); 2] = [
     ("none", "read_limits: off\n"),
 ];
 
-/// The same server with limits of reading and without, in turn.
+/// Measures the same server with and without read limits, in turn.
 fn compare_limits(log: &LogUnderTest, mut server: Server, options: &Options) -> Result<()> {
     let configuration = fs::read_to_string(log.configuration())?;
     let mut costs = vec![[Vec::new(), Vec::new()]; RESOURCES.len()];
@@ -189,7 +189,7 @@ fn compare_limits(log: &LogUnderTest, mut server: Server, options: &Options) -> 
     Ok(())
 }
 
-/// Submits enough that there are full tiles, and waits for them.
+/// Submits enough chains for full tiles, and waits for the tiles.
 pub(crate) fn fill(log: &LogUnderTest, store: &Store, entries: usize) -> Result<()> {
     let host = log.address().to_string();
     let path = "/test/ct/v1/add-chain";
@@ -206,12 +206,12 @@ pub(crate) fn fill(log: &LogUnderTest, store: &Store, entries: usize) -> Result<
         "only {} entries went in",
         outcome.new_in_all
     );
-    // Compression and the journal's settling may follow behind.
+    // Compression and settling of the journal may still run.
     std::thread::sleep(Duration::from_secs(2));
     Ok(())
 }
 
-/// Both servers must answer with the same bytes: how many.
+/// Checks that both servers respond with the same bytes. Returns the number of bytes.
 fn same_bytes(targets: &[Target], path: &str) -> Result<usize> {
     let mut bodies = Vec::new();
     for target in targets {
@@ -225,7 +225,7 @@ fn same_bytes(targets: &[Target], path: &str) -> Result<usize> {
     Ok(bodies[0].len())
 }
 
-/// CPU per request in microseconds.
+/// Measures the CPU time per request in microseconds.
 fn measure(target: &Target, path: &str, options: &Options) -> Result<f64> {
     let mut request = Get::new(target, path);
     let plan = Plan {
@@ -250,7 +250,7 @@ fn median(values: &[f64]) -> f64 {
     sorted[sorted.len() / 2]
 }
 
-/// The same GET over and over.
+/// Repeats the same GET request.
 struct Get(String);
 
 impl Get {

@@ -1,5 +1,4 @@
-//! The cost of a log on object stores, beside one on a disk, and what the
-//! stores themselves can do.
+//! The cost of a log on object stores, compared with a log on a disk, and the speed of the stores.
 
 use std::{process::Command, sync::Arc, time::Duration};
 
@@ -36,7 +35,7 @@ pub(crate) struct Options {
     issuer: Issuer,
 }
 
-/// New entries per second on MinIO.
+/// Minimum number of new entries per second on MinIO.
 const AT_LEAST: f64 = 4000.0;
 
 pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
@@ -106,7 +105,7 @@ pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// As fast as it answers, and at the rate that all are offered.
+/// Measures the place at the maximum rate and at the common rate.
 fn measure(bench: &Bench<'_>, options: &Options, place: &Place) -> Result<(Figures, Figures)> {
     let at = |arrivals| {
         let run = Run {
@@ -128,9 +127,8 @@ fn measure(bench: &Bench<'_>, options: &Options, place: &Place) -> Result<(Figur
     Ok((at(Arrivals::Closed)?, at(Arrivals::Open(options.rate))?))
 }
 
-/// A store that is some way off, at the rate that all are offered: an entry waits
-/// for up to a period and then for its round, which should take half a second at
-/// most.
+/// Measures a distant store at the common rate. An entry waits up to one period, and then for its
+/// round, which should take half a second at most.
 fn slow(bench: &Bench<'_>, options: &Options, stand: &Stand) -> Result<[Row; 2]> {
     let proxy = StoreProxy::start(stand.store.address)?;
     let delay = Duration::from_millis(options.delay);
@@ -159,7 +157,7 @@ fn slow(bench: &Bench<'_>, options: &Options, stand: &Stand) -> Result<[Row; 2]>
     ])
 }
 
-/// A store that is up.
+/// A running store.
 struct Stand {
     name: &'static str,
     store: Arc<ObjectStore>,
@@ -179,7 +177,7 @@ impl Stand {
         Ok(Place::bucket(&self.bucket()?, None))
     }
 
-    /// Measures what the store does for the load test, which runs where this does.
+    /// Measures the speed of the store with the load test, on the same core as the benchmark.
     fn load(&self, common: &Common) -> Result<String> {
         let bucket = self.bucket()?;
         let output = Command::new(std::path::absolute(&common.binary)?)

@@ -18,15 +18,15 @@ const CALLS: [&str; 6] = [
     "msync",
 ];
 
-/// strace, attached to a process. It slows the process down: nothing else is
-/// to be measured meanwhile.
+/// strace, attached to a process. strace slows the process down: other measurements at the same
+/// time are invalid.
 pub(crate) struct Counter {
     strace: Child,
     report: PathBuf,
 }
 
 impl Counter {
-    /// `None` where there is no strace, or it may not attach.
+    /// Attaches strace. Returns `None` if strace is not installed or has no permission.
     pub(crate) fn attach(pid: u32, directory: &std::path::Path) -> Option<Self> {
         let report = directory.join("strace.txt");
         let mut strace = Command::new("strace")
@@ -46,7 +46,7 @@ impl Counter {
         }
     }
 
-    /// Detaches, and says how many sync operations there were of each kind.
+    /// Detaches strace, and returns the number of sync operations of each kind.
     pub(crate) fn finish(mut self) -> Result<Vec<(String, u64)>> {
         let pid = rustix::process::Pid::from_child(&self.strace);
         rustix::process::kill_process(pid, rustix::process::Signal::INT)?;
@@ -59,14 +59,14 @@ impl Counter {
 
 impl Drop for Counter {
     fn drop(&mut self) {
-        // Without this a failed run would leave strace attached. SIGKILL is
-        // safe for the traced process: it goes on untraced.
+        // Otherwise a failed run would leave strace attached. SIGKILL of strace is safe for the
+        // traced process, which continues untraced.
         let _ = self.strace.kill();
         let _ = self.strace.wait();
     }
 }
 
-/// A line of `strace -c`: `% time, seconds, µs/call, calls, [errors,] name`.
+/// Parses a line of `strace -c`: `% time, seconds, µs/call, calls, [errors,] name`.
 fn counted(line: &str) -> Option<(String, u64)> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let name = *words.last()?;

@@ -1,10 +1,10 @@
 use crate::load::Outcome;
 
-/// One line of results: what was measured, the figure, what it should be.
+/// One line of results: the name, the figure and its target.
 pub(crate) struct Row {
     pub(crate) what: String,
     pub(crate) figure: String,
-    /// The figure's target, where there is one, in words.
+    /// Text of the figure's target, if any.
     target: Option<String>,
 }
 
@@ -17,7 +17,7 @@ impl Row {
         }
     }
 
-    /// A figure that should be at most `target`.
+    /// Creates a row with a figure that should be at most `target`.
     pub(crate) fn at_most(what: impl Into<String>, value: f64, unit: &str, target: f64) -> Self {
         Row {
             what: what.into(),
@@ -26,7 +26,7 @@ impl Row {
         }
     }
 
-    /// A figure that should be at least `target`.
+    /// Creates a row with a figure that should be at least `target`.
     pub(crate) fn at_least(what: impl Into<String>, value: f64, unit: &str, target: f64) -> Self {
         Row {
             what: what.into(),
@@ -35,7 +35,7 @@ impl Row {
         }
     }
 
-    /// The same figure, with a target that it should not exceed.
+    /// Adds a target that the figure should not exceed.
     pub(crate) fn with_target(self, value: f64, target: f64) -> Self {
         Row {
             target: Some(verdict("most", target, value <= target)),
@@ -63,12 +63,12 @@ pub(crate) fn print(title: &str, rows: &[Row]) {
     }
 }
 
-/// A latency percentile of an outcome, in milliseconds.
+/// Returns a latency percentile of an outcome, in milliseconds.
 pub(crate) fn millis(outcome: &Outcome, percentile: f64) -> f64 {
     outcome.latency.value_at_quantile(percentile / 100.0) as f64 / 1000.0
 }
 
-/// "p50 1.2 p90 3.4 p99 5.6 p99.9 7.8 max 9.0 ms".
+/// Formats latencies as "p50 1.2 p90 3.4 p99 5.6 p99.9 7.8 max 9.0 ms".
 pub(crate) fn latencies(outcome: &Outcome) -> String {
     let points = [50.0, 90.0, 99.0, 99.9];
     let points: String = points
@@ -81,7 +81,7 @@ pub(crate) fn latencies(outcome: &Outcome) -> String {
     )
 }
 
-/// "none", or how many of what.
+/// Formats failures as "none", or as the number of each kind.
 pub(crate) fn failures(outcome: &Outcome) -> String {
     if outcome.failures.is_empty() {
         return "none".to_owned();

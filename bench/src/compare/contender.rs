@@ -1,4 +1,4 @@
-//! A log to compare, as a TOML file describes it.
+//! A log to compare, described by a TOML file.
 
 use std::{
     collections::BTreeMap,
@@ -19,21 +19,21 @@ use crate::add_chain::wait;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Contender {
-    /// Its name in the table.
+    /// Name of the log in the table.
     pub(crate) name: String,
-    /// The directory where its commands run; a new one for each run without it.
+    /// The directory for the commands. Without it, each run has a new directory.
     directory: Option<String>,
-    /// Variables of its own: `${name}`.
+    /// Variables of this log: `${name}`.
     #[serde(default)]
     variables: BTreeMap<String, String>,
-    /// Files made before anything runs, relative to the directory.
+    /// Files to create before all commands, relative to the directory.
     #[serde(default)]
     files: BTreeMap<String, String>,
     /// Commands that run to their end, in order, before the processes start.
     #[serde(default)]
     setup: Vec<Vec<String>>,
-    /// The log itself, and what else serves it. None: it runs already, and
-    /// what it costs is not measured.
+    /// The processes of the log and of its servers. Without processes, the log runs already, and
+    /// its cost is not measured.
     #[serde(default, rename = "process")]
     processes: Vec<Process>,
     target: Target,
@@ -45,7 +45,7 @@ struct Process {
     command: Vec<String>,
     #[serde(default)]
     environment: BTreeMap<String, String>,
-    /// A URL that answers 200 once it is ready, or `host:port` that listens.
+    /// A URL that responds with 200 when the log is ready, or a `host:port` that then listens.
     ready: String,
 }
 
@@ -55,14 +55,14 @@ struct Process {
 struct Target {
     submission: String,
     monitoring: Option<String>,
-    /// Without it, the submission prefix without its scheme.
+    /// Origin of the log. Default: the submission prefix without its scheme.
     origin: Option<String>,
-    /// The public key: a PEM file, or the base64 of log lists. Without it,
-    /// the log must have a `log.v3.json`.
+    /// The public key: a PEM file, or the base64 of log lists. Without a key, the log must have a
+    /// `log.v3.json`.
     key: Option<String>,
 }
 
-/// The time that a log may take until it answers.
+/// Time limit for the start of a log.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Contender {
@@ -82,7 +82,7 @@ impl Contender {
         Ok(contender)
     }
 
-    /// Sets it up in a new directory and starts it on the core.
+    /// Creates the log in a new directory and starts its processes on the core.
     pub(crate) fn start(&self, given: &Given<'_>) -> Result<Running> {
         // The script has set TMPDIR to a directory on a disk.
         let own = lucarne_testkit::temp_dir();
@@ -128,11 +128,11 @@ impl Contender {
     }
 }
 
-/// The things that the comparison gives to each log.
+/// The inputs that the comparison provides to each log.
 pub(crate) struct Given<'a> {
     /// The lucarne binary.
     pub(crate) lucarne: &'a Path,
-    /// PEM of the roots that it must accept.
+    /// PEM file of the roots that the log must accept.
     pub(crate) roots: &'a Path,
     /// The core of the log.
     pub(crate) core: Option<usize>,
@@ -159,7 +159,7 @@ impl Target {
     }
 }
 
-/// A target with everything filled in.
+/// A target with all defaults filled in.
 pub(crate) struct Named {
     submission: String,
     monitoring: String,
@@ -168,7 +168,7 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    /// For plans, by the names of their variables.
+    /// Returns the values for the variables of plans.
     pub(crate) fn variables(&self) -> Vec<(&'static str, &str)> {
         let mut all = vec![
             ("CT_LOG_URL", self.monitoring.as_str()),
@@ -179,7 +179,7 @@ impl Named {
         all
     }
 
-    /// As flags of a scenario.
+    /// Returns the values as flags of a scenario.
     pub(crate) fn flags(&self, scenario: &str) -> Vec<String> {
         let mut flags = vec![format!("--log-url={}", self.monitoring)];
         if scenario != "ct-read" {
@@ -222,14 +222,14 @@ impl Process {
                 "{ready} did not answer within {PATIENCE:?}:\n{}",
                 server.output()
             );
-            // Polled: nothing tells when a foreign process is ready.
+            // Polled, because a foreign process does not report its readiness.
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(server)
     }
 }
 
-/// A log that runs; it is killed with the value.
+/// A running log. Dropping the value kills its processes.
 pub(crate) struct Running {
     pub(crate) target: Named,
     servers: Vec<Server>,
@@ -237,7 +237,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Returns what all its processes have used, if they are ours.
+    /// Returns the resource usage of all processes of the log, if the benchmark started them.
     pub(crate) fn usage(&self) -> Result<Option<Usage>> {
         let mut sum = Usage::default();
         for server in &self.servers {
@@ -253,7 +253,7 @@ impl Running {
         Ok((!self.servers.is_empty()).then_some(sum))
     }
 
-    /// Entries in its published tree; none where it has no checkpoint yet.
+    /// Returns the number of entries in the published tree; 0 without a checkpoint.
     pub(crate) fn size(&self) -> Result<u64> {
         let client = lucarne_testkit::Client::new(self.target.monitoring.as_str());
         let answer = wait(async move { client.get("checkpoint").await })??;
@@ -262,13 +262,13 @@ impl Running {
         Ok(size.unwrap_or(0))
     }
 
-    /// All that its processes printed.
+    /// Returns the output of all processes of the log.
     pub(crate) fn output(&self) -> String {
         self.servers.iter().map(Server::output).collect()
     }
 }
 
-/// A process and all that came of it.
+/// Returns a process and all its descendants.
 fn family(pid: u32) -> Vec<u32> {
     let mut all = vec![pid];
     let mut next = 0;
@@ -317,7 +317,7 @@ fn is_ready(ready: &str) -> Result<bool> {
     Ok(TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok())
 }
 
-/// The date in UTC: the inception of a log that is made now.
+/// Returns the date in UTC, which is the inception of a new log.
 fn today() -> String {
     let seconds = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
@@ -325,7 +325,7 @@ fn today() -> String {
     date(seconds / 86_400)
 }
 
-/// Year, month and day of a day since 1970, by counting years and months.
+/// Converts days since 1970 to year, month and day, by counting years and months.
 fn date(mut days: u64) -> String {
     let leap = |year: u64| {
         year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))

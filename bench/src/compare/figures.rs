@@ -1,10 +1,10 @@
-//! The figures that are compared.
+//! The compared figures.
 
 use anyhow::{Context, Result};
 use lucarne_load::Summary;
 use lucarne_testkit::Usage;
 
-/// The figures of one run, or of several; none where they cannot be had.
+/// The figures of one run, or the medians of several runs. `None` marks an unavailable figure.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Figures {
     entries_per_second: Option<f64>,
@@ -16,7 +16,7 @@ pub(crate) struct Figures {
     failed_percent: Option<f64>,
 }
 
-/// A row of the table: what, in which unit, and which figure.
+/// A row of the table: name with unit, and the figure.
 type Row = (&'static str, fn(&Figures) -> Option<f64>);
 
 const ROWS: [Row; 7] = [
@@ -30,8 +30,8 @@ const ROWS: [Row; 7] = [
 ];
 
 impl Figures {
-    /// Of a run that added so many entries, and what the log's processes had
-    /// used before and after it.
+    /// Computes the figures of a run from the number of added entries, and from the resource usage
+    /// of the log's processes before and after the run.
     pub(crate) fn new(
         summary: &Summary,
         entries: u64,
@@ -59,7 +59,7 @@ impl Figures {
         })
     }
 
-    /// Each figure's median.
+    /// Returns the median of each figure.
     pub(crate) fn median(rounds: &[Figures]) -> Figures {
         let of = |figure: fn(&Figures) -> Option<f64>| {
             let mut values: Vec<f64> = rounds.iter().filter_map(figure).collect();
@@ -78,7 +78,7 @@ impl Figures {
     }
 }
 
-/// Prints them side by side, and the first as a multiple of the second.
+/// Prints both columns, and the first figure as a multiple of the second.
 pub(crate) fn print(names: [&str; 2], figures: [&Figures; 2]) {
     println!("{}", table(names, figures));
 }

@@ -60,11 +60,11 @@ pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The things that are the same for both logs.
+/// The parameters that both logs share.
 struct Comparison<'a> {
     common: &'a Common,
     lucarne: PathBuf,
-    /// A directory with the roots that issue what is submitted.
+    /// The directory with the certificate authorities of the submissions.
     authorities: PathBuf,
     roots: PathBuf,
     load: Vec<String>,
@@ -85,7 +85,7 @@ impl<'a> Comparison<'a> {
         })
     }
 
-    /// One log, set up anew; one load.
+    /// Creates a new log and runs the load once.
     fn measure(&self, log: &Contender) -> Result<Figures> {
         let given = Given {
             lucarne: &self.lucarne,
@@ -102,7 +102,7 @@ impl<'a> Comparison<'a> {
         Figures::new(&summary, entries, used).with_context(|| log.name.clone())
     }
 
-    /// Runs `lucarne load` against it, and reads what it found.
+    /// Runs `lucarne load` against the log, and reads the summary.
     fn load(&self, log: &Running) -> Result<Summary> {
         let file = self.common.store.join("compare.json");
         let _ = std::fs::remove_file(&file);
@@ -113,7 +113,7 @@ impl<'a> Comparison<'a> {
             .arg("--no-ui")
             .arg("--summary")
             .arg(&file);
-        // A plan takes these through `${…}`.
+        // A plan reads these variables with `${…}`.
         for (name, value) in log.target.variables() {
             command.env(name, value);
         }
@@ -127,7 +127,7 @@ impl<'a> Comparison<'a> {
         let output = command
             .output()
             .with_context(|| format!("cannot run {command:?}"))?;
-        // 99: thresholds were crossed, which the table will tell.
+        // 99: thresholds were crossed. The table shows the figures.
         if !matches!(output.status.code(), Some(0 | 99)) {
             bail!(
                 "{command:?} ({}):\n{}{}",

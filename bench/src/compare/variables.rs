@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, env};
 
 use anyhow::{Context, Result};
 
-/// The values that `${name}` stands for in a log's file.
+/// The values of `${name}` in a log's file.
 pub(crate) struct Variables {
     file: String,
     values: BTreeMap<String, String>,
@@ -20,8 +20,8 @@ impl Variables {
         self.values.insert(name.to_owned(), value.to_owned());
     }
 
-    /// Puts values in place of `${name}` and `${name:-default}`. What is not
-    /// set here is looked for in the environment. `$${` stands for `${`.
+    /// Replaces `${name}` and `${name:-default}` with values. Names without a value here are looked
+    /// up in the environment. `$${` stands for `${`.
     pub(crate) fn expand(&self, text: &str) -> Result<String> {
         let mut out = String::new();
         let mut rest = text;

@@ -48,7 +48,7 @@ struct Member {
 }
 
 impl Group {
-    /// Creates a log with so many processes, starts them, and waits until one leads.
+    /// Creates a log with `count` processes, starts the processes, and waits until one leads.
     pub(super) fn start(settings: &Settings<'_>, count: usize) -> Result<Self> {
         let directory = TempDir::new()?;
         let secret = |name: &str, bytes: &[u8]| -> Result<()> {
@@ -123,7 +123,7 @@ impl Group {
             .patience(PATIENCE)
     }
 
-    /// Starts this one.
+    /// Starts instance `number`.
     pub(super) fn begin(&mut self, number: usize) -> Result<()> {
         let server = self
             .launch("serve", number)
@@ -132,7 +132,7 @@ impl Group {
         Ok(())
     }
 
-    /// The process of this one.
+    /// Returns the process of instance `number`.
     pub(super) fn server(&mut self, number: usize) -> Result<&mut Server> {
         self.members[number].server.as_mut().context("not started")
     }
@@ -165,14 +165,14 @@ impl Group {
         servers.map(|server| usage(server.pid())).collect()
     }
 
-    /// Entries of the published log, at this one.
+    /// Returns the number of published entries that instance `number` serves.
     pub(super) fn size(&self, number: usize) -> Result<u64> {
         let checkpoint = self.endpoint(number).get(&format!("/{LOG}/checkpoint"))?;
         let size = checkpoint.lines().nth(1).and_then(|line| line.parse().ok());
         size.context("the checkpoint has no size")
     }
 
-    /// New entries that this one has taken so far.
+    /// Returns the number of new entries that instance `number` has accepted so far.
     pub(super) fn accepted(&self, number: usize) -> Result<u64> {
         let metrics = self.endpoint(number).get("/metrics")?;
         let counter = metrics.lines().find(|line| {

@@ -18,7 +18,7 @@ use crate::{
     table::{Row, failures, latencies, print},
 };
 
-/// Instances of the log.
+/// Number of instances of the log.
 const COUNT: usize = 3;
 /// Seconds of load before the measured time.
 const WARM_UP: f64 = 2.0;
@@ -249,8 +249,9 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Forwards every entry by one follower, and then the same entries by both at the same time:
-    /// the second copy of an entry has a place already, and costs the leader its way only.
+    /// Forwards every entry from one follower, then the same entries from both followers at the
+    /// same time. The leader already has the second copy of an entry, so this copy costs only its
+    /// transport.
     fn forwarded(&self) -> Result<()> {
         let group = self.start(COUNT)?;
         let leader = group.leader()?;
@@ -299,7 +300,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The leader ends, again and again, while one of the others gets all submissions.
+    /// Ends the leader repeatedly, while another instance gets all submissions.
     fn takeover(&self, rounds: usize, hand_over: bool) -> Result<()> {
         let mut requests = self.submissions(rounds as f64 * self.seconds())?;
         let mut group = self.start(COUNT)?;

@@ -1,4 +1,5 @@
-//! Certificates by the million: one that a CA has signed, with other bytes where each has its own.
+//! Millions of certificates: copies of one signed certificate with different serial numbers, names,
+//! keys and signatures.
 
 use std::{fs, ops::Range, path::Path};
 
@@ -6,28 +7,29 @@ use anyhow::{Context, Result, ensure};
 use lucarne_ct::{Identity, SignedEntry};
 use lucarne_mint::testing::Pki;
 
-/// The place of a host's name in the template.
+/// Placeholder for the host name in the template.
 const NAME: &str = "nameofahost0";
-/// What comes before the 64 bytes of a P-256 point: the curve's identifier, the head of a bit
+/// The bytes before the 64 bytes of a P-256 point: the identifier of the curve, the header of a bit
 /// string, and the form of the point.
 const BEFORE_POINT: &[u8] = b"\x06\x08\x2a\x86\x48\xce\x3d\x03\x01\x07\x03\x42\x00\x04";
-/// What comes before a subject key identifier of 20 bytes.
+/// The bytes before a subject key identifier of 20 bytes.
 const BEFORE_KEY_ID: &[u8] = b"\x06\x03\x55\x1d\x0e\x04\x16\x04\x14";
-/// An RSA-2048 signature.
+/// Length of an RSA-2048 signature in bytes.
 const SIGNATURE: usize = 256;
 
-/// A certificate of an RSA CA for a P-256 key, and where it differs from the next one: in its serial
-/// number, names, key and signature. They compress as real ones do, and nobody has signed them.
+/// A certificate of an RSA CA for a P-256 key, and the positions of serial number, names, key and
+/// signature, which differ in each copy. Copies compress like real certificates. Their signatures
+/// are invalid.
 pub(super) struct Template {
     der: Vec<u8>,
-    /// The bytes that may be anything.
+    /// The ranges of random bytes.
     random: Vec<Range<usize>>,
     names: Vec<Range<usize>>,
 }
 
 impl Template {
-    /// The one that is kept in `file`, or a new one, which is kept there: it has the day on which it
-    /// was minted.
+    /// Returns the template in `file`. Without a file, mints a template and stores it in `file`.
+    /// The template has the date of its minting.
     pub(super) fn kept(pki: &Pki, file: &Path) -> Result<Self> {
         if !file.exists() {
             let leaf = pki.leaf(&format!("{NAME}.example.test"));
@@ -62,7 +64,7 @@ impl Template {
         })
     }
 
-    /// Certificate number `number`: always the same one.
+    /// Returns certificate `number`. The result depends only on the number.
     pub(super) fn certificate(&self, number: u64) -> Vec<u8> {
         let mut random = Random(number << 8);
         let mut der = self.der.clone();
@@ -85,7 +87,7 @@ impl Template {
     }
 }
 
-/// The serial number's bytes but for the first, which has the sign.
+/// Returns the position of the serial number without its first byte, which has the sign.
 fn serial(der: &[u8]) -> Option<Range<usize>> {
     // [0] { INTEGER 2 }, then the number.
     let version = b"\xa0\x03\x02\x01\x02\x02";
@@ -95,14 +97,14 @@ fn serial(der: &[u8]) -> Option<Range<usize>> {
     Some(at + 2..at + 1 + length)
 }
 
-/// The identity of an entry that does not exist.
+/// Returns the identity of an entry that does not exist.
 pub(super) fn identity(number: u64) -> Identity {
     let mut identity = Identity([0; 32]);
     Random(number << 8).fill(&mut identity.0);
     identity
 }
 
-/// SplitMix64: good enough to look random, and quick.
+/// SplitMix64: fast, with sufficient randomness for test data.
 pub(super) struct Random(pub(super) u64);
 
 impl Random {

@@ -1,5 +1,5 @@
-//! A dedup index of any size, without a log: synthetic identities, each looked for and then added, in
-//! rounds, as a log does it.
+//! A dedup index of any size, without a log. Synthetic identities are looked up and then added in
+//! rounds, as in a log.
 
 use std::{
     fs,
@@ -21,11 +21,11 @@ use super::{
 };
 
 const OWNER: LogId = LogId([7; 32]);
-/// The entries of one round, as at 10,000/s and ten rounds a second.
+/// Number of entries in one round, as at 10,000 entries and ten rounds per second.
 const ROUND: u64 = 1000;
-/// Look-ups that are measured at the end.
+/// Number of measured lookups at the end.
 const LOOKUPS: u64 = 500_000;
-/// Added before a kill: not enough for a table.
+/// Number of entries that are added before a kill: too few for a table.
 const LEFT: u64 = 60_000;
 
 #[derive(clap::Args)]
@@ -33,7 +33,7 @@ pub(crate) struct KilledOptions {
     index: std::path::PathBuf,
 }
 
-/// The figures of the making of an index, which is not made again.
+/// The figures of the creation of an index. They are stored, because the index is created once.
 #[derive(Serialize, Deserialize)]
 struct Made {
     cpu_us: f64,
@@ -44,7 +44,7 @@ struct Made {
     peak_rss: u64,
 }
 
-/// Makes an index of `size` entries in `folder`, unless it is there, and measures it.
+/// Creates an index of `size` entries in `folder`, unless it exists, and measures the index.
 pub(super) fn measure(folder: &Path, size: u64, keep: bool) -> Result<Column> {
     let path = folder.join(format!("index-{size}"));
     let figures = folder.join(format!("index-{size}.json"));
@@ -133,7 +133,7 @@ pub(super) fn measure(folder: &Path, size: u64, keep: bool) -> Result<Column> {
     Ok(column)
 }
 
-/// Adds some entries and dies.
+/// Adds some entries and kills the process.
 pub(crate) fn die(options: &KilledOptions) -> Result<()> {
     let index = LooseIndex::open(&options.index, OWNER)?;
     let from = index.indexed();
@@ -146,7 +146,7 @@ pub(crate) fn die(options: &KilledOptions) -> Result<()> {
 }
 
 fn make(path: &Path, size: u64) -> Result<Made> {
-    // The peak is that of this size.
+    // Resets the peak, so that the next peak belongs to this size.
     fs::write("/proc/self/clear_refs", "5").context("cannot reset the peak of memory")?;
     let before = usage(std::process::id())?;
     let began = Instant::now();
@@ -200,7 +200,7 @@ fn make(path: &Path, size: u64) -> Result<Made> {
     })
 }
 
-/// CPU per look-up in microseconds.
+/// Returns the CPU time per lookup in microseconds.
 fn looked(index: &LooseIndex, size: u64, present: bool) -> Result<f64> {
     let mut random = Random(size);
     let before = usage(std::process::id())?.cpu_us;

@@ -1,4 +1,4 @@
-//! The logs that are kept between runs, and the copies that are measured.
+//! The logs that are kept between runs, and their measured copies.
 
 use std::{
     fs,
@@ -19,10 +19,10 @@ use tokio::task::spawn_blocking;
 use super::certificates::Template;
 use crate::{add_chain::wait, chains::Store};
 
-/// The entries of one round.
+/// Number of entries in one round.
 const ROUND: u64 = 8192;
 pub(super) const HOST: &str = "large.example";
-/// The time that a start may take: a rebuild of the index is one, too.
+/// Time limit of a start, which may include a rebuild of the index.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// A directory with a log, its lock, its index and its key.
@@ -32,12 +32,12 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// The log of `size` entries, made where it does not exist yet.
+    /// Opens the log of `size` entries. Creates a missing log.
     pub(super) fn open(store: &Store, folder: &Path, size: u64) -> Result<Self> {
         let directory = folder.join(format!("log-{size}"));
         let roots = store.pki.roots_pem();
         if fs::read_to_string(directory.join("roots.pem")).is_ok_and(|made| made != roots) {
-            // Its leaves expire with the CA that the store had then.
+            // The leaves expire with the CA of the store at their creation.
             fs::remove_dir_all(&directory)?;
         }
         fs::create_dir_all(&directory)?;
@@ -51,7 +51,7 @@ impl Kept {
         Ok(kept)
     }
 
-    /// What all its certificates are made of.
+    /// Returns the template of all certificates of the log.
     pub(super) fn template(&self, store: &Store) -> Result<Template> {
         Template::kept(&store.pki, &self.directory.join("template.der"))
     }
@@ -89,7 +89,7 @@ impl Kept {
         })
     }
 
-    /// Rounds of patched certificates through the real sequencer, until there are enough.
+    /// Adds patched certificates in rounds of the real sequencer, until the log has its size.
     fn fill(&self, store: &Store) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
@@ -139,7 +139,7 @@ impl Kept {
         Ok(())
     }
 
-    /// Starts it in this process, and waits until it is open.
+    /// Starts the log in this process, and waits until the log is open.
     async fn start(&self, store: &Store) -> Result<Arc<Log>> {
         let (data, lock) = (
             self.directory.join("data"),
@@ -158,8 +158,8 @@ impl Kept {
         Ok(log)
     }
 
-    /// Opens a copy in this process, without its index, and waits until that is read from the
-    /// tiles. Returns the seconds that it took.
+    /// Opens a copy in this process, without its index, and waits until the index is read from the
+    /// tiles. Returns the duration in seconds.
     pub(super) fn read_back(&self, store: &Store) -> Result<f64> {
         let copied = self.copy()?;
         remove(&copied.index())?;
@@ -189,7 +189,8 @@ impl Kept {
         })
     }
 
-    /// A copy to be measured, which shares tiles with this one: they are never written again.
+    /// Creates a copy for a measurement. The copy shares the tiles, because tiles are never
+    /// modified.
     pub(super) fn copy(&self) -> Result<Copied> {
         let directory = self.directory.with_extension("measured");
         remove(&directory)?;
@@ -244,7 +245,7 @@ fn entry(template: &Template, number: u64, issuers: &Arc<[Arc<Issuer>]>) -> Entr
     }
 }
 
-/// A copy of a kept log, removed in the end.
+/// A copy of a kept log. Dropping the value removes the copy.
 pub(super) struct Copied {
     directory: PathBuf,
     port: u16,
@@ -263,7 +264,7 @@ impl Copied {
         self.directory.join("cache/dedup")
     }
 
-    /// Starts the server, and returns how long it takes until submissions are taken, in seconds.
+    /// Starts the server, and returns the time until the server accepts submissions, in seconds.
     pub(super) fn start(&self, binary: &Path, core: Option<usize>) -> Result<(Server, f64)> {
         let began = Instant::now();
         let config = self.directory.join("lucarne.yaml");
@@ -313,7 +314,7 @@ pub(super) fn remove(directory: &Path) -> Result<()> {
     }
 }
 
-/// The files below a directory, and the bytes that they take on the disk.
+/// Returns the number of files below a directory, and their size on the disk in bytes.
 pub(super) fn on_disk(directory: &Path) -> Result<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;
     let (mut files, mut bytes) = (0, 0);

@@ -69,7 +69,7 @@ pub(super) fn measure(
     Ok(bench.column)
 }
 
-/// What it takes to read the index back from the tiles, in this process.
+/// Measures the rebuild of the index from the tiles, in this process.
 pub(super) fn read_back(common: &Common, folder: &Path, size: u64) -> Result<Column> {
     let store = Store::open(&common.store)?;
     let kept = Kept::open(&store, folder, size)?;
@@ -119,7 +119,8 @@ impl Bench<'_> {
         Ok(server)
     }
 
-    /// CPU of the server per answer, in microseconds, and the outcome.
+    /// Runs a load. Returns the CPU time of the server per response, in microseconds, and the
+    /// outcome.
     fn load(
         &self,
         server: &Server,
@@ -176,7 +177,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Old entries again, of which each has its SCT signed anew.
+    /// Submits old entries again. The log signs a new SCT for each.
     fn duplicates(&mut self, server: &Server) -> Result<()> {
         let mut requests = Duplicates {
             template: self.kept.template(self.store)?,
@@ -233,7 +234,7 @@ impl Bench<'_> {
     }
 }
 
-/// Submissions of entries that the log was filled with.
+/// Submissions of entries that the log already has.
 struct Duplicates {
     template: Template,
     issuer: String,

@@ -125,7 +125,7 @@ impl<'a> Bench<'a> {
         self.measure(0, seconds, &load)
     }
 
-    /// Sixty-four users, each of which submits again as soon as it is answered.
+    /// Runs 64 users. Each user submits again as soon as it has a response.
     fn as_fast_as_possible(&self) -> Result<Summary> {
         let seconds = self.options.duration;
         let ahead = format!("--ahead={}", 25_000 * seconds);
@@ -133,7 +133,7 @@ impl<'a> Bench<'a> {
         self.measure(0, seconds, &load)
     }
 
-    /// Each answer takes two seconds, so that every user has one under way.
+    /// Delays each response by two seconds, so that every user has a request in flight.
     fn many_connections(&self, seconds: u64) -> Result<Summary> {
         let connections = self.options.connections;
         let load = [format!("--vus={connections}"), "--issuers=p256".to_owned()];
@@ -148,7 +148,8 @@ impl<'a> Bench<'a> {
         let mut command = Command::new(&self.lucarne);
         command
             .args(["load", "ct-write", "--no-ui", "--audit=none"])
-            // What answers here takes whatever comes: a log would be found out.
+            // The server of this measurement accepts every submission, so checks of refusals would
+            // fail.
             .args(["--precerts=0", "--duplicates=0", "--probe-interval=0s"])
             .arg(format!("--log-url=http://{address}"))
             .arg(format!("--origin={address}"))
@@ -193,8 +194,8 @@ fn requests(summary: &Summary) -> Result<u64> {
     }
 }
 
-/// CPU of the whole process per request, from the first arrival to the last
-/// answer, in microseconds.
+/// Returns the CPU time of the whole process per request, from the first arrival to the last
+/// response, in microseconds.
 fn cpu_us(summary: &Summary) -> Result<f64> {
     let cpu = summary.environment.process_cpu.context("no processCpu")?;
     Ok(cpu * 1e6 / requests(summary)? as f64)

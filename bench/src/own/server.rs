@@ -1,5 +1,5 @@
-//! The cheapest log that a load test cannot tell from one: it signs whatever
-//! it is sent, and keeps nothing.
+//! The cheapest server that a load test accepts as a log: it signs every submission and stores no
+//! entry.
 
 use std::{
     convert::Infallible,
@@ -36,7 +36,7 @@ pub(crate) struct Options {
     delay: u64,
 }
 
-/// Serves until killed.
+/// Serves until the process is killed.
 pub(crate) fn serve(options: &Options) -> Result<()> {
     let seed = fs::read(&options.seed).context("the seed")?;
     let log = Arc::new(Signer {
@@ -82,7 +82,7 @@ async fn answer(
         Ok(json) => (200, json),
         Err(error) => (400, error.to_string().into_bytes()),
     };
-    // The time that a log takes, so that many submissions are under way.
+    // Simulates the latency of a log, so that many submissions are in flight.
     if !log.delay.is_zero() {
         tokio::time::sleep(log.delay).await;
     }
@@ -102,7 +102,7 @@ impl Signer {
         Ok(self.key.sign_sct(now()?, &entry, index)?.to_json())
     }
 
-    /// Of an empty tree: whoever asks wants to know whether this is the log.
+    /// Returns the checkpoint of an empty tree. Clients use it only to recognise the log.
     fn checkpoint(&self) -> Result<String> {
         let signed = self
             .key
@@ -111,7 +111,7 @@ impl Signer {
     }
 }
 
-/// Milliseconds since 1970.
+/// Returns the time in milliseconds since 1970.
 fn now() -> Result<u64> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as u64)
 }
