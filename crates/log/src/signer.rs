@@ -46,7 +46,7 @@ impl Signer {
     /// The public key.
     ///
     /// # Errors
-    /// Those of [`PublicKey::from_spki`].
+    /// The errors of [`PublicKey::from_spki`].
     pub fn public_key(&self) -> Result<PublicKey, KeyError> {
         PublicKey::from_spki(self.public_key_spki())
     }

@@ -187,7 +187,7 @@ impl VerifiedTiles {
     /// Returns the concatenated hashes of a hash tile of any width.
     ///
     /// # Errors
-    /// As [`full`](Self::full).
+    /// See [`full`](Self::full).
     pub(crate) async fn hashes(
         &self,
         edge: &Arc<RightEdge>,
@@ -211,7 +211,7 @@ impl VerifiedTiles {
     /// Returns the hash of the leaf with this index.
     ///
     /// # Errors
-    /// As [`full`](Self::full).
+    /// See [`full`](Self::full).
     pub(crate) async fn leaf_hash(
         &self,
         edge: &Arc<RightEdge>,
@@ -224,7 +224,7 @@ impl VerifiedTiles {
     /// with these entries. They are not kept.
     ///
     /// # Errors
-    /// As [`full`](Self::full).
+    /// See [`full`](Self::full).
     pub(crate) async fn entries(
         &self,
         edge: &Arc<RightEdge>,
@@ -251,7 +251,7 @@ impl VerifiedTiles {
     /// but a recovery does.
     ///
     /// # Errors
-    /// As [`full`](Self::full).
+    /// See [`full`](Self::full).
     pub(crate) async fn partial(&self, edge: &Arc<RightEdge>, tile: Tile) -> Result<(), ReadError> {
         let file = FileId::Tile(tile);
         if tile.full().covered_by(edge.size()) && self.0.assets.get(&file.path()).await?.is_none() {
@@ -322,7 +322,7 @@ impl VerifiedTiles {
     /// Returns the root of the tree when it had this size.
     ///
     /// # Errors
-    /// As [`full`](Self::full).
+    /// See [`full`](Self::full).
     pub(crate) async fn root_at(
         &self,
         edge: &Arc<RightEdge>,
@@ -344,7 +344,7 @@ impl VerifiedTiles {
     /// Returns the hash at `position` of a level of hash tiles.
     ///
     /// # Errors
-    /// As [`full`](Self::full).
+    /// See [`full`](Self::full).
     pub(crate) async fn entry(
         &self,
         edge: &Arc<RightEdge>,

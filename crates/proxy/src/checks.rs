@@ -87,7 +87,7 @@ impl Checks {
     /// `key` from the same address share one result.
     ///
     /// # Errors
-    /// The queue is full, or the turn does not come in time.
+    /// If the queue is full, or the turn does not come in time.
     pub(crate) async fn run(
         self: &Arc<Self>,
         client: IpAddr,

@@ -80,7 +80,7 @@ impl Tunnel {
     /// Connects to the proxy, and disconnects.
     ///
     /// # Errors
-    /// The connection failed.
+    /// If the connection fails.
     pub async fn reach(&self) -> Result<(), Failure> {
         let until = Instant::now() + self.options.connect_timeout;
         dial(&self.proxy.addresses, until).await.map(|_| ())

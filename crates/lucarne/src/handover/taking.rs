@@ -113,7 +113,7 @@ impl Taking {
     /// Waits until the other process has closed the logs.
     ///
     /// # Errors
-    /// As [`accept`](Self::accept).
+    /// See [`accept`](Self::accept).
     pub(crate) async fn yours(&mut self) -> Result<Giver> {
         self.next(&Message::Yours).await
     }

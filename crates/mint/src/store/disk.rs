@@ -108,7 +108,7 @@ impl DiskStore {
     /// Opens the store in `directory`, which is created if it does not exist.
     ///
     /// # Errors
-    /// The directory cannot be created, or other users can read it. A directory that is not
+    /// If the directory cannot be created, or other users can read it. A directory that is not
     /// writable is a [`problem`](Self::problem).
     pub fn open(directory: &Path, options: DiskOptions) -> Result<Self, OpenError> {
         let waiting = options.store.waiting;

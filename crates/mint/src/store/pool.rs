@@ -36,7 +36,7 @@ impl KeyPool {
     /// Takes an unused key from the pool, or generates one. Blocks.
     ///
     /// # Errors
-    /// The kind cannot be generated.
+    /// If the kind cannot be generated.
     pub(super) fn take(self: &Arc<Self>) -> Result<KeyPair, MintError> {
         let ready = self.ready.lock().pop_front();
         self.fill();

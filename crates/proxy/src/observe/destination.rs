@@ -63,7 +63,7 @@ impl Destination {
 /// without a range.
 ///
 /// # Errors
-/// No log accepts the certificate.
+/// If no log accepts the certificate.
 pub(crate) fn choose<'d>(
     destinations: &'d [Destination],
     list: Option<&LogList>,

@@ -38,7 +38,8 @@ impl NoncePool {
     /// Takes note of a nonce in a response.
     ///
     /// # Errors
-    /// In words, if the server has given it before: nonces are unique (RFC 8555, section 6.5).
+    /// Returns a description if the server has issued the nonce before: nonces are unique (RFC
+    /// 8555, section 6.5).
     pub(super) fn note(&self, nonce: &str) -> Result<Arc<str>, String> {
         let mut nonces = self.0.lock();
         let nonce: Arc<str> = nonce.into();

@@ -72,7 +72,7 @@ impl Authorities {
     /// Reads a CA from its files.
     ///
     /// # Errors
-    /// A file cannot be read, or is invalid.
+    /// If a file cannot be read, or is invalid.
     pub(crate) fn given(files: &AuthorityFiles) -> Result<Self, AuthorityError> {
         let path = &files.certificate;
         let text = fs::read_to_string(path).map_err(|source| AuthorityError::io(path, source))?;

@@ -48,7 +48,7 @@ impl CertificateTemplate {
     /// certificate replaces every [`LABEL`] in the names.
     ///
     /// # Errors
-    /// Those of [`Authority::leaf_template`].
+    /// The errors of [`Authority::leaf_template`].
     pub(crate) fn new(authority: &Authority, options: &LeafOptions) -> Result<Self, MintError> {
         let mut template = authority.leaf_template(options)?;
         template.serial = vec![0x04; 17];

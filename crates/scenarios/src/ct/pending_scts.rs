@@ -71,8 +71,8 @@ impl PendingScts {
     /// Adds a promise of a new entry.
     ///
     /// # Errors
-    /// A description: its index is promised to another entry. Both promises are tracked, because
-    /// the order does not show which one the log fulfils.
+    /// Returns a description if its index is promised to another entry. Both promises are tracked,
+    /// because the order does not show which one the log fulfils.
     pub fn add(
         &mut self,
         verified: &VerifiedSct,

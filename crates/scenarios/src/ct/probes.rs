@@ -1,4 +1,4 @@
-//! Requests that a log must refuse, sent at a low rate beside the load. A log that accepts
+//! Requests that a log must refuse, sent at a low rate during the load. A log that accepts
 //! everything is as wrong as one that accepts nothing.
 
 use std::sync::Arc;

@@ -74,7 +74,7 @@ impl Roots {
     /// exist or is empty.
     ///
     /// # Errors
-    /// Files cannot be read, written or parsed.
+    /// If files cannot be read, written or parsed.
     pub fn open_or_create(directory: &Path) -> Result<Self, RootsError> {
         match Self::open(directory) {
             Err(RootsError::Missing(_)) => Self::create(directory),

@@ -164,7 +164,7 @@ fn none(error: &dyn fmt::Display) -> PrepareError {
 /// gives this machine its role.
 ///
 /// # Errors
-/// No key was found.
+/// If no key was found.
 #[cfg(feature = "object-stores")]
 pub(super) async fn find(profile: Option<&str>) -> Result<Keys, PrepareError> {
     let source = lucarne_storage::object::AwsKeySource::find(profile);

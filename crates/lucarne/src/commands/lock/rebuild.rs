@@ -105,7 +105,7 @@ impl Outside {
 /// names.
 ///
 /// # Errors
-/// As [`run`].
+/// See [`run`].
 pub(crate) async fn from_data(config: &Config, log: &LogSettings) -> Result<String> {
     let outside = Outside {
         places: log.known_places(),

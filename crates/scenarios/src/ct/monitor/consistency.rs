@@ -88,7 +88,7 @@ pub(super) async fn load_edge<F: Fetch>(fetch: &mut F, size: u64) -> Result<Righ
 /// checkpoint that was read late.
 ///
 /// # Errors
-/// Tiles are unavailable, or do not lead to the verified root.
+/// If tiles are unavailable, or do not lead to the verified root.
 pub(crate) async fn root_at<F: Fetch>(
     tile_cache: &TileCache,
     fetch: &mut F,
