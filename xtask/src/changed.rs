@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::root;
 use crate::step::cargo;
 
-/// The package whose tests run what documentation, plans and scripts say.
+/// The package whose tests run the commands of documentation, plans and scripts.
 const BINARY: &str = "crates/lucarne";
 
 /// The directories of the packages whose tests a change since `main` can affect:

@@ -114,7 +114,7 @@ fn build() -> Result<PathBuf> {
     Ok(root().join("fuzz/target").join(host).join("release"))
 }
 
-/// Fails with what to install if there is no C++ compiler.
+/// Fails if there is no C++ compiler. The error names the packages to install.
 pub(crate) fn require_cpp_compiler() -> Result<()> {
     let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
     if Command::new(&compiler).arg("--version").output().is_err() {
@@ -141,7 +141,7 @@ fn host() -> Result<String> {
         .to_owned())
 }
 
-/// Runs one target; its output goes to a file, and what matters of it here.
+/// Runs one target. Writes its output to a file, and prints the important lines.
 fn fuzz(binary: &Path, target: &str, corpus: &Path, time: Duration) -> Result<()> {
     let (found, seeds) = (corpus.join(target), corpus.join("seeds").join(target));
     let artifacts = root().join("fuzz/artifacts");

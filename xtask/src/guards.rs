@@ -1,11 +1,10 @@
-//! `cargo xtask guards`: shows that the tests of each guard of the protocol fail
-//! without it, and no others do.
+//! `cargo xtask guards`: disables each guard of the protocol, and checks that exactly the tests of
+//! this guard fail.
 //!
-//! The guards are those of `crates/storage/src/guards.rs`. They can be taken away
-//! only in a build with `--cfg lucarne_guards`, which this makes, as the wrapper
-//! of the compiler for the crates of the workspace: what they depend on is not
-//! built again. What comes of it goes to `target/guards`, apart from all that
-//! anybody would run.
+//! `crates/storage/src/guards.rs` has the guards. Only a build with `--cfg lucarne_guards` can
+//! disable them. This program builds with this flag as the wrapper of the compiler for the crates
+//! of the workspace, so that dependencies are not built again. The results go to `target/guards`,
+//! separate from all other builds.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -71,7 +70,7 @@ const AS_COMPILER: &str = "LUCARNE_XTASK_AS_COMPILER";
 /// The time that the tests of one run have.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// If cargo has called this program in the compiler's place: what came of it.
+/// Compiles if cargo has called this program as the compiler, and returns the exit code.
 pub(crate) fn as_compiler() -> Option<ExitCode> {
     std::env::var_os(AS_COMPILER)?;
     let mut arguments = std::env::args_os().skip(1);

@@ -61,7 +61,7 @@ impl Program {
         }))
     }
 
-    /// The program, where and with what `cargo test` runs it.
+    /// Returns the command of the program, with the directory and environment of `cargo test`.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.executable);
         command

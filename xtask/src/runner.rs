@@ -68,7 +68,7 @@ pub(crate) fn run(mut programs: Vec<Program>, filters: &[String]) -> Result<Repo
     Ok(report)
 }
 
-/// Runs the tests concurrently. Returns those that failed.
+/// Runs the tests concurrently. Returns the failed tests.
 fn all(
     queue: VecDeque<Test>,
     directory: &Path,

@@ -1,10 +1,10 @@
-//! `cargo xtask scale`: what a log of a given rate comes to, in entries, objects, bytes,
-//! requests and money. It prints the tables of `docs/explanation/scale.md`.
+//! `cargo xtask scale`: the entries, objects, bytes, requests and cost of a log with a given rate.
+//! The command prints the tables of `docs/explanation/scale.md`.
 
 use std::fmt::Write;
 
-/// Entries per second: the world's certificates today in one log, those of certificates
-/// that live for 47 days, and ten times that.
+/// Entries per second: all certificates of the world in one log today, the same with lifetimes of
+/// 47 days, and ten times the second rate.
 const RATES: [u32; 3] = [250, 2_500, 25_000];
 
 /// Bytes of tiles for each entry (docs/explanation/performance.md, "Large logs": 464).
@@ -21,7 +21,7 @@ const ROUNDS_PER_CUT: f64 = 16.0;
 const TILE_WIDTH: f64 = 256.0;
 
 const DAY: f64 = 86_400.0;
-/// Days of a month, for what is charged by the month.
+/// Days of a month, for monthly charges.
 const MONTH: f64 = 30.0;
 /// Days of a log that takes the certificates of half a year.
 const LIFE: f64 = 182.0;

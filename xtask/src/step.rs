@@ -26,7 +26,7 @@ pub(crate) fn in_ci() -> bool {
     std::env::var_os("CI").is_some()
 }
 
-/// Runs a command and fails with what it was if it fails.
+/// Runs a command. If the command fails, the error has the whole command.
 pub(crate) fn check(command: &mut Command) -> Result<()> {
     let line = words(command);
     let status = command

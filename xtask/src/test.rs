@@ -61,16 +61,15 @@ pub(crate) fn everything(strict: bool) -> Result<()> {
     Ok(())
 }
 
-/// Installs what this machine lets us. A test that then misses a server fails and says
-/// how to get it.
+/// Installs the servers of the tests as far as this machine permits. A test without its server
+/// fails, and reports how to install the server.
 fn install_servers() -> Result<()> {
     check(Command::new("scripts/install-test-tools").current_dir(root()))
 }
 
-/// The builds that others make, where no test asks for a feature of a dependency
-/// besides: the default one, and the smallest there are, of a log and of the load
-/// engine. What a feature brings is used behind it only, and nothing is left over
-/// without it. A check tells both.
+/// Checks the builds of users, without the additional features of dependencies that tests enable:
+/// the default build, and the smallest builds of a log and of the load engine. The checks show
+/// that code of a feature is used only with the feature, and that no code is unused without it.
 fn builds() -> Result<()> {
     check(&mut linted("check --package lucarne --locked"))?;
     check(&mut linted(
@@ -112,9 +111,8 @@ fn all_programs() -> Command {
     linted("test --workspace --tests --locked --no-run")
 }
 
-/// `cargo` that compiles our crates with clippy, which denies warnings and for
-/// the rest is rustc: what `cargo clippy` does to a check, done to a build. All
-/// is compiled once, where a check before the build would double the time.
+/// Returns a `cargo` command that compiles our crates with clippy and denies warnings.
+/// `cargo clippy` before the build would compile all crates twice.
 fn linted(arguments: &str) -> Command {
     let mut command = cargo(arguments);
     command.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::step::cargo;
 
-/// Classes of faults, and those that run side by side.
+/// Number of classes of faults, and of classes that run at the same time.
 const CLASSES: u64 = 7;
 const AT_ONCE: u64 = 2;
 

@@ -250,7 +250,7 @@ impl Bench<'_> {
     }
 
     /// Forwards every entry from one follower, then the same entries from both followers at the
-    /// same time. The leader already has the second copy of an entry, so this copy costs only its
+    /// same time. The leader already has the entry of a second copy, so this copy costs only its
     /// transport.
     fn forwarded(&self) -> Result<()> {
         let group = self.start(COUNT)?;

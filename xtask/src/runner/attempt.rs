@@ -53,7 +53,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// The environment variable with a directory for what tests share and for what they leave.
+/// The environment variable with a directory for shared and remaining files of tests.
 const RUN: &str = "LUCARNE_TEST_RUN";
 
 /// Runs the test to its end, or until its limit. With `backtrace`, a panic prints its

@@ -1,5 +1,5 @@
-//! What tests can leave behind on the machine, read from `/proc`. Elsewhere than on
-//! Linux, nothing is found.
+//! Remains of tests on the machine, such as processes, found in `/proc`. On systems other than
+//! Linux, this module finds nothing.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -34,7 +34,7 @@ impl Machine {
         Self(found)
     }
 
-    /// Those that did not exist before.
+    /// Returns the remains that are not in `before`.
     pub(super) fn since(self, before: &Self) -> Vec<String> {
         self.0.difference(&before.0).cloned().collect()
     }
@@ -85,8 +85,8 @@ pub(super) fn stacks(mark: &str) -> String {
     marked(mark).into_iter().map(stack).collect()
 }
 
-/// The stacks of a process's threads: gdb's if there is a gdb, else the names of the
-/// threads with the functions of the kernel in which they wait.
+/// Returns the stacks of a process's threads from gdb. Without gdb, returns the names of the
+/// threads, and the kernel functions where they wait.
 fn stack(pid: u32) -> String {
     let pid = pid.to_string();
     let mut gdb = Command::new("timeout");
@@ -128,7 +128,8 @@ mod tests {
     use super::*;
 
     /// Starts `sleep 600` with the mark, and waits until `/proc` has its environment and command
-    /// line: after `spawn`, the child may not have replaced those of this process yet.
+    /// line. After `spawn`, the child may still have the environment and command line of this
+    /// process.
     fn sleeping(mark: &str) -> Child {
         let mut sleep = Command::new("sleep");
         let mut child = sleep.arg("600").env(MARK, mark).spawn().unwrap();

@@ -27,7 +27,7 @@ pub(crate) struct Report {
     /// Tests that failed first and passed when run again alone.
     flaky: Vec<String>,
     pub(super) failed: Vec<String>,
-    /// What is there after the tests and was not before.
+    /// Remains on the machine that did not exist before the tests.
     pub(super) left_behind: Vec<String>,
     times: Vec<(Duration, String)>,
 }
