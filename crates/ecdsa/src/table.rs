@@ -6,9 +6,8 @@ use crate::curve::{Curve, P256, P384};
 use crate::integer::bits;
 use crate::point::{Affine, Xyzz, normalise};
 
-/// Number of scalar bits that one addition covers, for one key among many. A table has 2^6
-/// multiples for each window: one bit more saves an eighth of the additions and nearly doubles the
-/// table.
+/// Number of scalar bits per addition, for one key among many. A table has 2^6 multiples for each
+/// window. An additional bit saves an eighth of the additions, and nearly doubles the table.
 pub(crate) const MANY: usize = 7;
 
 /// The same number for the generator, and for a key that has the cache to itself.

@@ -23,8 +23,8 @@ use crate::long_poll::parameter;
 use crate::reply::{Response, plain, value};
 use crate::signal::Signal;
 
-/// After this time without entries, the server sends a comment. This detects closed connections,
-/// and keeps proxies from closing idle connections.
+/// The server sends a comment after this time without entries. Comments detect closed connections,
+/// and keep proxies from closing idle connections.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// Maximum number of unread entries of a reader that was up to date before.

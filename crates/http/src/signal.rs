@@ -1,4 +1,4 @@
-//! An event that happens once. Ten thousand connections can wait for it.
+//! An event that happens once. Ten thousand connections can wait for the event.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -18,7 +18,7 @@ use crate::Fatal;
 pub(crate) const TOLERATED_MS: u64 = 10_000;
 /// Maximum jump without an operator's confirmation, in milliseconds.
 const MOST_MS: u64 = 24 * 3600 * 1000;
-/// The clock must keep a jump for this time before the log accepts the jump.
+/// Minimum age of a jump before the log accepts it.
 const STANDING: Duration = Duration::from_secs(60);
 
 /// Checks whether a process may start to sign at `wall_ms` without an operator's confirmation, if

@@ -125,7 +125,7 @@ pub fn blocks(text: &[u8]) -> Vec<Block> {
 }
 
 impl Block {
-    /// Returns `true` if the label is that of a certificate.
+    /// Returns `true` if the label is the label of a certificate.
     pub fn is_certificate(&self) -> bool {
         matches!(&*self.label, "CERTIFICATE" | "X509 CERTIFICATE")
     }

@@ -30,8 +30,8 @@ const READERS: usize = 16;
 pub struct DiskOptions {
     /// Limits of the store; the limit of memory does not apply.
     pub store: StoreOptions,
-    /// Limit of certificates: 100,000 by default, about 2 kB each. Beyond it, those that expire
-    /// first are removed.
+    /// Maximum number of certificates: 100,000 by default, about 2 kB each. Beyond the limit, the
+    /// certificates that expire first are removed.
     pub max_files: usize,
     /// ALPN protocols of servers with its certificates, best first.
     pub alpn: Vec<String>,

@@ -19,7 +19,7 @@ enum Kind {
     Ip(IpAddr, Arc<str>),
 }
 
-/// A name for which no certificate can be created.
+/// A name that cannot have a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} is not a host name: {reason}")]
 pub struct HostError {

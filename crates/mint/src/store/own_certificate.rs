@@ -51,7 +51,7 @@ impl OwnCertificate {
         })
     }
 
-    /// Restricts the certificate to hosts for which `concerns` returns true.
+    /// Restricts the certificate to hosts. `concerns` returns true for these hosts.
     pub fn only_for(self, concerns: impl Fn(&Host) -> bool + Send + Sync + 'static) -> Self {
         let concerns = Arc::new(concerns);
         OwnCertificate { concerns, ..self }

@@ -43,7 +43,7 @@ impl KeyPool {
         ready.map_or_else(|| KeyPair::generate(self.kind), Ok)
     }
 
-    /// Fills the pool on a separate thread, of which there is one at a time.
+    /// Fills the pool on a separate thread. At most one thread runs at a time.
     pub(super) fn fill(self: &Arc<Self>) {
         if self.ready.lock().len() >= self.size || self.filling.swap(true, AcqRel) {
             return;

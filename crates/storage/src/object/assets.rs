@@ -360,7 +360,8 @@ fn private_headers() -> Attributes {
     ])
 }
 
-/// Returns headers that make a public bucket or a CDN serve the log like the log's own server.
+/// Returns headers for a public bucket or a CDN, so that it serves the log like the log's own
+/// server.
 fn headers(kind: AssetKind) -> Attributes {
     let mut headers = Attributes::from_iter([
         (Attribute::ContentType, kind.content_type()),

@@ -20,7 +20,7 @@ const MAX_FILE: u64 = 256 * 1024;
 /// Number of writes between sweeps.
 const SWEEP_EVERY: u64 = 256;
 
-/// Age from which an unfinished file counts as abandoned.
+/// Minimum age of an abandoned unfinished file.
 const LEFT_BEHIND: Duration = Duration::from_secs(3600);
 
 const LOCKS: &str = "locks";
@@ -128,8 +128,8 @@ impl Folder {
         Ok(number.is_multiple_of(SWEEP_EVERY))
     }
 
-    /// Removes expired certificates, and then those that expire first, until at most `keep` are
-    /// left.
+    /// Removes expired certificates. Then removes the certificates that expire first, until at most
+    /// `keep` are left.
     pub(super) fn sweep(&self, now: SystemTime, keep: usize) -> io::Result<Swept> {
         let (mut swept, mut good) = (Swept::default(), Vec::new());
         for folder in entries(&self.directory)? {
