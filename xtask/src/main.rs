@@ -2,7 +2,7 @@
 //! `cargo xtask guards`, `cargo xtask torture`, `cargo xtask scale` and
 //! `cargo xtask targets`.
 //!
-//! It depends on little, so that it starts while the rest is not built.
+//! This program has few dependencies, so that it starts before the rest is built.
 
 mod changed;
 mod conformance;
@@ -132,7 +132,7 @@ fn test(arguments: &[String]) -> Result<()> {
     }
 }
 
-/// Starts or ends the targets, which a program of their own does.
+/// Starts or ends the targets with their own program.
 fn targets(what: &str) -> Result<()> {
     if what == "up" {
         step::check(&mut std::process::Command::new(
@@ -144,7 +144,7 @@ fn targets(what: &str) -> Result<()> {
     )))
 }
 
-/// The seconds for each target, if said, and the targets named.
+/// Parses the time for each target, if given, and the names of targets.
 fn fuzz_arguments(arguments: &[String]) -> Result<(Option<Duration>, &[String])> {
     let (seconds, targets) = match arguments {
         [flag, seconds, targets @ ..] if flag == "--seconds" => (Some(seconds), targets),
@@ -160,7 +160,7 @@ fn fuzz_arguments(arguments: &[String]) -> Result<(Option<Duration>, &[String])>
     Ok((each, targets))
 }
 
-/// The minutes, and the seed if one is said.
+/// Parses the number of minutes, and the seed, if given.
 fn torture_arguments(arguments: &[String]) -> Result<(u64, Option<u64>)> {
     let (mut minutes, mut seed) = (10, None);
     for pair in arguments.chunks(2) {

@@ -13,13 +13,14 @@ pub(crate) struct Program {
     executable: PathBuf,
     /// The directory of its package: tests run there, as under `cargo test`.
     package: PathBuf,
-    /// The package and the target, for people.
+    /// Name of the package and the target in reports.
     pub(crate) name: String,
     /// Size of the executable in bytes.
     pub(crate) size: u64,
 }
 
-/// The programs that `build`, a `cargo test --no-run`, made or found fresh.
+/// Returns the programs of `build`, which is a `cargo test --no-run`: new programs, and programs
+/// that were up to date.
 pub(crate) fn built(build: &mut Command) -> Result<Vec<Program>> {
     build.arg("--message-format=json-render-diagnostics");
     let output = build.stderr(Stdio::inherit()).output();
@@ -42,7 +43,7 @@ pub(crate) fn built(build: &mut Command) -> Result<Vec<Program>> {
 }
 
 impl Program {
-    /// The program of a message `compiler-artifact`, if it made one.
+    /// Returns the program of a `compiler-artifact` message, if the message has a program.
     fn of(artifact: &Value) -> Result<Option<Program>> {
         let path = |field: &str| artifact[field].as_str().map(PathBuf::from);
         let (Some(executable), Some(manifest)) = (path("executable"), path("manifest_path")) else {

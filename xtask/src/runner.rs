@@ -1,7 +1,6 @@
-//! Runs tests, each in a process of its own: a test that hangs is ended alone, a
-//! process that a test leaves behind is traced to the test, and the tests of all
-//! programs share one queue. cargo-nextest works the same way, but takes minutes to
-//! build on a clean machine.
+//! Runs each test in its own process. Only a hung test is ended, a remaining process is traced to
+//! its test, and the tests of all programs share one queue. cargo-nextest works the same way, but
+//! takes minutes to build on a clean machine.
 
 mod attempt;
 mod limits;
@@ -23,8 +22,8 @@ pub(crate) use report::Report;
 /// Runs of a failed test, alone, before it counts as failed.
 const RETRIES: u32 = 2;
 
-/// Tests at a time for each core: most tests wait (for a round, an outage, a server
-/// that was killed) rather than compute.
+/// Number of concurrent tests for each core. Most tests wait most of their time: for a round, for
+/// the end of an outage, or for a killed server.
 const TESTS_PER_CORE: usize = 3;
 
 /// One test of a program.
@@ -43,7 +42,7 @@ impl std::fmt::Display for Test {
 /// Runs the tests whose names contain one of `filters`, or all tests. A failed test
 /// runs again, alone, after all others.
 pub(crate) fn run(mut programs: Vec<Program>, filters: &[String]) -> Result<Report> {
-    // The programs with the most tests are the largest: a short one starts last.
+    // The programs with the most tests are the largest: a short program starts last.
     programs.sort_by_key(|program| std::cmp::Reverse(program.size));
     let mut report = Report::default();
     let mut queue = Vec::new();
@@ -55,7 +54,7 @@ pub(crate) fn run(mut programs: Vec<Program>, filters: &[String]) -> Result<Repo
             name,
         }));
     }
-    // A long test that starts last would be waited for.
+    // A long test that starts last would delay the end of the run.
     queue.sort_by_key(|test| std::cmp::Reverse(limits::limit(&test.name)));
     let directory = tempfile::Builder::new().prefix("lucarne-run-").tempdir();
     let directory = directory.context("creating the directory of the run")?;

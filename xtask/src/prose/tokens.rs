@@ -99,7 +99,7 @@ impl Tokenizer {
         }
     }
 
-    /// Passes over a code span, which may go on in the next line.
+    /// Skips a code span, which may continue in the next line.
     fn code(&mut self, rest: &str, line: usize) -> usize {
         let inner = if self.in_code { rest } else { &rest[1..] };
         if !self.in_code {

@@ -14,7 +14,7 @@ use super::Test;
 use super::limits::limit;
 use super::machine::{self, MARK};
 
-/// The time between two looks at a running test.
+/// Interval of checks of a running test.
 const POLL: Duration = Duration::from_millis(10);
 
 /// Time limit for processes that the test has ended to disappear.
@@ -24,8 +24,7 @@ const GRACE: Duration = Duration::from_secs(1);
 pub(super) struct Attempt {
     pub(super) outcome: Outcome,
     pub(super) took: Duration,
-    /// All that the test and its processes printed; after a hang also the stacks of
-    /// its threads.
+    /// Output of the test and its processes. After a hang, also the stacks of the threads.
     pub(super) output: String,
     /// Command lines of processes that the test left behind. They were ended.
     pub(super) left_behind: Vec<String>,
@@ -56,8 +55,8 @@ impl fmt::Display for Outcome {
 /// The environment variable with a directory for shared and remaining files of tests.
 const RUN: &str = "LUCARNE_TEST_RUN";
 
-/// Runs the test to its end, or until its limit. With `backtrace`, a panic prints its
-/// frames; without, they would hide the message.
+/// Runs the test to its end, or until its limit. With `backtrace`, a panic prints its frames.
+/// Without `backtrace`, only the message is printed, which is easier to find.
 pub(super) fn run(test: &Test, directory: &Path, backtrace: bool) -> Result<Attempt> {
     let mut output = tempfile::tempfile().context("creating a file for the output of tests")?;
     let mark = test.to_string();

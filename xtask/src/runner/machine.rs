@@ -15,7 +15,7 @@ pub(super) const MARK: &str = "LUCARNE_TEST";
 pub(super) struct Machine(BTreeSet<String>);
 
 impl Machine {
-    /// Those that exist now.
+    /// Returns the present mounts, namespaces and loop devices.
     pub(super) fn now() -> Self {
         let mut found = BTreeSet::new();
         for line in read("/proc/self/mounts").lines() {
@@ -50,7 +50,7 @@ pub(super) fn end_marked(mark: &str, grace: Duration) -> Vec<String> {
     let processes = marked(mark);
     let lines = processes.iter().map(|pid| command_line(*pid)).collect();
     for pid in processes {
-        // The process may have ended meanwhile.
+        // The process may have ended before.
         let mut kill = Command::new("kill");
         let kill = kill.args(["-KILL", &pid.to_string()]);
         let _ = kill.stderr(Stdio::null()).status();
@@ -141,7 +141,7 @@ mod tests {
                 let _ = child.wait();
                 panic!("{}: not started within 30 s", command_line(pid));
             }
-            // The pause between two looks: the loop ends with the event.
+            // The polling interval: the loop ends with the event.
             thread::sleep(Duration::from_millis(1));
         }
         child
