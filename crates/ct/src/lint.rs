@@ -34,7 +34,7 @@ const LIST_MAX_AGE_MS: u64 = 70 * 86_400_000;
 /// A finding of the lint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LintFinding {
-    /// The code.
+    /// Stable code of the finding.
     pub code: LintCode,
     /// Description of the finding, as a sentence.
     pub detail: String,

@@ -64,7 +64,7 @@ impl fmt::Display for LogStatus {
 /// The state of a log with its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogState {
-    /// The state.
+    /// State of the log.
     pub status: LogStatus,
     /// Start of the state in milliseconds since 1970.
     pub since_ms: u64,

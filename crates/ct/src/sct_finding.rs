@@ -112,7 +112,7 @@ pub struct SeenSct {
     pub delivery: Delivery,
     /// The log, if the list has it.
     pub log: Option<Arc<ListedLog>>,
-    /// The finding.
+    /// The problem with the SCT.
     pub finding: SctFinding,
 }
 

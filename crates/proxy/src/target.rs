@@ -7,9 +7,9 @@ use lucarne_mint::store::{Host, HostError};
 /// A host and a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
-    /// The host.
+    /// Name or address of the host.
     pub host: Host,
-    /// The port.
+    /// TCP port.
     pub port: u16,
 }
 

@@ -16,7 +16,7 @@ pub enum AssetError {
         action: &'static str,
         /// Path of the file.
         path: String,
-        /// The system's error.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The file system or the directory does not allow writing.
@@ -29,7 +29,7 @@ pub enum AssetError {
         action: &'static str,
         /// Path of the file.
         path: String,
-        /// The system's error.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// An immutable file has unexpected bytes.
@@ -48,7 +48,7 @@ pub enum AssetError {
         owner(.pid, .machine)
     )]
     InUse {
-        /// The directory.
+        /// Path of the directory.
         directory: String,
         /// The process that has the directory open, if known.
         pid: Option<u32>,
@@ -62,7 +62,7 @@ pub enum AssetError {
          newest files, restart"
     )]
     Moved {
-        /// The directory.
+        /// Path of the directory.
         directory: String,
     },
     /// The disk does not respond.
@@ -71,7 +71,7 @@ pub enum AssetError {
          continues when the disk responds"
     )]
     Silent {
-        /// The directory.
+        /// Path of the directory.
         directory: String,
     },
     /// The directory of a log does not exist.
@@ -80,7 +80,7 @@ pub enum AssetError {
          `lucarne init`; otherwise mount or restore the directory"
     )]
     Missing {
-        /// The directory.
+        /// Path of the directory.
         directory: String,
     },
     /// A file that was durable does not have the bytes that were written.
@@ -93,7 +93,7 @@ pub enum AssetError {
         file: String,
         /// The byte at which the damage begins.
         offset: u64,
-        /// The finding.
+        /// Description of the damage.
         detail: String,
     },
     /// An earlier write or sync failed, so that no later one can be trusted.
@@ -225,7 +225,7 @@ pub enum AssetError {
         action: &'static str,
         /// Path of the file.
         path: String,
-        /// The system's error.
+        /// Error of the operating system.
         source: io::Error,
     },
 }
