@@ -92,7 +92,8 @@ impl<'c> IssuerPath<'c> {
     }
 }
 
-/// Parses the certificates, and checks that each has the issuer's name of the one before.
+/// Parses the certificates, and checks that the subject of each certificate is the issuer of the
+/// certificate before.
 fn parse_in_order<'c>(
     leaf: &Certificate<'c>,
     above: impl Iterator<Item = &'c [u8]>,

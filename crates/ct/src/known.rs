@@ -185,9 +185,9 @@ impl KnownKeys {
         }
     }
 
-    /// Returns the keys to remove to get this number of bytes. Returns `None` if together they have
-    /// verified more than half as many signatures, so that two keys do not replace each other
-    /// repeatedly.
+    /// Returns the keys to remove, so that this number of bytes becomes free. Returns `None` if
+    /// these keys together have verified more than half as many signatures. Otherwise two keys
+    /// would replace each other repeatedly.
     fn room_for(&self, bytes: usize, uses: u32) -> Option<Vec<[u8; 32]>> {
         let keys = self.keys.read();
         let held: usize = keys.values().map(|known| known.kind.bytes()).sum();

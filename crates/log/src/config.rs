@@ -20,11 +20,11 @@ pub struct LogConfig {
     /// The checkpoint origin: the submission prefix without scheme and
     /// trailing slash (static-ct-api, "Checkpoints").
     pub origin: String,
-    /// The prefix under which clients submit, with scheme and trailing slash.
+    /// The URL prefix for submissions, with scheme and trailing slash.
     pub submission_prefix: String,
     /// The prefix under which clients read, with scheme and trailing slash.
     pub monitoring_prefix: String,
-    /// Another prefix under which the log is served, both for submission and monitoring.
+    /// Another URL prefix of the log, both for submission and monitoring.
     pub also_at: Option<String>,
     /// The holder of the key that signs SCTs and checkpoints.
     pub key: Signer,

@@ -15,7 +15,7 @@ use crate::read_cache::FileId;
 /// reads of storage each time.
 const RESPITE: Duration = Duration::from_secs(1);
 
-/// Most files that are remembered by name; further ones are only counted.
+/// Maximum number of files that are remembered by name. Further files are only counted.
 const MOST_NAMES: usize = 1000;
 
 /// Most files that a report lists, and that are read again at once.

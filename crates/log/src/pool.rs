@@ -246,7 +246,8 @@ impl Pool {
         round
     }
 
-    /// Reports to all waiting submissions that there is no round: their entries are not in the log.
+    /// Reports to all waiting submissions that their entries will not be in a round of this
+    /// process.
     pub(crate) fn turn_away(&self) {
         let mut inner = self.inner.lock();
         let fresh = inner.fresh.take(usize::MAX);

@@ -11,7 +11,7 @@ use crate::promises::{Promised, Stand};
 use crate::shared::Shared;
 use crate::{SubmitError, proofs};
 
-/// Starts to request the SCTs of a round. Submissions find each signature among the issued ones, or
+/// Starts to request the SCTs of a round. Submissions find each signature among the issued SCTs, or
 /// wait for the round here.
 pub(crate) async fn promise(log: &Arc<Shared>, client: &Arc<Client>, round: Promised) {
     let room = log.promises.room().await;

@@ -194,7 +194,7 @@ pub trait Assets: Repairs + 'static {
     ///
     /// # Errors
     ///
-    /// An error if an operation has not ended. Nothing is released then.
+    /// If an operation has not ended. Nothing is released in this case.
     async fn close(&self) -> Result<(), AssetError> {
         Ok(())
     }

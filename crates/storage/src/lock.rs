@@ -24,7 +24,7 @@ pub trait Lock: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`LockError::Exists`] if the log has one already; it is unchanged.
+    /// [`LockError::Exists`] if the log has a checkpoint already, which is unchanged.
     async fn create(&self, log: &LogId, body: &[u8]) -> Result<(), LockError>;
 
     /// Replaces the checkpoint if it is still `old`, byte for byte. This is the commit of a round.

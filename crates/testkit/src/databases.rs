@@ -386,8 +386,7 @@ impl DatabaseServer {
         }
     }
 
-    /// Creates the files of an empty server.
-    /// Creates the files of the server once for all tests of a run. Other tests get copies.
+    /// Creates the files of an empty server once for all tests of a run. Other tests get copies.
     fn initialise(&self) -> Result<()> {
         let install = |copies: &Path| {
             // A test that misses the server fails with the remedy.

@@ -1,5 +1,5 @@
-//! `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers): they tell a client
-//! how much it may request, and when.
+//! `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers): fields with the
+//! limits of a client and its remaining units.
 
 use http::HeaderValue;
 use http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, HeaderMap, HeaderName};

@@ -42,7 +42,7 @@ struct Queue {
     waiting: VecDeque<Arrival>,
     /// Idle users. The last one to finish is used next, because its connection is warm.
     idle_vus: Vec<ActiveVu>,
-    /// Number of VUs that may still be created: k6's remaining unplanned ones.
+    /// Number of VUs that may still be created: k6's remaining unplanned VUs.
     unplanned_vus: u64,
     closed: bool,
 }

@@ -8,8 +8,8 @@ use crate::scenario_config::ScenarioConfig;
 /// Minimum share of a scenario's iterations that must finish, unless the run has its own threshold.
 const FINISHED: f64 = 0.99;
 
-/// Returns all thresholds of a run: the configured ones in `asked`, the defaults of scenarios for
-/// metrics without a configured one, and the built-in ones.
+/// Returns all thresholds of a run: the configured thresholds in `asked`, the built-in thresholds,
+/// and the defaults of scenarios for metrics without a configured threshold.
 pub(crate) fn complete(asked: Vec<Threshold>, scenarios: &[ScenarioConfig]) -> Vec<Threshold> {
     let mut all = asked.clone();
     for planned in scenarios {

@@ -26,7 +26,7 @@ struct Told {
 }
 
 /// An entry's claim to an index. The ticket does not fix the round, because an old entry may wait
-/// for a later one.
+/// for a later round.
 #[derive(Clone, Default)]
 pub(crate) struct Ticket(Arc<Told>);
 

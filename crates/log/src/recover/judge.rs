@@ -22,7 +22,7 @@ use crate::{Fatal, LogConfig, ahead};
 pub(crate) struct Judged {
     /// The last checkpoint that the lock, or a separate signer after it, has signed.
     pub(crate) head: VerifiedCheckpoint,
-    /// The checkpoint in the lock, if a separate signer has signed a newer one.
+    /// The checkpoint in the lock, if a separate signer has signed a newer checkpoint.
     pub(super) replaces: Option<Bytes>,
     pub(crate) published: Option<VerifiedCheckpoint>,
     /// The tree before the first round of `path`.

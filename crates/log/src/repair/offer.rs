@@ -140,7 +140,8 @@ impl Source {
         }
     }
 
-    /// Cuts a partial tile from a wider one, because the log may have grown at the place since.
+    /// Cuts a partial tile from a wider tile, because the other copy of the log may have grown
+    /// since.
     async fn cut_from_wider(&self, wanted: Tile) -> Option<Bytes> {
         let note = self.files.read("checkpoint").await.ok()??;
         // The size is only a hint, so that the signature is not verified.

@@ -213,7 +213,7 @@ enum Refusal {
     Mismatch(#[from] Mismatch),
 }
 
-/// Receives the hello of a process, or a refusal for any other first message.
+/// Receives the hello of a process. Returns a refusal if the first message is not a hello.
 async fn hear(wire: &mut Wire) -> Result<Result<Hello, Refusal>> {
     match timeout(ANSWER, wire.receive())
         .await

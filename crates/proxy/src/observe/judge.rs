@@ -96,7 +96,7 @@ pub(crate) struct Judgement {
     pub(crate) staple: Staple,
     /// True if the SCTs of the TLS extension were available.
     pub(crate) tls_seen: bool,
-    /// True if there was a log list; without one the verdicts mean nothing.
+    /// Whether there was a log list. Without a log list, the verdicts have no meaning.
     pub(crate) listed: bool,
 }
 

@@ -80,7 +80,7 @@ impl SharedState {
         self.ids.get(index as usize).cloned()
     }
 
-    /// Returns the headers of a request: its own one, then the configured ones.
+    /// Returns the headers of a request: the header of the request, then the configured headers.
     pub(super) fn headers<'a>(
         &'a self,
         own: Option<(&'a str, &'a str)>,

@@ -332,7 +332,7 @@ pub async fn a_removed_partial_can_be_published_again(backend: Backend<'_>) {
     }
 }
 
-/// A batch can be far larger than any round's and create many directories.
+/// A batch can be far larger than the batch of any round, and create many directories.
 pub async fn many_files_at_once(backend: Backend<'_>) {
     let path = |i: u32| format!("tile/0/x{:03}/{:03}", i / 10, i % 10);
     let asset = |i| Asset::new(path(i), i.to_string(), AssetKind::HashTile);

@@ -205,7 +205,7 @@ impl Traffic {
         Ok(start.elapsed())
     }
 
-    /// Creates a chain from each authority in turn, every second one for a precertificate.
+    /// Creates a chain from each authority in turn. Every second chain has a precertificate.
     fn submission(&self, number: usize, key: &Arc<KeyPair>) -> Result<Submission> {
         let authorities = &self.home.authorities.intermediates;
         let authority = &authorities[number / 2 % authorities.len()];

@@ -223,7 +223,7 @@ async fn is_older(
     Ok(())
 }
 
-/// Refuses a valid checkpoint of another origin, which is not a damaged one.
+/// Refuses a valid checkpoint of another origin, because a damaged checkpoint is not valid.
 fn is_of_no_other(old: &[u8], settings: &LogConfig, place: &LockPlace) -> Result<()> {
     let text = String::from_utf8_lossy(old);
     let origin = text.lines().next().unwrap_or_default();
