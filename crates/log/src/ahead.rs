@@ -20,7 +20,7 @@ pub(crate) struct Newest {
     pub(crate) replaces: Option<Bytes>,
 }
 
-/// Chooses between the lock's checkpoint and the signer's last one.
+/// Chooses between the checkpoint of the lock and the last checkpoint of the signer.
 ///
 /// # Errors
 /// If neither the lock nor the journal leads to the tree head that the signer has signed. Lock and

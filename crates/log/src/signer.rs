@@ -51,7 +51,8 @@ impl Signer {
         PublicKey::from_spki(self.public_key_spki())
     }
 
-    /// Returns whether signing a tree head requires a consistency proof from the previous one.
+    /// Returns whether signing a tree head requires a consistency proof from the previous tree
+    /// head.
     pub(crate) fn wants_proof(&self) -> bool {
         matches!(self, Self::Apart(_))
     }

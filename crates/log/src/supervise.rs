@@ -320,8 +320,8 @@ impl Shared {
         shown.is_some_and(|shown| shown.checkpoint == head.note)
     }
 
-    /// Returns the error for a log that is not in the lock. If there is other evidence of the log,
-    /// it is not a new log.
+    /// Returns the error for a log that is not in the lock. The error depends on other evidence of
+    /// the log, because a log with evidence is not new.
     async fn not_created(&self, missing: Fatal) -> Fatal {
         let published = self.reader.published();
         let evidence = match published.map(|published| published.size) {

@@ -38,7 +38,7 @@ pub(crate) fn read(file: &Path) -> Result<Vec<u8>> {
     std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))
 }
 
-/// The names of both files, for errors; of the one, if both are in it.
+/// Returns the names of both files for errors, or one name if both are in the same file.
 pub(crate) fn both(certificate: &Path, key: &Path) -> String {
     match certificate == key {
         true => certificate.display().to_string(),

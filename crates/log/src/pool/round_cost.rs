@@ -39,8 +39,8 @@ pub(super) struct RoundCost {
 }
 
 impl RoundCost {
-    /// Records a round with this duration; `distance` is the minimum time to the start of the next
-    /// one.
+    /// Records a round with this duration. `distance` is the minimum time between the starts of two
+    /// rounds.
     pub(super) fn note(&mut self, entries: usize, took: Duration, distance: Duration) {
         let (n, t) = (entries as f64, took.as_secs_f64());
         let distance = distance.as_secs_f64();

@@ -160,8 +160,8 @@ fn none(error: &dyn fmt::Display) -> PrepareError {
     ))
 }
 
-/// Finds keys where the stores of a log find them: in a profile, or from the service that
-/// gives this machine its role.
+/// Finds keys in the same places as the stores of a log: in a profile, or at the service that
+/// provides the role of this machine.
 ///
 /// # Errors
 /// If no key was found.

@@ -166,7 +166,7 @@ pub async fn settling_runs_beside_rounds(backend: Backend<'_>) {
     assert!(left.ends_with(&rounds([201, 202])), "{left:?}");
 }
 
-/// Published files are readable in the same process and in the next one, settled or not.
+/// Published files are readable in the same process and in the next process, settled or not.
 pub async fn published_files_read_back(backend: Backend<'_>) {
     let paths = [
         "checkpoint",

@@ -48,7 +48,6 @@ impl ObjectAssets {
     /// # Errors
     ///
     /// [`AssetError::Configuration`], [`AssetError::NoBucket`], [`AssetError::Refused`],
-    /// [`AssetError::Configuration`], [`AssetError::NoBucket`], [`AssetError::Refused`],
     /// [`AssetError::ClockSkew`] or [`AssetError::Unavailable`]. A prefix without any object is not
     /// an error here: the lock knows whether the log is new.
     pub async fn open(config: &ObjectStoreConfig) -> Result<Self, AssetError> {

@@ -89,7 +89,7 @@ enum Condition {
 }
 
 impl Journal {
-    /// Starts an opening that sorts after all listed ones, and clears the poison.
+    /// Starts an opening that sorts after all listed openings, and clears the poison.
     pub(super) fn open(&self, listed: impl IntoIterator<Item = Name>) {
         let mut state = self.state.lock();
         state.staged = listed.into_iter().collect();
