@@ -119,7 +119,7 @@ impl ListedLog {
     }
 
     /// Returns the state at a time in milliseconds since 1970. Returns `None` if the list does not
-    /// have it: a list only has the last state, not earlier ones.
+    /// have it: a list has only the last state, without earlier states.
     pub fn state_at(&self, at_ms: u64) -> Option<LogState> {
         self.state.filter(|state| state.since_ms <= at_ms)
     }

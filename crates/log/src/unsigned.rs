@@ -223,7 +223,7 @@ impl Chains {
         }
     }
 
-    /// Reads the certificates with these fingerprints. Missing and damaged ones are left out.
+    /// Reads the certificates with these fingerprints. Omits missing and damaged certificates.
     pub(crate) async fn issuers(&self, of: impl IntoIterator<Item = Fingerprint>) -> Issuers {
         let mut issuers = Issuers::new();
         for fingerprint in of {

@@ -124,7 +124,7 @@ pub(super) struct Around<'w> {
 /// The events of a step that the invariants are about.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Told {
-    /// A published checkpoint: the former one and the new one.
+    /// A publication: the former checkpoint and the new checkpoint.
     pub(super) published: Option<(Option<Note>, Note)>,
     /// An SCT: index and entry.
     pub(super) promised: Option<(usize, Leaf)>,

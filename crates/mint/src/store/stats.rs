@@ -69,7 +69,7 @@ pub struct GenerationTime {
     /// Longest time.
     pub longest: Duration,
     /// Number of times of at most the bound with the same index in [`BOUNDS`](Self::BOUNDS), and
-    /// more than the bound before it. The last one counts those beyond all bounds.
+    /// more than the bound before it. The last bucket counts the times beyond all bounds.
     pub buckets: [u64; Self::BOUNDS.len() + 1],
 }
 

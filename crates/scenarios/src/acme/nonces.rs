@@ -11,7 +11,7 @@ pub(super) struct NoncePool(Mutex<Nonces>);
 struct Nonces {
     /// Unused nonces, the newest last: the newest nonce is the least likely to have expired.
     unused: Vec<Arc<str>>,
-    /// The last ones that the server has given, the oldest first.
+    /// The last nonces that the server has issued, the oldest first.
     given: VecDeque<Arc<str>>,
     /// The same, for look-ups.
     known: HashSet<Arc<str>>,
@@ -19,7 +19,7 @@ struct Nonces {
 
 /// More unused nonces than this are not kept.
 const MOST: usize = 1024;
-/// The number of nonces that a new one is compared with.
+/// Number of earlier nonces that each new nonce is compared with.
 const GIVEN: usize = 4096;
 
 impl NoncePool {

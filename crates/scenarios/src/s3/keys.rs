@@ -98,7 +98,7 @@ pub(super) enum Keys {
     Found(FoundKeys),
 }
 
-/// Keys of a source, with the last ones that it had.
+/// Source of keys, with the last keys that it returned.
 #[derive(Debug)]
 pub(super) struct FoundKeys {
     source: Box<dyn KeySource>,
