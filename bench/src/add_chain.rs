@@ -119,7 +119,7 @@ impl Figures {
         self.per_new(self.after.cpu_us - self.before.cpu_us)
     }
 
-    /// Requests to object stores per 1,000 new entries.
+    /// Returns the number of requests to object stores per 1,000 new entries.
     pub(crate) fn requests_per_1000(&self) -> f64 {
         1000.0 * self.per_new(self.requests[1] - self.requests[0])
     }
@@ -128,7 +128,7 @@ impl Figures {
         self.per_new(self.after.written - self.before.written)
     }
 
-    /// Sync operations per 1,000 new entries.
+    /// Returns the number of sync operations per 1,000 new entries.
     fn syncs_per_1000(&self) -> Option<f64> {
         let all = self.syncs.as_ref()?.iter().map(|(_, count)| count).sum();
         Some(1000.0 * self.per_new(all))

@@ -21,7 +21,7 @@ pub(crate) trait Requests {
     fn next(&mut self) -> Option<(u32, Pieces<'_>)>;
 }
 
-/// Marks the number of a request that repeats an earlier one.
+/// Marks the number of a request that repeats an earlier request.
 pub(crate) const REPEATED: u32 = 1 << 31;
 
 /// The times at which requests are sent.

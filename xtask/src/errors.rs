@@ -26,7 +26,7 @@ const CONSTRUCTORS: [&str; 7] = [
     "later(",
 ];
 
-/// Fails if the page lacks a code of the sources, or has another one.
+/// Fails if the page lacks a code of the sources, or has a code that the sources lack.
 pub(crate) fn run() -> Result<()> {
     let page = read(PAGE)?;
     let mut problems = Vec::new();

@@ -102,8 +102,8 @@ enum Refused {
     Unknown,
 }
 
-/// An AlgorithmIdentifier. Two are equal if they have the same meaning, regardless of their
-/// encoding.
+/// An AlgorithmIdentifier. Two identifiers are equal if they have the same meaning, regardless of
+/// their encoding.
 #[derive(PartialEq, Eq)]
 struct AlgorithmIdentifier<'a> {
     oid: &'a [u8],

@@ -14,7 +14,7 @@ use crate::loglist::{ListedLog, LogApi, LogState, LogStatus};
 
 const DAY_MS: u64 = 86_400_000;
 
-/// The ways in which an SCT is delivered (RFC 6962, section 3.3).
+/// The methods to deliver an SCT (RFC 6962, section 3.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Delivery {
     /// Embedded in the certificate.
@@ -39,7 +39,7 @@ impl Delivery {
 /// An SCT whose signature by a log of the list over this certificate has been verified.
 #[derive(Debug, Clone, Copy)]
 pub struct ValidSct<'a> {
-    /// The log.
+    /// The log of the SCT.
     pub log: &'a ListedLog,
     /// The log's state at the time of the check.
     pub state: Option<LogState>,
@@ -91,8 +91,8 @@ pub struct CtPolicy {
     pub rfc6962_logs: usize,
     /// Whether the lifetime includes the second of notAfter (RFC 5280, section 4.1.2.5).
     pub inclusive_lifetime: bool,
-    /// Earliest notBefore for which these rules apply, in milliseconds since 1970. Other rules
-    /// applied before.
+    /// Earliest notBefore under these rules, in milliseconds since 1970. Older certificates were
+    /// issued under other rules.
     pub issued_since_ms: i64,
 }
 

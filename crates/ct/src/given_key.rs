@@ -8,15 +8,15 @@ pub enum PublicKeyError {
     /// The text is neither base64 nor a readable file.
     #[error("the public key {text:?} is neither base64 nor a readable file ({problem})")]
     Unreadable {
-        /// The argument.
+        /// The argument as given.
         text: String,
-        /// The system's error.
+        /// Error of the operating system.
         problem: std::io::Error,
     },
     /// The file is not PEM.
     #[error("{file}: {problem}")]
     Pem {
-        /// The file.
+        /// Path of the file.
         file: String,
         /// The reason.
         problem: lucarne_x509::pem::PemError,

@@ -25,8 +25,8 @@ pub(crate) struct IssuerChain<'c> {
     issuer: UnverifiedCertificate<'c>,
     /// The issuers above it, without the accepted root.
     above: Vec<UnverifiedCertificate<'c>>,
-    /// The candidate roots, of which one must have signed the last certificate: the root at the end
-    /// of the chain, or all roots with the right name if it was omitted. At least one.
+    /// The candidate roots, at least one. One of them must have signed the last certificate: the
+    /// root at the end of the chain, or, if the chain has no root, any root with the right name.
     roots: Vec<Arc<Root>>,
     /// Index in the chain of a certificate that equals an accepted root except for unsigned bytes.
     altered_root: Option<usize>,
@@ -92,7 +92,8 @@ impl<'c> IssuerPath<'c> {
     }
 }
 
-/// Parses the certificates, and checks that each has the issuer's name of the one before.
+/// Parses the certificates, and checks that the subject of each certificate is the issuer of the
+/// certificate before.
 fn parse_in_order<'c>(
     leaf: &Certificate<'c>,
     above: impl Iterator<Item = &'c [u8]>,

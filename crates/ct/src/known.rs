@@ -135,11 +135,11 @@ impl Known {
     }
 }
 
-/// The prepared keys of a process: those that verified most signatures recently, in bounded memory.
+/// The prepared keys of a process, in bounded memory: the keys that verified most signatures
+/// recently.
 ///
-/// A key keeps its place by being used. An attacker that wants to replace the CAs that issue every
-/// day must get more signatures verified below accepted roots than they do, and loses the places
-/// again afterwards.
+/// A key keeps its place while it is used. To replace the keys of busy CAs, an attacker needs more
+/// verified signatures below accepted roots than these CAs, and loses the places again afterwards.
 #[derive(Debug)]
 pub(crate) struct KnownKeys {
     capacity: usize,
@@ -185,9 +185,9 @@ impl KnownKeys {
         }
     }
 
-    /// Returns the keys to remove to get this number of bytes. Returns `None` if together they have
-    /// verified more than half as many signatures, so that two keys do not replace each other
-    /// repeatedly.
+    /// Returns the keys to remove, so that this number of bytes becomes free. Returns `None` if
+    /// these keys together have verified more than half as many signatures. Otherwise two keys
+    /// would replace each other repeatedly.
     fn room_for(&self, bytes: usize, uses: u32) -> Option<Vec<[u8; 32]>> {
         let keys = self.keys.read();
         let held: usize = keys.values().map(|known| known.kind.bytes()).sum();

@@ -12,8 +12,8 @@ const LONGEST: usize = 2 + 2 * (2 + 49);
 
 /// The signature of a leaf by a prepared ECDSA key, and the result of our own arithmetic.
 ///
-/// The signature can be tried in a batch with those of other submissions ([`Self::try_all`]), at a
-/// quarter of the cost. The decision does not change:
+/// The signature can be tried in a batch with signatures of other submissions
+/// ([`Self::try_all`]), at a quarter of the cost. The decision does not change:
 /// [`Validator::verify`](crate::Validator::verify) uses the result and decides as usual.
 pub struct KnownSignature {
     known: Arc<Known>,

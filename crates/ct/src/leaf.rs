@@ -275,8 +275,8 @@ impl<'a> MerkleTreeLeafRef<'a> {
     /// Parses a MerkleTreeLeaf that fills `bytes`.
     ///
     /// # Errors
-    /// If the bytes are not a MerkleTreeLeaf, or have other extensions than those of a static CT
-    /// log.
+    /// If the bytes are not a MerkleTreeLeaf, or if their extensions differ from the extensions of
+    /// a static CT log.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, MerkleTreeLeafError> {
         let Some(mut rest) = bytes.strip_prefix(&LEAF_V1) else {
             return Err(MerkleTreeLeafError::Kind);

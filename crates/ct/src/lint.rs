@@ -1,7 +1,7 @@
 //! The lint: finds errors in the SCTs of a certificate, and differences between a certificate and
 //! its precertificate, before browsers and monitors do.
 //!
-//! The lint never approves what it has not verified: everything that it cannot check is a separate
+//! The lint approves only verified properties: each property that it cannot check is a separate
 //! finding ([`Weight::Unverified`]).
 
 mod code;
@@ -34,9 +34,9 @@ const LIST_MAX_AGE_MS: u64 = 70 * 86_400_000;
 /// A finding of the lint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LintFinding {
-    /// The code.
+    /// Stable code of the finding.
     pub code: LintCode,
-    /// Description for people, as a sentence.
+    /// Description of the finding, as a sentence.
     pub detail: String,
     /// Index of the SCT concerned, if any.
     pub sct: Option<usize>,
@@ -93,8 +93,8 @@ pub struct Lint<'a> {
 }
 
 impl<'a> Lint<'a> {
-    /// Checks a certificate or precertificate. `precertificate` is the one for which the
-    /// certificate was issued, if available: the certificate is compared with it.
+    /// Checks a certificate or precertificate. `precertificate` is the precertificate of the
+    /// certificate, if available: both are compared.
     pub fn look_at(
         &self,
         leaf: &Certificate<'_>,

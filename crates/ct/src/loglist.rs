@@ -64,7 +64,7 @@ impl fmt::Display for LogStatus {
 /// The state of a log with its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogState {
-    /// The state.
+    /// State of the log.
     pub status: LogStatus,
     /// Start of the state in milliseconds since 1970.
     pub since_ms: u64,
@@ -90,7 +90,7 @@ pub enum LogApi {
 /// A log of a list.
 #[derive(Debug)]
 pub struct ListedLog {
-    /// Name for people.
+    /// Readable name of the log.
     pub description: String,
     /// Current operator.
     pub operator: String,
@@ -119,7 +119,7 @@ impl ListedLog {
     }
 
     /// Returns the state at a time in milliseconds since 1970. Returns `None` if the list does not
-    /// have it: a list only has the last state, not earlier ones.
+    /// have it: a list has only the last state, without earlier states.
     pub fn state_at(&self, at_ms: u64) -> Option<LogState> {
         self.state.filter(|state| state.since_ms <= at_ms)
     }

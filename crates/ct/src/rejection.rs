@@ -1,10 +1,10 @@
-//! The reasons why a submission is refused: a stable code for programs, and a sentence for people.
+//! The reasons why a submission is refused: a stable code for programs, and a sentence.
 
 use std::fmt;
 
 /// A refused submission.
 ///
-/// `detail` states the value found and the values accepted, such as the window, the EKU, or the
+/// `detail` states the found value and the accepted values, such as the window, the EKU, or the
 /// subject of the missing root.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{}: {detail}", .code.as_str(), At(*.certificate_index))]

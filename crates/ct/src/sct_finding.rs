@@ -58,7 +58,7 @@ impl SctFinding {
         }
     }
 
-    /// Returns a sentence for people.
+    /// Returns the finding as a sentence.
     pub fn text(&self) -> String {
         let text = match self {
             SctFinding::Valid => "valid",
@@ -112,7 +112,7 @@ pub struct SeenSct {
     pub delivery: Delivery,
     /// The log, if the list has it.
     pub log: Option<Arc<ListedLog>>,
-    /// The finding.
+    /// The problem with the SCT.
     pub finding: SctFinding,
 }
 

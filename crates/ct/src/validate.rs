@@ -42,7 +42,7 @@ pub struct Validator {
 }
 
 impl Validator {
-    /// Creates a validator with an empty cache, and a [`Verification`] of its own.
+    /// Creates a validator with an empty cache and a new [`Verification`].
     pub fn new(roots: Arc<Roots>, policy: Policy) -> Self {
         Self::sharing(roots, policy, Arc::default())
     }
@@ -171,7 +171,7 @@ impl Validator {
     }
 
     /// Verifies the signatures and completes the entry. Issuers that have been verified before cost
-    /// nothing, so that a submission costs one verification, that of its leaf.
+    /// nothing, so that a submission costs one verification: the signature of its leaf.
     ///
     /// # Errors
     /// [`Code::InvalidSignature`], [`Code::UnsupportedKey`], [`Code::UnsupportedAlgorithm`],
@@ -220,7 +220,7 @@ impl Validator {
     }
 }
 
-/// A submission that has passed all checks except those of its signatures.
+/// A submission that has passed all checks except the verification of signatures.
 #[derive(Debug)]
 pub struct Examined<'c> {
     chain: &'c Chain,

@@ -13,14 +13,14 @@ pub(crate) const MASK: u64 = (1 << BITS) - 1;
 
 /// A prime of N limbs as a prime of L digits.
 pub(crate) trait Digits<const N: usize, const L: usize>: Modulus<N> {
-    /// Number of bits by which R exceeds 2^(64·N).
+    /// Number of spare bits: `R = 2^(64·N + SPARE)`.
     const SPARE: usize = {
         assert!(BITS * L >= 64 * N + 4);
         BITS * L - 64 * N
     };
     /// Number of bits of the top digit below 2^(64·N).
     const TOP: u32 = (BITS - Self::SPARE) as u32;
-    /// The signed digits of the prime, most of which are zero.
+    /// The signed digits of the prime. Most digits are zero.
     const SIGNED_DIGITS: [i64; L] = signed(split(&Self::PRIME));
     /// -p⁻¹ mod 2^52.
     const NEGATED_INVERSE_DIGIT: u64 = Self::NEGATED_INVERSE & MASK;

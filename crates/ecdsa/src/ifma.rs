@@ -1,5 +1,5 @@
-//! Eight sums of points at once, with AVX-512 IFMA. A number is a vector here, with the same digit
-//! of eight numbers in its lanes. No lane waits for the carries of another one, or can change it.
+//! Eight sums of points at once, with AVX-512 IFMA. Each vector has the same digit of eight numbers
+//! in its lanes. No lane depends on the carries of another lane.
 
 #![allow(unsafe_code)]
 

@@ -9,10 +9,9 @@
 //! | [`has_batches`], [`BATCH`] | support for batches (AVX-512 IFMA), and their size |
 //!
 //! A general verifier computes u₁·G + u₂·Q for an unknown Q, and spends most of its time on
-//! doublings. Some keys sign often, such as those of the few hundred issuing CAs of the web, whose
-//! certificates a log receives, or the key of a log for its submitters. For these keys the
-//! multiples of Q are computed once. A verification then takes one addition for every seven bits of
-//! u₂ and every ten bits of u₁.
+//! doublings. Some keys sign often, such as the keys of the few hundred issuing CAs of the web. For
+//! these keys, the multiples of Q are computed once. A verification then takes one addition for
+//! every seven bits of u₂ and every ten bits of u₁.
 //!
 //! ```
 //! # use aws_lc_rs::{digest, rand, signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair}};
@@ -26,8 +25,8 @@
 //! assert!(key.accepts(digest.as_ref(), signature.as_ref()));
 //! ```
 //!
-//! On processors with AVX-512 IFMA, a batch costs a quarter of that per signature: [`accept_all`]
-//! verifies up to eight signatures by any keys of a curve together.
+//! On processors with AVX-512 IFMA, a batch costs a quarter of this time per signature:
+//! [`accept_all`] verifies up to eight signatures by any keys of a curve together.
 //!
 //! # Limitations
 //!

@@ -6,9 +6,8 @@ use crate::curve::{Curve, P256, P384};
 use crate::integer::bits;
 use crate::point::{Affine, Xyzz, normalise};
 
-/// Number of scalar bits that one addition covers, for one key among many. A table has 2^6
-/// multiples for each window: one bit more saves an eighth of the additions and nearly doubles the
-/// table.
+/// Number of scalar bits per addition, for one key among many. A table has 2^6 multiples for each
+/// window. An additional bit saves an eighth of the additions, and nearly doubles the table.
 pub(crate) const MANY: usize = 7;
 
 /// The same number for the generator, and for a key that has the cache to itself.
@@ -24,7 +23,7 @@ impl<C: Curve<N>, const N: usize, const W: usize> Table<C, N, W> {
     pub(crate) const SIZE: usize = Self::WINDOWS * Self::DIGITS * size_of::<Affine<C, N>>();
 
     const DIGITS: usize = 1 << (W - 1);
-    /// Neither 256 nor 384 bits fill the last window, so that the last carry has room.
+    /// The last window has unused bits for both 256 and 384 bits, so that the last carry has room.
     const WINDOWS: usize = {
         assert!(!(64 * N).is_multiple_of(W));
         (64 * N).div_ceil(W)

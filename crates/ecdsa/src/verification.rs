@@ -95,8 +95,8 @@ impl<'q, C: Vectorised<N>, const N: usize> Question<'q, C, N> {
         batch.iter().zip(sums).map(is_yes).collect()
     }
 
-    /// Returns the points whose sum has the x coordinate r if the signature is valid; `inverse` is
-    /// that of s.
+    /// Returns points. If the signature is valid, their sum has the x coordinate r. `inverse` is
+    /// the inverse of s.
     fn terms(&self, inverse: &Residue<C::Order, N>) -> Vec<Affine<C, N>> {
         let by_generator = Residue::new(self.digest).mul(inverse).integer();
         let by_key = Residue::new(self.r).mul(inverse).integer();

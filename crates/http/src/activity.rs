@@ -115,7 +115,7 @@ pub(crate) struct Timeouts {
     /// Time from the first to the last byte of a request head; `None` if the protocol does not show
     /// heads.
     pub(crate) head: Option<Duration>,
-    /// Time in which the client must read at least one byte.
+    /// Time limit for the client to read at least one byte.
     pub(crate) write: Duration,
 }
 

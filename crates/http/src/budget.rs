@@ -197,8 +197,8 @@ impl Drop for Waiting {
     }
 }
 
-/// Maximum number of requests of one client for which a log reads entries or searches a leaf (RFC
-/// 6962). A log processes a few of them at a time, in the order of arrival.
+/// Maximum number of requests of one client that read entries or search a leaf (RFC 6962). A log
+/// processes a few of these requests at a time, in the order of arrival.
 pub(crate) const MOST_LOOKING_EACH: usize = 16;
 
 /// A request that reads entries or searches a leaf, counted until this is dropped.

@@ -34,7 +34,7 @@ use crate::tls::Acceptor;
 /// The state that all connections share.
 pub(crate) struct Shared {
     pub(crate) site: Arc<Site>,
-    /// Raised when connections must finish the requests in flight and accept no new ones.
+    /// Raised when connections must finish the requests in flight and accept no new requests.
     pub(crate) closing: Signal,
     /// Raised when the time to finish is over.
     pub(crate) cut: Signal,
@@ -42,8 +42,8 @@ pub(crate) struct Shared {
     pub(crate) leaving: AtomicBool,
     /// Open connections.
     pub(crate) open: OpenConnections,
-    /// Submissions without a response, and connections that may bring one: those without a request
-    /// so far, and those of HTTP/2.
+    /// Submissions without a response, and connections that may bring a submission: HTTP/2
+    /// connections, and connections without a request so far.
     pub(crate) submitting: OpenConnections,
     /// The memory budget of bodies in flight.
     budget: Arc<Budget>,
@@ -141,7 +141,7 @@ impl Drop for OpenConnection {
     }
 }
 
-/// The ways in which a connection ends.
+/// The reasons for the end of a connection.
 enum Ending {
     /// The end according to HTTP.
     Done,

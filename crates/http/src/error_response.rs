@@ -14,9 +14,9 @@ use crate::reply::{Response, plain, value};
 
 /// A JSON response with an error: `{"error": …, "code": …, "certificate_index": …, "detail": …}`.
 ///
-/// `error` is the kind of problem for people, `code` the same for programs. `certificate_index`
-/// counts from the leaf and is null if no certificate is at fault. `detail` states the value found
-/// and the values accepted.
+/// `error` is the kind of problem as a sentence, `code` is the kind as a stable code for programs.
+/// `certificate_index` counts from the leaf and is null if no certificate caused the error.
+/// `detail` states the found value and the accepted values.
 #[derive(Debug)]
 pub(crate) struct ErrorResponse {
     status: StatusCode,

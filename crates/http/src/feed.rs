@@ -23,11 +23,11 @@ use crate::long_poll::parameter;
 use crate::reply::{Response, plain, value};
 use crate::signal::Signal;
 
-/// Interval without entries after which a comment is sent, to detect closed connections and to keep
-/// proxies from closing idle ones.
+/// The server sends a comment after this time without entries. Comments detect closed connections,
+/// and keep proxies from closing idle connections.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// Maximum number of entries by which a reader that was up to date may fall behind.
+/// Maximum number of unread entries of a reader that was up to date before.
 const MOST_BEHIND: u64 = 1 << 16;
 
 /// Reconnection delay of a reader, in milliseconds.

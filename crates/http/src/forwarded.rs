@@ -1,8 +1,8 @@
 //! The client behind a proxy: `Forwarded` (RFC 7239) and `X-Forwarded-For`.
 //!
-//! Any client can send these fields, so only those of configured proxies are trusted. Each proxy
+//! Any client can send these fields, so only fields from configured proxies are trusted. Each proxy
 //! appends the address of its peer at the right. The client is therefore the rightmost address that
-//! is not a configured proxy. Everything to the left of it may be forged.
+//! is not a configured proxy. The addresses to the left of the client may be forged.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

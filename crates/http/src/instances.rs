@@ -57,7 +57,7 @@ const WINDOW: u32 = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Timeout of a response: several rounds.
 const ANSWER: Duration = Duration::from_secs(60);
-/// Time in which a dead peer is detected.
+/// Time limit for the detection of a dead peer.
 const ALIVE: Duration = Duration::from_secs(2);
 
 /// The key that all instances of a log share.

@@ -18,7 +18,7 @@ pub struct Limits {
     pub body_timeout: Duration,
     /// Maximum time that a connection may stay open without a request.
     pub idle_timeout: Duration,
-    /// Maximum time in which the client reads no byte of a response.
+    /// Maximum time between two reads of a response by the client.
     pub write_timeout: Duration,
     /// Maximum time that a submission waits for its log to be opened at startup. After that: 503.
     pub start_timeout: Duration,

@@ -36,7 +36,7 @@ pub enum BindError {
     Unusable {
         /// The address as configured.
         address: String,
-        /// The system's error.
+        /// Error of the operating system.
         error: io::Error,
     },
 }

@@ -1,6 +1,6 @@
 //! `log.v3.json`: the metadata of a log for log lists.
 //!
-//! The fields of version 3 of the log list, and those that operators publish for their logs
+//! The fields of version 3 of the log list, and the fields that operators publish for their logs
 //! (`log-metadata-v1`, proposed on ct-policy and also published by Sunlight).
 
 use base64_simd::STANDARD;
@@ -272,8 +272,8 @@ fn endpoint<'a>(url: &'a str, limit: Option<&'a RateLimit>) -> Endpoint<'a> {
     Endpoint { url, rate_limit }
 }
 
-/// Returns the planned changes in order: those of the operator, and the freeze unless an earlier
-/// change freezes the log.
+/// Returns the planned changes in order: the changes of the operator, and the freeze unless an
+/// earlier change freezes the log.
 fn planned_changes(config: &LogConfig, retired: bool) -> Vec<Change> {
     let now = config.clock.now_ms();
     let planned = config.metadata.planned_changes.iter();

@@ -339,7 +339,7 @@ fn unavailable(words: &str) -> Response {
     response
 }
 
-/// Responds to a failed read; a temporary failure tells the client to retry.
+/// Responds to a failed read. The response to a temporary failure has a Retry-After.
 fn unread(error: &ReadError) -> Response {
     match error {
         ReadError::Unavailable(reason) => {

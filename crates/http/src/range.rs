@@ -5,7 +5,7 @@ use std::ops::Range;
 /// The bytes that a `Range` header requests from a body of known length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RequestedRange {
-    /// The whole body: there is no range, several ranges, or an invalid one. A server may always
+    /// The whole body: there is no range, an invalid range, or several ranges. A server may always
     /// ignore the header, and several ranges of a tile are not worth a multipart body.
     All,
     /// The bytes of this range (206).

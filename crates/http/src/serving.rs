@@ -47,7 +47,7 @@ impl Serving {
         while self.accepting.join_next().await.is_some() {}
     }
 
-    /// Waits up to `patience` until every submission has a response and no further one can arrive.
+    /// Waits up to `patience` until every submission has a response and no submission can arrive.
     /// Must be called after [`close`](Self::close). Returns `false` after the timeout.
     pub async fn submissions_end(&self, patience: Duration) -> bool {
         self.shared.submitting.ended(patience).await

@@ -1,4 +1,4 @@
-//! An event that happens once, and for which ten thousand connections wait.
+//! An event that happens once. Ten thousand connections can wait for the event.
 
 use std::future::Future;
 use std::pin::Pin;

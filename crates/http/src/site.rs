@@ -55,7 +55,7 @@ pub struct Site {
 
 /// The logs of a site with their routes.
 struct Table {
-    /// All logs; those that are being removed are the last ones.
+    /// All logs. Logs that are being removed are at the end.
     logs: Vec<Arc<ServedLog>>,
     /// The number of logs that are not being removed.
     listed: usize,
@@ -79,7 +79,8 @@ pub(crate) struct ServedLog {
 }
 
 impl Site {
-    /// Creates the site. `registry` has the metrics of the process and gets those of the site.
+    /// Creates the site. `registry` has the metrics of the process and gets the metrics of the
+    /// site.
     ///
     /// # Errors
     /// If a prefix is not a URL, or two logs have the same prefix.

@@ -57,7 +57,7 @@ pub struct Failure {
     /// Stable name of the kind: `connect_refused`, `connect_timeout`, `dns`, `tls`, `reset`,
     /// `timeout`, `protocol`, `status`, `body`; scenarios add their own.
     pub kind: &'static str,
-    /// Details; those of the first ten failures of a kind are kept.
+    /// Details of the failure. The run keeps the details of the first ten failures of each kind.
     pub detail: String,
 }
 

@@ -143,7 +143,7 @@ impl ExecutorConfig {
     ///
     /// # Errors
     ///
-    /// The rate or the number of users is invalid or too large, or a duration is zero.
+    /// If the rate or the number of users is invalid or too large, or a duration is zero.
     pub fn check(&self) -> Result<(), ExecutorError> {
         let (start, stages, unit): (f64, &[Stage], f64) = match self {
             ExecutorConfig::ConstantArrivalRate { rate, .. } => {

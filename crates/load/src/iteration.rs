@@ -159,8 +159,8 @@ impl Iteration {
         self.started
     }
 
-    /// Returns the number of the iteration in its scenario over all workers, from 0. By arrival
-    /// rate, numbers count arrivals, so those of dropped ones are missing.
+    /// Returns the number of the iteration in its scenario over all workers, from 0. With an
+    /// arrival rate, numbers count arrivals: the numbers of dropped arrivals are missing.
     pub fn number(&self) -> u64 {
         self.number
     }
@@ -195,7 +195,7 @@ pub struct Pending {
     recorder: Recorder,
     tags: Tags,
     protocol: &'static str,
-    /// Time from which its duration counts.
+    /// Start of the measured duration.
     since: Instant,
     started: Instant,
     answered: bool,

@@ -15,7 +15,7 @@ const LOOK: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 ///
-/// Writing to `out` failed; the run continues.
+/// If writing to `out` fails. The run continues.
 pub fn lines(running: &Running, out: &mut impl Write) -> io::Result<()> {
     let mut snapshots = running.snapshots();
     let mut told = None;

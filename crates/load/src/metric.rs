@@ -112,7 +112,7 @@ impl Metric {
     }
 }
 
-/// A metric as JSON: the data for merging, and figures for people.
+/// A metric as JSON: the data for merging, and readable figures.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 enum Stored {

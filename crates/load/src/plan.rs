@@ -33,7 +33,7 @@ pub const TOP: &[&str] = &[
     "seed",
 ];
 
-/// Keys of a scenario: common ones, and those of executors.
+/// Keys of a scenario: common keys, and keys of executors.
 pub const SCENARIO: [&[&str]; 2] = [scenario::COMMON, executor::KEYS];
 
 /// Limit of worker threads of a run.
@@ -115,7 +115,7 @@ impl Plan {
     /// Builds the scenarios with `seed` for their random choices, and combines them into a run.
     ///
     /// # Errors
-    /// A scenario cannot be built from its options; the message begins with its name.
+    /// If a scenario cannot be built from its options; the message begins with its name.
     pub fn into_run(self, seed: u64) -> Result<Run, PrepareError> {
         let planned = self.scenarios.into_iter().enumerate();
         let planned = planned.map(|(index, scenario)| {

@@ -46,7 +46,7 @@ impl Recorder {
     }
 
     /// Interns the scenario's tags and `extra`. Takes a lock and allocates: call it once per user,
-    /// not per sample. A run stores 4,096 sets of tags; further ones are recorded without `extra`.
+    /// not per sample. A run stores 4,096 sets of tags; further sets are recorded without `extra`.
     pub fn tags(&self, extra: &[(&str, &str)]) -> Tags {
         self.0.registry.extend(self.0.base, extra)
     }

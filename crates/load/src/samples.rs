@@ -106,7 +106,7 @@ pub(crate) struct Tally {
     pub(crate) name: &'static str,
     pub(crate) good: u64,
     pub(crate) bad: u64,
-    /// Whether its failures do not count among those of all checks.
+    /// Whether failures of this check are excluded from the failures of all checks.
     pub(crate) excused: bool,
     pub(crate) details: Vec<String>,
 }

@@ -48,7 +48,7 @@ pub trait Scenario: Send + Sync + 'static {
         Duration::from_secs(60)
     }
 
-    /// Runs beside the load until `stop` is cancelled, for example to poll checkpoints. It may
+    /// Runs during the load until `stop` is cancelled, for example to poll checkpoints. It may
     /// return later: the run waits for it before [`finish`](Scenario::finish).
     async fn background(&self, recorder: Recorder, stop: Stop) {
         let _ = (recorder, stop);

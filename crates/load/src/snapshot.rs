@@ -7,7 +7,7 @@ use crate::heat::HEAT;
 use crate::summary::ErrorKind;
 use crate::threshold::ThresholdResult;
 
-/// Delay by the load generator from which it is reported.
+/// Minimum reported delay by the load generator.
 pub const LATE: Duration = Duration::from_millis(10);
 
 /// State of a run; a new one each second.
@@ -30,7 +30,7 @@ pub struct Snapshot {
 /// Phases of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// Scenarios prepare; no iteration has begun.
+    /// Scenarios prepare; no iteration has started.
     #[default]
     Preparing,
     /// Iterations begin and end.
@@ -54,7 +54,7 @@ pub struct ScenarioRow {
     pub adjustable: Adjustable,
     /// Target iterations per second; 0 for scenarios by users.
     pub asked: f64,
-    /// Iterations begun per second.
+    /// Started iterations per second.
     pub achieved: f64,
     /// Iterations completed per second.
     pub iterations: f64,
@@ -72,7 +72,7 @@ pub struct ScenarioRow {
     pub busy: u64,
     /// Arrivals that are waiting for a user.
     pub waiting: u64,
-    /// Iterations begun since the start.
+    /// Number of iterations started since the start of the run.
     pub started_total: u64,
     /// Arrivals dropped since the start.
     pub dropped: u64,

@@ -1,4 +1,4 @@
-//! Summary of a run, from which reports are created.
+//! Summary of a run: the source of all reports.
 
 mod k6;
 pub(crate) mod merge;
@@ -98,7 +98,7 @@ pub struct ScenarioSummary {
     /// Tags in the plan.
     #[serde(with = "tag_map")]
     pub tags: TagList,
-    /// Iterations that should have begun.
+    /// Number of iterations that were due to start.
     pub asked: u64,
     /// Iterations that began.
     pub started: u64,

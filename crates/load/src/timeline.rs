@@ -64,7 +64,7 @@ pub const MOST_POINTS: usize = 512;
 #[derive(Debug, Default)]
 pub(crate) struct TimelineBuilder {
     points: Vec<Point>,
-    /// Number of intervals per point, less one.
+    /// Number of intervals per point minus one.
     more: u32,
     /// The incomplete point, and its number of intervals.
     pending: Option<(Point, u32)>,
@@ -218,8 +218,8 @@ impl PointRow {
     }
 }
 
-/// Estimates a percentile from a heat strip, in µs. A percentile of two intervals lies between
-/// those of both, so the caller can narrow it down.
+/// Estimates a percentile from a heat strip, in µs. The percentile of two intervals together lies
+/// between their two percentiles, so the caller can narrow the estimate down.
 fn by_heat(heat: &[u32], p: f64) -> u64 {
     let total: u64 = heat.iter().map(|count| u64::from(*count)).sum();
     let place = p * total.saturating_sub(1) as f64;

@@ -36,7 +36,7 @@ impl Timer {
                 self.armed = Some(deadline);
             }
             // Expirations are not read: resetting the timer discards them, and epoll reports each
-            // one as an edge.
+            // expiration as an edge.
             let mut ready = self.timer.readable().await?;
             ready.clear_ready();
             self.armed = None;

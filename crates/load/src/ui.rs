@@ -31,7 +31,7 @@ const ATTENTION: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 ///
-/// There is no terminal, or it was closed. The terminal is restored in any case, even after a
+/// If there is no terminal, or it was closed. The terminal is restored in any case, even after a
 /// panic.
 pub fn live(running: &Running) -> io::Result<()> {
     let mut terminal = ratatui::try_init()?;

@@ -2,9 +2,9 @@
 //!
 //! A signer remembers a tree head before it releases the signature, and the lock gets the head only
 //! afterwards. A process that stops in between leaves a head that is signed and not committed. The
-//! log cannot skip this head, because the signer signs only what follows it. The round of the head
-//! was staged before the request to the signer, so the log can commit the head now, with the same
-//! signature.
+//! log cannot skip this head, because the signer signs only heads that extend it. The round of the
+//! head was staged before the request to the signer, so the log can commit the head now, with the
+//! same signature.
 
 use bytes::Bytes;
 use lucarne_storage::{Assets, Lock};
@@ -20,7 +20,7 @@ pub(crate) struct Newest {
     pub(crate) replaces: Option<Bytes>,
 }
 
-/// Chooses between the lock's checkpoint and the signer's last one.
+/// Chooses between the checkpoint of the lock and the last checkpoint of the signer.
 ///
 /// # Errors
 /// If neither the lock nor the journal leads to the tree head that the signer has signed. Lock and

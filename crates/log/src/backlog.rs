@@ -16,7 +16,7 @@ use crate::gaps::{Gap, signed_from};
 /// The encoded length of a range, in bytes.
 const RANGE: usize = 24;
 
-/// The time span from which the pace is calculated.
+/// The pace is an average over this time span.
 const WINDOW: Duration = Duration::from_secs(20);
 
 /// Ranges of entries that are not read yet, in ascending order. No two ranges are adjacent.

@@ -28,7 +28,7 @@ struct Waiting {
 }
 
 impl Batches {
-    /// Returns after the signature has been tried, together with all others that wait now.
+    /// Returns after the signature has been tried together with all waiting signatures.
     pub(crate) async fn try_beside_others(&self, signature: &Arc<KnownSignature>) {
         let (told, tried) = oneshot::channel();
         let place = Place::take(self, signature, told);
@@ -68,8 +68,8 @@ impl<'b> Place<'b> {
         batch.count() >= KnownSignature::BATCH
     }
 
-    /// Removes and returns this signature and all that share its batch; empty if another thread has
-    /// taken it already.
+    /// Removes and returns this signature and all signatures of its batch. Returns an empty list if
+    /// another thread has taken the batch already.
     fn batch(&self) -> Vec<Waiting> {
         let mut waiting = self.batches.0.lock();
         if !waiting.iter().any(|waiting| self.is_of(waiting)) {

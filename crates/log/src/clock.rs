@@ -1,4 +1,4 @@
-//! The clock from which the log reads the time.
+//! The clock of the log.
 
 use std::fmt;
 use std::sync::Arc;

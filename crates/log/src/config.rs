@@ -20,11 +20,11 @@ pub struct LogConfig {
     /// The checkpoint origin: the submission prefix without scheme and
     /// trailing slash (static-ct-api, "Checkpoints").
     pub origin: String,
-    /// The prefix under which clients submit, with scheme and trailing slash.
+    /// The URL prefix for submissions, with scheme and trailing slash.
     pub submission_prefix: String,
     /// The prefix under which clients read, with scheme and trailing slash.
     pub monitoring_prefix: String,
-    /// Another prefix under which the log is served, both for submission and monitoring.
+    /// Another URL prefix of the log, both for submission and monitoring.
     pub also_at: Option<String>,
     /// The holder of the key that signs SCTs and checkpoints.
     pub key: Signer,
@@ -59,7 +59,7 @@ pub struct LogConfig {
     pub known: Option<Arc<dyn KnownCheckpoints>>,
     /// The configuration of this instance among several of the log; `None` if it is the only one.
     pub instances: Option<Instances>,
-    /// The clock from which the log reads the time: [`Clock::system`], except in tests.
+    /// The clock of the log: [`Clock::system`], except in tests.
     pub clock: Clock,
 }
 

@@ -1,4 +1,4 @@
-//! The list of stored files that differ from what the log wrote, for the operator.
+//! The list of stored files that differ from the bytes of the log, for the operator.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::read_cache::FileId;
 /// reads of storage each time.
 const RESPITE: Duration = Duration::from_secs(1);
 
-/// Most files that are remembered by name; further ones are only counted.
+/// Maximum number of files that are remembered by name. Further files are only counted.
 const MOST_NAMES: usize = 1000;
 
 /// Most files that a report lists, and that are read again at once.
@@ -28,7 +28,7 @@ pub(crate) struct Damaged {
     /// Files with stored bytes, identified by their checksum, that are wrong although every hash
     /// matches.
     condemned: Mutex<HashMap<FileId, (u128, String)>>,
-    /// The time during which a result stands.
+    /// The time during which a result is reused.
     respite: Duration,
     /// Number of reads that returned bytes other than the log wrote.
     found: Counter,
@@ -62,7 +62,7 @@ impl Damaged {
         }
     }
 
-    /// Counts a read for which storage returned wrong bytes, or none.
+    /// Counts a read in which storage returned wrong bytes or no bytes.
     pub(crate) fn count(&self) {
         self.found.inc();
     }

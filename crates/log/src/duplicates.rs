@@ -11,11 +11,11 @@ use tokio::time::timeout;
 
 use crate::SubmitError;
 
-/// Duplicates that are proven and signed at the same time.
+/// Maximum number of duplicates that are proven and signed at the same time.
 const AT_WORK: usize = 32;
-/// Duplicates in progress, together with those that wait for their turn.
+/// Maximum number of duplicates in progress or waiting for a permit.
 const ADMITTED: usize = 1024;
-/// Timeout of the wait for a turn.
+/// Time limit for a duplicate that waits for a permit of `at_work`.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The duplicates of one log.
@@ -93,7 +93,7 @@ mod tests {
         ));
         drop(working.pop());
         working.push(waiting.remove(0).await.unwrap());
-        // All permits are returned, also those of cancelled waits.
+        // All permits are returned, also the permits of cancelled waits.
         drop((working, waiting));
         assert_eq!(duplicates.admitted.available_permits(), ADMITTED);
         assert_eq!(duplicates.at_work.available_permits(), AT_WORK);

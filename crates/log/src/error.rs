@@ -44,7 +44,7 @@ pub enum ReadError {
     /// Storage does not respond now: the same read may succeed later.
     #[error("{0}")]
     Unavailable(String),
-    /// The stored bytes differ from those that the log wrote.
+    /// The stored bytes differ from the bytes of the log.
     #[error("{path}: {problem}")]
     Damaged {
         /// Path of the asset.

@@ -1,8 +1,8 @@
 //! The feed: entries as events (`text/event-stream`, HTML section 9.2). The ID of an event is the
 //! index of its entry.
 //!
-//! The log encodes an entry once for all clients. Each round appends its events to those of the
-//! newest tile; the events of full tiles are cached in memory like the tiles themselves.
+//! The log encodes an entry once for all clients. Each round appends its events to the events of
+//! the newest tile. The events of full tiles are cached in memory like the tiles themselves.
 
 use std::io;
 

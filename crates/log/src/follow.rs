@@ -201,8 +201,8 @@ impl Follower {
         }
     }
 
-    /// Reads lock and lease once, and applies what is new. Takes the lead if no other instance
-    /// leads, and if `may` is true.
+    /// Reads lock and lease once, and applies the changes. Takes the lead if no other instance
+    /// leads and `may` is true.
     async fn look(&mut self, may: bool) -> Result<Option<Ended>, Fatal> {
         let (at, id) = (Instant::now(), self.log.config.key.log_id());
         let lock = &*self.log.lock;
@@ -427,7 +427,7 @@ impl Shared {
 /// Extends the tree to `head` with tiles from storage, and returns its new entries as well.
 ///
 /// # Errors
-/// [`Fatal::Away`] if tiles are missing or unreadable, or their root is not the one of `head`.
+/// [`Fatal::Away`] if tiles are missing or unreadable, or if their root is not the root of `head`.
 async fn grow(
     log: &Shared,
     tree: Arc<Tree>,

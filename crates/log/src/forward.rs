@@ -116,7 +116,7 @@ impl Shared {
         }
         let answer = match answer {
             Ok(answer) if answer.status == Status::Taken => answer,
-            // The instance reports that another one leads.
+            // The instance reports that another instance leads.
             Ok(answer) if answer.status == Status::NotLeading => return self.nudge.notify_one(),
             Ok(answer) => return self.note_refusal(Some(refused(answer.status).to_string())),
             Err(undelivered) => return self.note_refusal(Some(undelivered.to_string())),

@@ -41,7 +41,7 @@ pub struct FsckPosition {
 pub struct Checked {
     /// Number of entries from the start of the log to the end of this tile.
     pub entries: u64,
-    /// The position from which to continue.
+    /// The start position of the next check.
     pub next: FsckPosition,
     /// Number of entries of this tile that are older than an earlier entry.
     pub disordered: u64,
@@ -59,8 +59,8 @@ pub enum NamesTiles {
     All,
 }
 
-/// The data tiles in which the check verifies the parts of entries that the tree has not hashed:
-/// precertificates, chains, and their signatures.
+/// Selects the data tiles whose unhashed parts are verified: precertificates, chains, and their
+/// signatures. The tree has no hash of these parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parts {
     /// All data tiles.

@@ -24,7 +24,7 @@ use flate2::{Compress, Compression, Crc, Decompress, FlushCompress, FlushDecompr
 /// worse, because each starts a new block.
 const CHUNK: usize = 32 << 10;
 
-/// Maximum distance of references from a chunk to earlier ones, in bytes. The maximum of deflate,
+/// Maximum distance of references from a chunk to earlier chunks, in bytes. The maximum of deflate,
 /// 32 KiB, would save another 1% of the size at a fifth of the speed.
 const WINDOW: usize = 16 << 10;
 
@@ -66,8 +66,8 @@ pub(crate) struct GrowingGzip {
 }
 
 impl GrowingGzip {
-    /// Compresses the data tile with this index and all its entries `plain`. The result is the same
-    /// as that of [`gzip`].
+    /// Compresses the data tile with this index and all its entries `plain`. The result equals the
+    /// result of [`gzip`].
     ///
     /// # Errors
     /// If the state of the last round has changed in memory, or the compressed bytes do not

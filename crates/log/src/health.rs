@@ -217,7 +217,7 @@ fn stalled(location: &str) -> String {
     )
 }
 
-/// Reports the files that clients requested and that differ from what the log wrote.
+/// Reports requested files that differ from the bytes of the log.
 async fn files_check(log: &Shared) -> Check {
     // Another check reports a timeout of storage.
     let _ = tokio::time::timeout(PATIENCE, log.reader.look_again()).await;

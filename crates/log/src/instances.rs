@@ -26,14 +26,14 @@ pub trait Messenger: std::fmt::Debug + Send + Sync + 'static {
 pub struct MessengerError {
     /// The address of the leader, as `host:port`.
     pub address: String,
-    /// The reason.
+    /// The reason of the failure.
     pub source: Box<dyn Error + Send + Sync>,
 }
 
 /// The configuration of this process as one of several instances of a log.
 #[derive(Clone, Debug)]
 pub struct Instances {
-    /// Address as `host:port`, at which other instances reach this one when it leads.
+    /// Address as `host:port`. Other instances connect to this address when this instance leads.
     pub address: String,
     /// The time without a sign of life after which another instance replaces the leader.
     pub lease: Duration,

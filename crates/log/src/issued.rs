@@ -35,8 +35,8 @@ const EMPTY: Slot = Slot {
     signature: [0; LONGEST],
 };
 
-/// Signatures by the index of their entry; a newer one replaces an older one. A page is allocated
-/// for its first signature.
+/// Signatures by the index of their entry. A newer signature replaces an older signature in the
+/// same slot. A page is allocated for its first signature.
 #[derive(Default)]
 pub(crate) struct IssuedScts(Mutex<Vec<Vec<Slot>>>);
 

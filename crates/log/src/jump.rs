@@ -18,7 +18,7 @@ use crate::Fatal;
 pub(crate) const TOLERATED_MS: u64 = 10_000;
 /// Maximum jump without an operator's confirmation, in milliseconds.
 const MOST_MS: u64 = 24 * 3600 * 1000;
-/// The time for which the clock must keep a jump.
+/// Minimum age of a jump before the log accepts it.
 const STANDING: Duration = Duration::from_secs(60);
 
 /// Checks whether a process may start to sign at `wall_ms` without an operator's confirmation, if
@@ -99,7 +99,7 @@ impl ClockJumps {
         Ok(())
     }
 
-    /// Returns the time to use: that of the clock without its jump.
+    /// Returns the time of the clock without its jump.
     pub(crate) fn now_ms(&self, wall_ms: u64, at: Instant) -> u64 {
         wall_ms - self.ahead_ms(wall_ms, at)
     }

@@ -1,10 +1,10 @@
 //! The two lanes of submissions: urgent certificates are logged before others.
 //!
-//! Clients wait for the SCTs of a newly issued certificate. They do not wait for those of an old
-//! certificate, or of one that already has SCTs, and CAs submit millions of these. Newly issued
-//! certificates therefore have their own lane: they are in the next round, however many entries
-//! wait in the other lane. The configuration calls the other lane a log's `backlog`; in this crate,
-//! a backlog belongs to the dedup index.
+//! Clients wait for the SCTs of a newly issued certificate. Clients do not wait for the SCTs of an
+//! old certificate, or of a certificate that already has SCTs, and CAs submit millions of these
+//! certificates. Newly issued certificates therefore have their own lane: they are in the next
+//! round, however many entries wait in the other lane. The configuration calls the other lane a
+//! log's `backlog`; in this crate, a backlog belongs to the dedup index.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

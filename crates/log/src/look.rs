@@ -114,7 +114,8 @@ async fn steadily(
             Err(fatal) if !fatal.is_verdict() => return Err(fatal),
             Err(fatal) => fatal,
         };
-        // A lock that has changed is not an error, because the parts were read one after the other.
+        // Lock, journal and storage were read one after the other, so a change of the lock in
+        // between is not an error.
         if lock.load(&log_id).await? == held {
             return Ok(Err((held, fatal)));
         }

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     const SHORT: Duration = Duration::from_millis(100);
-    /// Longer than the start of a thread takes on a busy machine.
+    /// A time that exceeds the start of a thread on a busy machine.
     const LONG: Duration = Duration::from_secs(3);
     const ONE: Identity = Identity([1; 32]);
 

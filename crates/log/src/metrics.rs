@@ -516,7 +516,7 @@ pub(crate) struct LaneMetrics {
 pub(crate) struct ReadCounters {
     /// The rightmost tiles, which every round keeps in memory.
     pub(crate) edge: Counter,
-    /// The cache.
+    /// The cache in memory.
     pub(crate) memory: Counter,
     /// Storage.
     pub(crate) storage: Counter,

@@ -9,20 +9,22 @@
 //! process may arrive, a bit may flip before a round is verified, a data tile may be damaged, and
 //! an index or its newest entry may be lost. All of this may happen any number of times. Missing
 //! entries of an index are read concurrently with rounds. With a separate signer, a backup of the
-//! machine or of the memory of the signer may be restored once. Bounded are the number of rounds
-//! and new signatures, of both instances together and each of one entry, and the number of
-//! submissions.
+//! machine or of the memory of the signer may be restored once. The number of rounds, of new
+//! signatures and of submissions is bounded for both instances together. A round has one entry.
 //!
-//! `cluster.rs` has the instances of one log of which one leads: followers, the lease, and
+//! `cluster.rs` has the instances of one log, where one instance leads: followers, the lease, and
 //! forwarded submissions. The steps of a leader are the same.
 //!
-//! Every state must satisfy each [`Invariant`]. Left out are several entries in a round (they share
-//! their fate), the pool (a submission is looked for and sealed in one step, but not in
-//! `cluster.rs`), superseded partial tiles, clocks, which only count, and certificates that are too
-//! young to be among the missing entries of the index.
+//! Every state must satisfy each [`Invariant`]. The model omits:
+//! - rounds with several entries: all entries of a round have the same outcome;
+//! - the pool: outside `cluster.rs`, a submission is looked up and sealed in one step;
+//! - superseded partial tiles;
+//! - clocks: they only count;
+//! - certificates that are too young to be among the missing entries of the index.
 //!
-//! A model that finds no violation proves nothing by that. So without any one of the guards in
-//! `lucarne_storage::guards`, and without any one [`InstanceRule`], it must find one.
+//! The absence of a violation proves nothing if the model cannot find violations. The model must
+//! therefore find a violation without any single guard of `lucarne_storage::guards`, and without
+//! any single [`InstanceRule`].
 
 mod checker;
 mod cluster;
@@ -99,7 +101,7 @@ const BUCKET_SIGNED_APART: Bounds = Bounds {
     ..BUCKET
 };
 
-/// Two instances in one bucket, of which one should lead: one entry, and a new signature.
+/// Two instances in one bucket, with at most one intended leader: one entry, and a new signature.
 const FOLLOWING: ClusterBounds = ClusterBounds {
     protocol: IN_BUCKET,
     without: None,

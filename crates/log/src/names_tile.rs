@@ -46,8 +46,8 @@ pub(crate) struct GrowingNames {
 }
 
 impl GrowingNames {
-    /// Creates the names tile with this index from all its entries. The result is the same as that
-    /// of [`names_tile`].
+    /// Creates the names tile with this index from all its entries. The result equals the result of
+    /// [`names_tile`].
     ///
     /// # Errors
     /// See [`names_tile`]. Also if the state of the last round has changed in memory.

@@ -9,7 +9,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Sorts the longest first, because a location may contain another one.
+    /// Sorts the longest location first, because a location may contain another location.
     pub(crate) fn new(places: impl IntoIterator<Item = (String, &'static str)>) -> Self {
         let mut places: Vec<_> = places.into_iter().collect();
         places.retain(|(place, _)| !place.is_empty());

@@ -1,14 +1,14 @@
-//! The pool: entries wait here for their round, and the newest ones are known here.
+//! The pool: entries wait here for their round, and the newest entries are kept here.
 //!
 //! An identity is in exactly one of three places at a time, and moves only forward: the waiting
 //! entries, the rounds in memory, the dedup index. A round leaves memory only after the index has
 //! it. A submission is looked up in memory, then in the index without a lock, and then joins the
 //! waiting entries under the lock. Between the lookup in memory and the join, a round may move from
 //! memory to the index unseen. `epoch` counts these moves, and [`Pool::join`] requests another
-//! lookup if the count has changed. Thus no entry is sequenced twice.
+//! lookup if the count has changed. No entry is sequenced twice.
 //!
-//! There are two [lanes](Lane). A round takes all waiting fresh entries, then as many old ones in
-//! order of arrival as it has time for ([`RoundCost`]); the rest wait for the next round. Old
+//! There are two [lanes](Lane). A round takes all waiting fresh entries. It then takes old entries
+//! in order of arrival, as many as [`RoundCost`] allows; the rest wait for the next round. Old
 //! entries are limited by their share of the pool, by their rate, and by their waiting time. There
 //! is no other limit: as long as old entries wait, each round takes some.
 
@@ -35,9 +35,9 @@ use crate::forward::wire::Pressure;
 use crate::lane::{Lane, LaneConfig};
 
 /// Bytes of the pool for each of its entries: four times the size of a typical entry with its
-/// chain. Only unusual entries reach the limit of bytes before that of entries.
+/// chain. Only unusual entries reach the limit of bytes before the limit of entries.
 const BYTES_PER_ENTRY: usize = 16 << 10;
-/// Maximum waiting time with which an old entry is accepted: its client may not wait longer.
+/// Maximum expected waiting time of an accepted old entry. Its client may not wait longer.
 const OLD_PATIENCE: Duration = Duration::from_secs(10);
 
 struct Inner {
@@ -80,7 +80,7 @@ pub(crate) enum Joined {
     Closed,
 }
 
-/// A round from the pool for the sequencer: fresh entries, then old ones.
+/// A round from the pool for the sequencer: fresh entries, then old entries.
 pub(crate) struct SealedRound {
     pub(crate) entries: Vec<Arc<Entry>>,
     pub(crate) outcome: RoundOutcome,
@@ -168,8 +168,8 @@ impl Pool {
         }
     }
 
-    /// Adds an entry to the waiting ones of this lane. `looked` is the epoch of the lookup in
-    /// memory before the one in the index: see the module's documentation.
+    /// Adds an entry to the waiting entries of this lane. `looked` is the epoch of the lookup in
+    /// memory, which precedes the lookup in the index: see the documentation of the module.
     pub(crate) fn join(&self, entry: Entry, lane: Lane, looked: Epoch) -> Joined {
         self.join_at(entry, lane, looked, Instant::now())
     }
@@ -246,7 +246,8 @@ impl Pool {
         round
     }
 
-    /// Reports to all waiting submissions that there is no round: their entries are not in the log.
+    /// Reports to all waiting submissions that their entries will not be in a round of this
+    /// process.
     pub(crate) fn turn_away(&self) {
         let mut inner = self.inner.lock();
         let fresh = inner.fresh.take(usize::MAX);
@@ -358,8 +359,8 @@ impl Inner {
         }
     }
 
-    /// Admits an old entry, or returns the time until the waiting ones have left or the rate allows
-    /// another. The estimate assumes rounds of the current capacity.
+    /// Admits an old entry. Otherwise returns the time until the waiting old entries have left, or
+    /// until the rate allows another entry. The estimate assumes rounds of the current capacity.
     fn admit_old(
         &mut self,
         entry: &Entry,
@@ -381,8 +382,8 @@ impl Inner {
         }
     }
 
-    /// Returns the maximum time until the next round: the usual time, or that of the current round
-    /// if it takes longer.
+    /// Returns the maximum time until the next round: the usual time, or the time since the start
+    /// of the current round if it is longer.
     fn round(&self, now: Instant) -> Duration {
         let so_far = self
             .under_way

@@ -1,16 +1,16 @@
 //! The start of a log: recovery from lock, journal and storage.
 //!
-//! The checkpoint in the lock is authoritative. The journal rolls storage forward to it. A round
-//! that was staged on it, and to which it does not lead, never happened. Storage may be older
-//! than the lock, but never newer. Every other combination means that something was rolled back,
-//! copied or lost, and the log refuses to sign.
+//! The checkpoint in the lock is authoritative. The journal rolls storage forward to this
+//! checkpoint. A round that was staged on this checkpoint was never committed, and is ignored.
+//! Storage may be older than the lock, but never newer. Every other combination means that lock,
+//! journal or storage was rolled back, copied or lost, and the log refuses to sign.
 //!
 //! | module | contents |
 //! |---|---|
 //! | `judge` | the state of lock, journal and storage together |
 //! | `contradiction` | the combinations that stop a log, and their errors |
 //! | `published` | the published checkpoint and its tree |
-//! | `edge` | the right edge of the tree, with damaged hash tiles computed from those beneath |
+//! | `edge` | the right edge of the tree; damaged hash tiles are computed from lower tiles |
 //! | `replay` | the rounds of the journal, and their files |
 //! | `rollback` | storage that lost files which were published before the journal begins |
 //! | `foreign` | a checkpoint that another process signed with the key of the log |
@@ -65,7 +65,7 @@ pub(crate) struct Recovered {
 /// creates no index.
 ///
 /// # Errors
-/// Those of [`recover`], and of the opening of the index.
+/// The errors of [`recover`], and of the opening of the index.
 pub(crate) async fn examine(
     config: &LogConfig,
     assets: Arc<dyn Assets>,

@@ -35,7 +35,7 @@ pub struct Repair {
     pub files: Arc<dyn Files>,
     /// The destination of the correct files.
     pub repairs: Arc<dyn Repairs>,
-    /// Other complete or partial copies of the log, in the order in which they are read.
+    /// Other complete or partial copies of the log, in the order of reading.
     pub sources: Vec<Source>,
     /// The tree. The caller has verified its signature.
     pub signed: Checkpoint,
@@ -48,11 +48,11 @@ pub struct Repair {
 /// An offered file that was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Refusal {
-    /// The file.
+    /// Path of the file.
     pub path: String,
     /// The place that offers it.
     pub from: String,
-    /// The reason.
+    /// The reason why the file could not be repaired.
     pub problem: String,
 }
 
@@ -61,7 +61,7 @@ pub struct Refusal {
 pub struct Cure {
     /// The fault of the file.
     pub finding: Finding,
-    /// The source of the correct bytes, for people.
+    /// The source of the correct bytes, as text for operators.
     pub from: String,
     /// The place of the wrong bytes; `None` if there were none.
     pub kept: Option<String>,
@@ -175,7 +175,7 @@ impl Walk {
         Ok((Vec::new(), refusals))
     }
 
-    /// Takes the offered files that were not written before, and in which the check finds no fault.
+    /// Takes offered files that were not written before and that pass the check.
     async fn take(
         &mut self,
         mut offered: Vec<(String, Bytes)>,
@@ -223,8 +223,7 @@ impl Walk {
         Ok(cures)
     }
 
-    /// Returns the offered files for which the check finds no fault, neither in the file nor in the
-    /// tiles that lead to it.
+    /// Returns the offered files that pass the check together with the tiles that lead to them.
     async fn vouched(&self, offered: Vec<(String, Bytes)>) -> Vec<(String, Bytes)> {
         if offered.is_empty() {
             return offered;

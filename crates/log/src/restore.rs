@@ -125,7 +125,7 @@ pub(crate) async fn attend(log: Arc<Shared>) -> Infallible {
     }
 }
 
-/// Restores the names tile of a data tile, which depends on its entries alone.
+/// Restores the names tile of a data tile. A names tile depends only on the entries.
 pub(crate) async fn names_tile(log: &Shared, data: Tile) {
     let restored = async {
         let edge = edge(log).await?;

@@ -14,8 +14,7 @@ use crate::record::{RecordWriter, Step};
 use crate::tree::{NewTiles, Tree};
 use crate::verify::error::VerifyError;
 
-/// A round in the form in which it will be published. Only
-/// [`Verified`](crate::verify::Verified) rounds are published.
+/// An encoded round. Only [`Verified`](crate::verify::Verified) rounds are published.
 pub(crate) struct Round {
     pub(crate) step: Step,
     /// The journal's record.
@@ -31,7 +30,7 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    /// Encodes the entries that follow `tree`. `issuers` are the issuers that are not stored yet.
+    /// Encodes the entries to append to `tree`. `issuers` are the issuers that are not stored yet.
     pub(crate) fn encode(
         tree: &Tree,
         entries: &[Arc<Entry>],
@@ -119,9 +118,9 @@ pub(crate) fn new_issuers(
     issuers
 }
 
-/// Returns the tiles in the form in which they are published. Data tiles are compressed, and the
-/// compressed bytes are decompressed and compared, because other parties verify the log by them.
-/// Each data tile has its names tile. `tree` keeps the partial data tile for current readers.
+/// Returns the tiles as published files. Data tiles are compressed. The compressed bytes are
+/// decompressed and compared, because other parties verify the log with these bytes. Each data tile
+/// has its names tile. `tree` keeps the partial data tile for current readers.
 ///
 /// # Errors
 /// If the decompressed bytes differ from the input.
@@ -152,7 +151,7 @@ fn compression(path: String, error: std::io::Error) -> Fatal {
     Fatal::Verify(VerifyError::Compression { path, error })
 }
 
-/// Returns the file of an issuer in the form in which it is published.
+/// Returns the published file of an issuer.
 pub(crate) fn issuer_asset(fingerprint: &Fingerprint, der: &Bytes) -> Asset {
     Asset::new(
         format!("issuer/{fingerprint}"),

@@ -1,4 +1,4 @@
-//! SCTs from a separate signer: those of a round, and single ones that are requested again later.
+//! SCTs from a separate signer: the SCTs of a round, and single SCTs that are requested later.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::promises::{Promised, Stand};
 use crate::shared::Shared;
 use crate::{SubmitError, proofs};
 
-/// Starts to request the SCTs of a round. Submissions find each signature among the issued ones, or
+/// Starts to request the SCTs of a round. Submissions find each signature among the issued SCTs, or
 /// wait for the round here.
 pub(crate) async fn promise(log: &Arc<Shared>, client: &Arc<Client>, round: Promised) {
     let room = log.promises.room().await;
@@ -59,7 +59,7 @@ async fn have_signed(
 }
 
 /// Returns the SCT signature of an entry from a separate signer: with the signatures of its round,
-/// or alone if the round was long ago.
+/// or with a request of its own if the signatures of the round are no longer in memory.
 pub(crate) async fn promised(
     log: &Shared,
     client: &Client,

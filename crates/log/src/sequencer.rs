@@ -99,7 +99,7 @@ pub(crate) struct Sequencer {
     unsettled_bytes: u64,
     /// Rounds since the journal was last cut.
     unsettled_rounds: u32,
-    /// Size of the tree up to which superseded partials have been removed.
+    /// Tree size: superseded partial tiles of smaller trees have been removed.
     swept: u64,
     settling: Option<JoinHandle<Result<u64, Fatal>>>,
     progress: Progress,
@@ -135,8 +135,7 @@ impl Sequencer {
         }
     }
 
-    /// Enters the next step. Steps in another order would be another protocol than the one that the
-    /// model explores.
+    /// Enters the next step. The model explores only this order of steps.
     fn enter(&mut self, phase: Phase) {
         self.log.beat();
         let next = self.progress.enter(phase);
@@ -535,8 +534,8 @@ impl Sequencer {
         Ok(())
     }
 
-    /// Settles storage, and returns the size of the tree up to which superseded partials are
-    /// removed afterwards. They are removed only if `sweep` is set. The future owns its data.
+    /// Settles storage. If `sweep` is set, removes superseded partial tiles afterwards. Returns the
+    /// tree size of the last complete removal. The future owns its data.
     fn settle(&self, sweep: bool) -> impl Future<Output = Result<u64, Fatal>> + Send + 'static {
         let log = self.log.clone();
         let (from, to) = (self.swept, self.tree.size());

@@ -79,11 +79,11 @@ pub(crate) struct Shared {
     pub(crate) submitting: AtomicUsize,
     /// Wakes a follower, which reads the lock at once.
     pub(crate) nudge: Notify,
-    /// The reason why this instance cannot follow, for people.
+    /// The reason why this instance cannot follow, as text for operators.
     pub(crate) trouble: Mutex<Option<String>>,
-    /// The reason why the leading instance rejects requests of this one, for people.
+    /// The reason why the leader rejects requests of this instance, as text for operators.
     pub(crate) refusal: Mutex<Option<String>>,
-    /// The leading instance, if it is another one.
+    /// The leading instance, or `None` if this instance leads or no leader is known.
     pub(crate) leader: watch::Sender<Option<Leader>>,
     /// Entries visible to readers of this process.
     pub(crate) shown: watch::Sender<u64>,
@@ -279,7 +279,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Logs a failed cleanup. The log goes on, and the cleanup is tried again later.
+    /// Logs a failed cleanup. The log continues, and retries the cleanup later.
     pub(crate) fn neglect(&self, error: &lucarne_storage::AssetError) {
         tracing::warn!(log = self.config.shortname, %error, "cannot remove superseded files: \
                                                              retrying later");

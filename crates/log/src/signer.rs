@@ -46,12 +46,13 @@ impl Signer {
     /// The public key.
     ///
     /// # Errors
-    /// Those of [`PublicKey::from_spki`].
+    /// The errors of [`PublicKey::from_spki`].
     pub fn public_key(&self) -> Result<PublicKey, KeyError> {
         PublicKey::from_spki(self.public_key_spki())
     }
 
-    /// Returns whether signing a tree head requires a consistency proof from the previous one.
+    /// Returns whether signing a tree head requires a consistency proof from the previous tree
+    /// head.
     pub(crate) fn wants_proof(&self) -> bool {
         matches!(self, Self::Apart(_))
     }

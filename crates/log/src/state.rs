@@ -73,7 +73,7 @@ pub struct Check {
     pub name: &'static str,
     /// `true` if the result is good.
     pub ok: bool,
-    /// The result, for people.
+    /// The result, as text for operators.
     pub detail: String,
 }
 

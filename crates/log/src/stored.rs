@@ -46,7 +46,7 @@ pub(crate) fn if_readable(
 /// Returns the uncompressed bytes of exactly this tile, from the narrowest stored tile that
 /// contains them; `None` if there is none.
 pub(crate) async fn tile(assets: &dyn Assets, tile: Tile) -> Result<Option<Bytes>, ReadError> {
-    // In nearly all cases the tile itself exists, and one request suffices.
+    // In nearly all cases the tile itself exists, and one request is enough.
     let own = tile.path();
     if let Some(bytes) = assets.get(&own).await? {
         return unpacked(tile, own, bytes).map(Some);

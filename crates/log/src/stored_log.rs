@@ -1,4 +1,4 @@
-//! The files of a log for tests, in the form in which rounds write them.
+//! The files of a log for tests, as rounds write them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};

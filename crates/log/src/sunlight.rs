@@ -6,7 +6,7 @@
 //! in between, the lock is one round ahead of storage, and the bundle leads from one to the other.
 //!
 //! Lucarne uses only the entries of the bundle, and only if they lead from the published tree to
-//! the signed root. Then the entries form a [`Record`] like those of the journal.
+//! the signed root. Then the entries form a [`Record`] like the records of the journal.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -25,7 +25,7 @@ use crate::record::{Record, Step};
 /// that.
 const MOST: u64 = 1 << 30;
 
-/// A bundle that leads from the published checkpoint to the signed one.
+/// A bundle with the tiles between the published checkpoint and the signed checkpoint.
 pub(crate) struct Bundle {
     /// The round, as a record of the journal.
     pub(crate) record: Record,
@@ -128,7 +128,7 @@ impl Bundle {
             gunzip(bytes).map_err(|error| Fatal::Inconsistent(format!("{}: {error}", asset.path)))
         };
         if plain(stored.clone())? != plain(asset.bytes.clone())? {
-            // The bundle's tile has other entries as well: ours has only the signed ones.
+            // The bundle's tile has other entries as well. Our tile has only the signed entries.
             return Ok(asset);
         }
         Ok(Asset::new(asset.path, stored, asset.kind))

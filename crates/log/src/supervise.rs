@@ -35,7 +35,7 @@ const QUIET: Duration = Duration::from_secs(6);
 /// The time without other signatures after another process has signed twice. It is longer than the
 /// interval at which an idle TesseraCT signs again.
 const LONG_QUIET: Duration = Duration::from_secs(45);
-/// The longest time between two stops by another process for which [`LONG_QUIET`] applies.
+/// [`LONG_QUIET`] applies if another process stops this process twice within this time.
 const AGAIN_WITHIN: Duration = Duration::from_secs(600);
 /// The interval at which lock and storage are read during that time.
 const QUIET_LOOK: Duration = Duration::from_secs(1);
@@ -190,7 +190,7 @@ impl Shared {
     }
 
     /// Opens the log and sequences until the log is closed or fails. With several instances,
-    /// follows while another one leads.
+    /// follows while another instance leads.
     async fn run(self: Arc<Self>) -> Result<(), Fatal> {
         if let Some(instances) = self.config.instances.clone() {
             return follow::take_part(self, instances).await;
@@ -320,8 +320,8 @@ impl Shared {
         shown.is_some_and(|shown| shown.checkpoint == head.note)
     }
 
-    /// Returns the error for a log that is not in the lock. If there is other evidence of the log,
-    /// it is not a new log.
+    /// Returns the error for a log that is not in the lock. The error depends on other evidence of
+    /// the log, because a log with evidence is not new.
     async fn not_created(&self, missing: Fatal) -> Fatal {
         let published = self.reader.published();
         let evidence = match published.map(|published| published.size) {

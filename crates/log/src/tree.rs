@@ -17,7 +17,7 @@ pub(crate) struct DataEdge {
     pub(crate) bytes: Bytes,
     /// The end of each structure.
     pub(crate) ends: Vec<u32>,
-    /// All of them in gzip, as the last round published them; `None` for a tree from storage.
+    /// The tile in gzip, as published by the last round; `None` for a tree from storage.
     pub(crate) packed: Option<StoredFile>,
 }
 

@@ -32,12 +32,12 @@ const ISSUER_BYTES: u64 = 32 << 20;
 /// Roots whose validators are kept during a check.
 const MAX_ROOTS: u64 = 4096;
 
-/// Maximum number of bits of 256 in which a damaged fingerprint differs from the correct one. The
-/// fingerprints of two certificates differ in about 128 bits.
+/// Maximum number of differing bits, of 256, between a damaged fingerprint and the correct
+/// fingerprint. The fingerprints of two certificates differ in about 128 bits.
 const MAX_FLIPPED: u32 = 64;
 
-/// Missing issuers for which a check tries 256 other names each. If more are missing, the whole
-/// directory of issuers is missing.
+/// Maximum number of missing issuers that a check searches under 256 other names each. If more
+/// issuers are missing, the whole directory of issuers is missing.
 const MAX_SEARCHES: u32 = 16;
 
 /// The known issuers of a tile, by their fingerprints.
@@ -61,7 +61,7 @@ pub enum PartsError {
     /// The chain continues after an accepted root, or ends before one.
     #[error("its chain does not lead from its issuer to an accepted root")]
     Chain,
-    /// A fingerprint that differs from the one of a known certificate in a few bits.
+    /// A fingerprint that differs from the fingerprint of a known certificate in a few bits.
     #[error(
         "names issuer/{found}, which is missing; expected issuer/{expected}, which differs in a few bits"
     )]
@@ -223,7 +223,7 @@ impl Chains {
         }
     }
 
-    /// Reads the certificates with these fingerprints. Missing and damaged ones are left out.
+    /// Reads the certificates with these fingerprints. Omits missing and damaged certificates.
     pub(crate) async fn issuers(&self, of: impl IntoIterator<Item = Fingerprint>) -> Issuers {
         let mut issuers = Issuers::new();
         for fingerprint in of {

@@ -212,7 +212,7 @@ impl VerifiedTiles {
     /// Returns the concatenated hashes of a hash tile of any width.
     ///
     /// # Errors
-    /// As [`full`](Self::full).
+    /// See [`full`](Self::full).
     pub(crate) async fn hashes(
         &self,
         edge: &Arc<RightEdge>,
@@ -236,7 +236,7 @@ impl VerifiedTiles {
     /// Returns the hash of the leaf with this index.
     ///
     /// # Errors
-    /// As [`full`](Self::full).
+    /// See [`full`](Self::full).
     pub(crate) async fn leaf_hash(
         &self,
         edge: &Arc<RightEdge>,
@@ -249,7 +249,7 @@ impl VerifiedTiles {
     /// with these entries. They are not kept.
     ///
     /// # Errors
-    /// As [`full`](Self::full).
+    /// See [`full`](Self::full).
     pub(crate) async fn entries(
         &self,
         edge: &Arc<RightEdge>,
@@ -279,7 +279,7 @@ impl VerifiedTiles {
     /// but a recovery does.
     ///
     /// # Errors
-    /// As [`full`](Self::full).
+    /// See [`full`](Self::full).
     pub(crate) async fn partial(&self, edge: &Arc<RightEdge>, tile: Tile) -> Result<(), ReadError> {
         let file = FileId::Tile(tile);
         if tile.full().covered_by(edge.size()) && self.0.assets.get(&file.path()).await?.is_none() {
@@ -374,7 +374,7 @@ impl VerifiedTiles {
     /// Returns the root of the tree when it had this size.
     ///
     /// # Errors
-    /// As [`full`](Self::full).
+    /// See [`full`](Self::full).
     pub(crate) async fn root_at(
         &self,
         edge: &Arc<RightEdge>,
@@ -396,7 +396,7 @@ impl VerifiedTiles {
     /// Returns the hash at `position` of a level of hash tiles.
     ///
     /// # Errors
-    /// As [`full`](Self::full).
+    /// See [`full`](Self::full).
     pub(crate) async fn entry(
         &self,
         edge: &Arc<RightEdge>,

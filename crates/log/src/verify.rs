@@ -104,7 +104,7 @@ fn same_entry(
     check(leaf.index == index, || EntryError::Index(leaf.index))?;
     check(leaf.timestamp == timestamp_ms, || EntryError::Timestamp)?;
     // The identity was computed from the submitted bytes before their signature was verified. So
-    // equal identities prove that the leaf is the one that the CA signed.
+    // equal identities prove that the CA signed this leaf.
     check(leaf.identity() == entry.identity, || EntryError::Identity)?;
     check(
         leaf.precertificate == entry.precertificate.as_deref(),

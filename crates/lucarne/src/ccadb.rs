@@ -24,7 +24,7 @@ static REPORTS: Mutex<BTreeMap<String, (Bytes, Validators)>> = Mutex::new(BTreeM
 
 /// Failed downloads by URL, with time and reason.
 static FAILED: Mutex<BTreeMap<String, (Instant, String)>> = Mutex::new(BTreeMap::new());
-/// Time for which a failure applies to all logs.
+/// Time during which all logs reuse a failure.
 const MOMENT: Duration = Duration::from_secs(5);
 
 /// Returns whether the report at `source` comes over the network.

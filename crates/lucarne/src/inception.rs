@@ -1,7 +1,7 @@
 //! Inception of a log: the day on which it may be created.
 //!
-//! A log that is missing in the lock is either new, or has another lock. In the second case its
-//! creation would fork it. Therefore `serve` creates a log on one day only.
+//! A log that is missing in the lock is either new, or has another lock. The creation of a log with
+//! another lock would fork the log. Therefore `serve` creates a log on one day only.
 
 use anyhow::{Context, Result, bail, ensure};
 use jiff::civil::Date;

@@ -95,7 +95,7 @@ fn execute(cli: &Cli, logging: &Logging) -> ExitCode {
     }
 }
 
-/// Restricts new files of a log's commands to the user, including those of the index. Published
+/// Restricts new files of a log's commands to the user, including the files of the index. Published
 /// files have an explicit mode.
 fn keep_files_private(command: &Command) {
     let is_of_log = matches!(

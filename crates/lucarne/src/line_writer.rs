@@ -153,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    /// Writer that blocks each write until the test releases it, and passes the bytes on.
+    /// Writer that blocks each write until the test releases it, then forwards the bytes.
     struct Gate {
         open: mpsc::Receiver<()>,
         written: mpsc::Sender<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! Listening sockets: inherited ones and new ones.
+//! Inherited and new listening sockets.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

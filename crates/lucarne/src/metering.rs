@@ -49,13 +49,13 @@ struct Locked {
 
 type Seconds<L> = Family<L, Histogram, fn() -> Histogram>;
 
-/// From 0.5 ms to 16 s.
+/// Creates a histogram with buckets from 0.5 ms to 16 s.
 fn seconds() -> Histogram {
     Histogram::new(exponential_buckets(0.0005, 2.0, 16))
 }
 
-/// The metric families, registered once per process. Those of a store are
-/// labelled with who uses it: a log's short name, or `lock`.
+/// The metric families, registered once per process. The metrics of a store have its user as a
+/// label: the short name of a log, or `lock`.
 #[derive(Clone)]
 pub(crate) struct Metering {
     requests: Family<Requested, Counter>,

@@ -122,7 +122,7 @@ fn open_descriptors() -> Option<u64> {
     match fs::metadata("/proc/self/fd").ok()?.len() {
         0 => {
             let all = fs::read_dir("/proc/self/fd").ok()?.count() as u64;
-            // One of them reads the directory.
+            // One of the open descriptors belongs to this read of the directory.
             Some(all.saturating_sub(1))
         }
         number => Some(number),

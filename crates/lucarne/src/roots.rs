@@ -8,8 +8,8 @@ use lucarne_ct::{CcadbError, CcadbProgramme, Fingerprint, Roots, SkippedRoot};
 use crate::ccadb;
 use crate::config::{Ccadb, LogSettings, RefusedRoots, Report};
 
-/// Purpose for which roots are read. For roots of CCADB, it decides whether to download the report,
-/// and whether to write new roots to the log's cache.
+/// Purpose of a read of the roots. For roots of CCADB, the purpose decides whether to download the
+/// report, and whether to write new roots to the log's cache.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Check of all sources. Nothing is written.
@@ -99,9 +99,9 @@ fn read_fingerprints(file: &Path) -> anyhow::Result<Vec<Fingerprint>> {
         .collect()
 }
 
-/// Adds CCADB's roots: those of its current report and those of all earlier reports. A root is
-/// never removed automatically. A start uses only cached roots. An unavailable report is only a
-/// warning if there are cached roots.
+/// Adds the roots of CCADB's current report and of all earlier reports. A root is never removed
+/// automatically. A start uses only cached roots. An unavailable report is only a warning if there
+/// are cached roots.
 fn ccadb_roots(log: &LogSettings, roots: &mut Roots, purpose: Purpose, report: &mut Report) {
     let Some(ccadb) = &log.roots.ccadb else {
         return;

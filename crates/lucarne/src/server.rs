@@ -55,7 +55,7 @@ pub(crate) enum Predecessor {
     Itself(Signals),
 }
 
-/// The ways in which a server ends.
+/// The reasons for the end of a server.
 pub(crate) enum Ended {
     /// Stopped by a signal, or by a hand-over.
     Stopped,
@@ -375,11 +375,11 @@ fn first_signals(config: &Config) -> Result<Signals> {
     Ok(signals)
 }
 
-/// Lowers `maxconnections` to what leaves files enough for the logs, without a word: for a
-/// configuration that the operator did not write.
+/// Lowers `maxconnections` until the logs have enough open files. Logs no warning, because the
+/// operator did not write this configuration.
 ///
 /// # Errors
-/// If the process may have too few files open.
+/// If the limit of open files of the process is too low.
 #[cfg(feature = "load")]
 pub(crate) fn fit_connections(config: &mut Config) -> Result<()> {
     if let Some((_, most)) = most_connections(config)? {

@@ -20,10 +20,10 @@ pub(crate) fn load(certificate: &Path, key: &Path) -> Result<Arc<Tls>> {
     Tls::new(&certificates, &private).with_context(|| both(certificate, key))
 }
 
-/// Replaces what `tls` serves by what the files hold now.
+/// Reads the files again, and replaces the certificate and the key of `tls`.
 ///
 /// # Errors
-/// As of [`load`]; then nothing changes.
+/// The errors of [`load`]. After an error, the old certificate stays in use.
 pub(crate) fn reload(tls: &Tls, certificate: &Path, key: &Path) -> Result<()> {
     let (certificates, private) = (read(certificate)?, read(key)?);
     tls.replace(&certificates, &private)
@@ -38,7 +38,7 @@ pub(crate) fn read(file: &Path) -> Result<Vec<u8>> {
     std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))
 }
 
-/// The names of both files, for errors; of the one, if both are in it.
+/// Returns the names of both files for errors, or one name if both are in the same file.
 pub(crate) fn both(certificate: &Path, key: &Path) -> String {
     match certificate == key {
         true => certificate.display().to_string(),

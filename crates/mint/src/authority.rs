@@ -43,7 +43,7 @@ impl CaOptions {
     /// unique, because clients confuse CAs of the same name.
     ///
     /// # Errors
-    /// Random bytes are unavailable.
+    /// If random bytes are unavailable.
     pub fn local(key: KeyType) -> Result<Self, MintError> {
         let mut number = [0; 4];
         random(&mut number)?;
@@ -76,7 +76,7 @@ impl Authority {
     /// Creates a self-signed root.
     ///
     /// # Errors
-    /// The key type cannot be generated.
+    /// If the key type cannot be generated.
     pub fn root(options: &CaOptions) -> Result<Self, MintError> {
         let key = KeyPair::generate(options.key)?;
         let mut template = ca_template(options, &key)?;
@@ -89,7 +89,7 @@ impl Authority {
     /// Creates an authority from a key and its certificate, followed by those above it.
     ///
     /// # Errors
-    /// The certificate cannot be parsed, or does not have this key.
+    /// If the certificate cannot be parsed, or does not have this key.
     pub fn new(key: KeyPair, certificates: Vec<Vec<u8>>) -> Result<Self, MintError> {
         let own = certificates
             .first()
@@ -112,7 +112,7 @@ impl Authority {
     /// order.
     ///
     /// # Errors
-    /// The text has another content.
+    /// If the text has another content.
     pub fn from_pem(text: &str) -> Result<Self, MintError> {
         let (mut keys, mut certificates) = (Vec::new(), Vec::new());
         for (label, der) in pem::decode(text)? {
@@ -219,7 +219,7 @@ impl Authority {
     /// Signs a template unchanged.
     ///
     /// # Errors
-    /// The algorithm does not fit the CA's key.
+    /// If the algorithm does not fit the CA's key.
     pub fn sign(&self, template: &Template) -> Result<Vec<u8>, MintError> {
         template.sign(&self.key)
     }

@@ -88,7 +88,7 @@ impl Template {
     /// Signs the certificate with `key` and returns its DER.
     ///
     /// # Errors
-    /// The key cannot sign with [`algorithm`](Self::algorithm).
+    /// If the key cannot sign with [`algorithm`](Self::algorithm).
     pub fn sign(&self, key: &KeyPair) -> Result<Vec<u8>, MintError> {
         let tbs = self.tbs();
         let signature = key.sign(self.algorithm, &tbs)?;

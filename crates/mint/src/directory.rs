@@ -79,7 +79,7 @@ impl CaDirectory {
     /// Opens the CA.
     ///
     /// # Errors
-    /// There is no CA, it cannot be read, or other users could read its key.
+    /// If there is no CA, it cannot be read, or other users could read its key.
     pub fn open(&self) -> Result<Authority, CaDirectoryError> {
         let path = self.key_file();
         let failed = |source| CaDirectoryError::Io {
@@ -107,7 +107,7 @@ impl CaDirectory {
     /// created. If several processes try at the same time, one creates it and all open the same.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open), or the CA can be neither read nor written.
+    /// The errors of [`open`](Self::open), or an error if the CA cannot be written.
     pub fn open_or_create(
         &self,
         options: &CaOptions,
@@ -167,7 +167,7 @@ impl CaDirectory {
         }
     }
 
-    /// Returns instructions for trusting this CA, for people: several lines.
+    /// Returns instructions for users to trust this CA: several lines of text.
     pub fn trust_hints(&self) -> String {
         trust_hints(&self.certificate_file(), &self.key_file())
     }

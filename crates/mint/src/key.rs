@@ -149,7 +149,7 @@ impl KeyPair {
     /// Generates a key. ECDSA takes microseconds, RSA tenths of a second.
     ///
     /// # Errors
-    /// aws-lc does not generate RSA keys of this size.
+    /// If aws-lc does not generate RSA keys of this size.
     pub fn generate(kind: KeyType) -> Result<Self, MintError> {
         let failed = |_| MintError::Crypto("key generation");
         let private = match kind {
@@ -208,7 +208,7 @@ impl KeyPair {
     /// Parses a key of any supported kind from PKCS#8 DER.
     ///
     /// # Errors
-    /// The bytes are not a supported key.
+    /// If the bytes are not a supported key.
     pub fn from_pkcs8(pkcs8: &[u8]) -> Result<Self, MintError> {
         if let Ok(pair) = rsa::KeyPair::from_pkcs8(pkcs8) {
             let bits = pair.public_modulus_len() as u32 * 8;
@@ -274,7 +274,7 @@ impl KeyPair {
     /// Signs `message`.
     ///
     /// # Errors
-    /// The algorithm does not fit the key. Each curve signs only with the hash of its own size.
+    /// If the algorithm does not fit the key. Each curve signs only with the hash of its own size.
     pub fn sign(
         &self,
         algorithm: SignatureAlgorithm,

@@ -54,7 +54,7 @@ pub struct Pki {
 }
 
 impl Pki {
-    /// Creates a new one. Takes the time of two RSA keys: see [`shared`](Self::shared).
+    /// Creates a new infrastructure. Takes the time of two RSA keys: see [`shared`](Self::shared).
     ///
     /// # Errors
     /// Only if the cryptographic library fails.

@@ -19,7 +19,7 @@ impl Authority {
     /// Creates a CA below this one.
     ///
     /// # Errors
-    /// The key type cannot be generated.
+    /// If the key type cannot be generated.
     pub fn intermediate(&self, options: &CaOptions) -> Result<Self, MintError> {
         let key = KeyPair::generate(options.key)?;
         let mut template = self.ca_template(options, &key)?;
@@ -34,7 +34,7 @@ impl Authority {
     /// the Certificate Transparency extended key usage.
     ///
     /// # Errors
-    /// The key type cannot be generated.
+    /// If the key type cannot be generated.
     pub fn precert_signing(&self, options: &CaOptions) -> Result<Self, MintError> {
         let key = KeyPair::generate(options.key)?;
         let mut template = self.ca_template(options, &key)?;
@@ -56,7 +56,7 @@ impl Authority {
     /// Issues a leaf or a precertificate, in DER.
     ///
     /// # Errors
-    /// The algorithm does not fit the CA's key.
+    /// If the algorithm does not fit the CA's key.
     pub fn issue(&self, options: &LeafOptions) -> Result<Vec<u8>, MintError> {
         self.sign(&self.leaf_template(options)?)
     }

@@ -101,7 +101,7 @@ impl Client {
     /// otherwise `None` (RFC 9110, section 13).
     ///
     /// # Errors
-    /// Those of [`get`](Self::get).
+    /// The errors of [`get`](Self::get).
     pub async fn get_if_changed(
         &self,
         url: &str,

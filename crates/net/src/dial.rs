@@ -32,7 +32,7 @@ pub fn interleave(addresses: Vec<SocketAddr>) -> VecDeque<SocketAddr> {
 /// takes too long.
 ///
 /// # Errors
-/// No address accepted: the first one that failed, and its error.
+/// If no address accepts a connection: the first failed address, and its error.
 pub async fn first_of(
     mut addresses: VecDeque<SocketAddr>,
 ) -> Result<TcpStream, (SocketAddr, io::Error)> {

@@ -1,4 +1,4 @@
-//! Summary of a server's certificate for people.
+//! Readable summary of a server's certificate.
 
 use lucarne_ct::{Certificate, display_name};
 use rustls_pki_types::CertificateDer;

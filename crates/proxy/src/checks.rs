@@ -87,7 +87,7 @@ impl Checks {
     /// `key` from the same address share one result.
     ///
     /// # Errors
-    /// The queue is full, or the turn does not come in time.
+    /// If the queue is full, or the turn does not come in time.
     pub(crate) async fn run(
         self: &Arc<Self>,
         client: IpAddr,
@@ -214,7 +214,7 @@ mod tests {
     use futures_util::poll;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// Longer than any test takes.
+    /// A duration that no test reaches.
     const LONG: Duration = Duration::from_secs(3600);
 
     fn ip(text: &str) -> IpAddr {
@@ -326,7 +326,7 @@ mod tests {
         }
         let late = checks.run(ip("192.0.2.1"), key(0), || true).await;
         assert_eq!(late, Err(ChecksFull::OfAll));
-        // A check behind another one of the same client reports `OfClient`.
+        // A check that waits for another check of the same client reports `OfClient`.
         let own = IpAddr::from([10, 0, 0, 0]);
         let late = checks.run(own, key(9), || true).await;
         assert_eq!(late, Err(ChecksFull::OfClient));

@@ -19,7 +19,7 @@ pub(crate) fn builder_http1(limits: &Limits) -> http1::Builder {
         .max_buf_size(limits.head_bytes.max(64 << 10))
         // Responses keep the date of their server.
         .auto_date_header(false)
-        // Names of fields keep the case in which the server wrote them. HTTP/2 has lower case only.
+        // Names of fields keep the case of the server. HTTP/2 has only lower case.
         .preserve_header_case(true)
         .title_case_headers(true);
     builder

@@ -93,8 +93,8 @@ impl Connector {
         let handshake = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
-            // Clients share the connection, so a stream that one client does not read must not use
-            // up the window of the others. The windows of the streams alone bound the memory.
+            // Clients share the connection. A stream that its client does not read must not use up
+            // the window of other clients. Only the windows of the streams bound the memory.
             .initial_connection_window_size(i32::MAX as u32)
             .max_header_list_size(u32::try_from(self.head_bytes).unwrap_or(u32::MAX))
             .keep_alive_interval(Some(Duration::from_secs(30)))

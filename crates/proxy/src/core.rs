@@ -19,7 +19,7 @@ use crate::users::Users;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     Running,
-    /// Requests in progress are finished; new ones are not accepted.
+    /// Requests in progress are finished; new requests are not accepted.
     Closing,
     /// The time for requests in progress is over.
     Cut,

@@ -20,7 +20,7 @@ use crate::target::Target;
 /// Connects to addresses that the rules permit.
 pub(crate) struct Dialer {
     rules: Arc<ArcSwap<Rules>>,
-    /// Addresses of this proxy's own listeners, to which it must not connect.
+    /// Addresses of this proxy's own listeners. The proxy must not connect to itself.
     own: RwLock<Vec<SocketAddr>>,
     patience: Duration,
     idle: Duration,
@@ -36,7 +36,7 @@ impl Dialer {
         }
     }
 
-    /// Adds an address of this proxy, to which it must never connect.
+    /// Adds an address of this proxy. The proxy never connects to this address.
     pub(crate) fn add_own(&self, address: SocketAddr) {
         self.own.write().push(address);
     }
@@ -157,8 +157,8 @@ impl Dialer {
     }
 
     /// Returns whether a connection to this address reaches this proxy. A listener on the
-    /// unspecified address is reached on every address of this machine, that is, each one that can
-    /// be bound.
+    /// unspecified address listens on every address of this machine. An address belongs to this
+    /// machine if it can be bound.
     fn is_own(&self, ip: IpAddr, port: u16) -> bool {
         let ip = ip.to_canonical();
         self.own.read().iter().any(|own| {

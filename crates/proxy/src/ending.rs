@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use rustls::AlertDescription;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// State in which a connection ended. Clones share it and are cheap.
+/// State at the end of a connection. Clones share the state and are cheap.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConnectionEnd(Arc<Ended>);
 
@@ -34,7 +34,7 @@ impl ConnectionEnd {
         self.0.unannounced.load(Ordering::Acquire)
     }
 
-    /// Returns the alert with which the server ended the connection.
+    /// Returns the alert that the server sent to end the connection.
     pub(crate) fn alert(&self) -> Option<AlertDescription> {
         *self.0.alert.lock()
     }

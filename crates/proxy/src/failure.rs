@@ -66,8 +66,7 @@ pub enum Failure {
 pub enum UpstreamFailure {
     /// The upstream proxy was not reached; the failure on the way to it.
     Unreached(Box<Failure>),
-    /// The exchange with the upstream proxy broke off; a sentence without its beginning and its
-    /// end.
+    /// The exchange with the upstream proxy broke off; contains a part of a sentence.
     Broke(&'static str),
     /// The upstream proxy refused; its status, and its `Proxy-Status`.
     Refused(StatusCode, Option<String>),
@@ -80,7 +79,7 @@ pub enum Step {
     Resolve,
     /// Connecting.
     Connect,
-    /// The TLS handshake.
+    /// The TLS handshake with the server.
     Handshake,
     /// The head of the response.
     Answer,

@@ -76,8 +76,8 @@ pub(crate) fn unknown_coding(headers: &HeaderMap) -> Option<String> {
     }
 }
 
-/// Returns the requested protocols without HTTP and TLS (`h2c`, RFC 2817), in which requests would
-/// be hidden from the rules. Returns `None` if none is left.
+/// Returns the requested protocols without HTTP and TLS (`h2c`, RFC 2817), because these would hide
+/// requests from the rules. Returns `None` if no protocol is left.
 pub(crate) fn permitted_upgrade(asked: &HeaderValue) -> Option<HeaderValue> {
     let hiding = |protocol: &&str| {
         let name = protocol.split('/').next().unwrap_or_default().trim();
@@ -141,7 +141,7 @@ pub(crate) fn write<'h>(
 }
 
 /// Returns the `Via` field of a CONNECT request to an upstream proxy: the received field and
-/// `name`, by which this proxy recognises a loop.
+/// `name`. This proxy recognises a loop by its name.
 pub(crate) fn via(headers: &HeaderMap, name: &str) -> HeaderValue {
     let mut by: Vec<&[u8]> = headers
         .get_all(VIA)

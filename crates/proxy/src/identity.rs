@@ -20,7 +20,7 @@ impl Identity {
     /// Reads a chain (client certificate first) and its key, both in PEM.
     ///
     /// # Errors
-    /// The PEM cannot be parsed, or the key does not belong to the certificate.
+    /// If the PEM cannot be parsed, or the key does not belong to the certificate.
     pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self, lucarne_mint::MintError> {
         let (chain, key) = read_pair(certificates, key)?;
         let certified = CertifiedKey::from_der(chain, key, &default_provider())?;
@@ -28,7 +28,7 @@ impl Identity {
     }
 }
 
-/// A client certificate, and the servers to which it is presented.
+/// A client certificate, and the servers that receive it.
 #[derive(Clone, Debug)]
 pub struct ClientCertificate {
     /// Hosts that receive the certificate. The host that the server proves by TLS is compared.

@@ -296,8 +296,8 @@ struct Choice {
 }
 
 /// Chooses HTTP/2 for a client that offers it, if the server speaks HTTP/2 or the client offers
-/// nothing else. An unknown server is connected to first. If that fails, each request reports the
-/// failure.
+/// nothing else. If the protocol of the server is unknown, the proxy connects to the server first.
+/// If the connection fails, each request reports the failure.
 async fn choose(
     core: &Core,
     route: &Route,

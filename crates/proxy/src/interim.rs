@@ -71,7 +71,7 @@ pub(crate) struct InterimSender {
 }
 
 impl InterimSender {
-    /// Queues an interim response, unless the final response has begun.
+    /// Queues an interim response, unless the final response has started.
     pub(crate) fn say(&self, status: StatusCode, headers: &HeaderMap) {
         let bytes = encode(status, headers);
         let mut state = self.interim.0.lock();

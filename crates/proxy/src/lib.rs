@@ -6,8 +6,8 @@
 //! intercepted with a certificate that [`lucarne_mint::store::Minter`] creates for the host.
 //! Inside, HTTP/1.1, HTTP/2 and WebSocket are forwarded like plain requests.
 //!
-//! The rules also check the address to which a name resolves. Addresses of this machine and of
-//! private networks are refused unless the operator allows them.
+//! The rules also check the resolved address of a name. Addresses of this machine and of private
+//! networks are refused unless the operator allows them.
 
 mod admin;
 mod body;

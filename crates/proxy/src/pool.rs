@@ -142,8 +142,8 @@ impl Pool {
     }
 
     /// Takes a connection for a request of an HTTP/2 client. Prefers HTTP/2. Uses HTTP/1 only if
-    /// the server is known to speak nothing else, because HTTP/1 may lose parts of these requests,
-    /// for example the trailers of gRPC.
+    /// the server speaks only HTTP/1, because HTTP/1 may lose parts of these requests, for example
+    /// the trailers of gRPC.
     pub(crate) fn for_http2(&self, route: &Route) -> Option<Connection> {
         if let Some(connection) = self.http2(route) {
             return Some(Connection::Http2(connection));

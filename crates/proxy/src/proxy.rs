@@ -59,7 +59,7 @@ impl Proxy {
     /// Creates a proxy that does not listen yet.
     ///
     /// # Errors
-    /// TLS cannot be set up, for example because there are no trusted roots.
+    /// If TLS cannot be set up, for example because there are no trusted roots.
     pub fn new(settings: ProxySettings) -> Result<Self, rustls::Error> {
         let rules = Arc::new(ArcSwap::from_pointee(settings.rules));
         let limits = settings.limits;
@@ -92,7 +92,7 @@ impl Proxy {
     /// and returns.
     ///
     /// # Errors
-    /// The system does not return the address of a socket.
+    /// If the system does not return the address of a socket.
     pub async fn serve(
         &self,
         listeners: Vec<TcpListener>,
@@ -122,7 +122,7 @@ impl Proxy {
     /// Issues certificates from another CA from now on. Open connections continue.
     ///
     /// # Errors
-    /// The certificate of the CA cannot be parsed; nothing changes.
+    /// If the certificate of the CA cannot be parsed; nothing changes.
     pub fn replace_ca(&self, ca: Authority) -> Result<(), lucarne_mint::MintError> {
         self.0.minter.replace_ca(ca)
     }
@@ -144,8 +144,8 @@ impl Proxy {
         self.0.upstream.show(shown);
     }
 
-    /// Adds an address to which the proxy must never connect, for example of another listener of
-    /// this process.
+    /// Adds an address that the proxy never connects to, for example the address of another
+    /// listener of this process.
     pub fn never_connect_to(&self, address: SocketAddr) {
         self.0.upstream.connector.dialer.add_own(address);
     }

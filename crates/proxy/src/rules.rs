@@ -83,7 +83,7 @@ impl Rules {
     /// Checks whether the lists permit `target`.
     ///
     /// # Errors
-    /// The list that refuses it.
+    /// Returns the list that refuses the host.
     pub fn permit(&self, target: &Target) -> Result<(), Refusal> {
         self.not_denied(target)?;
         if self.allow.is_empty() || self.allow.iter().any(|pattern| pattern.matches(target)) {
@@ -111,7 +111,7 @@ impl Rules {
     /// Checks whether clients may connect to this port.
     ///
     /// # Errors
-    /// The port is not allowed.
+    /// If the port is not allowed.
     pub fn permit_port(&self, port: u16) -> Result<(), Refusal> {
         if self.ports.iter().any(|ports| ports.contains(port)) {
             Ok(())
@@ -123,7 +123,7 @@ impl Rules {
     /// Checks whether clients may connect to `ip`.
     ///
     /// # Errors
-    /// The address is outside the public internet and not allowed.
+    /// If the address is outside the public internet and not allowed.
     pub fn permit_address(&self, ip: IpAddr) -> Result<(), Refusal> {
         match special(ip) {
             Some(kind) if !self.private && !self.networks.iter().any(|n| n.contains(ip)) => {

@@ -67,7 +67,7 @@ pub(crate) async fn bare(core: Arc<Core>, mut stream: TcpStream, client: SocketA
 /// at once. hyper closes these connections without a response.
 ///
 /// # Errors
-/// The client sent nothing within the time limit.
+/// If the client sent nothing within the time limit.
 async fn begins_beyond_ascii(core: &Core, stream: &TcpStream) -> Result<bool, Elapsed> {
     let mut bytes = [0; 512];
     let peeked = tokio::select! {

@@ -24,7 +24,7 @@ pub(crate) struct Rewind<S = TcpStream> {
 const FILL: usize = 2048;
 
 impl<S: AsyncRead + Unpin> Rewind<S> {
-    /// Wraps `stream`, from which `before` has been read.
+    /// Wraps `stream`. The bytes `before` were already read from it.
     pub(crate) fn new(before: Bytes, stream: S) -> Self {
         Rewind {
             stream,

@@ -7,9 +7,9 @@ use lucarne_mint::store::{Host, HostError};
 /// A host and a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
-    /// The host.
+    /// Name or address of the host.
     pub host: Host,
-    /// The port.
+    /// TCP port.
     pub port: u16,
 }
 
@@ -28,7 +28,7 @@ impl Target {
     /// Parses `host:port`, or a host alone, with the port `default`.
     ///
     /// # Errors
-    /// The host or the port is invalid.
+    /// If the host or the port is invalid.
     pub fn parse(authority: &str, default: u16) -> Result<Self, TargetError> {
         let (host, port) = split(authority);
         let port = match port {

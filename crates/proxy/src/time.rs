@@ -1,4 +1,4 @@
-//! Times for people.
+//! Readable times.
 
 use jiff::SignedDuration;
 use jiff::civil::{DateTime, date};

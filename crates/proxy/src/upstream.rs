@@ -93,8 +93,8 @@ impl Upstream {
         self.shown.store(Arc::new(shown));
     }
 
-    /// Returns the route to `target`, which must prove to be `tls`. The target selects the upstream
-    /// proxy; the host of TLS selects the client certificate.
+    /// Returns the route to `target`, which must have a certificate for `tls`. The target selects
+    /// the upstream proxy; the host of TLS selects the client certificate.
     pub(crate) fn route(&self, target: Target, tls: Option<Host>) -> Route {
         let through = self.proxy_for(&target).cloned();
         let client = tls.as_ref().and_then(|host| {

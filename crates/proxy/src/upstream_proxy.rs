@@ -49,7 +49,7 @@ pub enum UpstreamProxyError {
     /// The URL has a password but no user.
     #[error("has a password, but no user name")]
     NoUser,
-    /// The URL has a password, and another one was given.
+    /// The URL has a password, and the configuration has another password.
     #[error("has a password already")]
     Passwords,
 }

@@ -26,10 +26,10 @@ type Verified = Result<ServerCertVerified, Error>;
 pub struct Trust {
     /// Trusted certificates of CAs and servers.
     pub trusted: lucarne_net::Trust,
-    /// Hosts for which any certificate is accepted. Clients of the proxy then cannot know which
-    /// server they reach.
+    /// Any certificate of these hosts is accepted. Clients of the proxy cannot detect that another
+    /// server responds.
     pub insecure: Vec<HostPattern>,
-    /// Hosts for which only certificates with these fingerprints are accepted. The rest of the
+    /// Certificates of these hosts are accepted only with these fingerprints. The rest of the
     /// certificate is ignored.
     pub fingerprints: Vec<(HostPattern, Fingerprint)>,
 }

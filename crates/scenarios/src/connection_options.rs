@@ -243,7 +243,7 @@ pub(crate) async fn reach(client: &mut Client) -> Result<(), PrepareError> {
             continue;
         }
         let Failure { detail, .. } = failure;
-        // Where it is has been said, unless it was called by a name.
+        // The detail may already name the address.
         return Err(PrepareError::Unreachable(if detail.contains(&authority) {
             detail
         } else {

@@ -67,7 +67,7 @@
 //! | `ct_entries_read`, `ct_full_reads` | entries verified by readers, and whole logs read from end to end |
 //! | `ct_cache_hits`, `ct_proof_requests` | reads saved by the cache, and hash tiles read only to verify |
 //!
-//! The monitor runs beside the load. Its requests do not count as load and are not in
+//! The monitor runs during the load. Its requests do not count as load and are not in
 //! `http_reqs`.
 
 mod authorities;

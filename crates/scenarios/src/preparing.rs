@@ -11,7 +11,7 @@ use lucarne_load::http::{Client, Request, Response, kind};
 /// Time between two attempts.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// The failures that are retried, and the time for which they are.
+/// The kinds of failures that are retried, and the time limit of the retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Retries {
     /// A reset connection and the status 503, for five seconds.

@@ -10,8 +10,8 @@ const LONGEST: Duration = Duration::from_secs(86_400);
 /// Parses the wait that a response with status 429 or 503 requests.
 ///
 /// # Errors
-/// A description: the header is missing, or is neither a number of seconds nor an HTTP date within
-/// a day.
+/// Returns a description if the header is missing, or is neither a number of seconds nor an HTTP
+/// date within a day.
 pub(crate) fn retry_after(header: Option<&str>, now_ms: u64) -> Result<Duration, String> {
     let text = header.ok_or("the response has no Retry-After")?;
     let wait = if text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {

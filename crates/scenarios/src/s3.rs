@@ -7,9 +7,9 @@
 //! turns cell by cell, so they run under the same conditions but never at the same time.
 //!
 //! - The content of every object is known, and every GET is compared with it byte by byte. The ETag
-//!   of GET and HEAD must be that of the write.
+//!   of GET and HEAD must equal the ETag of the write.
 //! - A PUT must be acknowledged with an ETag and without an error document. Some of the objects are
-//!   read again at the end. A deleted object must be gone.
+//!   read again at the end. A deleted object must not exist.
 //! - `create` is a conditional PUT (`if-none-match: *`) that several clients send concurrently.
 //!   Exactly one must win, and its object must be stored. Stores that violate this are reported at
 //!   the end.

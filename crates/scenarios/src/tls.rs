@@ -6,10 +6,9 @@
 //!   Full and resumed handshakes never share a series: the tag `handshake` is `full`, `resumed`, or
 //!   `none` without a handshake.
 //! - A user resumes its own sessions only. Its first handshake is a full one.
-//! - The handshake proves that the server holds the key of the certificate that it
-//!   shows. What else must be true of that certificate is looked at afterwards,
-//!   beyond the time that is counted, and is a check by a name of its own each:
-//!   see `docs/reference/load/scenarios.md`. A certificate that is wrong is a failed request, too.
+//! - The handshake proves that the server has the key of its certificate. Each other property of
+//!   the certificate has its own check after the handshake, outside the measured time: see
+//!   `docs/reference/load/scenarios.md`. A wrong certificate also counts as a failed request.
 
 mod certificate;
 mod options;

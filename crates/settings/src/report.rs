@@ -22,7 +22,7 @@ pub enum Severity {
     Problem,
     /// This log does not start; the others do.
     LogProblem,
-    /// A store or a server is unavailable; a part starts once it responds.
+    /// A store or a server is unavailable. The part that needs it starts after a response.
     Unavailable,
     /// No consequence at startup.
     Warning,

@@ -1,4 +1,4 @@
-//! A signer: the key of a log in a separate process, which remembers what it has signed.
+//! A signer: the key of a log in a separate process, which remembers the last signed tree head.
 //!
 //! A faulty or compromised server cannot be trusted to sign only one history. The key is therefore
 //! kept in another process, behind a Unix socket, and the signer checks each request itself:

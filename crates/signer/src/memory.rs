@@ -24,7 +24,7 @@ pub enum MemoryError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// The system's error.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// Another signer uses the directory.
@@ -38,7 +38,7 @@ pub enum MemoryError {
          anything, use `lucarne signer first-use`"
     )]
     Missing {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// The log's origin.
         origin: String,
@@ -49,7 +49,7 @@ pub enum MemoryError {
          Nothing is signed; restore the file from the newest known checkpoint of the log"
     )]
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// The log's origin.
         origin: String,

@@ -24,7 +24,7 @@ use crate::wire::{LONGEST_FRAME, Request, Status, Wish, encode_response, encode_
 /// few](crate::Client) for each log, and there are two servers during a handover.
 const CONNECTIONS_PER_LOG: usize = 16;
 
-/// Time limit for receiving a request once it has begun, and for sending a response.
+/// Time limit for the reception of a request after its first byte, and for sending a response.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Time after which an idle connection is closed.

@@ -73,15 +73,16 @@ pub trait Assets: Repairs + 'static {
         Ok(Vec::new())
     }
 
-    /// Makes each file visible to readers, atomically, but not necessarily
-    /// durable. Files of one call may appear in any order; those of a later
-    /// call appear after those of an earlier one that has returned.
+    /// Makes each file visible to readers, atomically, but not necessarily durable. Files of one
+    /// call may appear in any order. Files of a later call appear after the files of a call that
+    /// has returned.
     ///
     /// # Errors
     ///
     /// After an error, some of the files may have been published. Publishing them again is allowed.
-    /// [`AssetError::Overtaken`] if the published checkpoint is not the last one that this process
-    /// published or, since [`staged`](Self::staged), read: the existing checkpoint then stays.
+    /// [`AssetError::Overtaken`] if the published checkpoint differs from the last checkpoint that
+    /// this process published or, since [`staged`](Self::staged), read. The existing checkpoint
+    /// then stays.
     async fn publish(&self, assets: Vec<Asset>) -> Result<(), AssetError>;
 
     /// Confirms, before a round is committed, that the published checkpoint is still the last one
@@ -127,7 +128,7 @@ pub trait Assets: Repairs + 'static {
     async fn get(&self, path: &str) -> Result<Option<Bytes>, AssetError>;
 
     /// Returns a file for a reader whose request a published checkpoint covers. Immutable files may
-    /// come from a cache. The caller must verify that the bytes are what the log wrote.
+    /// come from a cache. The caller must verify that the log wrote these bytes.
     async fn get_for_reader(&self, path: &str) -> Result<Option<ForReader>, AssetError> {
         Ok(self.get(path).await?.map(ForReader::from))
     }
@@ -138,7 +139,7 @@ pub trait Assets: Repairs + 'static {
         let _ = (path, bytes);
     }
 
-    /// Removes a file from a cache because its bytes are not what the log wrote.
+    /// Removes a file from a cache because its bytes differ from the bytes of the log.
     async fn forget_for_readers(&self, path: &str) {
         let _ = path;
     }
@@ -193,7 +194,7 @@ pub trait Assets: Repairs + 'static {
     ///
     /// # Errors
     ///
-    /// An error if an operation has not ended. Nothing is released then.
+    /// If an operation has not ended. Nothing is released in this case.
     async fn close(&self) -> Result<(), AssetError> {
         Ok(())
     }

@@ -14,9 +14,9 @@ pub enum AssetError {
     Full {
         /// The failed operation.
         action: &'static str,
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// The system's error.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The file system or the directory does not allow writing.
@@ -27,9 +27,9 @@ pub enum AssetError {
     ReadOnly {
         /// The failed operation.
         action: &'static str,
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// The system's error.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// An immutable file has unexpected bytes.
@@ -39,7 +39,7 @@ pub enum AssetError {
          again"
     )]
     Immutable {
-        /// The file.
+        /// Path of the file.
         path: String,
     },
     /// Another process has the directory open.
@@ -48,7 +48,7 @@ pub enum AssetError {
         owner(.pid, .machine)
     )]
     InUse {
-        /// The directory.
+        /// Path of the directory.
         directory: String,
         /// The process that has the directory open, if known.
         pid: Option<u32>,
@@ -62,7 +62,7 @@ pub enum AssetError {
          newest files, restart"
     )]
     Moved {
-        /// The directory.
+        /// Path of the directory.
         directory: String,
     },
     /// The disk does not respond.
@@ -71,7 +71,7 @@ pub enum AssetError {
          continues when the disk responds"
     )]
     Silent {
-        /// The directory.
+        /// Path of the directory.
         directory: String,
     },
     /// The directory of a log does not exist.
@@ -80,7 +80,7 @@ pub enum AssetError {
          `lucarne init`; otherwise mount or restore the directory"
     )]
     Missing {
-        /// The directory.
+        /// Path of the directory.
         directory: String,
     },
     /// A file that was durable does not have the bytes that were written.
@@ -89,11 +89,11 @@ pub enum AssetError {
          Keep the file, check the disk, and see docs/reference/storage.md before removing anything"
     )]
     Damaged {
-        /// The file.
+        /// Path of the file.
         file: String,
         /// The byte at which the damage begins.
         offset: u64,
-        /// The finding.
+        /// Description of the damage.
         detail: String,
     },
     /// An earlier write or sync failed, so that no later one can be trusted.
@@ -156,7 +156,7 @@ pub enum AssetError {
         /// The store's response.
         detail: String,
     },
-    /// The checkpoint in the bucket is not the one that this process published.
+    /// The checkpoint in the bucket differs from the checkpoint that this process published.
     #[error(
         "{place} is not the checkpoint that this log published last: another process publishes \
          there{}, or an older checkpoint was restored. Two processes must never run one log, and \
@@ -223,9 +223,9 @@ pub enum AssetError {
     Io {
         /// The failed operation.
         action: &'static str,
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// The system's error.
+        /// Error of the operating system.
         source: io::Error,
     },
 }

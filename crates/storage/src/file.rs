@@ -75,7 +75,7 @@ pub(crate) fn read(file: &mut File, path: &str) -> io::Result<Bytes> {
 /// Reads an open file of at most `max` bytes.
 ///
 /// # Errors
-/// As [`read`].
+/// See [`read`].
 pub(crate) fn read_bounded(file: &mut File, max: u64) -> io::Result<Bytes> {
     let metadata = file.metadata()?;
     let kind = metadata.file_type();

@@ -19,7 +19,7 @@ pub enum Guard {
     Swap,
     /// The dedup index gets a round only after it is published.
     IndexLast,
-    /// A round is read back and its root computed in a second way before it is signed.
+    /// A round is read back, and its root is computed in a second way, before the root is signed.
     Verify,
     /// The published checkpoint is replaced only by a process that knows its current value.
     Condition,

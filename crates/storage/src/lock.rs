@@ -7,10 +7,10 @@ pub type LogId = [u8; 32];
 
 /// Holds the last signed checkpoint of each log, outside its assets.
 ///
-/// The process that knows the newest checkpoint and replaces it sequences the log; nothing else
-/// decides it. Two instances of one log that both try are safe, because one of them loses each swap
-/// and stops. A [`Lease`](crate::Lease) tells several instances which of them *should* try. The
-/// lease only affects availability; safety depends on this trait alone.
+/// Only a process that replaces the newest checkpoint can sequence the log. If two instances of one
+/// log try this at the same time, one of them loses the swap and stops. A [`Lease`](crate::Lease)
+/// selects the instance that *should* try. The lease only affects availability; safety depends only
+/// on this trait.
 ///
 /// One lock serves many logs. Calls for different logs wait for each other only as long as the
 /// store requires. When a method that changes something returns `Ok`, the change is durable.
@@ -24,7 +24,7 @@ pub trait Lock: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`LockError::Exists`] if the log has one already; it is unchanged.
+    /// [`LockError::Exists`] if the log has a checkpoint already, which is unchanged.
     async fn create(&self, log: &LogId, body: &[u8]) -> Result<(), LockError>;
 
     /// Replaces the checkpoint if it is still `old`, byte for byte. This is the commit of a round.

@@ -24,8 +24,8 @@ pub struct OpenFile {
     looked: AtomicU64,
 }
 
-/// Time for which a check stays valid: a file that is sent ten thousand times a second need not be
-/// checked each time.
+/// Lifetime of a check: a file that is sent ten thousand times a second need not be checked each
+/// time.
 const FRESH_MS: u64 = 10;
 
 static FIRST: LazyLock<Instant> = LazyLock::new(Instant::now);

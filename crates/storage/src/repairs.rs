@@ -7,8 +7,8 @@ use crate::{Asset, AssetError};
 /// Directory for damaged files, in the log's private directory.
 pub(crate) const KEPT: &str = ".lucarne/damaged";
 
-/// Replaces files that are not what the log wrote, while another process serves them. The old files
-/// are evidence and are never lost.
+/// Replaces files that differ from the bytes of the log, while another process serves them. The old
+/// files are evidence and are never lost.
 #[async_trait]
 pub trait Repairs: Send + Sync {
     /// Replaces the file at the path of `asset` atomically and durably. Returns the location of the

@@ -31,7 +31,7 @@ impl Authority {
     /// Creates an authority.
     ///
     /// # Errors
-    /// Its files cannot be written.
+    /// If the files of the CA cannot be written.
     pub fn new() -> Result<Self> {
         let root = CaOptions::named("Lucarne Targets Root", KeyType::EcdsaP256);
         let issuer = CaOptions::named("Lucarne Targets CA", KeyType::EcdsaP256);
@@ -58,7 +58,7 @@ impl Authority {
     /// `name`.
     ///
     /// # Errors
-    /// The files cannot be written.
+    /// If the files cannot be written.
     pub fn identity(&self, name: &str) -> Result<Identity> {
         self.identity_for(name, &["localhost", "127.0.0.1"])
     }
@@ -66,7 +66,7 @@ impl Authority {
     /// Issues a certificate for other names.
     ///
     /// # Errors
-    /// The files cannot be written.
+    /// If the files cannot be written.
     pub fn identity_for(&self, name: &str, names: &[&str]) -> Result<Identity> {
         let options = LeafOptions::for_names(names.iter().copied())?;
         let chain = self.issuer.chain(self.issuer.issue(&options)?);

@@ -29,7 +29,7 @@ impl F5 {
     /// Starts the target at `port` (0 for any free one).
     ///
     /// # Errors
-    /// The port is taken.
+    /// If the port is taken.
     pub fn start(authority: &Authority, port: u16) -> Result<Self> {
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let tls = authority.server_config(&["localhost", "127.0.0.1"])?;

@@ -43,7 +43,7 @@ impl Inventory {
     /// Starts the inventory at `port` (0 for any free one) with a new database.
     ///
     /// # Errors
-    /// PostgreSQL is not installed or does not start, or the port is taken.
+    /// If PostgreSQL is not installed or does not start, or the port is taken.
     pub fn start(authority: &Authority, port: u16) -> Result<Self> {
         let database = DatabaseServer::shared(DatabaseKind::Postgres)?;
         let url = database.url(&database.new_database()?);

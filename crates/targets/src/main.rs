@@ -1,5 +1,5 @@
-//! `cargo xtask targets up` and `down`: the targets for a person who tries plans.
-//! `gcs`: an emulator for one who tries docs/how-to/deploy/gcs.md without an account.
+//! `cargo xtask targets up` and `down`: local targets for trying plans.
+//! `gcs`: an emulator for trying docs/how-to/deploy/gcs.md without an account.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -91,7 +91,7 @@ fn signals() -> Result<impl Future<Output = ()>> {
     })
 }
 
-/// Stops the process that `up` started, by its id, and nothing else.
+/// Stops only the process that `up` started, by its id.
 fn down() -> Result<()> {
     let file = state_file();
     let Some(pid) = running(&file) else {

@@ -25,7 +25,7 @@ impl Names {
     /// Starts the server on a free port.
     ///
     /// # Errors
-    /// No port is free.
+    /// If no port is free.
     pub fn start() -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;

@@ -36,7 +36,7 @@ impl Pebble {
     /// and validates challenges at free ports.
     ///
     /// # Errors
-    /// Pebble is not installed or does not start; the message has the remedy.
+    /// If Pebble is not installed or does not start; the message has the remedy.
     pub fn start(authority: &Authority, port: u16, nonces: u32) -> Result<Self> {
         Self::start_for(authority, port, nonces, [free_port(), free_port()])
     }
@@ -44,7 +44,7 @@ impl Pebble {
     /// Starts Pebble, which validates http-01 and tls-alpn-01 at these ports.
     ///
     /// # Errors
-    /// Pebble is not installed or does not start; the message has the remedy.
+    /// If Pebble is not installed or does not start; the message has the remedy.
     pub fn start_for(
         authority: &Authority,
         port: u16,

@@ -41,7 +41,7 @@ impl WebServer {
     /// Starts the server at `port` (0 for any free one).
     ///
     /// # Errors
-    /// The program is not installed or does not start; the message has the remedy.
+    /// If the program is not installed or does not start; the message has the remedy.
     pub fn start(kind: Kind, authority: &Authority, port: u16) -> Result<Self> {
         let address =
             SocketAddr::from(([127, 0, 0, 1], if port == 0 { free_port() } else { port }));

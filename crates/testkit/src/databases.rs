@@ -386,9 +386,7 @@ impl DatabaseServer {
         }
     }
 
-    /// Creates the files of an empty server.
-    /// Creates the files of the server: once for all tests of a run, of which the others get
-    /// copies.
+    /// Creates the files of an empty server once for all tests of a run. Other tests get copies.
     fn initialise(&self) -> Result<()> {
         let install = |copies: &Path| {
             // A test that misses the server fails with the remedy.
@@ -424,8 +422,8 @@ impl DatabaseServer {
                 .args(["--username=postgres", "--encoding=UTF8", "--no-locale"])
                 .arg(self.data()),
         };
-        // MariaDB has failed here once without a reason, when several servers started on a busy
-        // machine. It is tried once more.
+        // MariaDB once failed here for an unknown reason, when several servers started on a busy
+        // machine. Therefore one retry.
         let mut output = launch.run()?;
         if !output.status.success() {
             // The cause is unknown, but a busy machine was part of it. The pause does not affect

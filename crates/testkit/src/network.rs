@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 
 use crate::{Launch, namespace};
 
-/// The bridges, on each of which the test has the first address.
+/// The bridges. The test has the first address on each bridge.
 #[derive(Debug)]
 pub struct Network {
     bridges: &'static [&'static str],

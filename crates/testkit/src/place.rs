@@ -49,8 +49,8 @@ impl Place {
         }
     }
 
-    /// Returns a bucket for both. `endpoint` replaces the store's, for example with that of a
-    /// proxy.
+    /// Returns a bucket for data and lock. `endpoint` replaces the endpoint of the store, for
+    /// example with the endpoint of a proxy.
     pub fn bucket(bucket: &Bucket, endpoint: Option<&str>) -> Self {
         let store = &bucket.store;
         let endpoint = endpoint.unwrap_or(&store.endpoint);

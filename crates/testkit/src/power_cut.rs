@@ -1,11 +1,11 @@
 //! The disk after a power failure: restores the files of a recorded run as they would be after a
 //! failure at any moment.
 //!
-//! The rules are those of POSIX, without the stronger guarantees of real file systems. Bytes of a
-//! file and its length are durable after a later sync of the file, a name after a sync of its
+//! The disk follows the rules of POSIX, without the stronger guarantees of real file systems. Bytes
+//! of a file and its length are durable after a later sync of the file, a name after a sync of its
 //! directory, and everything after a `syncfs`. Changes that are not durable survive or not,
 //! independently of each other. Only names that depend on each other change in order, because a
-//! metadata journal guarantees that.
+//! metadata journal guarantees this order.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;

@@ -241,8 +241,7 @@ impl Server {
         self.child.id()
     }
 
-    /// Returns the output so far, standard output and standard error in the order in which they
-    /// were read.
+    /// Returns the output so far: standard output and standard error in the order of reading.
     pub fn output(&self) -> String {
         self.output.text()
     }

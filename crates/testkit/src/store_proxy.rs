@@ -21,8 +21,8 @@ pub enum Fate {
     Pass,
     /// The proxy forwards the request after this delay.
     Delay(Duration),
-    /// The proxy responds with this status and asks the client to slow down. The store never gets
-    /// the request.
+    /// The proxy responds with this status and a request to slow down. The store never gets the
+    /// request.
     Status(u16),
     /// The proxy responds with 403 and this code of S3. The store never gets the request.
     Refuse(&'static str),

@@ -49,7 +49,7 @@ impl Checkpoint {
     }
 
     /// Parses the checkpoint of any transparency log. Returns it with its extension lines (C2SP
-    /// tlog-checkpoint), none of which is empty.
+    /// tlog-checkpoint). Every line has text.
     pub fn parse_extended(text: &str) -> Result<(Self, Vec<&str>), CheckpointError> {
         let text = text.strip_suffix('\n').ok_or(CheckpointError::Lines)?;
         let mut lines = text.split('\n');

@@ -61,7 +61,7 @@ impl Frontier {
     }
 
     /// Appends a perfect subtree of 2^height leaves to a tree without smaller subtrees. This is an
-    /// increment of a binary counter, in which a carry is a node.
+    /// increment of a binary counter; each carry is a node.
     fn push_subtree(&mut self, mut root: Hash, height: u32) {
         for _ in 0..(self.size >> height).trailing_ones() {
             if let Some(left) = self.subtrees.pop() {

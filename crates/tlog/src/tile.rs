@@ -136,7 +136,7 @@ impl Tile {
     /// Returns the data tile whose names tile has this path.
     ///
     /// # Errors
-    /// If the path is not that of a names tile.
+    /// If the path is not the path of a names tile.
     pub fn parse_names(path: &str) -> Result<Self, TilePathError> {
         let place = path.strip_prefix(NAMES).ok_or(TilePathError::Shape)?;
         Self::parse(&format!("tile/data/{place}"))
@@ -260,7 +260,8 @@ pub fn tiles_between(old_size: u64, new_size: u64) -> impl Iterator<Item = Tile>
     (0..=MAX_LEVEL).flat_map(move |level| changed(Level::Hashes(level), old_size, new_size))
 }
 
-/// Returns the data tiles for [`tiles_between`]: as many and as wide as those of level 0.
+/// Returns the data tiles for [`tiles_between`], with the numbers and widths of the tiles of
+/// level 0.
 pub fn data_tiles_between(old_size: u64, new_size: u64) -> impl Iterator<Item = Tile> {
     changed(Level::Data, old_size, new_size)
 }

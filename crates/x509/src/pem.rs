@@ -1,6 +1,6 @@
-//! PEM (RFC 7468), parsed by OpenSSL's rules. This is the only PEM parser of Lucarne, so that all
-//! files are treated alike. Text around the blocks is ignored. An unusable block is reported with
-//! its line, and never dropped silently.
+//! PEM (RFC 7468), parsed by OpenSSL's rules. This is the only PEM parser of Lucarne, so that the
+//! same rules apply to all files. Text around the blocks is ignored. An unusable block is reported
+//! with its line, and never dropped silently.
 
 /// A block with its first line.
 #[derive(Debug, PartialEq, Eq)]
@@ -125,7 +125,7 @@ pub fn blocks(text: &[u8]) -> Vec<Block> {
 }
 
 impl Block {
-    /// Returns `true` if the label is that of a certificate.
+    /// Returns `true` if the label is the label of a certificate.
     pub fn is_certificate(&self) -> bool {
         matches!(&*self.label, "CERTIFICATE" | "X509 CERTIFICATE")
     }

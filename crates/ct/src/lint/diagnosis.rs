@@ -93,7 +93,8 @@ impl Patient<'_> {
         None
     }
 
-    /// Returns the signed extensions if their index is near or is that of another SCT.
+    /// Returns the signed extensions if their index is near the SCT's index or belongs to another
+    /// SCT.
     fn right_index(&self, entry: &SignedEntry) -> Option<String> {
         let others = self.scts.iter().filter(|other| *other != self.sct);
         for other in others {

@@ -7,8 +7,8 @@ use lucarne_x509::oid;
 use super::{LintCode, LintFinding};
 use crate::certificate::TbsFields;
 
-/// Returns the differences of two TBSCertificates: that of the precertificate without its poison,
-/// and that of the certificate without its SCTs. Empty if they are equal byte for byte.
+/// Returns the differences between the TBSCertificate of the precertificate without its poison and
+/// the TBSCertificate of the certificate without its SCTs. Empty if both are equal byte for byte.
 pub(super) fn differences(precertificate: &[u8], certificate: &[u8]) -> Vec<LintFinding> {
     if precertificate == certificate {
         return Vec::new();

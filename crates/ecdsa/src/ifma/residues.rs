@@ -169,7 +169,7 @@ impl<M: Digits<N, L>, const N: usize, const L: usize> Product<M, N, L> {
         }
     }
 
-    /// Adds the product of two digits to this column and the next one.
+    /// Adds the product of two digits to this column and the next column.
     #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
     #[inline]
     fn add(&mut self, a: __m512i, b: __m512i, at: usize) {

@@ -49,8 +49,8 @@ fn der<const N: usize>(numbers: [[u64; N]; 2]) -> Vec<u8> {
     [vec![0x30, body.len() as u8], body].concat()
 }
 
-/// Returns the key for which (r, s) is a signature of the digest `e`, if R has x: (s·R - e·G)/r.
-/// Returns `None` if no point has that x.
+/// Returns the key that verifies (r, s) for the digest `e`, if R has x: (s·R - e·G)/r. Returns
+/// `None` if no point has this x.
 fn key<C: Tabulated<N>, const N: usize>(
     x: [u64; N],
     s: [u64; N],

@@ -32,7 +32,7 @@ struct Slot {
     time: u64,
 }
 
-/// The treatment of a key for which there is no free slot.
+/// The treatment of a key without a free slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WhenFull {
     /// The key uses the timestamp that all keys without a slot share in its set.
@@ -98,7 +98,7 @@ impl ClientTable {
         let found = match slots.iter().position(|slot| slot.key == place.key) {
             Some(found) => found,
             None => {
-                // Chooses the first expired slot, else the one that expires first.
+                // Chooses the first expired slot, otherwise the slot that expires first.
                 let next = |slot: &(usize, &Slot)| slot.1.time.max(now);
                 let next = slots.iter().enumerate().min_by_key(next);
                 let (index, slot) = next.unwrap_or((0, &slots[0]));

@@ -24,7 +24,7 @@ fn is_url(before: &[u8], after: &[u8]) -> bool {
     (is_web(b"http") || is_web(b"https")) && host.is_some_and(begins_with_host)
 }
 
-/// Returns `true` if the text begins with a name of two or more labels, the second of which is not
+/// Returns `true` if the text begins with a name of two or more labels, and the second label is not
 /// a number.
 fn begins_with_host(text: &[u8]) -> bool {
     let is_letter = |byte: &u8| byte.is_ascii_alphabetic() || *byte >= 0x80;

@@ -1,5 +1,5 @@
-//! `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers): they tell a client
-//! how much it may request, and when.
+//! `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers): fields with the
+//! limits of a client and its remaining units.
 
 use http::HeaderValue;
 use http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, HeaderMap, HeaderName};
@@ -9,9 +9,9 @@ use super::policy::{Policy, ReadLimits};
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-/// Adds the fields. For each bucket of a client they state its size (`q`) and the time in which an
-/// empty one fills (`w`). For the emptiest bucket they state its content (`r`) and the time until
-/// there is more (`t`, in seconds).
+/// Adds the fields. For each bucket of a client, the fields state the size (`q`) and the time to
+/// fill an empty bucket (`w`). For the emptiest bucket, they state the content (`r`) and the time
+/// until the next refill (`t`, in seconds).
 pub(super) fn say(
     headers: &mut HeaderMap,
     limits: &ReadLimits,

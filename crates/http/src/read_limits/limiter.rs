@@ -170,7 +170,7 @@ impl ReadLimiter {
     }
 
     /// Charges a request for the bytes of its response. Returns the content of the emptiest bucket
-    /// if it is less than half full: the client should be told.
+    /// if the bucket is less than half full. The response reports this content to the client.
     pub fn settle(&self, admission: &Admission, bytes: usize, now: u64) -> Option<Remainder> {
         let cost = (bytes / UNIT_BYTES) as u64;
         let mut least: Option<Remainder> = None;

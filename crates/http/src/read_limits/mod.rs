@@ -4,10 +4,11 @@
 //! complete [`UNIT_BYTES`] of its response. An IPv6 client also takes from the bucket of its
 //! network. A client without a contact in its `User-Agent` that reads parts of a tree also takes
 //! from a bucket that all such clients share. A request takes from all of its buckets or from none.
-//! Each repeated request for the same partial tile costs twice as much as the one before.
+//! Each repeated request for the same partial tile costs twice as much as the request before.
 //!
-//! A checkpoint is free, because it tells clients that there is something to read. Submissions and
-//! requests that wait for the log to grow are free, too, because they have separate limits.
+//! A checkpoint is free, because clients read a checkpoint to learn whether the log has grown.
+//! Submissions and requests that wait for the log to grow are free, too, because they have separate
+//! limits.
 
 mod client_table;
 mod clock;

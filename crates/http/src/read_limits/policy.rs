@@ -9,7 +9,7 @@ pub const UNIT_BYTES: usize = 16 << 10;
 const NETWORK_TIMES: u64 = 4;
 /// Maximum number of doublings of the price of a partial tile.
 pub(super) const MOST_DOUBLINGS: u64 = 10;
-/// Time after which one doubling is forgotten, in seconds.
+/// Time in seconds after which the price of a partial tile is halved again.
 pub(super) const FORGOTTEN_SECONDS: u64 = 10;
 pub(super) const FORGOTTEN_NS: u64 = FORGOTTEN_SECONDS * 1_000_000_000;
 

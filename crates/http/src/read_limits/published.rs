@@ -1,4 +1,4 @@
-//! The published form of the limits, for programs and for people.
+//! The published form of the limits: JSON for programs, and text.
 
 use serde::Serialize;
 

@@ -19,9 +19,9 @@ const MOST_NS: u64 = 1_000_000_000_000_000_000;
 const MOST_INTERVAL_NS: u64 = MOST_NS / 1_000_000;
 
 impl Rate {
-    /// Creates a bucket of `burst` units, each of which takes `interval` to be refilled. Both are
-    /// at least 1 (unit, nanosecond). They are reduced if a unit would take more than eleven days,
-    /// or all units more than 30 years.
+    /// Creates a bucket of `burst` units with one new unit every `interval`. Both are at least 1
+    /// (unit, nanosecond). Both are reduced if a unit would take more than eleven days, or all
+    /// units more than 30 years.
     pub const fn new(burst: u64, interval: Duration) -> Self {
         let interval = match interval.as_nanos() {
             0 => 1,
@@ -61,12 +61,12 @@ impl Rate {
         self.burst
     }
 
-    /// Returns the time in which one unit is refilled.
+    /// Returns the time to refill one unit.
     pub const fn interval(self) -> Duration {
         Duration::from_nanos(self.interval)
     }
 
-    /// Returns the time in which an empty bucket fills, in whole seconds, rounded up.
+    /// Returns the time to fill an empty bucket, in whole seconds, rounded up.
     pub const fn window_seconds(self) -> u64 {
         self.window().div_ceil(1_000_000_000)
     }

@@ -76,7 +76,7 @@ async fn the_wait_for_a_log_is_bounded_in_bytes() {
     let both = 2 * body.len() as u64;
     let held = || server.metric("lucarne_http_inflight_bytes ");
     until("both bodies are held", || held() >= both).await;
-    // The third body exceeds the limit of one client, but not of another one.
+    // The third body exceeds the limit of one client. Another client is below its limit.
     let refused = server.post("/demo/ct/v1/add-chain", body.as_bytes()).await;
     assert_eq!(
         (refused.status, &refused.json()["code"]),

@@ -1,5 +1,5 @@
-//! The two lanes of submissions: new certificates are logged before old ones, regardless of the
-//! number of old ones.
+//! The two lanes of submissions: new certificates are logged before old certificates, regardless of
+//! the number of old certificates.
 //!
 //! `cargo bench -p lucarne-http --bench lanes` measures the latencies.
 

@@ -97,7 +97,8 @@ async fn http2_without_tls() {
     // The first byte of the client fits both protocols.
     let mut client = server.connect().await;
     client.send(b"P").await;
-    // The pause makes the server see the byte alone. If it does not, the response is the same.
+    // During the pause, the server usually reads the byte alone. Otherwise the response is the
+    // same.
     tokio::time::sleep(Duration::from_millis(30)).await;
     client
         .send(b"UT /demo/checkpoint HTTP/1.1\r\nhost: x\r\n\r\n")

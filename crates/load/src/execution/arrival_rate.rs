@@ -38,11 +38,11 @@ struct Queue {
     /// Next arrival that is not due yet.
     next: u64,
     next_due: Option<Instant>,
-    /// Arrivals that are due and have not begun, in order.
+    /// Due arrivals that have not started, in order.
     waiting: VecDeque<Arrival>,
     /// Idle users. The last one to finish is used next, because its connection is warm.
     idle_vus: Vec<ActiveVu>,
-    /// Number of VUs that may still be created: k6's remaining unplanned ones.
+    /// Number of VUs that may still be created: k6's remaining unplanned VUs.
     unplanned_vus: u64,
     closed: bool,
 }
@@ -158,7 +158,7 @@ impl ArrivalRateExecutor {
         queue.plan_next();
     }
 
-    /// Queues arrivals that have become due, and drops those that have waited too long.
+    /// Queues due arrivals, and drops arrivals that have waited too long.
     fn collect(&self, queue: &mut Queue, now: Instant) {
         let (mut came, mut dropped) = (0, 0);
         while let Some(due) = queue.next_due.filter(|due| *due <= now && !queue.closed) {

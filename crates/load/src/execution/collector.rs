@@ -280,7 +280,7 @@ impl Collector {
         errors
     }
 
-    /// Evaluates the thresholds, and records those that now abort the run.
+    /// Evaluates the thresholds, and records the thresholds that now abort the run.
     pub(crate) fn judge(&mut self, now: Instant) -> Vec<ThresholdResult> {
         let elapsed = now.saturating_duration_since(self.begin);
         let mut results = Vec::with_capacity(self.thresholds.len());

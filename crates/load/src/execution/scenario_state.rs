@@ -88,7 +88,7 @@ impl ScenarioState {
         })
     }
 
-    /// Returns the planned time from which no iterations begin; `None` before the begin.
+    /// Returns the planned time after which no iterations begin; `None` before the scenario begins.
     pub(crate) fn end(&self) -> Option<Instant> {
         Some(*self.begin.get()? + self.adjustments.borrow().schedule.end())
     }
@@ -152,7 +152,7 @@ impl ScenarioState {
         }
     }
 
-    /// Returns how many iterations should have begun by now.
+    /// Returns the number of iterations that were due to start by now.
     pub(crate) fn asked(&self) -> u64 {
         let progress = &self.progress;
         let begun = progress.started.load(Relaxed) + progress.dropped.load(Relaxed);
@@ -183,7 +183,7 @@ pub struct Control {
     pub adjustable: Adjustable,
     /// Current target: iterations per second, or users.
     pub asked: f64,
-    /// Factor by which the plan's value is multiplied.
+    /// Factor for the value in the plan.
     pub factor: f64,
 }
 

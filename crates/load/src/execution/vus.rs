@@ -82,7 +82,7 @@ impl VusExecutor {
         .await;
     }
 
-    /// Returns whether the goal of iterations has begun.
+    /// Returns whether the planned number of iterations has started.
     fn is_met(&self) -> bool {
         let begun = self.state.progress.next_iteration.load(Relaxed);
         self.state

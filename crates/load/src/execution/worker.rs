@@ -127,8 +127,8 @@ async fn run(executors: Vec<Executor>, begin: Instant) -> io::Result<()> {
     }
 }
 
-/// Keeps a timer that always fires before those of requests. Otherwise the timeout of a single
-/// request would be the next timer, and tokio would wake its own thread to register it, with a
+/// Keeps a timer that always fires before the timers of requests. Otherwise the timeout of a single
+/// request would be the next timer. Tokio would wake its own thread to register this timer, with a
 /// system call and another round of polling.
 async fn tick() {
     loop {

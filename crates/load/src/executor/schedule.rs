@@ -12,8 +12,7 @@ use super::ramp::Ramp;
 pub(crate) struct Schedule {
     ramp: Ramp,
     goal: Option<u64>,
-    /// Factor of the plan's rate, the time from which it applies, and the number of arrivals up to
-    /// that time.
+    /// Factor of the plan's rate, with its start time and the number of arrivals before that time.
     factor: f64,
     since: f64,
     asked: f64,
@@ -30,14 +29,15 @@ impl Schedule {
         }
     }
 
-    /// Returns the due time of arrival `number`; `None` if there is no such arrival.
+    /// Returns the due time of arrival `number`, or `None` if the schedule ends before this
+    /// arrival.
     pub(crate) fn due(&self, number: u64) -> Option<Duration> {
         if self.goal.is_some_and(|goal| number >= goal) {
             return None;
         }
         let number = number as f64;
         let area = if number < self.asked {
-            // The arrival was due before the last change of the factor, but has not begun yet.
+            // The arrival was due before the last change of the factor, but has not started yet.
             return Some(Duration::from_secs_f64(self.since.min(self.ramp.end())));
         } else if self.factor > 0.0 {
             self.ramp.area(self.since) + (number - self.asked) / self.factor

@@ -328,7 +328,7 @@ impl Answer {
         Ok(())
     }
 
-    /// Consumes lines up to an empty one and discards them.
+    /// Consumes and discards all lines up to an empty line.
     fn trailers(&mut self, input: &mut &[u8]) -> Result<(), Failure> {
         if self.line(input, MAX_HEAD)? {
             if self.partial == b"\r\n" {
@@ -429,7 +429,7 @@ impl Framing {
     }
 }
 
-/// Returns the header lines of a head, without the status line and the empty one.
+/// Returns the header lines of a head, without the status line and the empty line.
 fn lines(head: &[u8]) -> Result<&[u8], Failure> {
     let mut ends = head.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
     if ends.any(|(at, _)| at == 0 || head[at - 1] != b'\r') {

@@ -56,7 +56,7 @@ pub enum EndpointError {
     /// The host has no address.
     #[error("cannot find the address of `{host}`: {reason}")]
     Dns {
-        /// The host.
+        /// Name or address of the host.
         host: String,
         /// Error of the resolver.
         reason: String,

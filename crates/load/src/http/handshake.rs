@@ -14,8 +14,8 @@ pub struct Handshake {
     pub group: Option<String>,
     /// Whether an earlier session was resumed.
     pub resumed: bool,
-    /// Certificates of the server, the leaf first. For a resumed session, those of its first
-    /// handshake.
+    /// Certificates of the server, the leaf first. A resumed session has the certificates of its
+    /// first handshake.
     pub certificates: Vec<CertificateDer<'static>>,
 }
 

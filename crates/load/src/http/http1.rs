@@ -20,9 +20,9 @@ use crate::Failure;
 /// Wait for the response to `Expect: 100-continue`, after which the body is sent (RFC 9110, section
 /// 10.1.1).
 const CONTINUE: Duration = Duration::from_secs(1);
-/// Limit of the bytes that one system call reads.
+/// Maximum number of bytes that one system call reads.
 const READ: usize = 64 << 10;
-/// Limit of the slices that one system call writes.
+/// Maximum number of slices that one system call writes.
 const SLICES: usize = 16;
 
 thread_local! {
@@ -127,8 +127,8 @@ pub(super) fn check(request: &Request<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sends `head` and the body, and reads the answer into `record`. Whether the
-/// connection can be kept is in `record.answer.keep`.
+/// Sends `head` and the body, and reads the response into `record`. `record.answer.keep` shows
+/// whether the connection can be reused.
 pub(super) async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     head: &[u8],
@@ -152,8 +152,8 @@ pub(super) async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
     poll_fn(|context| exchange.poll(context)).await
 }
 
-/// A request under way: writes and reads side by side, since a server may answer
-/// before it has been told everything.
+/// A request in progress. Writes and reads run concurrently, because a server may respond before it
+/// has received the whole request.
 struct Running<'a, 'b, S> {
     stream: &'a mut S,
     out: Outgoing<'b>,
@@ -283,8 +283,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Running<'_, '_, S> {
     }
 
     /// Handles a broken connection. The end of TLS without `close_notify` ends a response that
-    /// lasts until the end of the connection. Otherwise a response that has begun has a broken
-    /// body.
+    /// lasts until the end of the connection. Any other partial response has a broken body.
     fn lost(&mut self, error: &io::Error) -> Result<Progress, Failure> {
         // rustls reports a missing `close_notify` as this kind.
         if error.kind() == io::ErrorKind::UnexpectedEof {

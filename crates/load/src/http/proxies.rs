@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-/// Returns the environment variable by which other clients would reach `host` through a proxy.
+/// Returns the environment variable with the proxy that other clients would use for `host`.
 pub(super) fn named(
     secure: bool,
     host: &str,

@@ -63,7 +63,7 @@ impl Headers {
             .map(|(_, value)| value)
     }
 
-    /// Returns names and values in the received order, except those that are not text.
+    /// Returns names and values in the received order. Values that are not text are omitted.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0
             .split(|byte| *byte == b'\n')

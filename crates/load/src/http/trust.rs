@@ -8,10 +8,10 @@ use rustls::pki_types::CertificateDer;
 
 use super::EndpointError;
 
-/// Trusts the system's certificates, and those of the PEM files.
+/// Trusts the certificates of the system and of the PEM files.
 ///
 /// # Errors
-/// If a file has no certificate, or one that cannot be read.
+/// If a file has no certificate, or an unreadable certificate.
 pub fn trust(files: &[PathBuf]) -> Result<Trust, EndpointError> {
     trust_also(Trust::system(), files)
 }

@@ -38,10 +38,10 @@ pub struct Tunnelled {
 
 impl Tunnel {
     /// Creates the access through the proxy at `url` (`http://host:port`). Resolves the proxy's
-    /// address, but never those of hosts behind it.
+    /// address, but never the addresses of hosts behind the proxy.
     ///
     /// # Errors
-    /// The URL is not the URL of a plain HTTP proxy, or the options are invalid.
+    /// If the URL is not the URL of a plain HTTP proxy, or if the options are invalid.
     pub async fn resolve(
         url: &str,
         options: Arc<ClientOptions>,
@@ -80,7 +80,7 @@ impl Tunnel {
     /// Connects to the proxy, and disconnects.
     ///
     /// # Errors
-    /// The connection failed.
+    /// If the connection fails.
     pub async fn reach(&self) -> Result<(), Failure> {
         let until = Instant::now() + self.options.connect_timeout;
         dial(&self.proxy.addresses, until).await.map(|_| ())
@@ -178,7 +178,7 @@ impl Tunnel {
             head.push_str(&format!("proxy-authorization: {value}\r\n"));
         }
         head.push_str("\r\n");
-        // The bytes after the head are those of the tunnel: the response has no body.
+        // The bytes after the head belong to the tunnel: the response has no body.
         let mut asked = Record::new(Answer::new(true, 0));
         let request = Request::new(&Method::CONNECT, "*");
         let head = head.as_bytes();

@@ -62,7 +62,7 @@ pub(super) enum ArithmeticError {
 /// Evaluates `text`.
 ///
 /// # Errors
-/// The text is not a rate.
+/// If the text is not a rate.
 pub(super) fn work_out(text: &str) -> Result<Worth, ArithmeticError> {
     let mut reader = Reader {
         rest: text,

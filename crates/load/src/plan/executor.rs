@@ -283,8 +283,8 @@ fn in_unit(
     }
 }
 
-/// Parses the list `stages`, some of which must take time. Targets are rates in this unit, or
-/// numbers of users without one.
+/// Parses the list `stages`. At least one stage must take time. Targets are rates in this unit;
+/// without a unit, they are numbers of users.
 fn stages(reader: &mut Reader<'_, '_>, unit: Option<Duration>) -> Option<Vec<Stage>> {
     let Some(node) = reader.node("stages") else {
         let example = "[{ duration: 30s, target: 500 }]";

@@ -8,8 +8,8 @@ use super::statistics::{Statistics, per, share};
 use crate::metric::milliseconds;
 use crate::{Histogram, Metric, Summary};
 
-/// Number of samples from which a percentile is trusted. With fewer, a difference must exceed the
-/// confidence intervals.
+/// Minimum number of samples for a reliable percentile. With fewer samples, a difference must
+/// exceed the confidence intervals.
 const ENOUGH: u64 = 100;
 /// Number of samples below which any difference may be chance.
 const FEWEST: u64 = 5;
@@ -25,7 +25,7 @@ const NOISE_SHARE: f64 = 0.0005;
 pub struct Comparison {
     /// Allowed factor of a regression.
     pub max_regression: f64,
-    /// All figures of both runs, and those that only the earlier one has.
+    /// All figures of both runs, and the figures that only the earlier run has.
     pub rows: Vec<Row>,
 }
 

@@ -1,4 +1,4 @@
-//! Formatting of figures for people: three significant digits and a unit.
+//! Formatting of figures in reports: three significant digits and a unit.
 
 /// Formats a duration in milliseconds: `870µs`, `12.3ms`, `1.25s`, `3m20s`.
 pub fn duration(ms: f64) -> String {

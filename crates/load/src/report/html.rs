@@ -99,7 +99,7 @@ fn mood(verdict: Verdict) -> &'static str {
     }
 }
 
-/// Formats Unix milliseconds for people and machines.
+/// Formats Unix milliseconds as a date and time in UTC.
 fn instant(ms: u64) -> String {
     if ms == 0 {
         return String::new();

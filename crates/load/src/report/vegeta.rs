@@ -1,4 +1,4 @@
-//! Report in vegeta's format, for people and scripts that know it.
+//! Report in vegeta's format, for users and scripts of vegeta.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,10 +10,10 @@ use crate::{Metric, Summary};
 
 /// Formats the lines of `vegeta report` with the same labels and columns.
 ///
-/// The attack lasts from the first request sent to the last one sent, the wait from there to the
-/// last completion. The rate counts requests during the attack. The throughput counts successes
-/// during attack and wait. Latencies count from the intended start. Bytes are those of bodies. Code
-/// 0 means no response.
+/// The attack lasts from the first to the last sent request. The wait lasts from the end of the
+/// attack to the last completion. The rate counts requests during the attack. The throughput counts
+/// successes during attack and wait. Latencies count from the intended start. Only bytes of bodies
+/// are counted. Code 0 means no response.
 pub fn vegeta(summary: &Summary) -> String {
     let requests = count(summary.total("http_reqs").as_ref());
     let (failed, total) = share(summary.total("http_req_failed").as_ref());

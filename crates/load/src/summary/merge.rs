@@ -27,12 +27,12 @@ impl Summary {
     /// Merges the summaries of several processes or machines that ran at the same time.
     ///
     /// Counts and histograms are merged without loss, and thresholds are evaluated again over all.
-    /// Durations are those of the longest part; timelines are aligned at their beginnings. Name,
-    /// command and environment are those of the first part.
+    /// The result has the durations of the longest part, and name, command and environment of the
+    /// first part. Timelines are aligned at their beginnings.
     ///
     /// # Errors
     ///
-    /// There are no parts, or a metric has different kinds in them.
+    /// If there are no parts, or if a metric has different kinds in the parts.
     pub fn merge(parts: Vec<Summary>) -> Result<Summary, MergeError> {
         let mut parts = parts.into_iter();
         let mut whole = parts.next().ok_or(MergeError::Nothing)?;

@@ -1,4 +1,4 @@
-//! Figures of each connector, in the format that dashboards of certificate deployments read.
+//! Figures of each connector, in the format of dashboards for certificate deployments.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -8,8 +8,8 @@ use crate::scenario_config::ScenarioConfig;
 /// Minimum share of a scenario's iterations that must finish, unless the run has its own threshold.
 const FINISHED: f64 = 0.99;
 
-/// Returns all thresholds of a run: the configured ones in `asked`, the defaults of scenarios for
-/// metrics without a configured one, and the built-in ones.
+/// Returns all thresholds of a run: the configured thresholds in `asked`, the built-in thresholds,
+/// and the defaults of scenarios for metrics without a configured threshold.
 pub(crate) fn complete(asked: Vec<Threshold>, scenarios: &[ScenarioConfig]) -> Vec<Threshold> {
     let mut all = asked.clone();
     for planned in scenarios {
@@ -26,8 +26,8 @@ pub(crate) fn complete(asked: Vec<Threshold>, scenarios: &[ScenarioConfig]) -> V
     all
 }
 
-/// Returns the built-in thresholds: enough of the planned iterations have begun, and the begun ones
-/// have finished. A scenario without a finished iteration has no samples, and fails.
+/// Returns the built-in thresholds: enough of the planned iterations have started, and all started
+/// iterations have finished. A scenario without a finished iteration has no samples, and fails.
 fn built_in(planned: &ScenarioConfig, asked: &[Threshold]) -> impl Iterator<Item = Threshold> {
     let achieved = planned.executor.arrival_rate().and_then(|options| {
         let least = options.min_achieved;

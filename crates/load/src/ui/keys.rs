@@ -20,7 +20,7 @@ pub enum Action {
 /// Scenarios that a key changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// The chosen scenario, otherwise those that read, otherwise all.
+    /// The chosen scenario. Otherwise all reading scenarios, or all scenarios if none reads.
     Reads,
     /// The scenarios that write, otherwise all.
     Writes,

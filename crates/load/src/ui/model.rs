@@ -13,7 +13,7 @@ use crate::snapshot::ScenarioRow;
 
 /// Seconds of history: more than any terminal is wide.
 const KEPT: usize = 600;
-/// Seconds for which the effect of a key is shown.
+/// Number of seconds during which the effect of a key is shown.
 const SAID: u32 = 5;
 /// Factor of one key press.
 const STEP: f64 = 1.1;

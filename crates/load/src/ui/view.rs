@@ -13,7 +13,7 @@ use super::{BUCKETS, parts, table};
 use crate::heat::heat_bounds;
 use crate::report::format::{pad, short};
 
-/// Width from which errors and thresholds are next to each other.
+/// Minimum width for errors and thresholds next to each other.
 const WIDE: u16 = 110;
 
 /// Draws everything that fits.
@@ -49,8 +49,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model) {
 /// The most lines that the heat strip fills: a title, and a line for each bucket.
 const HEAT: u16 = BUCKETS as u16 + 1;
 
-/// Lines for each part. The heat strip takes what is left, which is at least a third, as far as
-/// it fills it; the bars of the throughput take the rest.
+/// Lines for each part. The heat strip takes the lines that it needs of the remaining lines, which
+/// are at least a third. The bars of the throughput take the rest.
 struct Heights {
     table: u16,
     throughput: u16,

@@ -80,7 +80,8 @@ fn what_the_load_generator_loses_is_told_apart_from_the_target() {
     let own = one(constant(50.0, millis(500)), Arc::new(Hog));
     assert!(delay(&own).max() >= millis(40), "{:?}", delay(&own));
     assert!(warned(&own));
-    // The target is too slow for the number of users: late, but not because of the generator.
+    // The target is too slow for the number of users. Iterations start late because of the target,
+    // not because of the generator.
     let options = lucarne_load::executor::ArrivalRateOptions {
         max_vus: 1,
         ..Default::default()

@@ -259,7 +259,7 @@ fn a_summary_can_be_written_read_and_merged_without_loss() {
     assert!(refused.contains("lucarne-load/9"), "{refused}");
 }
 
-/// Passes alone and fails together, because the whole is judged.
+/// Each part passes alone. The merged result fails, because thresholds apply to all parts together.
 #[test]
 fn thresholds_are_judged_anew_over_all() {
     let part = |keys: &[(&str, &str)]| {

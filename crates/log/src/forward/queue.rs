@@ -24,7 +24,7 @@ pub(crate) struct Queued {
     pub(crate) outcome: oneshot::Sender<Outcome>,
 }
 
-/// The queues of entries to send, one for each lane: fresh entries overtake old ones.
+/// The queues of entries to send, one for each lane: fresh entries overtake old entries.
 pub(crate) struct Forwarder {
     fresh: mpsc::Sender<Queued>,
     old: mpsc::Sender<Queued>,

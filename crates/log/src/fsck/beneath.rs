@@ -1,4 +1,4 @@
-//! Computation of a tile's hashes from the tiles beneath it.
+//! Computation of a tile's hashes from lower tiles or from entries.
 
 use bytes::Bytes;
 use lucarne_tlog::{Hash, Level, TILE_WIDTH, Tile, leaf_hash, tile_root};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use lucarne_storage::AssetError;
 use tokio::task::JoinError;
 
-/// The reason why a file of a log cannot be read, which is not known to be missing.
+/// The reason why a file of a log cannot be read. The file may exist.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// The file system failed.

@@ -51,8 +51,8 @@ pub(crate) async fn tile(files: &dyn Files, tile: Tile) -> Result<Bytes, Problem
     read(files, tile).await.map(|read| read.plain)
 }
 
-/// Returns the uncompressed lines of the names tile of a data tile. If that of a partial tile is
-/// missing, the full one replaces it.
+/// Returns the uncompressed lines of the names tile of a data tile. If the names tile of a partial
+/// tile is missing, the names tile of the full tile replaces it.
 pub(crate) async fn names(files: &dyn Files, data: Tile) -> Result<Bytes, Problem> {
     let whole = [Some(data), (!data.is_full()).then(|| data.full())];
     for stored in whole.into_iter().flatten() {

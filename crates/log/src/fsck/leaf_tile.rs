@@ -146,9 +146,9 @@ impl Seen {
         seen
     }
 
-    /// Counts the entries that are older than an earlier one, and returns the timestamp of the
-    /// newest entry so far. The tree has hashed these timestamps. A wrong order is not damage, and
-    /// no specification forbids it.
+    /// Counts the entries with an earlier timestamp than a preceding entry. Returns the newest
+    /// timestamp so far. The tree has hashed these timestamps. A wrong order is not damage, and no
+    /// specification forbids it.
     pub(super) fn disordered(&self, newest_ms: u64) -> (u64, u64) {
         let older = |(count, newest_ms): (u64, u64), time_ms: &u64| match *time_ms < newest_ms {
             true => (count + 1, newest_ms),
@@ -251,7 +251,8 @@ impl Seen {
         }
     }
 
-    /// Reports the file that differs from the one that the tree confirms.
+    /// Compares the stored hashes with the hashes of the data tile. Reports the file that differs
+    /// from the tree.
     fn compare(
         &mut self,
         tile: Tile,

@@ -194,7 +194,7 @@ async fn a_flipped_bit_is_found_in_an_uncompressed_tile() {
         let end = tile.len() - rest.len();
         let unsigned =
             2 + 32 * leaf.fingerprints.len() + leaf.precertificate.map_or(0, <[u8]>::len);
-        // The length of the chain is tried whole: a wrong one names issuers that never existed.
+        // The whole length of the chain is tried: a wrong length names issuers that never existed.
         let length = end - 32 * leaf.fingerprints.len() - 2..end - 32 * leaf.fingerprints.len();
         let sample = (end - unsigned..end).step_by(3).chain(start..start + 8);
         let sample = sample.map(|byte| 8 * byte + byte % 8);

@@ -22,7 +22,7 @@ pub(super) trait Machine {
 /// The outcome of an exploration.
 pub(super) struct Explored<I> {
     pub(super) states: usize,
-    /// The largest distance of a state from the first one, in actions.
+    /// The largest distance of a state from the first state, in actions.
     pub(super) depth: usize,
     pub(super) counterexample: Option<Counterexample<I>>,
 }

@@ -6,15 +6,15 @@
 //! instances may lead, or none; the record in the lock may also lose its holder. A leader recovers
 //! with the steps of [`super::instance`], and sequences with them.
 //!
-//! With `forwards`, the clients of both instances submit one and the same entry, as often as they
-//! like. A follower forwards the entry to the other instance, which may lead, follow, or have led
-//! before. A leader looks for the entry and lets it join the pool, in two steps. After publication,
-//! the leader responds with the place. A follower signs an SCT only if its own tree has the entry
-//! at this place.
+//! With `forwards`, the clients of both instances submit the same entry any number of times. A
+//! follower forwards the entry to the other instance, which may lead, follow, or have led before. A
+//! leader looks the entry up and adds it to the pool, in two steps. After publication, the leader
+//! responds with the index. A follower signs an SCT only if its own tree has the entry at this
+//! index.
 //!
-//! Left out: a message that comes back to its sender, which is refused by a follower and a
-//! submission of its own client at a leader; puts of ended processes and faults of disks, which
-//! [`super::world`] has; several entries in a batch.
+//! The model omits batches with several entries, and messages that return to their sender: a
+//! follower refuses such a message, and a leader treats it like a submission of its own client.
+//! [`super::world`] has puts of ended processes and faults of disks.
 
 use super::checker::Machine;
 use super::cluster_action::Action;
@@ -86,7 +86,7 @@ impl Machine for ClusterBounds {
             changed.lease.holder = None;
             next(Action::LoseLease, changed);
         }
-        // Of the two instances, which are alike, one suffices.
+        // The two instances are equal, so a wrong response to one of them covers both.
         let wrong = (0, 1);
         if self.forwards && !cluster.network.has_response(1, wrong) {
             let mut changed = *cluster;

@@ -30,7 +30,7 @@ pub(super) enum Action {
         from: usize,
         at: usize,
     },
-    /// The entry joins the pool, or waits with the one that is there.
+    /// The entry joins the pool, or waits for the equal entry in the pool.
     Join {
         from: usize,
         at: usize,

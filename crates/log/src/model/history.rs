@@ -35,7 +35,7 @@ impl Leaf {
     }
 }
 
-/// A tree, as its entries. The lowest byte has the first one.
+/// The entries of a tree. The lowest byte has the first entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Tree(u32);
 

@@ -124,7 +124,7 @@ pub(super) struct Around<'w> {
 /// The events of a step that the invariants are about.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Told {
-    /// A published checkpoint: the former one and the new one.
+    /// A publication: the former checkpoint and the new checkpoint.
     pub(super) published: Option<(Option<Note>, Note)>,
     /// An SCT: index and entry.
     pub(super) promised: Option<(usize, Leaf)>,
@@ -261,7 +261,7 @@ impl Instance {
         Outcome::Done
     }
 
-    /// Returns the head of the lock, or the one that the signer has signed after it.
+    /// Returns the head of the lock, or a newer head that the signer has signed.
     /// (`ahead::newest`)
     fn newest(&self, rules: Protocol) -> Note {
         let (committed, signed) = (self.committed, self.remembered);

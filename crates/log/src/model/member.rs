@@ -1,4 +1,4 @@
-//! One of several instances of a log: its process, its readers and the requests that it has.
+//! One of several instances of a log: its process, its readers and its requests.
 
 use super::history::{MOST, Note, Tree};
 use super::instance::{Index, Instance, Mode};
@@ -56,7 +56,8 @@ pub(super) enum Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Member {
     pub(super) role: Role,
-    /// Idle unless this instance leads. A follower has only the index of it.
+    /// State of the log in this instance: idle unless the instance leads. A follower uses only its
+    /// index.
     pub(super) instance: Instance,
     /// The tree that readers of this instance have seen last, also before its last start.
     pub(super) shown: Tree,
@@ -113,7 +114,7 @@ impl Member {
 /// order, many times, or never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Network {
-    /// The entry, forwarded by each instance to the other one.
+    /// Whether each instance has forwarded the entry to the other instance.
     pub(super) batches: [bool; 2],
     /// The places in responses: a bit for each recipient, index and time.
     responses: u32,

@@ -20,8 +20,8 @@ pub(super) struct Record {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Files {
     pub(super) checkpoint: Option<Note>,
-    /// The tiles at the right edge of each published tree, by the size of the tree less one. They
-    /// are the whole tree here, and empty if they were not published.
+    /// Tiles at the right edge of each published tree, at position `size - 1`. In the model, the
+    /// tiles are the whole tree. The tree is empty if its tiles were not published.
     tiles: [Tree; MOST],
 }
 
@@ -163,7 +163,7 @@ impl Place {
         Some(back.size())
     }
 
-    /// Returns the size of the tree from which publication continues. Returns `None` if the
+    /// Returns the tree size at which publication continues. Returns `None` if the
     /// published tree is not a prefix of the tree in the lock, or if its tiles are missing.
     /// (`not_newer`, `no_tile_beyond`, `same_history`, `tree_at`)
     pub(super) fn judge(&self, head: Note, base: usize, is_bucket: bool) -> Option<usize> {

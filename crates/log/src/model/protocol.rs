@@ -32,8 +32,8 @@ impl Protocol {
         self.without != Some(guard)
     }
 
-    /// Returns whether a checkpoint replaces only the one that the process knows. A directory is
-    /// open in one process at a time, and needs no such condition.
+    /// Returns whether a checkpoint replaces only the checkpoint that the process has read. A
+    /// directory is open in one process at a time, and does not need this condition.
     pub(super) fn has_condition(self) -> bool {
         self.in_bucket && self.has(Guard::Condition)
     }

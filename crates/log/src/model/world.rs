@@ -24,7 +24,7 @@ pub(super) enum Invariant {
     NoEntryTwice,
     /// Only an instance that leads writes to the lock or to the storage.
     OnlyLeaderWrites,
-    /// Each tree that an instance shows to readers extends the ones that it has shown before.
+    /// Each tree that an instance shows to readers extends all trees that it has shown before.
     NoViewBack,
     /// A follower does not report a rollback if there was none.
     NoFalseAlarm,

@@ -10,8 +10,8 @@ pub(super) const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// A limit of entries per second, with bursts of at most one second's entries.
 ///
-/// A rejected client gets the time at which a token is available for it, after those of previously
-/// rejected clients. Clients that retry at these times are not rejected again.
+/// A rejected client gets the time at which a token is available for it. Previously rejected
+/// clients get earlier tokens. Clients that retry at these times are not rejected again.
 #[derive(Debug)]
 pub(super) struct RateLimit {
     per_second: f64,

@@ -1,16 +1,17 @@
-//! The duration of rounds, and the number of old entries for which the next round has time.
+//! The duration of rounds, and the maximum number of old entries in the next round.
 
 use std::time::Duration;
 
-/// Maximum time by which old entries lengthen a round. A fresh entry waits for the round before its
-/// own, and for its own: old entries therefore delay it by at most twice this time.
+/// Maximum time that old entries add to a round. A fresh entry waits for the current round and for
+/// its own round: old entries therefore delay it by at most twice this time.
 const LENGTHENING: Duration = Duration::from_millis(250);
-/// Old entries for which each round has time. An estimate must not starve them.
+/// Minimum number of old entries that a round admits. A wrong estimate must not starve old entries.
 const LEAST: usize = 16;
 /// Old entries that a round may have after any other round. The limit grows to twice the number of
 /// entries in the last round, which does not predict much larger rounds.
 const FIRST: usize = 64;
-/// Factor for the weight of earlier rounds at each new one: about three rounds count.
+/// Each new round multiplies the weight of all earlier rounds by this factor. About three rounds
+/// determine the result.
 const KEPT: f64 = 0.7;
 /// If rounds differ by less than this part of their entries, they do not show the cost of an entry.
 const ALIKE: f64 = 0.05;
@@ -38,8 +39,8 @@ pub(super) struct RoundCost {
 }
 
 impl RoundCost {
-    /// Records a round with this duration; `distance` is the minimum time to the start of the next
-    /// one.
+    /// Records a round with this duration. `distance` is the minimum time between the starts of two
+    /// rounds.
     pub(super) fn note(&mut self, entries: usize, took: Duration, distance: Duration) {
         let (n, t) = (entries as f64, took.as_secs_f64());
         let distance = distance.as_secs_f64();
@@ -86,7 +87,7 @@ impl RoundCost {
         }
     }
 
-    /// Returns the number of old entries for which the next round has time.
+    /// Returns the maximum number of old entries in the next round.
     pub(super) fn room(&self) -> usize {
         // If entries cost nothing, the quotient is infinite, and the cast gives the maximum.
         let by_cost = (LENGTHENING.as_secs_f64() / self.per_entry) as usize;
@@ -99,8 +100,8 @@ impl RoundCost {
 mod tests {
     use super::*;
 
-    /// Runs rounds with `fresh` and `old` entries per millisecond, as many old ones as there is
-    /// room for, at this cost in ms. Returns the duration of each.
+    /// Runs rounds with `fresh` and `old` entries per millisecond at this cost in ms. Old entries
+    /// are limited by the room of the round. Returns the duration of each round.
     fn rounds(cost: &mut RoundCost, fixed: f64, each: f64, count: usize) -> Vec<f64> {
         let (fresh, old) = (0.05, 0.4);
         let (mut took, mut waiting) = (200.0_f64, 0.0);

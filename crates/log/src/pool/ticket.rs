@@ -26,7 +26,7 @@ struct Told {
 }
 
 /// An entry's claim to an index. The ticket does not fix the round, because an old entry may wait
-/// for a later one.
+/// for a later round.
 #[derive(Clone, Default)]
 pub(crate) struct Ticket(Arc<Told>);
 
@@ -45,7 +45,7 @@ impl Ticket {
         }
     }
 
-    /// Notifies all waiting submissions; the first result stands.
+    /// Notifies all waiting submissions. Later results are ignored.
     pub(super) fn tell(&self, place: Result<(u64, u64), Abandoned>) {
         if self.0.place.set(place).is_ok() {
             self.0.told.notify_waiters();
@@ -57,7 +57,7 @@ impl Ticket {
 pub(crate) struct RoundOutcome(pub(super) Vec<Ticket>);
 
 impl RoundOutcome {
-    /// Notifies all waiting submissions; the first result stands.
+    /// Notifies all waiting submissions. Later results are ignored.
     pub(crate) fn decide(&self, result: SequencingResult) {
         for (position, ticket) in (0..).zip(&self.0) {
             let place = |it: Sequenced| (it.first_index + position, it.timestamp_ms);

@@ -96,7 +96,7 @@ pub(super) async fn no_tile_beyond(
     }
 }
 
-/// Refuses a journal with a round that was staged on a newer tree than that of the lock.
+/// Refuses a journal with a round that was staged on a newer tree than the tree of the lock.
 ///
 /// A round is staged only on a tree that the lock had at that time: the sequencer begins with the
 /// tree that it recovered from the lock, and continues from a tree only after its commit. So the

@@ -1,7 +1,7 @@
 //! The right edge of a tree with damaged tiles.
 //!
-//! The hashes of a tile follow from the tiles or the entries beneath it, and the signed root shows
-//! whether they are right. A log with a damaged hash tile can start: the tile is computed again.
+//! The hashes of a tile follow from lower tiles or from entries, and the signed root shows whether
+//! the hashes are right. A log with a damaged hash tile can start: the tile is computed again.
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -38,7 +38,7 @@ pub(crate) enum Problem {
 struct Versions {
     tile: Tile,
     stored: Option<Bytes>,
-    /// Computed from the tiles or entries beneath it.
+    /// The tile as computed from lower tiles or from entries.
     computed: Option<Bytes>,
 }
 

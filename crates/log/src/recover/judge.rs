@@ -20,9 +20,9 @@ use crate::{Fatal, LogConfig, ahead};
 
 /// Lock, journal and storage, which do not contradict each other, before anything is written.
 pub(crate) struct Judged {
-    /// The last checkpoint that the lock, or a separate signer after it, has signed.
+    /// The checkpoint of the lock, or a newer checkpoint of a separate signer.
     pub(crate) head: VerifiedCheckpoint,
-    /// The checkpoint in the lock, if a separate signer has signed a newer one.
+    /// The checkpoint in the lock, if a separate signer has signed a newer checkpoint.
     pub(super) replaces: Option<Bytes>,
     pub(crate) published: Option<VerifiedCheckpoint>,
     /// The tree before the first round of `path`.

@@ -25,10 +25,10 @@ use crate::{Fatal, KnownCheckpoint, KnownError, LogConfig, Newest, Published, Si
 /// half a minute.
 const MOST_APART: Duration = Duration::from_secs(60);
 
-/// The time, in addition to the interval of checkpoints, for which the lock must not change.
+/// The lock must not change for the interval of checkpoints plus this time.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// A checkpoint in a lock, and the tree to which its log can go back.
+/// A checkpoint in a lock, and the earlier tree that replaces it.
 pub struct NeverPublished {
     signed: VerifiedCheckpoint,
     newest: Newest,
@@ -135,7 +135,8 @@ impl NeverPublished {
     }
 
     /// Replaces the checkpoint in the lock, unless another process, with other storage, runs the
-    /// log: that process would sign within the interval of checkpoints, for which this waits.
+    /// log. The function waits for the interval of checkpoints, because another process would sign
+    /// within this time.
     ///
     /// # Errors
     /// If the lock has another checkpoint by then, or fails.
@@ -168,7 +169,7 @@ pub(super) fn advise(
     }
 }
 
-/// Returns the number of entries to which the journal leads from the published checkpoint.
+/// Returns the number of entries after the journal is replayed on the published checkpoint.
 pub(super) fn tip(published: Option<&VerifiedCheckpoint>, records: &[Record]) -> Option<u64> {
     let step = rounds_from(&published?.checkpoint, records)?;
     Some(step.new_size)

@@ -14,7 +14,7 @@ use crate::record::Record;
 use crate::verified_checkpoint::VerifiedCheckpoint;
 use crate::{Fatal, KnownError, LogConfig, Published, Signer, tree_head};
 
-/// The newest tree for which the data of a log are evidence.
+/// The newest tree that the data of a log prove.
 pub struct Newest {
     pub(super) judged: Judged,
     assets: Arc<dyn Assets>,
@@ -45,11 +45,11 @@ impl Newest {
     }
 }
 
-/// Finds the newest tree without a lock. This is the published tree, or the tree to which the
-/// journal leads from there, or that of a `known` checkpoint to which the tiles lead.
+/// Finds the newest tree without a lock: the published tree, the tree at the end of the journal, or
+/// the tree of a `known` checkpoint that the tiles confirm.
 ///
 /// A power cut may have undone the publication of a round that was signed. So every round of the
-/// journal counts as signed. A round that never was only adds entries that were submitted.
+/// journal counts as signed. A round that was not signed only adds entries that were submitted.
 ///
 /// # Errors
 /// If nothing is published, if storage has more than the journal leads to, or if they contradict
@@ -99,8 +99,8 @@ async fn newest_with(
     Ok(Newest { judged, assets })
 }
 
-/// Returns the published checkpoint or, if the journal leads on from it, a new checkpoint of the
-/// tree to which the journal leads.
+/// Returns the published checkpoint. If the journal extends the published tree, returns a new
+/// checkpoint of the extended tree.
 fn signed_tip(
     config: &LogConfig,
     key: &LogKey,

@@ -9,8 +9,8 @@ use crate::tree::Tree;
 use crate::verified_checkpoint::VerifiedCheckpoint;
 use crate::{Fatal, LogConfig};
 
-/// Most bytes in which a damaged checkpoint may differ from the original: a few bits flipped in a
-/// sector or in memory.
+/// Maximum number of bytes that differ between a damaged checkpoint and the original: a few bits
+/// flipped in a sector or in memory.
 const MOST_FLIPPED: usize = 4;
 
 /// Returns the checkpoint that storage publishes, if any.
@@ -65,8 +65,9 @@ pub(crate) async fn published_tree(
 
 /// Returns `true` if the published file is not a checkpoint of this log because bits of it
 /// flipped: it differs in a few bytes from the checkpoint of the lock, or it has the name of this
-/// log's key and not more entries than the lock. The file proves nothing then. The checkpoint of
-/// the lock is published in its place, if the tiles lead to that one.
+/// log's key and not more entries than the lock. A damaged file proves nothing. If the tiles
+/// confirm
+/// the checkpoint of the lock, that checkpoint is published in its place.
 pub(super) async fn is_damaged(
     head: &VerifiedCheckpoint,
     config: &LogConfig,

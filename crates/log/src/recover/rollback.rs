@@ -23,8 +23,9 @@ use crate::verified_checkpoint::VerifiedCheckpoint;
 use crate::verified_tiles::VerifiedTiles;
 use crate::{Fatal, ReadError};
 
-/// Most data tiles that one start verifies, in a second or two on a disk. If there are more, the
-/// first and the last are verified, and others at equal distances; the scrubber reads the rest.
+/// Maximum number of data tiles that one start verifies: one to two seconds of reads from a disk.
+/// If there are more tiles, the start verifies the first, the last, and others at equal distances;
+/// the scrubber reads the rest.
 const MAX_TILES: u64 = 4096;
 
 /// Full tiles that each start looks for, from the first to the last before the journal.

@@ -1,4 +1,4 @@
-//! Replacements for wrong files, from the files beneath them and from other places.
+//! Replacements for wrong files, from lower tiles of the log and from other copies.
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,11 +36,11 @@ enum OfferError {
 
 /// The origin of replacements.
 pub(super) enum Origin<'s> {
-    /// The files directly beneath, in the log itself.
+    /// The files of the next lower level, in the log itself.
     Beneath,
-    /// Another place; for files that it lacks, the files directly beneath.
+    /// Another copy. For files that the copy lacks: the files of the next lower level.
     Source(&'s Source),
-    /// The entries beneath, of which there may be many.
+    /// The entries below the tile, possibly a large number.
     Entries,
 }
 
@@ -140,7 +140,8 @@ impl Source {
         }
     }
 
-    /// Cuts a partial tile from a wider one, because the log may have grown at the place since.
+    /// Cuts a partial tile from a wider tile, because the other copy of the log may have grown
+    /// since.
     async fn cut_from_wider(&self, wanted: Tile) -> Option<Bytes> {
         let note = self.files.read("checkpoint").await.ok()??;
         // The size is only a hint, so that the signature is not verified.

@@ -13,7 +13,7 @@ use crate::fsck::files::tile;
 use crate::unsigned::{Accepted, Chains, Issuers, OnlyMention, PartsError, is_damaged_form, named};
 use crate::{Files, Finding, Problem};
 
-/// A damaged fingerprint, and the right one.
+/// A damaged fingerprint, and the correct fingerprint.
 type Rename = (Fingerprint, Fingerprint);
 
 /// Returns the data tiles of these findings with the right fingerprints, as a log stores them. Only

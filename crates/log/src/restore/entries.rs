@@ -29,7 +29,7 @@ impl Gathered {
         }
     }
 
-    /// Adds the missing ones of these entries, the first of which has the index `first`.
+    /// Adds those of these entries that are missing. The first of `entries` has the index `first`.
     fn add(&mut self, first: u64, entries: &Bytes) {
         let mut leaves = stored::Leaves::of(entries);
         let (mut start, mut index) = (0, first);

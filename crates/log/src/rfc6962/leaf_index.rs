@@ -96,7 +96,7 @@ impl LeafIndex {
     /// Returns one leaf of each table, with its index.
     ///
     /// # Errors
-    /// As [`find`](Self::find).
+    /// See [`find`](Self::find).
     pub(super) fn samples(&self) -> io::Result<Vec<(Hash, u64)>> {
         let samples = self.tables.samples()?.into_iter();
         Ok(samples

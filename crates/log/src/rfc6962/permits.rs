@@ -8,7 +8,8 @@ use tokio::time::timeout;
 
 use super::error::Rfc6962Error;
 
-/// Concurrent requests of one log. Each holds about one data tile in memory.
+/// Maximum number of concurrent requests of one log. Each request holds about one data tile in
+/// memory.
 const AT_ONCE: usize = 4;
 
 /// The longest wait for a permit.

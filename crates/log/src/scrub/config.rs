@@ -11,7 +11,7 @@ use super::window::ScrubWindow;
 pub struct ScrubConfig {
     /// Maximum rate in stored bytes per second.
     pub bytes_per_second: NonZeroU64,
-    /// The part of the day in which files are read; `None` means the whole day.
+    /// The hours of the day at which files are read. `None` means the whole day.
     pub window: Option<ScrubWindow>,
     /// The file that keeps the position across restarts. If it is lost, the pass starts again.
     pub position: PathBuf,

@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::fsck::{FileError, Files};
 
-/// Bytes that each request counts for, in addition to its own bytes. A disk seeks and a bucket
-/// charges for each request, so many small files cost as well.
+/// Cost of a request in bytes, in addition to the bytes of the file. A disk seeks and a bucket
+/// charges for each request, so many small files are expensive, too.
 const REQUEST: u64 = 4096;
 
 /// The files of a log as the store has them, without caches.

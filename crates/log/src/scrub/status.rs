@@ -23,7 +23,7 @@ pub(super) struct Status {
 }
 
 impl ScrubStatus {
-    /// Formats the status as a health check. The list of damaged files is a check of its own.
+    /// Formats the status as a health check. The list of damaged files is a separate check.
     pub(crate) fn check(&self, now_ms: u64) -> Check {
         let status = self.0.lock().clone();
         let found = match status.findings {

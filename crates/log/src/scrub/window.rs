@@ -1,4 +1,4 @@
-//! The part of the day in which files are read.
+//! The hours of the day at which the scrubber reads files.
 
 use std::str::FromStr;
 use std::time::Duration;

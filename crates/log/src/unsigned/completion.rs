@@ -15,8 +15,8 @@ use tokio::task::spawn_blocking;
 
 use super::{Chains, Issuers, MAX_SEARCHES, submitted};
 
-/// Bytes, at least, in which a damaged fingerprint agrees with the right one. The fingerprints of
-/// two certificates agree in so many with a probability of about 2⁻⁹⁹.
+/// Minimum number of equal bytes of a damaged fingerprint and the correct fingerprint. The
+/// fingerprints of two certificates have this many equal bytes with a probability of about 2⁻⁹⁹.
 const MIN_EQUAL_BYTES: usize = 16;
 
 /// The only place of a data tile that names an issuer.

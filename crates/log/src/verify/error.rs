@@ -33,7 +33,7 @@ pub enum VerifyError {
     Entry {
         /// Index of the entry.
         index: u64,
-        /// The difference.
+        /// The difference between the entry and the submission.
         problem: EntryError,
     },
     /// The entries are followed by this number of bytes.

@@ -232,7 +232,7 @@ fn copy_journal(from: &lucarne_testkit::Bucket, to: &lucarne_testkit::Bucket) {
     }
 }
 
-/// The bucket is empty, or another one, but the lock has entries.
+/// The bucket is empty or was exchanged, but the lock has entries.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_empty_bucket_under_a_used_lock_is_refused() {
     let _alone = ALONE.lock().await;

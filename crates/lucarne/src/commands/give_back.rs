@@ -129,8 +129,8 @@ async fn give_back(
     Ok((said, size))
 }
 
-/// Moves Lucarne's cache directory away if Sunlight needs its name for a file. The new name is the
-/// one that Lucarne uses beside a cache file of Sunlight.
+/// Renames Lucarne's cache directory if Sunlight needs this name for a file. Lucarne also uses the
+/// new name beside a cache file of Sunlight.
 fn move_cache(log: &LogSettings) -> Result<Option<String>> {
     let cache = &log.cache.value;
     let own = log.data.value.directory().map(|data| data.join(".lucarne"));

@@ -150,8 +150,8 @@ fn look(options: &Options) -> Result<ExitCode> {
     })
 }
 
-/// Finds the precertificate of a certificate by serial number. With two files, the other one is
-/// taken if it is a precertificate.
+/// Finds the precertificate of a certificate by serial number. With two files, returns the other
+/// file if it is a precertificate.
 fn precertificate_of<'a>(
     leaf: &Certificate<'_>,
     subjects: &'a [Certificate<'a>],

@@ -35,7 +35,7 @@ impl Verdict {
 /// Findings about one log.
 pub(crate) struct Report {
     pub(crate) verdict: Verdict,
-    /// Text for people.
+    /// The report as text.
     pub(crate) text: String,
     /// Object for programs.
     pub(crate) json: Value,
@@ -53,8 +53,8 @@ impl Report {
     }
 }
 
-/// Inspects the selected logs, prints the report on each one, and returns the exit code of the
-/// worst.
+/// Inspects the selected logs, prints a report on each log, and returns the exit code of the worst
+/// report.
 pub(crate) fn run(options: &Look, look: impl AsyncFn(&Config, &LogSettings) -> Report) -> ExitCode {
     let (config, report) = Config::read(&options.config);
     let (Some(config), []) = (config, report.problems()) else {

@@ -126,7 +126,7 @@ fn read(options: &Serve) -> (Option<Config>, Report, Creation) {
     (config, report, Creation::OnInception)
 }
 
-/// The configuration file.
+/// Returns the path of the configuration file.
 fn file(options: &Serve) -> PathBuf {
     let default = || PathBuf::from("lucarne.yaml");
     options.config.clone().unwrap_or_else(default)

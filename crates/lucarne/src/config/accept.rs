@@ -24,7 +24,7 @@ pub(super) fn roots(reader: &mut Reader<'_, '_>) -> RootSources {
         _ => Err("is neither `trusted` nor `testing`"),
     });
     let url = reader.url_or_path("rootsurl");
-    // As in Sunlight, a log without a roots file accepts the roots that CCADB lists as trusted.
+    // A log without a roots file accepts the roots that CCADB lists as trusted, like Sunlight.
     let programme = match programme {
         None if reader.has("ccadbroots") => None,
         None if !reader.has("roots") || url.is_some() => Some(Located {

@@ -172,8 +172,9 @@ impl Clouds {
 }
 
 impl Cloud {
-    /// Returns the URL of a bucket that TesseraCT's flags give only by name. On AWS, the
-    /// environment may name another endpoint, as for Amazon's own tools; `variable` reads it.
+    /// Returns the URL of a bucket that TesseraCT's flags give only by name. On AWS, environment
+    /// variables may set the endpoint, as with Amazon's tools. `variable` reads an environment
+    /// variable.
     pub(super) fn bucket(
         self,
         name: &str,

@@ -86,7 +86,7 @@ fn prefixes(log: &LogSettings) -> Vec<String> {
     lower.collect()
 }
 
-/// The places in which a log writes.
+/// Returns the locations that a log writes to.
 fn places(log: &LogSettings) -> Vec<String> {
     let data = match &log.data.value {
         DataPlace::Directory(directory) => real(directory),

@@ -62,7 +62,7 @@ pub(super) fn short(origin: &str) -> String {
 #[error("is neither ServerAuth nor Any")]
 pub(super) struct UnknownUsage;
 
-/// Parses `ServerAuth` or `Any`. TesseraCT allows a list, in which `Any` overrides the others.
+/// Parses `ServerAuth` or `Any`. TesseraCT allows a list; `Any` overrides all other values in it.
 pub(super) fn require(text: &str) -> Result<Require, UnknownUsage> {
     let usages: Vec<&str> = text.split(',').map(str::trim).collect();
     match usages.as_slice() {

@@ -79,7 +79,7 @@ pub struct LogSettings {
     pub instances: Option<Located<InstanceSettings>>,
     /// Clock of the log.
     pub clock: Clock,
-    /// The settings as they are written, with those of `defaults`, for reloads.
+    /// The settings as written in the file, with the settings of `defaults`, for reloads.
     pub written: Written,
 }
 

@@ -61,13 +61,13 @@ pub use written::Written;
 pub struct Config {
     /// The addresses to listen on.
     pub listen: Vec<Located<Listen>>,
-    /// The lock.
+    /// Location of the lock.
     pub checkpoints: Located<LockPlace>,
     /// The socket at which the next process takes over.
     pub handover: Option<Located<PathBuf>>,
     /// Certificate and key; plain HTTP without.
     pub tls: Option<TlsFiles>,
-    /// By what all logs verify signatures.
+    /// Library that verifies signatures in all logs.
     pub verification: VerifyBy,
     /// Limits of the HTTP server.
     pub http: Limits,
@@ -96,8 +96,8 @@ impl Config {
         (config, report)
     }
 
-    /// Reads `yaml`; relative paths are relative to `directory`. Files that
-    /// the configuration names are looked at, too.
+    /// Parses `yaml`. Relative paths are relative to `directory`. The files that the configuration
+    /// names are checked, too.
     pub fn parse(yaml: &str, directory: &Path, report: &mut Report) -> Option<Config> {
         let root = match tree::parse(yaml) {
             Ok(root) => root,
@@ -153,7 +153,7 @@ impl Config {
     }
 }
 
-/// `defaults:` takes the keys that logs may share, and says so of the others.
+/// Reads `defaults:`, which may have only keys that logs can share. Reports all other keys.
 fn defaults<'t>(node: &'t Node, report: &mut Report) -> Option<Section<'t>> {
     let allowed = keys::log();
     let section = keys::open(node, "defaults", &allowed, report)?;

@@ -147,7 +147,7 @@ impl Secret {
     /// Reads a password, or another secret of one line.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// See [`read`](Self::read).
     pub(crate) fn text(&self) -> Result<String, SecretError> {
         let bytes = match self {
             Secret::File(file) => std::fs::read(file).map_err(|error| match error.kind() {

@@ -1,7 +1,7 @@
 //! Flags of TesseraCT's servers (POSIX, AWS, GCP) that have no meaning in Lucarne.
 //!
-//! Lucarne accepts these flags, so that a unit file works unchanged, and logs a warning with the
-//! reason for each one.
+//! Lucarne accepts these flags, so that a unit file works unchanged. For each flag, Lucarne logs a
+//! warning with the reason.
 
 use clap::{Arg, ArgAction, ArgMatches, Command, parser::ValueSource};
 

@@ -1,4 +1,4 @@
-//! Fingerprints of settings, by which a reload finds the keys that have changed.
+//! Fingerprints of settings. A reload compares these to find the changed keys.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,7 +11,7 @@ use lucarne_settings::{Section, Value};
 pub struct Written(BTreeMap<&'static str, u64>);
 
 impl Written {
-    /// Reads those of `keys` that the section has, also from its fallback.
+    /// Reads the values of `keys` that the section or its fallback has.
     pub(super) fn of(section: &Section<'_>, keys: impl IntoIterator<Item = &'static str>) -> Self {
         let hashed = keys.into_iter().filter_map(|key| {
             let mut hasher = DefaultHasher::new();

@@ -116,7 +116,7 @@ impl Candidate {
         known.len() == present.len() && pairs.all(|(one, other)| Arc::ptr_eq(one, other))
     }
 
-    /// Ends the candidate, to which nothing is handed over for this reason.
+    /// Ends the candidate without a hand-over, and sends the reason.
     pub(crate) async fn withdraw(mut self, why: &str) {
         tracing::error!(pid = self.pid, "not handed over: {why}");
         withdraw(&mut self.wire, why.to_owned()).await;
@@ -213,7 +213,7 @@ enum Refusal {
     Mismatch(#[from] Mismatch),
 }
 
-/// Receives the hello of a process, or a refusal for any other first message.
+/// Receives the hello of a process. Returns a refusal if the first message is not a hello.
 async fn hear(wire: &mut Wire) -> Result<Result<Hello, Refusal>> {
     match timeout(ANSWER, wire.receive())
         .await
@@ -245,7 +245,7 @@ fn admit(
     Ok(fits.map(|()| alone).map_err(Refusal::from))
 }
 
-/// Compares the lock and the logs of the other process with those of this one.
+/// Compares the lock and the logs of the other process with the lock and the logs of this process.
 fn fits(hello: &Hello, hosted: &Hosted) -> Result<Result<(), Mismatch>> {
     let lock = lock_place(&hosted.config.checkpoints.value)?;
     // A log that was never created is not part of the hand-over.

@@ -33,7 +33,7 @@ pub(crate) enum Given {
     Back,
 }
 
-/// Hands the logs over.
+/// Hands the logs over to the `candidate` process.
 pub(crate) async fn give(
     candidate: Candidate,
     serving: &mut Serving,

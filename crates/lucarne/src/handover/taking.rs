@@ -113,7 +113,7 @@ impl Taking {
     /// Waits until the other process has closed the logs.
     ///
     /// # Errors
-    /// As [`accept`](Self::accept).
+    /// See [`accept`](Self::accept).
     pub(crate) async fn yours(&mut self) -> Result<Giver> {
         self.next(&Message::Yours).await
     }
@@ -133,8 +133,8 @@ impl Taking {
     /// Waits until the logs that were open in the other process are open here.
     ///
     /// # Errors
-    /// Names the log that cannot be opened, and the reason. If the other process has died, such a
-    /// log is not an error.
+    /// If a log cannot be opened, with its name and the reason. A log that cannot be opened is not
+    /// an error if the other process has exited.
     pub(crate) async fn opened(&mut self, logs: &[Arc<Log>]) -> Result<Giver> {
         let all = async {
             for log in logs {

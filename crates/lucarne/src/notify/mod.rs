@@ -2,8 +2,8 @@
 //!
 //! | module | messages |
 //! |---|---|
-//! | this one | state and status of any service |
-//! | `service` | those of a server of logs |
+//! | this module | state and status of any service |
+//! | `service` | state and status of a server of logs |
 //! | `watchdog` | the watchdog of a server of logs |
 
 mod service;
@@ -55,7 +55,7 @@ pub(crate) fn stopping() {
     send("STOPPING=1\nSTATUS=stopping");
 }
 
-/// Reports the status of the service, one line for people.
+/// Reports the status of the service as one line of text.
 pub(crate) fn status(text: &str) {
     send(&format!("STATUS={text}"));
 }

@@ -10,9 +10,8 @@ use tokio::time::timeout;
 use super::{is_wanted, keep_status, ready, reloaded, watchdog};
 use crate::hosting::{Current, Hosted};
 
-/// Time in which logs are opened before the server is ready. The server is ready without the
-/// others: a log whose disk hangs must not keep the other logs from their readers. Service managers
-/// wait longer (systemd: 90 s).
+/// Maximum time that the server waits for logs to open before it is ready. A log with a hung disk
+/// must not delay the readers of other logs. Service managers wait longer (systemd: 90 s).
 const OPENING: Duration = Duration::from_secs(30);
 
 /// Reports status and watchdog of the present logs until the tasks are dropped. Reports that the

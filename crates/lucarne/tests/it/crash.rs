@@ -121,7 +121,7 @@ fn killed_at_work(log: &LogUnderTest, load: &Load, moments: &mut StdRng) -> Serv
         // A poll with a deadline: no verdict depends on the interval.
         sleep(Duration::from_millis(1));
     }
-    // The moment of the kill: no entry may be lost at any moment.
+    // The caller kills the server after a random time. No time may lose an entry.
     sleep(Duration::from_millis(moments.random_range(20..400)));
     server
 }
@@ -129,7 +129,7 @@ fn killed_at_work(log: &LogUnderTest, load: &Load, moments: &mut StdRng) -> Serv
 /// Starts a server that will be killed between its first instruction and its first SCT.
 fn killed_while_starting(log: &LogUnderTest, moments: &mut StdRng) -> Server {
     let server = log.launch("serve").spawn().unwrap();
-    // The moment of the kill: nothing may be lost at any.
+    // The caller kills the server after a random time. No time may lose an entry.
     sleep(Duration::from_millis(moments.random_range(0..150)));
     server
 }

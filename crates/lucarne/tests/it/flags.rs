@@ -293,8 +293,8 @@ fn are_taken(flags: &[(&str, &str, bool)], dashes: &str) {
     }
 }
 
-/// Defaults are those of TesseraCT: every extended key usage is accepted, and the key comes from
-/// the environment if no flag names one.
+/// The defaults equal TesseraCT's: every extended key usage is accepted, and the key comes from the
+/// environment if no flag names a key.
 #[test]
 fn what_tesseracts_flags_leave_unsaid_is_as_it_has_it() {
     let directory = files();

@@ -15,7 +15,7 @@ use lucarne_testkit::{Audit, Client, LogUnderTest, Report};
 /// A fault and the expected findings.
 struct Case {
     fault: Fault,
-    /// The description, for people.
+    /// Description of the fault.
     what: &'static str,
     /// The expected findings.
     findings: &'static [&'static str],

@@ -327,7 +327,7 @@ fn a_start_asks_for_as_much_after_many_rounds_as_after_few() {
     let way = Way::with("period: 5");
     let (few, many) = (FirstSct::after(40, &way), FirstSct::after(200, &way));
     for start in [&few, &many] {
-        // The rounds since the last cut of the journal, and those of a cut in progress.
+        // The rounds since the last cut of the journal, and the rounds of a cut in progress.
         assert!(start.staged <= 32, "{} rounds are staged", start.staged);
         let others = start.requests - start.staged;
         assert!(others <= 120, "{others} requests but for them");

@@ -65,7 +65,8 @@ fn every_file_of_the_package_exists() {
     }
 }
 
-/// The package has its binary in `/usr/bin`; else its commands are those of the units.
+/// The package has its binary in `/usr/bin`. Otherwise its commands equal the commands of the
+/// units.
 #[test]
 fn the_units_of_the_package_run_the_documented_commands() {
     for unit in ["lucarne", "lucarne-signer", "lucarne-proxy"] {
@@ -90,7 +91,8 @@ fn the_units_of_the_package_run_the_documented_commands() {
     }
 }
 
-/// The configuration of the package is the one of `docs/getting-started.md`, with comments.
+/// The configuration of the package equals the configuration of `docs/getting-started.md`, with
+/// comments.
 #[test]
 fn the_configuration_of_the_package_is_the_documented_one() {
     let page = read("docs/getting-started.md");
@@ -135,7 +137,7 @@ fn a_proxy_starts_with_the_configuration_of_the_package() {
     assert!(directory.path().join("ca/ca.pem").is_file());
 }
 
-/// Owner and mode of each directory are those of the documented `install -d`.
+/// Owner and mode of each directory equal the documented `install -d`.
 #[test]
 fn the_package_creates_the_documented_directories() {
     let tmpfiles = read("deploy/debian/tmpfiles.conf");
@@ -199,7 +201,7 @@ fn keys(node: &Node) -> Vec<&str> {
     }
 }
 
-/// The commands of `deploy/compose.yaml` are those of `docs/how-to/deploy/instances.md`.
+/// The commands of `deploy/compose.yaml` equal the commands of `docs/how-to/deploy/instances.md`.
 #[test]
 fn compose_runs_the_documented_commands() {
     let page = read("docs/how-to/deploy/instances.md");

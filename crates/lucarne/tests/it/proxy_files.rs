@@ -106,7 +106,8 @@ fn a_replaced_certificate_is_served_without_a_restart() {
     assert!(believed(&proxy, &one, "www.own.test"));
     assert!(believed(&proxy, &minted, "www.other.test"));
     assert!(believed(&proxy, &minted, "a.b.own.test"));
-    // The files are replaced one after the other. A mismatch in between changes nothing.
+    // The files are replaced one after the other. While certificate and key do not match, the proxy
+    // keeps the old pair.
     let (certificate, key) = pair(&second, &["*.own.test"]);
     home.write("own.pem", &certificate);
     server.wait_for_output("stays as it was", PATIENCE).unwrap();

@@ -1,6 +1,5 @@
-//! Unusual server certificates with every TLS client of the product: a self-signed one as written
-//! by `openssl req -x509`, which is trusted itself, and those of old appliances, accepted on
-//! demand.
+//! Unusual server certificates with every TLS client of the product: a trusted self-signed
+//! certificate of `openssl req -x509`, and certificates of old appliances, accepted on demand.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -30,8 +30,8 @@ const READERS: usize = 16;
 pub struct DiskOptions {
     /// Limits of the store; the limit of memory does not apply.
     pub store: StoreOptions,
-    /// Limit of certificates: 100,000 by default, about 2 kB each. Beyond it, those that expire
-    /// first are removed.
+    /// Maximum number of certificates: 100,000 by default, about 2 kB each. Beyond the limit, the
+    /// certificates that expire first are removed.
     pub max_files: usize,
     /// ALPN protocols of servers with its certificates, best first.
     pub alpn: Vec<String>,
@@ -108,7 +108,7 @@ impl DiskStore {
     /// Opens the store in `directory`, which is created if it does not exist.
     ///
     /// # Errors
-    /// The directory cannot be created, or other users can read it. A directory that is not
+    /// If the directory cannot be created, or other users can read it. A directory that is not
     /// writable is a [`problem`](Self::problem).
     pub fn open(directory: &Path, options: DiskOptions) -> Result<Self, OpenError> {
         let waiting = options.store.waiting;
@@ -129,7 +129,7 @@ impl DiskStore {
         })
     }
 
-    /// Returns the problem with the disk, for people; `None` while it works.
+    /// Returns a description of the problem with the disk; `None` while the disk works.
     pub fn problem(&self) -> Option<String> {
         self.cache.problem.lock().clone()
     }

@@ -2,7 +2,7 @@ use std::time::{Duration, SystemTime};
 
 use super::{Minted, StoreOptions};
 
-/// Times from which a certificate is renewed, and no longer used.
+/// Start of the renewal of a certificate, and end of its use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Freshness {
     pub(super) refresh: SystemTime,

@@ -19,7 +19,7 @@ enum Kind {
     Ip(IpAddr, Arc<str>),
 }
 
-/// A name for which no certificate can be created.
+/// A name that cannot have a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} is not a host name: {reason}")]
 pub struct HostError {
@@ -33,8 +33,8 @@ impl Host {
     /// address (IPv6 with optional brackets), without a port.
     ///
     /// # Errors
-    /// The name is impossible in DNS: it is empty or longer than 253 octets, or has a label that is
-    /// empty, longer than 63 octets or begins or ends with a hyphen. Or it has characters other
+    /// If the name is impossible in DNS: it is empty or longer than 253 octets, or has a label that
+    /// is empty, longer than 63 octets or begins or ends with a hyphen. Or it has characters other
     /// than letters, digits, hyphens and underscores, a last label of digits only (a broken IP
     /// address), or violates IDNA (UTS 46).
     pub fn parse(name: &str) -> Result<Self, HostError> {
@@ -61,7 +61,7 @@ impl Host {
     /// host of its CONNECT request (which may be an address that several names share).
     ///
     /// # Errors
-    /// The applicable one is not a host name.
+    /// If the applicable name is not a host name.
     pub fn choose(sni: Option<&str>, connect: &str) -> Result<Self, HostError> {
         Self::parse(sni.unwrap_or(connect))
     }

@@ -44,7 +44,7 @@ impl Minted {
     /// leaf, and the leaf's key. `alpn` lists the protocols of the server, best first.
     ///
     /// # Errors
-    /// The leaf cannot be parsed, or has another key.
+    /// If the leaf cannot be parsed, or has another key.
     pub fn new(
         chain: Vec<CertificateDer<'static>>,
         issuer: CertificateDer<'static>,

@@ -98,7 +98,7 @@ impl Minter {
     /// Creates a minter for `ca` and `store`.
     ///
     /// # Errors
-    /// The kind of key cannot be generated, or the CA's certificate cannot be parsed.
+    /// If the kind of key cannot be generated, or the CA's certificate cannot be parsed.
     pub fn new(
         ca: Authority,
         store: Arc<dyn CertificateStore>,
@@ -133,7 +133,7 @@ impl Minter {
     /// Any number of callers may request certificates concurrently; see [`CertificateStore`].
     ///
     /// # Errors
-    /// The CA has expired, or too many requests are waiting.
+    /// If the CA has expired, or too many requests are waiting.
     pub async fn certificate(&self, host: &Host) -> Result<Arc<Minted>, StoreError> {
         if let Some(own) = self.own.load().iter().find_map(|own| own.serves(host)) {
             return Ok(own);
@@ -152,7 +152,7 @@ impl Minter {
     /// connections; open connections continue.
     ///
     /// # Errors
-    /// The CA's certificate cannot be parsed; nothing changes.
+    /// If the CA's certificate cannot be parsed; nothing changes.
     pub fn replace_ca(&self, ca: Authority) -> Result<(), MintError> {
         self.issuer.store(Arc::new(Issuer::new(ca, &self.mint)?));
         Ok(())

@@ -12,11 +12,11 @@ pub struct StoreOptions {
     pub generations: usize,
     /// Limit of keys that callers wait for at the same time: 4,096 by default.
     pub waiting: usize,
-    /// Time before notAfter from which a certificate is no longer used: an hour by default, but at
-    /// most a tenth of its lifetime.
+    /// Time between the last use of a certificate and its notAfter: an hour by default, but at most
+    /// a tenth of its lifetime.
     pub margin: Duration,
-    /// Time before that from which its successor is created in the background: a day by default,
-    /// but at most a quarter of its lifetime.
+    /// Time between the creation of the successor in the background and the last use of a
+    /// certificate: a day by default, but at most a quarter of its lifetime.
     pub ahead: Duration,
     /// Clock of the store.
     pub clock: Clock,

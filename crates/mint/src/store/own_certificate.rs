@@ -13,7 +13,7 @@ use crate::{MintError, pem};
 /// Parses a certificate chain (leaf first) and its key, both in PEM.
 ///
 /// # Errors
-/// A part is missing or cannot be parsed.
+/// If a part is missing or cannot be parsed.
 pub fn read_pair(
     certificates: &[u8],
     key: &[u8],
@@ -37,7 +37,7 @@ impl OwnCertificate {
     /// lists the protocols of servers, best first.
     ///
     /// # Errors
-    /// A part cannot be parsed, or the key does not belong to the certificate.
+    /// If a part cannot be parsed, or the key does not belong to the certificate.
     pub fn from_pem(certificates: &[u8], key: &[u8], alpn: &[String]) -> Result<Self, MintError> {
         let (chain, key) = read_pair(certificates, key)?;
         let issuer = chain.get(1).or(chain.first()).cloned();
@@ -51,7 +51,7 @@ impl OwnCertificate {
         })
     }
 
-    /// Restricts the certificate to hosts for which `concerns` returns true.
+    /// Restricts the certificate to hosts. `concerns` returns true for these hosts.
     pub fn only_for(self, concerns: impl Fn(&Host) -> bool + Send + Sync + 'static) -> Self {
         let concerns = Arc::new(concerns);
         OwnCertificate { concerns, ..self }

@@ -36,14 +36,14 @@ impl KeyPool {
     /// Takes an unused key from the pool, or generates one. Blocks.
     ///
     /// # Errors
-    /// The kind cannot be generated.
+    /// If the kind cannot be generated.
     pub(super) fn take(self: &Arc<Self>) -> Result<KeyPair, MintError> {
         let ready = self.ready.lock().pop_front();
         self.fill();
         ready.map_or_else(|| KeyPair::generate(self.kind), Ok)
     }
 
-    /// Fills the pool on a separate thread, of which there is one at a time.
+    /// Fills the pool on a separate thread. At most one thread runs at a time.
     pub(super) fn fill(self: &Arc<Self>) {
         if self.ready.lock().len() >= self.size || self.filling.swap(true, AcqRel) {
             return;

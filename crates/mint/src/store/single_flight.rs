@@ -20,7 +20,7 @@ pub(super) struct SingleFlight {
     limit: usize,
 }
 
-/// Ways in which a caller receives its certificate.
+/// The result of joining a task: the certificate, a waiter, or an error.
 pub(super) enum Joined {
     /// The certificate existed after all.
     Found(Arc<Minted>),

@@ -18,7 +18,7 @@ pub struct StoreStats {
     pub coalesced: u64,
     /// Created certificates.
     pub generated: u64,
-    /// Created certificates that renewed another one in advance, in the background.
+    /// Created certificates that replaced another certificate in advance, in the background.
     pub refreshed: u64,
     /// Certificates that could not be created.
     pub errors: u64,
@@ -42,7 +42,7 @@ pub struct StoreStats {
 }
 
 impl StoreStats {
-    /// Combines the statistics of a store in memory with those of the store below it.
+    /// Combines the statistics of a store in memory with the statistics of the store below.
     pub(super) fn above(self, below: StoreStats) -> Self {
         StoreStats {
             hits: self.hits + below.hits,
@@ -69,7 +69,7 @@ pub struct GenerationTime {
     /// Longest time.
     pub longest: Duration,
     /// Number of times of at most the bound with the same index in [`BOUNDS`](Self::BOUNDS), and
-    /// more than the bound before it. The last one counts those beyond all bounds.
+    /// more than the bound before it. The last bucket counts the times beyond all bounds.
     pub buckets: [u64; Self::BOUNDS.len() + 1],
 }
 

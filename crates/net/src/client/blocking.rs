@@ -30,7 +30,7 @@ impl BlockingClient {
     /// Creates a client with its own runtime.
     ///
     /// # Errors
-    /// The runtime cannot be created.
+    /// If the runtime cannot be created.
     pub fn new(client: Client) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

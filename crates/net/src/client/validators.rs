@@ -2,7 +2,7 @@
 
 use http::header::{ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED};
 
-/// Validators of a response, with which a server detects changes (RFC 9110, section 8.8).
+/// Validators of a response. A server detects changes by them (RFC 9110, section 8.8).
 #[derive(Clone, Debug, Default)]
 pub struct Validators {
     etag: Option<HeaderValue>,

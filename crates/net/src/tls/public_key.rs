@@ -1,5 +1,5 @@
-//! Public key of a certificate, including certificates that rustls cannot parse: those of X.509
-//! version 1, or with malformed extensions.
+//! Public key of a certificate, including certificates that rustls cannot parse: certificates of
+//! X.509 version 1, or with malformed extensions.
 
 use lucarne_x509::der::{DerError, Reader, tag};
 

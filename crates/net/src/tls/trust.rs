@@ -1,5 +1,5 @@
-//! Trusted certificates: the system's, or those of the file in `SSL_CERT_FILE`, and configured
-//! ones.
+//! Trusted certificates: the certificates of the system or of the file in `SSL_CERT_FILE`, and
+//! configured certificates.
 
 use std::sync::{Arc, OnceLock};
 

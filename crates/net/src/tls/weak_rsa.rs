@@ -103,7 +103,7 @@ impl SignatureVerificationAlgorithm for WeakRsa {
         alg_id::RSA_ENCRYPTION
     }
 
-    /// Required for chains of certificates, for which this algorithm is never used.
+    /// Required for chains of certificates. This algorithm is never used for chains.
     fn signature_alg_id(&self) -> AlgorithmIdentifier {
         if self.pss {
             alg_id::RSA_PSS_SHA256

@@ -63,7 +63,7 @@ impl Destination {
 /// without a range.
 ///
 /// # Errors
-/// No log accepts the certificate.
+/// If no log accepts the certificate.
 pub(crate) fn choose<'d>(
     destinations: &'d [Destination],
     list: Option<&LogList>,
@@ -110,8 +110,8 @@ pub(crate) fn listed<'l>(
 }
 
 /// Returns the range of notAfter from `log.v3.json`, which operators of static CT logs publish
-/// beside the submission prefix. The log's own statement suffices for the choice of submissions,
-/// but it could not vouch for the log's key.
+/// next to the submission prefix. This unsigned file is sufficient to choose submissions, but not
+/// to trust the log's key.
 pub(crate) async fn window(client: &Client, log: &Url) -> Option<Range<u64>> {
     let url = format!("{}/log.v3.json", log.as_str().trim_end_matches('/'));
     let body = timeout(FETCH_TIMEOUT, client.get(&url, MOST_BYTES)).await;

@@ -70,7 +70,7 @@ impl Standing {
         }
     }
 
-    /// Returns the words for people.
+    /// Returns the judgement as words for the pages.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Standing::Revoked => "revoked",
@@ -96,7 +96,7 @@ pub(crate) struct Judgement {
     pub(crate) staple: Staple,
     /// True if the SCTs of the TLS extension were available.
     pub(crate) tls_seen: bool,
-    /// True if there was a log list; without one the verdicts mean nothing.
+    /// Whether there was a log list. Without a log list, the verdicts have no meaning.
     pub(crate) listed: bool,
 }
 
@@ -234,7 +234,7 @@ fn unreadable(why: String, listed: bool) -> Judgement {
     }
 }
 
-/// Returns all SCTs in the order embedded, OCSP, TLS. If there are too many, those of listed logs
+/// Returns all SCTs in the order embedded, OCSP, TLS. If there are too many, SCTs of listed logs
 /// come first. A list that cannot be parsed counts as one unreadable SCT.
 fn presented(
     leaf: &Certificate<'_>,

@@ -176,7 +176,8 @@ impl Memory {
         }
     }
 
-    /// Returns the certificates above a leaf, each stored once, and the subjects of the new ones.
+    /// Returns the certificates above a leaf, each stored once, and the subjects of new
+    /// certificates.
     pub(crate) fn intern(&mut self, chain: &[Vec<u8>]) -> (Issuers, Vec<Box<[u8]>>) {
         let mut new = Vec::new();
         let issuers = chain.iter().map(|der| {

@@ -71,7 +71,7 @@ impl Observer {
     /// Reads the log list and starts the tasks. Must be called inside a tokio runtime.
     ///
     /// # Errors
-    /// The log list is invalid: without it the judgements would be wrong. A list that cannot be
+    /// If the log list is invalid: without it the judgements would be wrong. A list that cannot be
     /// fetched now is read later, and all remembered certificates are then judged again. After the
     /// first success, the last valid list stays in use.
     pub async fn start(options: ObserveOptions) -> Result<Arc<Self>, ObserveError> {

@@ -19,7 +19,7 @@ pub enum LogListSource {
 /// A log that receives chains.
 #[derive(Debug, Clone)]
 pub struct SubmitTo {
-    /// Submission prefix, to which `ct/v1/add-chain` is appended.
+    /// Submission prefix, without `ct/v1/add-chain`.
     pub log: Url,
     /// SubjectPublicKeyInfo of the log in DER, if the log list does not have it.
     pub key: Option<Vec<u8>>,
@@ -37,7 +37,7 @@ pub struct ObserveOptions {
     pub submit_to: Vec<SubmitTo>,
     /// TLS settings of the observer's own requests (log list, `submit_to`).
     pub tls: Arc<rustls::ClientConfig>,
-    /// Trusted roots, in which the issuer of a leaf without intermediates is looked up.
+    /// Trusted roots. The issuer of a leaf without intermediates is looked up here.
     pub roots: Arc<Roots>,
     /// Limit of remembered hosts; the least recently seen is dropped.
     pub most_hosts: usize,

@@ -51,7 +51,7 @@ impl Staple {
         }
     }
 
-    /// Formats the status for people.
+    /// Formats the status as words for the pages.
     pub(crate) fn text(&self) -> String {
         match self {
             Staple::Absent => "none".to_owned(),

@@ -1,8 +1,8 @@
 //! Submission of chains that no log has yet.
 //!
-//! Each log has a bounded queue, from which chains are sent one at a time. A slow or unavailable
-//! log costs the proxy only the chains that do not fit into the queue. They are counted, and
-//! offered again when they are next seen.
+//! Each log has a bounded queue, and its chains are sent one at a time. If a log is slow or
+//! unavailable, chains that do not fit into the queue are dropped and counted. The proxy offers a
+//! dropped chain again when a server presents it the next time.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

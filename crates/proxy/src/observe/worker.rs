@@ -1,5 +1,5 @@
-//! The worker thread that checks certificates. Verifying signatures takes time, for which neither
-//! the proxy's tasks nor its pages may wait.
+//! The worker thread that checks certificates. The proxy's tasks and pages must not wait for the
+//! verification of signatures.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -269,7 +269,7 @@ async fn what_is_not_http_in_tls_is_passed_on() {
             .unwrap();
         assert_eq!(said, expected);
     }
-    // For TLS that carries another protocol, the client's own CA counts.
+    // For TLS with another protocol inside, the client's own CA decides.
     let mail = origin::acceptor(&rig.world, &["localhost"], &["imap"], |_| ());
     let origin = Origin::of(move |stream| {
         let mail = mail.clone();

@@ -412,7 +412,7 @@ async fn what_is_not_tls_inside_connect_goes_by_connect_too() {
 
 #[tokio::test]
 async fn a_wrong_password_is_one_also_where_it_is_told_as_servers_do() {
-    // The text of Tinyproxy.
+    // Tinyproxy sends this response.
     let parent = Origin::of(|mut stream| async move {
         client::head(&mut stream).await;
         let refusal = b"HTTP/1.0 401 Unauthorized\r\nConnection: close\r\n\r\n";

@@ -31,7 +31,7 @@ pub(super) type Finding = (&'static str, Result<(), String>);
 /// Parses the certificates of a PEM file, the leaf first.
 ///
 /// # Errors
-/// A description: the file has no valid certificate.
+/// Returns a description if the file has no valid certificate.
 pub(super) fn read_pem(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let chain = pem::certificates(text).map_err(|error| error.to_string())?;
     Ok(chain.into_iter().map(CertificateDer::from).collect())

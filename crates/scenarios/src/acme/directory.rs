@@ -1,7 +1,7 @@
 use serde::Deserialize;
 use url::{Position, Url};
 
-/// Operations of a server with their URLs (RFC 8555, section 7.1.1), all of which are checked.
+/// Operations of a server with their URLs (RFC 8555, section 7.1.1). All URLs are checked.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Directory {
@@ -18,7 +18,7 @@ impl Directory {
     /// Parses the directory of a server at this origin.
     ///
     /// # Errors
-    /// A description: the body is not a directory, or names another server.
+    /// Returns a description if the body is not a directory, or names another server.
     pub(super) fn read(body: &[u8], origin: &str) -> Result<Self, String> {
         let directory: Self =
             serde_json::from_slice(body).map_err(|error| format!("invalid directory: {error}"))?;
@@ -39,7 +39,7 @@ impl Directory {
 /// Returns the part of a URL after the host, for the server at `origin`.
 ///
 /// # Errors
-/// A description: it is not a URL of that server.
+/// Returns a description if the text is not a URL of that server.
 pub(super) fn path<'u>(url: &'u str, origin: &str) -> Result<&'u str, String> {
     let parsed = Url::parse(url).map_err(|error| format!("`{url}` is not a URL: {error}"))?;
     if parsed[..Position::BeforePath] != *origin {

@@ -34,7 +34,7 @@ pub(super) struct Enrolment<'a> {
 }
 
 impl Enrolment<'_> {
-    /// Orders and downloads a certificate, which may replace another one.
+    /// Orders and downloads a certificate, which may replace another certificate.
     pub(super) async fn certificate(
         &mut self,
         iteration: &mut Iteration,

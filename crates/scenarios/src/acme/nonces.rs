@@ -9,9 +9,9 @@ pub(super) struct NoncePool(Mutex<Nonces>);
 
 #[derive(Debug, Default)]
 struct Nonces {
-    /// Unused ones, the newest last: that one is the least likely to have expired.
+    /// Unused nonces, the newest last: the newest nonce is the least likely to have expired.
     unused: Vec<Arc<str>>,
-    /// The last ones that the server has given, the oldest first.
+    /// The last nonces that the server has issued, the oldest first.
     given: VecDeque<Arc<str>>,
     /// The same, for look-ups.
     known: HashSet<Arc<str>>,
@@ -19,7 +19,7 @@ struct Nonces {
 
 /// More unused nonces than this are not kept.
 const MOST: usize = 1024;
-/// The number of nonces that a new one is compared with.
+/// Number of earlier nonces that each new nonce is compared with.
 const GIVEN: usize = 4096;
 
 impl NoncePool {
@@ -38,7 +38,8 @@ impl NoncePool {
     /// Takes note of a nonce in a response.
     ///
     /// # Errors
-    /// In words, if the server has given it before: nonces are unique (RFC 8555, section 6.5).
+    /// Returns a description if the server has issued the nonce before: nonces are unique (RFC
+    /// 8555, section 6.5).
     pub(super) fn note(&self, nonce: &str) -> Result<Arc<str>, String> {
         let mut nonces = self.0.lock();
         let nonce: Arc<str> = nonce.into();

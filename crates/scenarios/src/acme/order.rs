@@ -112,7 +112,7 @@ impl RenewalInfo {
 /// Parses a body of this kind.
 ///
 /// # Errors
-/// A description: the body is something else.
+/// Returns a description if the body is not a valid document.
 pub(super) fn read<T: DeserializeOwned>(response: &Response, what: &str) -> Result<T, String> {
     serde_json::from_slice(&response.body)
         .map_err(|error| format!("invalid {what}: {error}: {}", response.excerpt()))

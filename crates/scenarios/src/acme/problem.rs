@@ -18,7 +18,7 @@ impl Problem {
     /// Parses the problem document of a response.
     ///
     /// # Errors
-    /// A description: there is no valid document.
+    /// Returns a description if there is no valid document.
     pub(super) fn read(response: &Response) -> Result<Self, String> {
         let problem: Self = serde_json::from_slice(&response.body).map_err(|error| {
             format!(

@@ -15,7 +15,7 @@ use crate::preparing::{self, Retries};
 /// Builds the scenario from `options`, with `seed` for its random choices.
 ///
 /// # Errors
-/// The options are invalid.
+/// If the options are invalid.
 pub fn build(options: AcmeOptions, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
     Ok(Arc::new(Acme(Arc::new(SharedState::new(options, seed)?))))
 }

@@ -21,7 +21,7 @@ use crate::rest::Header;
 pub(super) struct SharedState {
     pub(super) options: AcmeOptions,
     pub(super) seed: u64,
-    /// Distinguishes the names of this run from those of other runs.
+    /// Distinguishes the names of this run from the names of other runs.
     pub(super) run: u32,
     /// Scheme, host and port of the server.
     pub(super) origin: String,
@@ -80,7 +80,7 @@ impl SharedState {
         self.ids.get(index as usize).cloned()
     }
 
-    /// Returns the headers of a request: its own one, then the configured ones.
+    /// Returns the headers of a request: the header of the request, then the configured headers.
     pub(super) fn headers<'a>(
         &'a self,
         own: Option<(&'a str, &'a str)>,

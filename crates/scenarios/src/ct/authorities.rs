@@ -1,4 +1,4 @@
-//! Certificate authorities of the submissions: those of `lucarne ca new`, or a configured one.
+//! Certificate authorities of the submissions: from `lucarne ca new`, or from the configuration.
 
 use std::fs;
 use std::io;
@@ -72,7 +72,7 @@ impl Authorities {
     /// Reads a CA from its files.
     ///
     /// # Errors
-    /// A file cannot be read, or is invalid.
+    /// If a file cannot be read, or is invalid.
     pub(crate) fn given(files: &AuthorityFiles) -> Result<Self, AuthorityError> {
         let path = &files.certificate;
         let text = fs::read_to_string(path).map_err(|source| AuthorityError::io(path, source))?;

@@ -1,4 +1,4 @@
-//! Template of certificates in which only serial number, name and validity change. It is encoded
+//! Template of certificates. Only serial number, name and validity change. The template is encoded
 //! once, then patched and signed for each submission, so a certificate costs one signature and one
 //! copy.
 
@@ -48,7 +48,7 @@ impl CertificateTemplate {
     /// certificate replaces every [`LABEL`] in the names.
     ///
     /// # Errors
-    /// Those of [`Authority::leaf_template`].
+    /// The errors of [`Authority::leaf_template`].
     pub(crate) fn new(authority: &Authority, options: &LeafOptions) -> Result<Self, MintError> {
         let mut template = authority.leaf_template(options)?;
         template.serial = vec![0x04; 17];

@@ -126,7 +126,7 @@ pub const WARNINGS: &[&str] = &[TILE_CACHE_CONTROL, CORS, ROOTS_CONTENT_TYPE];
 pub struct Finding {
     /// Name of the check, from this module.
     pub check: &'static str,
-    /// Description for people.
+    /// Description of the failure as text.
     pub detail: String,
 }
 

@@ -20,7 +20,8 @@ pub struct ExtraData {
 pub struct IssuerChain {
     /// Fingerprints, the issuer first.
     pub chain: Vec<Fingerprint>,
-    /// Whether the last one is the accepted root. Otherwise one more follows.
+    /// Whether the last fingerprint belongs to the accepted root. Otherwise another fingerprint
+    /// follows.
     pub complete: bool,
 }
 

@@ -54,7 +54,7 @@ pub trait Fetch: Send {
 }
 
 /// Reads a tile of the given width. A log may remove a partial tile once the full tile exists
-/// (static-ct-api, "Merkle Tree"); then the tile is cut from the full one.
+/// (static-ct-api, "Merkle Tree"); then the tile is cut from the full tile.
 pub(crate) async fn tile<F: Fetch>(fetch: &mut F, tile: &Tile) -> Result<Bytes, FetchError> {
     resolve(fetch, tile, None).await
 }

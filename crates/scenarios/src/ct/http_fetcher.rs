@@ -47,7 +47,7 @@ impl HttpFetcher {
         }
     }
 
-    /// Retries requests, because the load has not begun.
+    /// Enables retries, because the load has not started.
     pub(crate) fn preparing(self, retries: Retries) -> Self {
         Self {
             retries: Some(retries),

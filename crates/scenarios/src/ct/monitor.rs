@@ -57,7 +57,7 @@ impl Monitor {
     /// data tiles and issuers are checked from there on.
     ///
     /// # Errors
-    /// Tiles are unavailable; `tile_consistent`.
+    /// If tiles are unavailable; the finding `tile_consistent` if the tiles are wrong.
     pub async fn start<F: Fetch>(
         tile_cache: Arc<TileCache>,
         fetch: &mut F,
@@ -94,8 +94,8 @@ impl Monitor {
     /// which are sizes on the way in ascending order.
     ///
     /// # Errors
-    /// No response. All other results go to `sink`: `checkpoint_consistent` if the log's own
-    /// entries lead to another root, `tile_consistent` if only its hash tiles do.
+    /// If the log does not respond. All other results go to `sink`: `checkpoint_consistent` if the
+    /// log's own entries lead to another root, `tile_consistent` if only its hash tiles do.
     pub async fn advance<F: Fetch>(
         &mut self,
         fetch: &mut F,
@@ -218,11 +218,11 @@ impl Monitor {
     }
 
     /// Checks the promises that the verified tree covers. An entry that is neither at its index nor
-    /// near it may still appear. To be independent of the speed of the monitor, such a promise
-    /// fails only after it is due at `now`.
+    /// near it may still appear. Its promise fails only if it is due at `now`, so the result does
+    /// not depend on the speed of the monitor.
     ///
     /// # Errors
-    /// No response: the remaining promises stay open.
+    /// If the log does not respond: the remaining promises stay open.
     pub async fn verify_inclusion<F: Fetch>(
         &self,
         fetch: &mut F,
@@ -238,7 +238,7 @@ impl Monitor {
     /// completely with the submission.
     ///
     /// # Errors
-    /// No response: the remaining tiles are checked next time.
+    /// If the log does not respond: the remaining tiles are checked next time.
     pub async fn read_entries<F: Fetch>(
         &mut self,
         fetch: &mut F,

@@ -308,7 +308,7 @@ impl MonitoredLog {
         }
     }
 
-    /// Returns the time by which a promise of now must be fulfilled.
+    /// Returns the deadline for the entry of an SCT that the log issues now.
     pub(crate) fn due(&self) -> Instant {
         Instant::now() + self.mmd
     }

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-/// Level of the checks of the log beside the load.
+/// Level of the checks of the log during the load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AuditLevel {

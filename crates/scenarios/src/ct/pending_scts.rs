@@ -25,7 +25,7 @@ pub struct PendingSct {
     pub leaf: Hash,
     /// Milliseconds since 1970.
     pub timestamp: u64,
-    /// Time by which a checkpoint must cover the entry.
+    /// Deadline for a checkpoint that covers the entry.
     pub due: Instant,
     /// True if no checkpoint did.
     pub late: bool,
@@ -71,8 +71,8 @@ impl PendingScts {
     /// Adds a promise of a new entry.
     ///
     /// # Errors
-    /// A description: its index is promised to another entry. Both promises are tracked, because
-    /// the order does not show which one the log fulfils.
+    /// Returns a description if its index is promised to another entry. Both promises are tracked,
+    /// because the order does not show which one the log fulfils.
     pub fn add(
         &mut self,
         verified: &VerifiedSct,

@@ -1,4 +1,4 @@
-//! Requests that a log must refuse, sent at a low rate beside the load. A log that accepts
+//! Requests that a log must refuse, sent at a low rate during the load. A log that accepts
 //! everything is as wrong as one that accepts nothing.
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::outage::Outage;
 use super::target::Target;
 use crate::retry_after::retry_after;
 
-/// Total time in which throttled probes are repeated after the load.
+/// Total time for retries of throttled probes after the load.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Limit of the time for all probes after the load.
 const LONGEST_FINISH: Duration = Duration::from_secs(40);
@@ -28,7 +28,7 @@ const LONGEST: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 struct Probe {
     check: &'static str,
-    /// Description for people.
+    /// Description of the request in reports.
     what: &'static str,
     method: Method,
     path: String,

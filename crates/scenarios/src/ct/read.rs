@@ -24,7 +24,7 @@ use shared_state::SharedState;
 /// Builds the scenario, without any requests.
 ///
 /// # Errors
-/// The options are contradictory.
+/// If the options are contradictory.
 pub fn build(options: CtReadOptions, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
     if options.reads.iter().all(|read| read.weight == 0) {
         return Err(configuration("reads: nothing is to be read"));

@@ -50,7 +50,7 @@ pub enum RootsError {
     Io {
         /// Path of the file or directory.
         path: PathBuf,
-        /// The system's error.
+        /// Error of the operating system.
         error: io::Error,
     },
     /// A file was not written by this program.
@@ -74,7 +74,7 @@ impl Roots {
     /// exist or is empty.
     ///
     /// # Errors
-    /// Files cannot be read, written or parsed.
+    /// If files cannot be read, written or parsed.
     pub fn open_or_create(directory: &Path) -> Result<Self, RootsError> {
         match Self::open(directory) {
             Err(RootsError::Missing(_)) => Self::create(directory),
@@ -116,7 +116,7 @@ impl Roots {
             .create(&staging)
             .map_err(|error| io_error(&staging, error))?;
         let written = roots.write(&staging).and_then(|()| {
-            // The rename replaces an empty directory, but nothing else.
+            // The rename fails if the directory is not empty.
             fs::rename(&staging, directory).map_err(|error| io_error(directory, error))
         });
         match written {

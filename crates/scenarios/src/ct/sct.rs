@@ -14,7 +14,7 @@ use super::checks::{self, Finding};
 /// Verifier of the SCTs of one log.
 #[derive(Debug)]
 pub struct SctVerifier {
-    /// The key in a form that accepts valid signatures quickly; `key` decides about others.
+    /// The key in a form that accepts valid signatures quickly. `key` verifies other signatures.
     known: Option<KnownKey>,
     key: ParsedPublicKey,
     log_id: LogId,

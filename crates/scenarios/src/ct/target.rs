@@ -33,7 +33,7 @@ pub struct LogOptions {
     pub origin: Vec<String>,
     /// Public keys: base64 of DER, or PEM files.
     pub log_public_key: Vec<String>,
-    /// Level of the checks beside the load.
+    /// Level of the checks during the load.
     pub audit: AuditLevel,
     /// Time within which a checkpoint must cover an entry.
     pub mmd: Duration,
@@ -108,7 +108,7 @@ impl LogOptions {
     /// Finds all logs and reads a checkpoint of each.
     ///
     /// # Errors
-    /// No log is configured, a log does not respond, or it contradicts the options.
+    /// If no log is configured, a log does not respond, or it contradicts the options.
     pub async fn targets(&self) -> Result<Vec<Target>, PrepareError> {
         if self.log_url.is_empty() && self.write_log_url.is_empty() {
             return Err(configuration("no log is configured: use --log-url URL"));
@@ -290,7 +290,7 @@ async fn resolve(url: &str, options: &ClientOptions) -> Result<Arc<Endpoint>, Pr
         })
 }
 
-/// Reads `log.v3.json`. If `optional`, the other options suffice without it.
+/// Reads `log.v3.json`. If `optional`, the other options are sufficient without this file.
 async fn metadata(
     url: &str,
     client: &mut Client,

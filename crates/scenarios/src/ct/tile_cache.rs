@@ -63,8 +63,8 @@ impl TileCache {
     /// tree.
     ///
     /// # Errors
-    /// A tile is unavailable, or does not lead to the root; also `tile_consistent` if the verified
-    /// tree has no such tile.
+    /// If a tile is unavailable, or does not lead to the root; also `tile_consistent` if the
+    /// verified tree has no such tile.
     pub async fn hashes<F: Fetch>(
         &self,
         fetch: &mut F,

@@ -23,7 +23,7 @@ use writer::Writer;
 /// Builds the scenario, without any requests or certificates.
 ///
 /// # Errors
-/// The options are contradictory.
+/// If the options are contradictory.
 pub fn build(options: CtWriteOptions, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
     build_until(options, seed, None)
 }
@@ -31,7 +31,7 @@ pub fn build(options: CtWriteOptions, seed: u64) -> Result<Arc<dyn Scenario>, Pr
 /// Builds the scenario. The run ends after `leaves` new leaves.
 ///
 /// # Errors
-/// The options are contradictory.
+/// If the options are contradictory.
 pub fn build_until(
     options: CtWriteOptions,
     seed: u64,

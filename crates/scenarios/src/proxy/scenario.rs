@@ -11,7 +11,7 @@ use super::user::ProxyUser;
 /// Builds the scenario from `options`.
 ///
 /// # Errors
-/// The options are invalid.
+/// If the options are invalid.
 pub fn build(options: ProxyScenarioOptions, _seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
     Ok(Arc::new(ProxyLoad(Arc::new(SharedState::new(options)?))))
 }

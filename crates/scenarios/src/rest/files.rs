@@ -3,7 +3,7 @@
 /// Reads the file that `text` names. Returns `None` if it names no file.
 ///
 /// # Errors
-/// A description: the file cannot be read.
+/// Returns a description if the file cannot be read.
 pub(super) fn bytes(text: &str) -> Result<Option<Vec<u8>>, String> {
     let Some(path) = text.strip_prefix('@') else {
         return Ok(None);
@@ -17,7 +17,7 @@ pub(super) fn bytes(text: &str) -> Result<Option<Vec<u8>>, String> {
 /// Returns `text`, or the content of the file that it names, without the last line break.
 ///
 /// # Errors
-/// A description: the file cannot be read, or is not UTF-8.
+/// Returns a description if the file cannot be read, or is not UTF-8.
 pub(super) fn text(text: &str) -> Result<String, String> {
     let Some(bytes) = bytes(text)? else {
         return Ok(text.to_owned());

@@ -68,7 +68,7 @@ impl JsonPointers {
     /// Extracts the values at all pointers from `document`.
     ///
     /// # Errors
-    /// The document is not JSON.
+    /// If the document is not JSON.
     pub(super) fn look(&self, document: &[u8]) -> Result<Vec<Option<JsonMatch>>, String> {
         let mut found = vec![None; self.count];
         let mut reader = serde_json::Deserializer::from_slice(document);

@@ -21,7 +21,7 @@ type CompilePath = fn(&str, &mut Scope) -> Result<Template, String>;
 pub(super) struct Request {
     /// Name in reports.
     pub(super) name: String,
-    /// Index of its server among those of the scenario.
+    /// Index of the request's server among the servers of the scenario.
     pub(super) server: usize,
     pub(super) method: Method,
     pub(super) path: Template,

@@ -95,7 +95,7 @@ impl Table {
     /// Reads a file, whose extension determines the format.
     ///
     /// # Errors
-    /// A description: the file cannot be read, or has no rows.
+    /// Returns a description if the file cannot be read, or has no rows.
     pub(super) fn read(file: &str) -> Result<Self, String> {
         let content = std::fs::read_to_string(file)
             .map_err(|error| format!("the file `{file}` cannot be read: {error}"))?;

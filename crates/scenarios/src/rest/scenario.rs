@@ -11,7 +11,7 @@ use crate::connection_options::{self};
 /// Builds the scenario from `options`, with `seed` for its random choices.
 ///
 /// # Errors
-/// Options are invalid, templates cannot be parsed, or values are unknown.
+/// If options are invalid, templates cannot be parsed, or values are unknown.
 pub fn build(options: RestOptions, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
     Ok(Arc::new(Rest(Arc::new(SharedState::new(options, seed)?))))
 }

@@ -43,10 +43,10 @@ impl AcknowledgedObjects {
         self.0.lock().len() as u64
     }
 
-    /// Compares the entity tag of a response to GET or HEAD with those of the writes.
+    /// Compares the entity tag of a response to GET or HEAD with the entity tags of the writes.
     ///
     /// # Errors
-    /// A description: the tag is missing, or belongs to another object.
+    /// Returns a description if the tag is missing, or belongs to another object.
     pub(super) fn compare(&self, key: &str, response: &Response) -> Result<(), String> {
         let found = entity_tag(response)?;
         match self.0.lock().get(key) {
@@ -62,7 +62,7 @@ impl AcknowledgedObjects {
 /// Returns the entity tag of a response that acknowledges a PUT.
 ///
 /// # Errors
-/// A description: the response does not acknowledge the write.
+/// Returns a description if the response does not acknowledge the write.
 pub(super) fn acknowledgement(response: &Response) -> Result<String, String> {
     no_error(response)?;
     entity_tag(response)

@@ -22,7 +22,7 @@ const ENVIRONMENT: [&str; 3] = [
 /// they must be looked up elsewhere.
 ///
 /// # Errors
-/// A part of a key is missing, or the number of keys is wrong.
+/// If a part of a key is missing, or if the number of keys is wrong.
 pub(super) fn given(
     options: &S3Options,
     environment: &dyn Fn(&str) -> Option<String>,
@@ -98,14 +98,14 @@ pub(super) enum Keys {
     Found(FoundKeys),
 }
 
-/// Keys of a source, with the last ones that it had.
+/// Source of keys, with the last keys that it returned.
 #[derive(Debug)]
 pub(super) struct FoundKeys {
     source: Box<dyn KeySource>,
     last: Mutex<Arc<Credentials>>,
 }
 
-/// A place that has keys, and renews those that expire.
+/// A source of keys that renews expiring keys.
 #[async_trait]
 pub(super) trait KeySource: fmt::Debug + Send + Sync {
     /// Returns the keys that are valid now.
@@ -160,11 +160,11 @@ fn none(error: &dyn fmt::Display) -> PrepareError {
     ))
 }
 
-/// Finds keys where the stores of a log find them: in a profile, or from the service that
-/// gives this machine its role.
+/// Finds keys in the same places as the stores of a log: in a profile, or at the service that
+/// provides the role of this machine.
 ///
 /// # Errors
-/// No key was found.
+/// If no key was found.
 #[cfg(feature = "object-stores")]
 pub(super) async fn find(profile: Option<&str>) -> Result<Keys, PrepareError> {
     let source = lucarne_storage::object::AwsKeySource::find(profile);

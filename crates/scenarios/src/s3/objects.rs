@@ -94,7 +94,7 @@ async fn patiently(store: &Store, request: S3Request<'_>) -> Result<Response, Pr
     }
 }
 
-/// The name of the check that a list of objects names those of the run, and no others.
+/// Name of the check that a list has exactly the objects of the run.
 pub(super) const LISTED: &str = "list is that of the run's objects";
 /// The kind of failure of a list that is wrong.
 const LIST: &str = "list";

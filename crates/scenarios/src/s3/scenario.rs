@@ -13,7 +13,7 @@ use super::user::S3User;
 /// Builds the scenario from `options`, with `seed` for its random choices.
 ///
 /// # Errors
-/// The options are invalid, or keys are missing.
+/// If the options are invalid, or keys are missing.
 pub fn build(options: S3Options, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
     Ok(Arc::new(S3(Arc::new(SharedState::new(options, seed)?))))
 }

@@ -232,8 +232,8 @@ impl SharedState {
         })
     }
 
-    /// Judges the lists by which objects were removed; `None` if another failure came before
-    /// their end.
+    /// Checks the object lists of the cleanup. Returns `None` if another failure came before the
+    /// end of the lists.
     fn list(&self, store: usize, removed: &Result<u64, Failure>) -> Option<Result<(), String>> {
         let acknowledged = self.acknowledged[store].count();
         match removed {

@@ -235,7 +235,7 @@ fn unexpected(request: S3Request<'_>, response: &Response) -> Failure {
     Failure::new(kind::STATUS, format!("{} to {method}", detail.trim_end()))
 }
 
-/// Returns S3's code from an error document, or `None` if `body` is not one.
+/// Returns S3's code from an error document, or `None` if `body` is not an error document.
 pub(super) fn error_code(body: &[u8]) -> Option<String> {
     let body = String::from_utf8_lossy(body);
     let (_, error) = body.split_once("<Error")?;

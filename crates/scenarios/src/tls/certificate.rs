@@ -2,16 +2,16 @@
 //!
 //! | check | passes if |
 //! |---|---|
-//! | `certificate_name` | the name asked for is among its names |
-//! | `certificate_chain` | it leads to a root that is trusted, by the certificates that came with it |
-//! | `certificate_order` | TLS 1.3: each certificate is followed by that of its issuer (RFC 8446 section 4.4.2; a warning) |
-//! | `certificate_order_tls12` | TLS 1.2: each certificate is followed by that of its issuer (RFC 5246 section 7.4.2) |
-//! | `certificate_expiry` | it is valid now, and for as long as `expiryMargin` |
-//! | `certificate_fingerprint` | it is one of those given |
-//! | `certificate_scts` | it has as many SCTs as it must (embedded, RFC 6962 section 3.3) |
+//! | `certificate_name` | the certificate has the requested name |
+//! | `certificate_chain` | the received certificates lead to a trusted root |
+//! | `certificate_order` | TLS 1.3 (RFC 8446, 4.4.2): issuer after subject; only a warning |
+//! | `certificate_order_tls12` | TLS 1.2 (RFC 5246, 7.4.2): issuer after subject |
+//! | `certificate_expiry` | the certificate is valid now and for `expiryMargin` from now |
+//! | `certificate_fingerprint` | the fingerprint is one of the configured fingerprints |
+//! | `certificate_scts` | the certificate has enough embedded SCTs (RFC 6962, 3.3) |
 //!
-//! Names, chain and order are not looked at with `insecure`, fingerprint and SCTs only
-//! where they are asked for.
+//! With `insecure`, names, chain and order are not checked. Fingerprint and SCTs are checked only
+//! if they are configured.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -78,7 +78,7 @@ impl Examiner {
 
     /// Checks the certificates of a server.
     pub(super) fn examine(&self, handshake: &Handshake) -> Arc<Findings> {
-        /// Time for which the findings about a certificate are reused.
+        /// The findings about a certificate are reused for this time.
         const FRESH: Duration = Duration::from_secs(1);
         let (certificates, version) = (&handshake.certificates, handshake.version);
         let known = self.last.lock().clone();
@@ -210,8 +210,8 @@ fn trusted(
     )
 }
 
-/// Checks that each certificate is followed by that of its issuer, if any follows. Clients of TLS
-/// 1.2, and simple clients of TLS 1.3, build the chain in this order.
+/// Checks that the issuer follows each certificate except the last. Clients of TLS 1.2, and simple
+/// clients of TLS 1.3, build the chain in this order.
 fn order(certificates: &[CertificateDer<'_>]) -> Result<(), String> {
     let parsed = certificates
         .iter()

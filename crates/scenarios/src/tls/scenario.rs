@@ -13,7 +13,7 @@ use crate::connection_options::{self, wrong};
 /// Builds the scenario from `options`, with `seed` for its random choices.
 ///
 /// # Errors
-/// The options are invalid.
+/// If the options are invalid.
 pub fn build(options: TlsScenarioOptions, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
     Ok(Arc::new(TlsLoad(Arc::new(SharedState::new(
         options, seed,

@@ -124,7 +124,7 @@ fn whole_enrolments_with_nonces_refused() {
             "enrolled",
         ],
     );
-    // Each enrolment has a certificate, and another one that replaces it.
+    // Each enrolment has a certificate and its replacement.
     assert_eq!(counter(&outcome, "acme_certificates"), 24);
     assert!(
         counter(&outcome, "acme_bad_nonce") > 0,

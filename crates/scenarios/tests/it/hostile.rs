@@ -104,13 +104,14 @@ fn rest(server: &Hostile, http: u8) -> Outcome {
     run("rest", json!({ "url": url, "http": http }))
 }
 
-/// The run has failed by errors of this kind alone, whose details have these words.
+/// Checks that the run has failed with errors of only this kind, with these words in the details.
 #[track_caller]
 fn is_red(fault: &str, outcome: &Outcome, kind: &str, words: &str) {
     has_failed(fault, outcome, (Verdict::Crossed, kind, words));
 }
 
-/// The run has this verdict, and errors of this kind alone, whose details have these words.
+/// Checks that the run has this verdict, and errors of only this kind, with these words in the
+/// details.
 #[track_caller]
 fn has_failed(fault: &str, outcome: &Outcome, (verdict, kind, words): (Verdict, &str, &str)) {
     let summary = &outcome.summary;
@@ -171,7 +172,7 @@ fn responses_that_are_not_what_they_announce() {
     }
 }
 
-/// A response that has begun.
+/// The beginning of a response.
 fn begun(stream: u32, headers: &[u8]) -> Vec<u8> {
     let headers = frame(FrameType::Headers, END_HEADERS, stream, headers);
     [headers, frame(FrameType::Data, 0, stream, b"half of ")].concat()

@@ -133,7 +133,7 @@ fn values_go_from_answer_to_request() {
         20,
         "every name was another one"
     );
-    // One connection, in addition to the one that checks the reachability.
+    // One connection, in addition to the connection that checks the reachability.
     assert_eq!(api.seen.connections.load(SeqCst), 2);
     assert_eq!(
         count(&outcome.summary, "http_req_duration", &[("op", "show")]),
@@ -293,7 +293,7 @@ fn defect_1_every_handshake_that_is_counted_is_one() {
     let api = Api::start();
     let outcome = run(&tls(40, "ca: ${CA}\n"), &api);
     passed(&outcome);
-    // A handshake has no status, not even that of a missing response.
+    // A handshake has no status, not even the status of a missing response.
     assert!(outcome.summary.statuses.is_empty());
     // One connection checked the reachability. A server finishes a handshake after its client.
     block_until("41 handshakes", || api.seen.full.load(SeqCst) >= 41);

@@ -10,7 +10,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::wire::LONGEST_FRAME;
 
-/// Connections that one caller at a time uses and that are kept for the next one.
+/// Connections that are kept open. One caller at a time uses a connection.
 #[derive(Debug)]
 pub(super) struct Line {
     path: PathBuf,

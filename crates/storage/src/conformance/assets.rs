@@ -43,7 +43,7 @@ pub async fn staged_records_read_back_in_order(backend: Backend<'_>) {
     assert_eq!(staged(&*assets).await, rounds([3, 7, 400, 401]));
 }
 
-/// The journal is read while rounds are staged, and nothing of it changes.
+/// A read of the journal concurrently with staged rounds does not change the journal.
 pub async fn staged_records_are_seen_beside_rounds(backend: Backend<'_>) {
     let assets = backend.open().await;
     assert!(assets.staged_now().await.unwrap().is_empty());
@@ -166,7 +166,7 @@ pub async fn settling_runs_beside_rounds(backend: Backend<'_>) {
     assert!(left.ends_with(&rounds([201, 202])), "{left:?}");
 }
 
-/// Published files are readable in the same process and in the next one, settled or not.
+/// Published files are readable in the same process and in the next process, settled or not.
 pub async fn published_files_read_back(backend: Backend<'_>) {
     let paths = [
         "checkpoint",
@@ -273,7 +273,7 @@ pub async fn partials_are_listed_in_order(backend: Backend<'_>) {
     assert_eq!(widths, [9, 20, 100, 255]);
 }
 
-/// The list has the files and directories of one directory, and nothing of other directories.
+/// The list has only the files and directories of one directory.
 pub async fn a_directory_of_tiles_is_listed(backend: Backend<'_>) {
     let assets = backend.open().await;
     for path in [
@@ -332,7 +332,7 @@ pub async fn a_removed_partial_can_be_published_again(backend: Backend<'_>) {
     }
 }
 
-/// A batch can be far larger than any round's and create many directories.
+/// A batch can be far larger than the batch of any round, and create many directories.
 pub async fn many_files_at_once(backend: Backend<'_>) {
     let path = |i: u32| format!("tile/0/x{:03}/{:03}", i / 10, i % 10);
     let asset = |i| Asset::new(path(i), i.to_string(), AssetKind::HashTile);

@@ -48,7 +48,6 @@ impl ObjectAssets {
     /// # Errors
     ///
     /// [`AssetError::Configuration`], [`AssetError::NoBucket`], [`AssetError::Refused`],
-    /// [`AssetError::Configuration`], [`AssetError::NoBucket`], [`AssetError::Refused`],
     /// [`AssetError::ClockSkew`] or [`AssetError::Unavailable`]. A prefix without any object is not
     /// an error here: the lock knows whether the log is new.
     pub async fn open(config: &ObjectStoreConfig) -> Result<Self, AssetError> {
@@ -360,7 +359,8 @@ fn private_headers() -> Attributes {
     ])
 }
 
-/// Headers with which a public bucket or a CDN serves the log like the log's own server.
+/// Returns headers for a public bucket or a CDN, so that it serves the log like the log's own
+/// server.
 fn headers(kind: AssetKind) -> Attributes {
     let mut headers = Attributes::from_iter([
         (Attribute::ContentType, kind.content_type()),

@@ -1,4 +1,4 @@
-//! Classification of a store's errors, with texts for people.
+//! Classification of a store's errors, with their messages.
 
 use std::error::Error as StdError;
 
@@ -81,10 +81,10 @@ pub(crate) fn is_absent(error: &object_store::Error) -> bool {
 /// Returns `true` for an error of an unconditional put that may come from concurrent work of the
 /// store.
 ///
-/// A conflict is another write of the key, of which one wins. Stores on a file system also remove
-/// directories that become empty by deletions. A put that needs such a directory at that moment
-/// fails because the directory is absent or, with `MinIO`, because access is denied. A permanent
-/// error will be returned again.
+/// A conflict comes from concurrent writes of the key; one of the writes succeeds. Stores on a file
+/// system also remove directories that become empty by deletions. A concurrent put to a removed
+/// directory fails because the directory is absent or, with `MinIO`, because access is denied. A
+/// permanent error will be returned again.
 pub(super) fn is_passing(error: &object_store::Error) -> bool {
     use object_store::Error::{AlreadyExists, NotFound};
     match sort("", String::new(), error) {

@@ -234,8 +234,7 @@ struct Late;
 #[error("{0}")]
 struct Fault(String);
 
-/// Returns the kind of the error. `Request` tells `object_store` that the request may be sent
-/// again.
+/// Returns the kind of the error. With `Request`, `object_store` may send the request again.
 fn kind(harmless: bool, kind: HttpErrorKind) -> HttpErrorKind {
     match harmless {
         true => HttpErrorKind::Request,

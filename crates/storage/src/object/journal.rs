@@ -89,13 +89,13 @@ enum Condition {
 }
 
 impl Journal {
-    /// Starts an opening that sorts after all listed ones, and clears the poison.
+    /// Starts an opening that sorts after all listed openings, and clears the poison.
     pub(super) fn open(&self, listed: impl IntoIterator<Item = Name>) {
         let mut state = self.state.lock();
         state.staged = listed.into_iter().collect();
         let listed = state.staged.last().map_or(0, |name| name.opening);
-        // The time is greater than that of any earlier process, if the clocks are right. The listed
-        // names compensate for a wrong clock.
+        // The time is greater than the time of any earlier process, if the clocks are right. The
+        // listed names compensate for a wrong clock.
         state.opening = now_ms().max(listed + 1).max(state.opening + 1);
         state.number = 0;
         state.condition = Condition::Open;

@@ -52,10 +52,10 @@ impl AwsKeySource {
         Ok(Self(client.credentials().clone()))
     }
 
-    /// Returns the keys that are valid now: those of a role are renewed before they expire.
+    /// Returns the keys that are valid now. Keys of a role are renewed before they expire.
     ///
     /// # Errors
-    /// If there are none.
+    /// If there are no keys.
     pub async fn keys(&self) -> Result<AwsKeys, AssetError> {
         let keys = self.0.get_credential().await;
         let keys = keys.map_err(|error| configuration(super::failure::detail(&error)))?;

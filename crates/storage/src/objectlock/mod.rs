@@ -1,9 +1,9 @@
 //! [`ObjectLock`]: checkpoints in an object store, replaced by conditional puts.
 //!
-//! `<prefix>/<Log ID in hex>` holds the checkpoint of a log. A put replaces it only if the object
-//! is still the one that was read (compared by e-tag; on GCS by generation). Each put stores a
-//! random mark, `writer`, in the object's metadata. A put whose response was lost is recognised by
-//! this mark, no matter which layer repeated the put.
+//! `<prefix>/<Log ID in hex>` holds the checkpoint of a log. A put replaces the checkpoint only if
+//! the object is unchanged since it was read (compared by e-tag; on GCS by generation). Each put
+//! stores a random mark, `writer`, in the object's metadata. A put whose response was lost is
+//! recognised by this mark, no matter which layer repeated the put.
 
 mod race;
 
@@ -137,8 +137,8 @@ impl ObjectLock {
     }
 
     /// Opens the lock under a prefix of a bucket, outside the data of any log. To test the store,
-    /// it runs a race: several creators, then several updaters of one key, of which exactly one may
-    /// win each time. `location` is for messages and has no secrets.
+    /// it runs two races for one key: several creators, then several updaters. Exactly one must win
+    /// each race. `location` is for messages and has no secrets.
     ///
     /// # Errors
     ///

@@ -30,7 +30,8 @@ impl DirectoryLock {
         options.read(true).write(true).create(true).truncate(false);
         let mut file = options.mode(0o600).open(&path).map_err(failed("open"))?;
         hold(&mut file, directory, &path)?;
-        // The note is for people and for the error message; the lock does not depend on it.
+        // The note is for operators and for the error message; the lock does not depend on the
+        // note.
         let noted = file
             .set_len(0)
             .and_then(|()| writeln!(file, "{} {}", std::process::id(), machine()));

@@ -30,8 +30,8 @@ use crate::{AssetError, Stats};
 /// Minimum length of a segment in bytes, zeroed and durable before a record overwrites it.
 const FIRST_ROOM: u64 = 128 << 10;
 
-/// Maximum number of zeros by which a segment grows, unless one record is longer. Below it the
-/// length doubles, so that few rounds wait for a second sync.
+/// Maximum number of zeros that are added to a segment, unless one record is longer. A shorter
+/// segment doubles its length, so that few rounds wait for a second sync.
 const MOST_ROOM: u64 = 2 << 20;
 
 pub(super) struct Journal {

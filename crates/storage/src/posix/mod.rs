@@ -56,7 +56,7 @@ pub struct PosixAssets {
 
 /// Timeout of a round's disk operations: a resetting disk controller takes that long.
 const ROUND_PATIENCE: Duration = Duration::from_secs(30);
-/// Timeout of a settle, which may write much data, including that of other programs.
+/// Timeout of a settle, which may write much data, including data of other programs.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(600);
 /// Timeout of a reader.
 const READ_PATIENCE: Duration = Duration::from_secs(10);
@@ -434,7 +434,7 @@ fn is_same(path: &Path, file: &File) -> io::Result<bool> {
     Ok((there.dev(), there.ino()) == (open.dev(), open.ino()))
 }
 
-/// The file that one process at a time locks.
+/// The lock file: only one process at a time can lock it.
 const LOCK: &str = ".lucarne/lock";
 /// The directory for private files.
 const OWN: &str = ".lucarne";

@@ -14,7 +14,7 @@ use crate::AssetError;
 const TESSERACT: &str = ".state/antispam";
 /// The file in it with the process id.
 const TESSERACT_PID: &str = "LOCK";
-/// Directories in which only log software opens files; readers open files elsewhere.
+/// Directories of log software. Readers open no files here.
 const PRIVATE: [&str; 3] = [".state", "staging", ".lucarne"];
 
 /// A process that has a file of the log open.
@@ -87,7 +87,7 @@ fn name(pid: u32) -> String {
     name.trim_end().to_owned()
 }
 
-/// Returns the first open file of the process for which `is_held` is true.
+/// Returns the first open file of the process that satisfies `is_held`.
 fn open_file(pid: u32, is_held: impl Fn(&Path, bool) -> bool) -> io::Result<Option<PathBuf>> {
     for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
         let entry = entry?;

@@ -15,9 +15,9 @@ use rustix::io::Errno;
 use crate::openfile::{OpenFile, Stamp};
 use crate::{Asset, AssetError, AssetKind, ForReader, Stats, file, path};
 
-/// The directory in which files are written before they are renamed. It is private, so that readers
-/// never see an incomplete file, and one sweep at startup removes the rest of a crash. It is on the
-/// file system of the root, because a rename requires that.
+/// The directory of files that are written and not yet renamed. The directory is private, so that
+/// readers never see an incomplete file, and one sweep at startup removes the rest of a crash. It
+/// is on the file system of the root, because a rename requires the same file system.
 pub(super) const TEMPORARY: &str = ".lucarne/tmp";
 
 /// The only file whose content changes under the same name.
@@ -50,7 +50,7 @@ pub(super) struct Publisher {
 }
 
 impl Publisher {
-    /// Opens the public root `path`, in which [`TEMPORARY`] exists.
+    /// Opens the public root `path`. [`TEMPORARY`] must exist in this directory.
     pub(super) fn new(path: &Path, stats: Arc<Stats>) -> Result<Self, AssetError> {
         let mut publisher = Self::look(path, stats)?;
         publisher.sweep()?;

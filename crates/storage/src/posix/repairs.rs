@@ -69,8 +69,8 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Gives the file at `place` a second name, the first free one of `kept-1`, `kept-2` and so on, and
-/// returns that name.
+/// Gives the file at `place` a second name: the first free name of `kept-1`, `kept-2` and so on.
+/// Returns the second name.
 fn keep(place: &Path, kept: &Path) -> io::Result<Option<PathBuf>> {
     for number in 1.. {
         let name = PathBuf::from(format!("{}-{number}", kept.display()));

@@ -16,7 +16,7 @@ use rustix::fs::{StatVfsMountFlags, fstatvfs};
 /// disk requires more.
 const ALIGNMENT: usize = 4096;
 
-/// Number of bytes that one call reads.
+/// Number of bytes per read.
 const PIECE: usize = 128 << 10;
 
 /// Fails if the file system no longer accepts writes.

@@ -8,7 +8,7 @@ use super::Directory;
 use super::journal::{Next, open_directory};
 use crate::AssetError;
 
-/// The ways in which files are made durable.
+/// The methods to make files durable.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Durability {
     /// A single `syncfs`.

@@ -225,7 +225,7 @@ impl Service {
     }
 }
 
-/// The codes with which AWS (status 400) rejects the credentials.
+/// The error codes of AWS (status 400) for rejected credentials.
 const UNKNOWN: [&str; 7] = [
     "AccessDeniedException",
     "ExpiredTokenException",

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Maximum number of connections, and so of concurrent commits. A server accepts 100 or 150
-/// connections by default, and other instances need theirs.
+/// connections by default, and other instances need connections, too.
 const MOST: usize = 16;
 
 /// Idle connections, and a bound on all open ones.

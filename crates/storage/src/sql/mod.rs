@@ -32,9 +32,9 @@ use crate::{Lock, LockError, LogId};
 
 /// A lock in an SQL database, shared by all logs of a process.
 ///
-/// A commit is one `UPDATE` in a transaction of its own, and one sync of the database's log. On a
-/// server, commits of different logs do not wait for each other. SQLite has one writer, so they
-/// take turns.
+/// A commit is one `UPDATE` in a separate transaction, and one sync of the database's log. On a
+/// server, commits of different logs do not wait for each other. SQLite has one writer, so commits
+/// run one after the other.
 pub struct SqlLock {
     database: Box<dyn Database>,
 }
@@ -103,8 +103,8 @@ impl SqlLock {
         opening::tessera(&DatabaseUrl::parse(place)?).await
     }
 
-    /// Returns the statement with which an administrator creates the table if the log's user lacks
-    /// the permission.
+    /// Returns the statement that creates the table. An administrator needs the statement if the
+    /// log's user lacks the permission.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! Recovery of a lock database after a failed write: its rows are copied to a new file.
 //!
 //! ```text
-//! <path>.new       the copy, while it is made; means nothing
-//! <path>.renewed   the copy, whole and durable: it takes the place of <path>
+//! <path>.new       the incomplete copy, which is ignored
+//! <path>.renewed   the complete and durable copy, which replaces <path>
 //! ```
 //!
 //! State after a crash of the process or the machine:
@@ -14,7 +14,7 @@
 //!   log, because SQLite would replay the log onto any file of that name. Then it renames the copy
 //!   to the name of the database.
 //!
-//! The copy uses new blocks, and the old ones are never written again.
+//! The copy uses new blocks, and the old blocks are never written again.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -30,12 +30,12 @@ use crate::{LockError, LogId};
 
 const ACTION: &str = "renew it after a failed write";
 
-/// Copies the database at `path` and puts the copy in its place. `old` is the connection whose
-/// write failed. It blocks other writers until then and must not be used afterwards. Returns the
+/// Replaces the database at `path` with a copy. `old` is the connection whose write failed. `old`
+/// blocks other writers until the replacement, and must not be used afterwards. Returns the
 /// identity of the file at `path`.
 ///
 /// A row in `known` must have its known value. If the failed write `wanted` to change the row, the
-/// new value is accepted, too: no caller was told which one is stored.
+/// new value is accepted, too, because the write returned an error to its caller.
 ///
 /// # Errors
 /// [`LockError::Failed`] if the database cannot be copied now, [`LockError::Unusable`] if a row has
@@ -67,7 +67,7 @@ fn copy(
     let new = beside(&at, ".new");
     blank(&at, &new)?;
     let said = |e: rusqlite::Error| failed(path, ACTION, message(&e));
-    // Copies every row, including those of other processes.
+    // Copies every row, including the rows of other processes.
     let reading = connection(&at).map_err(said)?;
     let name = new.display().to_string();
     let copied = reading.execute("VACUUM INTO ?", [name]);

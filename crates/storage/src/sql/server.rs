@@ -51,7 +51,8 @@ pub(super) trait Engine: Sized + Send + Sync + 'static {
     /// Returns the columns of the table; empty if there is no table.
     async fn columns(connection: &mut Self::Connection) -> Result<Vec<Self::Column>, sqlx::Error>;
 
-    /// Returns `true` if such a table compares bytes, has one row per log, and survives a crash.
+    /// Returns `true` if a table with these columns compares bytes, has one row per log, and
+    /// survives a crash.
     fn fits(columns: &[Self::Column]) -> bool;
 
     /// Fails for a table of another kind; returns `None` if there is no table.

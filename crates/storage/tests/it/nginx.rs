@@ -176,8 +176,8 @@ fn program() -> PathBuf {
     found.expect("nginx is needed for this test: `apt-get install nginx-light`, or scripts/install-test-tools")
 }
 
-/// `docs/how-to/nginx.conf` with addresses and directory replaced, and around it what
-/// Debian's `nginx.conf` has.
+/// Writes `docs/how-to/nginx.conf` with other addresses and directory, surrounded by the
+/// directives of Debian's `nginx.conf`.
 fn configure(root: &Path, port: u16, lucarne: u16, prefix: &Path) -> PathBuf {
     let mut text = CONFIGURATION.to_owned();
     for (from, to, times) in [

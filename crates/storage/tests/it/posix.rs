@@ -146,8 +146,8 @@ async fn a_record_torn_in_its_room_is_dropped_and_the_log_goes_on() {
     }
 }
 
-/// A settle starts a segment only after all appends to the previous one have succeeded. The end of
-/// the previous one therefore cannot be torn.
+/// A settle starts a segment only after all appends to the previous segment have succeeded. The end
+/// of the previous segment therefore cannot be torn.
 #[tokio::test]
 async fn the_end_of_a_finished_segment_is_no_tear() {
     let directory = TempDir::new().unwrap();

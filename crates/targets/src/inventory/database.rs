@@ -86,7 +86,7 @@ impl Database {
         row.map(|row| certificate(&row)).transpose()
     }
 
-    /// Returns the number of certificates, and those of a page, the newest first.
+    /// Returns the number of all certificates, and the certificates of a page, the newest first.
     pub(super) async fn page(&self, page: Page) -> Result<(i64, Vec<Value>), sqlx::Error> {
         let total = sqlx::query("SELECT count(*) FROM certificates");
         let total = total.fetch_one(&self.0).await?.try_get(0)?;

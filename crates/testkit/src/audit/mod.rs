@@ -48,7 +48,7 @@ struct State {
 struct Promise {
     index: u64,
     timestamp: u64,
-    /// The chains with which it was submitted: the log stores one of them.
+    /// The submitted chains of the certificate. The log stores one of these chains.
     chains: Vec<Issuers>,
 }
 

@@ -106,7 +106,7 @@ impl Tracer<'_> {
                 WaitStatus::Signaled(pid, signal, _) if pid == self.process => {
                     return Ok(ExitStatus::from_raw(signal as i32));
                 }
-                // The polling interval; the traced threads wait meanwhile.
+                // The polling interval. The traced threads wait during this time.
                 WaitStatus::StillAlive => thread::sleep(Duration::from_millis(1)),
                 _ => {}
             }

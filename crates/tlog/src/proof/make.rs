@@ -1,5 +1,5 @@
 //! Creation of proofs from tiles. Every hash of a proof is the root of a range of leaves. A range
-//! consists of perfect subtrees, each of which is in one tile.
+//! consists of perfect subtrees, and each subtree is in one tile.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,8 +10,8 @@ use crate::tile::{Level, MAX_TREE_SIZE, Tile};
 
 /// The source of the hash tiles.
 ///
-/// Closures implement this trait. To fetch tiles asynchronously, first fetch those that
-/// [`inclusion_tiles`] or [`consistency_tiles`] return, and then read from the fetched ones.
+/// Closures implement this trait. To fetch tiles asynchronously, first fetch the tiles that
+/// [`inclusion_tiles`] or [`consistency_tiles`] return, and then read from the fetched tiles.
 pub trait HashReader {
     /// The error of a read.
     type Error;
@@ -56,9 +56,9 @@ pub fn inclusion_proof<R: HashReader>(
     roots_of(&inclusion_ranges(index, size), size, reader)
 }
 
-/// Returns the proof that the tree of `new_size` leaves begins with that of `old_size`:
-/// `PROOF(m, D[n])` of RFC 6962, section 2.1.2. The proof is empty for an empty older tree, for
-/// which the RFC does not define it.
+/// Returns the proof that the tree of `new_size` leaves begins with the tree of `old_size` leaves:
+/// `PROOF(m, D[n])` of RFC 6962, section 2.1.2. The RFC does not define the proof for an empty
+/// older tree; here, the proof is empty.
 pub fn consistency_proof<R: HashReader>(
     old_size: u64,
     new_size: u64,

@@ -129,8 +129,8 @@ fn verify_without_hashes(
     same.then_some(()).ok_or(ProofError::Root)
 }
 
-/// The path from a node to the root: the number of the node in its row, and that of the last node
-/// of the row.
+/// The path from a node to the root: the number of the node in its row, and the number of the last
+/// node of the row.
 struct Climb {
     node: u64,
     last: u64,
@@ -147,8 +147,8 @@ impl Climb {
         self.last == 0
     }
 
-    /// Moves up past rows in which the node has no sibling, returns the side of the sibling, and
-    /// moves to the parent; `None` at the root.
+    /// Moves up past rows without a sibling of the node. Returns the side of the sibling, and moves
+    /// to the parent; `None` at the root.
     fn step(&mut self) -> Option<Side> {
         if self.at_root() {
             return None;

@@ -151,7 +151,7 @@ async fn a_damaged_file_is_503_until_it_is_whole() {
     let issuer = format!("issuer/{}", Fingerprint::of(test.ca.cert_der()));
     /// Returns damaged bytes from a good file and another tile.
     type Damage = fn(Bytes, Bytes) -> Option<Bytes>;
-    // The log restores a hash tile whose entries are there, and what its journal has.
+    // The log restores a hash tile from existing entries, and files of rounds in the journal.
     test.assets.settle(u64::MAX).await.unwrap();
     let damages: [(&str, Damage); 6] = [
         ("tile/data/000", |_, _| None),

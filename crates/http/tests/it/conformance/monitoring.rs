@@ -131,7 +131,7 @@ async fn hash_tiles_of_every_width_and_no_more() {
         );
     }
 
-    // The hashes are those of the entries (statement 25, and the leaves of 15).
+    // The hashes match the entries (statement 25, and the leaves of 15).
     let data = server
         .ask(
             "GET",

@@ -172,7 +172,7 @@ async fn phases_are_there_and_add_up() {
                 exchange.body,
             ];
             let sum: Duration = phases.into_iter().flatten().sum();
-            // Without a connection to open, nothing lies between the phases.
+            // On a reused connection, there is no time between the phases.
             if fresh {
                 assert!(sum <= total, "{exchange:?}");
             } else {

@@ -25,7 +25,7 @@ impl AsyncWrite for Early {
     ) -> Poll<io::Result<usize>> {
         let now = Instant::now();
         self.arrived = Some(now);
-        // The clock goes on before the write returns.
+        // The clock advances before the write returns.
         while Instant::now() == now {}
         Poll::Ready(Ok(bytes.len()))
     }

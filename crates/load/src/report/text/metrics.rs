@@ -191,7 +191,8 @@ fn rows_of_one_group(out: &mut String, rows: &[Row]) {
     }
 }
 
-/// Returns the tags of a series without its scenario, which stands above, and without common ones.
+/// Returns the tags of a series, without common tags and without the scenario, which the heading
+/// names.
 fn own_tags(series: &Series, common: &TagList) -> TagList {
     let others = series.tags.iter().filter(|(name, _)| name != "scenario");
     tags::telling(&others.cloned().collect(), common)

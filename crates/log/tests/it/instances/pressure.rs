@@ -47,7 +47,7 @@ impl Messenger for UnderPressure {
     }
 }
 
-/// The Retry-After of a full follower is the one of the whole log.
+/// The Retry-After of a full follower is the Retry-After of the whole log.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_follower_says_when_the_leader_will_have_room() {
     let (world, switchboard) = (World::new().await, Switchboard::default());

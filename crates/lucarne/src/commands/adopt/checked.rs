@@ -1,5 +1,5 @@
 //! Verification of the log's files against its published tree. The first check reads all files;
-//! later checks read only the new ones.
+//! later checks read only new files.
 
 use std::path::PathBuf;
 use std::sync::Arc;

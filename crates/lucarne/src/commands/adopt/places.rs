@@ -130,7 +130,7 @@ fn existing(path: &Path) -> PathBuf {
     found.unwrap_or(Path::new(".")).to_owned()
 }
 
-/// Adds the directories at the right edge of the tree, in which new files will appear.
+/// Adds the directories at the right edge of the tree. New files will appear there.
 fn edge(directory: &Path, places: &mut Vec<PathBuf>) {
     let Ok(entries) = fs::read_dir(directory) else {
         return;

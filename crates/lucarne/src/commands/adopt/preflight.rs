@@ -182,7 +182,7 @@ async fn lock(config: &Config, log: &LogSettings, findings: &mut Findings) -> Op
     }
 }
 
-/// Returns whether the lock knows the log. A lock that does not exist yet knows none.
+/// Returns whether the lock has the log. A lock that does not exist yet has no logs.
 async fn known(place: &LockPlace, log: &LogSettings) -> Result<bool, LockError> {
     let is_there = match place {
         LockPlace::Sqlite(path) => path.exists(),

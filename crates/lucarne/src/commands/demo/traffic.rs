@@ -82,7 +82,7 @@ impl Traffic {
         Ok(())
     }
 
-    /// Submits a few chains, prints what to explore, and continues to submit.
+    /// Submits a few chains, prints suggestions to explore, and continues to submit.
     pub(super) fn show(&self, screen: &Screen, rate: u32) -> Result<()> {
         let key = Arc::new(KeyPair::generate(KeyType::EcdsaP256)?);
         self.wait(&self.submission(0, &key)?)?;
@@ -205,7 +205,7 @@ impl Traffic {
         Ok(start.elapsed())
     }
 
-    /// Creates a chain from each authority in turn, every second one for a precertificate.
+    /// Creates a chain from each authority in turn. Every second chain has a precertificate.
     fn submission(&self, number: usize, key: &Arc<KeyPair>) -> Result<Submission> {
         let authorities = &self.home.authorities.intermediates;
         let authority = &authorities[number / 2 % authorities.len()];

@@ -142,8 +142,8 @@ impl Mending {
     }
 }
 
-/// Returns the roots that the log accepts: those of its configuration and those of the options.
-/// They are needed only for files from other places.
+/// Returns the accepted roots of the log, from its configuration and from the options. The repair
+/// needs the roots only for files from other copies.
 async fn accepted(place: &Place, options: &cli::Repair, report: &Report) -> Result<Roots> {
     let mut accepted = Roots::new();
     if options.from.is_empty() {

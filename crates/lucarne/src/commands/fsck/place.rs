@@ -45,7 +45,7 @@ impl Place {
         }
     }
 
-    /// Returns the directory, in which files outside the tree can be listed.
+    /// Returns the directory of the log. Only a directory can list files outside the tree.
     pub(super) fn directory(&self) -> Option<&Path> {
         match &self.data {
             Some(DataPlace::Directory(directory)) => Some(directory),

@@ -1,4 +1,4 @@
-//! State file of a check, from which the next check continues.
+//! State file of a check. The next check continues at the position in this file.
 
 use std::path::Path;
 

@@ -50,7 +50,7 @@ impl Flags {
         Thresholds(self.thresholds.clone())
     }
 
-    /// Returns the seed of the flags, else of the plan, else a random one.
+    /// Returns the seed of the flags, otherwise of the plan, otherwise a random seed.
     pub fn seed(&self, plan: Option<u64>) -> u64 {
         self.seed.or(plan).unwrap_or_else(|| {
             let mut seed = [0; 8];
@@ -60,7 +60,7 @@ impl Flags {
         })
     }
 
-    /// Returns the number of threads of the flags, else of the plan, else one.
+    /// Returns the number of threads of the flags, otherwise of the plan, otherwise 1.
     pub fn threads(&self, plan: Option<usize>) -> usize {
         let flag = self.threads.map(|threads| threads as usize);
         flag.or(plan).unwrap_or(1)

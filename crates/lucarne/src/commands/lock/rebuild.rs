@@ -48,7 +48,7 @@ pub(crate) fn run(options: &Rebuild) -> ExitCode {
     }
 }
 
-/// Places with known checkpoints, and those that may be silent.
+/// Places with known checkpoints, and the places that need not respond.
 pub(super) struct Outside {
     places: KnownPlaces,
     without: Vec<String>,
@@ -106,7 +106,7 @@ impl Outside {
 /// names.
 ///
 /// # Errors
-/// As [`run`].
+/// See [`run`].
 pub(crate) async fn from_data(config: &Config, log: &LogSettings) -> Result<String> {
     let outside = Outside {
         places: log.known_places(),
@@ -224,7 +224,7 @@ async fn is_older(
     Ok(())
 }
 
-/// Refuses a valid checkpoint of another origin, which is not a damaged one.
+/// Refuses a valid checkpoint of another origin, because a damaged checkpoint is not valid.
 fn is_of_no_other(old: &[u8], settings: &LogConfig, place: &LockPlace) -> Result<()> {
     let text = String::from_utf8_lossy(old);
     let origin = text.lines().next().unwrap_or_default();

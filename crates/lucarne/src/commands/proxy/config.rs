@@ -38,7 +38,7 @@ pub(super) struct Config {
     pub(super) through: Vec<Through>,
     /// Client certificates that the proxy presents to servers.
     pub(super) shown: Vec<Pair>,
-    /// Certificates that the proxy serves to clients instead of minted ones.
+    /// Certificates that the proxy serves to clients instead of minted certificates.
     pub(super) own: Vec<Pair>,
     pub(super) limits: Limits,
     pub(super) log_list: Option<String>,

@@ -100,8 +100,8 @@ impl Liar {
         }
     }
 
-    /// Returns whether the log is unavailable for good, after so many requests that a load test has
-    /// begun.
+    /// Returns whether the log is permanently unavailable, after enough requests for a started load
+    /// test.
     fn has_gone(&self) -> bool {
         let mut state = self.state.lock().unwrap();
         state.chances += 1;

@@ -1,5 +1,5 @@
-//! Upgrades: a process takes over from another one without an effect on clients. If the takeover
-//! fails, the other process continues.
+//! Upgrades: a process takes over from another process without an effect on clients. If the
+//! takeover fails, the other process continues.
 
 mod activation;
 mod client;
@@ -384,7 +384,7 @@ fn a_socket_that_was_left_is_replaced_and_another_file_is_not() {
     assert_eq!(fs::read_to_string(&socket).unwrap(), "mine");
 }
 
-/// The next process cannot open a log, and this shows only after the takeover has begun.
+/// The next process cannot open a log, and detects this only during the takeover.
 #[test]
 fn a_log_that_the_next_process_cannot_open_is_given_back() {
     let log = log_that_hands_over("", "");

@@ -179,8 +179,8 @@ impl Clients {
         eventually("SCTs again", async || self.promised() > before + 20).await;
     }
 
-    /// Audits all SCTs through this instance. Submissions pause during the audit, because an
-    /// instance may be slightly behind the one that issued the last SCT.
+    /// Audits all SCTs through this instance. Submissions pause during the audit, because this
+    /// instance may have an older tree than the instance that issued the last SCT.
     pub(super) async fn audited(&self, n: usize) -> String {
         self.held.store(true, SeqCst);
         eventually("nobody submits", async || self.busy.load(SeqCst) == 0).await;

@@ -118,7 +118,7 @@ fn who_does_not_answer_refuses_unless_gone_without() {
     assert_has(&said, "replace it with --replace-older");
 }
 
-/// The last signed checkpoint of the same tree is the one that the lock had.
+/// The last signed checkpoint of the same tree equals the checkpoint that the lock had.
 #[test]
 fn the_checkpoint_that_was_signed_last_is_the_one() {
     let site = Site::create([("ill", "checkpointinterval: 200".to_owned())]);

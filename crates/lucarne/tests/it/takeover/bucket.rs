@@ -71,7 +71,7 @@ impl Store {
         for (path, bytes) in all_files(directory) {
             let path = path.strip_prefix(directory).unwrap().to_str().unwrap();
             let kind = match path {
-                // A file that a killed Sunlight had begun to write.
+                // An incomplete file of a killed Sunlight.
                 _ if path.starts_with(but) || path.contains("/.") => continue,
                 "checkpoint" => {
                     checkpoint = Some(Asset::new(path, bytes, AssetKind::Checkpoint));

@@ -18,8 +18,8 @@ const LIVES: u32 = 3;
 /// Samples of a life. The first quarter shows the initial need.
 const SAMPLES: u32 = 40;
 
-/// Maximum number of partial tiles: those of the right edge, and superseded ones that are not
-/// settled yet.
+/// Maximum number of partial tiles: the partial tiles of the right edge, and superseded partial
+/// tiles that are not settled yet.
 const PARTIALS: usize = 2_000;
 
 /// Maximum bytes of the journal (`maxjournal: 1`), including the current round.

@@ -55,7 +55,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// Describes the fault, for people.
+    /// Describes the fault.
     pub(crate) fn words(self) -> &'static str {
         match self {
             Fault::None => "nothing",

@@ -41,7 +41,7 @@ impl Plan {
 }
 
 /// Settings that shorten the plans, and slow them down for a busy machine. All other rates,
-/// durations and starts are those of the plans.
+/// durations and starts come from the plans.
 const SHORT: [(&str, &str); 11] = [
     ("CERTCTL_DURATION", "3s"),
     ("CERTCTL_STAGGER", "0s"),

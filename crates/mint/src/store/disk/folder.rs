@@ -20,7 +20,7 @@ const MAX_FILE: u64 = 256 * 1024;
 /// Number of writes between sweeps.
 const SWEEP_EVERY: u64 = 256;
 
-/// Age from which an unfinished file counts as abandoned.
+/// Minimum age of an abandoned unfinished file.
 const LEFT_BEHIND: Duration = Duration::from_secs(3600);
 
 const LOCKS: &str = "locks";
@@ -128,8 +128,8 @@ impl Folder {
         Ok(number.is_multiple_of(SWEEP_EVERY))
     }
 
-    /// Removes expired certificates, and then those that expire first, until at most `keep` are
-    /// left.
+    /// Removes expired certificates. Then removes the certificates that expire first, until at most
+    /// `keep` are left.
     pub(super) fn sweep(&self, now: SystemTime, keep: usize) -> io::Result<Swept> {
         let (mut swept, mut good) = (Swept::default(), Vec::new());
         for folder in entries(&self.directory)? {
@@ -150,7 +150,7 @@ impl Folder {
                     swept.expired += u64::from(!unfinished);
                 }
             }
-            // Succeeds only if nothing of this CA is left.
+            // Succeeds only if no file of this CA is left.
             let _ = fs::remove_dir(&folder);
         }
         if good.len() > keep {
@@ -186,7 +186,7 @@ fn name(key: &StoreKey) -> String {
 /// Returns a suffix that is unique among processes, including earlier ones with the same number.
 fn unique() -> String {
     let mut random = [0; 8];
-    // Without random bytes, the process number has to suffice.
+    // Without random bytes, only the process number distinguishes the names.
     let _ = crate::random(&mut random);
     format!("{}-{}", std::process::id(), hex::encode(random))
 }

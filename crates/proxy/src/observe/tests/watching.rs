@@ -295,7 +295,7 @@ async fn a_leaf_alone_is_completed_from_what_others_sent() {
     }
 }
 
-/// rustls does not request SCTs by TLS extension. If they could matter, the page says so.
+/// rustls does not request SCTs by TLS extension. The page states this if such SCTs could matter.
 #[tokio::test]
 async fn what_cannot_be_seen_is_said_where_it_matters() {
     let folder = tempfile::tempdir().unwrap();

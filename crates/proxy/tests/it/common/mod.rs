@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 /// Longer than anything takes on a busy machine.
 pub(crate) const PATIENCE: Duration = lucarne_testkit::PATIENCE;
 
-/// A CA of its own.
+/// Creates a separate CA.
 pub(crate) fn authority(name: &str) -> Authority {
     Authority::root(&CaOptions::named(name, KeyType::EcdsaP256)).unwrap()
 }

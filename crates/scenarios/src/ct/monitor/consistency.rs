@@ -84,11 +84,11 @@ pub(super) async fn load_edge<F: Fetch>(fetch: &mut F, size: u64) -> Result<Righ
         .map_err(|error| Finding::new(checks::TILE_WELLFORMED, error.to_string()).into())
 }
 
-/// Returns the root of an earlier tree of `size` leaves, from the tiles of the verified tree. For a
-/// checkpoint that was read late.
+/// Returns the root of an earlier tree of `size` leaves, from the tiles of the verified tree. The
+/// root is needed for a checkpoint that was read late.
 ///
 /// # Errors
-/// Tiles are unavailable, or do not lead to the verified root.
+/// If tiles are unavailable, or do not lead to the verified root.
 pub(crate) async fn root_at<F: Fetch>(
     tile_cache: &TileCache,
     fetch: &mut F,

@@ -55,7 +55,7 @@ impl EntryAudit {
     /// completely with the submission.
     ///
     /// # Errors
-    /// No response: the remaining tiles are checked next time.
+    /// If the log does not respond: the remaining tiles are checked next time.
     pub(super) async fn read<F: Fetch>(
         &mut self,
         tree: &VerifiedTree,

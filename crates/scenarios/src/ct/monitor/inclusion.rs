@@ -13,11 +13,11 @@ use crate::ct::fetch::{self, Fetch, FetchError};
 use crate::ct::pending_scts::{PendingSct, PendingScts};
 
 /// Checks the promises that the verified tree covers. An entry that is neither at its index nor
-/// near it may still appear. To be independent of the speed of the monitor, such a promise fails
-/// only after it is due at `now`.
+/// near it may still appear. Its promise fails only if it is due at `now`, so the result does not
+/// depend on the speed of the monitor.
 ///
 /// # Errors
-/// No response: the remaining promises stay open.
+/// If the log does not respond: the remaining promises stay open.
 pub(super) async fn verify<F: Fetch>(
     tree: &VerifiedTree,
     fetch: &mut F,

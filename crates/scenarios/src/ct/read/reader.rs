@@ -244,7 +244,7 @@ impl ReadIteration<'_> {
         Err(Finding::new(checks::TILE_CONSISTENT, detail).into())
     }
 
-    /// Returns whether the hashes of a tile belong to the verified tree. `bytes` are those of a
+    /// Returns whether the hashes of a tile belong to the verified tree. `bytes` are the bytes of a
     /// hash tile, or the leaf hashes of a data tile's entries at level 0.
     async fn hashes_agree(
         &mut self,

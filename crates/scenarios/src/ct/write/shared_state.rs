@@ -109,7 +109,7 @@ impl SharedState {
         Ok(Authorities::Made(Box::new(made)))
     }
 
-    /// Sends the probes beside the load.
+    /// Sends the probes during the load.
     pub(super) async fn probe(&self, recorder: &Recorder, stop: &Stop) {
         let interval = self.options.probe_interval.0;
         if interval.is_zero() {

@@ -13,7 +13,7 @@ pub(super) enum Expression {
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Call {
     pub(super) name: String,
-    /// Names and values of the arguments; the name is empty for positional ones.
+    /// Names and values of the arguments. A positional argument has an empty name.
     pub(super) arguments: Vec<(String, String)>,
     /// Whether the value is written without escaping.
     pub(super) raw: bool,

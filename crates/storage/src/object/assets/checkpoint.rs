@@ -72,8 +72,8 @@ impl ObjectAssets {
     /// Replaces the checkpoint that was read or put last.
     ///
     /// # Errors
-    /// [`AssetError::Overtaken`] if the bucket has another one. After any error the next call first
-    /// reads the bucket.
+    /// [`AssetError::Overtaken`] if the bucket has another checkpoint. After any error, the next
+    /// call first reads the bucket.
     pub(super) async fn replace_checkpoint(&self, new: Bytes) -> Result<(), AssetError> {
         let mut state = self.published.0.lock().await;
         let conditional = match state.conditional {

@@ -6,9 +6,8 @@ use super::{Journal, SegmentFile};
 use crate::posix::segment::{RECORD_HEADER, SEGMENT_HEADER, Segment};
 use crate::{AssetError, JournalContents, StagedRecord, TornTail};
 
-/// Number of attempts to read a journal that seems damaged, or from which a listed file has
-/// disappeared. A concurrent process that appends and truncates can cause both; real damage
-/// persists.
+/// Number of attempts to read a journal that seems damaged or lacks a listed file. A concurrent
+/// process that appends and truncates can cause both; real damage persists.
 const LOOKS: usize = 5;
 const PAUSE: Duration = Duration::from_millis(20);
 

@@ -512,7 +512,7 @@ async fn a_damaged_file_is_503() {
         "get-entries?start=0&end=10",
         "get-entry-and-proof?leaf_index=5&tree_size=600",
     ];
-    // The log restores what its journal has, and a hash tile whose entries are there.
+    // The log restores files of rounds in the journal, and a hash tile from existing entries.
     test.assets.settle(u64::MAX).await.unwrap();
     let data = test.assets.get("tile/data/000").await.unwrap();
     for (file, affected) in [

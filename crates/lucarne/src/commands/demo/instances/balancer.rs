@@ -52,7 +52,8 @@ impl Client {
     }
 }
 
-/// The balancer. A request that one instance does not respond to goes to the next.
+/// The balancer. If an instance does not respond to a request, the balancer sends the request to
+/// the next instance.
 pub(super) struct Balancer {
     pub(super) instances: Arc<[Mutex<Standing>]>,
     pub(super) client: Client,
