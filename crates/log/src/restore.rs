@@ -2,8 +2,8 @@
 //!
 //! The hashes of a hash tile follow from the tiles or the entries beneath it. The entries of a
 //! data tile may still be in memory, in another tile or in the journal, and an issuer in the
-//! journal. A cache of readers may have any of these files. The signed tree, or the fingerprint, confirms every byte before it is written. The
-//! damaged file is kept as evidence.
+//! journal. A cache of readers may have any of these files. The signed tree, or the fingerprint,
+//! confirms every byte before it is written. The damaged file is kept as evidence.
 
 mod entries;
 #[cfg(test)]

@@ -442,11 +442,15 @@ fn report_log(present: &LogSettings, file: &LogSettings) {
 
 #[cfg(test)]
 mod tests {
+    use lucarne_mint::testing::Pki;
+
     use super::*;
 
     /// A configuration with this lock and these logs, each with a key of its own.
     fn config(directory: &Path, lock: &str, logs: &[&str]) -> Config {
         let mut yaml = format!("listen: 127.0.0.1:80\ncheckpoints: {lock}\nlogs:\n");
+        let roots = Pki::shared().roots_pem();
+        std::fs::write(directory.join("roots.pem"), roots).unwrap();
         for name in logs {
             let mut seed = name.as_bytes().to_vec();
             seed.resize(32, b'.');

@@ -13,7 +13,7 @@
 //! index.
 //!
 //! The model omits batches with several entries, and messages that return to their sender: a
-//! follower refuses such a message, and a leader treats it like a submission of its own client.
+//! follower refuses this message, and a leader treats it like a submission of its own client.
 //! [`super::world`] has puts of ended processes and faults of disks.
 
 use super::checker::Machine;

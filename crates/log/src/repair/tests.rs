@@ -354,7 +354,7 @@ async fn damaged_fingerprints_are_restored_from_their_chains() {
         assert_eq!(cured, [data]);
         assert_eq!(gunzip(stored.0.read()[data].clone()).unwrap(), tile);
     }
-    // Certificates whose fingerprints differ in so many places can be made on purpose.
+    // An attacker can create certificates whose fingerprints differ in so many places.
     let damaged = Bytes::from(changed(&tile, |_, out| {
         for byte in &mut out.fingerprints[0].0 {
             *byte ^= 0x11;

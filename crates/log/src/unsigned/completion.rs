@@ -142,9 +142,9 @@ impl Chains {
     }
 }
 
-/// Returns whether only damage explains that these fingerprints differ. Two certificates whose
-/// fingerprints differ in a few bits can be made on purpose; two that agree in half of the bytes
-/// cannot.
+/// Returns whether only damage explains that these fingerprints differ. An attacker can create two
+/// certificates whose fingerprints differ in a few dozen bits, but not two that agree in half of
+/// the bytes.
 pub(crate) fn is_damaged_form(damaged: &Fingerprint, right: &Fingerprint) -> bool {
     equal_bytes(damaged, right) >= MIN_EQUAL_BYTES
 }

@@ -41,7 +41,7 @@ pub(super) fn read(reader: &mut Reader<'_, '_>) -> Identity {
             && let Some(oddity) = prefix.value.oddity()
         {
             let message = format!(
-                "`{}` {oddity}; only an existing log may have such a prefix",
+                "`{}` {oddity}; only an existing log may have this prefix",
                 prefix.value.url
             );
             reader.warning(prefix.line, key, message);
