@@ -268,7 +268,7 @@ fn a_hung_disk_of_the_lock_is_said_and_ends_in_time() {
         disk.hang("lock.sqlite");
         site.reaches("small", "stopped").await;
         let health = site.health("small").await.to_string();
-        assert_has(&health, "answer");
+        assert_has(&health, "does not respond");
         let client = site.client_of("small");
         assert_eq!(client.get("checkpoint").await.unwrap().status, 200);
     });

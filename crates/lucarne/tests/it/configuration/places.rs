@@ -59,9 +59,9 @@ fn ports_and_plain_http_in_prefixes() {
     assert_eq!(config.logs[0].submission.value.url, "http://[::1]:6962/");
 }
 
-/// Credentials that need no key, as for an emulator.
-const SERVICE_ACCOUNT: &str = r#"{"gcs_base_url": "http://127.0.0.1:1", "disable_oauth": true,
-    "client_email": "", "private_key": "", "private_key_id": ""}"#;
+/// Credentials of a user, which have no key.
+const CREDENTIALS: &str = r#"{"type": "authorized_user", "client_id": "id",
+    "client_secret": "secret", "refresh_token": "token"}"#;
 
 /// A file server, a mirror and a backup take all public files of a log.
 #[test]
@@ -77,7 +77,7 @@ fn private_files_are_not_among_public_files() {
         for name in ["password", "shared"] {
             fs::write(folder.join(name), "a secret of at least 32 characters").unwrap();
         }
-        fs::write(folder.join("gcs.json"), SERVICE_ACCOUNT).unwrap();
+        fs::write(folder.join("gcs.json"), CREDENTIALS).unwrap();
     }
     let second = |settings: &str| {
         let log = "  - {shortname: b, submissionprefix: \"https://ct.example/b/\", secret: b.bin, \
