@@ -9,9 +9,9 @@
 //!   over the exact bytes whose hash was in the proof.
 //!
 //! ```text
-//! log → Client → wire → Server → SigningLog → Guard → Memory → key
-//!  ↑                                                            │
-//!  └──────────────────────── signature ←────────────────────────┘
+//! log → Client → wire → Server → SigningLog → Guard → key → Memory (tree heads)
+//!  ↑                                                         │
+//!  └─────────────────────── signature ←──────────────────────┘
 //! ```
 //!
 //! | item | contents |
