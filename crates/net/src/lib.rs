@@ -3,8 +3,9 @@
 //! HTTP requests.
 //!
 //! ```text
-//! server:  listener → accept → OpenConnections → end of the last connection
-//! client:  request → Client → first_of → Verifier → server
+//! server:  socket → accept → OpenConnections → end of the last connection
+//! dialler: addresses → interleave → first_of → connection
+//! client:  request → Client → Verifier → server
 //! ```
 //!
 //! | item | contents |

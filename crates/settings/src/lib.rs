@@ -6,8 +6,8 @@
 //!
 //! ```text
 //! YAML → tree → Section → Reader → values → settings
-//!  ↑              │          │       │
-//! environment     └──────────┴───────┴→ Report
+//!         ↑        │         │        │
+//!   environment    └─────────┴────────┴→ Report
 //! ```
 //!
 //! | item | contents |
