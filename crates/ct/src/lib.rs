@@ -1,6 +1,12 @@
 //! Structures and rules of RFC 6962 and static-ct-api: submissions, their validation, and the data
 //! that a log signs and stores for them.
 //!
+//! ```text
+//! JSON → Chain → Validator::examine → Validator::verify → Entry ┬→ TileLeaf
+//!                        ↑                   ↑                  ├→ MerkleTreeLeaf
+//!                      Roots         ecdsa, rsa, aws-lc-rs      └→ SignedEntry → Sct
+//! ```
+//!
 //! A submission passes these steps:
 //!
 //! 1. [`Chain::decode_json`] decodes the body into one buffer of DER certificates.
@@ -14,11 +20,17 @@
 //!
 //! | item | contents |
 //! |---|---|
-//! | [`LogKey`], [`PublicKey`] | the keys of logs |
-//! | [`CheckpointVerifier`] | verification of checkpoints |
+//! | [`Certificate`], [`Fingerprint`] | views of certificates, and their hashes |
 //! | [`Roots`], [`CcadbProgramme`] | accepted roots, from PEM or CCADB reports |
-//! | [`SctList`], [`SeenSct`] | SCTs that are delivered with a certificate |
-//! | [`LogList`], [`CtPolicy`] | known logs, and the policies of Chrome and Apple |
+//! | [`Policy`], [`Rejection`], [`Code`] | the rules of a log, and the reasons of a refusal |
+//! | [`Verification`], [`KnownSignature`] | the choice of the verifier, and batches |
+//! | [`tbs_without_poison`], [`tbs_without_scts`] | the signed bytes of a precertificate |
+//! | [`TileLeafRef`], [`MerkleTreeLeafRef`] | leaves, parsed in place |
+//! | [`TrimmedEntry`], [`extra_data()`] | names of an entry, and its chain in `get-entries` |
+//! | [`LogKey`], [`PublicKey`], [`LogId`] | the keys of logs, and their IDs |
+//! | [`CheckpointVerifier`], [`SignedTreeHead`] | verification of checkpoints |
+//! | [`SctList`], [`SeenSct`], [`SctFinding`] | SCTs that are delivered with a certificate |
+//! | [`LogList`], [`CtPolicy`], [`Verdict`] | known logs, and the policies of Chrome and Apple |
 //! | [`ocsp_status`] | stapled OCSP responses |
 //! | [`lint`] | checks of SCTs for certificate authorities |
 //!

@@ -1,12 +1,22 @@
 //! Verification of ECDSA signatures (P-256 and P-384) by frequently used keys, four to five times
 //! cheaper than general verification.
 //!
+//! ```text
+//! point → table of multiples → KnownKey ┐
+//! digest, signature ────────────────────┴→ Claim → verification ┬→ one signature: point
+//!                                                               └→ several: ifma
+//! ```
+//!
 //! | item | contents |
 //! |---|---|
 //! | [`KnownKey`] | a public key with a table of its multiples |
 //! | [`KnownKey::accepts`] | verification of one signature |
 //! | [`accept_all`], [`Claim`] | verification of several signatures in batches |
 //! | [`has_batches`], [`BATCH`] | support for batches (AVX-512 IFMA), and their size |
+//! | `signature`, `verification` | the encoding of a signature, and its verification |
+//! | `table`, `point`, `curve` | multiples of a point, sums of points, the curves |
+//! | `residue`, `modulus`, `inverse`, `integer` | arithmetic with 64-bit limbs |
+//! | `ifma`, `digits` | arithmetic with vectors of 52-bit digits |
 //!
 //! A general verifier computes u₁·G + u₂·Q for an unknown Q, and spends most of its time on
 //! doublings. Some keys sign often, such as the keys of the few hundred issuing CAs of the web. For

@@ -1,6 +1,31 @@
 //! The HTTP server of the logs: the submission API (RFC 6962), the monitoring API (static-ct-api),
 //! pages, metrics and health.
 //!
+//! ```text
+//! socket → Listener → Tls → connection → route → ReadLimiter ┬→ monitoring → file → sendfile
+//!                                          │                 └→ pages, metrics, health
+//!                                          └→ submission → Log → SCT
+//! ```
+//!
+//! | item | contents |
+//! |---|---|
+//! | [`Site`], [`EndpointSet`] | the logs of the process, and the endpoints of a listener |
+//! | [`serve`], [`Serving`] | serving until the shutdown |
+//! | [`Listener`], [`Limits`], `connection`, `activity` | connections, their limits and timeouts |
+//! | [`Tls`], [`ServedCertificate`] | certificates that can be replaced |
+//! | `forwarded`, `budget` | the client behind a proxy, and the memory of its bodies |
+//! | [`ReadLimiter`], [`ReadLimits`], [`Rate`] | the requests that one client may send |
+//! | [`Reading`], [`Decision`], [`Admission`] | a read, and the decision on its request |
+//! | `route`, [`PrefixError`] | from a URL to a log |
+//! | `submission`, `get_roots`, `error_response` | the submission API, and its errors |
+//! | `monitoring`, `long_poll`, `feed` | the monitoring API, new checkpoints and entries |
+//! | `rfc6962` | the read endpoints of RFC 6962 |
+//! | `encoding`, `etag`, `range`, `sendfile` | content codings, entity tags, ranges, large files |
+//! | `reply`, `body` | responses |
+//! | `pages`, `robots`, [`log_json`] | web pages, and the metadata of a log |
+//! | `health`, [`state_name`], `metrics` | the state of each log, and metrics of requests |
+//! | [`InstanceClient`], [`InstanceServer`] | HTTP/2 between the instances of a log |
+//!
 //! ```no_run
 //! # use std::sync::Arc;
 //! # use lucarne_http::{Limits, Listener, Site, serve};

@@ -2,6 +2,30 @@
 //!
 //! A [`Scenario`] defines the work, and an [`ExecutorConfig`] its timing. A [`Run`] combines both.
 //! Its [`Outcome`] has a [`Summary`] and a [`Verdict`]. The engine does not depend on certificates.
+//!
+//! ```text
+//! plan → ScenarioConfig → Run → executor → VirtualUser → Client → server
+//!                                               │
+//!                Snapshot ← collector ← Recorder, Iteration
+//!                   │           │
+//!            ui, lines    Summary → Thresholds → Verdict → Outcome → report
+//! ```
+//!
+//! | item | contents |
+//! |---|---|
+//! | [`plan`] | YAML files that define load and thresholds |
+//! | [`ScenarioConfig`], [`ExecutorConfig`] | one scenario, and the start of its iterations |
+//! | [`Scenario`], [`VirtualUser`] | the work under load |
+//! | [`Run`], [`Running`], [`Controls`], [`Stop`] | a run, changes to its load, and its end |
+//! | `execution`, `timer` | the steps of a run on its threads |
+//! | [`mod@http`], [`Exchange`], [`Failure`] | HTTP requests with the time of each phase |
+//! | [`Iteration`], [`Pending`], [`Recorder`] | samples of one user |
+//! | [`Tags`], [`Metric`], [`Histogram`] | samples by tag set, and their statistics |
+//! | [`Snapshot`], [`timeline`], [`heat`] | the state of a run, and its course over time |
+//! | `ui`, [`lines`] | live view in a terminal, and one line per second |
+//! | [`Summary`], [`Thresholds`], [`excuse`] | the source of all reports, and its evaluation |
+//! | [`Outcome`], [`Verdict`], [`Note`] | the result of a run |
+//! | [`environment`], [`report`] | the environment, and reports as text and HTML |
 
 pub mod controls;
 pub mod environment;

@@ -2,6 +2,96 @@
 //!
 //! The crate does not depend on HTTP: its API accepts chains, returns SCTs, and reads tiles by
 //! name.
+//!
+//! ```text
+//! chain → submit → pool → round → verify → journal → lock → publish → SCT
+//!           ↑              └────────── sequencer ──────────────┤
+//!      dedup index ←─────────────── new entries ───────────────┤
+//!           ↑                                                  ↓
+//!           └────────── catchup at startup ←──────────── published files → readers
+//!                                                           │       ↑
+//!                                                           └→ fsck → repair
+//! ```
+//!
+//! # Submissions
+//!
+//! | item | contents |
+//! |---|---|
+//! | [`Log`], [`LogConfig`] | the handle of one log, and its configuration |
+//! | `submit`, [`SubmitError`] | from a chain to its SCT, or to the reason of a refusal |
+//! | `duplicates`, `lookups`, `dedup` | the index of known entries, and the limit on their cost |
+//! | `batches` | signatures that one submission verifies for several |
+//! | `pool`, [`Lane`], [`LaneConfig`] | waiting submissions in two lanes, and the newest entries |
+//! | `promises`, `sct_signatures`, `issued` | SCTs of a separate signer, and the newest ones |
+//!
+//! # Rounds
+//!
+//! | item | contents |
+//! |---|---|
+//! | `sequencer`, `phase`, `term` | the loop, the steps of a round, and the time of leadership |
+//! | [`Clock`], [`believable`] | the time, and the protection against a jump forward |
+//! | `round`, `tree` | an encoded round, and the tree between two rounds |
+//! | `verify`, [`VerifyError`], [`EntryError`] | a second computation of the root |
+//! | [`Record`], [`RecordError`], [`Step`] | a round in the journal |
+//! | [`Signer`], [`SignerClient`], `tree_head` | the holder of the key, and its tree heads |
+//!
+//! # Reads
+//!
+//! | item | contents |
+//! |---|---|
+//! | [`Published`] | the newest checkpoint that readers may see |
+//! | `reader`, [`StoredFile`], [`ReadError`] | tiles and issuers by name |
+//! | `read_cache`, `negative_cache` | stored files in memory, and missing issuers |
+//! | `single_flight`, `read_ahead` | shared reads, and concurrent reads in order |
+//! | `compress`, `gzip`, `names_tile`, [`gunzip`] | the encodings of data tiles, and names tiles |
+//! | `feed` | entries as events |
+//! | [`Rfc6962Reads`], [`LogEntries`] | the read operations of RFC 6962 |
+//! | `proofs`, `verified_tiles` | proofs and tiles that are verified against the tree |
+//!
+//! # Start and recovery
+//!
+//! | item | contents |
+//! |---|---|
+//! | `supervise`, `session`, [`Fatal`] | the log is opened, and reopened after failures |
+//! | [`Turn`], [`GiveTurn`] | the start after another process of the same log |
+//! | `recover`, `ahead`, [`Newest`] | the newest tree, from lock, journal, storage and signer |
+//! | [`NeverPublished`] | the earlier tree for a checkpoint that was never published |
+//! | [`KnownCheckpoints`], [`KnownError`] | the checkpoints of mirrors and witnesses |
+//! | `catchup`, `backlog`, `gaps` | the dedup index from the data tiles or from a snapshot |
+//! | [`Looked`], [`Found`], [`standings`] | inspection by a process that does not run the log |
+//! | [`Left`], [`Indexed`], `sunlight` | logs that other software has written |
+//!
+//! # Instances
+//!
+//! | item | contents |
+//! |---|---|
+//! | [`Instances`], [`Messenger`] | this process among several instances, and its channel to them |
+//! | `follow`, `lease_watch` | a follower until it leads, and the detection of a silent leader |
+//! | `forward` | submissions from a follower to the leader |
+//!
+//! # Verification and repair
+//!
+//! | item | contents |
+//! |---|---|
+//! | [`fsck()`], [`FsckOptions`], [`Files`] | every file compared with the signed tree head |
+//! | [`Checked`], [`Finding`], [`Problem`] | the results of this check |
+//! | `unsigned`, [`PartsError`] | precertificates and chains, which no leaf hash covers |
+//! | [`ScrubConfig`], [`ScrubWindow`] | the periodic check of a running log |
+//! | `restore`, `damaged` | damaged files restored at once, and their list |
+//! | [`repair()`], [`Repair`], [`Source`] | files from the tiles below them or from other copies |
+//! | [`Overlay`], [`superseded`] | repairs in memory, and superseded partial tiles |
+//!
+//! # Status
+//!
+//! | item | contents |
+//! |---|---|
+//! | [`State`], [`Health`], [`Stats`] | the state of a log, its checks and its statistics |
+//! | `recent`, `places` | statistics of the last seconds, and errors without locations |
+//! | `give_way` | low priority of background threads |
+//! | [`Metrics`] | metrics of all logs of a process |
+//! | [`Metadata`] | the operator's data for `log.v3.json` |
+//! | `model` | the protocol as a state machine, for a test of all states |
+//! | `fill` (feature `fill`) | large logs and indices for measurements |
 
 mod ahead;
 mod backlog;

@@ -1,5 +1,32 @@
 //! Lucarne, a Certificate Transparency log: the command line, the configuration, and the
 //! integration of the other crates.
+//!
+//! ```text
+//! arguments → cli → commands → config → open → hosting → server ← listen ← clients
+//!                                                 ↑        │
+//!                                              reload ← upkeep ← signals
+//!                                                          └→ successor → handover
+//! ```
+//!
+//! | item | contents |
+//! |---|---|
+//! | [`run`] | runs a command |
+//! | [`cli`], [`single_dash`] | the command line, also with the flags of Go programs |
+//! | `commands` | one module for each command |
+//! | [`config`] | the settings from a YAML file or from flags |
+//! | `open`, `late` | data, locks and keys, opened when a log needs them |
+//! | `creation`, `inception`, `survey` | missing logs, the day of creation, warnings |
+//! | `hosting`, `server`, `closing` | the logs of a process, their server, and its shutdown |
+//! | `listen`, `tls`, `testcert` | listening sockets, and the certificates of the HTTP server |
+//! | `instances`, `known` | listeners for other instances, and places with checkpoints |
+//! | `roots`, `ccadb` | the roots that a log accepts |
+//! | `describe` | `log.v3.json` in the directory of a log |
+//! | `upkeep`, `signals`, `reload` | signals, and the settings that reload |
+//! | `successor`, `handover` | an upgrade without refused connections |
+//! | `notify`, `runtime`, `descriptors` | service manager, threads, and limits of the process |
+//! | `metering`, `process_metrics`, `verification` | metrics of stores, process, signatures |
+//! | `logging`, `line_writer`, `output`, `causes` | log lines, output, and causes of errors |
+//! | `version` | version of the program and of its build |
 // These macros panic if the output is closed. `output` has the replacements.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 

@@ -1,16 +1,27 @@
 //! Keys and certificates: all of Lucarne's code that *creates* X.509 is in this crate.
 //!
+//! ```text
+//! LeafOptions → Authority → Template → Der → certificate → Chain
+//!                   ↑                            └→ store → server
+//!        CaDirectory, KeyPair
+//! ```
+//!
 //! Its layers can be used separately:
 //!
-//! - [`Der`], a DER encoder that can also write invalid DER (from `lucarne-x509`, like [`oid`],
-//!   [`pem`] and [`Time`]), and [`Template`], a certificate whose fields are all accessible. Tests
-//!   create unusual and invalid chains with them.
-//! - [`Authority`], a certificate authority: a key, its certificate and the certificates above it,
-//!   read from PEM and written to it. For tests and load tests it issues CAs, leaves and
-//!   precertificates like those of the WebPKI.
-//! - [`store`] (feature `store`, on by default), certificates by host, each created once, for an
-//!   intercepting proxy. [`CaDirectory`] stores its CA.
-//! - [`testing`], a small public key infrastructure that is created once per process.
+//! | item | contents |
+//! |---|---|
+//! | [`Der`], [`oid`], [`pem`], [`Time`] | DER, also invalid, and other parts from `lucarne-x509` |
+//! | [`KeyPair`], [`KeyType`], [`SignatureAlgorithm`] | private keys that sign certificates |
+//! | [`Template`], [`Name`], [`Extension`] | a certificate whose fields are all accessible |
+//! | [`Authority`], [`CaOptions`] | a CA: its key, its certificate and the certificates above it |
+//! | [`LeafOptions`], [`Poison`] | leaves and precertificates like those of the WebPKI |
+//! | [`Chain`] | a chain in the order of a submission |
+//! | [`certification_request`] | certification requests (PKCS #10) |
+//! | [`CaDirectory`] | a CA on disk |
+//! | [`store`] (feature `store`, on by default) | certificates by host, for an intercepting proxy |
+//! | [`testing`] | a small public key infrastructure that is created once per process |
+//!
+//! Tests create unusual and invalid chains with [`Der`] and [`Template`].
 //!
 //! Issuing a certificate takes the time of one signature and a few microseconds, so a load
 //! generator issues on demand. aws-lc-rs computes the signatures.

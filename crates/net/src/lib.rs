@@ -1,6 +1,23 @@
 //! Parts that servers and clients of all protocols share: accepting and counting connections,
 //! dialling, address blocks, trusted certificates, formats of metrics, and a client for our own
 //! HTTP requests.
+//!
+//! ```text
+//! server:  socket → accept → OpenConnections → end of the last connection
+//! dialler: addresses → interleave → first_of → connection
+//! client:  request → Client → Verifier → server
+//! ```
+//!
+//! | item | contents |
+//! |---|---|
+//! | [`accept()`], [`OpenConnections`] | new connections, and the wait for the last one |
+//! | [`RequestId`] | identifier of a request in log and response |
+//! | [`exposition()`] | the formats of metrics |
+//! | [`Network`], [`special`] | address blocks, and addresses outside the public internet |
+//! | [`interleave`], [`first_of`] | connecting to the first address that accepts |
+//! | [`Trust`], [`Verifier`], [`trusting`] | trusted certificates, and their verifier |
+//! | [`explain`], [`tls_error`], [`shows_authority`] | the reasons of failed handshakes |
+//! | `Client`, `BlockingClient` (feature `client`) | a client for our own requests |
 
 mod accept;
 #[cfg(feature = "client")]

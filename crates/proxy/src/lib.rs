@@ -8,6 +8,35 @@
 //!
 //! The rules also check the resolved address of a name. Addresses of this machine and of private
 //! networks are refused unless the operator allows them.
+//!
+//! ```text
+//! client → session ┬→ http:// → rules ───────────────→ exchange → upstream → server
+//!                  │                                      ↑          │
+//!                  └→ CONNECT → rules ┬→ intercept ───────┘          └→ observe → logs
+//!                                     └→ tunnel → server
+//! ```
+//!
+//! | item | contents |
+//! |---|---|
+//! | [`Proxy`], [`ProxySettings`], [`Limits`] | the proxy, its settings and its limits |
+//! | `serve`, `connection`, `session` | connections with clients, and the targets of requests |
+//! | [`Users`], [`ChecksFull`] | Basic authentication, and the limit of password checks |
+//! | [`Target`], [`Ports`], [`Network`], [`special`] | the host of a request, ports and addresses |
+//! | [`Rules`], [`Rule`], [`Action`], [`HostPattern`] | the action for each target |
+//! | `connect`, `opening`, `tunnel` | CONNECT: the protocol of the client, and unchanged bytes |
+//! | `intercept`, `intercepted` | TLS and HTTP in place of the server |
+//! | `exchange`, `sending`, `headers`, `form`, `hops` | one request, and its response |
+//! | `outgoing`, `body`, `timed_body` | bodies, forwarded frame by frame |
+//! | `interim`, `expect` | interim responses, and bodies that wait for them |
+//! | `pool`, `upstream`, `connector`, `dial` | connections to servers |
+//! | [`UpstreamRoutes`], [`UpstreamProxy`], `relay` | connections through other proxies |
+//! | [`Identity`], [`ClientCertificate`] | certificates for servers that request one |
+//! | [`Trust`], `verify`, `ending` | verification of servers, and the end of their connections |
+//! | [`observe`] | chains and SCTs of servers, and submissions to logs |
+//! | [`Failure`], [`Refusal`], [`UpstreamFailure`] | failed requests, with texts for clients |
+//! | `page`, `welcome` | responses that the proxy writes itself |
+//! | [`CertificateSummary`] | a readable summary of a certificate |
+//! | [`Admin`], [`HostRow`], [`Totals`] | the page of the operator, live figures and metrics |
 
 mod admin;
 mod body;

@@ -2,11 +2,19 @@
 //! than general verification, on processors with AVX-512 IFMA (Intel's servers since Ice Lake,
 //! AMD's since Zen 4).
 //!
+//! ```text
+//! RSAPublicKey → modulus → KnownKey ┐
+//! signature ────────────────────────┴→ power 65537 (ifma) → compare ← message ← digest
+//! ```
+//!
 //! | item | contents |
 //! |---|---|
 //! | [`KnownKey`] | a public key, prepared for the vector instructions |
 //! | [`KnownKey::accepts`] | verification of one signature (RSASSA-PKCS1-v1_5) |
 //! | [`Hash`](enum@Hash) | the supported hash functions |
+//! | `message` | the encoded message for a digest |
+//! | `modulus` | the modulus of a key, and its constants of the Montgomery form |
+//! | `ifma`, `number` | multiplication with vectors of 52-bit digits |
 //!
 //! A verification raises a number to the power 65537: seventeen consecutive multiplications modulo
 //! the key. General libraries use the 64-bit multiplier, one product at a time, but the vector

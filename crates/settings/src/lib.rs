@@ -3,6 +3,22 @@
 //! A file is parsed into a [`tree`] whose nodes have line numbers. [`Section`]s and [`Reader`]s
 //! read it key by key, and add problems to a [`Report`] instead of stopping. [`typed`] does the
 //! same for a type that derives `Deserialize`.
+//!
+//! ```text
+//! YAML → tree → Section → Reader → values → settings
+//!         ↑        │         │        │
+//!   environment    └─────────┴────────┴→ Report
+//! ```
+//!
+//! | item | contents |
+//! |---|---|
+//! | [`environment`] | references to environment variables in values |
+//! | [`tree`], [`Node`], [`Value`] | a YAML document whose nodes have line numbers |
+//! | [`Section`], [`Reader`], [`Located`] | one map of a file, read key by key |
+//! | [`typed`] | a map that is read into a type with `Deserialize` |
+//! | [`values`] | parsers of single values |
+//! | [`Report`], [`Finding`], [`Severity`] | all problems and warnings, in file order |
+//! | [`nearest`], [`unknown`] | messages about unknown keys |
 
 pub mod environment;
 mod keys;

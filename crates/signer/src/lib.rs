@@ -8,16 +8,22 @@
 //! - An SCT is signed only for a leaf that is proven to be in a tree with a signed head, and only
 //!   over the exact bytes whose hash was in the proof.
 //!
-//! | module | concept |
+//! ```text
+//! log → Client → wire → Server → SigningLog → Guard → key → Memory (tree heads)
+//!  ↑                                                         │
+//!  └─────────────────────── signature ←──────────────────────┘
+//! ```
+//!
+//! | item | contents |
 //! |---|---|
-//! | `guard` | rules for signatures, without I/O |
-//! | `memory` | the last tree head on disk |
-//! | `signing` | one log: guard, memory and key together |
-//! | `token` | a key in hardware (feature `pkcs11`) |
-//! | `wire` | the bytes on the socket |
-//! | `server` | threads that respond; no async runtime, no network |
-//! | `client` | the client in the log, on tokio |
-//! | `seldom` | rate limits of log lines |
+//! | [`Client`], [`ClientError`] | the client in the log, on tokio |
+//! | [`wire`] | the bytes on the socket |
+//! | [`Server`], [`ServerError`] | threads that respond; no async runtime, no network |
+//! | [`SigningLog`], [`SignError`] | one log: guard, memory and key together |
+//! | [`Guard`], [`Head`], [`Refusal`] | rules for signatures, without I/O |
+//! | [`Memory`], [`MemoryDirectory`] | the last tree head on disk |
+//! | `TokenKey` (feature `pkcs11`) | a key in hardware |
+//! | [`Seldom`] | rate limits of log lines |
 
 mod client;
 mod guard;

@@ -1,14 +1,29 @@
 //! Storage of a log: its published files, its journal, and its last signed checkpoint.
 //!
+//! ```text
+//! round → Assets::stage → Lock::replace → Assets::publish → Assets::settle
+//!            journal        checkpoint      public files      synced files
+//!                                                │
+//!                        reader ← CachedAssets ←─┘
+//! ```
+//!
 //! | item | contents |
 //! |---|---|
-//! | [`Assets`] | public files and the journal: [`PosixAssets`], [`ObjectAssets`], [`MemoryAssets`] |
+//! | [`Assets`] | public files and journal: [`PosixAssets`], [`ObjectAssets`], [`MemoryAssets`] |
+//! | [`Asset`], [`AssetKind`], [`Encoding`] | one public file, its kind and its encoding |
 //! | [`Lock`] | last signed checkpoint of each log: [`SqlLock`], [`ObjectLock`], [`MemoryLock`] |
-//! | [`Lease`] | the instance of a log that should sequence it |
+//! | [`Lease`], [`HolderId`] | the instance of a log that should sequence it |
+//! | [`ForReader`], [`OpenFile`] | a file for a reader, kept open for sending |
 //! | [`CachedAssets`] | disk cache of immutable files of an object store |
-//! | [`Repairs`] | replacement of damaged files while the log runs |
+//! | [`Repairs`], [`PosixRepairs`] | replacement of damaged files while the log runs |
+//! | [`JournalContents`], [`holders`] | inspection by other processes |
+//! | [`read_file`], [`max_file_bytes`] | safe reading of files of a log by other processes |
+//! | [`TesseraState`] | the state of a tree that TesseraCT left in a bucket |
+//! | [`Observer`], [`Operation`], [`Stats`] | requests and counters for metrics |
 //! | [`object`], [`secrets`] | configuration of buckets, keys in secret managers |
 //! | [`guards`] | rules that tests disable one by one |
+//! | `posix`, `blocking_pool` | directories, and threads for work that may hang |
+//! | `sql`, `objectlock` | locks in databases and in object stores |
 //!
 //! The two main traits are separate on purpose:
 //!

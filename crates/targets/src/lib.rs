@@ -1,10 +1,19 @@
 //! Targets for load tests of certificate infrastructure: real servers on loopback, with the
 //! configuration of a fleet.
 //!
-//! - [`Pebble`], Let's Encrypt's ACME server for tests of clients;
-//! - [`WebServer`]: nginx, Apache httpd and HAProxy from Debian's packages;
-//! - [`F5`], a stand-in for the iControl REST API of a BIG-IP;
-//! - [`Inventory`], a certificate inventory API on a real PostgreSQL.
+//! ```text
+//! Authority → certificates → targets (Fleet) ← requests ← load test
+//! ```
+//!
+//! | item | contents |
+//! |---|---|
+//! | [`Fleet`], [`Ports`] | all targets together, and their ports |
+//! | [`Authority`], [`Identity`] | the CA of the targets, and the files of one certificate |
+//! | [`Pebble`], [`Names`] | Let's Encrypt's ACME server for tests of clients, and its DNS server |
+//! | [`WebServer`], [`Kind`] | nginx, Apache httpd and HAProxy from Debian's packages |
+//! | [`F5`] | a stand-in for the iControl REST API of a BIG-IP |
+//! | [`Inventory`] | a certificate inventory API on a real PostgreSQL |
+//! | [`TlsServer`] | a TLS server for HTTP/1.1 and HTTP/2 |
 //!
 //! All of them present certificates of one [`Authority`], which is created when they start.
 //! Dropping their values stops them. For tests and for trying plans

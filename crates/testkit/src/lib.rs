@@ -3,6 +3,29 @@
 //! checks a log from outside.
 //!
 //! Not published, and not used by any released program.
+//!
+//! ```text
+//! test ┬→ LogUnderTest → Server (process) → faults → Place: disk, store, database
+//!      └→ Client, Audit → requests ─┘
+//! ```
+//!
+//! | item | contents |
+//! |---|---|
+//! | [`LogUnderTest`], [`Place`] | a configured log, and the place of its data and lock |
+//! | [`Launch`], [`Server`], [`free_port`] | servers as real processes |
+//! | [`Client`], [`raw_exchange`], [`serve_http2`] | HTTP requests, and HTTP/2 frame by frame |
+//! | [`tls_client`], [`tls_server`] | TLS with given certificates and protocols |
+//! | [`Audit`], [`Report`] | a check of a log from outside |
+//! | [`Corpus`], [`corpus()`], [`takeover()`] | real certificates, and directories of other logs |
+//! | [`ObjectStore`], [`Bucket`], [`DatabaseServer`] | real stores and databases on loopback |
+//! | [`Moto`], [`AzureServer`], [`GcsServer`], [`SecretManager`] | cloud services on loopback |
+//! | [`StoreProxy`], [`DatabaseProxy`] | network faults in front of stores and databases |
+//! | [`BadDisk`], [`SmallDisk`] | disks that fail, hang or are full |
+//! | [`Traced`], [`Plan`], [`Disk`], [`Luck`] | traced processes, and disks after power failures |
+//! | [`Network`], [`Machine`], [`with_host_names`] | simulated machines and host names |
+//! | [`usage`], [`Usage`] | resources that a process has used |
+//! | [`temp_dir`], [`go_program`] | temporary directories, and installed programs |
+//! | [`eventually`], [`until`], [`in_time`], [`PATIENCE`] | waiting for events |
 
 mod audit;
 mod azure;

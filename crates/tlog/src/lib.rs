@@ -1,12 +1,19 @@
 //! The append-only Merkle tree of a transparency log, and its published form.
 //!
+//! ```text
+//! leaves → hash → edge ┬→ tiles → proof → verified leaf
+//!                      └→ root → checkpoint → note
+//!                          ↑
+//! leaves → frontier ───────┘
+//! ```
+//!
 //! | module | concept | specification |
 //! |---|---|---|
 //! | [`hash`] | leaf and node hashes | RFC 6962, section 2.1 |
 //! | [`tile`] | tiles, their paths and extents | C2SP tlog-tiles, static-ct-api |
 //! | [`edge`] | the rightmost tiles: grows the tree tile by tile | C2SP tlog-tiles |
 //! | [`frontier`] | a second computation of the root, as a check | RFC 6962, section 2.1 |
-//! | [`proof`] | creation and verification of inclusion and consistency proofs | RFC 6962, sections 2.1.1, 2.1.2 |
+//! | [`proof`] | proofs of inclusion and consistency | RFC 6962, sections 2.1.1, 2.1.2 |
 //! | [`note`] | a text with signature lines | C2SP signed-note |
 //! | [`checkpoint`] | the tree head in a note | C2SP tlog-checkpoint |
 //!
