@@ -68,7 +68,7 @@ fn a_lock_that_was_rolled_back() {
             "The lock was rolled back",
             "publishes a checkpoint of 6 entries",
             "only knows 3 entries",
-            "Put the newest lock database back",
+            "Restore the newest lock database",
             "it would sign a fork",
         ];
         refused(&site, &mut server, &words).await;
@@ -138,7 +138,7 @@ fn a_directory_that_was_rolled_back() {
         let words = [
             "has signed 6 entries, and neither journal nor storage",
             "Storage was rolled back, emptied, damaged, or belongs to another log",
-            "Put the newest storage back",
+            "Restore the newest storage",
         ];
         refused(&site, &mut server, &words).await;
         // The published checkpoint covers only entries that the old copy has.
