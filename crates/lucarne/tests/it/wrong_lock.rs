@@ -67,7 +67,7 @@ fn a_lock_that_was_rolled_back() {
         let words = [
             "The lock was rolled back",
             "publishes a checkpoint of 6 entries",
-            "only knows 3 entries",
+            "the lock only knows 3 entries",
             "Restore the newest lock database",
             "it would sign a fork",
         ];
@@ -137,6 +137,7 @@ fn a_directory_that_was_rolled_back() {
     run(async {
         let words = [
             "has signed 6 entries, and neither journal nor storage",
+            "the lock has signed 6 entries, and neither journal nor storage lead there",
             "Storage was rolled back, emptied, damaged, or belongs to another log",
             "Restore the newest storage",
         ];
