@@ -56,7 +56,7 @@ pub(crate) fn newest(
         });
     }
     Err(Fatal::Inconsistent(format!(
-        "the signer has signed {} entries with the root {}, the lock {} has {} with the root {}, \
+        "the signer has signed {} entries with the root {}, the lock ({}) has {} with the root {}, \
          and the journal in {} has no round that leads from one to the other. Lock and data were \
          rolled back (a backup was restored, or a replica promoted that was behind), or belong to \
          a copy of this log. Restore the newest lock and data: the signer signs only trees that \

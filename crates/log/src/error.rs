@@ -93,6 +93,18 @@ pub enum Fatal {
     /// Lock, journal and storage contradict each other.
     #[error("{0}")]
     Inconsistent(String),
+    /// Storage and journal end before the signed tree. Perhaps only the last round is lost.
+    #[error(
+        "{problem}. Storage and journal end with {there} entries: if a failing disk has lost the \
+         last round before any of it was published, `lucarne lock rebuild --never-published` \
+         shows that and goes back to them"
+    )]
+    LastRound {
+        /// The contradiction.
+        problem: String,
+        /// Number of entries that storage and journal lead to.
+        there: u64,
+    },
     /// This log has signed a checkpoint that an external source has, and that is missing here.
     #[error(transparent)]
     Known(#[from] KnownError),
@@ -153,6 +165,7 @@ impl Fatal {
         matches!(
             self,
             Self::Inconsistent(_)
+                | Self::LastRound { .. }
                 | Self::NotCreated { .. }
                 | Self::Known(_)
                 | Self::Storage(AssetError::Damaged { .. })
@@ -172,7 +185,9 @@ impl Fatal {
             self,
             Self::Deposed { .. }
                 | Self::Lock(LockError::Conflict { found: Some(_), .. })
-                | Self::Storage(AssetError::Overtaken { .. })
+                | Self::Storage(
+                    AssetError::Overtaken { .. } | AssetError::CheckpointMissing { .. }
+                )
         )
     }
 
@@ -234,7 +249,10 @@ pub enum KnownError {
     },
     /// The known checkpoint belongs to another history than the log here.
     #[error(
-        "{place} has a checkpoint of {known} entries with the root {root}, signed at {timestamp_ms} with this log's key, and {here}: this key has signed two histories, or lock and storage here belong to a copy of this log. Find out which is the right one; nothing is signed until then (known_checkpoint_fork)"
+        "{place} has a checkpoint of {known} entries with the root {root}, signed at \
+         {timestamp_ms} with this log's key, and {here}: this key has signed two histories, or \
+         lock and storage here belong to a copy of this log. Find out which is the right one; the \
+         log signs nothing until then (known_checkpoint_fork)"
     )]
     Fork {
         /// The source of the checkpoint.

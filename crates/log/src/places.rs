@@ -24,6 +24,11 @@ impl Places {
     /// addresses with a user, and URLs except those of checkpoints.
     pub(crate) fn hide(&self, text: &str) -> String {
         let mut text = text.to_owned();
+        for (place, name) in self.full.iter().chain(&self.bare) {
+            // "the lock (lock.sqlite)" becomes "the lock".
+            let noun = name.strip_prefix("the ").unwrap_or(name);
+            text = text.replace(&format!("{noun} ({place})"), noun);
+        }
         for (place, name) in &self.full {
             text = text.replace(place.as_str(), name);
         }
@@ -108,6 +113,19 @@ mod tests {
             (
                 "lock.sqlite: cannot load (lock.sqlite)",
                 "the lock: cannot load (the lock)",
+            ),
+            (
+                "the lock (lock.sqlite) has signed 5 entries, and neither journal nor storage \
+                 (/srv/lucarne/a) lead there",
+                "the lock has signed 5 entries, and neither journal nor storage lead there",
+            ),
+            (
+                "the 5 entries that the lock (mysql://ctlog@db.internal:3306/ct) has signed",
+                "the 5 entries that the lock has signed",
+            ),
+            (
+                "the storage (data) does not exist",
+                "the storage does not exist",
             ),
             (
                 "Access denied for user 'ctlog'@'10.0.0.5' (using `/etc/lucarne/key`)",

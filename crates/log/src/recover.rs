@@ -33,6 +33,7 @@ use bytes::Bytes;
 use lucarne_storage::{Asset, AssetKind, Assets, Lock};
 use lucarne_tlog::Frontier;
 
+use self::never_published::unless_indexed;
 use self::replay::replay;
 use crate::ahead::Newest as NewestSigned;
 use crate::restore::replace_damaged;
@@ -72,7 +73,8 @@ pub(crate) async fn examine(
     lock: &dyn Lock,
 ) -> Result<(), Fatal> {
     let signed = tree_head::last_signed(config).await?;
-    let judged = judge_whole(config, &assets, lock, signed).await?;
+    let judged = judge_whole(config, &assets, lock, signed).await;
+    let judged = unless_indexed(judged, config).await?;
     examine_judged(config, assets, lock, &judged).await
 }
 
@@ -117,6 +119,7 @@ pub(crate) async fn recover(
     lock: &dyn Lock,
     signed: Option<VerifiedCheckpoint>,
 ) -> Result<Recovered, Fatal> {
+    let judged = judge(config, &**assets, lock, signed).await;
     let Judged {
         head,
         replaces,
@@ -125,7 +128,7 @@ pub(crate) async fn recover(
         damaged,
         path,
         bundle,
-    } = judge(config, &**assets, lock, signed).await?;
+    } = unless_indexed(judged, config).await?;
     rollback::check(published.as_ref(), &tree, &path, assets).await?;
     let restored = damaged.len() as u64;
     for tile in damaged {

@@ -401,11 +401,16 @@ impl Shared {
 /// Returns the evidence in the dedup index of a log that is not in the lock; `None` if the index
 /// does not know the log either.
 pub(crate) async fn seen(config: &LogConfig) -> Result<Option<String>, Fatal> {
-    let (path, owner) = (config.cache.clone(), config.key.log_id());
-    let found = spawn_blocking(move || Dedup::look(&path, owner)).await;
-    let found = found.map_err(|error| Fatal::Internal(error.to_string()))??;
+    let found = indexed(config).await?;
     Ok(found.map(|entries| {
         let path = config.cache.display();
         format!("the dedup index in {path} has seen {entries} entries of it")
     }))
+}
+
+/// Returns the number of entries that the dedup index has seen; `None` if there is no index.
+pub(crate) async fn indexed(config: &LogConfig) -> Result<Option<u64>, Fatal> {
+    let (path, owner) = (config.cache.clone(), config.key.log_id());
+    let found = spawn_blocking(move || Dedup::look(&path, owner)).await;
+    found.map_err(|error| Fatal::Internal(error.to_string()))?
 }

@@ -82,7 +82,7 @@ pub trait Assets: Repairs + 'static {
     /// After an error, some of the files may have been published. Publishing them again is allowed.
     /// [`AssetError::Overtaken`] if the published checkpoint differs from the last checkpoint that
     /// this process published or, since [`staged`](Self::staged), read. The existing checkpoint
-    /// then stays.
+    /// then stays. [`AssetError::CheckpointMissing`] if a bucket does not have it any more.
     async fn publish(&self, assets: Vec<Asset>) -> Result<(), AssetError>;
 
     /// Confirms, before a round is committed, that the published checkpoint is still the last one

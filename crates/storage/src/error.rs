@@ -168,6 +168,16 @@ pub enum AssetError {
         /// The process that has files of the log open, if known.
         by: Option<String>,
     },
+    /// The bucket has no checkpoint, although this process has published one.
+    #[error(
+        "the published checkpoint is missing from {place}: storage was emptied or rolled back. \
+         Restore the newest storage. The log continues if storage and journal lead to the \
+         checkpoint of the lock"
+    )]
+    CheckpointMissing {
+        /// The bucket.
+        place: String,
+    },
     /// This machine does not trust the store's certificate.
     #[error(
         "cannot {action} {place}: the store's certificate is not trusted ({detail}). If the \

@@ -228,12 +228,25 @@ pub struct MemoryLock {
 struct LockInner {
     rows: Mutex<HashMap<LogId, Vec<u8>>>,
     fault: Mutex<Option<String>>,
+    /// The location for messages; `None` for "memory".
+    location: Option<&'static str>,
 }
 
 impl MemoryLock {
     /// Creates a lock without any log.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Creates a lock without any log, with this location for messages.
+    pub fn at(location: &'static str) -> Self {
+        let inner = LockInner {
+            location: Some(location),
+            ..LockInner::default()
+        };
+        MemoryLock {
+            inner: Arc::new(inner),
+        }
     }
 
     /// Makes every call fail with this reason; `None` restores normal operation.
@@ -300,6 +313,6 @@ impl Lock for MemoryLock {
     }
 
     fn location(&self) -> String {
-        "memory".into()
+        self.inner.location.unwrap_or("memory").into()
     }
 }

@@ -133,11 +133,11 @@ fn not_behind(config: &LogConfig, lock: &dyn Lock, seen: u64, tree: &Tree) -> Re
 fn rolled_back(config: &LogConfig, lock: &dyn Lock, seen: u64, size: u64) -> Fatal {
     let path = config.cache.display();
     Fatal::Inconsistent(format!(
-        "the dedup index in {path} has seen {seen} entries of this log, the lock {} only knows \
-         {size}. Lock and storage were rolled back, or the index is of a copy of this log that \
-         went on. Put the newest lock and storage back; never go on with older ones: that signs a \
-         fork. Only if it is certain that nothing beyond the {size} entries was ever signed for, \
-         move {path} away, and it is rebuilt. Nothing is signed until then",
+        "the dedup index in {path} has seen {seen} entries of this log, the lock ({}) only \
+         knows {size}. Lock and storage were rolled back, or the index is of a copy of this log \
+         that went on. Restore the newest lock and storage; never start the log with older ones: \
+         it would sign a fork. Only if the log has certainly never signed more than {size} \
+         entries, move {path} away, and it is rebuilt. The log signs nothing until then",
         lock.location(),
     ))
 }
@@ -159,7 +159,7 @@ async fn same_history(
         ReadError::Unavailable(problem) | ReadError::Storage(problem) => Fatal::Away(problem),
         error => Fatal::Inconsistent(format!(
             "whether the dedup index in {path} is of this log's history cannot be told: {error} \
-             (in {}). Put that tile back from a copy; nothing is signed until then",
+             (in {}). Restore that tile from a copy; the log signs nothing until then",
             source.assets.location()
         )),
     })?;
@@ -168,10 +168,10 @@ async fn same_history(
     }
     Err(Fatal::Inconsistent(format!(
         "the dedup index in {path} was made from another history of this log: its {} entries had \
-         the root {}, and those that the lock {} has signed have {root}. Either lock and storage \
-         were restored or swapped: put the newest ones back, for what was signed since would be \
-         forked. Or the cache came from elsewhere: if that is certain, move {path} away, and it is \
-         rebuilt. Nothing is signed until then",
+         the root {}, and those that the lock ({}) has signed have {root}. Either lock and storage \
+         were restored or swapped: restore the newest ones, because the log would fork the entries \
+         that were signed since. Or the cache came from elsewhere: if that is certain, move {path} \
+         away, and it is rebuilt. The log signs nothing until then",
         indexed.size,
         indexed.root,
         lock.location(),

@@ -24,8 +24,9 @@ pub struct Finding {
 /// The problem with a file.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
-    /// The file does not exist, nor does a wider tile with the same hashes or entries.
-    #[error("is missing, as is a wider tile")]
+    /// The file does not exist. If it is a partial tile, no wider tile with the same hashes or
+    /// entries exists either.
+    #[error("is missing")]
     Missing,
     /// Storage cannot read the file.
     #[error("cannot be read: {0}")]
@@ -100,9 +101,18 @@ impl Problem {
 }
 
 impl Finding {
+    /// Formats the problem, without the file and the position.
+    pub fn detail(&self) -> String {
+        let is_partial = self.path.contains(".p/");
+        match self.problem {
+            Problem::Missing if is_partial => format!("{}, as is a wider tile", self.problem),
+            _ => self.problem.to_string(),
+        }
+    }
+
     /// Formats the problem and its position, without the path.
     pub(crate) fn in_words(&self) -> String {
-        let mut words = self.problem.to_string();
+        let mut words = self.detail();
         if let Some(offset) = self.offset {
             words += &format!(", byte {offset}");
         }
@@ -122,6 +132,6 @@ impl fmt::Display for Finding {
         if let Some(entry) = self.entry {
             write!(f, ", entry {entry}")?;
         }
-        write!(f, ": {}", self.problem)
+        write!(f, ": {}", self.detail())
     }
 }

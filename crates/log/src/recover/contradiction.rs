@@ -17,15 +17,14 @@ use crate::verified_checkpoint::VerifiedCheckpoint;
 pub(crate) fn not_new(fatal: Fatal, size: u64, assets: &dyn Assets, lock: &dyn Lock) -> Fatal {
     match fatal {
         Fatal::Storage(error) if error.is_absence() => Fatal::Inconsistent(format!(
-            "there is no such {} as that of {}, and the lock {} has signed {size} entries for it: it \
-             was moved away, is not mounted, or was deleted. Put the newest one back; nothing is \
-             signed until then",
-            match error {
-                AssetError::NoBucket { .. } => "bucket",
-                _ => "directory",
-            },
+            "the storage ({}) does not exist, and the lock ({}) has signed {size} entries: the {} \
+             deleted. Restore the newest storage; the log signs nothing until then",
             assets.location(),
             lock.location(),
+            match error {
+                AssetError::NoBucket { .. } => "bucket was renamed or",
+                _ => "directory was moved away, is not mounted, or was",
+            },
         )),
         fatal => fatal,
     }
@@ -48,10 +47,10 @@ pub(crate) fn not_newer(
         return Ok(());
     }
     Err(Fatal::Inconsistent(format!(
-        "{} publishes a checkpoint of {} entries signed at {}, the lock {} only knows {} entries \
-         signed at {}{}. The lock was rolled back, it belongs to a copy of this log, or another process \
-         signs with this log's key{}: then stop that one for good. Put the newest lock database back; \
-         never start the log with an older one: it would sign a fork",
+        "{} publishes a checkpoint of {} entries signed at {}, the lock ({}) only knows {} entries \
+         signed at {}{}. The lock was rolled back, it belongs to a copy of this log, or another \
+         process signs with this log's key{}: then stop that process for good. Restore the newest \
+         lock database; never start the log with an older one: it would sign a fork",
         assets.location(),
         p.size,
         published.timestamp_ms,
@@ -87,9 +86,9 @@ pub(super) async fn no_tile_beyond(
     match beyond {
         None => Ok(()),
         Some(tile) => Err(Fatal::Inconsistent(format!(
-            "{} has {tile}, beyond the {size} entries that the lock {} knows. The lock was rolled \
-             back, or it belongs to a copy of this log. Put the newest lock database back; never \
-             start the log with an older one: it would sign a fork",
+            "{} has {tile}, beyond the {size} entries that the lock ({}) knows. The lock was \
+             rolled back, or it belongs to a copy of this log. Restore the newest lock database; \
+             never start the log with an older one: it would sign a fork",
             assets.location(),
             lock.location(),
         ))),
@@ -126,9 +125,9 @@ pub(super) fn no_round_beyond(
     };
     Err(Fatal::Inconsistent(format!(
         "the journal in {} goes on from {} entries{other}, which had been signed by then, but the \
-         lock {} only knows {}. The lock was rolled back (a backup was restored, or a replica \
-         promoted that was behind), or it belongs to a copy of this log. Put the newest lock \
-         database back; never start the log with an older one: it would sign a fork",
+         lock ({}) only knows {}. The lock was rolled back (a backup was restored, or a replica \
+         promoted that was behind), or it belongs to a copy of this log. Restore the newest lock \
+         database; never start the log with an older one: it would sign a fork",
         assets.location(),
         step.old_size,
         lock.location(),
@@ -171,10 +170,10 @@ pub(super) async fn same_history(
             Err(edge::Problem::Tiles { problem, .. }) => {
                 return Err(Fatal::Inconsistent(format!(
                     "{} publishes a checkpoint of {size} entries, and whether they lead to the {} \
-                     entries that the lock {} has signed cannot be verified: {problem}. Storage \
+                     entries that the lock ({}) has signed cannot be verified: {problem}. Storage \
                      was rolled back, emptied or damaged, or another process published there: the \
-                     log would sign a fork. Put the newest storage back; nothing is signed until \
-                     then",
+                     log would sign a fork. Restore the newest storage; the log signs nothing \
+                     until then",
                     assets.location(),
                     head.checkpoint.size,
                     lock.location(),
@@ -185,9 +184,9 @@ pub(super) async fn same_history(
     };
     Err(Fatal::Inconsistent(format!(
         "{} publishes a checkpoint of {size} entries with the root {}, which does not lead to the \
-         {} entries that the lock {} has signed: {problem}. Somebody else published there with a \
-         lock of their own, or storage belongs to a copy of this log. Find out which lock is the \
-         right one; to go on with the other would sign a fork",
+         {} entries that the lock ({}) has signed: {problem}. Another process published there with \
+         another lock, or storage belongs to a copy of this log. Find out which lock is the right \
+         one; with the other lock, the log would sign a fork",
         assets.location(),
         published.checkpoint.root,
         head.checkpoint.size,

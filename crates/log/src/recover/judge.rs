@@ -69,8 +69,8 @@ pub(crate) async fn judge(
     no_tile_beyond(&head, assets, lock).await?;
     no_round_beyond(&head.checkpoint, &records, assets, lock)?;
     let NewestSigned { head, replaces } = ahead::newest(head, signed, &records, (assets, lock))?;
-    let tip = never_published::tip(published.as_ref(), &records);
-    let advise = |refusal| never_published::advise(refusal, &head, published.as_ref(), tip);
+    let last = never_published::last(published.as_ref(), &records);
+    let advise = |refusal| never_published::advise(refusal, config, &head, last);
     let mut path = rounds_to(&head.checkpoint, records);
     let bundle = match &published {
         Some(published) if path.is_empty() && behind(published, &head) => {
@@ -162,9 +162,9 @@ async fn tree_at(
         ),
     };
     Err(Fatal::Inconsistent(format!(
-        "the lock {} has signed {} entries, and neither journal nor storage in {} lead there: \
-         {problem}. Storage was rolled back, emptied, damaged, or belongs to another log. {repair}Put \
-         the newest storage back; nothing is signed until then",
+        "the lock ({}) has signed {} entries, and neither journal nor storage ({}) lead there: \
+         {problem}. Storage was rolled back, emptied, damaged, or belongs to another log. \
+         {repair}Restore the newest storage; the log signs nothing until then",
         lock.location(),
         head.checkpoint.size,
         assets.location(),

@@ -13,10 +13,11 @@ use std::time::Duration;
 use lucarne_ct::LogKey;
 use lucarne_storage::{Assets, Lock};
 
-use super::judge::{committed, judge};
+use super::judge::{Judged, committed, judge};
 use super::newest::newest;
 use super::replay::rounds_from;
 use crate::record::Record;
+use crate::supervise::indexed;
 use crate::verified_checkpoint::VerifiedCheckpoint;
 use crate::{Fatal, KnownCheckpoint, KnownError, LogConfig, Newest, Published, Signer};
 
@@ -56,7 +57,9 @@ pub(crate) async fn never_published(
     };
     let signed = committed(config, lock).await?;
     let refusal = match judge(config, &*assets, lock, None).await {
-        Err(refusal @ Fatal::Inconsistent(_)) => refusal,
+        Err(Fatal::Inconsistent(problem) | Fatal::LastRound { problem, .. }) => {
+            Fatal::Inconsistent(problem)
+        }
         Err(error) => return Err(error),
         Ok(_) => {
             return Err(Fatal::Inconsistent(format!(
@@ -73,11 +76,11 @@ pub(crate) async fn never_published(
         return Err(refusal);
     }
     let apart = Duration::from_millis(signed.timestamp_ms - last_ms);
-    if apart > config.checkpoint_interval + MOST_APART {
+    if apart > most_apart(config) {
         return Err(Fatal::Inconsistent(format!(
             "storage and journal end with {size} entries, and the lock signed {} s later than the \
-             last of them: more than one round is lost. Storage was rolled back. Put the newest \
-             storage back; nothing is signed until then",
+             last of them: more than one round is lost. Storage was rolled back. Restore the \
+             newest storage; the log signs nothing until then",
             apart.as_secs()
         )));
     }
@@ -148,29 +151,65 @@ impl NeverPublished {
     }
 }
 
-/// Adds to a refusal the remedy for a lost last round, if `head` is signed and the journal leads
-/// from the published checkpoint to fewer entries.
+/// The longest time between the last signature in storage and a single lost one.
+fn most_apart(config: &LogConfig) -> Duration {
+    config.checkpoint_interval + MOST_APART
+}
+
+/// The last tree that storage and journal lead to.
+#[derive(Clone, Copy)]
+pub(super) struct Last {
+    size: u64,
+    /// The time of its signature in Unix milliseconds.
+    timestamp_ms: u64,
+}
+
+/// Returns the tree after the journal is replayed on the published checkpoint, if there is one.
+pub(super) fn last(published: Option<&VerifiedCheckpoint>, records: &[Record]) -> Option<Last> {
+    let published = published?;
+    let (size, timestamp_ms) = (published.checkpoint.size, published.timestamp_ms);
+    let step = rounds_from(&published.checkpoint, records);
+    Some(step.map_or(Last { size, timestamp_ms }, |step| Last {
+        size: step.new_size,
+        timestamp_ms: timestamp_ms.max(step.timestamp_ms),
+    }))
+}
+
+/// Adds to a refusal the remedy for a lost last round, if `head` is signed, and storage and journal
+/// lead to fewer entries. If `head` was signed much later, more rounds are lost, and the remedy
+/// would refuse.
 pub(super) fn advise(
     refusal: Fatal,
+    config: &LogConfig,
     head: &VerifiedCheckpoint,
-    published: Option<&VerifiedCheckpoint>,
-    tip: Option<u64>,
+    last: Option<Last>,
 ) -> Fatal {
-    let there = tip.or(published.map(|published| published.checkpoint.size));
-    match (refusal, there) {
-        (Fatal::Inconsistent(problem), Some(there)) if there < head.checkpoint.size => {
-            Fatal::Inconsistent(format!(
-                "{problem}. Storage and journal end with {there} entries: if a failing disk has \
-                 lost the last round before any of it was published, `lucarne lock rebuild \
-                 --never-published` shows that and goes back to them"
-            ))
-        }
+    let last = last.filter(|last| {
+        let apart_ms = head.timestamp_ms.saturating_sub(last.timestamp_ms);
+        last.size < head.checkpoint.size && Duration::from_millis(apart_ms) <= most_apart(config)
+    });
+    match (refusal, last) {
+        (Fatal::Inconsistent(problem), Some(last)) => Fatal::LastRound {
+            problem,
+            there: last.size,
+        },
         (refusal, _) => refusal,
     }
 }
 
-/// Returns the number of entries after the journal is replayed on the published checkpoint.
-pub(super) fn tip(published: Option<&VerifiedCheckpoint>, records: &[Record]) -> Option<u64> {
-    let step = rounds_from(&published?.checkpoint, records)?;
-    Some(step.new_size)
+/// Removes the remedy from a refusal if the dedup index has more entries than storage and journal:
+/// the lost entries were published, and the remedy would refuse. An index that another process has
+/// open proves nothing.
+pub(super) async fn unless_indexed(
+    judged: Result<Judged, Fatal>,
+    config: &LogConfig,
+) -> Result<Judged, Fatal> {
+    let (problem, there) = match judged {
+        Err(Fatal::LastRound { problem, there }) => (problem, there),
+        judged => return judged,
+    };
+    match indexed(config).await {
+        Ok(Some(seen)) if seen > there => Err(Fatal::Inconsistent(problem)),
+        _ => Err(Fatal::LastRound { problem, there }),
+    }
 }

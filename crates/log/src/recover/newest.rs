@@ -79,7 +79,7 @@ pub(crate) async fn newest(
     if let Some(newer) = newer.max_by_key(|known| known.checkpoint.size) {
         match newest_with(config, assets.clone(), newer).await {
             // The tiles do not lead to the known checkpoint.
-            Err(Fatal::Inconsistent(_)) => {}
+            Err(Fatal::Inconsistent(_) | Fatal::LastRound { .. }) => {}
             judged => return judged,
         }
     }
@@ -92,7 +92,7 @@ async fn newest_with(
     assets: Arc<dyn Assets>,
     head: &VerifiedCheckpoint,
 ) -> Result<Newest, Fatal> {
-    let lock = MemoryLock::new();
+    let lock = MemoryLock::at("rebuilt from storage and journal");
     lock.create(&config.key.log_id().0, &head.note).await?;
     let judged = judge(config, &*assets, &lock, None).await?;
     examine_judged(config, assets.clone(), &lock, &judged).await?;

@@ -63,8 +63,8 @@ pub(super) async fn check(
         Err(ReadError::Unavailable(problem)) => Err(Fatal::Away(problem)),
         Err(error) => Err(Fatal::Inconsistent(format!(
             "{} publishes {published} entries, but {} were published before the journal begins, \
-             and they are not whole: {error}. Storage was emptied or rolled back. Put the newest \
-             storage back; nothing is signed until then",
+             and they are not whole: {error}. Storage was emptied or rolled back. Restore the \
+             newest storage; the log signs nothing until then",
             assets.location(),
             tree.size(),
         ))),
@@ -90,8 +90,8 @@ async fn not_emptied(size: u64, assets: &dyn Assets) -> Result<(), Fatal> {
     let path = first.path();
     Err(Fatal::Inconsistent(format!(
         "{} lacks {} of {} tiles of entries that were looked for, with their hashes ({path}, …). \
-         Storage was emptied or rolled back, perhaps while the log ran. Put the newest storage \
-         back; nothing is signed until then",
+         Storage was emptied or rolled back, perhaps while the log ran. Restore the newest \
+         storage; the log signs nothing until then",
         assets.location(),
         gone.len(),
         looked_for.len(),

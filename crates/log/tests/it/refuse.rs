@@ -171,6 +171,8 @@ async fn older_storage_is_refused_unless_its_journal_leads_on() {
     world.assets = earlier.assets;
     let reason = refusal(&world).await;
     assert!(reason.contains("Storage was rolled back"), "{reason}");
+    // The index has the lost entries: clients have their SCTs.
+    assert!(!reason.contains("--never-published"), "{reason}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -67,8 +67,8 @@ fn a_lock_that_was_rolled_back() {
         let words = [
             "The lock was rolled back",
             "publishes a checkpoint of 6 entries",
-            "only knows 3 entries",
-            "Put the newest lock database back",
+            "the lock only knows 3 entries",
+            "Restore the newest lock database",
             "it would sign a fork",
         ];
         refused(&site, &mut server, &words).await;
@@ -137,8 +137,9 @@ fn a_directory_that_was_rolled_back() {
     run(async {
         let words = [
             "has signed 6 entries, and neither journal nor storage",
+            "the lock has signed 6 entries, and neither journal nor storage lead there",
             "Storage was rolled back, emptied, damaged, or belongs to another log",
-            "Put the newest storage back",
+            "Restore the newest storage",
         ];
         refused(&site, &mut server, &words).await;
         // The published checkpoint covers only entries that the old copy has.

@@ -215,7 +215,7 @@ fn described(finding: &Finding) -> serde_json::Value {
         "offset": finding.offset,
         "entry": finding.entry,
         "problem": finding.problem.code(),
-        "detail": finding.problem.to_string(),
+        "detail": finding.detail(),
     })
 }
 

@@ -136,5 +136,20 @@ fn a_trace_of_the_round_refuses() {
     let cache = site.path().join("ill-cache");
     fs::rename(&cache, site.path().join("older")).unwrap();
     fs::rename(cache.with_extension("newest"), &cache).unwrap();
-    refuses(&site, &well, &["has seen 5 entries"]);
+    refuses(
+        &site,
+        &well,
+        &[
+            "has seen 5 entries",
+            "the lock (rebuilt from storage and journal) only knows 4",
+        ],
+    );
+    // So a start does not advise the command.
+    let mut server = site.start();
+    run(async {
+        let reason = site.reaches("ill", "stopped").await;
+        assert_has(&reason, "has signed 5 entries");
+        assert!(!reason.contains("--never-published"), "{reason}");
+    });
+    stop(&mut server);
 }

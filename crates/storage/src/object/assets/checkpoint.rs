@@ -72,8 +72,9 @@ impl ObjectAssets {
     /// Replaces the checkpoint that was read or put last.
     ///
     /// # Errors
-    /// [`AssetError::Overtaken`] if the bucket has another checkpoint. After any error, the next
-    /// call first reads the bucket.
+    /// [`AssetError::Overtaken`] if the bucket has another checkpoint,
+    /// [`AssetError::CheckpointMissing`] if it has none. After any error, the next call first reads
+    /// the bucket.
     pub(super) async fn replace_checkpoint(&self, new: Bytes) -> Result<(), AssetError> {
         let mut state = self.published.0.lock().await;
         let conditional = match state.conditional {
@@ -98,7 +99,7 @@ impl ObjectAssets {
             Err(error) if failure::is_lost(&error) => {
                 let found = self.read_checkpoint().await?;
                 if found.bytes.as_ref() != Some(&new) {
-                    return Err(self.overtaken());
+                    return Err(self.replaced(&found));
                 }
                 found.version
             }
@@ -120,7 +121,7 @@ impl ObjectAssets {
         let ours = found.bytes == last.bytes || found.bytes.as_ref() == Some(new);
         match ours {
             true => Ok(found),
-            false => Err(self.overtaken()),
+            false => Err(self.replaced(&found)),
         }
     }
 
@@ -180,10 +181,16 @@ impl ObjectAssets {
         Ok(false)
     }
 
-    fn overtaken(&self) -> AssetError {
-        AssetError::Overtaken {
-            place: format!("{PATH} in {}", self.location),
-            by: None,
+    /// Returns the error for a version that this process neither read nor put.
+    fn replaced(&self, found: &Version) -> AssetError {
+        match found.bytes {
+            Some(_) => AssetError::Overtaken {
+                place: format!("{PATH} in {}", self.location),
+                by: None,
+            },
+            None => AssetError::CheckpointMissing {
+                place: self.location.clone(),
+            },
         }
     }
 }

@@ -59,6 +59,27 @@ async fn of_two_who_publish_one_goes_on() {
     of_two_one_goes_on(&config).await;
 }
 
+/// The bucket is emptied. The text does not blame another process.
+#[tokio::test]
+async fn a_checkpoint_that_was_deleted_is_missing() {
+    for store in [Bucket::versitygw().await, Bucket::minio().await] {
+        let bucket = store.unwrap();
+        let config = super::config(&bucket, "");
+        let assets = ObjectAssets::open(&config).await.unwrap();
+        recover(&assets).await;
+        publish(&assets, "1").await.unwrap();
+        bucket.delete("checkpoint").await.unwrap();
+        let refused = publish(&assets, "2").await.unwrap_err();
+        let words = "the published checkpoint is missing from s3://";
+        assert!(refused.starts_with(words), "{refused}");
+        assert!(refused.contains("emptied or rolled back"), "{refused}");
+        // A recovery may publish the checkpoint again.
+        recover(&assets).await;
+        publish(&assets, "2").await.unwrap();
+        assert_eq!(published(&assets).await, "2");
+    }
+}
+
 /// Reading the checkpoint does not change which one the log replaces next.
 #[tokio::test]
 async fn what_is_read_meanwhile_is_not_taken_for_ours() {
