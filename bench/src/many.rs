@@ -159,9 +159,10 @@ fn configure(
         fs::write(&seed, secret)?;
         let own = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         fs::set_permissions(&seed, own)?;
-        let window = match number < options.retired {
-            true => "notafterstart: 2020-01-01T00:00:00Z\nnotafterlimit: 2021-01-01T00:00:00Z\n",
-            false => "",
+        let window = if number < options.retired {
+            "notafterstart: 2020-01-01T00:00:00Z\nnotafterlimit: 2021-01-01T00:00:00Z\n"
+        } else {
+            ""
         };
         let settings = format!(
             "shortname: {name}\nsubmissionprefix: http://{address}/{name}\n\

@@ -118,9 +118,10 @@ pub(crate) fn run() -> Result<()> {
             wrong.push(format!("without {name}, `{test}` {what}"));
         }
     }
-    match wrong.is_empty() {
-        true => Ok(()),
-        false => bail!("{}", wrong.join("\n")),
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        bail!("{}", wrong.join("\n"))
     }
 }
 

@@ -211,12 +211,13 @@ impl InstanceClient {
             .and_then(|mark| hex::decode(mark).ok());
         let mark = mark.unwrap_or_default();
         let sum = sum(&body);
-        match self
+        if self
             .key
             .has_marked(&mark, RESPONSE, &log, &number, sum.as_ref())
         {
-            true => Ok(body),
-            false => Err(ExchangeError::Unmarked),
+            Ok(body)
+        } else {
+            Err(ExchangeError::Unmarked)
         }
     }
 }

@@ -255,9 +255,10 @@ fn dedup_check(log: &Shared, dedup: &Dedup) -> Check {
         }),
     ];
     let problems: Vec<String> = problems.into_iter().flatten().collect();
-    let detail = match problems.is_empty() {
-        true => "agrees with the tree".into(),
-        false => problems.join(". "),
+    let detail = if problems.is_empty() {
+        "agrees with the tree".into()
+    } else {
+        problems.join(". ")
     };
     Check {
         name: "dedup",

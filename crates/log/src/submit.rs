@@ -128,9 +128,10 @@ impl Shared {
                 }
             }
         };
-        let counter = match duplicate {
-            true => &self.metrics.duplicate,
-            false => &self.metrics.accepted,
+        let counter = if duplicate {
+            &self.metrics.duplicate
+        } else {
+            &self.metrics.accepted
         };
         counter.inc();
         let sct = self.sct(&identity, &signed, place).await;

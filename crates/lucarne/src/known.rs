@@ -44,9 +44,10 @@ impl Place {
     /// # Errors
     /// If the URL is invalid.
     pub(crate) fn parse(text: &str) -> Result<Place, PrefixError> {
-        match text.contains("://") {
-            true => Ok(Place::Url(checkpoint_url(text)?)),
-            false => Ok(Place::File(text.into())),
+        if text.contains("://") {
+            Ok(Place::Url(checkpoint_url(text)?))
+        } else {
+            Ok(Place::File(text.into()))
         }
     }
 

@@ -209,9 +209,10 @@ impl Client {
 
     fn signatures(&self, response: &[u8], count: usize) -> Result<Vec<Vec<u8>>, ClientError> {
         let signatures = decode_signatures(response).map_err(|error| self.confused(error))?;
-        match signatures.len() == count {
-            true => Ok(signatures),
-            false => Err(self.confused(WireError::Malformed("too many or too few signatures"))),
+        if signatures.len() == count {
+            Ok(signatures)
+        } else {
+            Err(self.confused(WireError::Malformed("too many or too few signatures")))
         }
     }
 

@@ -61,12 +61,13 @@ pub(super) trait Engine: Sized + Send + Sync + 'static {
         if columns.is_empty() {
             return Ok(None);
         }
-        match Self::fits(&columns) {
-            true => Ok(Some(())),
-            false => Err(Failure::Unfit(format!(
+        if Self::fits(&columns) {
+            Ok(Some(()))
+        } else {
+            Err(Failure::Unfit(format!(
                 "Lucarne cannot use its table `checkpoints`; expected: {}",
                 Self::DIALECT.schema
-            ))),
+            )))
         }
     }
 
@@ -233,13 +234,14 @@ impl<E: Engine> Server<E> {
         let answer = answer.unwrap_or(Err(Failure::Silence));
         answer.map_err(|failure| {
             let reason = message::<E>(&failure);
-            match passing::<E>(&failure) {
-                true => LockError::Failed {
+            if passing::<E>(&failure) {
+                LockError::Failed {
                     location: self.location.clone(),
                     action: "open the lock",
                     reason,
-                },
-                false => self.unusable(&reason),
+                }
+            } else {
+                self.unusable(&reason)
             }
         })
     }

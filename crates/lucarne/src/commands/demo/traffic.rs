@@ -212,9 +212,10 @@ impl Traffic {
         let precertificate = number % 2 == 1;
         let mut options = LeafOptions::with_key(names()?, Arc::clone(key));
         options.not_after = self.expiry(options.not_before);
-        match precertificate {
-            true => options.poison = Some(Poison::Last),
-            false => options.scts = 2,
+        if precertificate {
+            options.poison = Some(Poison::Last);
+        } else {
+            options.scts = 2;
         }
         Ok(Submission {
             endpoint: if precertificate {
@@ -277,9 +278,10 @@ fn short(path: &Path) -> String {
         .unwrap_or_else(|| path.to_owned())
         .display()
         .to_string();
-    match path.contains(' ') {
-        true => format!("'{path}'"),
-        false => path,
+    if path.contains(' ') {
+        format!("'{path}'")
+    } else {
+        path
     }
 }
 

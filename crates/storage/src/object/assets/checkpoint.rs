@@ -118,9 +118,10 @@ impl ObjectAssets {
     async fn still(&self, last: Version, new: &Bytes) -> Result<Version, AssetError> {
         let found = self.read_checkpoint().await?;
         let ours = found.bytes == last.bytes || found.bytes.as_ref() == Some(new);
-        match ours {
-            true => Ok(found),
-            false => Err(self.overtaken()),
+        if ours {
+            Ok(found)
+        } else {
+            Err(self.overtaken())
         }
     }
 
