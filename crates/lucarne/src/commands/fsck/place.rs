@@ -17,7 +17,7 @@ use crate::config::{Config, DataPlace, LogSettings};
 use crate::open;
 
 /// Timeout of a request.
-const PATIENCE: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A log at its location.
 pub(super) struct Place {
@@ -114,7 +114,7 @@ type Opened = (Arc<dyn Files>, Option<DataPlace>, String);
 pub(super) async fn files_at(at: &str) -> Result<Opened> {
     if at.starts_with("http://") || at.starts_with("https://") {
         let url = format!("{}/", at.trim_end_matches('/'));
-        let client = Client::of_system(PATIENCE);
+        let client = Client::of_system(REQUEST_TIMEOUT);
         let files = Prefix {
             url: url.clone(),
             client,
