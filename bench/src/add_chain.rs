@@ -240,9 +240,10 @@ impl<'a> Bench<'a> {
             settings.trim(),
         )?
         .pin(self.common.server_core);
-        let (server, endpoint) = match options.https {
-            false => (start(&log)?, log.address().into()),
-            true => start_https(&log)?,
+        let (server, endpoint) = if options.https {
+            start_https(&log)?
+        } else {
+            (start(&log)?, log.address().into())
         };
         let seconds = options.warm_up + options.duration;
         let chains = (seconds * rate_expected(run)) as usize;

@@ -106,9 +106,10 @@ fn tiles(folder: &Path) -> Result<Vec<Vec<u8>>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
-        match path.is_dir() {
-            true => found.extend(tiles(&path)?),
-            false => found.push(std::fs::read(&path)?),
+        if path.is_dir() {
+            found.extend(tiles(&path)?);
+        } else {
+            found.push(std::fs::read(&path)?);
         }
     }
     Ok(found)

@@ -17,7 +17,7 @@ use crate::{
     table::{Row, print},
 };
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time of the work that follows the last submission: rounds, and the cutting of journals.
 const REST: Duration = Duration::from_secs(5);
 
@@ -65,7 +65,7 @@ fn measure(common: &Common, options: &Options, place: &Place) -> Result<Vec<Row>
             .fold(launch, |launch, (name, value)| launch.env(name, value))
             .directory(directory.path())
             .pin(common.server_core)
-            .patience(PATIENCE)
+            .patience(READY_TIMEOUT)
     };
     let made = launch(&["init", "-c", "lucarne.yaml"]).run()?;
     ensure!(
@@ -159,9 +159,10 @@ fn configure(
         fs::write(&seed, secret)?;
         let own = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         fs::set_permissions(&seed, own)?;
-        let window = match number < options.retired {
-            true => "notafterstart: 2020-01-01T00:00:00Z\nnotafterlimit: 2021-01-01T00:00:00Z\n",
-            false => "",
+        let window = if number < options.retired {
+            "notafterstart: 2020-01-01T00:00:00Z\nnotafterlimit: 2021-01-01T00:00:00Z\n"
+        } else {
+            ""
         };
         let settings = format!(
             "shortname: {name}\nsubmissionprefix: http://{address}/{name}\n\
@@ -179,7 +180,7 @@ fn configure(
 }
 
 async fn ready(client: &Client) -> Result<()> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + READY_TIMEOUT;
     loop {
         let said = client.get("health").await;
         if said.as_ref().is_ok_and(|answer| answer.status == 200) {
@@ -187,7 +188,7 @@ async fn ready(client: &Client) -> Result<()> {
         }
         ensure!(
             Instant::now() < deadline,
-            "not well after {PATIENCE:?}: {said:?}"
+            "not well after {READY_TIMEOUT:?}: {said:?}"
         );
         // Polls `/health`, as any monitor does.
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -91,9 +91,10 @@ fn features() -> String {
         .filter(|feature| feature != "default")
         .collect();
     features.sort();
-    match features.is_empty() {
-        true => "none".to_owned(),
-        false => features.join(", "),
+    if features.is_empty() {
+        "none".to_owned()
+    } else {
+        features.join(", ")
     }
 }
 

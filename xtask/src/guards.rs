@@ -68,7 +68,7 @@ const GUARDS: [(&str, &[&str]); 9] = [
 const AS_COMPILER: &str = "LUCARNE_XTASK_AS_COMPILER";
 
 /// Maximum time of the tests of one run.
-const PATIENCE: Duration = Duration::from_secs(600);
+const TESTS_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Runs the compiler if cargo has called this program in its place, and returns the exit code.
 pub(crate) fn as_compiler() -> Option<ExitCode> {
@@ -118,9 +118,10 @@ pub(crate) fn run() -> Result<()> {
             wrong.push(format!("without {name}, `{test}` {what}"));
         }
     }
-    match wrong.is_empty() {
-        true => Ok(()),
-        false => bail!("{}", wrong.join("\n")),
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        bail!("{}", wrong.join("\n"))
     }
 }
 
@@ -168,7 +169,7 @@ fn said(command: &mut Command) -> Result<String> {
     let mut child = command.spawn().with_context(|| starting(&line))?;
     let start = Instant::now();
     while child.try_wait().with_context(|| starting(&line))?.is_none() {
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > TESTS_TIMEOUT {
             child.kill().with_context(|| starting(&line))?;
         }
         std::thread::sleep(Duration::from_millis(20));

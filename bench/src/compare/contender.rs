@@ -63,7 +63,7 @@ struct Target {
 }
 
 /// Maximum time until a log responds.
-const PATIENCE: Duration = Duration::from_secs(60);
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Contender {
     /// Reads the file.
@@ -212,14 +212,14 @@ impl Process {
         }
         let mut server = launch.spawn()?;
         let ready = variables.expand(&self.ready)?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + READY_TIMEOUT;
         while !is_ready(&ready)? {
             if let Some(status) = server.try_wait()? {
                 bail!("it ended ({status}):\n{}", server.output());
             }
             ensure!(
                 Instant::now() < deadline,
-                "{ready} did not answer within {PATIENCE:?}:\n{}",
+                "{ready} did not answer within {READY_TIMEOUT:?}:\n{}",
                 server.output()
             );
             // Polls, because a foreign process does not report that it is ready.

@@ -17,7 +17,7 @@ use crate::endpoint::Endpoint;
 
 /// Name of the log, in its prefixes.
 pub(super) const LOG: &str = "test";
-const PATIENCE: Duration = Duration::from_secs(60);
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time between two requests for the state of an instance.
 const POLL: Duration = Duration::from_millis(20);
 
@@ -120,7 +120,7 @@ impl Group {
             .fold(launch, |launch, (name, value)| launch.env(*name, value))
             .directory(self.directory.path())
             .pin(self.core)
-            .patience(PATIENCE)
+            .patience(READY_TIMEOUT)
     }
 
     /// Starts process `number`.
@@ -143,7 +143,7 @@ impl Group {
 
     /// Waits until all processes are healthy and one leads. Returns the number of the leader.
     pub(super) fn leader(&self) -> Result<usize> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + READY_TIMEOUT;
         loop {
             let states: Vec<_> = self.members.iter().map(Member::state).collect();
             let leads = |state: &Option<String>| state.as_deref() == Some("running");
@@ -153,7 +153,7 @@ impl Group {
             }
             ensure!(
                 Instant::now() < deadline,
-                "no leader after {PATIENCE:?}: {states:?}"
+                "no leader after {READY_TIMEOUT:?}: {states:?}"
             );
             sleep(POLL);
         }

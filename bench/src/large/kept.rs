@@ -23,7 +23,7 @@ use crate::{add_chain::wait, chains::Store};
 const ROUND: u64 = 8192;
 pub(super) const HOST: &str = "large.example";
 /// Maximum time of a start, which may include a rebuild of the index.
-const PATIENCE: Duration = Duration::from_secs(3600);
+const START_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// A directory with a log, its lock, its index and its key.
 pub(super) struct Kept {
@@ -282,13 +282,16 @@ impl Copied {
 
     async fn ready(&self) -> Result<()> {
         let client = Client::new(format!("http://{}", self.address()));
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + START_TIMEOUT;
         loop {
             let said = client.get("health").await;
             if said.as_ref().is_ok_and(|answer| answer.status == 200) {
                 return Ok(());
             }
-            ensure!(Instant::now() < deadline, "not well after {PATIENCE:?}");
+            ensure!(
+                Instant::now() < deadline,
+                "not well after {START_TIMEOUT:?}"
+            );
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }

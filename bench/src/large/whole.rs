@@ -20,7 +20,7 @@ use crate::{
     table::{failures, millis},
 };
 
-const PATIENCE: Duration = Duration::from_secs(600);
+const STOP_TIMEOUT: Duration = Duration::from_secs(600);
 /// Number of entries of a full tile.
 const TILE: u64 = 256;
 
@@ -64,7 +64,7 @@ pub(super) fn measure(
     bench.memory("RSS after reads, now and at its peak", &server)?;
     server.kill()?;
     server = bench.start("start after a kill", common.server_core)?;
-    ensure!(server.stop(PATIENCE)?.success(), "{}", server.output());
+    ensure!(server.stop(STOP_TIMEOUT)?.success(), "{}", server.output());
     bench.rebuild()?;
     Ok(bench.column)
 }
@@ -228,7 +228,7 @@ impl Bench<'_> {
         let figure = rebuilt(self.size, seconds, cpu_us, now.peak_rss);
         self.column
             .add("index rebuilt from tiles, all cores", figure);
-        ensure!(server.stop(PATIENCE)?.success(), "{}", server.output());
+        ensure!(server.stop(STOP_TIMEOUT)?.success(), "{}", server.output());
         Ok(())
     }
 }

@@ -95,11 +95,12 @@ fn first(query: Option<&str>, asked: &HeaderMap, size: u64) -> Result<u64, Strin
         (None, Some(from)) => number(from, "`from`")?,
         (None, None) => size,
     };
-    match next <= size {
-        true => Ok(next),
-        false => Err(format!(
+    if next <= size {
+        Ok(next)
+    } else {
+        Err(format!(
             "entry {next} is beyond the {size} entries of the tree: is this the log that it was read from?"
-        )),
+        ))
     }
 }
 

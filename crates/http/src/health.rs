@@ -48,9 +48,10 @@ pub(crate) async fn answer<'a>(logs: impl Iterator<Item = &'a Log>, tls: Option<
     // All logs at the same time: a log with a hung disk does not delay the others.
     let logs = join_all(logs.into_iter().map(report)).await;
     let healthy = logs.iter().all(|log| log.healthy) && checks.iter().all(|check| check.ok);
-    let (status, words) = match healthy {
-        true => (StatusCode::OK, "ok"),
-        false => (StatusCode::SERVICE_UNAVAILABLE, "failing"),
+    let (status, words) = if healthy {
+        (StatusCode::OK, "ok")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "failing")
     };
     let report = Report {
         status: words,

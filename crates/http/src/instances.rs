@@ -53,8 +53,10 @@ const MOST_ANSWER: usize = 1 << 20;
 const MOST_CONNECTIONS: usize = 32;
 /// Bytes that a peer may send before its MAC is verified.
 const WINDOW: u32 = 1 << 20;
-/// Timeout for connecting, for the first request, and for a body.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Timeout for connecting.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Timeout for the first request of a connection, and for the body of each.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of a response: several rounds.
 const ANSWER: Duration = Duration::from_secs(60);
 /// Time limit for the detection of a dead peer.
@@ -164,7 +166,7 @@ impl InstanceClient {
                 .keep_alive_timeout(ALIVE);
             Ok::<_, ExchangeError>(builder.handshake(TokioIo::new(tcp)).await?)
         };
-        let connected = timeout(PATIENCE, connecting).await;
+        let connected = timeout(CONNECT_TIMEOUT, connecting).await;
         let (sender, connection) = connected.unwrap_or(Err(ExchangeError::Silent))?;
         tokio::spawn(connection);
         connections.insert(address.to_owned(), sender.clone());
@@ -211,12 +213,13 @@ impl InstanceClient {
             .and_then(|mark| hex::decode(mark).ok());
         let mark = mark.unwrap_or_default();
         let sum = sum(&body);
-        match self
+        if self
             .key
             .has_marked(&mark, RESPONSE, &log, &number, sum.as_ref())
         {
-            true => Ok(body),
-            false => Err(ExchangeError::Unmarked),
+            Ok(body)
+        } else {
+            Err(ExchangeError::Unmarked)
         }
     }
 }
@@ -304,7 +307,7 @@ impl InstanceServer {
             .max_local_error_reset_streams(64);
         let serving = builder.serve_connection(TokioIo::new(tcp), service);
         let stranger = async {
-            sleep(PATIENCE).await;
+            sleep(REQUEST_TIMEOUT).await;
             if known.load(Ordering::SeqCst) {
                 std::future::pending::<()>().await;
             }
@@ -344,7 +347,7 @@ impl InstanceServer {
         };
         known.store(true, Ordering::SeqCst);
         let body = Limited::new(request.into_body(), MOST_REQUEST).collect();
-        let Ok(Ok(body)) = timeout(PATIENCE, body).await else {
+        let Ok(Ok(body)) = timeout(REQUEST_TIMEOUT, body).await else {
             return empty(StatusCode::BAD_REQUEST);
         };
         let body = body.to_bytes();

@@ -228,13 +228,15 @@ fn describe<'a>(
             start_inclusive: rfc3339(start),
             end_exclusive: rfc3339(end),
         }),
-        status: match retired {
-            true => Status::ReadOnly.as_str(),
-            false => Status::Active.as_str(),
+        status: if retired {
+            Status::ReadOnly.as_str()
+        } else {
+            Status::Active.as_str()
         },
-        status_timestamp: match retired {
-            true => frozen.clone(),
-            false => metadata.active_since.map(rfc3339),
+        status_timestamp: if retired {
+            frozen.clone()
+        } else {
+            metadata.active_since.map(rfc3339)
         },
         planned_changes: planned_changes(config, retired),
         state: frozen

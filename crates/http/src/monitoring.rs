@@ -145,9 +145,10 @@ impl Monitoring {
             AcceptedCodings::parse(asked.get(ACCEPT_ENCODING).map(HeaderValue::as_bytes));
         let ranged = asked.contains_key(RANGE) && method == Method::GET && accepted.identity();
         // A range always refers to the unencoded bytes.
-        let order = match ranged {
-            true => [Some(ContentCoding::Identity), None, None],
-            false => accepted.order(),
+        let order = if ranged {
+            [Some(ContentCoding::Identity), None, None]
+        } else {
+            accepted.order()
         };
         for coding in order.into_iter().flatten() {
             let etag = etag::of(&stored, coding);

@@ -78,11 +78,10 @@ impl Representation<'_> {
         }
         let plain = self.encoding.is_none();
         let part = match asked.get(RANGE) {
-            Some(wanted) if plain && method == Method::GET => {
-                match etag::range_applies(&asked, self.etag) {
-                    true => range::requested(wanted.as_bytes(), self.bytes.len()),
-                    false => range::RequestedRange::All,
-                }
+            Some(wanted)
+                if plain && method == Method::GET && etag::range_applies(&asked, self.etag) =>
+            {
+                range::requested(wanted.as_bytes(), self.bytes.len())
             }
             _ => range::RequestedRange::All,
         };

@@ -99,9 +99,10 @@ async fn entries(
     let (start, end) = (parameters.number("start")?, parameters.number("end")?);
     let _looking = looking(client)?;
     let found = reads.entries(start, end).await?;
-    let cache = match found.is_final {
-        true => &value::FOREVER,
-        false => &value::MOMENT,
+    let cache = if found.is_final {
+        &value::FOREVER
+    } else {
+        &value::MOMENT
     };
     made_for(client, cache, move || {
         let mut body = b"{\"entries\":[".to_vec();

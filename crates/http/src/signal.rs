@@ -52,9 +52,10 @@ impl Future for Raised<'_> {
             let _ = self.notified.as_mut().poll(cx);
             self.registered = true;
         }
-        match self.signal.is_raised() {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
+        if self.signal.is_raised() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
         }
     }
 }

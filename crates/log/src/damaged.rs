@@ -167,12 +167,11 @@ impl Damaged {
         let files = self.files.lock();
         let needed = files.get(&file).is_some_and(|damage| damage.needed);
         drop(files);
-        match needed {
-            true => Err(self.name(file, "is missing, but entries refer to it".into())),
-            false => {
-                self.forget(file);
-                Ok(())
-            }
+        if needed {
+            Err(self.name(file, "is missing, but entries refer to it".into()))
+        } else {
+            self.forget(file);
+            Ok(())
         }
     }
 

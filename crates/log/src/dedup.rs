@@ -529,9 +529,10 @@ impl Dedup {
             self.places.insert(identity.0, place.encode())?;
         }
         records.sort_unstable_by_key(|(identity, _)| *identity);
-        let table = match records.is_empty() {
-            true => None,
-            false => Some(self.tables.write(&records)?),
+        let table = if records.is_empty() {
+            None
+        } else {
+            Some(self.tables.write(&records)?)
         };
         drop(records);
         let _noting = self.noting.lock();

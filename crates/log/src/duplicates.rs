@@ -16,7 +16,7 @@ const AT_WORK: usize = 32;
 /// Maximum number of duplicates in progress or waiting for a permit.
 const ADMITTED: usize = 1024;
 /// Time limit for a duplicate that waits for a permit of `at_work`.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The duplicates of one log.
 pub(crate) struct Duplicates {
@@ -51,7 +51,7 @@ impl Duplicates {
     /// If too many duplicates wait already, or the wait takes too long.
     pub(crate) async fn turn(&self) -> Result<DuplicateTurn<'_>, SubmitError> {
         let admitted = self.admitted.try_acquire().map_err(|_| busy())?;
-        match timeout(PATIENCE, self.at_work.acquire()).await {
+        match timeout(PERMIT_TIMEOUT, self.at_work.acquire()).await {
             Ok(Ok(at_work)) => Ok(DuplicateTurn {
                 _at_work: at_work,
                 _admitted: admitted,

@@ -188,9 +188,10 @@ impl Follower {
                 }
                 Err(fatal) => return Err(fatal),
             };
-            let pause = match behind {
-                true => self.instances.poll() / 5,
-                false => self.instances.poll(),
+            let pause = if behind {
+                self.instances.poll() / 5
+            } else {
+                self.instances.poll()
             };
             tokio::select! {
                 // Polling is necessary, because a lock does not report changes.
@@ -240,9 +241,10 @@ impl Follower {
         if published.is_some_and(|published| published.note == self.committed) {
             return Ok(None);
         }
-        match self.advance().await? {
-            true => Ok(None),
-            false => Ok(Some(Ended::Behind)),
+        if self.advance().await? {
+            Ok(None)
+        } else {
+            Ok(Some(Ended::Behind))
         }
     }
 
@@ -459,16 +461,17 @@ async fn grow(
         grown = with_tile;
         entries.append(&mut found);
     }
-    match grown.head() == head {
-        true => Ok((grown, entries)),
-        false => Err(Fatal::Away(format!(
+    if grown.head() == head {
+        Ok((grown, entries))
+    } else {
+        Err(Fatal::Away(format!(
             "the data tiles in {location}: expected {} entries with the root {}, as signed, found \
              {} entries with the root {}: one of the last tiles is damaged",
             head.size,
             head.root,
             grown.size(),
             grown.root
-        ))),
+        )))
     }
 }
 

@@ -180,9 +180,10 @@ async fn check(chains: Arc<Chains>, parts: Parts, job: Job) -> (Tile, Seen) {
         files::tile(files, hashes.ok_or(Problem::Missing)?).await
     };
     let names = async {
-        match job.names {
-            true => Some(files::names(files, tile).await),
-            false => None,
+        if job.names {
+            Some(files::names(files, tile).await)
+        } else {
+            None
         }
     };
     let (hashes, entries, names) = join3(hashes, files::read(files, tile), names).await;

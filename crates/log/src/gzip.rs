@@ -132,9 +132,10 @@ pub(crate) fn check_sum(stream: &[u8]) -> io::Result<()> {
     let (sum, packed) = ours
         .and_then(<[u8]>::split_first_chunk)
         .ok_or_else(|| invalid("a header that none of these tiles has"))?;
-    match crc(packed).sum() == u32::from_le_bytes(*sum) {
-        true => Ok(()),
-        false => Err(invalid("its bytes do not match the checksum in its header")),
+    if crc(packed).sum() == u32::from_le_bytes(*sum) {
+        Ok(())
+    } else {
+        Err(invalid("its bytes do not match the checksum in its header"))
     }
 }
 
@@ -153,9 +154,10 @@ fn chunk(plain: &[u8], start: usize) -> io::Result<Vec<u8>> {
     }
     let window = &before[before.len().saturating_sub(WINDOW)..];
     let blocks = deflate_behind(window, plain)?;
-    match inflates_to(window, &blocks, plain)? {
-        true => Ok(blocks),
-        false => Err(invalid("it does not decompress to the original bytes")),
+    if inflates_to(window, &blocks, plain)? {
+        Ok(blocks)
+    } else {
+        Err(invalid("it does not decompress to the original bytes"))
     }
 }
 
@@ -221,9 +223,10 @@ mod tests {
             rounds in prop::collection::vec(0..3 * CHUNK, 1..12), noise: bool,
         ) {
             let whole: usize = rounds.iter().sum();
-            let tile = match noise {
-                true => (0..whole).map(|_| rand::random()).collect(),
-                false => entries(whole / 800 + 1),
+            let tile = if noise {
+                (0..whole).map(|_| rand::random()).collect()
+            } else {
+                entries(whole / 800 + 1)
             };
             let (mut growing, mut length) = (GrowingGzip::default(), 0);
             for round in rounds {

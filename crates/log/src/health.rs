@@ -22,7 +22,7 @@ const MAX_CHECKPOINT_AGE_MS: u64 = 60_000;
 const MIN_HEADROOM: u64 = 512 << 20;
 const HOUR_MS: f64 = 3_600_000.0;
 /// Timeout of a check of the lock or of storage.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs the checks at most once a second, and at once when the log's state has changed.
 ///
@@ -173,7 +173,7 @@ fn instances_check(log: &Shared) -> Check {
 }
 
 async fn lock_check(log: &Shared) -> Check {
-    let answer = tokio::time::timeout(PATIENCE, log.lock.check()).await;
+    let answer = tokio::time::timeout(CHECK_TIMEOUT, log.lock.check()).await;
     let (ok, detail) = match answer {
         Ok(Ok(())) => (true, format!("{} is writable", log.lock.location())),
         Ok(Err(error)) => (false, error.to_string()),
@@ -187,7 +187,7 @@ async fn lock_check(log: &Shared) -> Check {
 }
 
 async fn storage_check(log: &Shared) -> Check {
-    let answer = tokio::time::timeout(PATIENCE, log.assets.headroom()).await;
+    let answer = tokio::time::timeout(CHECK_TIMEOUT, log.assets.headroom()).await;
     let location = log.assets.location();
     let (ok, detail) = match answer {
         Ok(Ok(_)) if log.stalled.load(Ordering::SeqCst) => (false, stalled(&location)),
@@ -220,7 +220,7 @@ fn stalled(location: &str) -> String {
 /// Reports requested files that differ from the bytes of the log.
 async fn files_check(log: &Shared) -> Check {
     // Another check reports a timeout of storage.
-    let _ = tokio::time::timeout(PATIENCE, log.reader.look_again()).await;
+    let _ = tokio::time::timeout(CHECK_TIMEOUT, log.reader.look_again()).await;
     let damaged = log.reader.tiles().damaged().in_words();
     Check {
         name: "files",
@@ -255,9 +255,10 @@ fn dedup_check(log: &Shared, dedup: &Dedup) -> Check {
         }),
     ];
     let problems: Vec<String> = problems.into_iter().flatten().collect();
-    let detail = match problems.is_empty() {
-        true => "agrees with the tree".into(),
-        false => problems.join(". "),
+    let detail = if problems.is_empty() {
+        "agrees with the tree".into()
+    } else {
+        problems.join(". ")
     };
     Check {
         name: "dedup",

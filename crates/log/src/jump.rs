@@ -28,11 +28,12 @@ const STANDING: Duration = Duration::from_secs(60);
 /// [`Fatal::Unconfirmed`] if the last signature is more than a day old.
 pub fn believable(wall_ms: u64, signed_ms: u64) -> Result<(), Fatal> {
     let ahead_ms = wall_ms.saturating_sub(signed_ms);
-    match ahead_ms > MOST_MS {
-        true => Err(Fatal::Unconfirmed {
+    if ahead_ms > MOST_MS {
+        Err(Fatal::Unconfirmed {
             days: ahead_ms / MOST_MS,
-        }),
-        false => Ok(()),
+        })
+    } else {
+        Ok(())
     }
 }
 

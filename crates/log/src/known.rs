@@ -113,9 +113,10 @@ impl<'h> History<'h> {
         if let Some((_, root)) = ends.find(|(end, _)| *end == size) {
             return Ok(Some(root));
         }
-        match size < base.0 {
-            true => self.tiles.root_at(self.edge, size).await.map(Some),
-            false => Ok(None),
+        if size < base.0 {
+            self.tiles.root_at(self.edge, size).await.map(Some)
+        } else {
+            Ok(None)
         }
     }
 

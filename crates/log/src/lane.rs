@@ -70,9 +70,10 @@ impl Lane {
     ) -> Lane {
         let issued_since = i128::from(now_ms) - freshness.as_millis() as i128;
         let is_young = not_before_ms.is_some_and(|at| i128::from(at) >= issued_since);
-        match is_young && !embeds_scts(&entry.signed) {
-            true => Lane::Fresh,
-            false => Lane::Old,
+        if is_young && !embeds_scts(&entry.signed) {
+            Lane::Fresh
+        } else {
+            Lane::Old
         }
     }
 

@@ -39,9 +39,10 @@ pub struct Indexed {
 impl Indexed {
     /// Returns the number of data tiles that the update read.
     pub fn tiles(&self) -> u64 {
-        match self.from < self.to {
-            true => self.to.div_ceil(TILE_WIDTH) - self.from / TILE_WIDTH,
-            false => 0,
+        if self.from < self.to {
+            self.to.div_ceil(TILE_WIDTH) - self.from / TILE_WIDTH
+        } else {
+            0
         }
     }
 }

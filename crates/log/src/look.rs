@@ -190,13 +190,20 @@ pub fn standings(
         let overlaps = |by: &&Step| by.old_size < step.new_size && step.old_size < by.new_size;
         happened.iter().any(overlaps)
     };
-    let judge = |(step, on_path): (&Step, bool)| match on_path {
-        true if step.new_size <= published => Standing::Published,
-        true => Standing::Signed,
-        false if is_beyond(step, signed) => Standing::Beyond,
-        false if (step.old_size, step.old_root) == signed => Standing::Staged,
-        false if step.new_size <= published && !replaced(step) => Standing::Covered,
-        false => Standing::PassedOver,
+    let judge = |(step, on_path): (&Step, bool)| {
+        if on_path && step.new_size <= published {
+            Standing::Published
+        } else if on_path {
+            Standing::Signed
+        } else if is_beyond(step, signed) {
+            Standing::Beyond
+        } else if (step.old_size, step.old_root) == signed {
+            Standing::Staged
+        } else if step.new_size <= published && !replaced(step) {
+            Standing::Covered
+        } else {
+            Standing::PassedOver
+        }
     };
     steps
         .iter()

@@ -22,7 +22,7 @@ const WAITING: usize = 4096;
 /// entries per second, fifty lookups share each wakeup.
 const REST: Duration = Duration::from_millis(5);
 /// Timeout of a lookup.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The thread that reads an index, and finally closes it.
 pub(crate) struct Lookups {
@@ -81,7 +81,7 @@ impl Lookups {
 
     /// Finds the position of this identity in the log.
     pub(crate) async fn find(&self, identity: Identity) -> Result<LookupResult, NoAnswer> {
-        self.find_within(identity, PATIENCE).await
+        self.find_within(identity, LOOKUP_TIMEOUT).await
     }
 
     /// A disk that completes other lookups is slow, but does not hang. Clients that submit many
@@ -108,7 +108,7 @@ impl Lookups {
             asked, mut closed, ..
         } = self;
         drop(asked);
-        let _ = timeout(PATIENCE, closed.wait_for(|closed| *closed)).await;
+        let _ = timeout(LOOKUP_TIMEOUT, closed.wait_for(|closed| *closed)).await;
     }
 }
 

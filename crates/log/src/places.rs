@@ -43,9 +43,10 @@ impl Places {
         if let Some(named) = self.bare.iter().find_map(|bare| in_words(core, bare)) {
             return format!("{before}{named}{after}");
         }
-        match is_private(core) {
-            true => format!("{before}…{after}"),
-            false => word.to_owned(),
+        if is_private(core) {
+            format!("{before}…{after}")
+        } else {
+            word.to_owned()
         }
     }
 }

@@ -109,9 +109,12 @@ impl SealedRound {
 
     /// Returns the lane and the waiting time until `now` for each entry.
     pub(crate) fn waits(&self, now: Instant) -> impl Iterator<Item = (Lane, Duration)> {
-        let lanes = (0..).map(|n| match n < self.fresh {
-            true => Lane::Fresh,
-            false => Lane::Old,
+        let lanes = (0..).map(|n| {
+            if n < self.fresh {
+                Lane::Fresh
+            } else {
+                Lane::Old
+            }
         });
         let waits = self
             .since
@@ -231,9 +234,10 @@ impl Pool {
 
     fn seal_at(&self, now: Instant) -> SealedRound {
         let mut inner = self.inner.lock();
-        let room = match inner.closed {
-            true => usize::MAX,
-            false => inner.cost.room(),
+        let room = if inner.closed {
+            usize::MAX
+        } else {
+            inner.cost.room()
         };
         let fresh = inner.fresh.take(usize::MAX);
         let old = inner.old.take(room);
@@ -353,9 +357,10 @@ impl Inner {
     /// Admits a fresh entry, or returns the time until there is room: the next round takes all
     /// fresh entries.
     fn admit_fresh(&self, entry: &Entry, now: Instant, most: Amount) -> Result<(), Duration> {
-        match self.fresh.has_room(entry, most.beside(self.old.held())) {
-            true => Ok(()),
-            false => Err(self.round(now)),
+        if self.fresh.has_room(entry, most.beside(self.old.held())) {
+            Ok(())
+        } else {
+            Err(self.round(now))
         }
     }
 

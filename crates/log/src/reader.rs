@@ -245,14 +245,13 @@ impl Reader {
             let failed = |error: std::io::Error| ReadError::Storage(error.to_string());
             let entries = data.unpacked().map_err(failed)?;
             let before = newest.lock().clone();
-            let events = match before.is_before(tile) {
-                true => {
-                    let mut grown = before;
-                    let events = grown.grow(tile, &entries).map_err(failed)?;
-                    *newest.lock() = grown;
-                    events
-                }
-                false => TileEvents::default().grow(tile, &entries).map_err(failed)?,
+            let events = if before.is_before(tile) {
+                let mut grown = before;
+                let events = grown.grow(tile, &entries).map_err(failed)?;
+                *newest.lock() = grown;
+                events
+            } else {
+                TileEvents::default().grow(tile, &entries).map_err(failed)?
             };
             if tile.is_full() {
                 cache.insert(key, StoredFile::identity(events.clone()));

@@ -124,18 +124,15 @@ impl Walk {
             Ok(outcome) => outcome,
             Err(error) => return Some((Err(error), None)),
         };
-        let tiles = match cures.is_empty() {
-            true => {
-                self.at = checked.next;
-                Some(tiles)
-            }
+        let tiles = if cures.is_empty() {
+            self.at = checked.next;
+            Some(tiles)
+        } else {
             // Tiles that were read ahead were compared with the wrong files: the check goes back.
             // It will find the remaining faults again.
-            false => {
-                checked.findings.clear();
-                checked.next = self.at;
-                None
-            }
+            checked.findings.clear();
+            checked.next = self.at;
+            None
         };
         let repaired = Repaired {
             checked,

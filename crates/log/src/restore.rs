@@ -93,9 +93,10 @@ pub(crate) async fn attend(log: Arc<Shared>) -> Infallible {
         let before = restored.len();
         for file in damaged.untried() {
             let again = restored.contains(&file) || restored.len() >= MOST_RESTORED;
-            let outcome = match again {
-                true => Err(Failure::NoSource("it was restored before".into())),
-                false => restore(&log, file).await,
+            let outcome = if again {
+                Err(Failure::NoSource("it was restored before".into()))
+            } else {
+                restore(&log, file).await
             };
             match outcome {
                 Ok(Outcome::Restored) => {
@@ -159,13 +160,12 @@ async fn restore(log: &Shared, file: FileId) -> Result<Outcome, Failure> {
             Level::Data => entries::data_tile(log, &edge, tile).await?,
         },
     };
-    let outcome = match is_right(log, &edge, (file, &right.plain)).await? {
-        true => Outcome::Right,
-        false => {
-            let from = right.from;
-            replace(log, asset(file, right.plain)?, from).await?;
-            Outcome::Restored
-        }
+    let outcome = if is_right(log, &edge, (file, &right.plain)).await? {
+        Outcome::Right
+    } else {
+        let from = right.from;
+        replace(log, asset(file, right.plain)?, from).await?;
+        Outcome::Restored
     };
     if let FileId::Issuer(of) = file {
         log.reader.issuers_published([of].into_iter());

@@ -185,13 +185,14 @@ fn in_order(
     (smaller, one): (&'static str, u64),
     (larger, other): (&'static str, u64),
 ) -> Result<(), Rfc6962Error> {
-    match one <= other {
-        true => Ok(()),
-        false => Err(Rfc6962Error::Order {
+    if one <= other {
+        Ok(())
+    } else {
+        Err(Rfc6962Error::Order {
             smaller,
             larger,
             values: (one, other),
-        }),
+        })
     }
 }
 

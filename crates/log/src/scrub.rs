@@ -41,7 +41,7 @@ const NOTED_EVERY: Duration = Duration::from_secs(10);
 /// The pause before a store that does not respond is tried again.
 const AWAY: Duration = Duration::from_secs(60);
 /// The time after which a store counts as unavailable.
-const PATIENCE: Duration = Duration::from_secs(10);
+const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The extent of a pass. Signatures are not verified: that costs more than all other checks, and
 /// the checksum of gzip detects damage as well.
@@ -208,7 +208,7 @@ async fn pass(
 
 /// Distinguishes a file that cannot be read from a store that is unavailable.
 async fn present(log: &Shared) -> Result<(), AwayReason> {
-    let Ok(headroom) = timeout(PATIENCE, log.assets.headroom()).await else {
+    let Ok(headroom) = timeout(STORE_TIMEOUT, log.assets.headroom()).await else {
         let location = log.assets.location();
         return Err(AwayReason::Silent { location });
     };

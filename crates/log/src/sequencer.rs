@@ -238,9 +238,10 @@ impl Sequencer {
             // A hung disk must not let the journal grow without bound, and submissions must not
             // wait for the disk.
             self.session.pool.turn_away();
-            return match self.committed_at.elapsed() >= self.log.config.checkpoint_interval {
-                true => self.resign(timestamp_ms).await,
-                false => Ok(()),
+            return if self.committed_at.elapsed() >= self.log.config.checkpoint_interval {
+                self.resign(timestamp_ms).await
+            } else {
+                Ok(())
             };
         }
         let started = Instant::now();
@@ -349,9 +350,10 @@ impl Sequencer {
         self.known_issuers
             .extend(issuers.iter().map(|i| i.fingerprint));
         self.enter(Phase::Index);
-        match Guard::IndexLast.stands() {
-            true => self.index(&sealed, sequenced).await,
-            false => Ok(()),
+        if Guard::IndexLast.stands() {
+            self.index(&sealed, sequenced).await
+        } else {
+            Ok(())
         }
     }
 
@@ -387,9 +389,10 @@ impl Sequencer {
         let issuers = new_issuers(&entries, &self.known_issuers);
         spawn_blocking(move || {
             let round = Round::encode(&tree, &entries, issuers, timestamp_ms);
-            let proof = match wants_proof {
-                true => proofs::of_round(&round.tiles, &round.tree.edge, tree.size()),
-                false => Ok(Vec::new()),
+            let proof = if wants_proof {
+                proofs::of_round(&round.tiles, &round.tree.edge, tree.size())
+            } else {
+                Ok(Vec::new())
             };
             let proof = proof.map_err(|error| Fatal::Internal(error.to_string()))?;
             Ok((Verified::check(&tree, &entries, round)?, proof))
@@ -569,10 +572,12 @@ enum Due {
 /// journal costs little.
 fn settle_due(bytes: u64, rounds: u32, journal_bytes: u64, durable: bool) -> Option<Due> {
     let most = journal_bytes / SETTLE_AT;
-    match durable {
-        true if bytes >= most => Some(Due::All),
-        true => (rounds >= CUT_ROUNDS).then_some(Due::Cut),
-        false => (bytes >= most.min(SETTLE_BYTES) || rounds >= SETTLE_ROUNDS).then_some(Due::All),
+    if durable && bytes >= most {
+        Some(Due::All)
+    } else if durable {
+        (rounds >= CUT_ROUNDS).then_some(Due::Cut)
+    } else {
+        (bytes >= most.min(SETTLE_BYTES) || rounds >= SETTLE_ROUNDS).then_some(Due::All)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::pool::Pool;
 use crate::{Fatal, LogConfig};
 
 /// The longest wait for submissions when a session ends.
-const PATIENCE: Duration = Duration::from_secs(10);
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The pool and the dedup index. A log that is opened again gets a new session.
 pub(crate) struct Session {
@@ -53,10 +53,11 @@ impl Session {
     /// Ends the session: reports the end to all waiting submissions, and waits until no submission
     /// holds the session, so that its index is closed before it is opened again. Submissions hold
     /// the session for microseconds, or longer if they wait for a hung disk. In that case, this
-    /// function returns after [`PATIENCE`], and the index cannot be opened until they release it.
+    /// function returns after [`END_TIMEOUT`], and the index cannot be opened until they release
+    /// it.
     pub(crate) async fn end(self: Arc<Self>) {
         self.pool.abandon();
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + END_TIMEOUT;
         while Arc::strong_count(&self) > 1 && Instant::now() < until {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }

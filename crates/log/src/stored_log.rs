@@ -115,19 +115,16 @@ pub(crate) fn certified(size: u64) -> (Arc<Stored>, Checkpoint) {
         let is_precertificate = n.is_multiple_of(3);
         let (der, issuers) = &submitted()[usize::from(is_precertificate)];
         let parsed = Certificate::parse(der).unwrap();
-        let (signed, precertificate) = match is_precertificate {
-            false => {
-                let certificate = der.clone();
-                (SignedEntry::X509 { certificate }, None)
-            }
-            true => {
-                let tbs = lucarne_ct::tbs_without_poison(&parsed).into();
-                let signed = SignedEntry::Precert {
-                    issuer_key_hash,
-                    tbs,
-                };
-                (signed, Some(der.clone()))
-            }
+        let (signed, precertificate) = if is_precertificate {
+            let tbs = lucarne_ct::tbs_without_poison(&parsed).into();
+            let signed = SignedEntry::Precert {
+                issuer_key_hash,
+                tbs,
+            };
+            (signed, Some(der.clone()))
+        } else {
+            let certificate = der.clone();
+            (SignedEntry::X509 { certificate }, None)
         };
         Arc::new(Entry {
             identity: signed.identity(),

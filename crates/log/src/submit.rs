@@ -26,7 +26,7 @@ use crate::term::AGAIN;
 use crate::{Fatal, Signer, State, SubmitError, sct_signatures};
 
 /// The longest wait of a submission for a leading instance.
-const PATIENCE: Duration = Duration::from_secs(5);
+const LEADER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Seconds of Retry-After while the speed of reading a backlog is unknown.
 const FIRST_PACE: u64 = 5;
 /// Seconds of Retry-After while some accepted roots have not been read.
@@ -78,14 +78,14 @@ impl Shared {
             return self.try_submit(kind, &chain).await;
         }
         let closing_since = self.closing_since.get();
-        if closing_since.is_some_and(|since| since.elapsed() > PATIENCE) {
+        if closing_since.is_some_and(|since| since.elapsed() > LEADER_TIMEOUT) {
             return Err(SubmitError::Unavailable {
                 retry_after_seconds: 10,
                 reason: "the log is shutting down".into(),
             });
         }
         let _counted = Counted::new(&self.submitting);
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + LEADER_TIMEOUT;
         loop {
             match self.try_submit(kind, &chain).await {
                 Err(error) if is_passing(&error) && Instant::now() < until => {
@@ -128,9 +128,10 @@ impl Shared {
                 }
             }
         };
-        let counter = match duplicate {
-            true => &self.metrics.duplicate,
-            false => &self.metrics.accepted,
+        let counter = if duplicate {
+            &self.metrics.duplicate
+        } else {
+            &self.metrics.accepted
         };
         counter.inc();
         let sct = self.sct(&identity, &signed, place).await;
@@ -248,7 +249,7 @@ impl Shared {
             Ok(Outcome::Lost) | Err(_) => return Err(self.unavailable()),
         };
         let mut shown = self.shown.subscribe();
-        let followed = timeout(PATIENCE, shown.wait_for(|size| *size > index)).await;
+        let followed = timeout(LEADER_TIMEOUT, shown.wait_for(|size| *size > index)).await;
         match followed {
             Ok(Ok(_)) => Ok(LeafPosition {
                 index,

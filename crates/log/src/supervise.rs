@@ -55,9 +55,10 @@ impl Shared {
                     Ok(()) => self.while_retired().await,
                     Err(fatal) => {
                         tracing::error!(log = name, error = %fatal, "retired, but not whole");
-                        let pause = match fatal.is_passing() {
-                            true => PASSING_BACKOFF,
-                            false => MAX_BACKOFF,
+                        let pause = if fatal.is_passing() {
+                            PASSING_BACKOFF
+                        } else {
+                            MAX_BACKOFF
                         };
                         self.pause(pause).await;
                     }
@@ -77,9 +78,10 @@ impl Shared {
             }
             if fatal.is_overtaken() {
                 let again = overtaken.is_some_and(|last| last.elapsed() < AGAIN_WITHIN);
-                let quiet = match again {
-                    true => LONG_QUIET,
-                    false => QUIET.max(self.config.checkpoint_interval + Duration::from_secs(2)),
+                let quiet = if again {
+                    LONG_QUIET
+                } else {
+                    QUIET.max(self.config.checkpoint_interval + Duration::from_secs(2))
                 };
                 tracing::error!(log = name, error = %fatal, goes_on_after_quiet = ?quiet, "log stopped");
                 self.await_quiet(&fatal, quiet).await;

@@ -63,9 +63,10 @@ impl Term {
     /// [`Fatal::Deposed`] if another instance has taken over, or an error of the lock.
     pub(crate) async fn confirm(&self) -> Result<(), Fatal> {
         let last = self.changed.lock().any;
-        match last.elapsed() >= self.instances.doubt() {
-            true => self.renew().await,
-            false => Ok(()),
+        if last.elapsed() >= self.instances.doubt() {
+            self.renew().await
+        } else {
+            Ok(())
         }
     }
 

@@ -24,9 +24,10 @@ pub(crate) async fn sign(
     let unsound = |problem: String| Fatal::Sign(problem);
     let signed =
         VerifiedCheckpoint::verify(note, config).map_err(|error| unsound(error.to_string()))?;
-    match signed.head() == head {
-        true => Ok(signed),
-        false => Err(unsound("the signature is of another tree head".into())),
+    if signed.head() == head {
+        Ok(signed)
+    } else {
+        Err(unsound("the signature is of another tree head".into()))
     }
 }
 

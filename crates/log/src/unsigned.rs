@@ -148,9 +148,10 @@ fn verify(
         _ => return Err(PartsError::Precertificate),
     }
     let issuers = entry.issuers.iter().map(|issuer| issuer.fingerprint);
-    match issuers.eq(leaf.fingerprints) {
-        true => Ok(()),
-        false => Err(PartsError::Chain),
+    if issuers.eq(leaf.fingerprints) {
+        Ok(())
+    } else {
+        Err(PartsError::Chain)
     }
 }
 
@@ -253,10 +254,13 @@ impl Chains {
         match self.verify(leaf, issuers) {
             Err(error) if error.is_proof(kind) => Err(error),
             // The signature cannot be verified, but the certificate can be compared.
-            Err(error) => match is_precertificate_right(leaf, issuers) {
-                true => Ok(()),
-                false => Err(error),
-            },
+            Err(error) => {
+                if is_precertificate_right(leaf, issuers) {
+                    Ok(())
+                } else {
+                    Err(error)
+                }
+            }
             Ok(()) => Ok(()),
         }
     }
@@ -384,9 +388,10 @@ fn identifier(algorithm: &[u8]) -> Option<(&[u8], &[u8])> {
     let sequence = Reader::new(algorithm).any("AlgorithmIdentifier").ok()?;
     let mut fields = sequence.reader();
     let oid = fields.expect(tag::OID, "algorithm").ok()?;
-    let parameters: &[u8] = match fields.is_empty() {
-        true => &[],
-        false => fields.any("parameters").ok()?.raw,
+    let parameters: &[u8] = if fields.is_empty() {
+        &[]
+    } else {
+        fields.any("parameters").ok()?.raw
     };
     Some((oid.value, parameters))
 }

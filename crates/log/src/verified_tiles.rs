@@ -120,10 +120,13 @@ impl Expected {
                 Some(_) => Err(Unexpected::Root),
                 None => Err(Unexpected::Length(stored.len())),
             },
-            Expected::Hashes(hashes) => match stored == hashes {
-                true => Ok(stored),
-                false => Err(Unexpected::Root),
-            },
+            Expected::Hashes(hashes) => {
+                if stored == hashes {
+                    Ok(stored)
+                } else {
+                    Err(Unexpected::Root)
+                }
+            }
             Expected::Entries { leaves, wider } => {
                 let plain = gunzip(stored).map_err(Unexpected::Gzip)?;
                 begins_with(plain, leaves, *wider)
@@ -227,9 +230,10 @@ impl VerifiedTiles {
             _ if tile.full().covered_by(edge.size()) => self.full(edge, tile.full()).await?.bytes,
             _ => return Err(beyond()),
         };
-        match hashes.len() >= length {
-            true => Ok(hashes.slice(..length)),
-            false => Err(beyond()),
+        if hashes.len() >= length {
+            Ok(hashes.slice(..length))
+        } else {
+            Err(beyond())
         }
     }
 

@@ -15,7 +15,7 @@ use tokio::time::error::Elapsed;
 use crate::config::values::{PrefixError, checkpoint_url};
 
 /// Timeout for all places together, which limits the delay of a start.
-const PATIENCE: Duration = Duration::from_secs(5);
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum size of a checkpoint in bytes.
 const MOST_BYTES: usize = 64 << 10;
 
@@ -34,7 +34,7 @@ enum SilentPlace {
     Url(#[from] ClientError),
     #[error(transparent)]
     File(#[from] io::Error),
-    #[error("no response within {} s", PATIENCE.as_secs())]
+    #[error("no response within {} s", READ_TIMEOUT.as_secs())]
     Late(#[from] Elapsed),
 }
 
@@ -44,9 +44,10 @@ impl Place {
     /// # Errors
     /// If the URL is invalid.
     pub(crate) fn parse(text: &str) -> Result<Place, PrefixError> {
-        match text.contains("://") {
-            true => Ok(Place::Url(checkpoint_url(text)?)),
-            false => Ok(Place::File(text.into())),
+        if text.contains("://") {
+            Ok(Place::Url(checkpoint_url(text)?))
+        } else {
+            Ok(Place::File(text.into()))
         }
     }
 
@@ -57,7 +58,7 @@ impl Place {
                 Place::File(path) => tokio::fs::read(path).await?.into(),
             })
         };
-        tokio::time::timeout(PATIENCE, reading).await?
+        tokio::time::timeout(READ_TIMEOUT, reading).await?
     }
 }
 
@@ -80,7 +81,7 @@ impl KnownCheckpoints for KnownPlaces {
         if self.0.is_empty() {
             return Vec::new();
         }
-        let client = Client::of_system(PATIENCE);
+        let client = Client::of_system(READ_TIMEOUT);
         let mut asking = JoinSet::new();
         for place in &self.0 {
             let (place, client) = (place.clone(), client.clone());

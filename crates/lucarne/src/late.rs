@@ -7,7 +7,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
 /// Timeout of a caller. The attempt continues without it.
-const PATIENCE: Duration = Duration::from_secs(10);
+const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A value that is opened once. Only one attempt runs at a time, and continues if its caller is
 /// cancelled. A hung disk is thus opened once for any number of callers.
@@ -46,7 +46,7 @@ impl<T: Send + 'static, E: Send + 'static> Late<T, E> {
         if let Some(opened) = self.get() {
             return Ok(opened);
         }
-        let waited = tokio::time::timeout(PATIENCE, self.wait_for(open)).await;
+        let waited = tokio::time::timeout(OPEN_TIMEOUT, self.wait_for(open)).await;
         waited.unwrap_or_else(|_| Err(silent()))
     }
 

@@ -220,10 +220,11 @@ impl Observer for Meter {
     }
 
     fn cache(&self, hit: bool) {
-        match hit {
-            true => self.hits.inc(),
-            false => self.misses.inc(),
-        };
+        if hit {
+            self.hits.inc();
+        } else {
+            self.misses.inc();
+        }
     }
 
     fn cache_holds(&self, bytes: u64) {

@@ -73,9 +73,10 @@ fn permits_colours(no_color: Option<&OsStr>) -> bool {
 /// Returns the exit code of a command that ended with `code`: a failure if some of its output was
 /// not written.
 pub(crate) fn exit_code(code: ExitCode) -> ExitCode {
-    match FAILED.load(Ordering::Relaxed) {
-        true => ExitCode::FAILURE,
-        false => code,
+    if FAILED.load(Ordering::Relaxed) {
+        ExitCode::FAILURE
+    } else {
+        code
     }
 }
 

@@ -137,17 +137,16 @@ impl Server {
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
         let metering = Metering::register(&mut registry);
-        let lock = match fresh {
-            true => open_lock(&config, creation, &metering).await?,
+        let lock = if fresh {
+            open_lock(&config, creation, &metering).await?
+        } else {
             // The lock exists, and another process may still have it open.
-            false => {
-                let observer = metering.of("lock");
-                Arc::new(LateLock::new(
-                    &config.checkpoints.value,
-                    observer,
-                    turn.clone(),
-                ))
-            }
+            let observer = metering.of("lock");
+            Arc::new(LateLock::new(
+                &config.checkpoints.value,
+                observer,
+                turn.clone(),
+            ))
         };
         let lock = metering.lock(lock);
         logging.register(&mut registry);

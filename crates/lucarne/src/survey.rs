@@ -263,9 +263,10 @@ pub(crate) async fn stores(config: &Config, report: &mut Report) {
         }
     }
     // `serve` does not start if all logs are missing.
-    let severity = match not_created.len() == config.logs.len() {
-        true => Severity::Problem,
-        false => Severity::LogProblem,
+    let severity = if not_created.len() == config.logs.len() {
+        Severity::Problem
+    } else {
+        Severity::LogProblem
     };
     for (log, key, refusal) in not_created {
         report.add(severity, log.line, log.key_path(key), refusal);
@@ -296,9 +297,10 @@ fn of_lock(error: &LockError) -> Severity {
 
 /// Returns the severity of an error that stops a log.
 fn of_session(fatal: &Fatal) -> Severity {
-    match fatal.is_passing() {
-        true => Severity::Unavailable,
-        false => Severity::LogProblem,
+    if fatal.is_passing() {
+        Severity::Unavailable
+    } else {
+        Severity::LogProblem
     }
 }
 
@@ -334,9 +336,10 @@ async fn known(log: &LogSettings, answers: Vec<Answer>, lock: &dyn Lock, report:
     match Log::hold_against(&settings, assets, lock, &known).await {
         Ok(against) => {
             for error in against {
-                let severity = match error.refuses() {
-                    true => Severity::LogProblem,
-                    false => Severity::Warning,
+                let severity = if error.refuses() {
+                    Severity::LogProblem
+                } else {
+                    Severity::Warning
                 };
                 report.add(severity, line, key.as_str(), error.to_string());
             }

@@ -40,9 +40,10 @@ pub(crate) fn read(file: &Path) -> Result<Vec<u8>> {
 
 /// Returns the names of both files for errors, or one name if both are in the same file.
 pub(crate) fn both(certificate: &Path, key: &Path) -> String {
-    match certificate == key {
-        true => certificate.display().to_string(),
-        false => format!("{} and {}", certificate.display(), key.display()),
+    if certificate == key {
+        certificate.display().to_string()
+    } else {
+        format!("{} and {}", certificate.display(), key.display())
     }
 }
 

@@ -16,9 +16,10 @@ const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 ///
 /// `metrics` are in the OpenMetrics text format.
 pub fn exposition(headers: &HeaderMap, metrics: String) -> (&'static str, String) {
-    match accepts_open_metrics(headers) {
-        true => (OPEN_METRICS, metrics),
-        false => (TEXT, text_format(&metrics)),
+    if accepts_open_metrics(headers) {
+        (OPEN_METRICS, metrics)
+    } else {
+        (TEXT, text_format(&metrics))
     }
 }
 

@@ -17,7 +17,7 @@ use crate::guard::{Head, Leaf};
 use crate::wire::{Request, Status, WireError, Wish, decode_response, decode_signatures};
 
 /// Timeout of a response, long because the signer's disk may hang.
-const PATIENCE: Duration = Duration::from_secs(10);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Number of connections for the SCTs of rounds.
 const ROUND_CONNECTIONS: usize = 2;
@@ -209,9 +209,10 @@ impl Client {
 
     fn signatures(&self, response: &[u8], count: usize) -> Result<Vec<Vec<u8>>, ClientError> {
         let signatures = decode_signatures(response).map_err(|error| self.confused(error))?;
-        match signatures.len() == count {
-            true => Ok(signatures),
-            false => Err(self.confused(WireError::Malformed("too many or too few signatures"))),
+        if signatures.len() == count {
+            Ok(signatures)
+        } else {
+            Err(self.confused(WireError::Malformed("too many or too few signatures")))
         }
     }
 
@@ -220,7 +221,7 @@ impl Client {
     async fn ask(&self, line: &Line, wish: Wish<'_>) -> Result<Vec<u8>, ClientError> {
         let frame = self.frame(wish);
         let turn = line.turn().await;
-        match tokio::time::timeout(PATIENCE, turn.exchange(&[frame])).await {
+        match tokio::time::timeout(RESPONSE_TIMEOUT, turn.exchange(&[frame])).await {
             Ok(Ok(mut responses)) => self.done(&responses.swap_remove(0)),
             Ok(Err(error)) => Err(self.away(error.to_string())),
             Err(_) => Err(self.late()),
@@ -256,7 +257,7 @@ impl Client {
     }
 
     fn late(&self) -> ClientError {
-        self.away(format!("no response in {} s", PATIENCE.as_secs()))
+        self.away(format!("no response in {} s", RESPONSE_TIMEOUT.as_secs()))
     }
 
     fn away(&self, problem: String) -> ClientError {

@@ -171,12 +171,13 @@ impl Guard {
         }
         verify_consistency(from.size, &from.root, to.size, &to.root, proof)
             .map_err(|problem| Refusal::Inconsistent { from, to, problem })?;
-        match to_ms <= from.timestamp_ms {
-            true => Err(Refusal::Earlier {
+        if to_ms <= from.timestamp_ms {
+            Err(Refusal::Earlier {
                 from: from.timestamp_ms,
                 to: to_ms,
-            }),
-            false => Ok(()),
+            })
+        } else {
+            Ok(())
         }
     }
 
@@ -221,12 +222,13 @@ pub(crate) fn included<'a>(
             }
         }
     }
-    match frontier.root() == *root {
-        true => Ok(whole),
-        false => Err(Refusal::NotIncluded {
+    if frontier.root() == *root {
+        Ok(whole)
+    } else {
+        Err(Refusal::NotIncluded {
             index: first,
             size: frontier.size(),
-        }),
+        })
     }
 }
 
@@ -249,12 +251,13 @@ pub(crate) fn included_alone<'a>(
 
 fn at(index: u64, bytes: &[u8]) -> Result<MerkleTreeLeafRef<'_>, Refusal> {
     let leaf = MerkleTreeLeafRef::parse(bytes)?;
-    match leaf.index == index {
-        true => Ok(leaf),
-        false => Err(Refusal::Place {
+    if leaf.index == index {
+        Ok(leaf)
+    } else {
+        Err(Refusal::Place {
             index,
             found: leaf.index,
-        }),
+        })
     }
 }
 

@@ -220,9 +220,10 @@ impl Memory {
     }
 
     fn absent(&self) -> Result<(), MemoryError> {
-        match self.path.try_exists().map_err(at(&self.path))? {
-            true => Err(MemoryError::Exists(self.path.clone())),
-            false => Ok(()),
+        if self.path.try_exists().map_err(at(&self.path))? {
+            Err(MemoryError::Exists(self.path.clone()))
+        } else {
+            Ok(())
         }
     }
 

@@ -25,7 +25,7 @@ use crate::wire::{LONGEST_FRAME, Request, Status, Wish, encode_response, encode_
 const CONNECTIONS_PER_LOG: usize = 16;
 
 /// Time limit for the reception of a request after its first byte, and for sending a response.
-const PATIENCE: Duration = Duration::from_secs(5);
+const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time after which an idle connection is closed.
 const IDLE: Duration = Duration::from_secs(600);
@@ -184,7 +184,7 @@ impl Drop for Slot {
 
 /// Serves one peer until it disconnects.
 fn converse(mut stream: UnixStream, logs: &HashMap<LogId, SigningLog>) -> io::Result<()> {
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(EXCHANGE_TIMEOUT))?;
     let mut frame = Vec::new();
     while read_frame(&mut stream, &mut frame)? {
         stream.write_all(&answer(&frame, logs))?;
@@ -203,7 +203,7 @@ fn read_frame(stream: &mut UnixStream, frame: &mut Vec<u8>) -> io::Result<bool> 
         Err(error) if is_silence(&error) => return Ok(false),
         Err(error) => return Err(error),
     }
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + EXCHANGE_TIMEOUT;
     fill(stream, &mut length[1..], until)?;
     let length = u32::from_be_bytes(length) as usize;
     if length > LONGEST_FRAME {

@@ -362,9 +362,12 @@ mod tests {
         )) {
             let subtrees = vec![Hash([1; 32]); size.count_ones() as usize];
             let before = Frontier::from_subtrees(size, subtrees).unwrap();
-            let leaf = |bytes: &'_ Vec<u8>| match bytes.is_empty() {
-                true => Leaf::Hash(Hash([2; 32])),
-                false => Leaf::Whole(Vec::leak(bytes.clone())),
+            let leaf = |bytes: &'_ Vec<u8>| {
+                if bytes.is_empty() {
+                    Leaf::Hash(Hash([2; 32]))
+                } else {
+                    Leaf::Whole(Vec::leak(bytes.clone()))
+                }
             };
             let leaves = leaves.iter().map(leaf).collect();
             round_trips(id, Wish::Range { before, leaves });

@@ -100,9 +100,10 @@ pub(crate) fn read_bounded(file: &mut File, max: u64) -> io::Result<Bytes> {
 /// # Errors
 /// A fragment of a message, if the file is longer than any file of a log at its path.
 pub(crate) fn check_length(length: u64, max: u64) -> Result<(), String> {
-    match length <= max {
-        true => Ok(()),
-        false => Err(format!("has {length} bytes; expected at most {max}")),
+    if length <= max {
+        Ok(())
+    } else {
+        Err(format!("has {length} bytes; expected at most {max}"))
     }
 }
 

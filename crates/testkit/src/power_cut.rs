@@ -107,9 +107,10 @@ impl Disk {
         let state = Replay::new(self, made, luck, random).run();
         for entry in fs::read_dir(&self.root)? {
             let path = entry?.path();
-            match path.is_dir() {
-                true => fs::remove_dir_all(path)?,
-                false => fs::remove_file(path)?,
+            if path.is_dir() {
+                fs::remove_dir_all(path)?;
+            } else {
+                fs::remove_file(path)?;
             }
         }
         for directory in &state.directories {
@@ -297,10 +298,11 @@ impl<'d, R: Rng> Replay<'d, R> {
                 }
         });
         let is_data = matches!(change, Change::Write { .. } | Change::Resize { .. });
-        match is_data {
-            true => syncs.next().is_some_and(|first| !first.failed),
+        if is_data {
+            syncs.next().is_some_and(|first| !first.failed)
+        } else {
             // Names belong to the file system itself, which would stop completely.
-            false => syncs.any(|sync| !sync.failed),
+            syncs.any(|sync| !sync.failed)
         }
     }
 }

@@ -107,9 +107,10 @@ impl StoreProxy {
         self.judge(move |request| {
             let mine = request.method() == method;
             let take = |left: u64| left.checked_sub(1);
-            match mine && left.fetch_update(SeqCst, SeqCst, take).is_ok() {
-                true => fate,
-                false => Fate::Pass,
+            if mine && left.fetch_update(SeqCst, SeqCst, take).is_ok() {
+                fate
+            } else {
+                Fate::Pass
             }
         });
     }

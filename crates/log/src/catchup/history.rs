@@ -122,9 +122,10 @@ async fn judged(
 }
 
 fn not_behind(config: &LogConfig, lock: &dyn Lock, seen: u64, tree: &Tree) -> Result<(), Fatal> {
-    match seen > tree.size() {
-        true => Err(rolled_back(config, lock, seen, tree.size())),
-        false => Ok(()),
+    if seen > tree.size() {
+        Err(rolled_back(config, lock, seen, tree.size()))
+    } else {
+        Ok(())
     }
 }
 

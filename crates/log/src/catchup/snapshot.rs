@@ -194,9 +194,10 @@ async fn taken(
         index.take_up_stream(indexed, records, wanted, || {
             let bytes = fetched.blocking_recv().ok_or(BadStream::Truncated)?;
             let (n, sum) = sums.next().ok_or(BadStream::Truncated)?;
-            match sha256(&bytes) == *sum {
-                true => Ok(bytes),
-                false => Err(BadStream::Chunk(n)),
+            if sha256(&bytes) == *sum {
+                Ok(bytes)
+            } else {
+                Err(BadStream::Chunk(n))
             }
         })
     });
@@ -270,9 +271,10 @@ async fn compare(source: &Source<'_>, chunk: &[u8]) -> Result<(), Unfit> {
     let is_same = found.entries.contains(&(identity, place));
     let mut gaps = found.gaps.iter();
     let is_unreadable = gaps.any(|gap| (gap.first..gap.end).contains(&place.index));
-    match is_same || is_unreadable {
-        true => Ok(()),
-        false => Err(Unfit::Entry(place.index)),
+    if is_same || is_unreadable {
+        Ok(())
+    } else {
+        Err(Unfit::Entry(place.index))
     }
 }
 

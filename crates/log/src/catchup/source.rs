@@ -89,12 +89,11 @@ impl<'a> Source<'a> {
     /// does not fit the tree is read `again`, from another copy if there is one.
     async fn unpacked(&self, tile: Tile, again: bool) -> Result<(Unpacked, usize), Fatal> {
         let path = tile.path();
-        let found = match again {
-            false => self.assets.get(&path).await,
-            true => {
-                let found = self.assets.get_for_reader(&path).await;
-                found.map(|found| found.map(|found| found.bytes))
-            }
+        let found = if again {
+            let found = self.assets.get_for_reader(&path).await;
+            found.map(|found| found.map(|found| found.bytes))
+        } else {
+            self.assets.get(&path).await
         };
         let bytes: Bytes = stored::if_readable(found)?.unwrap_or_default();
         let size = bytes.len();

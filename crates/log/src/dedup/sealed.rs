@@ -24,9 +24,10 @@ pub(super) fn sum_of(content: &[u8], id: u64, number: u64) -> u64 {
 /// Compares a block with its sum.
 pub(super) fn check(bytes: &[u8], id: u64, number: u64) -> io::Result<()> {
     let (content, sum) = bytes.split_at(bytes.len() - SUM);
-    match sum == sum_of(content, id, number).to_be_bytes() {
-        true => Ok(()),
-        false => Err(damaged(id)),
+    if sum == sum_of(content, id, number).to_be_bytes() {
+        Ok(())
+    } else {
+        Err(damaged(id))
     }
 }
 

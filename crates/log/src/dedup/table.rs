@@ -230,9 +230,10 @@ impl TableWriter {
         self.block.extend_from_slice(&encode(record));
         self.entries += 1;
         self.filter.add(&record.0, self.id)?;
-        match self.block.len() == PER_BLOCK * RECORD {
-            true => self.end_block(),
-            false => Ok(()),
+        if self.block.len() == PER_BLOCK * RECORD {
+            self.end_block()
+        } else {
+            Ok(())
         }
     }
 

@@ -60,9 +60,10 @@ pub(crate) async fn names(files: &dyn Files, data: Tile) -> Result<Bytes, Proble
         let found = files.read(&path).await;
         if let Some(bytes) = found.map_err(Problem::Unreadable)? {
             let lines = gunzip(bytes).map_err(Problem::Gzip)?;
-            return Ok(match stored == data {
-                true => lines,
-                false => first_lines(lines, data.width()),
+            return Ok(if stored == data {
+                lines
+            } else {
+                first_lines(lines, data.width())
             });
         }
     }
@@ -92,10 +93,10 @@ pub async fn superseded(files: &Arc<dyn Files>, partial: Tile, size: u64) -> Opt
             return Ok(());
         };
         let due = prefix(partial, due)?;
-        match bytes == due || partial.level() == Level::Data && are_right(files, &bytes, &due).await
-        {
-            true => Ok(()),
-            false => Err(Problem::Partial),
+        if bytes == due || partial.level() == Level::Data && are_right(files, &bytes, &due).await {
+            Ok(())
+        } else {
+            Err(Problem::Partial)
         }
     };
     let problem = compared.await.err()?;
@@ -122,12 +123,13 @@ fn plain(tile: Tile, stored: Tile, bytes: Bytes) -> Result<Bytes, Problem> {
     match tile.level() {
         Level::Hashes(_) if stored == tile => {
             let due = usize::from(tile.width()) * lucarne_tlog::Hash::LENGTH;
-            match bytes.len() == due {
-                true => Ok(bytes),
-                false => Err(Problem::Length {
+            if bytes.len() == due {
+                Ok(bytes)
+            } else {
+                Err(Problem::Length {
                     found: bytes.len(),
                     due,
-                }),
+                })
             }
         }
         // The check of the entries reports bytes after the last entry.

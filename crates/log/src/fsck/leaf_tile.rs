@@ -150,9 +150,12 @@ impl Seen {
     /// timestamp so far. The tree has hashed these timestamps. A wrong order is not damage, and no
     /// specification forbids it.
     pub(super) fn disordered(&self, newest_ms: u64) -> (u64, u64) {
-        let older = |(count, newest_ms): (u64, u64), time_ms: &u64| match *time_ms < newest_ms {
-            true => (count + 1, newest_ms),
-            false => (count, *time_ms),
+        let older = |(count, newest_ms): (u64, u64), time_ms: &u64| {
+            if *time_ms < newest_ms {
+                (count + 1, newest_ms)
+            } else {
+                (count, *time_ms)
+            }
         };
         self.times_ms.iter().fold((0, newest_ms), older)
     }

@@ -200,9 +200,10 @@ impl ClusterBounds {
             });
         }
         if let Mode::Opening(step) = member.instance.mode {
-            let action = match self.forwards {
-                true => Action::Recover(i),
-                false => Action::Opening(i, step),
+            let action = if self.forwards {
+                Action::Recover(i)
+            } else {
+                Action::Opening(i, step)
             };
             happens(action, &|cluster| {
                 self.open(cluster, i, step);
@@ -275,17 +276,19 @@ impl ClusterBounds {
 
     /// Returns the checkpoint that an opening reads first. (`follow::open`)
     fn first_read(&self, cluster: &Cluster) -> Note {
-        match self.has(InstanceRule::ReadOrder) {
-            true => cluster.published(),
-            false => cluster.lock,
+        if self.has(InstanceRule::ReadOrder) {
+            cluster.published()
+        } else {
+            cluster.lock
         }
     }
 
     /// Reads the second checkpoint, and follows if the lock is not behind. (`follow::open`)
     fn compare(&self, cluster: &mut Cluster, i: usize, first: Note) {
-        let (published, lock) = match self.has(InstanceRule::ReadOrder) {
-            true => (first, cluster.lock),
-            false => (cluster.published(), first),
+        let (published, lock) = if self.has(InstanceRule::ReadOrder) {
+            (first, cluster.lock)
+        } else {
+            (cluster.published(), first)
         };
         let is_behind = lock.tree.goes_on_from(published.tree) && published.time <= lock.time;
         let is_there = cluster.place.files.has(published.tree);
@@ -326,9 +329,12 @@ impl ClusterBounds {
     /// before anything is accepted. (`Follower::lead`)
     fn open(&self, cluster: &mut Cluster, i: usize, step: Opening) {
         let index = cluster.members[i].instance.index;
-        self.run(cluster, i, |instance, around| match self.forwards {
-            true => recover(instance, around, self.protocol),
-            false => instance.open(step, around, self.protocol),
+        self.run(cluster, i, |instance, around| {
+            if self.forwards {
+                recover(instance, around, self.protocol)
+            } else {
+                instance.open(step, around, self.protocol)
+            }
         });
         let place = cluster.place;
         let member = &mut cluster.members[i];

@@ -56,9 +56,10 @@ impl Tree {
 
     /// Returns the tree of the first `size` entries, or the whole tree if it is smaller.
     pub(super) fn first(self, size: usize) -> Tree {
-        match size < MOST {
-            true => Tree(self.0 & ((1 << (8 * size)) - 1)),
-            false => self,
+        if size < MOST {
+            Tree(self.0 & ((1 << (8 * size)) - 1))
+        } else {
+            self
         }
     }
 

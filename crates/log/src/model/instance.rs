@@ -214,9 +214,10 @@ impl Instance {
                     return Outcome::Stopped;
                 };
                 self.base = from as u8;
-                match self.newest(rules) == head {
-                    true => Opening::Replay,
-                    false => Opening::CommitSigned,
+                if self.newest(rules) == head {
+                    Opening::Replay
+                } else {
+                    Opening::CommitSigned
                 }
             }
             Opening::CommitSigned if around.lock == head => {
@@ -236,9 +237,10 @@ impl Instance {
                 if !is_there && !self.publish(head, around, rules) {
                     return Outcome::Stopped;
                 }
-                match rules.is_signed_apart {
-                    true => Opening::Remind,
-                    false => Opening::CatchUp,
+                if rules.is_signed_apart {
+                    Opening::Remind
+                } else {
+                    Opening::CatchUp
                 }
             }
             Opening::Remind => {
@@ -267,9 +269,10 @@ impl Instance {
         let (committed, signed) = (self.committed, self.remembered);
         let grew = signed.tree.size() >= committed.tree.size() && signed.tree != committed.tree;
         let anew = signed.tree == committed.tree && signed.time > committed.time;
-        match rules.is_signed_apart && (grew || anew) {
-            true => signed,
-            false => committed,
+        if rules.is_signed_apart && (grew || anew) {
+            signed
+        } else {
+            committed
         }
     }
 

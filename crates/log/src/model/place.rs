@@ -153,13 +153,9 @@ impl Place {
         if newest.tree != signed && !(newest.time > head.time && self.records().any(staged)) {
             return None;
         }
-        let back =
-            self.records()
-                .rev()
-                .fold(newest.tree, |tree, record| match record.new == tree {
-                    true => record.old,
-                    false => tree,
-                });
+        let back = self.records().rev().fold(newest.tree, |tree, record| {
+            if record.new == tree { record.old } else { tree }
+        });
         Some(back.size())
     }
 

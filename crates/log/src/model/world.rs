@@ -381,9 +381,10 @@ impl Bounds {
 
     /// The first step of an opening.
     fn first_step(&self) -> Opening {
-        match self.protocol.is_signed_apart {
-            true => Opening::LastSigned,
-            false => Opening::Committed,
+        if self.protocol.is_signed_apart {
+            Opening::LastSigned
+        } else {
+            Opening::Committed
         }
     }
 

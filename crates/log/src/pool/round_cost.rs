@@ -44,9 +44,10 @@ impl RoundCost {
     pub(super) fn note(&mut self, entries: usize, took: Duration, distance: Duration) {
         let (n, t) = (entries as f64, took.as_secs_f64());
         let distance = distance.as_secs_f64();
-        self.distance = match self.rounds == 0.0 {
-            true => distance,
-            false => KEPT * self.distance + (1.0 - KEPT) * distance,
+        self.distance = if self.rounds == 0.0 {
+            distance
+        } else {
+            KEPT * self.distance + (1.0 - KEPT) * distance
         };
         let add = |sum: &mut f64, value: f64| *sum = KEPT * *sum + value;
         add(&mut self.rounds, 1.0);
@@ -81,9 +82,10 @@ impl RoundCost {
 
     /// Returns the entries per second of the last rounds; 0 before the first round.
     pub(super) fn rate(&self) -> f64 {
-        match self.rounds * self.distance > 0.0 {
-            true => self.entries / self.rounds / self.distance,
-            false => 0.0,
+        if self.rounds * self.distance > 0.0 {
+            self.entries / self.rounds / self.distance
+        } else {
+            0.0
         }
     }
 

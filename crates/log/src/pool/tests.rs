@@ -128,9 +128,10 @@ impl Model {
         let round = pool.seal();
         let sealed: Vec<Identity> = round.entries.iter().map(|entry| entry.identity).collect();
         // The round has all fresh entries, then the oldest of the old ones.
-        let old = match is_closed {
-            true => self.old.len(),
-            false => self.old.len().min(room),
+        let old = if is_closed {
+            self.old.len()
+        } else {
+            self.old.len().min(room)
         };
         assert_eq!(sealed[..round.fresh], self.fresh[..]);
         assert_eq!(sealed[round.fresh..], self.old[..old]);

@@ -119,9 +119,10 @@ pub(super) fn no_round_beyond(
     let Some(step) = refuted else {
         return Ok(());
     };
-    let other = match step.old_size == head.size {
-        true => " with another root",
-        false => "",
+    let other = if step.old_size == head.size {
+        " with another root"
+    } else {
+        ""
     };
     Err(Fatal::Inconsistent(format!(
         "the journal in {} goes on from {} entries{other}, which had been signed by then, but the \

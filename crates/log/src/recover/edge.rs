@@ -54,9 +54,10 @@ impl Versions {
     }
 
     fn choose(&self, computed: bool) -> Option<&Bytes> {
-        match computed {
-            true => self.computed.as_ref(),
-            false => self.stored.as_ref(),
+        if computed {
+            self.computed.as_ref()
+        } else {
+            self.stored.as_ref()
         }
     }
 

@@ -16,7 +16,7 @@ use super::permits::Permits;
 
 /// The longest wait for the index to reach the requested tree. The index follows each round within
 /// moments.
-const PATIENCE: Duration = Duration::from_secs(2);
+const INDEX_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The index of leaf hashes, after it has been opened.
 pub(crate) struct Leaves {
@@ -52,7 +52,7 @@ impl Leaves {
         let mut found = self.look(&index, leaf, size).await?;
         if found.is_none() && indexed < size {
             let mut growing = index.watch();
-            let grown = timeout(PATIENCE, growing.wait_for(|indexed| *indexed >= size));
+            let grown = timeout(INDEX_TIMEOUT, growing.wait_for(|indexed| *indexed >= size));
             if !matches!(grown.await, Ok(Ok(_))) {
                 return Err(not_indexed(index.indexed()));
             }

@@ -13,7 +13,7 @@ use super::error::Rfc6962Error;
 const AT_ONCE: usize = 4;
 
 /// The longest wait for a permit.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The permits of one log, shared by all clones.
 #[derive(Clone)]
@@ -29,7 +29,7 @@ impl Permits {
     /// # Errors
     /// [`Rfc6962Error::Busy`] after five seconds.
     pub(super) async fn take(&self) -> Result<OwnedSemaphorePermit, Rfc6962Error> {
-        let permit = timeout(PATIENCE, self.0.clone().acquire_owned()).await;
+        let permit = timeout(PERMIT_TIMEOUT, self.0.clone().acquire_owned()).await;
         // The semaphore is never closed.
         permit.ok().and_then(Result::ok).ok_or(Rfc6962Error::Busy)
     }

@@ -32,9 +32,10 @@ impl FromStr for ScrubWindow {
     fn from_str(text: &str) -> Result<Self, NoWindow> {
         let (from, to) = text.split_once('-').ok_or(NoWindow)?;
         let (from, to) = (minute(from)?, minute(to)?);
-        match from == to {
-            true => Err(NoWindow),
-            false => Ok(ScrubWindow { from, to }),
+        if from == to {
+            Err(NoWindow)
+        } else {
+            Ok(ScrubWindow { from, to })
         }
     }
 }

@@ -145,9 +145,10 @@ async fn of_two_locks_on_one_bucket_one_stops() {
         }
     }
     assert!(refused, "{:?}, {:?}", first.state(), second.state());
-    let [lost, won] = match is_refused(&first) {
-        true => [&first, &second],
-        false => [&second, &first],
+    let [lost, won] = if is_refused(&first) {
+        [&first, &second]
+    } else {
+        [&second, &first]
     };
     persistently(won, &Submission::number(5000)).await;
     assert!(Submission::number(5001).to(lost).await.is_err());

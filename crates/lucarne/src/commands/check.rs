@@ -39,9 +39,10 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     let (config, mut report) = Config::read(&options.file.config);
     let mut summary = Vec::new();
     if let Some(config) = &config {
-        let purpose = match options.before_start {
-            true => Purpose::LookBeforeStart,
-            false => Purpose::Look,
+        let purpose = if options.before_start {
+            Purpose::LookBeforeStart
+        } else {
+            Purpose::Look
         };
         summary = look_at(config, purpose, &mut report);
         survey::certificate(config, lucarne_mint::now_ms(), &mut report);

@@ -30,9 +30,10 @@ const STATE_VERSION: &str = "1";
 /// Prepares the log for the other software.
 pub(crate) fn run(options: &GiveBack) -> ExitCode {
     let mut findings = Findings::new(options.json);
-    let (config, report) = match options.flags.given() {
-        true => options.flags.read(),
-        false => Config::read(&options.config),
+    let (config, report) = if options.flags.given() {
+        options.flags.read()
+    } else {
+        Config::read(&options.config)
     };
     let config = match (config, report.problems()) {
         (Some(config), []) => config,

@@ -135,9 +135,10 @@ impl Seen {
             list.push(json);
             before = round.record.as_ref().ok().map(|(step, _)| *step).or(before);
         }
-        let verdict = match problems.is_empty() {
-            true => Verdict::Fine,
-            false => Verdict::Wrong,
+        let verdict = if problems.is_empty() {
+            Verdict::Fine
+        } else {
+            Verdict::Wrong
         };
         let text = format!(
             "log {}\n  data         {}\n  lock\n{}  published\n{}  journal      {}\n{lines}{}{}",

@@ -242,9 +242,10 @@ struct Report {
 
 impl Report {
     fn print(&self, json: bool) {
-        match json {
-            true => outln!("{}", self.json),
-            false => out!("{}", self.text),
+        if json {
+            outln!("{}", self.json);
+        } else {
+            out!("{}", self.text);
         }
     }
 

@@ -56,12 +56,13 @@ fn refused(reader: &mut Reader<'_, '_>) -> Vec<Located<RefusedRoots>> {
             return Ok(RefusedRoots::One(fingerprint));
         }
         let file = directory.join(text);
-        match file.is_file() {
-            true => Ok(RefusedRoots::File(file)),
-            false => Err(
+        if file.is_file() {
+            Ok(RefusedRoots::File(file))
+        } else {
+            Err(
                 "is neither a SHA-256 fingerprint (64 hexadecimal digits) nor a file of \
                  fingerprints",
-            ),
+            )
         }
     })
 }

@@ -6,7 +6,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 /// Maximum duration of a command.
-const PATIENCE: Duration = Duration::from_secs(30);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum size of the output in bytes, more than any key has.
 const MOST: u64 = 64 << 10;
@@ -22,7 +22,7 @@ pub(crate) enum CommandError {
     Silent,
     #[error("cannot be waited for: {0}")]
     Wait(#[source] io::Error),
-    #[error("did not end within {} s", PATIENCE.as_secs())]
+    #[error("did not end within {} s", COMMAND_TIMEOUT.as_secs())]
     Slow,
     #[error("failed ({0}); its error output is above")]
     Failed(ExitStatus),
@@ -61,7 +61,7 @@ pub(super) fn output(words: &[String]) -> Result<Vec<u8>, CommandError> {
         return Err(CommandError::Failed(status));
     }
     // A child of the command may still hold its output open.
-    let bytes = receiver.recv_timeout(PATIENCE);
+    let bytes = receiver.recv_timeout(COMMAND_TIMEOUT);
     bytes
         .map_err(CommandError::Open)?
         .map_err(CommandError::Read)
@@ -72,7 +72,7 @@ fn finished(child: &mut Child) -> Result<ExitStatus, CommandError> {
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return Ok(status),
-            Ok(None) if start.elapsed() < PATIENCE => {
+            Ok(None) if start.elapsed() < COMMAND_TIMEOUT => {
                 // The standard library has no wait with a deadline.
                 std::thread::sleep(Duration::from_millis(10));
             }

@@ -85,9 +85,10 @@ impl Manager {
     /// Parses a URL or an ARN; returns `None` for any other text. Paths in the URL are relative to
     /// `directory`.
     pub(super) fn parse(text: &str, directory: &Path) -> Option<Result<Self, ManagerError>> {
-        let (scheme, place) = match text.starts_with("arn:") {
-            true => ("awssecret", text),
-            false => text.split_once("://")?,
+        let (scheme, place) = if text.starts_with("arn:") {
+            ("awssecret", text)
+        } else {
+            text.split_once("://")?
         };
         let (name, query) = place.split_once('?').unwrap_or((place, ""));
         Some(match scheme {
@@ -249,9 +250,10 @@ fn gcp_value(answer: &serde_json::Value) -> Result<Vec<u8>, FetchError> {
         serde_json::Value::String(text) => text.parse().ok(),
         other => other.as_u64(),
     };
-    match sum == Some(u64::from(crc32c(&value))) {
-        true => Ok(value),
-        false => Err(FetchError::Damaged),
+    if sum == Some(u64::from(crc32c(&value))) {
+        Ok(value)
+    } else {
+        Err(FetchError::Damaged)
     }
 }
 

@@ -41,9 +41,10 @@ pub(super) fn likely_use(
         && policy.require == Require::ServerAuth
         && window.is_some()
         && prefixes.iter().all(https);
-    match production {
-        true => IntendedUse::Production,
-        false => IntendedUse::Test,
+    if production {
+        IntendedUse::Production
+    } else {
+        IntendedUse::Test
     }
 }
 
@@ -84,9 +85,12 @@ fn rate_limit(reader: &mut Reader<'_, '_>, key: &str) -> Option<RateLimit> {
     let requests = limit.required("requests", requests, "1000");
     let seconds = limit.parse("interval_seconds", values::number(1, 1 << 32, "seconds"));
     let seconds = limit.required("interval_seconds", seconds, "60");
-    let scope = limit.parse("scope", |text| match SCOPES.contains(&text) {
-        true => Ok(text.to_owned()),
-        false => Err(format!("must be one of {}", SCOPES.join(", "))),
+    let scope = limit.parse("scope", |text| {
+        if SCOPES.contains(&text) {
+            Ok(text.to_owned())
+        } else {
+            Err(format!("must be one of {}", SCOPES.join(", ")))
+        }
     });
     Some(RateLimit {
         requests: requests?.value,

@@ -356,9 +356,10 @@ fn s3(reader: &mut Reader<'_, '_>, bucket: String) -> Option<Bucket> {
 fn gcs(reader: &mut Reader<'_, '_>, bucket: String) -> Bucket {
     let anonymous = reader.text("gcscredentials");
     let anonymous = anonymous.is_some_and(|text| text.value == "none");
-    let credentials = match anonymous {
-        true => None,
-        false => reader.path("gcscredentials").map(|file| file.value),
+    let credentials = if anonymous {
+        None
+    } else {
+        reader.path("gcscredentials").map(|file| file.value)
     };
     Bucket::Gcs(Gcs {
         bucket,

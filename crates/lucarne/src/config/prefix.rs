@@ -36,9 +36,10 @@ impl Prefix {
     /// origin would contain that part forever.
     pub(crate) fn oddity(&self) -> Option<&'static str> {
         let (host, port) = split(self.authority());
-        let default = match self.url.starts_with("https:") {
-            true => "443",
-            false => "80",
+        let default = if self.url.starts_with("https:") {
+            "443"
+        } else {
+            "80"
         };
         if port == Some(default) {
             return Some("has the default port of its scheme: remove the port");
@@ -155,9 +156,10 @@ fn host(host: &str) -> Result<(), PrefixError> {
     let last = name.rsplit('.').next().unwrap_or_default();
     // Clients replace a host such as `1.2.3` or `0x7f.1` with an IP address.
     let is_number = last.bytes().all(|c| c.is_ascii_digit()) || last.starts_with("0x");
-    match is_number && host.parse::<Ipv4Addr>().is_err() {
-        true => Err(PrefixError::Address),
-        false => Ok(()),
+    if is_number && host.parse::<Ipv4Addr>().is_err() {
+        Err(PrefixError::Address)
+    } else {
+        Ok(())
     }
 }
 

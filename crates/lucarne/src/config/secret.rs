@@ -98,22 +98,25 @@ impl Secret {
             return Ok(Secret::Manager(manager?));
         }
         if let Some(name) = text.strip_prefix("credential:") {
-            return match name.is_empty() || name.contains('/') {
-                true => Err(SourceError::Credential),
-                false => Ok(Secret::Credential(name.into())),
+            return if name.is_empty() || name.contains('/') {
+                Err(SourceError::Credential)
+            } else {
+                Ok(Secret::Credential(name.into()))
             };
         }
         if let Some(name) = text.strip_prefix("env:") {
-            return match name.is_empty() || name.contains(['=', ' ']) {
-                true => Err(SourceError::Variable),
-                false => Ok(Secret::Variable(name.into())),
+            return if name.is_empty() || name.contains(['=', ' ']) {
+                Err(SourceError::Variable)
+            } else {
+                Ok(Secret::Variable(name.into()))
             };
         }
         if let Some(command) = text.strip_prefix("exec:") {
             let words: Vec<String> = command.split_whitespace().map(Into::into).collect();
-            return match words.is_empty() {
-                true => Err(SourceError::Command),
-                false => Ok(Secret::Command(words)),
+            return if words.is_empty() {
+                Err(SourceError::Command)
+            } else {
+                Ok(Secret::Command(words))
             };
         }
         Ok(Secret::File(directory.join(text)))

@@ -135,11 +135,10 @@ fn token(module: &Located<PathBuf>, reader: &mut Reader<'_, '_>) -> Option<Box<d
 }
 
 fn origin(text: &str) -> Result<String, &'static str> {
-    match lucarne_tlog::note::is_key_name(text) && !text.contains("://") {
-        true => Ok(text.to_owned()),
-        false => {
-            Err("is not an origin: expected a submission prefix without its scheme and last slash")
-        }
+    if lucarne_tlog::note::is_key_name(text) && !text.contains("://") {
+        Ok(text.to_owned())
+    } else {
+        Err("is not an origin: expected a submission prefix without its scheme and last slash")
     }
 }
 
@@ -178,9 +177,10 @@ pub(super) fn apart(
     let key = reader.parse("publickey", |text| {
         // Base64, or a file whose path is relative to the configuration.
         let beside = directory.join(text);
-        let text = match beside.is_file() {
-            true => beside.to_string_lossy().into_owned(),
-            false => text.to_owned(),
+        let text = if beside.is_file() {
+            beside.to_string_lossy().into_owned()
+        } else {
+            text.to_owned()
         };
         given_public_key(&text).map_err(|error| error.to_string())
     });

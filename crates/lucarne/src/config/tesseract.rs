@@ -158,12 +158,12 @@ impl clap::Args for Ignored {
                 .action(ArgAction::Append)
                 .allow_hyphen_values(true)
                 .hide(true);
-            command.arg(match flag.switch {
-                true => arg
-                    .num_args(0..=1)
+            command.arg(if flag.switch {
+                arg.num_args(0..=1)
                     .require_equals(true)
-                    .default_missing_value("true"),
-                false => arg.num_args(1),
+                    .default_missing_value("true")
+            } else {
+                arg.num_args(1)
             })
         };
         FOREIGN.iter().fold(command, add)

@@ -146,10 +146,11 @@ fn tested(tests: &[Node]) -> BTreeSet<&str> {
             let named = text(at(case, "expr")).split_once("alertname=\"");
             let alert = named.and_then(|(_, rest)| rest.split('"').next());
             let is_quiet = list(at(case, "exp_samples")).is_empty();
-            match is_quiet {
-                true => quiet.extend(alert),
-                false => fires.extend(alert),
-            };
+            if is_quiet {
+                quiet.extend(alert);
+            } else {
+                fires.extend(alert);
+            }
         }
         tested.extend(fires.intersection(&quiet).copied());
     }

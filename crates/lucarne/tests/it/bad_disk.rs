@@ -69,9 +69,10 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => found.append(&mut files(&path)),
-            false => found.push(path),
+        if path.is_dir() {
+            found.append(&mut files(&path));
+        } else {
+            found.push(path);
         }
     }
     found
@@ -485,9 +486,10 @@ fn serves_or_says_why(site: &Site) -> bool {
         .await;
         serves
     });
-    match serves {
-        true => takes_submissions(site, server),
-        false => assert_has(&server.output(), "lucarne init"),
+    if serves {
+        takes_submissions(site, server);
+    } else {
+        assert_has(&server.output(), "lucarne init");
     }
     serves
 }

@@ -280,9 +280,10 @@ fn several_instances() {
     for block in &recipe.blocks {
         let serves = block.contains("lucarne serve");
         // Processes in the background of the block must not keep its output open.
-        let (block, loaded) = match serves {
-            true => (format!("{{\n{block}\n}} >/dev/null"), false),
-            false => (block.clone(), block.contains("lucarne load")),
+        let (block, loaded) = if serves {
+            (format!("{{\n{block}\n}} >/dev/null"), false)
+        } else {
+            (block.clone(), block.contains("lucarne load"))
         };
         let output = recipe.shell(&block).run().unwrap();
         let said = crate::common::all(&output);

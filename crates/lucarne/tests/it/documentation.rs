@@ -128,13 +128,14 @@ fn registered_families() -> BTreeSet<String> {
 fn families_of(text: &str, file: &Path) -> Vec<String> {
     let word = |rest: &str| rest.split('"').next().unwrap().to_owned();
     let after = |start: &str| text.split(start).nth(1).map(word);
-    let prefix = match file.ends_with("read_limits/gate.rs") {
-        true => Some("lucarne_http".to_owned()),
-        false => after("sub_registry_with_prefix(\"").or_else(|| {
+    let prefix = if file.ends_with("read_limits/gate.rs") {
+        Some("lucarne_http".to_owned())
+    } else {
+        after("sub_registry_with_prefix(\"").or_else(|| {
             after("format!(\"")?
                 .strip_suffix("_{name}")
                 .map(str::to_owned)
-        }),
+        })
     };
     let mut families = Vec::new();
     for (at, _) in text.match_indices('(') {
@@ -175,9 +176,12 @@ fn files_below(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
     paths
-        .flat_map(|path| match path.is_dir() {
-            true => files_below(&path),
-            false => vec![path],
+        .flat_map(|path| {
+            if path.is_dir() {
+                files_below(&path)
+            } else {
+                vec![path]
+            }
         })
         .collect()
 }

@@ -154,9 +154,10 @@ fn what_is_wrong_is_named_to_the_byte() {
         assert_eq!(found["offset"], offset, "{found}");
         // An issuer is reported with the first tile whose entries name it.
         let place = found["entry"].as_u64().unwrap();
-        match path == issuer {
-            true => assert!(place.is_multiple_of(256), "{found}"),
-            false => assert_eq!(place, entry, "{found}"),
+        if path == issuer {
+            assert!(place.is_multiple_of(256), "{found}");
+        } else {
+            assert_eq!(place, entry, "{found}");
         }
         assert_eq!(last(&lines)["verdict"], "wrong");
         std::fs::write(&file, good).unwrap();

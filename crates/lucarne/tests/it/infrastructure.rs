@@ -144,9 +144,10 @@ fn judge(case: &Case, fleet: &Fleet) -> Result<(), String> {
     let right = (kinds == expected || polled)
         && trial.code == case.code
         && (case.fault != Fault::Slow || slow);
-    match right {
-        true => Ok(()),
-        false => Err(format!(
+    if right {
+        Ok(())
+    } else {
+        Err(format!(
             "{:?} {:?}: exit code {}, {kinds:?}, crossed {crossed:?}; expected {} and {expected:?}\n{}\n{}",
             case.plan,
             case.fault,
@@ -154,7 +155,7 @@ fn judge(case: &Case, fleet: &Fleet) -> Result<(), String> {
             case.code,
             trial.summary()["errors"],
             trial.said
-        )),
+        ))
     }
 }
 

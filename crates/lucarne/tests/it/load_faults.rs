@@ -432,9 +432,10 @@ fn judge(case: &Case, log: &LogUnderTest, roots: &str) -> Result<(), String> {
     {
         return Ok(());
     }
-    let (found, crossed) = match summary_exists {
-        true => (test.findings(), test.crossed()),
-        false => Default::default(),
+    let (found, crossed) = if summary_exists {
+        (test.findings(), test.crossed())
+    } else {
+        Default::default()
     };
     Err(format!(
         "{:?}: exit code {}, found {found:?}, crossed {crossed:?}; expected {} and {expected:?}; \

@@ -177,9 +177,10 @@ fn answers_that_are_lost_after_their_effect() {
         let puts = AtomicU64::new(0);
         way.proxy.judge(move |request| {
             let change = request.method() != "GET";
-            match change && puts.fetch_add(1, SeqCst).is_multiple_of(3) {
-                true => Fate::LoseAnswer,
-                false => Fate::Pass,
+            if change && puts.fetch_add(1, SeqCst).is_multiple_of(3) {
+                Fate::LoseAnswer
+            } else {
+                Fate::Pass
             }
         });
         let (struck, deadline) = (way.proxy.struck(), std::time::Instant::now() + PATIENCE);
@@ -390,9 +391,10 @@ fn a_store_that_lets_nothing_be_tidied_up() {
         let life = Life::begin(&way.site).await;
         way.proxy.judge(|request| {
             let probe = request.uri().path().ends_with("/lock/check");
-            match is_deletion(request) || probe {
-                true => Fate::Refuse("AccessDenied"),
-                false => Fate::Pass,
+            if is_deletion(request) || probe {
+                Fate::Refuse("AccessDenied")
+            } else {
+                Fate::Pass
             }
         });
         eventually("it is told", async || failures("housekeeping").await >= 2).await;
@@ -405,9 +407,12 @@ fn a_store_that_lets_nothing_be_tidied_up() {
         assert_eq!(way.site.health(LOG).await["state"], "running");
         assert_eq!(failures("log").await, 0);
         // Deletions still fail when the log ends.
-        way.proxy.judge(|request| match is_deletion(request) {
-            true => Fate::Refuse("AccessDenied"),
-            false => Fate::Pass,
+        way.proxy.judge(|request| {
+            if is_deletion(request) {
+                Fate::Refuse("AccessDenied")
+            } else {
+                Fate::Pass
+            }
         });
         life.end().await;
     });

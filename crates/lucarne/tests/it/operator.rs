@@ -173,9 +173,12 @@ fn nothing_private_is_put_among_public_files() {
     let cache = format!("cache: {}/cache\n", data.display());
     let cache: String = text
         .lines()
-        .map(|line| match line.trim_start().starts_with("cache:") {
-            true => format!("    {cache}"),
-            false => format!("{line}\n"),
+        .map(|line| {
+            if line.trim_start().starts_with("cache:") {
+                format!("    {cache}")
+            } else {
+                format!("{line}\n")
+            }
         })
         .collect();
     fs::copy(log.path().join("seed.bin"), data.join("seed.bin")).unwrap();

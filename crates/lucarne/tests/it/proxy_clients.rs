@@ -118,16 +118,12 @@ pub(crate) async fn site(alpn: &[&str], asked: Arc<Mutex<Vec<String>>>) -> Socke
                 });
                 let io = TokioIo::new(stream);
                 // Browsers may close connections at any time.
-                let _ = match http2 {
-                    true => {
-                        let builder =
-                            hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-                        builder.serve_connection(io, service).await
-                    }
-                    false => {
-                        let builder = hyper::server::conn::http1::Builder::new();
-                        builder.serve_connection(io, service).await
-                    }
+                let _ = if http2 {
+                    let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                    builder.serve_connection(io, service).await
+                } else {
+                    let builder = hyper::server::conn::http1::Builder::new();
+                    builder.serve_connection(io, service).await
                 };
             });
         }

@@ -122,9 +122,10 @@ impl Operator {
                 .replace("example2026h2b", "b")
                 .replace("example2026h2", "test");
         }
-        let directory = match is_new {
-            true => self.log.path().join("new"),
-            false => self.log.path().to_owned(),
+        let directory = if is_new {
+            self.log.path().join("new")
+        } else {
+            self.log.path().to_owned()
         };
         match (words[0].as_str(), words.get(1).map(String::as_str)) {
             ("systemctl", Some("stop")) => self.stop(),
@@ -140,12 +141,13 @@ impl Operator {
 
     fn lucarne(&self, directory: &Path, words: &[String]) {
         let configuration = directory.join("lucarne.yaml").display().to_string();
-        let words = words
-            .iter()
-            .map(|word| match word.ends_with("lucarne.yaml") {
-                true => configuration.clone(),
-                false => word.clone(),
-            });
+        let words = words.iter().map(|word| {
+            if word.ends_with("lucarne.yaml") {
+                configuration.clone()
+            } else {
+                word.clone()
+            }
+        });
         let launch = self.log.command().args(words).directory(directory);
         let output = launch.run().unwrap();
         assert!(output.status.success(), "{}", all(&output));
@@ -202,9 +204,10 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => found.extend(files_below(&path)),
-            false => found.push(path),
+        if path.is_dir() {
+            found.extend(files_below(&path));
+        } else {
+            found.push(path);
         }
     }
     found

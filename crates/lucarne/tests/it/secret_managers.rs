@@ -51,9 +51,12 @@ impl Moved {
     fn key_at(&self, place: &str) -> &Self {
         let file = self.log.configuration();
         let text = fs::read_to_string(&file).unwrap();
-        let line = |line: &str| match line.trim_start().starts_with("secret:") {
-            true => format!("    secret: {place}\n"),
-            false => format!("{line}\n"),
+        let line = |line: &str| {
+            if line.trim_start().starts_with("secret:") {
+                format!("    secret: {place}\n")
+            } else {
+                format!("{line}\n")
+            }
         };
         fs::write(&file, text.lines().map(line).collect::<String>()).unwrap();
         self

@@ -360,9 +360,10 @@ fn check_says_what_serve_says_on_every_store() {
         assert_eq!(site.lucarne(&["check"]).0, 0, "{at}");
         fs::create_dir(site.path().join("elsewhere")).unwrap();
         let yaml = fs::read_to_string(site.configuration()).unwrap();
-        let data = match yaml.contains("localdirectory: ill") {
-            true => ("localdirectory: ill", "localdirectory: elsewhere"),
-            false => ("ill/\n", "elsewhere/\n"),
+        let data = if yaml.contains("localdirectory: ill") {
+            ("localdirectory: ill", "localdirectory: elsewhere")
+        } else {
+            ("ill/\n", "elsewhere/\n")
         };
         edit(&site.configuration(), data.0, data.1);
         let (code, said) = site.lucarne(&["check"]);

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::PATIENCE;
+use super::RESPONSE_TIMEOUT;
 use super::line::Line;
 
 /// Number of connections.
@@ -81,7 +81,7 @@ impl Singles {
                 tokio::spawn(self.clone().send_all());
             }
         }
-        match timeout(PATIENCE, told).await {
+        match timeout(RESPONSE_TIMEOUT, told).await {
             Ok(Ok(response)) => response,
             _ => Err(NoResponse::Late),
         }
@@ -111,7 +111,8 @@ impl Singles {
         let (frames, callers): (Vec<_>, Vec<_>) =
             batch.into_iter().map(|it| (it.frame, it.response)).unzip();
         let turn = self.line.turn().await;
-        let responses: Vec<Response> = match timeout(PATIENCE, turn.exchange(&frames)).await {
+        let responses: Vec<Response> = match timeout(RESPONSE_TIMEOUT, turn.exchange(&frames)).await
+        {
             Ok(Ok(responses)) => responses.into_iter().map(Ok).collect(),
             Ok(Err(error)) => frames
                 .iter()

@@ -34,7 +34,7 @@ const WRITERS: usize = 4;
 /// in time is not served from the cache: a hung disk costs readers the cache, but never stops the
 /// log.
 const READERS: usize = 8;
-const PATIENCE: Duration = Duration::from_secs(2);
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Prefix of a file's name until the file is complete.
 const UNFINISHED: &str = "unfinished-";
@@ -54,7 +54,7 @@ impl Disk {
             directory: directory.to_owned(),
             lru: Mutex::new(Lru::new(bytes)),
             writers: Arc::new(Semaphore::new(WRITERS)),
-            reading: BlockingPool::new(READERS, PATIENCE),
+            reading: BlockingPool::new(READERS, READ_TIMEOUT),
             next: AtomicU64::new(0),
             warned: AtomicBool::new(false),
         }

@@ -166,9 +166,10 @@ impl Transport {
             Either::Left((answer, other)) => (answer, other),
             Either::Right((answer, other)) => (answer, other),
         };
-        match good(&answer) {
-            true => answer,
-            false => Some(other.await).filter(good).unwrap_or(answer),
+        if good(&answer) {
+            answer
+        } else {
+            Some(other.await).filter(good).unwrap_or(answer)
         }
     }
 }
@@ -236,9 +237,10 @@ struct Fault(String);
 
 /// Returns the kind of the error. With `Request`, `object_store` may send the request again.
 fn kind(harmless: bool, kind: HttpErrorKind) -> HttpErrorKind {
-    match harmless {
-        true => HttpErrorKind::Request,
-        false => kind,
+    if harmless {
+        HttpErrorKind::Request
+    } else {
+        kind
     }
 }
 
@@ -261,9 +263,10 @@ fn fault(harmless: bool, error: &(dyn std::error::Error + 'static)) -> HttpError
         Some(other) => words = explain(other),
         None => {}
     }
-    let sort = match connecting {
-        true => HttpErrorKind::Connect,
-        false => kind(harmless, HttpErrorKind::Interrupted),
+    let sort = if connecting {
+        HttpErrorKind::Connect
+    } else {
+        kind(harmless, HttpErrorKind::Interrupted)
     };
     HttpError::new(sort, Fault(words))
 }

@@ -164,9 +164,10 @@ pub(super) fn record(object: Bytes) -> Result<Bytes, (u64, &'static str)> {
         _ => return Err((0, "not the header of a staged round")),
     };
     let record = object.slice(HEADER..);
-    match xxh3_128(&record).to_le_bytes() == sum {
-        true => Ok(record),
-        false => Err((HEADER as u64, "the record does not match its checksum")),
+    if xxh3_128(&record).to_le_bytes() == sum {
+        Ok(record)
+    } else {
+        Err((HEADER as u64, "the record does not match its checksum"))
     }
 }
 

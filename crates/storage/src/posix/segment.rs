@@ -147,9 +147,10 @@ impl Segment {
 /// [`io::ErrorKind::InvalidData`] for a longer file, and for anything that is not a file.
 pub(super) fn read(path: &Path) -> io::Result<Bytes> {
     let mut file = file::open(path)?;
-    let max = match file.metadata()?.is_file() {
-        true => records_end(&file)?.saturating_add(MOST_AFTER),
-        false => 0,
+    let max = if file.metadata()?.is_file() {
+        records_end(&file)?.saturating_add(MOST_AFTER)
+    } else {
+        0
     };
     file::read_bounded(&mut file, max)
 }
@@ -204,9 +205,10 @@ enum Record {
 /// bytes of `rest` were written.
 fn parse_record(salt: Salt, rest: &[u8], written: usize) -> Record {
     let Some((new_size, length, sum)) = parse_record_header(salt, rest) else {
-        return match (1..written).any(|at| parse_record_header(salt, &rest[at..]).is_some()) {
-            true => Record::Damaged("a record's header does not match its checksum"),
-            false => Record::Last,
+        return if (1..written).any(|at| parse_record_header(salt, &rest[at..]).is_some()) {
+            Record::Damaged("a record's header does not match its checksum")
+        } else {
+            Record::Last
         };
     };
     let body = &rest[RECORD_HEADER..];

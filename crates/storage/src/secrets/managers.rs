@@ -46,9 +46,10 @@ pub async fn aws(name: &str, place: &S3) -> Result<Bytes, SecretError> {
         let problem = format!("{region:?} is not a valid region");
         return Err(SecretError::Configuration(problem));
     }
-    let domain = match region.starts_with("cn-") {
-        true => "amazonaws.com.cn",
-        false => "amazonaws.com",
+    let domain = if region.starts_with("cn-") {
+        "amazonaws.com.cn"
+    } else {
+        "amazonaws.com"
     };
     let server = server(place.endpoint.as_deref(), || {
         format!("https://{SERVICE}.{region}.{domain}")
@@ -171,9 +172,10 @@ impl Service {
         let answer = client.execute(request).await.map_err(lost)?;
         let status = answer.status();
         let body = answer.into_body().bytes().await.map_err(lost)?;
-        match status.is_success() {
-            true => Ok(body),
-            false => Err(self.sort(status, &body)),
+        if status.is_success() {
+            Ok(body)
+        } else {
+            Err(self.sort(status, &body))
         }
     }
 

@@ -73,9 +73,10 @@ impl DatabaseUrl {
             return Err(malformed(&"the name of the database is missing"));
         }
         let place = kind(url);
-        match place.is_built() {
-            true => Ok(place),
-            false => Err(place.left_out()),
+        if place.is_built() {
+            Ok(place)
+        } else {
+            Err(place.left_out())
         }
     }
 

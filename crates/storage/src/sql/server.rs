@@ -1,9 +1,9 @@
 //! A lock on a database server: the common part of MySQL and PostgreSQL.
 //!
 //! A server may restart, fail over or hang, and connections break. A call reconnects and retries
-//! until [`PATIENCE`] has passed. A change whose response was lost may have been made, or may still
-//! be in progress. Its repetition changes nothing. To find out, the change is replaced with itself:
-//! that succeeds only if the change is stored, and returns after it is durable.
+//! until [`CALL_TIMEOUT`] has passed. A change whose response was lost may have been made, or may
+//! still be in progress. Its repetition changes nothing. To find out, the change is replaced with
+//! itself: that succeeds only if the change is stored, and returns after it is durable.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use super::{Change, Database, database_url};
 use crate::{LockError, LogId};
 
 /// Time limit of a whole call.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time limit for connecting and for each response. The server itself ends statements that wait one
 /// second less than this (see the dialects).
@@ -61,12 +61,13 @@ pub(super) trait Engine: Sized + Send + Sync + 'static {
         if columns.is_empty() {
             return Ok(None);
         }
-        match Self::fits(&columns) {
-            true => Ok(Some(())),
-            false => Err(Failure::Unfit(format!(
+        if Self::fits(&columns) {
+            Ok(Some(()))
+        } else {
+            Err(Failure::Unfit(format!(
                 "Lucarne cannot use its table `checkpoints`; expected: {}",
                 Self::DIALECT.schema
-            ))),
+            )))
         }
     }
 
@@ -233,13 +234,14 @@ impl<E: Engine> Server<E> {
         let answer = answer.unwrap_or(Err(Failure::Silence));
         answer.map_err(|failure| {
             let reason = message::<E>(&failure);
-            match passing::<E>(&failure) {
-                true => LockError::Failed {
+            if passing::<E>(&failure) {
+                LockError::Failed {
                     location: self.location.clone(),
                     action: "open the lock",
                     reason,
-                },
-                false => self.unusable(&reason),
+                }
+            } else {
+                self.unusable(&reason)
             }
         })
     }
@@ -354,7 +356,7 @@ trait Call<E: Engine>: Sync {
 
     /// Returns the time limit of the whole call.
     fn patience(&self) -> Duration {
-        PATIENCE
+        CALL_TIMEOUT
     }
 
     /// Makes one attempt. `unknown`: an earlier attempt may have had its effect.

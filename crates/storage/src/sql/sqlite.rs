@@ -22,7 +22,7 @@ use crate::{LockError, LogId};
 
 /// Time that a caller waits for its turn, and then for its result. An abandoned job continues, and
 /// no later one overtakes it.
-const PATIENCE: Duration = Duration::from_secs(10);
+const DISK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Number of commits after which the write-ahead log is copied into the database.
 const FOLD_AFTER: u32 = 256;
@@ -78,13 +78,16 @@ impl Sqlite {
         work: impl FnOnce(&mut Open) -> Result<T, LockError> + Send + 'static,
     ) -> Result<T, LockError> {
         let silent = |_| {
-            let reason = format!("its disk has not responded for {} s", PATIENCE.as_secs());
+            let reason = format!(
+                "its disk has not responded for {} s",
+                DISK_TIMEOUT.as_secs()
+            );
             failed(&self.path, action, reason)
         };
-        let turn = tokio::time::timeout(PATIENCE, self.open.clone().lock_owned());
+        let turn = tokio::time::timeout(DISK_TIMEOUT, self.open.clone().lock_owned());
         let mut open = turn.await.map_err(silent)?;
         let working = tokio::task::spawn_blocking(move || work(&mut open));
-        let answer = tokio::time::timeout(PATIENCE, working);
+        let answer = tokio::time::timeout(DISK_TIMEOUT, working);
         let answer = answer.await.map_err(silent)?;
         answer.map_err(|panic| failed(&self.path, action, panic.to_string()))?
     }

@@ -152,12 +152,13 @@ impl ObjectStore for Double {
                 // The pause between check and write is the fault itself. A busy machine makes it
                 // longer.
                 tokio::time::sleep(Duration::from_millis(2)).await;
-                match fits {
-                    true => put(all).await,
-                    false => Err(Error::Precondition {
+                if fits {
+                    put(all).await
+                } else {
+                    Err(Error::Precondition {
                         path: location.to_string(),
                         source: "412".into(),
-                    }),
+                    })
                 }
             }
             (Fault::NoTags, _) => put(options).await.map(|done| PutResult {

@@ -130,10 +130,7 @@ async fn a_record_torn_in_its_room_is_dropped_and_the_log_goes_on() {
             let mut torn = file.clone();
             torn[zeros].fill(0);
             torn.resize(4096, 0);
-            let kept = match torn[..file.len()] == file {
-                true => 3,
-                false => 2,
-            };
+            let kept = if torn[..file.len()] == file { 3 } else { 2 };
             let directory = with_segment(&torn);
             let assets = open(&directory);
             assert_eq!(whole(&assets.staged().await.unwrap()), kept, "byte {zero}");

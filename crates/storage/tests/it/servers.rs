@@ -169,14 +169,15 @@ async fn sockets_are_addresses_too(kind: DatabaseKind) {
 /// Creates a user who may neither delete rows nor change the table, and returns the URL.
 fn careful_user(place: &Place, rights: &str) -> String {
     let (name, user) = (&place.name, format!("{}_careful", place.name));
-    match place.url().starts_with("mysql") {
-        true => place.admin(&format!(
+    if place.url().starts_with("mysql") {
+        place.admin(&format!(
             "CREATE USER {user}@'%' IDENTIFIED BY 'x'; \
              GRANT {rights} ON {name}.checkpoints TO {user}@'%'"
-        )),
-        false => place.admin(&format!(
+        ))
+    } else {
+        place.admin(&format!(
             "CREATE USER {user} PASSWORD 'x'; GRANT {rights} ON checkpoints TO {user}"
-        )),
+        ))
     };
     let mut url = url::Url::parse(&place.url()).unwrap();
     url.set_username(&user).unwrap();
@@ -215,9 +216,10 @@ struct Shell<'p> {
 impl<'p> Shell<'p> {
     /// Starts the shell, and waits until it holds the row.
     fn holds(place: &'p Place) -> Self {
-        let (row, wait) = match place.url().starts_with("mysql") {
-            true => ("REPEAT(CHAR(9), 32)", "SLEEP"),
-            false => ("decode(repeat('09', 32), 'hex')", "pg_sleep"),
+        let (row, wait) = if place.url().starts_with("mysql") {
+            ("REPEAT(CHAR(9), 32)", "SLEEP")
+        } else {
+            ("decode(repeat('09', 32), 'hex')", "pg_sleep")
         };
         let hold = format!(
             "BEGIN; UPDATE checkpoints SET body = body WHERE logID = {row}; \

@@ -92,9 +92,10 @@ impl Tracer<'_> {
         let mine = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD;
         loop {
             self.let_go()?;
-            let flags = match self.held.is_empty() {
-                true => mine,
-                false => mine | WaitPidFlag::WNOHANG,
+            let flags = if self.held.is_empty() {
+                mine
+            } else {
+                mine | WaitPidFlag::WNOHANG
             };
             match waitpid(None, Some(flags))? {
                 WaitStatus::PtraceSyscall(thread) => self.call(thread)?,

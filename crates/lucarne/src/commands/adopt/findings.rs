@@ -69,9 +69,10 @@ impl Findings {
 
     /// Prints an error of the log itself.
     pub(crate) fn fatal(&mut self, what: &str, fatal: &Fatal) {
-        let verdict = match fatal.is_verdict() {
-            true => Verdict::Refused,
-            false => Verdict::Untold,
+        let verdict = if fatal.is_verdict() {
+            Verdict::Refused
+        } else {
+            Verdict::Untold
         };
         self.add(what, verdict, &fatal.to_string());
     }
@@ -109,9 +110,10 @@ impl Findings {
     }
 
     fn line(&self, text: &str, json: &Value) {
-        match self.json {
-            true => outln!("{json}"),
-            false => outln!("{text}"),
+        if self.json {
+            outln!("{json}");
+        } else {
+            outln!("{text}");
         }
     }
 }

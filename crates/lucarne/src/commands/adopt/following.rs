@@ -57,9 +57,10 @@ async fn passes(
         match pass(log, last, findings).await {
             Ok(()) => failures = 0,
             Err(error) if failures == MOST_FAILURES => {
-                let verdict = match is_verdict(&error) {
-                    true => Verdict::Refused,
-                    false => Verdict::Untold,
+                let verdict = if is_verdict(&error) {
+                    Verdict::Refused
+                } else {
+                    Verdict::Untold
                 };
                 findings.add("follow", verdict, &causes(&error));
                 return findings.fail("cannot follow the log; the index is kept");

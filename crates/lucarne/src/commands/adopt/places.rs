@@ -154,17 +154,19 @@ fn edge(directory: &Path, places: &mut Vec<PathBuf>) {
 fn writable(places: &[PathBuf], findings: &mut Findings) {
     let mut refused = Vec::new();
     for place in places {
-        let needed = match place.is_dir() {
-            true => Access::WRITE_OK | Access::EXEC_OK,
-            false => Access::WRITE_OK,
+        let needed = if place.is_dir() {
+            Access::WRITE_OK | Access::EXEC_OK
+        } else {
+            Access::WRITE_OK
         };
         if let Err(error) = access(place.as_path(), needed) {
             refused.push(format!("{}: {error}", place.display()));
         }
     }
-    match refused.is_empty() {
-        true => findings.right("writable", "by this user"),
-        false => findings.add(
+    if refused.is_empty() {
+        findings.right("writable", "by this user");
+    } else {
+        findings.add(
             "writable",
             Verdict::Refused,
             &format!(
@@ -172,7 +174,7 @@ fn writable(places: &[PathBuf], findings: &mut Findings) {
                  owner",
                 refused.join("; ")
             ),
-        ),
+        );
     }
 }
 

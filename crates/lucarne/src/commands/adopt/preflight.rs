@@ -119,9 +119,10 @@ fn time_to_sign(data: &DataPlace, age_ms: u64, interval: Duration) -> Duration {
         // TesseraCT, which uses another lock.
         DataPlace::Bucket(_) => true,
     };
-    match perhaps_tesseracts && age_ms <= LONG_AGO_MS {
-        true => TESSERACT_STILL.max(interval + MARGIN),
-        false => STILL,
+    if perhaps_tesseracts && age_ms <= LONG_AGO_MS {
+        TESSERACT_STILL.max(interval + MARGIN)
+    } else {
+        STILL
     }
 }
 
@@ -286,17 +287,18 @@ fn tesseract_state(directory: &Path, left: &Left, findings: &mut Findings) {
             "all entries that TesseraCT has integrated are published",
         );
     }
-    let why = match size > published.size {
-        true => format!(
+    let why = if size > published.size {
+        format!(
             "TesseraCT has integrated {size} entries and published {}: start it again without \
              submissions, wait until it has published them, and stop it",
             published.size
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "TesseraCT's state has {size} entries, and {} are published with another root: state and \
              tiles are not of one log, or the state was restored",
             published.size
-        ),
+        )
     };
     findings.add(".state", Verdict::Refused, &why);
 }

@@ -65,15 +65,16 @@ fn compare(sequenced: u64, published: u64, source: &str, findings: &mut Findings
         let why = format!("all entries that TesseraCT has promised are published, {source}");
         return findings.right("database", &why);
     }
-    let why = match sequenced > published {
-        true => format!(
+    let why = if sequenced > published {
+        format!(
             "TesseraCT has promised {sequenced} entries and published {published}: start it again \
              without submissions, wait until it has published them, and stop it"
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "TesseraCT has promised {sequenced} entries, {source}, but published {published}: this \
              database belongs to another log, or was restored"
-        ),
+        )
     };
     findings.refused("database", &why);
 }

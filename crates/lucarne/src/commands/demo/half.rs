@@ -31,15 +31,16 @@ impl Half {
     /// Returns the start of the half year and the start of the next one, in RFC 3339.
     pub(super) fn window(self) -> (String, String) {
         let (year, next) = (self.year, self.year + 1);
-        match self.second {
-            false => (
-                format!("{year}-01-01T00:00:00Z"),
-                format!("{year}-07-01T00:00:00Z"),
-            ),
-            true => (
+        if self.second {
+            (
                 format!("{year}-07-01T00:00:00Z"),
                 format!("{next}-01-01T00:00:00Z"),
-            ),
+            )
+        } else {
+            (
+                format!("{year}-01-01T00:00:00Z"),
+                format!("{year}-07-01T00:00:00Z"),
+            )
         }
     }
 }

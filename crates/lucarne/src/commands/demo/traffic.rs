@@ -15,7 +15,8 @@ use crate::config::{LogSettings, rfc3339};
 
 /// Number of submissions at the start.
 const FIRST: usize = 24;
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Timeout of a request, and of the wait until the log accepts the first submission.
+const ACCEPT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Submitter of the demo, with the addresses of the log.
 pub(super) struct Traffic {
@@ -42,7 +43,7 @@ impl Traffic {
             url: format!("{base}/{path}/"),
             home,
             base,
-            client: BlockingClient::new(Client::of_system(PATIENCE))?,
+            client: BlockingClient::new(Client::of_system(ACCEPT_TIMEOUT))?,
             window: (
                 log.policy.not_after_start.unwrap_or(0),
                 log.policy.not_after_limit.unwrap_or(u64::MAX),
@@ -117,7 +118,7 @@ impl Traffic {
 
     /// Submits until the log accepts, because it may still be opening.
     fn wait(&self, first: &Submission) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + ACCEPT_TIMEOUT;
         while let Err(error) = self.submit(first) {
             if Instant::now() > deadline {
                 return Err(error).context("the log does not accept submissions");
@@ -212,9 +213,10 @@ impl Traffic {
         let precertificate = number % 2 == 1;
         let mut options = LeafOptions::with_key(names()?, Arc::clone(key));
         options.not_after = self.expiry(options.not_before);
-        match precertificate {
-            true => options.poison = Some(Poison::Last),
-            false => options.scts = 2,
+        if precertificate {
+            options.poison = Some(Poison::Last);
+        } else {
+            options.scts = 2;
         }
         Ok(Submission {
             endpoint: if precertificate {
@@ -277,9 +279,10 @@ fn short(path: &Path) -> String {
         .unwrap_or_else(|| path.to_owned())
         .display()
         .to_string();
-    match path.contains(' ') {
-        true => format!("'{path}'"),
-        false => path,
+    if path.contains(' ') {
+        format!("'{path}'")
+    } else {
+        path
     }
 }
 

@@ -116,9 +116,10 @@ impl Listed {
                 if path.starts_with(".lucarne") {
                     continue;
                 }
-                match file.file_type()?.is_dir() {
-                    true => folders.push(path),
-                    false => listed.add(&path.to_string_lossy(), size),
+                if file.file_type()?.is_dir() {
+                    folders.push(path);
+                } else {
+                    listed.add(&path.to_string_lossy(), size);
                 }
             }
         }
@@ -148,9 +149,10 @@ impl Listed {
     /// Counts the names tile of a data tile.
     fn add_names(&mut self, data: Tile, size: u64) -> bool {
         let needed = Tile::widest(data.level(), data.index(), size) == Some(data);
-        match data.covered_by(size) {
-            false => self.newer += 1,
-            true => self.superseded_names += usize::from(!needed),
+        if data.covered_by(size) {
+            self.superseded_names += usize::from(!needed);
+        } else {
+            self.newer += 1;
         }
         true
     }

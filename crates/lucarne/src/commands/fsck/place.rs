@@ -17,7 +17,7 @@ use crate::config::{Config, DataPlace, LogSettings};
 use crate::open;
 
 /// Timeout of a request.
-const PATIENCE: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A log at its location.
 pub(super) struct Place {
@@ -114,16 +114,17 @@ type Opened = (Arc<dyn Files>, Option<DataPlace>, String);
 pub(super) async fn files_at(at: &str) -> Result<Opened> {
     if at.starts_with("http://") || at.starts_with("https://") {
         let url = format!("{}/", at.trim_end_matches('/'));
-        let client = Client::of_system(PATIENCE);
+        let client = Client::of_system(REQUEST_TIMEOUT);
         let files = Prefix {
             url: url.clone(),
             client,
         };
         return Ok((Arc::new(files), None, url));
     }
-    let place = match ObjectStoreConfig::is_url(at) {
-        true => DataPlace::Bucket(Box::new(ObjectStoreConfig::from_url(at)?)),
-        false => DataPlace::Directory(at.into()),
+    let place = if ObjectStoreConfig::is_url(at) {
+        DataPlace::Bucket(Box::new(ObjectStoreConfig::from_url(at)?))
+    } else {
+        DataPlace::Directory(at.into())
     };
     let (files, location) = opened(&place).await?;
     Ok((files, Some(place), location))
@@ -148,9 +149,10 @@ pub(crate) async fn opened(place: &DataPlace) -> Result<(Arc<dyn Files>, String)
 fn existing(path: &Path) -> Result<PathBuf> {
     let metadata = std::fs::metadata(path);
     let metadata = metadata.with_context(|| format!("cannot read {}", path.display()))?;
-    match metadata.is_dir() {
-        true => Ok(path.to_owned()),
-        false => bail!("{} is not a directory", path.display()),
+    if metadata.is_dir() {
+        Ok(path.to_owned())
+    } else {
+        bail!("{} is not a directory", path.display())
     }
 }
 

@@ -56,9 +56,10 @@ impl Report {
     pub(super) fn cure(&mut self, cure: &Cure) {
         self.repaired += 1;
         let (finding, from) = (&cure.finding, &cure.from);
-        let done = match self.dry_run {
-            true => "can be repaired",
-            false => "repaired",
+        let done = if self.dry_run {
+            "can be repaired"
+        } else {
+            "repaired"
         };
         let mut line = format!("{done} from {from}: {finding}");
         if let Some(kept) = &cure.kept {
@@ -137,10 +138,7 @@ impl Report {
 
     /// Prints the progress at regular intervals.
     pub(super) fn progress(&mut self, checked: u64, first: u64, of: u64, bytes: u64) {
-        let every = match self.terminal {
-            true => EVERY.0,
-            false => EVERY.1,
-        };
+        let every = if self.terminal { EVERY.0 } else { EVERY.1 };
         if self.told.elapsed() < every {
             return;
         }
@@ -148,9 +146,10 @@ impl Report {
         let rate = Rate::of(checked - first, bytes, self.began.elapsed());
         let left = (of - checked) as f64 / rate.entries.max(1.0);
         let line = format!("{checked} of {of} entries, {rate}, {} left", time(left));
-        match self.terminal {
-            true => err!("\r\x1b[K{line}"),
-            false => errln!("{line}"),
+        if self.terminal {
+            err!("\r\x1b[K{line}");
+        } else {
+            errln!("{line}");
         }
     }
 
@@ -182,9 +181,10 @@ impl Report {
 
     /// Returns the number of files that are wrong now.
     pub(super) fn still_wrong(&self) -> u64 {
-        match self.dry_run {
-            true => self.wrong + self.repaired,
-            false => self.wrong,
+        if self.dry_run {
+            self.wrong + self.repaired
+        } else {
+            self.wrong
         }
     }
 
@@ -201,9 +201,10 @@ impl Report {
         if self.terminal {
             err!("\r\x1b[K");
         }
-        match self.json {
-            true => outln!("{json}"),
-            false => outln!("{text}"),
+        if self.json {
+            outln!("{json}");
+        } else {
+            outln!("{text}");
         }
     }
 }

@@ -131,13 +131,15 @@ enum RateError {
 fn rate(text: &str) -> Result<Rate, RateError> {
     let (count, per) = text.split_once('/').unwrap_or((text, "s"));
     let count = decimal(count)?;
-    let per = match per.starts_with(|c: char| c.is_ascii_digit()) {
-        true => duration(per)?,
-        false => duration(&format!("1{per}"))?,
+    let per = if per.starts_with(|c: char| c.is_ascii_digit()) {
+        duration(per)?
+    } else {
+        duration(&format!("1{per}"))?
     };
-    match count > 0.0 && !per.is_zero() {
-        true => Ok(Rate { count, per }),
-        false => Err(RateError::Zero),
+    if count > 0.0 && !per.is_zero() {
+        Ok(Rate { count, per })
+    } else {
+        Err(RateError::Zero)
     }
 }
 

@@ -179,9 +179,10 @@ impl Report {
         for failure in &failures {
             errln!("lucarne: {failure}");
         }
-        match failures.is_empty() {
-            true => verdict,
-            false => verdict.worse(Verdict::OutputFailed),
+        if failures.is_empty() {
+            verdict
+        } else {
+            verdict.worse(Verdict::OutputFailed)
         }
     }
 }
@@ -215,12 +216,11 @@ pub(super) fn read(path: &Path) -> Result<Summary, SummaryError> {
 }
 
 fn say(text: &str, elsewhere: bool) -> Result<(), OutputError> {
-    let written = match elsewhere {
-        true => writeln!(io::stderr(), "{text}"),
-        false => {
-            let mut stdout = io::stdout().lock();
-            writeln!(stdout, "{text}").and_then(|()| stdout.flush())
-        }
+    let written = if elsewhere {
+        writeln!(io::stderr(), "{text}")
+    } else {
+        let mut stdout = io::stdout().lock();
+        writeln!(stdout, "{text}").and_then(|()| stdout.flush())
     };
     written.map_err(OutputError::Stdout)
 }

@@ -55,9 +55,10 @@ fn start(options: &Options, length: Option<Duration>) -> ExitCode {
     }
     let seed = options.settings.seed(plan.seed);
     let threads = options.settings.threads(plan.threads);
-    let name = match plan.name.is_empty() {
-        true => name_of(&options.plan),
-        false => plan.name.clone(),
+    let name = if plan.name.is_empty() {
+        name_of(&options.plan)
+    } else {
+        plan.name.clone()
     };
     let mut run = match plan.into_run(seed) {
         Ok(run) => run,

@@ -18,9 +18,10 @@ use crate::{inception, open, runtime};
 
 /// Rebuilds the lock.
 pub(crate) fn run(options: &Rebuild) -> ExitCode {
-    let (config, report) = match options.flags.given() {
-        true => options.flags.read(),
-        false => Config::read(&options.config),
+    let (config, report) = if options.flags.given() {
+        options.flags.read()
+    } else {
+        Config::read(&options.config)
     };
     let config = match (config, report.problems()) {
         (Some(config), []) => config,
@@ -34,9 +35,10 @@ pub(crate) fn run(options: &Rebuild) -> ExitCode {
     let rebuilt = runtime::run(async {
         let log = looking::the_one(&config, options.name.as_deref())?;
         let outside = Outside::of(log, options)?;
-        match options.never_published {
-            true => never_published::go_back(&config, log, &outside).await,
-            false => rebuild(&config, log, &outside, options.replace_older).await,
+        if options.never_published {
+            never_published::go_back(&config, log, &outside).await
+        } else {
+            rebuild(&config, log, &outside, options.replace_older).await
         }
     });
     match rebuilt {

@@ -185,9 +185,10 @@ fn pair(node: &Node, path: String, directory: &Path, report: &mut Report) -> Opt
 
 /// Reads the hosts of an entry. The default is all hosts.
 fn hosts(reader: &mut Reader<'_, '_>) -> Option<HostPattern> {
-    match reader.has("host") {
-        true => reader.value("host", parsed),
-        false => Some(HostPattern::all()),
+    if reader.has("host") {
+        reader.value("host", parsed)
+    } else {
+        Some(HostPattern::all())
     }
 }
 
@@ -232,9 +233,10 @@ fn way(node: &Node, path: String, directory: &Path, report: &mut Report) -> Opti
     };
     let lacks = proxy.as_ref().is_some_and(UpstreamProxy::lacks_password);
     if lacks != password.is_some() && !(reader.has("password") && password.is_none()) {
-        let why = match lacks {
-            true => "names a user; add `password: FILE`, `env:NAME` or the like",
-            false => "takes no `password`: it names no user, or has a password already",
+        let why = if lacks {
+            "names a user; add `password: FILE`, `env:NAME` or the like"
+        } else {
+            "takes no `password`: it names no user, or has a password already"
         };
         reader.problem(url.line, "url", why);
         return None;

@@ -134,9 +134,10 @@ pub(super) fn key_log() -> Result<Option<Arc<dyn KeyLog>>> {
 /// Returns the servers that the proxy trusts: those with certificates of the system's CAs and of
 /// the configured files. The second value has the same certificates in the type of the observer.
 pub(super) fn trust(config: &Config) -> Result<(Trust, Arc<Roots>)> {
-    let mut trusted = match config.system_roots {
-        true => lucarne_net::Trust::system(),
-        false => lucarne_net::Trust::none(),
+    let mut trusted = if config.system_roots {
+        lucarne_net::Trust::system()
+    } else {
+        lucarne_net::Trust::none()
     };
     for file in &config.upstream_ca {
         let added = trusted.with(certificates(file)?);

@@ -169,9 +169,10 @@ impl Load {
 
     /// Creates a new submission, which will be repeated later.
     pub(crate) fn fresh(&self) -> Submission {
-        let kind = match self.happens(0.5) {
-            true => EntryKind::X509,
-            false => EntryKind::Precert,
+        let kind = if self.happens(0.5) {
+            EntryKind::X509
+        } else {
+            EntryKind::Precert
         };
         let submission = Submission::new(&self.issuer(), kind);
         self.submissions.lock().unwrap().push(submission.clone());

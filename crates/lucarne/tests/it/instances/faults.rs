@@ -192,9 +192,10 @@ impl Day {
     /// Causes one fault on the leader or another instance, and checks that all recover.
     async fn suffer(&mut self, class: Class, faults: &mut Faults) {
         let leader = self.instances.settled().await;
-        let victim = match faults.luck.random_bool(0.7) {
-            true => leader,
-            false => faults.luck.random_range(0..self.instances.all.len()),
+        let victim = if faults.luck.random_bool(0.7) {
+            leader
+        } else {
+            faults.luck.random_range(0..self.instances.all.len())
         };
         let who = ["another", "the leader"][usize::from(victim == leader)];
         let (at, lasting) = (Instant::now(), faults.lasting(class));

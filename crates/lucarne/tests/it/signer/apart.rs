@@ -111,9 +111,10 @@ impl Copied {
     pub(super) fn restore(&self, apart: &Apart) {
         for part in PARTS {
             let place = apart.log.path().join(part);
-            match place.is_dir() {
-                true => fs::remove_dir_all(place).unwrap(),
-                false => fs::remove_file(place).unwrap(),
+            if place.is_dir() {
+                fs::remove_dir_all(place).unwrap();
+            } else {
+                fs::remove_file(place).unwrap();
             }
         }
         copy(self.0.path(), apart.log.path());

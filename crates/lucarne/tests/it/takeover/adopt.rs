@@ -16,9 +16,10 @@ pub(super) fn all_files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => found.extend(all_files(&path)),
-            false => drop(found.insert(path.clone(), fs::read(path).unwrap())),
+        if path.is_dir() {
+            found.extend(all_files(&path));
+        } else {
+            drop(found.insert(path.clone(), fs::read(path).unwrap()));
         }
     }
     found

@@ -253,9 +253,10 @@ fn adopt_that_is_killed_ends_well_the_next_time() {
     thread::scope(|scope| {
         for case in 0..DEATHS {
             // The last calls, which create the lock, matter most.
-            let number = match case < DEATHS / 2 {
-                true => 1 + case * (calls - DEATHS / 2) / (DEATHS / 2),
-                false => calls - (DEATHS - 1 - case),
+            let number = if case < DEATHS / 2 {
+                1 + case * (calls - DEATHS / 2) / (DEATHS / 2)
+            } else {
+                calls - (DEATHS - 1 - case)
             };
             let strike = match case % 2 {
                 0 => Strike::KillBefore,

@@ -45,9 +45,10 @@ fn strike(life: &Life, proxy: &StoreProxy, luck: &mut StdRng) -> String {
     let (number, before) = (AtomicU64::new(0), proxy.struck());
     proxy.judge(move |_| {
         let number = number.fetch_add(1, SeqCst) + 1;
-        match (first..=last).contains(&number) {
-            true => fate,
-            false => Fate::Pass,
+        if (first..=last).contains(&number) {
+            fate
+        } else {
+            Fate::Pass
         }
     });
     let mut server = life.log.launch("serve").spawn().unwrap();

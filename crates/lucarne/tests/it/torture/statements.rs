@@ -67,9 +67,10 @@ fn strike(life: &Life, proxy: &DatabaseProxy, luck: &mut StdRng) -> String {
     let (number, before) = (AtomicU64::new(0), proxy.struck());
     proxy.judge(move || {
         let number = number.fetch_add(1, SeqCst) + 1;
-        match (first..=last).contains(&number) {
-            true => fate,
-            false => StatementFate::Pass,
+        if (first..=last).contains(&number) {
+            fate
+        } else {
+            StatementFate::Pass
         }
     });
     let mut server = life.log.launch("serve").spawn().unwrap();

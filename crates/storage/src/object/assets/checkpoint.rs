@@ -119,9 +119,10 @@ impl ObjectAssets {
     async fn still(&self, last: Version, new: &Bytes) -> Result<Version, AssetError> {
         let found = self.read_checkpoint().await?;
         let ours = found.bytes == last.bytes || found.bytes.as_ref() == Some(new);
-        match ours {
-            true => Ok(found),
-            false => Err(self.replaced(&found)),
+        if ours {
+            Ok(found)
+        } else {
+            Err(self.replaced(&found))
         }
     }
 

@@ -77,13 +77,14 @@ fn add(contents: &mut JournalContents, file: &SegmentFile, next: Option<&Segment
         offset += bytes;
     }
     if let Some(torn) = segment.torn {
-        match file.must_be_whole(next) {
-            true => contents.damage.push(file.torn(torn.start)),
-            false => contents.torn.push(TornTail {
+        if file.must_be_whole(next) {
+            contents.damage.push(file.torn(torn.start));
+        } else {
+            contents.torn.push(TornTail {
                 file: path,
                 offset: torn.start as u64,
                 bytes: torn.len() as u64,
-            }),
+            });
         }
     }
 }

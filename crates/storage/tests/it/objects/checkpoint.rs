@@ -116,9 +116,12 @@ async fn a_put_that_arrives_late_does_not_turn_the_checkpoint_back() {
     let assets = ObjectAssets::open(&behind(&proxy, &bucket)).await.unwrap();
     recover(&assets).await;
     publish(&assets, "1").await.unwrap();
-    proxy.judge(|request| match is_checkpoint(request) {
-        true => Fate::Withhold,
-        false => Fate::Pass,
+    proxy.judge(|request| {
+        if is_checkpoint(request) {
+            Fate::Withhold
+        } else {
+            Fate::Pass
+        }
     });
     publish(&assets, "2").await.unwrap_err();
     proxy.judge(|_| Fate::Pass);

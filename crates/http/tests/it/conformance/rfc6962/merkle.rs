@@ -43,9 +43,10 @@ pub(super) fn path(m: usize, d: &[Hash]) -> Vec<Hash> {
     }
     let k = k(d.len());
     let (left, right) = d.split_at(k);
-    let (mut path, other) = match m < k {
-        true => (self::path(m, left), mth(right)),
-        false => (self::path(m - k, right), mth(left)),
+    let (mut path, other) = if m < k {
+        (self::path(m, left), mth(right))
+    } else {
+        (self::path(m - k, right), mth(left))
     };
     path.push(other);
     path
@@ -63,9 +64,10 @@ fn subproof(m: usize, d: &[Hash], b: bool) -> Vec<Hash> {
     }
     let k = k(n);
     let (left, right) = d.split_at(k);
-    let (mut proof, other) = match m <= k {
-        true => (subproof(m, left, b), mth(right)),
-        false => (subproof(m - k, right, false), mth(left)),
+    let (mut proof, other) = if m <= k {
+        (subproof(m, left, b), mth(right))
+    } else {
+        (subproof(m - k, right, false), mth(left))
     };
     proof.push(other);
     proof

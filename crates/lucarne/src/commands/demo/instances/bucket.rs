@@ -157,9 +157,10 @@ impl Bucket {
         let Some(known) = objects.get(key).cloned() else {
             return Ok(error(StatusCode::NOT_FOUND, "NoSuchKey"));
         };
-        let body = match is_head {
-            true => Bytes::new(),
-            false => read(&self.file(key))?.1,
+        let body = if is_head {
+            Bytes::new()
+        } else {
+            read(&self.file(key))?.1
         };
         drop(objects);
         let mut got = answer(StatusCode::OK, body);

@@ -120,10 +120,7 @@ fn hosts(picture: &Picture, width: usize, rows: usize) -> Vec<Line<'static>> {
 }
 
 fn line(row: &HostRow, name: usize, width: usize, colour: bool) -> Line<'static> {
-    let what = match row.intercepted {
-        true => "intercept",
-        false => "pass",
-    };
+    let what = if row.intercepted { "intercept" } else { "pass" };
     let took = match row.minted_us {
         0 => "-".to_owned(),
         us => time(Duration::from_micros(us)),
@@ -143,13 +140,13 @@ fn line(row: &HostRow, name: usize, width: usize, colour: bool) -> Line<'static>
 }
 
 fn cut(text: &str, width: usize) -> String {
-    match text.chars().count() > width {
-        true => text
-            .chars()
+    if text.chars().count() > width {
+        text.chars()
             .take(width.saturating_sub(1))
             .chain(['…'])
-            .collect(),
-        false => text.to_owned(),
+            .collect()
+    } else {
+        text.to_owned()
     }
 }
 

@@ -157,11 +157,12 @@ impl Lock for SqlLock {
             log,
             body,
         };
-        match self.database.change(&insert).await? {
-            true => Ok(()),
-            false => Err(LockError::Exists {
+        if self.database.change(&insert).await? {
+            Ok(())
+        } else {
+            Err(LockError::Exists {
                 location: self.location(),
-            }),
+            })
         }
     }
 
@@ -173,12 +174,13 @@ impl Lock for SqlLock {
             log,
             body: new,
         };
-        match self.database.change(&update).await? {
-            true => Ok(()),
-            false => Err(LockError::Conflict {
+        if self.database.change(&update).await? {
+            Ok(())
+        } else {
+            Err(LockError::Conflict {
                 location: self.location(),
                 found: self.load(log).await?,
-            }),
+            })
         }
     }
 

@@ -280,9 +280,10 @@ impl Told {
         if is_another {
             let gap = std::mem::take(&mut self.scts.lock().gap);
             let what = format!("instance {}", leader.number);
-            let detail = match self.invited {
-                false => "leads; the others follow".to_owned(),
-                true => format!("leads; for {:.1} s no SCT was issued", gap.as_secs_f64()),
+            let detail = if self.invited {
+                format!("leads; for {:.1} s no SCT was issued", gap.as_secs_f64())
+            } else {
+                "leads; the others follow".to_owned()
             };
             self.screen.done(&what, &detail);
         }

@@ -187,9 +187,10 @@ fn tiles(
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     let at_once = options.at_once.map_or(2 * cores, usize::from);
     let extent = FsckOptions {
-        parts: match options.skip_signatures {
-            true => Parts::Uncompressed,
-            false => Parts::All,
+        parts: if options.skip_signatures {
+            Parts::Uncompressed
+        } else {
+            Parts::All
         },
         ..FsckOptions::new(at_once)
     };

@@ -210,9 +210,10 @@ impl ObjectLock {
                 version,
                 writer,
             };
-            match self.md5.load(Relaxed) && !stored.has_md5() {
-                true => Err(Failure::Torn),
-                false => Ok(Some(stored)),
+            if self.md5.load(Relaxed) && !stored.has_md5() {
+                Err(Failure::Torn)
+            } else {
+                Ok(Some(stored))
             }
         };
         timeout_at(limit, read).await?
@@ -416,9 +417,10 @@ enum Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        match failure::is_lost(&error) {
-            true => Self::Lost,
-            false => Self::Store(error),
+        if failure::is_lost(&error) {
+            Self::Lost
+        } else {
+            Self::Store(error)
         }
     }
 }

@@ -143,9 +143,10 @@ fn describe(der: &[u8]) -> Result<String> {
     };
     let fingerprint = Fingerprint::of(der);
     let (from, through) = (day(certificate.not_before()), day(certificate.not_after()));
-    let kind = match certificate.is_authority() {
-        true => "CA certificate",
-        false => "certificate that can issue nothing",
+    let kind = if certificate.is_authority() {
+        "CA certificate"
+    } else {
+        "certificate that can issue nothing"
     };
     Ok(format!(
         "  {kind} {}\n  valid from {from} through {through}\n  SHA-256 {fingerprint}\n",

@@ -217,10 +217,12 @@ impl PosixAssets {
 
 impl Directory {
     fn writable(&self) -> Result<&Self, AssetError> {
-        let error = match self.read_only {
-            false if !self.closed.load(Ordering::SeqCst) => return Ok(self),
-            false => io::Error::other("the directory was released to another process"),
-            true => io::ErrorKind::ReadOnlyFilesystem.into(),
+        let error: io::Error = if self.read_only {
+            io::ErrorKind::ReadOnlyFilesystem.into()
+        } else if self.closed.load(Ordering::SeqCst) {
+            io::Error::other("the directory was released to another process")
+        } else {
+            return Ok(self);
         };
         let path = self.path.display().to_string();
         Err(AssetError::io("write", path, error))
@@ -481,9 +483,10 @@ pub(crate) fn make_durably(path: &Path, mode: u32) -> Result<(), AssetError> {
     if path.is_dir() {
         return Ok(());
     }
-    let mode = match path.iter().any(|part| part == OWN) {
-        true => 0o700,
-        false => mode,
+    let mode = if path.iter().any(|part| part == OWN) {
+        0o700
+    } else {
+        mode
     };
     let parent = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,

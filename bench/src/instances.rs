@@ -75,9 +75,10 @@ pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
         common,
         options: &options.load,
         store: Store::open(&common.store)?,
-        place: match options.load.mariadb {
-            true => wait(Place::s3_and_mariadb())??,
-            false => wait(Place::s3_alone())??,
+        place: if options.load.mariadb {
+            wait(Place::s3_and_mariadb())??
+        } else {
+            wait(Place::s3_alone())??
         },
     };
     match options.measurement {
@@ -337,9 +338,10 @@ impl Bench<'_> {
         let rows = [
             Row::new("without SCTs, median", format!("{median:.2} s")),
             Row::at_most("without SCTs, worst", worst, "s", 3.0),
-            match hand_over {
-                true => Row::at_most("failed requests", failed as f64, "", 0.0),
-                false => Row::new("failed requests", failed.to_string()),
+            if hand_over {
+                Row::at_most("failed requests", failed as f64, "", 0.0)
+            } else {
+                Row::new("failed requests", failed.to_string())
             },
             Row::new(
                 "SCTs, and entries of the log",

@@ -183,9 +183,10 @@ impl Taken {
 /// Returns a tile without its compression, if any.
 fn plain(bytes: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();
-    match bytes.starts_with(&[0x1f, 0x8b]) {
-        true => MultiGzDecoder::new(bytes).read_to_end(&mut plain).unwrap(),
-        false => plain.write(bytes).unwrap(),
+    if bytes.starts_with(&[0x1f, 0x8b]) {
+        MultiGzDecoder::new(bytes).read_to_end(&mut plain).unwrap()
+    } else {
+        plain.write(bytes).unwrap()
     };
     plain
 }

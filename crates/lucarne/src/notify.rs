@@ -23,7 +23,7 @@ use tokio::time::interval;
 pub(crate) use service::{keep, reloaded_after};
 
 /// Time limit for sending one message.
-const PATIENCE: Duration = Duration::from_secs(1);
+const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Minimum time between two status messages.
 pub(crate) const STATUS_INTERVAL: Duration = Duration::from_secs(5);
@@ -98,7 +98,7 @@ fn send_to(place: &OsStr, message: &str) -> io::Result<()> {
         None => SocketAddr::from_pathname(place)?,
     };
     let socket = UnixDatagram::unbound()?;
-    socket.set_write_timeout(Some(PATIENCE))?;
+    socket.set_write_timeout(Some(SEND_TIMEOUT))?;
     socket.send_to_addr(message.as_bytes(), &address)?;
     Ok(())
 }

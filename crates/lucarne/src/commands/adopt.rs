@@ -28,9 +28,10 @@ use crate::{inception, runtime};
 /// Takes over the log, or follows it until a signal.
 pub(crate) fn run(options: &Adopt) -> ExitCode {
     let mut findings = Findings::new(options.json);
-    let (config, report) = match options.flags.given() {
-        true => options.flags.read(),
-        false => Config::read(&options.config),
+    let (config, report) = if options.flags.given() {
+        options.flags.read()
+    } else {
+        Config::read(&options.config)
     };
     let config = match (config, report.problems()) {
         (Some(config), []) => config,
@@ -46,9 +47,10 @@ pub(crate) fn run(options: &Adopt) -> ExitCode {
     }
     let adopted = runtime::run(async {
         let log = looking::the_one(&config, options.name.as_deref())?;
-        match options.follow {
-            true => following::follow(log, &mut findings).await,
-            false => adopt(&config, log, options, &mut findings).await,
+        if options.follow {
+            following::follow(log, &mut findings).await
+        } else {
+            adopt(&config, log, options, &mut findings).await
         }
     });
     adopted.unwrap_or_else(|error| Findings::new(options.json).fail(&causes(&error)))
