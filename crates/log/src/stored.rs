@@ -242,9 +242,10 @@ async fn whole(assets: &dyn Assets, tile: Tile) -> Result<Bytes, ReadError> {
         .await?
         .ok_or_else(|| ReadError::Damaged {
             path: tile.path(),
-            problem: match tile.is_full() {
-                true => "is missing".into(),
-                false => "is missing, as is a wider tile".into(),
+            problem: if tile.is_full() {
+                "is missing".into()
+            } else {
+                "is missing, as is a wider tile".into()
             },
         })
 }

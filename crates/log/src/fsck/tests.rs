@@ -91,9 +91,10 @@ async fn a_file_that_is_missing_is_named() {
         for finding in &found {
             assert_eq!(&finding.path, path, "{finding}");
             assert!(matches!(finding.problem, Problem::Missing), "{finding}");
-            let words = match path.contains(".p/") {
-                true => "is missing, as is a wider tile",
-                false => "is missing",
+            let words = if path.contains(".p/") {
+                "is missing, as is a wider tile"
+            } else {
+                "is missing"
             };
             assert_eq!(finding.detail(), words, "{finding}");
         }
