@@ -411,7 +411,7 @@ impl Dedup {
         Ok(())
     }
 
-    /// Notes the anchor, the list of tables and gaps in one transaction.
+    /// Stores the anchor, the list of tables and gaps in one transaction.
     fn commit(&self, anchor: &Anchor, tables: Option<Vec<u8>>, gaps: &[Gap]) -> fjall::Result<()> {
         let mut batch = self.database.batch();
         batch.insert(&self.meta, ANCHOR, anchor.encode());

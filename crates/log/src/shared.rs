@@ -53,7 +53,7 @@ pub(crate) struct Shared {
     pub(crate) state: Mutex<State>,
     /// True until the first attempt to open the log has ended, successfully or not.
     pub(crate) starting: watch::Sender<bool>,
-    /// The turn of this process. Until it comes, another process runs the log.
+    /// The turn of this process to run the log. Before the turn, another process runs the log.
     pub(crate) turn: Turn,
     /// Held while this process reads the files that the other process publishes, so that a slow
     /// read does not overwrite a newer result.

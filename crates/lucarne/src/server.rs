@@ -33,7 +33,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The parameters of a start, beside the configuration.
 pub(crate) struct Begin {
-    /// When logs may be created.
+    /// Conditions under which logs may be created.
     pub(crate) creation: Creation,
     /// Served instead of the certificate in the configuration.
     pub(crate) tls: Option<Arc<Tls>>,

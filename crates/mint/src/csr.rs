@@ -43,7 +43,7 @@ mod tests {
     use super::*;
     use crate::KeyType;
 
-    /// OpenSSL parses it and verifies the signature and the names.
+    /// OpenSSL parses the request, verifies its signature and prints its names.
     #[test]
     fn openssl_agrees() {
         for kind in [KeyType::EcdsaP256, KeyType::EcdsaP384, KeyType::Rsa(2048)] {

@@ -398,7 +398,7 @@ impl Stored {
     }
 }
 
-/// Returns a unique value for a put. It need not be hard to guess.
+/// Returns a unique value for a put. The value may be predictable.
 fn mark() -> String {
     let half = || RandomState::new().hash_one(std::process::id());
     format!("{:016x}{:016x}", half(), half())

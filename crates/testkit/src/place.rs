@@ -72,7 +72,7 @@ impl Place {
         }
     }
 
-    /// Returns a bucket of fake-gcs-server for both.
+    /// Returns a bucket of fake-gcs-server for data and lock.
     ///
     /// # Errors
     /// If the server does not start or creates no bucket: the message has the remedy.
@@ -94,7 +94,7 @@ impl Place {
         })
     }
 
-    /// Returns a container of Azurite for both.
+    /// Returns a container of Azurite for data and lock.
     ///
     /// # Errors
     /// If the server does not start or creates no container: the message has the remedy.
@@ -167,7 +167,7 @@ impl Place {
         Ok(place)
     }
 
-    /// Returns a bucket of versitygw for both.
+    /// Returns a bucket of versitygw for data and lock.
     ///
     /// # Errors
     /// If the server does not start: the message has the remedy.

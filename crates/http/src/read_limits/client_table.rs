@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 /// A table of timestamps, in nanoseconds of the caller's clock.
 pub(super) struct ClientTable {
     sets: Box<[Mutex<Set>]>,
-    /// Seeded at random, so that a client cannot choose its set.
+    /// Hasher with a random seed, so that a client cannot choose its set.
     hasher: RandomState,
 }
 

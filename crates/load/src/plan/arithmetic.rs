@@ -30,32 +30,32 @@ const DEPTH: usize = 32;
 /// Reasons why a text is not a rate. The message follows the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ArithmeticError {
-    #[error("has `{0}` where it should have ended")]
+    #[error("has an unexpected `{0}` after a complete expression")]
     GoesOn(char),
-    #[error("divides by nothing")]
+    #[error("divides by zero")]
     DividesByNothing,
-    #[error("comes to a time, not to a rate")]
+    #[error("is a time; expected a rate")]
     Time,
-    #[error("comes to neither a number nor a rate: its times do not cancel out")]
+    #[error("is neither a number nor a rate: its units of time do not cancel out")]
     NeitherNumberNorRate,
     #[error("adds a time and a value that is not a time")]
     Adds,
     #[error("has too many brackets")]
     TooDeep,
-    #[error("has `(` without its `)`")]
+    #[error("has `(` without a matching `)`")]
     Open,
-    #[error("ends where a number should stand")]
+    #[error("is incomplete: expected a number at its end")]
     Ends,
     #[error(
-        "has `{0}` where a number should stand: numbers, times such as 47d, + - * / and brackets"
+        "has `{0}` instead of a number; allowed: numbers, times such as 47d, + - * / and brackets"
     )]
     NoNumber(char),
-    #[error("has `{number}`, which is not a number")]
+    #[error("has the invalid number `{number}`")]
     Number {
         number: String,
         source: std::num::ParseFloatError,
     },
-    #[error("has the unit `{0}`, which is none of d, h, m, s, ms and us")]
+    #[error("has the unknown unit `{0}`; known: d, h, m, s, ms and us")]
     Unit(String),
 }
 
@@ -210,17 +210,17 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused() {
         for (text, expected) in [
-            ("", "ends where a number"),
-            ("fast", "`f` where a number"),
-            ("-5", "`-` where a number"),
-            ("5 5", "should have ended"),
-            ("50000 / (47d * 2/3", "without its `)`"),
-            ("50000 / 47w", "the unit `w`"),
-            ("47d", "comes to a time"),
+            ("", "expected a number at its end"),
+            ("fast", "`f` instead of a number"),
+            ("-5", "`-` instead of a number"),
+            ("5 5", "unexpected `5`"),
+            ("50000 / (47d * 2/3", "without a matching `)`"),
+            ("50000 / 47w", "the unknown unit `w`"),
+            ("47d", "is a time; expected a rate"),
             ("1 / 47d / 1s", "do not cancel out"),
             ("5 + 1s", "adds a time"),
-            ("5 / 0", "divides by nothing"),
-            ("1.2.3", "is not a number"),
+            ("5 / 0", "divides by zero"),
+            ("1.2.3", "the invalid number `1.2.3`"),
         ] {
             let why = work_out(text).unwrap_err().to_string();
             assert!(why.contains(expected), "{text}: {why}");

@@ -369,8 +369,8 @@ fn rates_can_be_worked_out() {
     assert!((rate(&numbers) - 100.0 / 60.0).abs() < 1e-9);
     for (keys, expected) in [
         ("5000 / 30s\ntimeUnit: 1m\n", "leave out `timeUnit`"),
-        ("47d\n", "`47d` comes to a time"),
-        ("5 / \n", "ends where a number should stand"),
+        ("47d\n", "`47d` is a time; expected a rate"),
+        ("5 / \n", "is incomplete: expected a number at its end"),
         ("0 / 1s\n", "must be above 0"),
     ] {
         let (none, said) = read(&with(&format!("{fleet}{keys}")));

@@ -15,7 +15,7 @@ use crate::snapshot::ScenarioRow;
 const KEPT: usize = 600;
 /// Number of seconds during which the effect of a key is shown.
 const SAID: u32 = 5;
-/// Factor of one key press.
+/// Factor by which a key press changes the target.
 const STEP: f64 = 1.1;
 
 /// Controls that keys operate.

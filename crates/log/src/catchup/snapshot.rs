@@ -99,21 +99,21 @@ impl Set {
 /// The reasons why a snapshot is not used.
 #[derive(Debug, thiserror::Error)]
 enum Unfit {
-    #[error("its manifest is not valid: {0}")]
+    #[error("the manifest is invalid: {0}")]
     Manifest(#[from] serde_json::Error),
-    #[error("its format is `{0}`; expected `{FORMAT}`")]
+    #[error("the format is `{0}`; expected `{FORMAT}`")]
     Format(String),
-    #[error("it is of the log with ID {0}")]
+    #[error("the snapshot belongs to the log with ID {0}")]
     ForeignLog(String),
-    #[error("it has {chunks} chunks; expected at most {MOST_CHUNKS}")]
+    #[error("the snapshot has {chunks} chunks; expected at most {MOST_CHUNKS}")]
     TooLarge { chunks: u64 },
-    #[error("the sizes in its manifest contradict each other")]
+    #[error("the sizes in the manifest contradict each other")]
     Sizes,
-    #[error("it is of {0} entries, and the tree has {1}")]
+    #[error("the snapshot has {0} entries; the tree has only {1}")]
     Newer(u64, u64),
-    #[error("its {0} entries have another root than those of the tree")]
+    #[error("the root of the {0} entries does not match the tree")]
     Root(u64),
-    #[error("its root cannot be compared with the tree: {0}")]
+    #[error("the root cannot be compared with the tree: {0}")]
     Tree(#[from] ReadError),
     #[error("chunk {0} is missing")]
     Missing(usize),
@@ -123,7 +123,7 @@ enum Unfit {
         found: u64,
         expected: u64,
     },
-    #[error("the tree has another entry than the snapshot at {0}")]
+    #[error("entry {0} does not match the tree")]
     Entry(u64),
     #[error(transparent)]
     Records(#[from] BadStream),
@@ -323,7 +323,7 @@ enum WriteError {
     Storage(#[from] AssetError),
     #[error("the index cannot be read: {0}")]
     Index(#[from] io::Error),
-    #[error("its manifest cannot be written: {0}")]
+    #[error("the manifest cannot be written: {0}")]
     Manifest(#[from] serde_json::Error),
     #[error("another instance leads now")]
     Overtaken,

@@ -34,15 +34,15 @@ pub(crate) struct Sealed {
 /// The reasons why a stream of records is not taken up.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadStream {
-    #[error("its records are incomplete")]
+    #[error("the records are incomplete")]
     Truncated,
-    #[error("chunk {0} has another SHA-256 than the manifest")]
+    #[error("the SHA-256 of chunk {0} does not match the manifest")]
     Chunk(usize),
-    #[error("its records are not in order")]
+    #[error("the records are not in order")]
     Order,
-    #[error("a record is of entry {0}, which is beyond its entries")]
+    #[error("a record has the index {0}, which is beyond the last entry")]
     Beyond(u64),
-    #[error("it lacks an entry of the tree")]
+    #[error("an entry of the tree has no record")]
     Missing,
 }
 

@@ -39,7 +39,7 @@ impl Expected {
 pub(super) struct LeafTile {
     /// The data tile.
     pub(super) tile: Tile,
-    /// The hashes according to the tree above.
+    /// The expected hashes, computed from the tile above.
     pub(super) expected: Expected,
     /// The bytes of the hash tile.
     pub(super) hashes: Result<Bytes, Problem>,

@@ -37,7 +37,7 @@ pub(super) struct Index {
     has_gap: bool,
     /// The index lacks the first entry, and has not noted this.
     is_blind: bool,
-    /// The entries that are not yet read from the tiles, a bit each.
+    /// Bit set of the entries that were not yet read from the tiles.
     unread: u8,
 }
 

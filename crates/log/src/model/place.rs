@@ -2,7 +2,7 @@
 
 use super::history::{MOST, Note, Tree};
 
-// A power failure may destroy these, besides the tiles.
+// Files other than tiles that a power failure may destroy; the tiles have the lower bits.
 const JOURNAL: u8 = 1 << MOST;
 const CHECKPOINT: u8 = JOURNAL << 1;
 const WHOLE: u8 = CHECKPOINT << 1;
@@ -106,8 +106,8 @@ impl Place {
         self.settled = self.files;
     }
 
-    /// Returns a bit for each thing that is not durable: tiles by size, the end of the journal,
-    /// and two bits of the checkpoint, which may become the former one or be torn.
+    /// Returns a bit for each file that is not durable: tiles by size, the end of the journal, and
+    /// two bits for the checkpoint, which may revert to the former one or be torn.
     pub(super) fn at_risk(&self) -> u8 {
         let (now, before) = (&self.files, &self.settled);
         let tiles = (0..MOST).filter(|at| now.tiles[*at] != before.tiles[*at]);
@@ -119,7 +119,7 @@ impl Place {
         tiles | journal | checkpoint
     }
 
-    /// Fails the power, and loses these of the things at risk.
+    /// Simulates a power failure that destroys the files in `lost`, out of those at risk.
     pub(super) fn fail_power(&mut self, lost: u8) {
         for at in (0..MOST).filter(|at| lost & 1 << at != 0) {
             self.files.tiles[at] = self.settled.tiles[at];

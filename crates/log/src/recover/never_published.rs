@@ -110,12 +110,12 @@ fn sign_again(
 }
 
 impl NeverPublished {
-    /// The checkpoint in the lock.
+    /// Returns the checkpoint in the lock.
     pub fn signed(&self) -> Published {
         self.signed.published()
     }
 
-    /// The checkpoint that will replace that in the lock.
+    /// Returns the newly signed checkpoint that will replace the one in the lock.
     pub fn again(&self) -> Published {
         self.again.published()
     }

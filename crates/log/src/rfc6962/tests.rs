@@ -260,9 +260,9 @@ async fn one_process_writes_an_index() {
     let first = forest.serve(folder.path());
     first.finds_all(&forest).await;
     let second = forest.serve(folder.path());
-    // This is longer than the interval at which the second tries the lock. A missing index does not
-    // prove that the second waits, but a second writer would have an index by now. On a busy
-    // machine it would have one later, so the test cannot fail wrongly.
+    // The pause is longer than the interval at which the second process tries the lock. Without
+    // the lock, the second process would have an index after the pause. On a busy machine, the
+    // index would appear later: the test may miss a fault, but never fails without a fault.
     tokio::time::sleep(Duration::from_millis(300)).await;
     let asked = second.ask(forest.leaf(7), 3000).await;
     assert!(

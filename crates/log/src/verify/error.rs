@@ -17,8 +17,8 @@ pub enum VerifyError {
     /// The tree has changed since it was signed.
     #[error("the tree before the round no longer has the root that was signed")]
     Before,
-    /// The round leads to another size.
-    #[error("the record ends with another size")]
+    /// The record does not end at the new size of the tree.
+    #[error("the record does not end at the new size of the tree")]
     Size,
     /// The tiles and the frontier give different roots.
     #[error("the root by tiles is {tiles}, by leaves {leaves}")]

@@ -1,4 +1,4 @@
-//! `lucarne serve`.
+//! `lucarne serve`: runs logs.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -39,7 +39,7 @@ pub struct LogSettings {
     pub submission: Located<Prefix>,
     /// Prefix for reads.
     pub monitoring: Located<Prefix>,
-    /// Additional prefix for both.
+    /// Additional prefix for submissions and reads.
     pub also_at: Option<Prefix>,
     /// Holder of the key.
     pub key: Signer,

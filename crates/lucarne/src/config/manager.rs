@@ -46,7 +46,7 @@ pub(crate) enum ManagerError {
     Arn,
     #[error("is not a GCP secret: expected gcpsecret://projects/PROJECT/secrets/SECRET")]
     Gcp,
-    #[error("has an invalid name of a secret")]
+    #[error("has an invalid secret name")]
     Name,
     #[error("has the unknown parameter `{name}`; known: {known}")]
     Parameter { name: String, known: String },

@@ -278,8 +278,8 @@ async fn prepare(wire: &mut Wire, estate: &Estate, hosted: &Hosted) -> Result<()
     timeout(ANSWER, wire.send_with(&offer, &sockets)).await??;
     match timeout(PREPARING, wire.receive()).await {
         Ok(Ok(Some(Message::Ready))) => Ok(()),
-        Ok(Ok(Some(Message::Failed(why)))) => bail!("it cannot: {why}"),
-        Ok(Ok(_)) => bail!("it ended before it was ready"),
+        Ok(Ok(Some(Message::Failed(why)))) => bail!("the other process failed: {why}"),
+        Ok(Ok(_)) => bail!("the other process ended before it was ready"),
         Ok(Err(error)) => Err(error),
         Err(_) => bail!("it was not ready after {} s", PREPARING.as_secs()),
     }

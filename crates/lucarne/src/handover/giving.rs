@@ -91,7 +91,7 @@ enum SwitchError {
     Log { name: String, source: Fatal },
     #[error("{0} does not respond")]
     Lock(String),
-    #[error("the other process cannot: {0}")]
+    #[error("the other process failed: {0}")]
     Failed(String),
     #[error("the other process sent an unexpected message")]
     Unexpected,

@@ -94,7 +94,9 @@ pub(crate) async fn ask(path: &Path, config: &Config) -> Result<Option<Taking>> 
         Ok(Some(_)) => bail!("{}: process {pid} sent an unexpected message", of_path()),
         // The other process died before it offered anything.
         Ok(None) => Ok(None),
-        Err(error) => Err(error).context("not taken over: of the process that runs"),
+        Err(error) => {
+            Err(error).context("not taken over: the running process sent no valid message")
+        }
     }
 }
 

@@ -16,8 +16,8 @@ use tokio::runtime::Runtime;
 
 const SUBMITTERS: usize = 6;
 
-/// Kills of a log in a store: few, because each takes long. `LUCARNE_KILLS=50` runs the complete
-/// test.
+/// Number of kills of a log in a store. Each kill takes long, so the default is small;
+/// `LUCARNE_KILLS=50` runs the complete test.
 const KILLS_ON_STORES: usize = 10;
 
 #[test]

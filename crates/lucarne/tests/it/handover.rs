@@ -155,7 +155,7 @@ fn a_next_process_that_dies_at_any_step_leaves_the_first_in_charge() {
         ("ready", Some("this one goes on")),
         ("accept", Some("opens its logs again")),
         ("yours", Some("opens its logs again")),
-        ("failed", Some("the other process cannot: no luck")),
+        ("failed", Some("the other process failed: no luck")),
     ];
     run(async {
         ready(&log).await;

@@ -162,7 +162,7 @@ fn what_aws_has_may_not_be_the_key() {
         }
     });
     let unknown = "(ResourceNotFoundException: Secrets Manager can't find";
-    let no_name = "an invalid name of a secret";
+    let no_name = "an invalid secret name";
     let moved = Moved::new(&ANY);
     for (region, name, parts) in [
         (

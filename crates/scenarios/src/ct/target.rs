@@ -29,7 +29,7 @@ pub struct LogOptions {
     pub log_url: Vec<String>,
     /// Submission URLs, if different.
     pub write_log_url: Vec<String>,
-    /// Origins.
+    /// Origins of the logs, as in their checkpoints.
     pub origin: Vec<String>,
     /// Public keys: base64 of DER, or PEM files.
     pub log_public_key: Vec<String>,

@@ -183,7 +183,7 @@ pub struct CheckOptions {
     /// JSON type of the value.
     #[serde(rename = "type")]
     pub kind: Option<JsonType>,
-    /// Number of its items, keys or characters.
+    /// Number of items, keys or characters of the value.
     pub length: Option<Length>,
 }
 

@@ -63,7 +63,7 @@ pub struct TlsScenarioOptions {
     /// PEM file of certificates to trust besides the system's; may be repeated
     #[arg(long, value_name = "FILE")]
     pub ca: Vec<PathBuf>,
-    /// How long the certificate must still be good
+    /// Minimum remaining validity of the certificate
     #[arg(long, value_name = "TIME")]
     pub expiry_margin: Option<Days>,
     /// SHA-256 of the certificate in hexadecimal; any of several

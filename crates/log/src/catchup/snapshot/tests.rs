@@ -192,20 +192,20 @@ async fn a_snapshot_of_another_log_tree_or_format_is_refused() {
     let cases: [(Change, &str); 8] = [
         (
             |it| it.log_id = LogId([2; 32]).to_string(),
-            "it is of the log with ID",
+            "the snapshot belongs to the log with ID",
         ),
-        (|it| it.format.push('0'), "its format is"),
+        (|it| it.format.push('0'), "the format is"),
         (
             |it| it.size += 1,
-            "it is of 603 entries, and the tree has 602",
+            "the snapshot has 603 entries; the tree has only 602",
         ),
-        (|it| it.root = "00".repeat(32), "another root"),
+        (|it| it.root = "00".repeat(32), "does not match the tree"),
         (|it| it.size -= 1, "the sizes"),
         (|it| it.records = 0, "the sizes"),
         (|it| it.chunks.truncate(2), "the sizes"),
         (
             |it| it.chunks = vec![String::new(); 20_000],
-            "it has 20000 chunks",
+            "the snapshot has 20000 chunks",
         ),
     ];
     for (change, reason) in cases {

@@ -144,7 +144,7 @@ pub(super) enum PairError {
 
 /// Error: the text before `=` is not a host pattern. The whole value precedes the text.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("is not for any host: it {0}")]
+#[error("has an invalid host pattern: it {0}")]
 pub(super) struct HostsError(#[from] PatternError);
 
 /// Splits a value at `=` into the hosts and the rest. A value without `=` is for all hosts.
@@ -208,7 +208,7 @@ pub(super) fn put<T>(place: &mut T, value: Option<T>) {
 /// Kinds of certificate stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreKind {
-    /// Memory.
+    /// Memory of the process.
     Memory,
     /// Files, which several processes may share.
     Disk,

@@ -219,7 +219,7 @@ fn flags_name_hosts_before_what_is_for_them() {
     assert_eq!(config.shown[0].key, Path::new("k.pem"));
     assert_eq!(config.own[0].certificate, Path::new("/etc/a=b.pem"));
     for (wrong, why) in [
-        ("a b=direct", "is not for any host"),
+        ("a b=direct", "has an invalid host pattern"),
         ("ftp://anna:secret@p.example", "has the scheme ftp://"),
         ("http://anna:secret@p.example/x", "has a path"),
         ("http://anna@p.example", "names a user without a password"),

@@ -50,7 +50,7 @@ pub(super) fn expression(text: &str) -> Result<Expression, String> {
         None => (body, ""),
         Some((name, rest)) => match rest.strip_suffix(')') {
             Some(arguments) => (name.trim_end(), arguments),
-            None => return Err(wrong("has `(` without its `)`")),
+            None => return Err(wrong("has `(` without a matching `)`")),
         },
     };
     let (set, column) = name.split_once('.').unwrap_or((name, "column"));

@@ -127,7 +127,7 @@ fn mistakes_are_explained() {
         ("{{hex(99999)}}", "above 1024"),
         ("{{pick()}}", "nothing to pick"),
         ("{{pick(a,,b)}}", "nothing in it"),
-        ("{{random(from=1}}", "without its `)`"),
+        ("{{random(from=1}}", "without a matching `)`"),
         ("{{name | upper}}", "that is not `raw`"),
     ] {
         let why = compile(text, Escaping::Plain).err().unwrap_or_default();
