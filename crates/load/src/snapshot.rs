@@ -86,7 +86,7 @@ pub struct ScenarioRow {
     pub p90: Duration,
     /// 99th percentile.
     pub p99: Duration,
-    /// Maximum.
+    /// Longest duration.
     pub max: Duration,
     /// Counts of the same durations in the buckets of [`heat_bounds`](crate::heat::heat_bounds).
     pub heat: [u32; HEAT],

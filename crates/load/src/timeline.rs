@@ -36,7 +36,7 @@ pub struct PointRow {
     pub iterations: u64,
     /// Completed requests.
     pub requests: u64,
-    /// Failures.
+    /// Results that count as failures.
     pub failures: u64,
     /// Dropped arrivals.
     pub dropped: u64,

@@ -66,7 +66,7 @@ impl Backlog {
         }
     }
 
-    /// Returns the number of the oldest entry of it.
+    /// Returns the index of the oldest entry in the backlog.
     pub(crate) fn oldest(&self) -> Option<u64> {
         self.0.first().map(|range| range.first)
     }

@@ -139,9 +139,9 @@ pub(crate) struct Part {
 
 /// The reasons why an entry that is not found may be in the log.
 pub(crate) enum Unknown {
-    /// The backlog may have it.
+    /// The backlog may have the entry.
     Unread,
-    /// A tile that cannot be read may have it.
+    /// A tile that cannot be read may have the entry.
     Unreadable,
 }
 

@@ -518,7 +518,7 @@ pub(crate) struct ReadCounters {
     pub(crate) edge: Counter,
     /// The cache in memory.
     pub(crate) memory: Counter,
-    /// Storage.
+    /// The storage of the log.
     pub(crate) storage: Counter,
 }
 

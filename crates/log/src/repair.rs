@@ -50,7 +50,7 @@ pub struct Repair {
 pub struct Refusal {
     /// Path of the file.
     pub path: String,
-    /// The place that offers it.
+    /// The place that offers the file.
     pub from: String,
     /// The reason why the file could not be repaired.
     pub problem: String,

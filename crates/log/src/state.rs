@@ -44,7 +44,7 @@ pub struct Published {
     pub timestamp_ms: u64,
     /// The signed note, exactly as served at `/checkpoint`.
     pub checkpoint: Bytes,
-    /// The time when this process published or loaded it.
+    /// The time when this process published or loaded the checkpoint.
     pub at: Instant,
 }
 

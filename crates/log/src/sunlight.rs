@@ -140,9 +140,9 @@ impl Bundle {
 enum BundleError {
     #[error("{0}")]
     Archive(std::io::Error),
-    #[error("its tree is too large")]
+    #[error("the tree is too large")]
     TooLarge,
-    #[error("it has no {0}")]
+    #[error("the bundle has no {0}")]
     Missing(String),
     #[error("{0}: {1}")]
     Gzip(String, std::io::Error),

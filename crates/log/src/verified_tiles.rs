@@ -88,13 +88,13 @@ enum Expected {
 /// The difference between a file and its expected content.
 #[derive(Debug, thiserror::Error)]
 enum Unexpected {
-    #[error("its hashes do not match the signed root")]
+    #[error("the hashes do not match the signed root")]
     Root,
     #[error("expected 8192 bytes, found {0}")]
     Length(usize),
     #[error("gzip: {0}")]
     Gzip(#[source] std::io::Error),
-    #[error("its SHA-256 does not match its name")]
+    #[error("the SHA-256 does not match the file name")]
     Certificate,
     #[error("entry {0} does not match its leaf hash in the tree")]
     Foreign(usize),

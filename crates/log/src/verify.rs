@@ -78,7 +78,7 @@ fn check_round(
     Ok(frontier)
 }
 
-/// Reads the entries back and hashes them.
+/// Parses the entries of the record, and returns their leaf hashes.
 fn leaves(record: &Record, entries: &[Arc<Entry>]) -> Result<Vec<Hash>, VerifyError> {
     let mut rest = record.entries.as_ref();
     let mut buffer = Vec::with_capacity(4096);

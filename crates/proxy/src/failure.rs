@@ -77,7 +77,7 @@ pub enum UpstreamFailure {
 pub enum Step {
     /// Resolving the name.
     Resolve,
-    /// Connecting.
+    /// Connecting to the server.
     Connect,
     /// The TLS handshake with the server.
     Handshake,

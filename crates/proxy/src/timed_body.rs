@@ -15,10 +15,10 @@ pub(crate) enum BodyError {
     /// The connection of the sender broke.
     #[error(transparent)]
     Hyper(#[from] hyper::Error),
-    /// Its sender reset the stream with NO_ERROR before its end.
-    #[error("its stream was reset before its end")]
+    /// The sender of the body reset the stream with NO_ERROR before the end.
+    #[error("the stream was reset before the end of the body")]
     Reset,
-    /// Its sender stopped sending.
+    /// The sender of the body stopped sending.
     #[error("no byte arrived for {0:?}")]
     Still(Duration),
     /// The sender is too slow.

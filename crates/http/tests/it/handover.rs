@@ -139,7 +139,8 @@ async fn serving_ends_without_a_request_that_is_not_answered() {
     submitting
         .post("/demo/ct/v1/add-chain", body.as_bytes())
         .await;
-    // This one was accepted, too. Other connections wait for the next process with the socket.
+    // The listener accepted this connection, too. Other connections wait for the next process with
+    // the socket.
     assert_eq!(connect().await.get("/demo/checkpoint").await.status, 200);
     let closing = Instant::now();
     serving.close().await;

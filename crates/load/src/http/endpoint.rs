@@ -12,7 +12,7 @@ use super::{ClientOptions, proxies, tls};
 pub struct Endpoint {
     /// Host name or address, without the port.
     pub host: String,
-    /// Port.
+    /// TCP port.
     pub port: u16,
     /// Value of `host` in requests: without the port if it is the scheme's default.
     pub authority: String,

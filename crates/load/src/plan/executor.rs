@@ -153,7 +153,7 @@ fn ramping_rate(reader: &mut Reader<'_, '_>) -> Option<ExecutorConfig> {
         Some(start) => in_unit(reader, "startRate", start, per)?,
         None => Rate { count: 0.0, per },
     };
-    // Both are in the scenario's unit, like the targets.
+    // Start rate and targets are in the scenario's unit.
     let count = start.as_per_second() * per.as_secs_f64();
     Some(ExecutorConfig::RampingArrivalRate {
         start: Rate { count, per },

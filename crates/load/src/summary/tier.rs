@@ -22,7 +22,7 @@ pub struct Tier {
     pub p95: Option<f64>,
     /// 99th percentile.
     pub p99: Option<f64>,
-    /// Maximum.
+    /// Longest duration.
     pub max: Option<f64>,
     /// Mean.
     pub avg: Option<f64>,

@@ -246,7 +246,8 @@ async fn fetch(
                 expected,
             });
         }
-        // Before the writer has the chunk: after the last one, it takes up all of them.
+        // Chunks are compared before the writer gets them, because the writer uses all chunks after
+        // the last one.
         if chunk.is_multiple_of(step) {
             compare(source, &bytes).await?;
         }

@@ -15,11 +15,11 @@ const FAILED: &str = "failed";
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unusable {
     /// Reads or writes failed while the log ran.
-    #[error("it has failed while the log ran")]
+    #[error("the index failed while the log ran")]
     Failed,
-    #[error("it is of an older format, which does not say from which tree it is")]
+    #[error("the index has an older format, which does not record its tree")]
     Older,
-    #[error("it named a place where the log has another entry")]
+    #[error("the index has a wrong position for an entry")]
     Distrusted,
     /// The files differ from the written bytes.
     #[error("{0}")]

@@ -46,7 +46,7 @@ pub(crate) enum BadStream {
     Missing,
 }
 
-/// Returns the number of bytes of a chunk with so many records.
+/// Returns the number of bytes of a chunk with `records` records.
 pub(crate) fn chunk_bytes(records: u64) -> u64 {
     records * RECORD as u64
 }

@@ -47,7 +47,7 @@ pub(super) enum Request {
     None,
     /// Neither the pool nor the index has the entry.
     Absent,
-    /// The same, but a round has moved from the pool to the index after the lookup.
+    /// Neither had the entry, but a round has moved it from the pool to the index after the lookup.
     Outdated,
     /// The entry waits for its round, or its round is under way.
     Waiting,

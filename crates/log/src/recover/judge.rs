@@ -57,7 +57,7 @@ pub(crate) async fn judge(
 ) -> Result<Judged, Fatal> {
     let head = committed(config, lock).await?;
     let missing = |fatal| not_new(fatal, head.checkpoint.size, assets, lock);
-    // The journal first: `Assets::publish` replaces the checkpoint that is read after it.
+    // Read the journal before the checkpoint, which `Assets::publish` may replace.
     let records = records(config, assets).await.map_err(missing)?;
     let published = match published(config, assets).await {
         Err(Fatal::Inconsistent(_)) if is_damaged(&head, config, assets).await? => None,

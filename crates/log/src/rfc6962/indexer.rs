@@ -34,7 +34,7 @@ enum Problem {
     Disk(#[from] io::Error),
     #[error(transparent)]
     Read(#[from] ReadError),
-    #[error("it differs from the tree, and is rebuilt")]
+    #[error("the index differs from the tree, and is rebuilt")]
     Wrong,
 }
 

@@ -29,7 +29,7 @@ pub struct Scrub {
     window: Option<ScrubWindow>,
 }
 
-/// Both keys, if given.
+/// The configured values of the two keys.
 #[derive(Default)]
 pub(super) struct Keys {
     extent: Option<Extent>,

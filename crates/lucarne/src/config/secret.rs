@@ -15,7 +15,7 @@ use super::manager::{FetchError, Manager, ManagerError};
 /// Source of a log's key or of a password. The source itself is not secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Secret {
-    /// File.
+    /// A file on disk.
     File(PathBuf),
     /// Credential of the systemd service.
     Credential(String),

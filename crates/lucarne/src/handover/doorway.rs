@@ -217,10 +217,10 @@ enum Refusal {
 async fn hear(wire: &mut Wire) -> Result<Result<Hello, Refusal>> {
     match timeout(ANSWER, wire.receive())
         .await
-        .context("it does not respond")?
+        .context("the other process does not respond")?
     {
         Ok(Some(Message::Hello(hello))) => Ok(Ok(hello)),
-        Ok(None) => bail!("it closed the connection"),
+        Ok(None) => bail!("the other process closed the connection"),
         Ok(Some(_)) => Ok(Err(Refusal::NoHello)),
         Err(error) => Ok(Err(Refusal::Unreadable(error))),
     }
@@ -281,6 +281,9 @@ async fn prepare(wire: &mut Wire, estate: &Estate, hosted: &Hosted) -> Result<()
         Ok(Ok(Some(Message::Failed(why)))) => bail!("the other process failed: {why}"),
         Ok(Ok(_)) => bail!("the other process ended before it was ready"),
         Ok(Err(error)) => Err(error),
-        Err(_) => bail!("it was not ready after {} s", PREPARING.as_secs()),
+        Err(_) => bail!(
+            "the other process was not ready after {} s",
+            PREPARING.as_secs()
+        ),
     }
 }

@@ -145,9 +145,12 @@ impl Wire {
                 let message = serde_json::from_slice(&line);
                 return message
                     .map(Some)
-                    .context("it uses another version of the hand-over");
+                    .context("the other process uses another version of the hand-over");
             }
-            ensure!(self.received.len() <= LONGEST, "its message is incomplete");
+            ensure!(
+                self.received.len() <= LONGEST,
+                "the message of the other process is incomplete"
+            );
             let mut chunk = vec![0; 16 << 10];
             let reading = self.stream.async_io(Interest::READABLE, || {
                 receive_some(&self.stream, &mut chunk)

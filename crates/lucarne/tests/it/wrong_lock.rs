@@ -205,7 +205,7 @@ fn a_clone_with_the_same_lock_never_forks_the_log() {
         }
         let clients = [site.address().port(), port]
             .map(|port| Client::new(format!("http://127.0.0.1:{port}/ill")));
-        // Both get submissions, until one has accepted ten.
+        // Both processes get submissions, until one process has accepted ten.
         let mut taken = [0, 0];
         let mut promises = Vec::new();
         eventually("one of them goes on", async || {

@@ -13,7 +13,7 @@ struct Nonces {
     unused: Vec<Arc<str>>,
     /// The last nonces that the server has issued, the oldest first.
     given: VecDeque<Arc<str>>,
-    /// The same, for look-ups.
+    /// The same nonces as a set, for look-ups.
     known: HashSet<Arc<str>>,
 }
 

@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(indexes(pending_scts.overdue(at(3))), [] as [u64; 0]);
         pending_scts.extend(at(20));
         assert_eq!(indexes(pending_scts.overdue(at(19))), [] as [u64; 0]);
-        // Both are tracked, in either order.
+        // Both SCTs of entry 9 are tracked, in either order.
         assert_eq!(indexes(pending_scts.overdue(at(20))), [9, 9]);
         assert_eq!((pending_scts.open(), pending_scts.counts.late), (4, 4));
         assert_eq!(indexes(pending_scts.covered(10)), [2, 3, 9, 9]);

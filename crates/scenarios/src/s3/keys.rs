@@ -174,7 +174,7 @@ pub(super) async fn find(profile: Option<&str>) -> Result<Keys, PrepareError> {
 /// Looks up keys in a build without object stores.
 ///
 /// # Errors
-/// Always.
+/// Always, because this build has no object stores.
 #[cfg(not(feature = "object-stores"))]
 pub(super) async fn find(_profile: Option<&str>) -> Result<Keys, PrepareError> {
     Err(wrong(

@@ -121,7 +121,7 @@ async fn a_certificate_is_trusted_or_it_is_not() {
     let directory = tempfile::tempdir().unwrap();
     let ca = directory.path().join("root.pem");
     std::fs::write(&ca, server.root.as_deref().unwrap()).unwrap();
-    // Its root is in one of several files.
+    // The server's root is in one of several files.
     let other = directory.path().join("other.pem");
     let (_, another) = Server::self_signed("other.example", true, 1).await;
     std::fs::write(&other, another).unwrap();

@@ -31,7 +31,7 @@ impl Files for Directory {
     }
 }
 
-/// Bucket.
+/// Files in a bucket.
 pub(super) struct Bucket(pub(super) Arc<dyn Assets>);
 
 #[async_trait]

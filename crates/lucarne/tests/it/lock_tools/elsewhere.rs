@@ -13,7 +13,7 @@ use crate::common::site::Site;
 /// The response of a place.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
-    /// This checkpoint.
+    /// A checkpoint, with these bytes.
     Checkpoint(Vec<u8>),
     NotFound,
     /// No response.

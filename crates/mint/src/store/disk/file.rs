@@ -16,9 +16,9 @@ pub(super) enum FileError {
     Damaged(#[from] MintError),
     #[error("the file has no {0}")]
     Lacks(&'static str),
-    #[error("its certificate was issued by another CA")]
+    #[error("the certificate was issued by another CA")]
     OtherCa,
-    #[error("its certificate cannot be verified for {host}: {source}")]
+    #[error("the certificate cannot be verified for {host}: {source}")]
     Unverified { host: Host, source: webpki::Error },
     #[error("the clock is before 1970")]
     Clock,
@@ -56,7 +56,7 @@ pub(super) fn parse(
     if Fingerprint::of(&issuer) != key.ca {
         return Err(FileError::OtherCa);
     }
-    // This also fails if the key does not belong to the certificate.
+    // `Minted::new` also fails if the key does not belong to the certificate.
     let minted = Minted::new(chain, issuer, private, alpn)?;
     let unverified = |source| FileError::Unverified {
         host: key.host.clone(),
