@@ -595,7 +595,11 @@ impl Dedup {
             if let Err(error) = failure::say_failed(&self.path, &anchor) {
                 // In this process, the failure is noted in memory.
                 let path = self.path.display();
-                tracing::error!(%path, %error, "the dedup index has failed, and that cannot be noted");
+                tracing::error!(
+                    %path,
+                    %error,
+                    "the dedup index has failed, and the failure cannot be recorded"
+                );
             }
         }
         failure.of(&self.path)

@@ -309,7 +309,7 @@ impl Server {
         Ok((Serving::start(listeners, self.site.clone()), candidates))
     }
 
-    /// Takes over from the process that runs. If that fails, the other process continues.
+    /// Takes over from the running process. If that fails, the other process continues.
     async fn take_over(&mut self, mut taking: Taking) -> Result<(Serving, Option<Candidates>)> {
         let doorway = self.doorway.take();
         let doorway = doorway.context("there is no `handover`")?;
@@ -336,7 +336,7 @@ impl Server {
         close_lock(&*self.lock).await;
         taking.fail(format!("{led:#}")).await;
         serving.drain().await;
-        Err(led.context("not taken over, and the process that ran goes on"))
+        Err(led.context("not taken over (the running process continues)"))
     }
 
     /// Opens the logs after the other process has released them.

@@ -163,7 +163,7 @@ impl Upkeep {
                 tracing::info!(certificate = %files.certificate.value.display(), "TLS files read");
             }
             Err(error) => {
-                tracing::error!("{error:#}; the old certificate goes on being served");
+                tracing::error!("{error:#}; the old certificate stays in use");
             }
         }
     }

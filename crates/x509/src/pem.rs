@@ -49,7 +49,7 @@ const BAD_BEGIN: &str = "its BEGIN line is damaged, or has more text: a line of 
 const BAD_END: &str = "its END line is damaged, or has more text: a line of its own is needed";
 const NO_END: &str = "it never ends";
 const CUT: &str = "the file ends before the block does";
-const OTHER_LABEL: &str = "it ends under another name than it begins";
+const OTHER_LABEL: &str = "the END line has another name than the BEGIN line";
 const HEADERS: &str = "no empty line follows its headers";
 
 /// Encodes `der` as one PEM block with lines of 64 characters.

@@ -230,7 +230,7 @@ enum RateError {
     Value(#[from] ValueError),
     #[error(transparent)]
     Arithmetic(#[from] ArithmeticError),
-    #[error("comes to {0}, which is not between 0 and {MOST}")]
+    #[error("is {0}; expected a rate between 0 and {MOST}")]
     OutOfBounds(f64),
     #[error("must be above 0")]
     Nothing,

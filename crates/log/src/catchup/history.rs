@@ -159,8 +159,8 @@ async fn same_history(
     let root = root.map_err(|error| match error {
         ReadError::Unavailable(problem) | ReadError::Storage(problem) => Fatal::Away(problem),
         error => Fatal::Inconsistent(format!(
-            "whether the dedup index in {path} is of this log's history cannot be told: {error} \
-             (in {}). Restore that tile from a copy; the log signs nothing until then",
+            "cannot verify that the dedup index in {path} belongs to the history of this log: \
+             {error} (in {}). Restore that tile from a copy; the log signs nothing until then",
             source.assets.location()
         )),
     })?;

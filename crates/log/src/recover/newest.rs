@@ -62,7 +62,7 @@ pub(crate) async fn newest(
     let location = assets.location();
     let published = published(config, &*assets).await?.ok_or_else(|| {
         Fatal::Inconsistent(format!(
-            "{location} publishes no checkpoint of {}: there is nothing to make its lock from",
+            "{location} publishes no checkpoint of {}: its lock cannot be created",
             config.origin
         ))
     })?;

@@ -64,7 +64,8 @@ pub(crate) fn run(options: &Options, logging: &Logging) -> ExitCode {
     };
     match run {
         Ok(()) => {
-            let last = "Stopped; nothing that was submitted is lost. Start it again to go on.";
+            let last =
+                "Stopped; nothing that was submitted is lost. Start the demo again to continue.";
             // The terminal may be closed.
             let _ = writeln!(std::io::stdout(), "\n  {last}");
             ExitCode::SUCCESS

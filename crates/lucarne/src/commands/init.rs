@@ -21,7 +21,7 @@ pub(crate) fn run(path: &Path) -> ExitCode {
             for line in report.problem_lines() {
                 errln!("problem: {line}");
             }
-            return failed("nothing was made; correct this first");
+            return failed("nothing was created; correct this first");
         }
     };
     match runtime::run(all(&config)) {

@@ -203,8 +203,8 @@ enum Refusal {
     #[error("the running process refuses: {0}")]
     Unreadable(#[source] anyhow::Error),
     #[error(
-        "the process that runs is user {own}'s: only that user and root may take over from it, \
-         not user {user}"
+        "the running process belongs to user {own}: only that user and root may take over from \
+         it, not user {user}"
     )]
     User { own: u32, user: u32 },
     #[error("another process is taking over now")]

@@ -49,7 +49,7 @@ pub(crate) async fn give(
         () = sleep(SENDING_AWAY) => {}
         why = gone(wire) => {
             serving.send_away(false);
-            tracing::error!(pid, "not handed over: the other process {why}; this one goes on");
+            tracing::error!(pid, "not handed over: the other process {why}; this one continues");
             return Given::Not;
         }
     }

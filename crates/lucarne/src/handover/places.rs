@@ -83,25 +83,26 @@ fn file(path: &Path) -> Result<String> {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Mismatch {
     #[error(
-        "the process that runs (version {}) speaks version {PROTOCOL} of the hand-over, this one \
-         (version {version}) version {protocol}: stop the one that runs, then start this one",
+        "the running process (version {}) speaks version {PROTOCOL} of the hand-over, the new \
+         process (version {version}) version {protocol}: stop the running process, then start the \
+         new one",
         env!("CARGO_PKG_VERSION")
     )]
     Protocol { version: String, protocol: u32 },
     #[error(
-        "the process that runs has another lock (`checkpoints`): two locks for one log would fork \
-         it. To move a lock, stop the process that runs first"
+        "the running process has another lock (`checkpoints`): two locks would fork the log. To \
+         move a lock, stop the running process first"
     )]
     Lock,
     #[error(
-        "the process that runs has log `{name}` (log ID {id}), which is not in this configuration, \
+        "the running process has log `{name}` (log ID {id}), which is not in this configuration, \
          or not with that key: no process would run it. To remove a log, send SIGHUP to the running \
          process, or stop it first"
     )]
     Log { name: String, id: String },
     #[error(
-        "the process that runs has the data of log `{name}` in another place than this \
-         configuration. To move the data, stop the process that runs first"
+        "the running process has the data of log `{name}` in another place than this \
+         configuration. To move the data, stop the running process first"
     )]
     Data { name: String },
 }

@@ -57,12 +57,12 @@ pub(crate) async fn ask(path: &Path, config: &Config) -> Result<Option<Taking>> 
     let own = rustix::process::geteuid().as_raw();
     ensure!(
         user == own || user == 0,
-        "{}: process {pid}, which listens there, is user {user}'s, and this one user {own}'s: run \
-         this one as that user",
+        "{}: process {pid}, which listens there, runs as user {user}, and this \
+         process as user {own}: run this process as that user",
         of_path()
     );
     let hello = places::hello(config).await;
-    let hello = hello.context("not taken over, and the process that runs goes on")?;
+    let hello = hello.context("not taken over (the running process continues)")?;
     let answer = async {
         wire.send(&Message::Hello(hello)).await?;
         wire.receive().await
@@ -83,7 +83,7 @@ pub(crate) async fn ask(path: &Path, config: &Config) -> Result<Option<Taking>> 
                 of_path(),
                 texts.len().abs_diff(sockets.len())
             );
-            tracing::info!(pid, version, "taking over from the process that runs");
+            tracing::info!(pid, version, "taking over from the running process");
             Ok(Some(Taking {
                 wire,
                 sockets: std::iter::zip(texts, sockets).collect(),
@@ -124,10 +124,10 @@ impl Taking {
         match self.wire.receive().await? {
             Some(message) if message == *awaited => Ok(Giver::Waits),
             None => {
-                tracing::warn!("the other process has died: this one goes on alone");
+                tracing::warn!("the other process has died: this process continues alone");
                 Ok(Giver::Dead)
             }
-            Some(Message::Withdrawn(why)) => bail!("the other process goes on: {why}"),
+            Some(Message::Withdrawn(why)) => bail!("the other process continues: {why}"),
             Some(_) => bail!("the other process sent an unexpected message"),
         }
     }
@@ -157,7 +157,7 @@ impl Taking {
             }
             said = self.wire.receive() => match said? {
                 None => Ok(Giver::Dead),
-                Some(Message::Withdrawn(why)) => bail!("the other process goes on: {why}"),
+                Some(Message::Withdrawn(why)) => bail!("the other process continues: {why}"),
                 Some(_) => bail!("the other process sent an unexpected message"),
             },
         }

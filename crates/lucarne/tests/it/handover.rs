@@ -152,7 +152,7 @@ fn a_next_process_that_dies_at_any_step_leaves_the_first_in_charge() {
     let steps: [(&str, Option<&str>); 6] = [
         ("connected", None),
         ("offer", None),
-        ("ready", Some("this one goes on")),
+        ("ready", Some("this one continues")),
         ("accept", Some("opens its logs again")),
         ("yours", Some("opens its logs again")),
         ("failed", Some("the other process failed: no luck")),
@@ -399,7 +399,7 @@ fn a_log_that_the_next_process_cannot_open_is_given_back() {
         let mut new = next(&log);
         let ended = tokio::task::block_in_place(|| new.wait(PATIENCE)).unwrap();
         assert_eq!(ended.code(), Some(1), "{}", new.output());
-        assert_has(&new.output(), "the process that ran goes on");
+        assert_has(&new.output(), "the running process continues");
         fs::write(&file, good).unwrap();
         let client = log.client();
         let answer = client.post("ct/v1/add-chain", submission(&pki().p256));

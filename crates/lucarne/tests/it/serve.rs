@@ -320,7 +320,7 @@ fn changed_tls_files_are_served_without_a_restart() {
     fs::write(log.path().join("tls.key"), "nonsense").unwrap();
     server.signal(Signal::HUP).unwrap();
     server
-        .wait_for_output("the old certificate goes on being served", PATIENCE)
+        .wait_for_output("the old certificate stays in use", PATIENCE)
         .unwrap();
     assert_has(&served(), "second.example.com");
     assert!(server.stop(PATIENCE).unwrap().success());

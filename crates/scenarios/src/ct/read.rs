@@ -27,7 +27,9 @@ use shared_state::SharedState;
 /// If the options are contradictory.
 pub fn build(options: CtReadOptions, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
     if options.reads.iter().all(|read| read.weight == 0) {
-        return Err(configuration("reads: nothing is to be read"));
+        return Err(configuration(
+            "reads: all weights are 0; at least one must be greater",
+        ));
     }
     Ok(Arc::new(CtRead(Arc::new(SharedState::new(options, seed)))))
 }

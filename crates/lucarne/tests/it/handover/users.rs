@@ -81,5 +81,5 @@ fn nothing_is_taken_from_another_user() {
     squatter.wait_for_output("listening", PATIENCE).unwrap();
     let (code, said) = lucarne(log.path(), &["serve", "-c", "lucarne.yaml"]);
     assert_eq!(code, 1, "{said}");
-    assert_has(&said, &format!("is user {NOBODY}'s"));
+    assert_has(&said, &format!("runs as user {NOBODY}"));
 }

@@ -81,7 +81,7 @@ fn split(text: &str) -> Result<Vec<(String, String)>, String> {
         let piece = text[from..end].trim();
         from = end + 1;
         if piece.is_empty() {
-            return Err("has an argument with nothing in it".to_owned());
+            return Err("has an empty argument".to_owned());
         }
         let (name, value) = match outside_quotes(piece, "=").next() {
             Some(at) => (piece[..at].trim(), piece[at + 1..].trim()),

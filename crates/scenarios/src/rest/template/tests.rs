@@ -126,7 +126,7 @@ fn mistakes_are_explained() {
         ("{{hex(many)}}", "`many`, expected a whole number"),
         ("{{hex(99999)}}", "above 1024"),
         ("{{pick()}}", "nothing to pick"),
-        ("{{pick(a,,b)}}", "nothing in it"),
+        ("{{pick(a,,b)}}", "an empty argument"),
         ("{{random(from=1}}", "without a matching `)`"),
         ("{{name | upper}}", "that is not `raw`"),
     ] {
