@@ -54,7 +54,7 @@ pub enum KeyError {
     /// The key has another curve or another type.
     #[error("the key is not an ECDSA P-256 key, which a log requires")]
     NotP256,
-    /// The key is of no type that RFC 6962 permits for logs.
+    /// RFC 6962 does not permit keys of this type for logs.
     #[error("the key is neither ECDSA on P-256 nor RSA of 2048 to 8192 bits")]
     NotOfALog,
     /// aws-lc-rs could not sign, which only happens without random numbers.

@@ -16,7 +16,7 @@ use lucarne_load::executor::{ArrivalRateOptions, Rate};
 use lucarne_load::{ExecutorConfig, Histogram, Outcome, Verdict};
 use server::{Server, Stall};
 
-/// Checks that a metric of the report has the values that the users noted.
+/// Checks that a metric of the report has the values that the users recorded.
 fn agrees(outcome: &Outcome, metric: &str, notes: &[Asked], value: fn(&Asked) -> Duration) {
     println!("{metric}:");
     let mut values: Vec<Duration> = notes.iter().map(value).collect();

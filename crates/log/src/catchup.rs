@@ -48,8 +48,8 @@ const SAY_EVERY: Duration = Duration::from_secs(10);
 /// aside and rebuilt.
 ///
 /// # Errors
-/// If the index is of another history than the tree, or cannot be opened, or if storage does not
-/// respond.
+/// If the index belongs to another history than the tree, or cannot be opened, or if storage does
+/// not respond.
 pub(crate) async fn open(log: &Shared, tree: &Tree) -> Result<Arc<Dedup>, Fatal> {
     let source = Source::new(&*log.assets, log.reader.tiles(), tree);
     let dedup = opened(log, &source).await?;

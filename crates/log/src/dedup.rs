@@ -5,19 +5,19 @@
 //! (`tables.rs`). Small values that change are in fjall: the log of the index, the number of
 //! indexed entries, the list of tables, the gaps, and the places that were filled in later.
 //!
-//! The index follows the log and is never ahead of it: the number of indexed entries is noted after
-//! the table is durable, and entries that a crash has lost are read from the log's own tiles. No
-//! round waits for the disk of the index, and a lost index costs a rebuild.
+//! The index follows the log and is never ahead of it: the number of indexed entries is recorded
+//! after the table is durable, and entries that a crash has lost are read from the log's own tiles.
+//! No round waits for the disk of the index, and a lost index costs a rebuild.
 //!
 //! Entries that the index lacks are its backlog (`backlog.rs`). They are read from the tiles in the
 //! background, the newest first. Each part becomes a table, and leaves the backlog after lookups
 //! find it.
 //!
 //! The index is bound to one history of the log by its [`Anchor`]: one value with the number of
-//! indexed entries, and the size and root of a tree that begins with them. The anchor is noted with
-//! each round before a place of that round can be in a table. After any crash, the noted tree has
-//! every entry of the tables, and shows whether cache and log are of one history (`catchup.rs`). A
-//! single wrong place is detected when it is used (`submit.rs`).
+//! indexed entries, and the size and root of a tree that begins with them. The anchor is recorded
+//! with each round before a place of that round can be in a table. After any crash, the recorded
+//! tree has every entry of the tables, and shows whether cache and log have the same history
+//! (`catchup.rs`). A single wrong place is detected when it is used (`submit.rs`).
 //!
 //! After an I/O error the contents of the disk are unknown: the kernel may show bytes that it could
 //! not write, and let the next sync succeed. The index is not written any more, and a file reports
@@ -93,10 +93,10 @@ pub(crate) struct Dedup {
     places: Keyspace,
     has_places: AtomicBool,
     meta: Keyspace,
-    /// Whether the anchor is still noted as in an index without tables.
+    /// Whether the anchor is still recorded as in an index without tables.
     old_anchor: AtomicBool,
     unflushed: RwLock<Unflushed>,
-    /// Held while an anchor is noted, so that each anchor follows the last one.
+    /// Held while an anchor is recorded, so that each anchor follows the last one.
     noting: Mutex<()>,
     /// The indexed entries that could not be read.
     pub(crate) gaps: Gaps,
@@ -116,9 +116,9 @@ struct Unflushed {
     leaving: Arc<HashMap<Identity, LeafPosition>>,
     /// Number of entries in memory, in tables, or in the backlog.
     indexed: u64,
-    /// The anchor that was noted last.
+    /// The anchor that was recorded last.
     anchor: Anchor,
-    /// The newest known tree, noted or not.
+    /// The newest known tree, recorded or not.
     seen: TreeHead,
 }
 
@@ -397,7 +397,7 @@ impl Dedup {
         }
     }
 
-    /// Notes the tree of the index, together with another change of the anchor.
+    /// Records the tree of the index, together with another change of the anchor.
     fn note(&self, head: TreeHead, change: impl FnOnce(&mut Anchor)) -> Result<(), Fatal> {
         self.unflushed.write().seen = head;
         self.writable()?;
@@ -493,7 +493,7 @@ impl Dedup {
     }
 
     /// Marks the index, which named a wrong place: the next opening of the log does not use it any
-    /// more. Returns whether this is the first time, and must be [noted](Self::note_distrust).
+    /// more. Returns whether this is the first time, and must be [recorded](Self::note_distrust).
     pub(crate) fn distrust(&self) -> bool {
         !self.distrusted.swap(true, Ordering::SeqCst)
     }
@@ -516,8 +516,8 @@ impl Dedup {
         ended.as_ref().is_some_and(|failure| failure.damaged) || self.is_distrusted()
     }
 
-    /// Writes a table, and notes it with the anchor and with gaps after it is durable. Lookups find
-    /// its entries before the anchor in memory has them.
+    /// Writes a table, and records it with the anchor and with gaps after it is durable. Lookups
+    /// find its entries before the anchor in memory has them.
     fn write_table(
         &self,
         mut records: Vec<Record>,
@@ -593,7 +593,7 @@ impl Dedup {
                 }
             };
             if let Err(error) = failure::say_failed(&self.path, &anchor) {
-                // In this process, the failure is noted in memory.
+                // In this process, the failure is recorded in memory.
                 let path = self.path.display();
                 tracing::error!(
                     %path,

@@ -306,7 +306,7 @@ impl Reader {
         });
     }
 
-    /// Notes that these issuers exist now.
+    /// Records that these issuers exist now.
     pub(crate) fn issuers_published(&self, issuers: impl ExactSizeIterator<Item = Fingerprint>) {
         self.absent.published(issuers);
     }

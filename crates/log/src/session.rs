@@ -35,12 +35,12 @@ impl Session {
         })
     }
 
-    /// Notes that another instance leads from now on.
+    /// Records that another instance leads from now on.
     pub(crate) fn follow(&self, forwarder: Arc<Forwarder>) {
         self.forwarder.store(Some(forwarder));
     }
 
-    /// Notes that this instance leads from now on.
+    /// Records that this instance leads from now on.
     pub(crate) fn lead(&self) {
         self.forwarder.store(None);
     }

@@ -153,7 +153,7 @@ impl Shared {
         self.jumps.now_ms(now_ms, Instant::now())
     }
 
-    /// Notes that the sequencer progresses.
+    /// Records that the sequencer progresses.
     pub(crate) fn beat(&self) {
         self.heartbeat.fetch_add(1, Ordering::Relaxed);
     }

@@ -51,7 +51,7 @@ impl Term {
         }
     }
 
-    /// Notes a commit that began at `at`. A commit renews the lease as well.
+    /// Records a commit that began at `at`. A commit renews the lease as well.
     pub(crate) fn committed(&self, at: Instant) {
         self.changed.lock().any = at;
     }

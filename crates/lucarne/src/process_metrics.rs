@@ -20,7 +20,7 @@ use crate::version::{COMMIT, TARGET, VERSION};
 /// Start of the process.
 static START: LazyLock<SystemTime> = LazyLock::new(SystemTime::now);
 
-/// Notes the start of the process.
+/// Records the start of the process.
 pub(crate) fn begin() {
     LazyLock::force(&START);
 }

@@ -74,7 +74,7 @@ fn what_is_used_no_more_leaves() {
     former.is_used(&keys, 10_000);
     other.is_used(&keys, 10_000);
     for _ in 0..10 {
-        // The keys of others are never prepared: they are of an unsupported kind.
+        // The keys of other CAs are never prepared, because their kind is unsupported.
         let strangers = KeyName::new(Kind::P384, b"");
         (0..PERIOD).for_each(|_| keys.used(&strangers, || None));
     }

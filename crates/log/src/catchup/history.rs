@@ -27,7 +27,7 @@ async fn anew(log: &Shared) -> Result<Dedup, Fatal> {
     Ok(made)
 }
 
-/// Opens the index, if it is of this history of the log and has not failed; else sets it aside and
+/// Opens the index, if it belongs to this history and has not failed; else sets it aside and
 /// rebuilds it. The newest tree of the index is compared with the log in any case, before the index
 /// is set aside.
 pub(super) async fn usable(log: &Shared, source: &Source<'_>) -> Result<Dedup, Fatal> {
@@ -129,7 +129,7 @@ fn not_behind(config: &LogConfig, lock: &dyn Lock, seen: u64, tree: &Tree) -> Re
     }
 }
 
-/// Returns the error for an index of more entries than the log. The index notes a tree only after
+/// Returns the error for an index of more entries than the log. The index records a tree only after
 /// the tree was committed, so that the log has lost entries.
 fn rolled_back(config: &LogConfig, lock: &dyn Lock, seen: u64, size: u64) -> Fatal {
     let path = config.cache.display();

@@ -82,7 +82,7 @@ impl Sealed {
 
 impl Dedup {
     /// Returns the tables, if they have all entries below the anchor: no backlog, no gap, and no
-    /// entry that is noted outside of tables.
+    /// entry that is recorded outside of tables.
     pub(crate) fn sealed(&self) -> Option<Sealed> {
         // The anchor and the tables change together.
         let _noting = self.noting.lock();
@@ -136,7 +136,7 @@ impl Dedup {
         Ok(Ok(()))
     }
 
-    /// Notes a table that has all entries below `indexed`.
+    /// Records a table that has all entries below `indexed`.
     fn note_stream(&self, indexed: u64, table: Arc<Table>) -> fjall::Result<()> {
         let _noting = self.noting.lock();
         let mut anchor = self.anchor();

@@ -4,8 +4,8 @@
 //! A separate thread merges tables of similar size: eight of the smallest size, four of each other
 //! size, and more if the thread has fallen behind, as after a rebuild. A place is written once for
 //! each fourfold size of the index, and a lookup reads a few filters of each size. The list of
-//! tables is one value, which is noted with the anchor. A table is durable before the list has it,
-//! and is removed after its removal from the list is durable.
+//! tables is one value, which is recorded with the anchor. A table is durable before the list has
+//! it, and is removed after its removal from the list is durable.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -108,7 +108,7 @@ impl Tables {
         Table::open(&self.folder, id).map(Arc::new)
     }
 
-    /// Replaces `old` by `new`, after `note` has noted the new list.
+    /// Replaces `old` by `new`, after `note` has recorded the new list.
     pub(crate) fn change(
         &self,
         old: &[Arc<Table>],
@@ -149,8 +149,8 @@ impl Tables {
         Ok(())
     }
 
-    /// Writes a table of at most so many records, which come in order, that is not in the list yet.
-    /// After an error of the records themselves no table is left.
+    /// Writes a table of at most `at_most` ordered records, and does not add it to the list. If the
+    /// records end with an error, no table is left.
     pub(super) fn write_stream<E>(
         &self,
         at_most: u64,

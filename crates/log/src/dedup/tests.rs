@@ -256,7 +256,7 @@ fn tables_are_merged_into_one_that_has_all() {
     all_are_found(&dedup, 700);
 }
 
-/// A crash can leave a table that was not noted, and a table that was merged and not removed.
+/// A crash can leave a table that was not recorded, and a table that was merged and not removed.
 #[test]
 fn tables_that_are_not_noted_are_removed() {
     let dir = tempfile::tempdir().unwrap();

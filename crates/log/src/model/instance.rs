@@ -33,9 +33,9 @@ pub(super) enum Opening {
 pub(super) struct Index {
     /// The tree that was indexed.
     pub(super) tree: Tree,
-    /// The index lacks the first entry, and has noted this.
+    /// The index lacks the first entry, and has recorded this.
     has_gap: bool,
-    /// The index lacks the first entry, and has not noted this.
+    /// The index lacks the first entry, and has not recorded this.
     is_blind: bool,
     /// Bit set of the entries that were not yet read from the tiles.
     unread: u8,
@@ -55,7 +55,7 @@ impl Index {
         place.filter(|place| *place > 0 || !self.has_gap && !self.is_blind)
     }
 
-    /// Returns whether the index has noted that entries are missing.
+    /// Returns whether the index has recorded that entries are missing.
     fn lacks(&self) -> bool {
         self.has_gap || self.unread != 0
     }

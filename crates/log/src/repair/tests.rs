@@ -354,7 +354,8 @@ async fn damaged_fingerprints_are_restored_from_their_chains() {
         assert_eq!(cured, [data]);
         assert_eq!(gunzip(stored.0.read()[data].clone()).unwrap(), tile);
     }
-    // An attacker can create certificates whose fingerprints differ in so many places.
+    // A fingerprint with a difference in every byte is not repaired: an attacker can create two
+    // certificates with this difference.
     let damaged = Bytes::from(changed(&tile, |_, out| {
         for byte in &mut out.fingerprints[0].0 {
             *byte ^= 0x11;

@@ -57,7 +57,7 @@ impl Progress {
         }
     }
 
-    /// Notes the heartbeats of all logs, and returns the time since the last progress: zero if no
+    /// Records the heartbeats of all logs, and returns the time since the last progress: zero if no
     /// log has a sequencer.
     fn note(&mut self, heartbeats: Vec<Option<u64>>, now: Instant) -> Duration {
         let mut numbered = heartbeats.iter().enumerate();

@@ -251,7 +251,7 @@ mod tests {
             pending_scts.iter().map(|sct| sct.index).collect::<Vec<_>>()
         };
         assert_eq!(indexes(pending_scts.covered(2)), [1]);
-        // Entry 3 is not due. It hides the entries behind it.
+        // Entry 3 is not due, and hides the entries behind it.
         assert_eq!(indexes(pending_scts.overdue(at(2))), [] as [u64; 0]);
         assert_eq!(indexes(pending_scts.overdue(at(3))), [3, 2]);
         assert_eq!(indexes(pending_scts.overdue(at(3))), [] as [u64; 0]);
