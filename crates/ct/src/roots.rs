@@ -100,7 +100,7 @@ pub enum RootError {
     #[error("{0}")]
     Pem(&'static str),
     /// The PEM block has this label.
-    #[error("a block {0:?} where a CERTIFICATE was expected")]
+    #[error("expected a CERTIFICATE block, found {0:?}")]
     Label(String),
     /// The CCADB record has no certificate.
     #[error("the record has no certificate in PEM")]

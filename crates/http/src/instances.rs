@@ -128,7 +128,7 @@ enum ExchangeError {
     Status(StatusCode),
     #[error(transparent)]
     Body(Box<dyn Error + Send + Sync>),
-    #[error("its response is not authenticated by the key, and is ignored")]
+    #[error("the key does not authenticate the response, which is ignored")]
     Unmarked,
 }
 

@@ -35,10 +35,10 @@ pub enum PemError {
         label: String,
     },
     /// The file has no certificate.
-    #[error("there is no PEM certificate in it")]
+    #[error("the text has no PEM certificate")]
     NoCertificate,
     /// The file has no private key.
-    #[error("there is no PRIVATE KEY in it")]
+    #[error("the text has no PRIVATE KEY block")]
     NoKey,
 }
 
@@ -406,7 +406,7 @@ mod tests {
         assert_eq!(certificates(all.as_bytes()).unwrap(), [b"1", b"2"]);
         assert_eq!(private_key(all.as_bytes()).unwrap(), b"k");
         let said = |text: String| certificates(text.as_bytes()).unwrap_err().to_string();
-        assert_eq!(said(key), "there is no PEM certificate in it");
+        assert_eq!(said(key), "the text has no PEM certificate");
         assert_eq!(
             said(format!("{one}{}", encode("TRUSTED CERTIFICATE", b"3"))),
             "line 4: PEM block TRUSTED CERTIFICATE: expected a CERTIFICATE"
@@ -417,7 +417,7 @@ mod tests {
              its own is needed"
         );
         let none = private_key(one.as_bytes()).unwrap_err().to_string();
-        assert_eq!(none, "there is no PRIVATE KEY in it");
+        assert_eq!(none, "the text has no PRIVATE KEY block");
         let key = encode("ENCRYPTED PRIVATE KEY", b"k");
         let said = private_key(key.as_bytes()).unwrap_err().to_string();
         assert!(said.ends_with("without its passphrase (openssl pkey)"));

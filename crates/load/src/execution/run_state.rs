@@ -19,7 +19,7 @@ pub(crate) struct RunState {
 /// Reasons of an early end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StopReason {
-    /// The user requested it.
+    /// The user stopped the run.
     Asked,
     /// A threshold aborted the run.
     Threshold,

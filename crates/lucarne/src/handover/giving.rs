@@ -74,7 +74,7 @@ pub(crate) async fn give(
 async fn gone(wire: &mut Wire) -> String {
     match wire.receive().await {
         Ok(None) => "has died".to_owned(),
-        Ok(Some(Message::Failed(why))) => format!("cannot: {why}"),
+        Ok(Some(Message::Failed(why))) => format!("failed: {why}"),
         Ok(Some(_)) => "sent an unexpected message".to_owned(),
         Err(error) => format!("sent no valid message: {error:#}"),
     }

@@ -273,10 +273,7 @@ fn a_roots_file_with_garbage_between_good_certificates() {
     for (number, why) in [
         (2, "expected 258 bytes, found 2"),
         (3, "its contents are not base64"),
-        (
-            4,
-            "a block \"PRIVATE KEY\" where a CERTIFICATE was expected",
-        ),
+        (4, "expected a CERTIFICATE block, found \"PRIVATE KEY\""),
         (5, "it never ends"),
         (7, "the file ends before the block does"),
     ] {

@@ -138,7 +138,7 @@ fn files_that_do_not_fit_stop_the_start() {
         );
         home.refused(
             &format!("{list}{{certificate: a.pem}}\n"),
-            "a.pem: there is no PRIVATE KEY in it",
+            "a.pem: the text has no PRIVATE KEY block",
         );
         home.refused(&format!("{list}{{certificate: none.pem}}\n"), "none.pem");
     }

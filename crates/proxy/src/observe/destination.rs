@@ -88,7 +88,7 @@ pub(crate) fn choose<'d>(
 pub(crate) enum NoDestination {
     #[error(transparent)]
     Certificate(#[from] DerError),
-    #[error("its notAfter cannot be read")]
+    #[error("the notAfter of the certificate cannot be read")]
     NotAfter,
     #[error("none of the configured logs accepts certificates that expire on {0}")]
     Window(String),

@@ -207,8 +207,8 @@ fn a_key_of_another_certificate_is_refused() {
     read(&format!("{key}{anna}"), &format!("{key}{anna}")).unwrap();
     for (certificate, key, why) in [
         (&anna, &other, "keys may not be consistent"),
-        (&key, &key, "there is no PEM certificate"),
-        (&anna, &anna, "there is no PRIVATE KEY"),
+        (&key, &key, "the text has no PEM certificate"),
+        (&anna, &anna, "the text has no PRIVATE KEY"),
         (
             &"-----BEGIN CERTIFICATE-----\n*".to_owned(),
             &key,

@@ -137,7 +137,8 @@ impl Examiner {
     fn expiry(&self, certificate: &Certificate<'_>, now: Duration) -> Result<(), String> {
         let time = |ms: Option<i64>| ms.map(|ms| Duration::from_millis(ms.max(0) as u64));
         let begin = time(certificate.not_before()).ok_or("its notBefore cannot be parsed")?;
-        let end = time(certificate.not_after()).ok_or("its notAfter cannot be parsed")?;
+        let end = time(certificate.not_after())
+            .ok_or("the notAfter of the certificate cannot be parsed")?;
         let shown = lucarne_settings::values::rfc3339(end.as_millis() as u64);
         if now < begin {
             return Err("it is not valid yet".into());

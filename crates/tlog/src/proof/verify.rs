@@ -25,10 +25,10 @@ pub enum ProofError {
     #[error("the proof has {0} hashes, too few or too many")]
     Length(usize),
     /// The computed root differs from the given one.
-    #[error("the proof leads to another root")]
+    #[error("the proof does not match the root")]
     Root,
     /// The computed root of the older tree differs from the given one.
-    #[error("the proof leads to another root of the older tree")]
+    #[error("the proof does not match the root of the older tree")]
     OldRoot,
 }
 

@@ -330,9 +330,9 @@ fn own_certificates_without_their_key_are_refused() {
     let (_, other) = pem_of(&theirs, &["own.test"]);
     for (certificate, key, why) in [
         (&certificate, &other, "keys may not be consistent"),
-        (&certificate, &certificate, "there is no PRIVATE KEY"),
-        (&key, &key, "there is no PEM certificate"),
-        (&String::new(), &key, "there is no PEM certificate"),
+        (&certificate, &certificate, "the text has no PRIVATE KEY"),
+        (&key, &key, "the text has no PEM certificate"),
+        (&String::new(), &key, "the text has no PEM certificate"),
     ] {
         let refused = own(&(certificate.clone(), key.clone())).unwrap_err();
         assert!(refused.contains(why), "{refused}");
