@@ -64,7 +64,8 @@ const CLOSING: [char; 10] = [')', '`', '\'', '"', ']', ',', '.', ';', ':', '…'
 
 fn is_private(word: &str) -> bool {
     let is_relative = word.starts_with("./") || word.starts_with("../");
-    let is_path = is_relative || word.starts_with('/') && word.len() > 1 && word != "/health";
+    let is_absolute = word.starts_with('/') && word.len() > 1 && word != "/health";
+    let is_path = is_relative || is_absolute && !is_hash(word);
     let is_address = word.contains('@');
     // The locations of a log's external checkpoints are public.
     let is_url =
@@ -74,6 +75,13 @@ fn is_private(word: &str) -> bool {
         is_port && (host.contains('.') || host == "localhost") && !host.contains('/')
     });
     is_host || is_path || is_address || is_url
+}
+
+/// Returns whether a word is a log ID or a hash in base64, which may begin with a slash.
+fn is_hash(word: &str) -> bool {
+    let digits = word.strip_suffix('=').unwrap_or_default();
+    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+    digits.len() == 43 && digits.bytes().all(is_digit)
 }
 
 #[cfg(test)]
@@ -135,6 +143,10 @@ mod tests {
             (
                 "following 10.0.0.3:8443, at 12:30:00Z",
                 "following …, at 12:30:00Z",
+            ),
+            (
+                "holds no log with ID /0z+Q7jMpASqCz+ae7jWS44U1WxXG+mdjvR/2Bl4wm8= (ill)",
+                "holds no log with ID /0z+Q7jMpASqCz+ae7jWS44U1WxXG+mdjvR/2Bl4wm8= (ill)",
             ),
             ("postgres://other/db, tile/data/000", "…, tile/data/000"),
             ("no response (http://10.0.0.1:9000/a/b)", "no response (…)"),
