@@ -28,11 +28,7 @@ use crate::{inception, runtime};
 /// Takes over the log, or follows it until a signal.
 pub(crate) fn run(options: &Adopt) -> ExitCode {
     let mut findings = Findings::new(options.json);
-    let (config, report) = if options.flags.given() {
-        options.flags.read()
-    } else {
-        Config::read(&options.config)
-    };
+    let (config, report) = options.flags.read_or(&options.config);
     let config = match (config, report.problems()) {
         (Some(config), []) => config,
         _ => {

@@ -30,11 +30,7 @@ const STATE_VERSION: &str = "1";
 /// Prepares the log for the other software.
 pub(crate) fn run(options: &GiveBack) -> ExitCode {
     let mut findings = Findings::new(options.json);
-    let (config, report) = if options.flags.given() {
-        options.flags.read()
-    } else {
-        Config::read(&options.config)
-    };
+    let (config, report) = options.flags.read_or(&options.config);
     let config = match (config, report.problems()) {
         (Some(config), []) => config,
         _ => {

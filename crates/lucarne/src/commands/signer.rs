@@ -104,6 +104,7 @@ fn report_status(server: &Server) {
             notify::status(&now);
             reported = now;
         }
+        // The pace of reports: a status on every signature would flood the service manager.
         std::thread::sleep(notify::STATUS_INTERVAL);
     }
 }

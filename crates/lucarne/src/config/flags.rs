@@ -253,6 +253,15 @@ impl Flags {
         self.origin.is_some()
     }
 
+    /// Returns the configuration of the flags, or of `file` if there are none, and all problems.
+    pub(crate) fn read_or(&self, file: &Path) -> (Option<Config>, Report) {
+        if self.given() {
+            self.read()
+        } else {
+            Config::read(file)
+        }
+    }
+
     /// Returns the configuration of the flags, and all problems.
     pub fn read(&self) -> (Option<Config>, Report) {
         let mut report = Report::on(None);

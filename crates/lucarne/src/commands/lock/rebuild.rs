@@ -18,11 +18,7 @@ use crate::{inception, open, runtime};
 
 /// Rebuilds the lock.
 pub(crate) fn run(options: &Rebuild) -> ExitCode {
-    let (config, report) = if options.flags.given() {
-        options.flags.read()
-    } else {
-        Config::read(&options.config)
-    };
+    let (config, report) = options.flags.read_or(&options.config);
     let config = match (config, report.problems()) {
         (Some(config), []) => config,
         _ => {
