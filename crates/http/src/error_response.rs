@@ -7,16 +7,19 @@ use http::{HeaderValue, Method, StatusCode};
 use lucarne_ct::{Code, Rejection};
 use lucarne_log::{Lane, SubmitError};
 use lucarne_net::RequestId;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::budget::{Exhausted, MOST_WAITING_EACH};
+use crate::error_page::PATH;
 use crate::reply::{Response, plain, value};
 
-/// A JSON response with an error: `{"error": …, "code": …, "certificate_index": …, "detail": …}`.
+/// A JSON response with an error: `{"error": …, "code": …, "certificate_index": …, "detail": …,
+/// "help": …}`.
 ///
 /// `error` is the kind of problem as a sentence, `code` is the kind as a stable code for programs.
 /// `certificate_index` counts from the leaf and is null if no certificate caused the error.
-/// `detail` states the found value and the accepted values.
+/// `detail` states the found value and the accepted values. `help` is the entry of the code on the
+/// page of all errors, relative to the prefix of the log.
 #[derive(Debug)]
 pub(crate) struct ErrorResponse {
     status: StatusCode,
@@ -37,6 +40,17 @@ struct ErrorBody {
     code: &'static str,
     certificate_index: Option<usize>,
     detail: String,
+    help: Help,
+}
+
+/// Link to a code on the page of all errors.
+#[derive(Clone, Copy, Debug)]
+struct Help(&'static str);
+
+impl Serialize for Help {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{PATH}#{}", self.0))
+    }
 }
 
 impl ErrorResponse {
@@ -48,6 +62,7 @@ impl ErrorResponse {
                 code,
                 certificate_index: None,
                 detail: detail.into(),
+                help: Help(code),
             },
             retry_after: None,
             allow: None,
@@ -235,7 +250,7 @@ mod tests {
         assert_eq!(response.status(), 400);
         assert_eq!(
             body(&response),
-            r#"{"error":"the submission was refused","code":"wrong_order","certificate_index":1,"detail":"the issuer is \"X\""}"#
+            r#"{"error":"the submission was refused","code":"wrong_order","certificate_index":1,"detail":"the issuer is \"X\"","help":"errors#wrong_order"}"#
         );
     }
 

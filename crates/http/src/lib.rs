@@ -22,7 +22,7 @@
 //! | `rfc6962` | the read endpoints of RFC 6962 |
 //! | `encoding`, `etag`, `range`, `sendfile` | content codings, entity tags, ranges, large files |
 //! | `reply`, `body` | responses |
-//! | `pages`, `robots`, [`log_json`] | web pages, and the metadata of a log |
+//! | `pages`, `error_page`, `robots`, [`log_json`] | web pages, and the metadata of a log |
 //! | `health`, [`state_name`], `metrics` | the state of each log, and metrics of requests |
 //! | [`InstanceClient`], [`InstanceServer`] | HTTP/2 between the instances of a log |
 //!
@@ -42,6 +42,7 @@ mod body;
 mod budget;
 mod connection;
 mod encoding;
+mod error_page;
 mod error_response;
 mod etag;
 mod feed;

@@ -178,7 +178,7 @@ pub(crate) fn script() -> Response {
     plain(StatusCode::OK, &value::JAVASCRIPT, &value::MINUTE, &js[..])
 }
 
-fn page(template: &impl Template) -> Response {
+pub(crate) fn page(template: &impl Template) -> Response {
     const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; \
          connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
     // The templates only render numbers and strings, which never fails.

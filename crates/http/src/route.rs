@@ -15,6 +15,7 @@ use http::Uri;
 use lucarne_ct::Fingerprint;
 use lucarne_tlog::{Level, Tile, TilePathError};
 
+use crate::error_page;
 use crate::rfc6962::Rfc6962Read;
 
 /// The APIs of a log that a prefix stands for.
@@ -213,6 +214,8 @@ pub(crate) enum Resource {
     Stats,
     Style,
     Script,
+    /// The page of all errors, below either prefix: refusals link to it.
+    Errors,
     /// A submission prefix without a path: redirects to the page.
     Redirect,
     /// An unknown path under a log's prefix.
@@ -249,6 +252,11 @@ impl Resource {
         if let Some(read) = Rfc6962Read::parse(rest) {
             return Resource::Rfc6962(read);
         }
+        match rest {
+            error_page::PATH => return Resource::Errors,
+            "page.css" => return Resource::Style,
+            _ => {}
+        }
         if roles.monitoring {
             match rest {
                 "checkpoint" => return Resource::Checkpoint,
@@ -256,7 +264,6 @@ impl Resource {
                 "" => return Resource::Page,
                 "feed" => return Resource::Feed,
                 "stats.json" => return Resource::Stats,
-                "page.css" => return Resource::Style,
                 "page.js" => return Resource::Script,
                 _ if rest.starts_with("tile/names/") => {
                     return match Tile::parse_names(rest) {
@@ -417,6 +424,10 @@ mod tests {
         for roles in [BOTH, Roles::SUBMISSION, Roles::MONITORING] {
             let read = Resource::Rfc6962(Rfc6962Read::SthConsistency);
             assert_eq!(Resource::parse("ct/v1/get-sth-consistency", roles), read);
+        }
+        for roles in [BOTH, Roles::SUBMISSION, Roles::MONITORING] {
+            assert_eq!(Resource::parse("errors", roles), Resource::Errors);
+            assert_eq!(Resource::parse("page.css", roles), Resource::Style);
         }
         assert_eq!(Resource::parse("", BOTH), Resource::Page);
         assert_eq!(Resource::parse("", Roles::SUBMISSION), Resource::Redirect);

@@ -24,7 +24,9 @@ use crate::reply::{Response, headed, plain, value};
 use crate::route::{PathError, Prefix, PrefixError, Resource, Roles, Routes};
 use crate::signal::Signal;
 use crate::tls::Tls;
-use crate::{feed, health, logjson, long_poll, metrics, pages, rfc6962, robots, submission};
+use crate::{
+    error_page, feed, health, logjson, long_poll, metrics, pages, rfc6962, robots, submission,
+};
 
 /// The endpoints that a listener serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -246,6 +248,7 @@ impl Site {
                 plain(StatusCode::OK, &kind, &value::NO_STORE, text)
             }
             "/page.css" => pages::style(),
+            "/errors" => error_page::answer(),
             "/robots.txt" => robots::answer(table.logs()),
             "/logs.v3.json" => logjson::list(table.logs(), limits),
             _ => pages::index(table.logs()),
@@ -465,6 +468,7 @@ impl ServedLog {
             Resource::Stats => pages::stats(log),
             Resource::Style => pages::style(),
             Resource::Script => pages::script(),
+            Resource::Errors => error_page::answer(),
             Resource::Redirect => match HeaderValue::try_from(&log.config().monitoring_prefix) {
                 Ok(location) => redirect(StatusCode::SEE_OTHER, location),
                 Err(_) => nothing(PathError::Unknown),
@@ -495,7 +499,7 @@ fn own_endpoint(endpoints: EndpointSet, path: &str) -> Endpoint {
     let pages = endpoints != EndpointSet::Operations;
     match path {
         "/metrics" | "/health" if operations => Endpoint::Operations,
-        "/" | "/page.css" | "/robots.txt" | "/logs.v3.json" if pages => Endpoint::Page,
+        "/" | "/page.css" | "/errors" | "/robots.txt" | "/logs.v3.json" if pages => Endpoint::Page,
         _ => Endpoint::Unknown,
     }
 }
@@ -519,6 +523,7 @@ fn endpoint(resource: Resource) -> Endpoint {
         | Resource::Stats
         | Resource::Style
         | Resource::Script
+        | Resource::Errors
         | Resource::Redirect => Endpoint::Page,
     }
 }

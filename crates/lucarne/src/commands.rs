@@ -9,6 +9,7 @@ pub(crate) mod check;
 #[cfg(feature = "load")]
 pub(crate) mod demo;
 pub(crate) mod fsck;
+pub(crate) mod generate;
 pub(crate) mod give_back;
 pub(crate) mod init;
 pub(crate) mod journal;

@@ -119,6 +119,7 @@ fn execute(cli: &Cli, logging: &Logging) -> ExitCode {
         Command::Lint(options) => commands::lint::run(options),
         Command::Watch(options) => commands::watch::run(options),
         Command::Ca(ca) => commands::ca::run(ca),
+        Command::Generate(generate) => commands::generate::run(generate),
     }
 }
 

@@ -24,6 +24,7 @@ mod flags;
 mod flips;
 mod fsck;
 mod full_disk;
+mod generate;
 mod getting_started;
 mod handover;
 mod idle;

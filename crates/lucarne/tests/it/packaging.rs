@@ -20,6 +20,9 @@ const KEPT: [&str; 6] = [
     "/var/lib/lucarne-signer",
 ];
 
+/// Directory of the files that `deploy/generate` creates.
+const GENERATED: &str = "../../target/generated/";
+
 fn crate_directory() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -45,7 +48,8 @@ fn every_file_of_the_package_exists() {
     assert!(assets.len() > 20, "{assets:?}");
     for (source, destination) in &assets {
         let path = Path::new(source);
-        if source == "target/release/lucarne" {
+        // The release builds the binary, and the binary generates these files.
+        if source == "target/release/lucarne" || source.starts_with(GENERATED) {
             continue;
         }
         if path.file_stem().is_some_and(|stem| stem == "*") {
@@ -62,6 +66,30 @@ fn every_file_of_the_package_exists() {
     for unit in ["lucarne", "lucarne-signer", "lucarne-proxy"] {
         let drop_in = format!("usr/lib/systemd/system/{unit}.service.d/package.conf");
         assert!(destinations.contains(drop_in.as_str()), "{drop_in}");
+    }
+}
+
+/// `deploy/generate` creates every generated file of the package.
+#[test]
+fn generated_files_of_the_package_are_created() {
+    let checkout = temp_dir();
+    let root = checkout.path();
+    std::fs::create_dir(root.join("deploy")).unwrap();
+    let script = root.join("deploy/generate");
+    std::fs::copy(crate_directory().join("../../deploy/generate"), &script).unwrap();
+    let run = Command::new("/bin/sh").arg(&script).arg(LUCARNE).status();
+    assert!(run.unwrap().success());
+    let assets = assets();
+    let generated: Vec<&str> = assets
+        .iter()
+        .filter_map(|(source, _)| source.strip_prefix(GENERATED))
+        .collect();
+    assert_eq!(generated.len(), 4, "{generated:?}");
+    for name in generated {
+        let path = root
+            .join("target/generated")
+            .join(name.replace('*', "lucarne-serve"));
+        assert!(path.metadata().unwrap().len() > 1000, "{name}");
     }
 }
 

@@ -88,7 +88,7 @@ async fn a_rejection_says_what_and_where() {
     assert_eq!(answer.status, 400);
     let json = answer.json();
     assert!(json["certificate_index"].is_number(), "{json}");
-    for field in ["error", "code", "detail"] {
+    for field in ["error", "code", "detail", "help"] {
         assert!(!json[field].as_str().unwrap().is_empty(), "{json}");
     }
 
@@ -100,6 +100,33 @@ async fn a_rejection_says_what_and_where() {
         (answer.status, &answer.json()["code"]),
         (400, &"unknown_root".into())
     );
+}
+
+/// The link of a refusal leads to the entry of its code, below both prefixes and the root.
+#[tokio::test]
+async fn a_refusal_links_to_its_explanation() {
+    let (_test, server) = demo(0).await;
+    let refusals = [
+        server.post("/demo/ct/v1/add-chain", b"{}").await,
+        server.post("/demo/check-chain", b"{").await,
+        server.get("/demo/ct/v1/add-chain").await,
+        server.get("/demo/checkpoint?after=x").await,
+    ];
+    for refusal in refusals {
+        let json = refusal.json();
+        let link = json["help"].as_str().unwrap();
+        let (path, anchor) = link.split_once('#').unwrap();
+        assert_eq!(json["code"], anchor);
+        for prefix in ["/demo/", "/"] {
+            let page = server.get(&format!("{prefix}{path}")).await;
+            assert_eq!(page.status, 200, "{prefix}{link}");
+            let kind = page.header("content-type").unwrap();
+            assert!(kind.starts_with("text/html"), "{kind}");
+            assert!(page.text().contains(&format!("id=\"{anchor}\"")), "{link}");
+            let style = server.get(&format!("{prefix}page.css")).await;
+            assert_eq!(style.status, 200);
+        }
+    }
 }
 
 /// Statements 5 and 14: each kind has its own endpoint.
