@@ -45,9 +45,7 @@ fn builder() -> Builder {
 /// # Errors
 /// The error of the future, or if the runtime cannot be created.
 pub(crate) fn run_here<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(future)
 }
 
