@@ -40,11 +40,17 @@ struct ErrorBody {
     code: &'static str,
     certificate_index: Option<usize>,
     detail: String,
+}
+
+/// An error with the link to its explanation.
+#[derive(Serialize)]
+struct LinkedError<'a> {
+    #[serde(flatten)]
+    body: &'a ErrorBody,
     help: Help,
 }
 
 /// Link to a code on the page of all errors.
-#[derive(Clone, Copy, Debug)]
 struct Help(&'static str);
 
 impl Serialize for Help {
@@ -62,7 +68,6 @@ impl ErrorResponse {
                 code,
                 certificate_index: None,
                 detail: detail.into(),
-                help: Help(code),
             },
             retry_after: None,
             allow: None,
@@ -141,7 +146,11 @@ impl ErrorResponse {
     }
 
     pub(crate) fn into_response(self) -> Response {
-        let json = serde_json::to_vec(&self.body).unwrap_or_default();
+        let linked = LinkedError {
+            body: &self.body,
+            help: Help(self.body.code),
+        };
+        let json = serde_json::to_vec(&linked).unwrap_or_default();
         let mut response = plain(self.status, &value::JSON, &value::NO_STORE, json);
         response.extensions_mut().insert(ErrorCode(self.body.code));
         let headers = response.headers_mut();
