@@ -304,7 +304,7 @@ impl Requests {
         self.bytes_out += exchange.bytes_out;
         self.body_in += exchange.body_in;
         self.body_out += exchange.body_out;
-        // A handshake has no status.
+        // A handshake without a request has no status.
         if exchange.status > 0 || exchange.outcome.is_err() {
             *self.statuses.entry(exchange.status).or_default() += 1;
         }

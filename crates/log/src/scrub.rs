@@ -38,7 +38,7 @@ pub use self::window::{NoWindow, ScrubWindow};
 
 /// The interval at which the position is saved.
 const NOTED_EVERY: Duration = Duration::from_secs(10);
-/// The pause before a store that does not respond is tried again.
+/// The pause after a store has not responded.
 const AWAY: Duration = Duration::from_secs(60);
 /// The time after which a store counts as unavailable.
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -14,7 +14,7 @@ use crate::config::LogSettings;
 #[derive(Default)]
 pub(crate) struct InstanceServers(BTreeMap<String, Listening>);
 
-/// A server of one address.
+/// The server for other instances at one address.
 struct Listening {
     /// The socket, until connections are accepted from it.
     listener: Option<TcpListener>,

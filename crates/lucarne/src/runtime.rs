@@ -10,7 +10,7 @@ use tokio::runtime::Builder;
 ///
 /// Each thread keeps a few megabytes for its next allocations. The runtime gives work to its idle
 /// threads in turn. With its default of ten seconds, all threads of one burst stay for as long as
-/// there is any work: after a restart under 500 submissions per second, 43 threads kept 130 MB.
+/// there is any work: after a restart under 500 submissions per second, 43 threads kept 130 MiB.
 const IDLE_THREAD: Duration = Duration::from_millis(200);
 
 /// Runs `future` to its end.

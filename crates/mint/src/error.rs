@@ -4,7 +4,7 @@ use lucarne_x509::pem::PemError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MintError {
-    /// The cryptographic library failed; the attempted operation.
+    /// The cryptographic library failed during this operation.
     #[error("the cryptographic library failed: {0}")]
     Crypto(&'static str),
     /// The size of RSA keys is not supported.

@@ -246,7 +246,7 @@ pub enum AssetError {
 pub struct NotBuilt {
     /// The missing support, for messages.
     pub what: &'static str,
-    /// The cargo feature.
+    /// The cargo feature that adds the support.
     pub feature: &'static str,
 }
 

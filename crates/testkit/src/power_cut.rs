@@ -20,7 +20,7 @@ use crate::{Change, Recorded};
 /// The changes without a sync that survive the power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Luck {
-    /// All: the process died, but not the machine.
+    /// All changes: the process died, but not the machine.
     All,
     /// No changes.
     None,

@@ -218,7 +218,7 @@ impl http_body::Body for Payload {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        // In pieces: the connection polls for the next when it has room.
+        // The body is sent in pieces. The connection polls for a piece when it has room.
         let piece = self.data.len().min(64 << 10);
         let piece = self.data.split_to(piece);
         if self.data.is_empty() {

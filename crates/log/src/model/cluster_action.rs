@@ -5,7 +5,7 @@ use std::fmt;
 use super::instance::Opening;
 use crate::phase::Phase;
 
-/// An action, mostly of instance 0 or 1.
+/// An action of an instance, of a client or of the network.
 #[derive(Clone, Copy)]
 pub(super) enum Action {
     /// A follower opens the log and reads the published checkpoint.

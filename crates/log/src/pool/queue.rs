@@ -40,7 +40,7 @@ impl Amount {
         self.bytes -= other.bytes;
     }
 
-    /// Returns the rest of this amount after `other`.
+    /// Subtracts `other` from this amount.
     pub(super) fn beside(self, other: Amount) -> Amount {
         Amount {
             entries: self.entries.saturating_sub(other.entries),

@@ -22,7 +22,7 @@ use super::tesseract::Ignored;
 use super::written::Written;
 use super::{scrub, values};
 
-/// Problem of an invalid fingerprint.
+/// Text for an invalid fingerprint.
 const NO_FINGERPRINT: &str = "is not a SHA-256 fingerprint (64 hexadecimal digits)";
 const NO_LOCK: &str = "is missing: the lock of a log in a bucket, such as mysql://…, \
                        postgres://…, or s3://bucket/lock";

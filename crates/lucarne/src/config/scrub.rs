@@ -74,7 +74,7 @@ impl Scrub {
     }
 }
 
-/// Problem of an invalid rate.
+/// Text for an invalid rate.
 const NO_RATE: &str = "must be a rate such as 20MB/s or 500kB/s, `sample` or `off`";
 
 /// Parses a number of bytes per second, `sample` or `off`.

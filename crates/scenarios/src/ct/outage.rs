@@ -1,11 +1,11 @@
-//! Absences of a log.
+//! Times at which a log does not respond.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Absences of one log, reported by all its clients.
+/// The times at which one log does not respond, as all its clients report them.
 #[derive(Debug, Default)]
 pub struct Outage {
     expected: bool,

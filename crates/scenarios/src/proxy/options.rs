@@ -64,7 +64,7 @@ pub struct ProxyScenarioOptions {
     pub connect_timeout: TimeSpan,
 }
 
-/// A reserved domain (RFC 6761).
+/// Default of the host names: a reserved domain (RFC 6761).
 const TEMPLATE: &str = "host-{}.test";
 
 impl Default for ProxyScenarioOptions {
