@@ -178,7 +178,7 @@ pub enum ListedLogError {
     /// The state is unknown.
     #[error("`{0}` is not a known state")]
     UnknownState(String),
-    /// There are several states.
+    /// The object has more than one state.
     #[error("`state` names more than one")]
     States,
     /// The temporal interval is empty.

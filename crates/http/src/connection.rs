@@ -116,8 +116,8 @@ const FIRST_REQUEST: Duration = Duration::from_secs(1);
 pub(crate) struct OpenConnection {
     shared: Arc<Shared>,
     client: Arc<Client>,
-    /// Counted until the first request, or for HTTP/2 until the end, because a first submission may
-    /// arrive.
+    /// Counts the connection until its first request, because that may be a submission. HTTP/2
+    /// connections are counted until their end.
     submitting: Arc<Mutex<Option<lucarne_net::OpenConnection>>>,
     _counted: lucarne_net::OpenConnection,
 }

@@ -17,11 +17,11 @@ use crate::open;
 pub(crate) enum Birth {
     /// The inception is today, in UTC.
     Today,
-    /// The day has passed.
+    /// The inception is in the past.
     Past(Date),
-    /// The day has not come.
+    /// The inception is in the future.
     Future(Date),
-    /// No day is given.
+    /// The configuration has no inception.
     Unset,
 }
 

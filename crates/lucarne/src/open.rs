@@ -34,7 +34,7 @@ pub(crate) async fn assets(
     }
 }
 
-/// Opens the place of a new log's data. A directory is created; a bucket is not.
+/// Opens the location of a new log's data. Creates a directory, but not a bucket.
 ///
 /// # Errors
 /// See [`PosixAssets::create`] and [`object::open`].

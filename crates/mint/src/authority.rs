@@ -153,7 +153,7 @@ impl Authority {
         }
     }
 
-    /// Formats the CA as PEM: private key, certificate, those above it. **Secret.**
+    /// Formats the CA as PEM: private key, certificate, and the certificates above it. **Secret.**
     ///
     /// # Errors
     /// Only if the cryptographic library fails.

@@ -41,7 +41,7 @@ fn up() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    // Before any target starts: a signal must not leave some of them running.
+    // Signals are handled before any target starts, so that a signal ends all of them.
     let stopped = runtime.block_on(async { signals() })?;
     let fleet = Fleet::start(Ports::USUAL)?;
     std::fs::write(&file, std::process::id().to_string())

@@ -15,7 +15,7 @@ pub(super) fn differences(precertificate: &[u8], certificate: &[u8]) -> Vec<Lint
     }
     let mut found = match (fields(precertificate), fields(certificate)) {
         (Ok(before), Ok(after)) => compare(&before, &after),
-        // Both come from certificates that were parsed before.
+        // This error is unlikely, because both certificates were parsed before.
         (Err(error), _) | (_, Err(error)) => {
             vec![LintFinding::new(
                 LintCode::EncodingDiffers,

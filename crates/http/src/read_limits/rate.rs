@@ -219,7 +219,7 @@ mod tests {
                     prop_assert!(!passes(now + wait - 1));
                 }
                 prop_assert!(passes(now + wait));
-                // The bucket goes into debt sooner or later.
+                // The charge may exceed the units in the bucket.
                 rate.charge(&mut whole_at, now, cost);
             }
         }
