@@ -38,7 +38,7 @@ pub struct LogConfig {
     /// Maximum number of entries that wait for a round. If the pool is full, the server responds
     /// to submissions with 503 and a Retry-After.
     pub pool_size: usize,
-    /// The limits of each lane, by which the log schedules submissions.
+    /// The limits on fresh and on old submissions.
     pub lanes: LaneConfig,
     /// Maximum age of an idle log's checkpoint before the log signs a new one.
     pub checkpoint_interval: Duration,
