@@ -2,13 +2,14 @@
 //! history from being used.
 //!
 //! The entries that an index lacks when the log is opened are its backlog. A small backlog is read
-//! before the log takes submissions. A large one is read while the log is open, from the newest
-//! entry to the oldest: most submissions can then soon be distinguished from the rest. An index
-//! without any entry begins with a snapshot, if there is one (`snapshot.rs`).
+//! before the log takes submissions. A large backlog is read while the log is open, from the
+//! newest entry to the oldest. The log can then soon tell new submissions from duplicates in most
+//! cases. An index without any entry begins with a snapshot, if there is one (`snapshot.rs`).
 //!
-//! Every entry from a tile is verified by the signed root: a data tile must have the hash that the
-//! tree has in its place. Of another tile, only the entries with the right hashes are used. The
-//! rest are gaps (`gaps.rs`), whose tile is read again and again until it is repaired.
+//! Every entry from a tile is verified by the signed root: the hash of a data tile must match the
+//! tree. If a tile does not match, the index uses only the entries with the right hashes. The
+//! other entries of the tile are gaps (`gaps.rs`), and the log rereads the tile until the tile is
+//! repaired.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -37,15 +38,15 @@ mod unpack;
 
 pub(crate) use self::history::examine;
 
-/// The pause before reading is retried, and before the tiles of gaps are read again.
+/// The pause before a failed read is retried, and before the tiles of gaps are reread.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// The time between two log lines about the progress of reading.
 const SAY_EVERY: Duration = Duration::from_secs(10);
 
-/// Opens the index of a log with this signed tree. A small backlog, as after a crash, is read
-/// before this returns. An index that cannot be read, or that has failed while the log ran, is set
-/// aside and rebuilt.
+/// Opens the index of a log with the signed tree `tree`. The function reads a small backlog, for
+/// example after a crash, before it returns. An index that cannot be read, or that has failed
+/// while the log ran, is set aside and rebuilt.
 ///
 /// # Errors
 /// If the index belongs to another history than the tree, or cannot be opened, or if storage does
@@ -59,11 +60,11 @@ pub(crate) async fn open(log: &Shared, tree: &Tree) -> Result<Arc<Dedup>, Fatal>
     Ok(dedup)
 }
 
-/// Opens the index and reads its whole backlog. Returns the index with the number of entries that
-/// it had before.
+/// Opens the index and reads its whole backlog. Returns the index, and the number of entries that
+/// the index had before.
 ///
 /// # Errors
-/// As [`open`].
+/// Returns the same errors as [`open`].
 pub(crate) async fn bring_up(log: &Shared, tree: &Tree) -> Result<(Arc<Dedup>, u64), Fatal> {
     let source = Source::new(&*log.assets, log.reader.tiles(), tree);
     let dedup = opened(log, &source).await?;
@@ -72,7 +73,7 @@ pub(crate) async fn bring_up(log: &Shared, tree: &Tree) -> Result<(Arc<Dedup>, u
     Ok((dedup, from))
 }
 
-/// Opens the index, with the entries that it lacks of the tree as its backlog.
+/// Opens the index. The entries of the tree that are missing in the index become its backlog.
 async fn opened(log: &Shared, source: &Source<'_>) -> Result<Arc<Dedup>, Fatal> {
     let dedup = Arc::new(usable(log, source).await?);
     let (index, head) = (dedup.clone(), source.tree.head());
@@ -97,7 +98,7 @@ pub(crate) async fn attend(log: &Shared, session: &Session, tree: &Tree) -> Infa
             let name = &log.config.shortname;
             tracing::warn!(log = name, %error, retry_in = ?LOOK_AGAIN, "dedup index: not read on");
             session.dedup.pace.note_problem(error.to_string());
-            // Time for the store to recover.
+            // Give the store time to recover before the next attempt.
             tokio::time::sleep(LOOK_AGAIN).await;
         }
     };
@@ -199,7 +200,7 @@ fn say(log: &Shared, dedup: &Dedup, said: &mut Instant) {
 }
 
 impl Part {
-    /// An empty part, at the end of this range.
+    /// Creates an empty part at the end of `range`.
     fn before(range: &Gap) -> Self {
         Part {
             from: range.end,
@@ -209,7 +210,7 @@ impl Part {
         }
     }
 
-    /// An empty part, before this one.
+    /// Creates an empty part that ends at the first entry of this part.
     fn following(&self) -> Self {
         Part {
             records: Vec::with_capacity(self.records.len()),
@@ -246,7 +247,7 @@ impl Part {
 struct Writing(Option<JoinHandle<Result<(), Fatal>>>);
 
 impl Writing {
-    /// Begins the next table, after the last one is written.
+    /// Waits until the previous table is written, then begins the next table.
     async fn go_on(&mut self, dedup: &Arc<Dedup>, part: Part) -> Result<(), Fatal> {
         self.end().await?;
         let index = dedup.clone();
@@ -262,8 +263,8 @@ impl Writing {
     }
 }
 
-/// Runs work that waits for a disk. A hung disk blocks this thread and no other: later work begins
-/// after this, and the index is not opened again before this has released it.
+/// Runs work that waits for a disk. A hung disk blocks only the thread of this work. Later work,
+/// and the next opening of the index, wait until this work has ended.
 async fn blocking(work: impl FnOnce() -> Result<(), Fatal> + Send + 'static) -> Result<(), Fatal> {
     spawn_blocking(work).await.map_err(panicked)?
 }

@@ -15,16 +15,17 @@ pub struct LogConfig {
     pub shortname: String,
     /// Free text for `log.v3.json` and the pages.
     pub description: String,
-    /// Further values of the operator for `log.v3.json`.
+    /// Additional values that the operator adds to `log.v3.json`.
     pub metadata: Metadata,
     /// The checkpoint origin: the submission prefix without scheme and
     /// trailing slash (static-ct-api, "Checkpoints").
     pub origin: String,
     /// The URL prefix for submissions, with scheme and trailing slash.
     pub submission_prefix: String,
-    /// The prefix under which clients read, with scheme and trailing slash.
+    /// The URL prefix under which clients read tiles and checkpoints, with scheme and trailing
+    /// slash.
     pub monitoring_prefix: String,
-    /// Another URL prefix of the log, both for submission and monitoring.
+    /// A second URL prefix under which the log accepts submissions and serves reads.
     pub also_at: Option<String>,
     /// The holder of the key that signs SCTs and checkpoints.
     pub key: Signer,
@@ -34,18 +35,18 @@ pub struct LogConfig {
     pub verification: Arc<Verification>,
     /// Minimum time between the starts of two rounds.
     pub period: Duration,
-    /// Most entries that wait for a round. If the pool is full, the server responds to submissions
-    /// with 503 and a Retry-After.
+    /// Maximum number of entries that wait for a round. If the pool is full, the server responds
+    /// to submissions with 503 and a Retry-After.
     pub pool_size: usize,
-    /// The lanes of submissions.
+    /// The limits on fresh and on old submissions.
     pub lanes: LaneConfig,
     /// Maximum age of an idle log's checkpoint before the log signs a new one.
     pub checkpoint_interval: Duration,
     /// Directory of the dedup index. The index can be lost: the log rebuilds it from its own tiles.
     pub cache: PathBuf,
-    /// Most bytes that are staged and published, but not yet durable in storage. The journal keeps
-    /// these bytes until a sync that may hang. Beyond the limit, the server responds to submissions
-    /// with 503 and a Retry-After.
+    /// Maximum number of bytes that are staged and published, but not yet durable in storage. The
+    /// journal keeps these bytes until the storage has synced them, and a sync may hang. Beyond
+    /// the limit, the server responds to submissions with 503 and a Retry-After.
     pub journal_bytes: u64,
     /// Memory for tiles that clients read, in bytes.
     pub read_cache_bytes: u64,
@@ -57,7 +58,7 @@ pub struct LogConfig {
     /// The external sources that may know this log's newest checkpoint. The log queries them each
     /// time it opens.
     pub known: Option<Arc<dyn KnownCheckpoints>>,
-    /// The configuration of this instance among several of the log; `None` if it is the only one.
+    /// The configuration of this instance if the log has several; `None` if the log has only one.
     pub instances: Option<Instances>,
     /// The clock of the log: [`Clock::system`], except in tests.
     pub clock: Clock,
@@ -85,8 +86,8 @@ impl LogConfig {
         self.frozen_from().is_some_and(|from| now_ms >= from)
     }
 
-    /// Returns a checksum of the settings that must be the same in all instances of a log. Roots
-    /// are not included, because each instance loads them at its own time.
+    /// Returns a checksum of the settings that must be the same in all instances of a log. The
+    /// checksum excludes the roots, because each instance loads its roots at its own time.
     pub(crate) fn sum(&self) -> [u8; 32] {
         let policy = &self.policy;
         let time = |time: Option<u64>| time.map_or_else(String::new, |time| time.to_string());

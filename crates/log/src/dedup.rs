@@ -69,8 +69,8 @@ pub(crate) const TABLE_ENTRIES: usize = 1 << 16;
 /// Number of entries that are read from the tiles for one table: 12 MB in memory.
 pub(crate) const PART: u64 = 1 << 18;
 
-/// Maximum number of indices that are kept aside. More of them have a cause that rebuilding does
-/// not remove.
+/// Maximum number of damaged indices that are kept. If more indices fail, rebuilding does not
+/// remove the cause.
 const MOST_SET_ASIDE: usize = 9;
 
 const OWNER: &[u8] = b"log id";
@@ -79,7 +79,7 @@ const ANCHOR: &[u8] = b"anchor of tables";
 /// The anchor of an index without tables. Versions without tables use only this key, so that it
 /// must not exist together with tables.
 const ANCHOR_WITHOUT_TABLES: &[u8] = b"anchor";
-/// The number of indexed entries in indices of the format before, which has no anchor.
+/// The number of indexed entries in indices of the previous format, which has no anchor.
 const UNBOUND: &[u8] = b"indexed entries";
 const DISTRUSTED: &[u8] = b"distrusted";
 
@@ -102,7 +102,7 @@ pub(crate) struct Dedup {
     pub(crate) gaps: Gaps,
     /// The pace at which the backlog is read.
     pub(crate) pace: Pace,
-    /// The number of entries of an index of the format before, which does not have their tree.
+    /// The number of indexed entries, if the index has the previous format, which records no tree.
     pub(crate) unbound: Option<u64>,
     distrusted: AtomicBool,
     /// The failure after which the index is not written any more.
@@ -112,7 +112,7 @@ pub(crate) struct Dedup {
 /// The places that are not in a table yet.
 struct Unflushed {
     newest: HashMap<Identity, LeafPosition>,
-    /// Being written; empty otherwise.
+    /// The places that are being written to a table; empty if no write is in progress.
     leaving: Arc<HashMap<Identity, LeafPosition>>,
     /// Number of entries in memory, in tables, or in the backlog.
     indexed: u64,
@@ -125,15 +125,15 @@ struct Unflushed {
 /// Entries of the newest end of the backlog, which were read from the tiles.
 #[derive(Default)]
 pub(crate) struct Part {
-    /// Entries that are right.
+    /// The entries whose hashes match the tree.
     pub(crate) records: Vec<Record>,
-    /// Entries that are missing.
+    /// The ranges of entries that could not be read from the tiles.
     pub(crate) gaps: Vec<Gap>,
     /// The number of the first entry.
     pub(crate) from: u64,
     /// The number after the last entry.
     pub(crate) to: u64,
-    /// No entry before it has a later timestamp, Unix milliseconds.
+    /// An upper bound of the timestamps of all entries before `from`, in Unix milliseconds.
     pub(crate) timestamp_ms: u64,
 }
 
@@ -254,7 +254,8 @@ impl Dedup {
         }
     }
 
-    /// Binds the index to its log: two logs with one index would find each other's entries.
+    /// Binds the index to its log. If two logs shared an index, each log would find entries of the
+    /// other.
     fn claim(&self, owner: LogId) -> Result<(), Fatal> {
         let failed = |error| fatal(&self.path, &error);
         match self.meta.get(OWNER).map_err(failed)? {
@@ -285,12 +286,10 @@ impl Dedup {
         unflushed.indexed - unflushed.anchor.backlog.entries()
     }
 
-    /// Returns the anchor.
     pub(crate) fn anchor(&self) -> Anchor {
         self.unflushed.read().anchor.clone()
     }
 
-    /// Returns the backlog.
     pub(crate) fn backlog(&self) -> Backlog {
         self.unflushed.read().anchor.backlog.clone()
     }
@@ -339,7 +338,7 @@ impl Dedup {
                 return Ok(Some(*place));
             }
         }
-        // Places that have left memory since are in a table by now.
+        // A place that has left memory since the first lookup is in a table now.
         let found = self.tables.find(identity);
         let found = found.map_err(|e| self.fatal(&fjall::Error::Io(e)))?;
         if found.is_some() || !self.has_places.load(Ordering::SeqCst) {
@@ -439,7 +438,8 @@ impl Dedup {
         let (leaving, indexed) = {
             let mut unflushed = self.unflushed.write();
             if !unflushed.leaving.is_empty() {
-                // To note more entries than the tables have would hide the gap forever.
+                // An anchor with more entries than the tables have would hide the missing entries
+                // forever.
                 return Err(self.unsound("the last table could not be written"));
             }
             unflushed.leaving = Arc::new(std::mem::take(&mut unflushed.newest));
@@ -452,7 +452,7 @@ impl Dedup {
         Ok(())
     }
 
-    /// Takes up a part from the newest end of the backlog, as one table. Must be called by one task
+    /// Writes a part from the newest end of the backlog as one table. Must be called by one task
     /// at a time; [`extend`](Self::extend) may run concurrently.
     pub(crate) fn take_up(&self, part: Part) -> Result<(), Fatal> {
         self.writable()?;
@@ -510,7 +510,7 @@ impl Dedup {
         self.distrusted.load(Ordering::SeqCst)
     }
 
-    /// Returns whether the index must be rebuilt, as far as this process knows.
+    /// Returns whether this process has found that the index must be rebuilt.
     pub(crate) fn is_unsound(&self) -> bool {
         let ended = self.ended.lock();
         ended.as_ref().is_some_and(|failure| failure.damaged) || self.is_distrusted()
@@ -571,8 +571,8 @@ impl Dedup {
         let failure = {
             let mut ended = self.ended.lock();
             if let (fjall::Error::Poisoned, Some(first)) = (error, &*ended) {
-                // After a failed write, fjall reports only this. The first error has the
-                // reason, such as a full disk.
+                // After a failed write, fjall reports only this error. The first error has the
+                // reason, for example a full disk.
                 return first.of(&self.path);
             }
             let failure = Failure::from(error);

@@ -15,7 +15,7 @@ pub enum SubmitError {
     /// The submission's lane has no room (503 with Retry-After).
     #[error("{}; retry in {retry_after_seconds} s", full(*.lane))]
     Full {
-        /// The lane.
+        /// The lane that is full.
         lane: Lane,
         /// The time until there is room again, rounded up: after the rounds that take the waiting
         /// entries, or when the lane's rate allows another entry.
@@ -282,8 +282,8 @@ pub enum KnownError {
 }
 
 impl KnownError {
-    /// Returns whether the error prevents the log's start. A damaged tile does not: clients that
-    /// read the tile get the error.
+    /// Returns whether the error prevents the log's start. A damaged tile does not prevent the
+    /// start, but clients that read the tile get the error.
     pub fn refuses(&self) -> bool {
         !matches!(self, KnownError::Untold { .. })
     }

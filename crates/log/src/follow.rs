@@ -39,13 +39,14 @@ use crate::tree::Tree;
 use crate::verified_checkpoint::VerifiedCheckpoint;
 use crate::{Fatal, Instances, ReadError, State, catchup, known, stored};
 
-/// Most entries that a follower reads at once. It keeps 50 bytes of each until the root is
-/// verified. An instance that is further behind reopens the log, which has no such limit.
+/// Maximum number of entries that a follower reads at once. The follower keeps 50 bytes of each
+/// entry until the root is verified. An instance that is further behind reopens the log, which has
+/// no such limit.
 const MOST_AT_ONCE: u64 = 1 << 18;
 /// Attempts to read lock, journal and storage while another instance still changes them.
 const ATTEMPTS: usize = 5;
 
-/// An instance of a log with several, while it does not lead.
+/// One of several instances of a log, while the instance does not lead.
 struct Follower {
     log: Arc<Shared>,
     instances: Instances,
@@ -78,7 +79,7 @@ enum Ended {
 pub(crate) async fn take_part(log: Arc<Shared>, instances: Instances) -> Result<(), Fatal> {
     let opened = tokio::select! {
         opened = open(&log) => opened?,
-        // Updating an index may take long.
+        // Updating an index may take long, so closing the log must cancel the update.
         () = log.wake.notified() => return Ok(()),
     };
     let (published, tree, dedup) = opened;

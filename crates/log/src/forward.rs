@@ -25,10 +25,10 @@ use crate::shared::Shared;
 use crate::submit::At;
 use crate::{MessengerError, SubmitError};
 
-/// Most batches of fresh entries in flight. Each waits for a round.
+/// Maximum number of batches of fresh entries in flight. Each batch waits for a round.
 const MOST_FRESH: usize = 64;
-/// Most batches of old entries in flight. An old entry may wait for several rounds; a batch
-/// therefore has entries of one lane only.
+/// Maximum number of batches of old entries in flight. An old entry may wait for several rounds; a
+/// batch therefore has entries of one lane only.
 const MOST_OLD: usize = 16;
 /// Bytes after which a batch takes no further entry.
 const MOST_BYTES: usize = 1 << 20;
@@ -116,7 +116,7 @@ impl Shared {
         }
         let answer = match answer {
             Ok(answer) if answer.status == Status::Taken => answer,
-            // The instance reports that another instance leads.
+            // The other instance is no longer the leader: find the new leader at once.
             Ok(answer) if answer.status == Status::NotLeading => return self.nudge.notify_one(),
             Ok(answer) => return self.note_refusal(Some(refused(answer.status).to_string())),
             Err(undelivered) => return self.note_refusal(Some(undelivered.to_string())),
@@ -126,7 +126,7 @@ impl Shared {
         if let Some(forwarder) = session.as_ref().and_then(|session| session.follows()) {
             forwarder.note(answer.pressure);
         }
-        // Placed entries are published: they need not wait for the next poll.
+        // Placed entries are already published, so the follower polls the tree at once.
         self.nudge.notify_one();
         for (told, outcome) in outcomes.into_iter().zip(answer.outcomes) {
             // The client may have disconnected.

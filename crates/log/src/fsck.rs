@@ -1,8 +1,9 @@
 //! Verification of every file of a log against its signed tree head.
 //!
 //! Three sources give the hashes of 256 entries: the tree above them, which has a signature, their
-//! hash tile, and their own bytes. If two agree, the third is wrong, and the finding has its first
-//! wrong byte. The verification writes nothing, and reports each file that it cannot read.
+//! hash tile, and their own bytes. If two sources agree, the third source is wrong, and the
+//! finding names its first wrong byte. The verification writes nothing, and reports each file that
+//! it cannot read.
 
 pub(crate) mod beneath;
 mod file_error;
@@ -27,7 +28,7 @@ use parents::Parents;
 
 use crate::unsigned::Chains;
 
-/// The position at which a check begins, or which it has reached.
+/// The position at which a check begins, or which a check has reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FsckPosition {
     /// The index of the first data tile that is not checked yet.
@@ -52,8 +53,9 @@ pub struct Checked {
 /// The names tiles that a check expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamesTiles {
-    /// The names tiles of a log that writes them. If the last data tile has none, the check expects
-    /// none at all. Earlier tiles than the first existing one are not expected either.
+    /// The names tiles of a log that writes them. If the last data tile has no names tile, the
+    /// check expects no names tiles at all. The check also does not expect names tiles before the
+    /// first existing one.
     AsFound,
     /// All names tiles: an absent one is a finding.
     All,
@@ -69,7 +71,7 @@ pub enum Parts {
     Uncompressed,
 }
 
-/// The extent of a check.
+/// Options of a check: its concurrency, and the files that it expects and verifies.
 #[derive(Clone, Copy, Debug)]
 pub struct FsckOptions {
     /// Number of data tiles that are read and verified concurrently.
@@ -136,7 +138,8 @@ pub fn fsck(
     })
 }
 
-/// A data tile, the hashes that the tiles above require, and the findings about those.
+/// A data tile to check, the hashes that the tiles above require, and the findings about the tiles
+/// above.
 struct Job {
     tile: Tile,
     expected: Expected,
@@ -204,7 +207,7 @@ async fn check(chains: Arc<Chains>, parts: Parts, job: Job) -> (Tile, Seen) {
     if (parts == Parts::All || !is_packed)
         && let Some(wrong) = wrong_parts(chains, tile, &mut seen).await
     {
-        // The names of wrong entries prove nothing about the names tile.
+        // If an entry is wrong, its names cannot show whether the names tile is right.
         let names = tile.names_path();
         let is_names = |finding: &Finding| names.as_ref() == Some(&finding.path);
         seen.findings.retain(|finding| !is_names(finding));

@@ -61,7 +61,7 @@ pub(crate) struct GrowingGzip {
     packed_sum: u32,
     /// Length of the tile at the last round, in bytes.
     length: usize,
-    /// CRC-32 of these bytes.
+    /// CRC-32 of the first `length` bytes of the tile.
     sum: u32,
 }
 
@@ -189,7 +189,7 @@ fn inflates_to(window: &[u8], blocks: &[u8], plain: &[u8]) -> io::Result<bool> {
     if !window.is_empty() {
         inflate.set_dictionary(window)?;
     }
-    // Has room for one byte too many.
+    // The buffer has room for one extra byte, so that output that is too long is detected.
     let mut unpacked = Vec::with_capacity(plain.len() + 1);
     inflate.decompress_vec(blocks, &mut unpacked, FlushDecompress::Sync)?;
     Ok(inflate.total_in() as usize == blocks.len() && unpacked == plain)

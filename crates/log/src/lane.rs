@@ -28,7 +28,7 @@ pub struct LaneConfig {
     pub freshness: Duration,
     /// Maximum average rate of old entries per second; `None` is the free capacity of the rounds.
     pub old_rate: Option<NonZeroU32>,
-    /// Most old entries that wait; `None` is a quarter of the pool.
+    /// Maximum number of old entries that wait; `None` is a quarter of the pool.
     pub old_pool: Option<usize>,
 }
 

@@ -49,7 +49,7 @@ impl Log {
     ///
     /// # Errors
     /// If lock or storage already have a log, if the dedup index in `cache` has entries of a log
-    /// with this key, or if one of the three fails.
+    /// with this key, or if lock, storage or index fails.
     pub async fn create(
         config: &LogConfig,
         assets: &dyn Assets,
@@ -78,7 +78,7 @@ impl Log {
     ///
     /// # Errors
     /// If the index has a log with this key: that log exists, whatever lock and storage contain.
-    /// Also if the index cannot be read.
+    /// The function also fails if the index cannot be read.
     pub async fn unseen(config: &LogConfig) -> Result<(), Fatal> {
         match seen(config).await? {
             None => Ok(()),
@@ -383,7 +383,7 @@ impl Log {
     }
 
     /// Validates a chain against this log's roots and policy, like the submission of a new entry.
-    /// Nothing is logged, and the log need not accept submissions now.
+    /// The check adds no entry, and works even if the log does not accept submissions now.
     ///
     /// # Errors
     /// The reason for the rejection.
@@ -448,7 +448,7 @@ impl Log {
     /// Stops accepting submissions, finishes the round, and responds to waiting submissions.
     pub async fn shutdown(&self) {
         self.shared.closing.store(true, Ordering::SeqCst);
-        // Later calls keep the first time.
+        // If `shutdown` is called again, the time of the first call remains.
         let _ = self.shared.closing_since.set(Instant::now());
         let optional = self.scrubber.iter().chain(&self.indexer);
         for task in optional.chain([&self.restorer]) {

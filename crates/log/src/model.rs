@@ -111,7 +111,7 @@ const FOLLOWING: ClusterBounds = ClusterBounds {
     forwards: false,
 };
 
-/// The same with two entries.
+/// The bounds of [`FOLLOWING`], with two entries.
 const FOLLOWING_TWO: ClusterBounds = ClusterBounds {
     submissions: 2,
     epochs: 2,
@@ -200,7 +200,7 @@ fn without_a_signer_a_backup_of_lock_and_data_is_a_fork() {
         protocol: Protocol::COMPLETE,
         ..RESTORED
     };
-    // A signer does not help if its memory is restored, too.
+    // If the memory of the signer is restored too, the signer cannot detect the restored machine.
     let with_its_memory = Bounds {
         restores: 2,
         ..RESTORED
