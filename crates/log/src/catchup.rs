@@ -3,8 +3,8 @@
 //!
 //! The entries that an index lacks when the log is opened are its backlog. A small backlog is read
 //! before the log takes submissions. A large backlog is read while the log is open, from the
-//! newest entry to the oldest. The log can then soon tell new submissions from duplicates in most
-//! cases. An index without any entry begins with a snapshot, if there is one (`snapshot.rs`).
+//! newest entry to the oldest. The log can then soon distinguish new submissions from duplicates in
+//! most cases. An index without any entry begins with a snapshot, if there is one (`snapshot.rs`).
 //!
 //! Every entry from a tile is verified by the signed root: the hash of a data tile must match the
 //! tree. If a tile does not match, the index uses only the entries with the right hashes. The

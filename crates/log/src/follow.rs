@@ -46,7 +46,7 @@ const MOST_AT_ONCE: u64 = 1 << 18;
 /// Attempts to read lock, journal and storage while another instance still changes them.
 const ATTEMPTS: usize = 5;
 
-/// One of several instances of a log, while the instance does not lead.
+/// An instance of a log with several instances, while the instance does not lead.
 struct Follower {
     log: Arc<Shared>,
     instances: Instances,
