@@ -3,6 +3,8 @@
 //! The texts are the tables of docs/reference/errors.md, which is part of the binary: the page
 //! exists without a web site of the project, and describes the running version.
 
+use std::sync::LazyLock;
+
 use askama::Template;
 
 use crate::pages;
@@ -44,9 +46,10 @@ struct Part {
 
 /// Returns the page.
 pub(crate) fn answer() -> Response {
-    pages::page(&ErrorPage {
+    static PAGE: LazyLock<ErrorPage> = LazyLock::new(|| ErrorPage {
         sections: sections(),
-    })
+    });
+    pages::page(&*PAGE)
 }
 
 /// Returns the sections of the source with the codes of responses.

@@ -252,25 +252,14 @@ async fn whole(assets: &dyn Assets, tile: Tile) -> Result<Bytes, ReadError> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use lucarne_ct::{Entry, SignedEntry, TileLeaf};
     use lucarne_storage::MemoryAssets;
 
     use super::*;
+    use crate::verified_tiles::tests::entry;
 
     #[tokio::test]
     async fn a_data_tile_that_is_not_what_was_hashed_is_damaged() {
-        let certificate = Bytes::from_static(b"a certificate");
-        let signed = SignedEntry::X509 { certificate };
-        let entry = Entry {
-            identity: signed.identity(),
-            signed,
-            precertificate: None,
-            issuers: Arc::from([]),
-        };
-        let mut data = Vec::new();
-        TileLeaf::encode(7, &entry, 0, &mut data);
+        let mut data = entry(0);
         let root = leaves(&data).unwrap().0[0];
         let assets = MemoryAssets::new();
         let hash = Bytes::copy_from_slice(&root.0);

@@ -10,7 +10,8 @@ use tokio::runtime::Builder;
 ///
 /// Each thread keeps a few megabytes for its next allocations. The runtime gives work to its idle
 /// threads in turn. With its default of ten seconds, all threads of one burst stay for as long as
-/// there is any work: after a restart under 500 submissions per second, 43 threads kept 130 MiB.
+/// there is any work: after a restart under 500 submissions per second, a log had 43 threads and
+/// 239 MiB. With 200 ms, it had 11 threads and 89 MiB.
 const IDLE_THREAD: Duration = Duration::from_millis(200);
 
 /// Runs `future` to its end.
@@ -78,7 +79,6 @@ mod tests {
     /// Number of blocking operations that run at the same time.
     const BURST: usize = 64;
 
-    /// A slow machine leaves more time between two operations, so that more threads end.
     #[test]
     fn threads_of_a_burst_end_under_steady_work() {
         let steady = async {
@@ -92,6 +92,7 @@ mod tests {
                 let mut threads = HashSet::new();
                 for _ in 0..BURST {
                     threads.insert(spawn_blocking(|| thread::current().id()).await.unwrap());
+                    // The pace of the work: more time only lets more threads end.
                     sleep(Duration::from_millis(10)).await;
                 }
                 if threads.len() < BURST / 2 {
