@@ -16,7 +16,7 @@ use rustix::fs::{StatVfsMountFlags, fstatvfs};
 /// disk requires more.
 const ALIGNMENT: usize = 4096;
 
-/// Number of bytes per read.
+/// Maximum number of bytes per read.
 const PIECE: usize = 128 << 10;
 
 /// Fails if the file system no longer accepts writes.
@@ -57,8 +57,10 @@ impl PastCache {
         let piece = &mut self.buffer[aligned..][..PIECE];
         let mut at = offset - offset % ALIGNMENT as u64;
         while at < end {
-            let read = match self.file.read_at(piece, at) {
-                Ok(read) => &piece[..read],
+            let rest = (end - at).next_multiple_of(ALIGNMENT as u64) as usize;
+            let wanted = &mut piece[..rest.min(PIECE)];
+            let read = match self.file.read_at(wanted, at) {
+                Ok(read) => &wanted[..read],
                 Err(e) if e.kind() == ErrorKind::Interrupted => continue,
                 Err(e) if e.kind() == ErrorKind::InvalidInput => return Ok(None),
                 Err(e) => return Err(e),
