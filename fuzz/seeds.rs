@@ -17,11 +17,11 @@ use lucarne_signer::Head;
 use lucarne_signer::wire::{self, Request, Wish};
 
 #[allow(dead_code)]
-#[path = "../crates/log/src/record.rs"]
+#[path = "../crates/log/src/sequence/record.rs"]
 mod record;
 
 #[allow(dead_code)]
-#[path = "../crates/log/src/forward/wire.rs"]
+#[path = "../crates/log/src/instances/forward/wire.rs"]
 mod forward;
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;

@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 
 // The file alone, because its crate depends on two databases.
 #[allow(dead_code)]
-#[path = "../../crates/log/src/record.rs"]
+#[path = "../../crates/log/src/sequence/record.rs"]
 mod record;
 
 use record::{Record, RecordWriter};

@@ -39,8 +39,8 @@ const GUARDS: [(&str, &[&str]); 9] = [
     (
         "verify",
         &[
-            "verify::tests::an_entry_that_changed_since_it_was_examined_is_noticed",
-            "verify::tests::a_tree_that_changed_since_it_was_signed_is_noticed",
+            "sequence::verify::tests::an_entry_that_changed_since_it_was_examined_is_noticed",
+            "sequence::verify::tests::a_tree_that_changed_since_it_was_signed_is_noticed",
         ],
     ),
     (
@@ -54,13 +54,15 @@ const GUARDS: [(&str, &[&str]); 9] = [
     (
         "vouched-rebuild",
         &[
-            "catchup::tests::what_the_tree_does_not_vouch_for_is_a_gap",
-            "catchup::tests::what_was_read_for_a_tile_is_counted",
+            "index::catchup::tests::what_the_tree_does_not_vouch_for_is_a_gap",
+            "index::catchup::tests::what_was_read_for_a_tile_is_counted",
         ],
     ),
     (
         "unknown-refused",
-        &["submit::backlog_tests::what_may_not_be_read_yet_is_refused_and_the_rest_taken"],
+        &[
+            "submit::submission::backlog_tests::what_may_not_be_read_yet_is_refused_and_the_rest_taken",
+        ],
     ),
 ];
 

@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn texts_of_tests_are_not_examined_and_their_comments_are() {
         let source = "// Whoever waits.\nfn f() { panic!(\"nobody has an answer\") }\n";
-        assert_eq!(examine("crates/log/src/pool.rs", source).len(), 3);
+        assert_eq!(examine("crates/log/src/submit/pool.rs", source).len(), 3);
         assert_eq!(examine("crates/log/tests/it/pool.rs", source).len(), 1);
     }
 

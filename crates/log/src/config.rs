@@ -6,7 +6,13 @@ use std::time::Duration;
 
 use lucarne_ct::{Policy, Require, Roots, Validator, Verification, sha256};
 
-use crate::{Clock, Instances, KnownCheckpoints, LaneConfig, Metadata, ScrubConfig, Signer};
+use crate::check::scrub::ScrubConfig;
+use crate::instances::config::Instances;
+use crate::recovery::external_sources::KnownCheckpoints;
+use crate::sequence::clock::Clock;
+use crate::sequence::signer::Signer;
+use crate::status::metadata::Metadata;
+use crate::submit::lane::LaneConfig;
 
 /// The settings of one log. Names follow Sunlight's configuration keys.
 #[derive(Clone, Debug)]

@@ -3,8 +3,8 @@
 use lucarne_ct::Rejection;
 use lucarne_tlog::Hash;
 
-use crate::lane::Lane;
-use crate::verify::VerifyError;
+use crate::sequence::verify::VerifyError;
+use crate::submit::lane::Lane;
 
 /// The reasons why a submission gets no SCT.
 #[derive(Clone, Debug, thiserror::Error)]

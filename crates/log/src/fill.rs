@@ -9,10 +9,11 @@ use std::path::Path;
 use lucarne_ct::{Entry, Identity, LogId};
 use lucarne_tlog::EMPTY_ROOT;
 
-use crate::dedup::{Dedup, LeafPosition, TreeHead};
-use crate::lane::Lane;
-use crate::pool::{Joined, Known};
-use crate::{Fatal, Log, SubmitError};
+use crate::error::{Fatal, SubmitError};
+use crate::index::dedup::{Dedup, LeafPosition, TreeHead};
+use crate::log::Log;
+use crate::submit::lane::Lane;
+use crate::submit::pool::{Joined, Known};
 
 impl Log {
     /// Appends entries in one round, or in the few rounds into which the pool splits them, and

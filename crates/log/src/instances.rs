@@ -1,78 +1,11 @@
-//! The interface of one instance of a log to the others.
+//! Several instances of one log: one instance leads, the others follow.
+//!
+//! A follower (`follow`) reads the published files, and forwards its submissions (`forward`) to the
+//! leader through a `messenger`. If `lease_watch` detects a silent leader, the follower takes the
+//! lead. `config` is the part of this process.
 
-use std::error::Error;
-use std::sync::Arc;
-use std::time::Duration;
-
-use async_trait::async_trait;
-use bytes::Bytes;
-use lucarne_ct::LogId;
-use lucarne_storage::HolderId;
-
-/// A channel to other instances of a log, authenticated in both directions.
-#[async_trait]
-pub trait Messenger: std::fmt::Debug + Send + Sync + 'static {
-    /// Sends a message to the instance at `address`, and returns its response.
-    ///
-    /// # Errors
-    /// If there is no response, or it is not from an instance of this log.
-    async fn ask(&self, address: &str, log: LogId, message: Bytes)
-    -> Result<Bytes, MessengerError>;
-}
-
-/// The error if the leader gives no usable response.
-#[derive(Debug, thiserror::Error)]
-#[error("the leading instance at {address}: {source}")]
-pub struct MessengerError {
-    /// The address of the leader, as `host:port`.
-    pub address: String,
-    /// The reason of the failure.
-    pub source: Box<dyn Error + Send + Sync>,
-}
-
-/// The configuration of this process as one of several instances of a log.
-#[derive(Clone, Debug)]
-pub struct Instances {
-    /// Address as `host:port`. Other instances connect to this address when this instance leads.
-    pub address: String,
-    /// The time without a sign of life after which another instance replaces the leader.
-    pub lease: Duration,
-    /// The channel to the other instances.
-    pub messenger: Arc<dyn Messenger>,
-}
-
-impl Instances {
-    /// The default of [`lease`](Self::lease).
-    pub const LEASE: Duration = Duration::from_millis(1500);
-
-    /// Returns the interval for polling the lock, which is also the maximum delay of a follower's
-    /// clients.
-    pub(crate) fn poll(&self) -> Duration {
-        self.lease / 6
-    }
-
-    /// Returns the time after which a leader without new checkpoints renews its lease.
-    pub(crate) fn renewal(&self) -> Duration {
-        self.lease / 3
-    }
-
-    /// Returns the time without a change after which the leader may have been replaced. The leader
-    /// then reads the lock before it commits.
-    pub(crate) fn doubt(&self) -> Duration {
-        self.lease * 2 / 3
-    }
-}
-
-/// Returns a number that no other process has. The number need not be hard to guess.
-pub(crate) fn holder_id() -> HolderId {
-    use std::hash::{BuildHasher, RandomState};
-    let half = || {
-        RandomState::new()
-            .hash_one(std::process::id())
-            .to_be_bytes()
-    };
-    let mut id = [0; 16];
-    id[..8].copy_from_slice(&half());
-    id[8..].copy_from_slice(&half());
-    id
-}
+pub(crate) mod config;
+pub(crate) mod follow;
+pub(crate) mod forward;
+pub(crate) mod lease_watch;
+pub(crate) mod messenger;

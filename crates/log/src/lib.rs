@@ -13,55 +13,84 @@
 //!                                                           └→ fsck → repair
 //! ```
 //!
-//! # Submissions
+//! # Map
+//!
+//! Each folder begins with the file of its name, which has the order of its modules.
+//!
+//! | folder | contents |
+//! |---|---|
+//! | `submit` | submissions: from a chain to its SCT |
+//! | `index` | the dedup index: the place of each entry by its identity |
+//! | `sequence` | rounds: from waiting entries to a signed and published tree |
+//! | `read` | tiles, issuers and proofs, for clients and for the log itself |
+//! | `recovery` | the start of a log, and its restart after a failure |
+//! | `instances` | several instances of one log |
+//! | `check` | verification of a log's files, and their repair |
+//! | `status` | the status of a log for operators and monitoring systems |
+//! | `model` | the protocol as a state machine, for a test of all states |
+//!
+//! Outside of the folders are the handle [`Log`], its configuration [`LogConfig`], the errors
+//! [`Fatal`], [`ReadError`] and [`SubmitError`], and the state that all tasks of a log share
+//! (`shared`). `fill` (feature `fill`) creates large logs and indices for measurements.
+//!
+//! ## `submit`
 //!
 //! | item | contents |
 //! |---|---|
-//! | [`Log`], [`LogConfig`] | the handle of one log, and its configuration |
-//! | `submit`, [`SubmitError`] | from a chain to its SCT, or to the reason of a refusal |
-//! | `duplicates`, `lookups`, `dedup` | the index of known entries, and the limit on their cost |
+//! | `submission` | all steps of a submission, in order |
+//! | `lookups`, `duplicate_limit` | lookups of known entries, and the limit on their cost |
 //! | `batches` | signatures that one submission verifies for several |
 //! | `pool`, [`Lane`], [`LaneConfig`] | waiting submissions in two lanes, and the newest entries |
-//! | `promises`, `sct_signatures`, `issued` | SCTs of a separate signer, and the newest ones |
+//! | `promises`, `sct_signatures`, `issued_scts` | SCTs of a separate signer, and the newest ones |
 //!
-//! # Rounds
+//! ## `index`
+//!
+//! | item | contents |
+//! |---|---|
+//! | `dedup` | tables on disk, and the newest entries in memory |
+//! | `catchup` | the missing entries, from the data tiles or from a snapshot |
+//! | `backlog`, `unreadable_entries` | entries that are not read yet, or have a damaged tile |
+//! | `thread_priority` | low priority of background threads |
+//!
+//! ## `sequence`
 //!
 //! | item | contents |
 //! |---|---|
 //! | `sequencer`, `phase`, `term` | the loop, the steps of a round, and the time of leadership |
-//! | [`Clock`], [`believable`] | the time, and the protection against a jump forward |
+//! | [`Clock`], `clock_jump` | the time, and the protection against a jump forward |
+//! | [`believable`] | whether a start needs an operator's confirmation of the clock |
 //! | `round`, `tree` | an encoded round, and the tree between two rounds |
 //! | `verify`, [`VerifyError`], [`EntryError`] | a second computation of the root |
 //! | [`Record`], [`RecordError`], [`Step`] | a round in the journal |
-//! | [`Signer`], [`SignerClient`], `tree_head` | the holder of the key, and its tree heads |
+//! | [`Signer`], [`SignerClient`] | the holder of the key |
+//! | `tree_head`, `verified_checkpoint` | tree heads that the log signs, and that it has verified |
 //!
-//! # Reads
+//! ## `read`
 //!
 //! | item | contents |
 //! |---|---|
-//! | [`Published`] | the newest checkpoint that readers may see |
-//! | `reader`, [`StoredFile`], [`ReadError`] | tiles and issuers by name |
+//! | `reader`, [`StoredFile`] | tiles and issuers by name |
 //! | `read_cache`, `negative_cache` | stored files in memory, and missing issuers |
 //! | `single_flight`, `read_ahead` | shared reads, and concurrent reads in order |
+//! | `stored_tiles` | tiles as stored, by any software |
+//! | `proofs`, `verified_tiles` | proofs and tiles that are verified against the tree |
 //! | `compress`, `gzip`, `names_tile`, [`gunzip`] | the encodings of data tiles, and names tiles |
 //! | `feed` | entries as events |
 //! | [`Rfc6962Reads`], [`LogEntries`] | the read operations of RFC 6962 |
-//! | `proofs`, `verified_tiles` | proofs and tiles that are verified against the tree |
 //!
-//! # Start and recovery
+//! ## `recovery`
 //!
 //! | item | contents |
 //! |---|---|
-//! | `supervise`, `session`, [`Fatal`] | the log is opened, and reopened after failures |
+//! | `supervise`, `session` | the log is opened, and reopened after failures |
 //! | [`Turn`], [`GiveTurn`] | the start after another process of the same log |
-//! | `recover`, `ahead`, [`Newest`] | the newest tree, from lock, journal, storage and signer |
+//! | `recover`, [`Newest`] | the newest tree, from lock, journal and storage |
+//! | `signed_ahead` | a tree head that the signer has signed, and the lock does not have |
 //! | [`NeverPublished`] | the earlier tree for a checkpoint that was never published |
 //! | [`KnownCheckpoints`], [`KnownError`] | the checkpoints of mirrors and witnesses |
-//! | `catchup`, `backlog`, `gaps` | the dedup index from the data tiles or from a snapshot |
-//! | [`Looked`], [`Found`], [`standings`] | inspection by a process that does not run the log |
 //! | [`Left`], [`Indexed`], `sunlight` | logs that other software has written |
 //!
-//! # Instances
+//! ## `instances`
 //!
 //! | item | contents |
 //! |---|---|
@@ -69,7 +98,7 @@
 //! | `follow`, `lease_watch` | a follower until it leads, and the detection of a silent leader |
 //! | `forward` | submissions from a follower to the leader |
 //!
-//! # Verification and repair
+//! ## `check`
 //!
 //! | item | contents |
 //! |---|---|
@@ -77,128 +106,72 @@
 //! | [`Checked`], [`Finding`], [`Problem`] | the results of this check |
 //! | `unsigned`, [`PartsError`] | precertificates and chains, which no leaf hash covers |
 //! | [`ScrubConfig`], [`ScrubWindow`] | the periodic check of a running log |
-//! | `restore`, `damaged` | damaged files restored at once, and their list |
+//! | `restore`, `damaged_files` | damaged files restored at once, and their list |
 //! | [`repair()`], [`Repair`], [`Source`] | files from the tiles below them or from other copies |
 //! | [`Overlay`], [`superseded`] | repairs in memory, and superseded partial tiles |
+//! | [`Looked`], [`Found`], [`standings`] | inspection by a process that does not run the log |
 //!
-//! # Status
+//! ## `status`
 //!
 //! | item | contents |
 //! |---|---|
-//! | [`State`], [`Health`], [`Stats`] | the state of a log, its checks and its statistics |
-//! | `recent`, `places` | statistics of the last seconds, and errors without locations |
-//! | `give_way` | low priority of background threads |
+//! | [`State`], [`Published`] | the state of a log, and the checkpoint that readers may see |
+//! | [`Health`], [`Check`] | the health checks and their results |
+//! | [`Stats`], `recent_stats` | statistics of the last seconds |
+//! | `public_errors` | errors without locations |
 //! | [`Metrics`] | metrics of all logs of a process |
 //! | [`Metadata`] | the operator's data for `log.v3.json` |
-//! | `model` | the protocol as a state machine, for a test of all states |
-//! | `fill` (feature `fill`) | large logs and indices for measurements |
 
-mod ahead;
-mod backlog;
-mod batches;
-mod catchup;
-mod clock;
-mod compress;
+mod check;
 mod config;
-mod damaged;
-mod dedup;
-mod duplicates;
 mod error;
-mod feed;
 #[cfg(feature = "fill")]
 mod fill;
-mod follow;
-mod forward;
-mod fsck;
-mod gaps;
-mod give_way;
-mod gzip;
-mod health;
+mod index;
 mod instances;
-mod issued;
-mod jump;
-mod known;
-mod lane;
-mod lease_watch;
-mod left;
 mod log;
-mod look;
-mod lookups;
-mod metadata;
-mod metrics;
 #[cfg(test)]
 mod model;
-mod names_tile;
-mod negative_cache;
-mod outside;
-mod phase;
-mod places;
-mod pool;
-mod promises;
-mod proofs;
-mod read_ahead;
-mod read_cache;
-mod reader;
-mod recent;
-mod record;
-mod recover;
-mod repair;
-mod restore;
-mod rfc6962;
-mod round;
-mod scrub;
-mod sct_signatures;
-mod sequencer;
-mod session;
+mod read;
+mod recovery;
+mod sequence;
 mod shared;
-mod signer;
-mod single_flight;
-mod state;
-mod stored;
-#[cfg(test)]
-mod stored_log;
+mod status;
 mod submit;
-mod sunlight;
-mod supervise;
-mod term;
-mod tree;
-mod tree_head;
-mod turn;
-mod unsigned;
-mod verified_checkpoint;
-mod verified_tiles;
-mod verify;
 
-pub use clock::Clock;
-pub use compress::gunzip;
+pub use check::fsck::{
+    Checked, FileError, Files, Finding, FsckOptions, FsckPosition, NamesTiles, Parts, Problem,
+    fsck, superseded,
+};
+pub use check::inspection::{Found, Looked, Standing, standings};
+pub use check::repair::{
+    Cure, Overlay, Refusal, Repair, Repaired, Source, repair, superseded_anew,
+};
+pub use check::scrub::{NoWindow, ScrubConfig, ScrubWindow};
+pub use check::unsigned::PartsError;
 pub use config::LogConfig;
 pub use error::{Fatal, KnownError, ReadError, SubmitError};
 #[cfg(feature = "fill")]
 pub use fill::LooseIndex;
-pub use fsck::{
-    Checked, FileError, Files, Finding, FsckOptions, FsckPosition, NamesTiles, Parts, Problem,
-    fsck, superseded,
-};
-pub use instances::{Instances, Messenger, MessengerError};
-pub use jump::believable;
-pub use known::KnownCheckpoint;
-pub use lane::{Lane, LaneConfig};
-pub use left::{Indexed, Left};
+pub use instances::config::Instances;
+pub use instances::messenger::{Messenger, MessengerError};
 pub use log::Log;
-pub use look::{Found, Looked, Standing, standings};
 pub use lucarne_signer::{Client as SignerClient, ClientError as SignerError};
 pub use lucarne_storage::{Encoding, OpenFile};
-pub use metadata::{IntendedUse, Metadata, PlannedChange, RateLimit, Status};
-pub use metrics::Metrics;
-pub use outside::{Answer, AnswerError, KnownCheckpoints};
-pub use read_cache::StoredFile;
-pub use record::{Record, RecordError, Step};
-pub use recover::{NeverPublished, Newest};
-pub use repair::{Cure, Overlay, Refusal, Repair, Repaired, Source, repair, superseded_anew};
-pub use rfc6962::{LogEntries, LogEntry, Rfc6962Error, Rfc6962Reads};
-pub use scrub::{NoWindow, ScrubConfig, ScrubWindow};
-pub use signer::Signer;
-pub use state::{Check, Health, Published, State, Stats};
-pub use turn::{GiveTurn, Turn};
-pub use unsigned::PartsError;
-pub use verify::{EntryError, VerifyError};
+pub use read::compress::gunzip;
+pub use read::read_cache::StoredFile;
+pub use read::rfc6962::{LogEntries, LogEntry, Rfc6962Error, Rfc6962Reads};
+pub use recovery::external_sources::{Answer, AnswerError, KnownCheckpoints};
+pub use recovery::foreign_log::{Indexed, Left};
+pub use recovery::known_checkpoints::KnownCheckpoint;
+pub use recovery::recover::{NeverPublished, Newest};
+pub use recovery::turn::{GiveTurn, Turn};
+pub use sequence::clock::Clock;
+pub use sequence::clock_jump::believable;
+pub use sequence::record::{Record, RecordError, Step};
+pub use sequence::signer::Signer;
+pub use sequence::verify::{EntryError, VerifyError};
+pub use status::metadata::{IntendedUse, Metadata, PlannedChange, RateLimit, Status};
+pub use status::metrics::Metrics;
+pub use status::state::{Check, Health, Published, State, Stats};
+pub use submit::lane::{Lane, LaneConfig};

@@ -12,23 +12,24 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use crate::health::Prober;
-use crate::known::KnownCheckpoint;
-use crate::left::{self, Left};
-use crate::look::{self, Looked};
-use crate::places::Places;
-use crate::read_cache::StoredFile;
-use crate::recover::{self, NeverPublished, Newest};
-use crate::restore;
-use crate::rfc6962::{Rfc6962Reads, keep_index};
-use crate::scrub::scrub;
+use crate::check::inspection::{self, Looked};
+use crate::check::restore;
+use crate::check::scrub::scrub;
+use crate::config::LogConfig;
+use crate::error::{Fatal, KnownError, ReadError, SubmitError};
+use crate::read::read_cache::StoredFile;
+use crate::read::rfc6962::{Rfc6962Reads, keep_index};
+use crate::recovery::foreign_log::{self, Left};
+use crate::recovery::known_checkpoints::KnownCheckpoint;
+use crate::recovery::recover::{self, NeverPublished, Newest};
+use crate::recovery::supervise::seen;
+use crate::recovery::turn::Turn;
+use crate::sequence::tree_head;
 use crate::shared::Shared;
-use crate::supervise::seen;
-use crate::tree_head;
-use crate::{
-    Fatal, Health, KnownError, LogConfig, Metrics, Published, ReadError, State, Stats, SubmitError,
-    Turn,
-};
+use crate::status::health::Prober;
+use crate::status::metrics::Metrics;
+use crate::status::public_errors::Places;
+use crate::status::state::{Health, Published, State, Stats};
 
 /// A log. The handle survives failures: a fatal error stops the sequencer, which is reopened with
 /// back-off, while reads continue.
@@ -134,7 +135,7 @@ impl Log {
         assets: &Arc<dyn Assets>,
         lock: &dyn Lock,
     ) -> Result<Looked, Fatal> {
-        look::look(config, assets, lock).await
+        inspection::look(config, assets, lock).await
     }
 
     /// Compares lock, journal and storage with external checkpoints, concurrently with a process
@@ -148,7 +149,7 @@ impl Log {
         lock: &dyn Lock,
         known: &[KnownCheckpoint],
     ) -> Result<Vec<KnownError>, Fatal> {
-        look::hold_against(config, assets, lock, known).await
+        inspection::hold_against(config, assets, lock, known).await
     }
 
     /// Returns the newest checkpoint that storage, journal and index prove, for the lock of a log
@@ -186,7 +187,7 @@ impl Log {
     /// # Errors
     /// If no checkpoint of this log is published, or its tiles do not lead to it.
     pub async fn left(config: LogConfig, assets: Arc<dyn Assets>) -> Result<Left, Fatal> {
-        left::left(config, assets).await
+        foreign_log::left(config, assets).await
     }
 
     /// Starts a log: returns at once, and opens the log in the background. Must be called within a

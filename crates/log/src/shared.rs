@@ -12,24 +12,27 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep_until;
 
-use crate::batches::Batches;
-use crate::dedup::{self, Dedup};
-use crate::duplicates::Duplicates;
-use crate::forward::queue::Leader;
-use crate::instances::holder_id;
-use crate::issued::IssuedScts;
-use crate::jump::ClockJumps;
-use crate::lane::Lane;
-use crate::metrics::LogMetrics;
-use crate::pool::{Pool, SealedRound};
-use crate::promises::Promises;
-use crate::reader::Reader;
-use crate::recent::RecentStats;
-use crate::rfc6962::state::Rfc6962;
-use crate::scrub::status::ScrubStatus;
-use crate::session::Session;
-use crate::tree::Tree;
-use crate::{Fatal, LogConfig, Metrics, State, Turn};
+use crate::check::scrub::status::ScrubStatus;
+use crate::config::LogConfig;
+use crate::error::Fatal;
+use crate::index::dedup::{self, Dedup};
+use crate::instances::config::holder_id;
+use crate::instances::forward::queue::Leader;
+use crate::read::reader::Reader;
+use crate::read::rfc6962::state::Rfc6962;
+use crate::recovery::session::Session;
+use crate::recovery::turn::Turn;
+use crate::sequence::clock_jump::ClockJumps;
+use crate::sequence::tree::Tree;
+use crate::status::metrics::{LogMetrics, Metrics};
+use crate::status::recent_stats::RecentStats;
+use crate::status::state::State;
+use crate::submit::batches::Batches;
+use crate::submit::duplicate_limit::Duplicates;
+use crate::submit::issued_scts::IssuedScts;
+use crate::submit::lane::Lane;
+use crate::submit::pool::{Pool, SealedRound};
+use crate::submit::promises::Promises;
 
 /// Time between two heartbeats of a sequencer that waits.
 const HEARTBEAT: Duration = Duration::from_secs(1);
@@ -220,7 +223,7 @@ impl Shared {
         metrics
             .read_cache
             .set(i64::try_from(self.reader.cached_bytes()).unwrap_or(i64::MAX));
-        let published = crate::Published {
+        let published = crate::status::state::Published {
             size: tree.size(),
             root: tree.root,
             timestamp_ms: tree.timestamp_ms,

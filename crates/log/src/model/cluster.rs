@@ -24,7 +24,7 @@ use super::member::{CHAIN, Lease, Member, Network, Request, Role};
 use super::place::Place;
 use super::protocol::{InstanceRule, Protocol};
 use super::world::{Broken, Invariant, note_publication};
-use crate::phase::Phase;
+use crate::sequence::phase::Phase;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Cluster {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::instance::Opening;
-use crate::phase::Phase;
+use crate::sequence::phase::Phase;
 
 /// An action of an instance, of a client or of the network.
 #[derive(Clone, Copy)]

@@ -5,7 +5,7 @@ use lucarne_storage::guards::Guard;
 use super::history::{Leaf, MOST, Note, Tree};
 use super::place::{Place, Record};
 use super::protocol::Protocol;
-use crate::phase::Phase;
+use crate::sequence::phase::Phase;
 
 /// The steps of an opening. `supervise.rs`, `recover.rs` and `catchup.rs` have a function for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -3,10 +3,10 @@
 use lucarne_storage::guards::Guard;
 
 use super::place::Place;
-use crate::phase::Phase::{
+use crate::sequence::phase::Phase::{
     self, Answer, Commit, Index, Prepare, PublishCheckpoint, PublishTiles, Seal, Sign, Stage,
 };
-use crate::phase::{RESIGNING, ROUND};
+use crate::sequence::phase::{RESIGNING, ROUND};
 
 /// The rules of all instances.
 #[derive(Clone, Copy)]

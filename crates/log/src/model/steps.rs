@@ -1,19 +1,19 @@
 //! Compares the steps of the model with the code.
 
-use crate::phase::{Phase, ROUND};
+use crate::sequence::phase::{Phase, ROUND};
 
-const SEQUENCER: &str = include_str!("../sequencer.rs");
+const SEQUENCER: &str = include_str!("../sequence/sequencer.rs");
 const RECOVERY: &str = concat!(
-    include_str!("../recover.rs"),
-    include_str!("../recover/judge.rs")
+    include_str!("../recovery/recover.rs"),
+    include_str!("../recovery/recover/judge.rs")
 );
-const CATCH_UP: &str = include_str!("../catchup.rs");
-const DEDUP: &str = include_str!("../dedup.rs");
-const SUBMIT: &str = include_str!("../submit.rs");
-const SUPERVISOR: &str = include_str!("../supervise.rs");
-const FOLLOW: &str = include_str!("../follow.rs");
-const FORWARD: &str = include_str!("../forward.rs");
-const POOL: &str = include_str!("../pool.rs");
+const CATCH_UP: &str = include_str!("../index/catchup.rs");
+const DEDUP: &str = include_str!("../index/dedup.rs");
+const SUBMIT: &str = include_str!("../submit/submission.rs");
+const SUPERVISOR: &str = include_str!("../recovery/supervise.rs");
+const FOLLOW: &str = include_str!("../instances/follow.rs");
+const FORWARD: &str = include_str!("../instances/forward.rs");
+const POOL: &str = include_str!("../submit/pool.rs");
 
 /// The calls of the sequencer that have effects outside of it, with their steps.
 const EFFECTS: [(&str, Phase); 10] = [
@@ -112,7 +112,7 @@ fn an_opening_reads_and_judges_in_the_order_of_the_model() {
         "not_newer(published",
         "no_tile_beyond(&head",
         "no_round_beyond(&head",
-        "ahead::newest(head",
+        "signed_ahead::newest(head",
         "rounds_to(&head",
         "same_history(published",
         "published_rounds(&path",

@@ -7,7 +7,7 @@ use super::history::{Leaf, Note, Tree};
 use super::instance::{Around, Index, Instance, Mode, Opening, Outcome, Told};
 use super::place::Place;
 use super::protocol::Protocol;
-use crate::phase::Phase;
+use crate::sequence::phase::Phase;
 
 /// A property of every reachable state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -213,7 +213,7 @@ impl Machine for Bounds {
         for instance in &world.instances {
             let index = &instance.index;
             // A duplicate gets an SCT with the place in the index. The model does not rely on the
-            // comparison with the tree in `submit.rs`.
+            // comparison with the tree in `submission.rs`.
             let published = |at| world.seen.goes_on_from(index.tree.first(at + 1));
             let proves = |n| index.find(n).is_none_or(published);
             let running = instance.mode == Mode::Running;

@@ -1,0 +1,45 @@
+//! Files of a log, some of them replaced in memory.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use lucarne_storage::{Asset, AssetError, Repairs};
+use parking_lot::RwLock;
+
+use crate::check::fsck::{FileError, Files};
+
+/// The files of a log, with some of them replaced in memory. A repair of an overlay changes only
+/// the memory.
+pub struct Overlay {
+    files: Arc<dyn Files>,
+    instead: RwLock<HashMap<String, Bytes>>,
+}
+
+impl Overlay {
+    /// Creates an overlay of `files` in which `instead` replaces the files of the same path.
+    pub fn new(files: Arc<dyn Files>, instead: impl IntoIterator<Item = (String, Bytes)>) -> Self {
+        let instead = RwLock::new(instead.into_iter().collect());
+        Overlay { files, instead }
+    }
+}
+
+#[async_trait]
+impl Files for Overlay {
+    async fn read(&self, path: &str) -> Result<Option<Bytes>, FileError> {
+        let instead = self.instead.read().get(path).cloned();
+        match instead {
+            Some(bytes) => Ok(Some(bytes)),
+            None => self.files.read(path).await,
+        }
+    }
+}
+
+#[async_trait]
+impl Repairs for Overlay {
+    async fn replace(&self, asset: Asset) -> Result<Option<String>, AssetError> {
+        self.instead.write().insert(asset.path, asset.bytes);
+        Ok(None)
+    }
+}

@@ -1,0 +1,17 @@
+//! The dedup index: the place of each entry of the log by its identity.
+//!
+//! ```text
+//! data tiles → catchup ─┐
+//!                       ├→ dedup → lookups of submissions
+//! new rounds ───────────┘
+//! ```
+//!
+//! When the log opens, `catchup` adds the entries that the index lacks: the `backlog`. Entries of a
+//! damaged or missing tile are `unreadable_entries`. Work in the background has a low
+//! `thread_priority`.
+
+pub(crate) mod backlog;
+pub(crate) mod catchup;
+pub(crate) mod dedup;
+pub(crate) mod thread_priority;
+pub(crate) mod unreadable_entries;

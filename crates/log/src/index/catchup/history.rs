@@ -1,0 +1,185 @@
+//! The history of an index: no index is used with another log, or with a log that was rolled back.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use lucarne_storage::{Assets, Lock};
+use tokio::task::spawn_blocking;
+
+use super::source::Source;
+use crate::check::damaged_files::Damaged;
+use crate::config::LogConfig;
+use crate::error::{Fatal, ReadError};
+use crate::index::dedup::{Dedup, TreeHead, Unusable, last_seen};
+use crate::read::read_cache::read_cache;
+use crate::read::verified_tiles::VerifiedTiles;
+use crate::sequence::tree::Tree;
+use crate::shared::Shared;
+
+/// Bytes of tiles that an examination keeps in memory.
+const KEPT: u64 = 1 << 20;
+
+async fn anew(log: &Shared) -> Result<Dedup, Fatal> {
+    let (path, owner) = (log.config.cache.clone(), log.config.key.log_id());
+    let made = spawn_blocking(move || Dedup::rebuild(&path, owner)).await;
+    let made = made.map_err(|error| failed(&log.config.cache, &error))??;
+    log.index_failed.store(false, Ordering::SeqCst);
+    Ok(made)
+}
+
+/// Opens the index, if it belongs to this history and has not failed; else sets it aside and
+/// rebuilds it. The newest tree of the index is compared with the log in any case, before the index
+/// is set aside.
+pub(super) async fn usable(log: &Shared, source: &Source<'_>) -> Result<Dedup, Fatal> {
+    let problem = match judged(&log.config, &*log.lock, source).await? {
+        Ok(dedup) if !log.index_failed.load(Ordering::SeqCst) => return Ok(dedup),
+        Ok(dedup) => {
+            close(dedup).await;
+            Unusable::Failed
+        }
+        Err(unusable) => unusable,
+    };
+    let (path, problem) = (log.config.cache.display(), problem.to_string());
+    tracing::warn!(%path, problem, "the dedup index cannot be used");
+    anew(log).await
+}
+
+/// Closes an index, which waits for its disk.
+async fn close(dedup: Dedup) {
+    let _ = spawn_blocking(move || drop(dedup)).await;
+}
+
+/// Compares the index, if there is one, with the log of `signed` entries, of which storage has the
+/// tree. Creates no index. An index with more entries than storage can be distinguished from an
+/// index of another history only after the journal has been published.
+///
+/// # Errors
+/// See [`open`](super::open).
+pub(crate) async fn examine(
+    config: &LogConfig,
+    lock: &dyn Lock,
+    assets: Arc<dyn Assets>,
+    tree: &Tree,
+    signed: u64,
+) -> Result<(), Fatal> {
+    let (path, owner) = (config.cache.clone(), config.key.log_id());
+    let looked = spawn_blocking(move || Dedup::look(&path, owner)).await;
+    let seen = match looked.map_err(|error| failed(&config.cache, &error))? {
+        Ok(Some(seen)) => seen,
+        Ok(None) | Err(Fatal::Dedup { damaged: true, .. }) => return Ok(()),
+        Err(fatal) => return Err(fatal),
+    };
+    if seen > signed {
+        return Err(rolled_back(config, lock, seen, signed));
+    }
+    if seen > tree.size() {
+        return Ok(());
+    }
+    let verified = VerifiedTiles::new(assets.clone(), read_cache(KEPT), Damaged::default());
+    let source = Source::new(&*assets, &verified, tree);
+    judged(config, lock, &source).await.map(drop)
+}
+
+/// Returns the index, if it belongs to this history of the log; or the reason to rebuild it.
+async fn judged(
+    config: &LogConfig,
+    lock: &dyn Lock,
+    source: &Source<'_>,
+) -> Result<Result<Dedup, Unusable>, Fatal> {
+    let (path, owner) = (config.cache.clone(), config.key.log_id());
+    let opened = spawn_blocking(move || {
+        let opened = Dedup::open(&path, owner);
+        let seen = opened.is_err().then(|| last_seen(&path));
+        (opened, seen.flatten())
+    });
+    let (opened, seen) = opened
+        .await
+        .map_err(|error| failed(&config.cache, &error))?;
+    match opened {
+        Ok(dedup) => {
+            match dedup.unbound {
+                Some(seen) => not_behind(config, lock, seen, source.tree)?,
+                None => same_history(config, lock, dedup.anchor().head, source).await?,
+            }
+            let Some(unusable) = dedup.unusable() else {
+                return Ok(Ok(dedup));
+            };
+            close(dedup).await;
+            Ok(Err(unusable))
+        }
+        Err(Fatal::Dedup {
+            problem,
+            damaged: true,
+            ..
+        }) => {
+            if let Some(head) = seen {
+                same_history(config, lock, head, source).await?;
+            }
+            Ok(Err(Unusable::Damaged(problem)))
+        }
+        Err(fatal) => Err(fatal),
+    }
+}
+
+fn not_behind(config: &LogConfig, lock: &dyn Lock, seen: u64, tree: &Tree) -> Result<(), Fatal> {
+    if seen > tree.size() {
+        Err(rolled_back(config, lock, seen, tree.size()))
+    } else {
+        Ok(())
+    }
+}
+
+/// Returns the error for an index of more entries than the log. The index records a tree only after
+/// the tree was committed, so that the log has lost entries.
+fn rolled_back(config: &LogConfig, lock: &dyn Lock, seen: u64, size: u64) -> Fatal {
+    let path = config.cache.display();
+    Fatal::Inconsistent(format!(
+        "the dedup index in {path} has seen {seen} entries of this log, the lock ({}) only \
+         knows {size}. Lock and storage were rolled back, or the index is of a copy of this log \
+         that went on. Restore the newest lock and storage; never start the log with older ones: \
+         it would sign a fork. Only if the log has certainly never signed more than {size} \
+         entries, move {path} away, and it is rebuilt. The log signs nothing until then",
+        lock.location(),
+    ))
+}
+
+/// Checks that the signed tree begins with the tree of the index.
+async fn same_history(
+    config: &LogConfig,
+    lock: &dyn Lock,
+    indexed: TreeHead,
+    source: &Source<'_>,
+) -> Result<(), Fatal> {
+    not_behind(config, lock, indexed.size, source.tree)?;
+    let path = config.cache.display();
+    let root = source
+        .verified
+        .root_at(&source.tree.edge, indexed.size)
+        .await;
+    let root = root.map_err(|error| match error {
+        ReadError::Unavailable(problem) | ReadError::Storage(problem) => Fatal::Away(problem),
+        error => Fatal::Inconsistent(format!(
+            "cannot verify that the dedup index in {path} belongs to the history of this log: \
+             {error} (in {}). Restore that tile from a copy; the log signs nothing until then",
+            source.assets.location()
+        )),
+    })?;
+    if root == indexed.root {
+        return Ok(());
+    }
+    Err(Fatal::Inconsistent(format!(
+        "the dedup index in {path} was made from another history of this log: its {} entries had \
+         the root {}, and those that the lock ({}) has signed have {root}. Either lock and storage \
+         were restored or swapped: restore the newest ones, because the log would fork the entries \
+         that were signed since. Or the cache came from elsewhere: if that is certain, move {path} \
+         away, and it is rebuilt. The log signs nothing until then",
+        indexed.size,
+        indexed.root,
+        lock.location(),
+    )))
+}
+
+fn failed(path: &Path, problem: &dyn std::fmt::Display) -> Fatal {
+    Fatal::Internal(format!("dedup index {}: {problem}", path.display()))
+}

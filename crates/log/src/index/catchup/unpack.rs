@@ -1,0 +1,132 @@
+//! Threads that unpack and hash data tiles for the dedup index.
+//!
+//! These threads do most of the work of reading an index from the tiles. They run at a lower
+//! priority than all others, so that a log with a lost index, and all other logs, serve as before.
+//! Each thread keeps its buffers from one tile to the next.
+
+use std::num::NonZero;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::{self, available_parallelism};
+
+use bytes::Bytes;
+use lucarne_ct::TileLeafRef;
+use lucarne_tlog::{Hash, TILE_WIDTH, leaf_hash, tile_root};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::index::dedup::{LeafPosition, Record};
+use crate::index::thread_priority::lower_priority;
+use crate::read::compress::gunzip_into;
+
+/// Maximum number of threads.
+const MOST: usize = 4;
+/// Maximum number of waiting tiles, equal to the number of concurrent reads.
+const WAITING: usize = 64;
+/// Maximum size in bytes of the buffer that a thread keeps for the next tile.
+const KEPT: usize = 4 << 20;
+
+/// Threads that end when this value is dropped.
+pub(super) struct Unpackers {
+    tiles: SyncSender<Packed>,
+}
+
+/// A data tile as it is stored.
+struct Packed {
+    bytes: Bytes,
+    /// Index of the first entry.
+    first: u64,
+    unpacked: oneshot::Sender<Unpacked>,
+}
+
+/// Entries of a data tile up to the first invalid one, at most those of a full tile, not yet
+/// verified against the tree.
+#[derive(Default)]
+pub(super) struct Unpacked {
+    pub(super) records: Vec<Record>,
+    /// Leaf hashes of the entries, concatenated.
+    pub(super) hashes: Vec<u8>,
+    /// Root of the leaf hashes of a full tile.
+    pub(super) root: Option<Hash>,
+}
+
+impl Unpackers {
+    /// Starts a thread for each processor, at most [`MOST`].
+    ///
+    /// # Errors
+    /// If the system cannot start a thread.
+    pub(super) fn start() -> std::io::Result<Self> {
+        let (tiles, waiting) = sync_channel(WAITING);
+        let waiting = Arc::new(Mutex::new(waiting));
+        let threads = available_parallelism().map_or(1, NonZero::get).min(MOST);
+        for _ in 0..threads {
+            let waiting = waiting.clone();
+            let unpacker = thread::Builder::new().name("lucarne-unpack".into());
+            unpacker.spawn(move || unpack_all(&waiting))?;
+        }
+        Ok(Unpackers { tiles })
+    }
+
+    /// Unpacks and hashes the tile whose first entry has the index `first`. Returns `None` if no
+    /// thread does this: a thread has panicked, or more tiles wait than are ever read at once.
+    pub(super) async fn unpack(&self, bytes: Bytes, first: u64) -> Option<Unpacked> {
+        let (unpacked, result) = oneshot::channel();
+        let tile = Packed {
+            bytes,
+            first,
+            unpacked,
+        };
+        match self.tiles.try_send(tile) {
+            Ok(()) => result.await.ok(),
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => None,
+        }
+    }
+}
+
+fn unpack_all(waiting: &Mutex<Receiver<Packed>>) {
+    lower_priority();
+    let (mut plain, mut leaf) = (Vec::new(), Vec::new());
+    loop {
+        let next = waiting.lock().recv();
+        let Ok(tile) = next else {
+            return;
+        };
+        // A caller that has given up needs no result.
+        if !tile.unpacked.is_closed() {
+            let unpacked = match gunzip_into(&tile.bytes, &mut plain) {
+                Ok(plain) => Unpacked::read(plain, tile.first, &mut leaf),
+                Err(_) => Unpacked::default(),
+            };
+            let _ = tile.unpacked.send(unpacked);
+        }
+        plain.clear();
+        plain.shrink_to(KEPT);
+    }
+}
+
+impl Unpacked {
+    /// Reads entries, the first of which has the index `first`; `leaf` is a buffer for one entry.
+    pub(super) fn read(mut entries: &[u8], first: u64, leaf: &mut Vec<u8>) -> Self {
+        let width = TILE_WIDTH as usize;
+        let mut records = Vec::with_capacity(width);
+        let mut hashes = Vec::with_capacity(width * Hash::LENGTH);
+        for index in first..first + TILE_WIDTH {
+            let Ok(entry) = TileLeafRef::read(&mut entries) else {
+                break;
+            };
+            leaf.clear();
+            entry.merkle_tree_leaf(leaf);
+            hashes.extend_from_slice(&leaf_hash(leaf).0);
+            let place = LeafPosition {
+                index,
+                timestamp_ms: entry.timestamp,
+            };
+            records.push((entry.identity(), place));
+        }
+        Unpacked {
+            root: tile_root(&hashes),
+            records,
+            hashes,
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The failure of an index, and the file that reports it.
+
+use std::fs::File;
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use super::{Anchor, TreeHead};
+use crate::error::Fatal;
+
+/// The file in an index that could not be written or read; it has the anchor, from memory.
+const FAILED: &str = "failed";
+
+/// The reasons why an index is not used and must be rebuilt.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unusable {
+    /// Reads or writes failed while the log ran.
+    #[error("the index failed while the log ran")]
+    Failed,
+    #[error("the index has an older format, which does not record its tree")]
+    Older,
+    #[error("the index has a wrong position for an entry")]
+    Distrusted,
+    /// The files differ from the written bytes.
+    #[error("{0}")]
+    Damaged(String),
+}
+
+/// A failure that fjall reports, and whether its files are used again.
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    problem: String,
+    pub(super) damaged: bool,
+    in_use: bool,
+}
+
+/// A lock, a full disk and a lack of memory are temporary. Wrong bytes are not, and after any other
+/// failure the contents of the disk are unknown.
+impl From<&fjall::Error> for Failure {
+    fn from(error: &fjall::Error) -> Self {
+        use std::io::ErrorKind::{
+            OutOfMemory, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
+        };
+        let damaged = match error {
+            fjall::Error::Locked => false,
+            fjall::Error::Io(error) | fjall::Error::Storage(fjall::LsmError::Io(error)) => {
+                let (full, barred) = (
+                    matches!(error.kind(), StorageFull | QuotaExceeded | OutOfMemory),
+                    matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem),
+                );
+                !full && !barred
+            }
+            _ => true,
+        };
+        let problem = match error {
+            fjall::Error::Locked => {
+                "another process has it open, or this one still waits for its disk".into()
+            }
+            error => error.to_string(),
+        };
+        Failure {
+            problem,
+            damaged,
+            in_use: matches!(error, fjall::Error::Locked),
+        }
+    }
+}
+
+impl Failure {
+    /// Returns the error of the index in `path`.
+    pub(super) fn of(&self, path: &Path) -> Fatal {
+        Fatal::Dedup {
+            path: path.display().to_string(),
+            problem: self.problem.clone(),
+            damaged: self.damaged,
+            in_use: self.in_use,
+        }
+    }
+}
+
+/// Runs work on an index. A panic counts as damage: assertions of fjall fail on damaged files.
+pub(super) fn caught<T>(
+    work: impl FnOnce() -> Result<T, Fatal>,
+    damaged: impl FnOnce(fjall::Error) -> Fatal,
+) -> Result<T, Fatal> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or(panic.downcast_ref::<&str>().copied());
+        let problem = format!("an assertion failed: {}", text.unwrap_or("without words"));
+        Err(damaged(fjall::Error::Io(std::io::Error::other(problem))))
+    })
+}
+
+pub(super) fn fatal(path: &Path, error: &fjall::Error) -> Fatal {
+    Failure::from(error).of(path)
+}
+
+/// Writes the file that reports a failed index, with its anchor.
+pub(super) fn say_failed(path: &Path, anchor: &Anchor) -> std::io::Result<()> {
+    let mut file = File::create(path.join(FAILED))?;
+    file.write_all(&anchor.encode())?;
+    file.sync_all()?;
+    File::open(path)?.sync_all()
+}
+
+pub(super) fn has_failed(path: &Path) -> std::io::Result<bool> {
+    path.join(FAILED).try_exists()
+}
+
+/// Returns the newest tree that a failed index had seen, if the file has it.
+pub(crate) fn last_seen(path: &Path) -> Option<TreeHead> {
+    let said = std::fs::read(path.join(FAILED)).ok()?;
+    // A power cut may leave zeros.
+    let anchor = Anchor::decode(&said).filter(|_| said.iter().any(|byte| *byte != 0))?;
+    Some(anchor.head)
+}

@@ -1,0 +1,110 @@
+//! Proofs of the log's own tree, from verified hash tiles, for a separate signer process and for
+//! clients of RFC 6962.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use lucarne_tlog::{
+    Hash, Level, MakeProofError, RightEdge, Tile, consistency_proof, consistency_tiles,
+    inclusion_proof, inclusion_tiles,
+};
+
+use crate::error::ReadError;
+use crate::read::verified_tiles::VerifiedTiles;
+use crate::sequence::tree::NewTiles;
+
+/// Returns the inclusion proof of the leaf at `index` in the tree of the first `size` leaves.
+/// `edge` is the right edge of the current tree, which has at least `size` leaves.
+pub(crate) async fn inclusion(
+    tiles: &VerifiedTiles,
+    edge: &Arc<RightEdge>,
+    index: u64,
+    size: u64,
+) -> Result<Vec<Hash>, ReadError> {
+    let read = read(tiles, edge, inclusion_tiles(index, size)).await?;
+    made(inclusion_proof(index, size, &mut from(&read)))
+}
+
+/// Returns the consistency proof between the trees of the first `from_size` and the first `size`
+/// leaves. `edge` is the right edge of the current tree, which has at least `size` leaves.
+pub(crate) async fn consistency(
+    tiles: &VerifiedTiles,
+    edge: &Arc<RightEdge>,
+    from_size: u64,
+    size: u64,
+) -> Result<Vec<Hash>, ReadError> {
+    let read = read(tiles, edge, consistency_tiles(from_size, size)).await?;
+    made(consistency_proof(from_size, size, &mut from(&read)))
+}
+
+/// Returns the consistency proof between the tree of `from_size` leaves before a round and the
+/// tree after it. The new tiles and the right edge contain all of its hashes.
+pub(crate) fn of_round(
+    new: &NewTiles,
+    edge: &RightEdge,
+    from_size: u64,
+) -> Result<Vec<Hash>, ReadError> {
+    let written: HashMap<Tile, &Bytes> = new.hashes.iter().map(|(tile, it)| (*tile, it)).collect();
+    let mut reader = |tile: Tile| match (written.get(&tile), tile.level()) {
+        (Some(bytes), _) => Ok(bytes.to_vec()),
+        (None, Level::Hashes(level)) => {
+            Ok(edge.partial(level).iter().flat_map(|hash| hash.0).collect())
+        }
+        (None, Level::Data) => Err("no hash tile"),
+    };
+    made(consistency_proof(from_size, edge.size(), &mut reader))
+}
+
+async fn read(
+    tiles: &VerifiedTiles,
+    edge: &Arc<RightEdge>,
+    wanted: Vec<Tile>,
+) -> Result<HashMap<Tile, Bytes>, ReadError> {
+    let mut read = HashMap::with_capacity(wanted.len());
+    for tile in wanted {
+        read.insert(tile, tiles.hashes(edge, tile).await?);
+    }
+    Ok(read)
+}
+
+fn from(read: &HashMap<Tile, Bytes>) -> impl FnMut(Tile) -> Result<Vec<u8>, &'static str> {
+    |tile| {
+        read.get(&tile)
+            .map(|bytes| bytes.to_vec())
+            .ok_or("was not read")
+    }
+}
+
+fn made<E: std::fmt::Display>(
+    proof: Result<Vec<Hash>, MakeProofError<E>>,
+) -> Result<Vec<Hash>, ReadError> {
+    proof.map_err(|error| ReadError::Storage(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use lucarne_tlog::{leaf_hash, verify_consistency};
+
+    use super::*;
+    use crate::sequence::tree::Tree;
+
+    #[test]
+    fn a_round_proves_that_it_grows() {
+        let mut tree = Tree::empty();
+        let mut next = 0u64;
+        for count in [1, 1, 5, 250, 256, 1, 700, 3, 65_000, 600] {
+            let (size, root) = (tree.size(), tree.root);
+            let leaves: Vec<Hash> = (next..next + count)
+                .map(|index| leaf_hash(&index.to_be_bytes()))
+                .collect();
+            next += count;
+            let new = NewTiles {
+                hashes: tree.append_leaves(&leaves),
+                data: Vec::new(),
+            };
+            let proof = of_round(&new, &tree.edge, size).unwrap();
+            verify_consistency(size, &root, tree.size(), &tree.root, &proof).unwrap();
+        }
+    }
+}

@@ -1,0 +1,481 @@
+//! The read path: tiles by name, from the right edge in memory, from a bounded cache, or from
+//! storage. No tile is served before its checkpoint is published.
+
+use std::collections::HashSet;
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use lucarne_ct::Fingerprint;
+use lucarne_storage::{Assets, Encoding};
+use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile};
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::spawn_blocking;
+
+use crate::check::damaged_files::Damaged;
+use crate::error::ReadError;
+use crate::read::compress::zstd;
+use crate::read::feed::{self, TileEvents};
+use crate::read::gzip::gzip;
+use crate::read::names_tile::names_tile;
+use crate::read::negative_cache::NegativeCache;
+use crate::read::read_cache::{CacheKey, FileId, ReadCache, StoredFile, read_cache};
+use crate::read::single_flight::SingleFlight;
+use crate::read::stored_tiles;
+use crate::read::verified_tiles::VerifiedTiles;
+use crate::recovery::recover::edge;
+use crate::sequence::tree::Tree;
+use crate::status::metrics::ReadCounters;
+use crate::status::state::Published;
+
+/// The view of readers: a checkpoint, and the tree that the checkpoint signs.
+struct View {
+    published: Arc<Published>,
+    /// The rightmost tile of each level and of the data, if they are in memory.
+    tree: Option<Arc<Tree>>,
+    /// The rightmost hash tiles from storage, if the tree is not in memory.
+    read: OnceLock<Arc<RightEdge>>,
+}
+
+/// The read path of one log.
+pub(crate) struct Reader {
+    assets: Arc<dyn Assets>,
+    view: ArcSwapOption<View>,
+    cache: ReadCache,
+    tiles: VerifiedTiles,
+    /// The issuers that are being read.
+    issuers: SingleFlight<Fingerprint, Result<Option<StoredFile>, ReadError>>,
+    /// The right edges that are being read, by size of the tree.
+    edges: SingleFlight<u64, Result<Arc<RightEdge>, ReadError>>,
+    /// Issuers that are known to be missing from storage.
+    absent: Arc<NegativeCache>,
+    counters: ReadCounters,
+    /// The size of the published tree, for tasks that wait for a change.
+    grown: watch::Sender<u64>,
+    transcoding: Arc<Mutex<HashSet<Tile>>>,
+    packing: Arc<Semaphore>,
+    /// The names tiles that are being generated, by data tile.
+    names: SingleFlight<Tile, Result<StoredFile, ReadError>>,
+    /// The events of the newest data tile.
+    newest: Arc<Mutex<TileEvents>>,
+    /// The events that are being generated, by data tile.
+    events: SingleFlight<Tile, Result<Bytes, ReadError>>,
+    /// The partial data tiles that are being compressed.
+    packs: SingleFlight<Tile, Result<StoredFile, ReadError>>,
+}
+
+/// Partial data tiles that are cut and compressed at the same time.
+const PACKING: usize = 2;
+
+/// Maximum number of tiles that wait to be transcoded. Beyond that, readers receive gzip.
+const MAX_TRANSCODING: usize = 8;
+
+impl Reader {
+    pub(crate) fn new(
+        assets: Arc<dyn Assets>,
+        cache_bytes: u64,
+        counters: ReadCounters,
+        damaged: Damaged,
+    ) -> Self {
+        let cache = read_cache(cache_bytes);
+        Reader {
+            tiles: VerifiedTiles::new(assets.clone(), cache.clone(), damaged),
+            assets,
+            view: ArcSwapOption::empty(),
+            cache,
+            issuers: SingleFlight::default(),
+            edges: SingleFlight::default(),
+            absent: Arc::default(),
+            counters,
+            grown: watch::Sender::new(0),
+            transcoding: Arc::default(),
+            packing: Arc::new(Semaphore::new(PACKING)),
+            names: SingleFlight::default(),
+            newest: Arc::default(),
+            events: SingleFlight::default(),
+            packs: SingleFlight::default(),
+        }
+    }
+
+    /// Shows this checkpoint to readers, with the tree that the checkpoint signs.
+    pub(crate) fn publish(&self, published: Published, tree: Option<Arc<Tree>>) {
+        let size = published.size;
+        self.view.store(Some(Arc::new(View {
+            published: Arc::new(published),
+            tree,
+            read: OnceLock::new(),
+        })));
+        self.grown
+            .send_if_modified(|known| std::mem::replace(known, size) != size);
+    }
+
+    /// Returns the size of the published tree, and reports each change.
+    pub(crate) fn grown(&self) -> watch::Receiver<u64> {
+        self.grown.subscribe()
+    }
+
+    pub(crate) fn published(&self) -> Option<Arc<Published>> {
+        self.view.load().as_ref().map(|view| view.published.clone())
+    }
+
+    /// The tiles in storage. Each is verified when it is read.
+    pub(crate) fn tiles(&self) -> &VerifiedTiles {
+        &self.tiles
+    }
+
+    /// The tree of the published checkpoint, after the log has been opened.
+    pub(crate) fn tree(&self) -> Option<Arc<Tree>> {
+        self.view.load().as_ref()?.tree.clone()
+    }
+
+    pub(crate) async fn tile(&self, tile: Tile) -> Result<Option<StoredFile>, ReadError> {
+        let (edge, view) = {
+            let view = self.view.load();
+            let Some(view) = view.as_ref() else {
+                return Ok(None);
+            };
+            if !tile.covered_by(view.published.size) {
+                return Ok(None);
+            }
+            let edge = view.tree.as_ref().and_then(|tree| from_edge(tree, tile));
+            if edge.is_some() {
+                self.counters.edge.inc();
+            } else if let Some(stored) = self.cache.get(&CacheKey::File(FileId::Tile(tile))) {
+                self.counters.memory.inc();
+                return Ok(Some(stored));
+            }
+            (edge, view.clone())
+        };
+        match edge {
+            Some(Edge::Ready(stored)) => Ok(Some(stored)),
+            Some(Edge::Entries(plain)) => self.packed(tile, plain).await.map(Some),
+            None => self.fetch_tile(tile, &view).await.map(Some),
+        }
+    }
+
+    async fn fetch_tile(&self, tile: Tile, view: &Arc<View>) -> Result<StoredFile, ReadError> {
+        self.counters.storage.inc();
+        let edge = self.edge(view).await?;
+        if tile.is_full() {
+            return self.tiles.full(&edge, tile).await;
+        }
+        if let Level::Hashes(_) = tile.level() {
+            return self
+                .tiles
+                .hashes(&edge, tile)
+                .await
+                .map(StoredFile::identity);
+        }
+        if !tile.full().covered_by(edge.size()) {
+            let entries = self.tiles.entries(&edge, tile).await?;
+            return self.packed(tile, entries).await;
+        }
+        // A partial tile is a prefix of the full tile, which may be in memory.
+        let full = self.tiles.full(&edge, tile.full()).await?;
+        let entries = aside(self.packing.clone(), move || cut(tile, &full)).await?;
+        self.packed(tile, entries).await
+    }
+
+    /// Returns a partial data tile in gzip, as all data tiles are, and keeps the compressed bytes:
+    /// if one client requests a superseded width, others usually do as well.
+    async fn packed(&self, tile: Tile, plain: Bytes) -> Result<StoredFile, ReadError> {
+        let key = CacheKey::File(FileId::Tile(tile));
+        if let Some(stored) = self.cache.get(&key) {
+            return Ok(StoredFile {
+                plain: Some(plain),
+                ..stored
+            });
+        }
+        let (cache, unpacked) = (self.cache.clone(), plain.clone());
+        let packing = aside(self.packing.clone(), move || {
+            let packed = gzip(&unpacked).map_err(|error| ReadError::Storage(error.to_string()))?;
+            let stored = StoredFile::new(packed, Encoding::Gzip);
+            cache.insert(key, stored.clone());
+            Ok(stored)
+        });
+        Ok(StoredFile {
+            plain: Some(plain),
+            ..self.packs.join(tile, packing).await?
+        })
+    }
+
+    /// Returns the names tile of a data tile, generated from the entries, and keeps it.
+    pub(crate) async fn names(&self, tile: Tile) -> Result<Option<StoredFile>, ReadError> {
+        let key = CacheKey::Names(tile);
+        if let Some(stored) = self.cache.get(&key) {
+            return Ok(Some(stored));
+        }
+        let Some(data) = self.tile(tile).await? else {
+            return Ok(None);
+        };
+        let cache = self.cache.clone();
+        let making = aside(self.packing.clone(), move || {
+            let names = data.unpacked().and_then(|entries| names_tile(&entries));
+            let names = names.map_err(|error| ReadError::Storage(error.to_string()))?;
+            let stored = StoredFile::new(names, Encoding::Gzip);
+            cache.insert(key, stored.clone());
+            Ok(stored)
+        });
+        self.names.join(tile, making).await.map(Some)
+    }
+
+    /// Returns the events of the entries from this index to the end of their data tile or of the
+    /// tree, and the index after them. Returns `None` if the tree ends at `from`.
+    pub(crate) async fn feed(&self, from: u64) -> Result<Option<(Bytes, u64)>, ReadError> {
+        let size = self.published().map_or(0, |published| published.size);
+        let tile = Tile::widest(Level::Data, from / TILE_WIDTH, size);
+        let Some(tile) = tile.filter(|tile| from < tile.end_leaf()) else {
+            return Ok(None);
+        };
+        let events = self.tile_events(tile).await?;
+        let before = (from - tile.start_leaf()) as u16;
+        Ok(events.map(|events| (feed::after(&events, before), tile.end_leaf())))
+    }
+
+    async fn tile_events(&self, tile: Tile) -> Result<Option<Bytes>, ReadError> {
+        let key = CacheKey::Events(tile);
+        let newest = self.newest.lock().get(tile);
+        if let Some(events) = newest.or_else(|| Some(self.cache.get(&key)?.bytes)) {
+            return Ok(Some(events));
+        }
+        let Some(data) = self.tile(tile).await? else {
+            return Ok(None);
+        };
+        let (newest, cache) = (self.newest.clone(), self.cache.clone());
+        let making = aside(self.packing.clone(), move || {
+            let failed = |error: std::io::Error| ReadError::Storage(error.to_string());
+            let entries = data.unpacked().map_err(failed)?;
+            let before = newest.lock().clone();
+            let events = if before.is_before(tile) {
+                let mut grown = before;
+                let events = grown.grow(tile, &entries).map_err(failed)?;
+                *newest.lock() = grown;
+                events
+            } else {
+                TileEvents::default().grow(tile, &entries).map_err(failed)?
+            };
+            if tile.is_full() {
+                cache.insert(key, StoredFile::identity(events.clone()));
+            }
+            Ok(events)
+        });
+        self.events.join(tile, making).await.map(Some)
+    }
+
+    /// Returns the approximate number of bytes in memory.
+    pub(crate) fn cached_bytes(&self) -> u64 {
+        self.cache.weighted_size()
+    }
+
+    /// Returns the tile in zstd if it is ready; otherwise starts to compress it.
+    pub(crate) fn zstd(&self, tile: Tile) -> Option<Bytes> {
+        if !tile.is_full() || tile.level() != Level::Data {
+            return None;
+        }
+        if let Some(stored) = self.cache.get(&CacheKey::Zstd(tile)) {
+            return Some(stored.bytes);
+        }
+        let view = self.view.load();
+        let view = view.as_ref()?;
+        let edge = match &view.tree {
+            Some(tree) => &tree.edge,
+            None => view.read.get()?,
+        };
+        if tile.covered_by(edge.size()) {
+            self.transcode(edge.clone(), tile);
+        }
+        None
+    }
+
+    fn transcode(&self, edge: Arc<RightEdge>, tile: Tile) {
+        {
+            let mut waiting = self.transcoding.lock();
+            if waiting.len() >= MAX_TRANSCODING || !waiting.insert(tile) {
+                return;
+            }
+        }
+        let (tiles, cache) = (self.tiles.clone(), self.cache.clone());
+        let transcoding = self.transcoding.clone();
+        tokio::spawn(async move {
+            if let Ok(full) = tiles.full(&edge, tile).await {
+                let packing = move || full.unpacked().and_then(|plain| zstd(&plain));
+                if let Ok(Ok(packed)) = spawn_blocking(packing).await {
+                    cache.insert(CacheKey::Zstd(tile), StoredFile::identity(packed.into()));
+                }
+            }
+            transcoding.lock().remove(&tile);
+        });
+    }
+
+    /// Records that these issuers exist now.
+    pub(crate) fn issuers_published(&self, issuers: impl ExactSizeIterator<Item = Fingerprint>) {
+        self.absent.published(issuers);
+    }
+
+    /// Forgets the missing issuers: a recovery may have published any issuer.
+    pub(crate) fn recovered(&self) {
+        self.absent.forget();
+    }
+
+    pub(crate) async fn issuer(&self, of: &Fingerprint) -> Result<Option<StoredFile>, ReadError> {
+        let (of, key) = (*of, CacheKey::File(FileId::Issuer(*of)));
+        if let Some(stored) = self.cache.get(&key) {
+            self.counters.memory.inc();
+            return Ok(Some(stored));
+        }
+        if self.absent.contains(&of) {
+            return Ok(None);
+        }
+        self.counters.storage.inc();
+        let (tiles, cache) = (self.tiles.clone(), self.cache.clone());
+        let absent = self.absent.clone();
+        let fetch = async move {
+            let asked = absent.ask();
+            let found = tiles.issuer(&of).await?.map(StoredFile::identity);
+            match &found {
+                Some(stored) => cache.insert(key, stored.clone()),
+                None => absent.note(of, asked),
+            }
+            Ok(found)
+        };
+        self.issuers.join(of, fetch).await
+    }
+
+    /// Reads some of the damaged files again, because they may be intact now.
+    pub(crate) async fn look_again(&self) {
+        let (oldest, view) = (self.tiles.damaged().oldest(), self.view.load_full());
+        let Some(view) = view.filter(|_| !oldest.is_empty()) else {
+            return;
+        };
+        let Ok(edge) = self.edge(&view).await else {
+            return;
+        };
+        for file in oldest {
+            // The read itself updates the list of damaged files.
+            let _ = self.tiles.stored(&edge, file).await;
+        }
+    }
+
+    /// Removes a file from memory that was found damaged in storage, and reports it with `problem`
+    /// unless it is intact when it is read again from the store itself.
+    pub(crate) async fn distrust(&self, file: FileId, problem: String) {
+        self.cache.invalidate(&CacheKey::File(file));
+        if let FileId::Tile(tile) = file {
+            self.cache.invalidate(&CacheKey::Zstd(tile));
+        }
+        let looked = async {
+            let view = self.view.load_full();
+            let view = view.ok_or(ReadError::Storage(String::new()))?;
+            self.tiles.stored(&self.edge(&view).await?, file).await
+        };
+        if looked.await.is_err() {
+            self.tiles.damaged().need(file, problem);
+        }
+    }
+
+    /// Withholds a file from readers until its bytes have another checksum.
+    pub(crate) async fn condemn(&self, file: FileId, sum: u128, problem: String) {
+        self.tiles.damaged().condemn(file, sum, problem.clone());
+        self.distrust(file, problem).await;
+    }
+
+    /// Returns the right edge of the published tree; `None` if nothing is published.
+    pub(crate) async fn signed_edge(&self) -> Result<Option<Arc<RightEdge>>, ReadError> {
+        match self.view.load_full() {
+            Some(view) => self.edge(&view).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the right edge of the tree, and reads it if no session has recovered it.
+    async fn edge(&self, view: &Arc<View>) -> Result<Arc<RightEdge>, ReadError> {
+        if let Some(tree) = &view.tree {
+            return Ok(tree.edge.clone());
+        }
+        if let Some(edge) = view.read.get() {
+            return Ok(edge.clone());
+        }
+        let (assets, read) = (self.assets.clone(), view.clone());
+        let reading = async move {
+            let edge = Arc::new(signed_edge(&*assets, &read.published).await?);
+            Ok(read.read.get_or_init(|| edge).clone())
+        };
+        self.edges.join(view.published.size, reading).await
+    }
+}
+
+/// Returns the right edge that the checkpoint signs, from its own tiles or from the tiles below.
+async fn signed_edge(assets: &dyn Assets, published: &Published) -> Result<RightEdge, ReadError> {
+    match edge::right_edge(assets, (published.size, published.root)).await {
+        // The next start restores the damaged tiles.
+        Ok((edge, _damaged)) => Ok(edge),
+        Err(edge::Problem::Away(problem)) => Err(ReadError::Unavailable(problem)),
+        Err(edge::Problem::Tiles { problem, files }) => Err(ReadError::Damaged {
+            path: files.join(", "),
+            problem,
+        }),
+    }
+}
+
+/// Compresses or decompresses on a blocking thread, bounded by the permits.
+async fn aside<T: Send + 'static>(
+    permits: Arc<Semaphore>,
+    work: impl FnOnce() -> Result<T, ReadError> + Send + 'static,
+) -> Result<T, ReadError> {
+    // The semaphore is never closed.
+    let permit = permits.acquire_owned().await;
+    let working = spawn_blocking(move || {
+        let _permit = permit;
+        work()
+    });
+    let worked = working.await;
+    worked.unwrap_or_else(|error| Err(ReadError::Storage(error.to_string())))
+}
+
+/// A tile that is in memory because it is the rightmost tile, or a prefix of it.
+enum Edge {
+    Ready(StoredFile),
+    /// Entries that are not compressed yet.
+    Entries(Bytes),
+}
+
+/// Returns the tile as a prefix of the rightmost tile of its level; `None` if it is another tile.
+fn from_edge(tree: &Tree, tile: Tile) -> Option<Edge> {
+    let rightmost = Tile::rightmost_partial(tile.level(), tree.size())?;
+    if tile.index() != rightmost.index() {
+        return None;
+    }
+    match tile.level() {
+        Level::Data => {
+            let plain = tree.data.prefix(tile.width())?;
+            match &tree.data.packed {
+                Some(packed) if tile == rightmost => Some(Edge::Ready(StoredFile {
+                    plain: Some(plain),
+                    ..packed.clone()
+                })),
+                _ => Some(Edge::Entries(plain)),
+            }
+        }
+        Level::Hashes(level) => {
+            let hashes = tree.edge.partial(level).get(..usize::from(tile.width()))?;
+            let mut bytes = Vec::with_capacity(hashes.len() * Hash::LENGTH);
+            hashes
+                .iter()
+                .for_each(|hash| bytes.extend_from_slice(&hash.0));
+            Some(Edge::Ready(StoredFile::identity(bytes.into())))
+        }
+    }
+}
+
+/// Cuts the entries of a partial data tile from the full tile.
+fn cut(tile: Tile, full: &StoredFile) -> Result<Bytes, ReadError> {
+    let damaged = |problem: String| ReadError::Damaged {
+        path: tile.full().path(),
+        problem,
+    };
+    let plain = full
+        .unpacked()
+        .map_err(|error| damaged(error.to_string()))?;
+    stored_tiles::prefix(tile, plain).map_err(|error| damaged(error.to_string()))
+}

@@ -1,0 +1,183 @@
+//! Checkpoints of this log that external sources have: a CDN, a mirror, a monitor.
+//!
+//! Lock, journal, storage and index can be rolled back together if one snapshot contains all of
+//! them. External sources are not rolled back with them.
+
+use std::sync::Arc;
+
+use lucarne_storage::Assets;
+use lucarne_tlog::{EMPTY_ROOT, Hash, RightEdge};
+
+use crate::check::damaged_files::Damaged;
+use crate::config::LogConfig;
+use crate::error::{KnownError, ReadError};
+use crate::read::read_cache::read_cache;
+use crate::read::verified_tiles::VerifiedTiles;
+use crate::recovery::external_sources::{Answer, AnswerError};
+use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
+
+/// A checkpoint that this log has signed and that an external source has.
+pub struct KnownCheckpoint {
+    place: String,
+    signed: VerifiedCheckpoint,
+}
+
+impl KnownCheckpoint {
+    /// Verifies the response of a source as a checkpoint of this log.
+    ///
+    /// # Errors
+    /// If the response is not a checkpoint that this log has signed.
+    pub fn verify(answer: Answer, config: &LogConfig) -> Result<Self, AnswerError> {
+        let note = answer.note?;
+        let signed = VerifiedCheckpoint::verify(note, config)?;
+        Ok(KnownCheckpoint {
+            place: answer.place,
+            signed,
+        })
+    }
+
+    /// Returns the name of the source.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// Returns the number of entries.
+    pub fn size(&self) -> u64 {
+        self.signed.checkpoint.size
+    }
+
+    /// Returns the root hash of the tree.
+    pub fn root(&self) -> Hash {
+        self.signed.checkpoint.root
+    }
+
+    /// Returns the timestamp in Unix milliseconds.
+    pub fn timestamp_ms(&self) -> u64 {
+        self.signed.timestamp_ms
+    }
+
+    pub(crate) fn signed(&self) -> &VerifiedCheckpoint {
+        &self.signed
+    }
+
+    /// Returns the signed note.
+    pub fn note(&self) -> &[u8] {
+        &self.signed.note
+    }
+}
+
+/// The history of a log: tiles that match its signed tree, and later rounds that the tiles may
+/// lack.
+pub(crate) struct History<'h> {
+    tiles: VerifiedTiles,
+    edge: &'h Arc<RightEdge>,
+    /// Size and root after each round, ascending.
+    rounds: Vec<(u64, Hash)>,
+}
+
+impl<'h> History<'h> {
+    /// Returns the history of the tree with this edge in `assets`, and of later rounds.
+    pub(crate) fn new(
+        assets: Arc<dyn Assets>,
+        edge: &'h Arc<RightEdge>,
+        rounds: Vec<(u64, Hash)>,
+    ) -> Self {
+        /// Bytes of cached tiles.
+        const KEPT: u64 = 1 << 20;
+        let tiles = VerifiedTiles::new(assets, read_cache(KEPT), Damaged::default());
+        History {
+            tiles,
+            edge,
+            rounds,
+        }
+    }
+
+    /// Returns the history of a tree whose tiles are already open and complete.
+    pub(crate) fn of(tiles: &VerifiedTiles, edge: &'h Arc<RightEdge>) -> Self {
+        History {
+            tiles: tiles.clone(),
+            edge,
+            rounds: Vec::new(),
+        }
+    }
+
+    /// Returns the size and the root of the history's end.
+    fn head(&self) -> (u64, Hash) {
+        let tiles = (self.edge.size(), self.edge.root());
+        self.rounds.last().copied().unwrap_or(tiles)
+    }
+
+    /// Returns the root that the tree had at this size; `None` if no round ended there.
+    async fn root_at(&self, size: u64) -> Result<Option<Hash>, ReadError> {
+        let base = (self.edge.size(), self.edge.root());
+        let mut ends = self.rounds.iter().copied().chain([base, (0, EMPTY_ROOT)]);
+        if let Some((_, root)) = ends.find(|(end, _)| *end == size) {
+            return Ok(Some(root));
+        }
+        if size < base.0 {
+            self.tiles.root_at(self.edge, size).await.map(Some)
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// Compares the history with an external checkpoint.
+    ///
+    /// # Errors
+    /// See [`KnownError`].
+    pub(crate) async fn hold_against(&self, known: &KnownCheckpoint) -> Result<(), KnownError> {
+        let (here, _) = self.head();
+        let (place, size) = (known.place.clone(), known.size());
+        let timestamp_ms = known.timestamp_ms();
+        if size > here {
+            return Err(KnownError::Newer {
+                place,
+                known: size,
+                timestamp_ms,
+                here,
+            });
+        }
+        let instead = match self.root_at(size).await {
+            Ok(Some(root)) if root == known.root() => return Ok(()),
+            Ok(Some(root)) => format!("the first {size} entries here have the root {root}"),
+            Ok(None) => format!("no round here ended with {size} entries"),
+            Err(error) => {
+                return Err(KnownError::Untold {
+                    place,
+                    known: size,
+                    problem: error.to_string(),
+                });
+            }
+        };
+        Err(KnownError::Fork {
+            place,
+            known: size,
+            root: known.root(),
+            timestamp_ms,
+            here: instead,
+        })
+    }
+}
+
+/// Queries the sources in the operator's configuration. Invalid responses are logged as warnings,
+/// because an external outage must not prevent a log's start.
+pub(crate) async fn ask(config: &LogConfig) -> Vec<KnownCheckpoint> {
+    let Some(places) = &config.known else {
+        return Vec::new();
+    };
+    let verify = |answer: Answer| {
+        let place = answer.place.clone();
+        let verified = KnownCheckpoint::verify(answer, config);
+        let warn = |problem: &AnswerError| {
+            tracing::warn!(
+                log = config.shortname,
+                place,
+                %problem,
+                "known_checkpoints: no checkpoint to compare with; the log starts without this \
+                 place"
+            );
+        };
+        verified.inspect_err(warn).ok()
+    };
+    places.ask().await.into_iter().filter_map(verify).collect()
+}

@@ -1,0 +1,173 @@
+//! The start of a log: recovery from lock, journal and storage.
+//!
+//! The checkpoint in the lock is authoritative. The journal rolls storage forward to this
+//! checkpoint. A round that was staged on this checkpoint was never committed, and is ignored.
+//! Storage may be older than the lock, but never newer. Every other combination means that lock,
+//! journal or storage was rolled back, copied or lost, and the log refuses to sign.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `judge` | the state of lock, journal and storage together |
+//! | `contradiction` | the combinations that stop a log, and their errors |
+//! | `published` | the published checkpoint and its tree |
+//! | `edge` | the right edge of the tree; damaged hash tiles are computed from lower tiles |
+//! | `replay` | the rounds of the journal, and their files |
+//! | `rollback` | storage that lost files which were published before the journal begins |
+//! | `foreign` | a checkpoint that another process signed with the key of the log |
+//! | `newest` | the newest tree of a log that lost its lock |
+//! | `never_published` | a signed round that storage lost before publication |
+
+mod contradiction;
+pub(crate) mod edge;
+mod foreign;
+mod judge;
+mod never_published;
+mod newest;
+mod published;
+mod replay;
+mod rollback;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use lucarne_storage::{Asset, AssetKind, Assets, Lock};
+use lucarne_tlog::Frontier;
+
+use self::never_published::unless_indexed;
+use self::replay::replay;
+use crate::check::restore::replace_damaged;
+use crate::config::LogConfig;
+use crate::error::Fatal;
+use crate::index::catchup;
+use crate::recovery::signed_ahead::Newest as NewestSigned;
+use crate::sequence::tree::Tree;
+use crate::sequence::tree_head;
+use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
+
+pub(crate) use self::contradiction::{is_beyond, not_new, not_newer};
+pub(crate) use self::judge::{Judged, judge, verified};
+pub use self::never_published::NeverPublished;
+pub(crate) use self::never_published::never_published;
+pub use self::newest::Newest;
+pub(crate) use self::newest::newest;
+pub(crate) use self::published::{published, published_tree};
+pub(crate) use self::replay::steps_to;
+
+/// A log ready to be sequenced.
+pub(crate) struct Recovered {
+    /// The tree of the checkpoint in the lock.
+    pub(crate) tree: Tree,
+    /// The checkpoint exactly as it is in the lock.
+    pub(crate) committed: Bytes,
+    /// Number of entries of the tree before the first round of the journal.
+    pub(crate) base: u64,
+    /// Number of damaged files that were restored.
+    pub(crate) restored: u64,
+}
+
+/// Examines lock, journal, storage and index as a start would. Writes nothing to them, and
+/// creates no index.
+///
+/// # Errors
+/// The errors of [`recover`], and of the opening of the index.
+pub(crate) async fn examine(
+    config: &LogConfig,
+    assets: Arc<dyn Assets>,
+    lock: &dyn Lock,
+) -> Result<(), Fatal> {
+    let signed = tree_head::last_signed(config).await?;
+    let judged = judge_whole(config, &assets, lock, signed).await;
+    let judged = unless_indexed(judged, config).await?;
+    examine_judged(config, assets, lock, &judged).await
+}
+
+/// Judges the log as [`judge`] does, and refuses storage that was emptied or rolled back.
+///
+/// # Errors
+/// Those of [`judge`], and of [`rollback::check`].
+pub(crate) async fn judge_whole(
+    config: &LogConfig,
+    assets: &Arc<dyn Assets>,
+    lock: &dyn Lock,
+    signed: Option<VerifiedCheckpoint>,
+) -> Result<Judged, Fatal> {
+    let judged = judge(config, &**assets, lock, signed).await?;
+    let (published, tree) = (judged.published.as_ref(), &judged.tree);
+    rollback::check(published, tree, &judged.path, assets).await?;
+    Ok(judged)
+}
+
+/// Rolls the tree forward in memory, and examines the index.
+async fn examine_judged(
+    config: &LogConfig,
+    assets: Arc<dyn Assets>,
+    lock: &dyn Lock,
+    judged: &Judged,
+) -> Result<(), Fatal> {
+    let (mut grown, size) = (judged.tree.clone(), judged.head.checkpoint.size);
+    for record in &judged.path {
+        replay(&mut grown, record.clone(), size, &*assets)?;
+    }
+    catchup::examine(config, lock, assets, &judged.tree, grown.size()).await
+}
+
+/// Reads lock, journal and storage, and rolls storage forward to the lock. If a separate signer
+/// has `signed` more than the lock has, its checkpoint is committed first.
+///
+/// # Errors
+/// If they contradict each other, or if one of them fails.
+pub(crate) async fn recover(
+    config: &LogConfig,
+    assets: &Arc<dyn Assets>,
+    lock: &dyn Lock,
+    signed: Option<VerifiedCheckpoint>,
+) -> Result<Recovered, Fatal> {
+    let judged = judge(config, &**assets, lock, signed).await;
+    let Judged {
+        head,
+        replaces,
+        published,
+        mut tree,
+        damaged,
+        path,
+        bundle,
+    } = unless_indexed(judged, config).await?;
+    rollback::check(published.as_ref(), &tree, &path, assets).await?;
+    let restored = damaged.len() as u64;
+    for tile in damaged {
+        replace_damaged(config, &**assets, tile, "the tiles or entries beneath it").await?;
+    }
+    if let Some(replaces) = replaces {
+        NewestSigned::commit(&replaces, &head, config, lock).await?;
+    }
+    let base = tree.size();
+    if !path.is_empty() {
+        tracing::info!(
+            log = config.shortname,
+            rounds = path.len(),
+            from = base,
+            to = head.checkpoint.size,
+            sunlight = bundle.is_some(),
+            "rolling forward from the journal"
+        );
+    }
+    for record in path {
+        let mut batch = replay(&mut tree, record, head.checkpoint.size, &**assets)?;
+        if let Some(bundle) = &bundle {
+            batch = bundle.as_stored(batch)?;
+        }
+        assets.publish(batch).await?;
+    }
+    tree.frontier = Frontier::from_right_edge(&tree.edge);
+    tree.timestamp_ms = head.timestamp_ms;
+    if published.is_none_or(|published| published.note != head.note) {
+        let checkpoint = Asset::new("checkpoint", head.note.clone(), AssetKind::Checkpoint);
+        assets.publish(vec![checkpoint]).await?;
+    }
+    Ok(Recovered {
+        tree,
+        committed: head.note,
+        base,
+        restored,
+    })
+}

@@ -1,0 +1,174 @@
+//! The state of lock, journal and storage, read together and checked against each other.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use lucarne_storage::{Asset, Assets, Lock};
+use lucarne_tlog::Hash;
+
+use super::contradiction::{no_round_beyond, no_tile_beyond, not_new, not_newer, same_history};
+use super::published::{behind, is_damaged, published};
+use super::replay::{base, published_rounds, records, rounds_to};
+use super::{edge, foreign, never_published};
+use crate::config::LogConfig;
+use crate::error::Fatal;
+use crate::recovery::known_checkpoints::History;
+use crate::recovery::signed_ahead::{self, Newest as NewestSigned};
+use crate::recovery::sunlight::Bundle;
+use crate::sequence::record::Record;
+use crate::sequence::tree::Tree;
+use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
+
+/// Lock, journal and storage, which do not contradict each other, before anything is written.
+pub(crate) struct Judged {
+    /// The checkpoint of the lock, or a newer checkpoint of a separate signer.
+    pub(crate) head: VerifiedCheckpoint,
+    /// The checkpoint in the lock, if a separate signer has signed a newer checkpoint.
+    pub(super) replaces: Option<Bytes>,
+    pub(crate) published: Option<VerifiedCheckpoint>,
+    /// The tree before the first round of `path`.
+    pub(super) tree: Tree,
+    /// Right versions of the damaged hash tiles of `tree`.
+    pub(super) damaged: Vec<Asset>,
+    /// The rounds from `tree` to `head`.
+    pub(crate) path: Vec<Record>,
+    /// The last round of `path`, if Sunlight left it.
+    pub(super) bundle: Option<Bundle>,
+}
+
+impl Judged {
+    /// The history of the tree up to `head`.
+    pub(crate) fn history(&self, assets: Arc<dyn Assets>) -> History<'_> {
+        let steps = self.path.iter().map(|record| record.step);
+        let rounds = steps.map(|step| (step.new_size, step.new_root)).collect();
+        History::new(assets, &self.tree.edge, rounds)
+    }
+}
+
+/// Compares lock, journal and storage, and the last checkpoint that a separate signer has
+/// `signed`. Writes nothing.
+///
+/// # Errors
+/// If they contradict each other, or if one of them cannot be read.
+pub(crate) async fn judge(
+    config: &LogConfig,
+    assets: &dyn Assets,
+    lock: &dyn Lock,
+    signed: Option<VerifiedCheckpoint>,
+) -> Result<Judged, Fatal> {
+    let head = committed(config, lock).await?;
+    let missing = |fatal| not_new(fatal, head.checkpoint.size, assets, lock);
+    // Read the journal before the checkpoint, which `Assets::publish` may replace.
+    let records = records(config, assets).await.map_err(missing)?;
+    let published = match published(config, assets).await {
+        Err(Fatal::Inconsistent(_)) if is_damaged(&head, config, assets).await? => None,
+        published => published.map_err(missing)?,
+    };
+    if let Some(published) = &published {
+        not_newer(published, &head, assets, lock)?;
+    }
+    no_tile_beyond(&head, assets, lock).await?;
+    no_round_beyond(&head.checkpoint, &records, assets, lock)?;
+    let NewestSigned { head, replaces } =
+        signed_ahead::newest(head, signed, &records, (assets, lock))?;
+    let last = never_published::last(published.as_ref(), &records);
+    let advise = |refusal| never_published::advise(refusal, config, &head, last);
+    let mut path = rounds_to(&head.checkpoint, records);
+    let bundle = match &published {
+        Some(published) if path.is_empty() && behind(published, &head) => {
+            Bundle::find(assets, &published.checkpoint, &head.checkpoint).await?
+        }
+        _ => None,
+    };
+    path.extend(bundle.iter().map(|bundle| bundle.record.clone()));
+    if let Some(published) = &published {
+        if bundle.is_none() {
+            foreign::refuse(published, &path, assets)?;
+        }
+        let same = same_history(published, &head, &path, assets, lock).await;
+        same.map_err(advise)?;
+    }
+    let there = published_rounds(&path, published.as_ref(), assets);
+    let mut tree = tree_at(base(&head, &path[there..]), &head, assets, lock).await;
+    if there > 0 && matches!(tree, Err(Fatal::Inconsistent(_))) {
+        // Published files are damaged; the journal has the rounds that restore them.
+        tree = tree_at(base(&head, &path), &head, assets, lock).await;
+    } else {
+        path.drain(..there);
+    }
+    let edge::Found { tree, damaged } = tree.map_err(advise)?;
+    Ok(Judged {
+        head,
+        replaces,
+        published,
+        tree,
+        damaged,
+        path,
+        bundle,
+    })
+}
+
+/// Reads and verifies the checkpoint in the lock.
+pub(super) async fn committed(
+    config: &LogConfig,
+    lock: &dyn Lock,
+) -> Result<VerifiedCheckpoint, Fatal> {
+    let found = lock.load(&config.key.log_id().0).await?;
+    verified(config, lock, found)
+}
+
+/// Verifies the checkpoint that was `found` in the lock.
+///
+/// # Errors
+/// [`Fatal::NotCreated`] if the lock has none, [`Fatal::Inconsistent`] if it is not one of this
+/// log.
+pub(crate) fn verified(
+    config: &LogConfig,
+    lock: &dyn Lock,
+    found: Option<Vec<u8>>,
+) -> Result<VerifiedCheckpoint, Fatal> {
+    let Some(note) = found else {
+        return Err(Fatal::NotCreated {
+            lock: lock.location(),
+            log_id: config.key.log_id().to_string(),
+            name: config.shortname.clone(),
+        });
+    };
+    VerifiedCheckpoint::verify(note.into(), config).map_err(|problem| {
+        Fatal::Inconsistent(format!(
+            "{} holds, for this key, something that is no checkpoint of {}: {problem}. Has the \
+             submission prefix changed? A log's origin never does",
+            lock.location(),
+            config.origin
+        ))
+    })
+}
+
+/// Reads the tree before the first round of the journal, and verifies it against its root.
+async fn tree_at(
+    (size, root): (u64, Hash),
+    head: &VerifiedCheckpoint,
+    assets: &dyn Assets,
+    lock: &dyn Lock,
+) -> Result<edge::Found, Fatal> {
+    let (problem, files) = match edge::tree(assets, (size, root)).await {
+        Ok(found) => return Ok(found),
+        Err(edge::Problem::Away(problem)) => return Err(Fatal::Away(problem)),
+        Err(edge::Problem::Tiles { problem, files }) => (problem, files),
+    };
+    let repair = match &files[..] {
+        [] => String::new(),
+        files => format!(
+            "If only files are damaged, restore {} from a copy with `lucarne repair --from`. ",
+            files.join(", ")
+        ),
+    };
+    Err(Fatal::Inconsistent(format!(
+        "the lock ({}) has signed {} entries, and neither journal nor storage ({}) lead there: \
+         {problem}. Storage was rolled back, emptied, damaged, or belongs to another log. \
+         {repair}Restore the newest storage; the log signs nothing until then",
+        lock.location(),
+        head.checkpoint.size,
+        assets.location(),
+    )))
+}

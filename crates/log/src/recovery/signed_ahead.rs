@@ -1,0 +1,91 @@
+//! Recovery of a log whose signer has signed a newer tree head than the lock holds.
+//!
+//! A signer remembers a tree head before it releases the signature, and the lock gets the head only
+//! afterwards. A process that stops in between leaves a head that is signed and not committed. The
+//! log cannot skip this head, because the signer signs only heads that extend it. The round of the
+//! head was staged before the request to the signer, so the log can commit the head now, with the
+//! same signature.
+
+use bytes::Bytes;
+use lucarne_storage::{Assets, Lock};
+
+use crate::config::LogConfig;
+use crate::error::Fatal;
+use crate::sequence::record::Record;
+use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
+
+/// The head from which a log continues.
+pub(crate) struct Newest {
+    pub(crate) head: VerifiedCheckpoint,
+    /// The checkpoint in the lock that the head must replace, if the lock does not have the head.
+    pub(crate) replaces: Option<Bytes>,
+}
+
+/// Chooses between the checkpoint of the lock and the last checkpoint of the signer.
+///
+/// # Errors
+/// If neither the lock nor the journal leads to the tree head that the signer has signed. Lock and
+/// data are then older than the log.
+pub(crate) fn newest(
+    committed: VerifiedCheckpoint,
+    signed: Option<VerifiedCheckpoint>,
+    records: &[Record],
+    (assets, lock): (&dyn Assets, &dyn Lock),
+) -> Result<Newest, Fatal> {
+    let keep = |head| Newest {
+        head,
+        replaces: None,
+    };
+    let Some(signed) = signed else {
+        return Ok(keep(committed));
+    };
+    let (from, to) = (&committed.checkpoint, &signed.checkpoint);
+    let same = (from.size, from.root) == (to.size, to.root);
+    let later = signed.timestamp_ms > committed.timestamp_ms;
+    if to.size < from.size || same && !later {
+        return Ok(keep(committed));
+    }
+    let staged = |record: &Record| {
+        let step = &record.step;
+        (step.old_size, step.old_root, step.new_size, step.new_root)
+            == (from.size, from.root, to.size, to.root)
+    };
+    if same || later && records.iter().any(staged) {
+        return Ok(Newest {
+            head: signed,
+            replaces: Some(committed.note),
+        });
+    }
+    Err(Fatal::Inconsistent(format!(
+        "the signer has signed {} entries with the root {}, the lock ({}) has {} with the root {}, \
+         and the journal in {} has no round that leads from one to the other. Lock and data were \
+         rolled back (a backup was restored, or a replica promoted that was behind), or belong to \
+         a copy of this log. Restore the newest lock and data: the signer signs only trees that \
+         extend its last one",
+        to.size,
+        to.root,
+        lock.location(),
+        from.size,
+        from.root,
+        assets.location(),
+    )))
+}
+
+impl Newest {
+    /// Commits a head that is signed and not yet in the lock.
+    pub(crate) async fn commit(
+        replaces: &Bytes,
+        head: &VerifiedCheckpoint,
+        config: &LogConfig,
+        lock: &dyn Lock,
+    ) -> Result<(), Fatal> {
+        tracing::warn!(
+            log = config.shortname,
+            size = head.checkpoint.size,
+            timestamp = head.timestamp_ms,
+            "committed a round that the signer had signed before"
+        );
+        let log_id = config.key.log_id();
+        Ok(lock.replace(&log_id.0, replaces, &head.note).await?)
+    }
+}

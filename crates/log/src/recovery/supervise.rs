@@ -1,0 +1,421 @@
+//! Keeps one log open, and reopens it after failures, independently of other logs.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use lucarne_signer::Head;
+use tokio::task::spawn_blocking;
+use tokio::time::Instant;
+
+use crate::config::LogConfig;
+use crate::error::{Fatal, ReadError};
+use crate::index::catchup;
+use crate::index::dedup::Dedup;
+use crate::instances::follow;
+use crate::read::proofs;
+use crate::recovery::known_checkpoints::{self, History, KnownCheckpoint};
+use crate::recovery::recover::{self, Recovered};
+use crate::recovery::session::Session;
+use crate::sequence::sequencer::Sequencer;
+use crate::sequence::term::AGAIN;
+use crate::sequence::tree::Tree;
+use crate::sequence::tree_head;
+use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
+use crate::shared::Shared;
+use crate::status::state::State;
+
+/// First pause before a stopped log is opened again. The pause doubles each time.
+const FIRST_BACKOFF: Duration = Duration::from_secs(1);
+/// Longest pause while a store or a database server is unavailable, so that the log opens soon
+/// after the store returns.
+const PASSING_BACKOFF: Duration = Duration::from_secs(5);
+/// Longest pause after other errors.
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
+/// The log is opened again after no other process has signed it for at least this time.
+const QUIET: Duration = Duration::from_secs(6);
+/// The time without other signatures after another process has signed twice. It is longer than the
+/// interval at which an idle TesseraCT signs again.
+const LONG_QUIET: Duration = Duration::from_secs(45);
+/// [`LONG_QUIET`] applies if another process stops this process twice within this time.
+const AGAIN_WITHIN: Duration = Duration::from_secs(600);
+/// The interval at which lock and storage are read during that time.
+const QUIET_LOOK: Duration = Duration::from_secs(1);
+
+impl Shared {
+    /// Keeps the log open until it is closed.
+    pub(crate) async fn supervise(self: Arc<Self>) {
+        let name = self.config.shortname.clone();
+        self.show_published().await;
+        self.await_turn().await;
+        let mut backoff = FIRST_BACKOFF;
+        let mut overtaken: Option<Instant> = None;
+        while !self.closing.load(Ordering::SeqCst) {
+            if self.config.retired(self.now_ms()) {
+                self.set_state(State::Retired);
+                match self.finish().await {
+                    Ok(()) => self.while_retired().await,
+                    Err(fatal) => {
+                        tracing::error!(log = name, error = %fatal, "retired, but not whole");
+                        let pause = if fatal.is_passing() {
+                            PASSING_BACKOFF
+                        } else {
+                            MAX_BACKOFF
+                        };
+                        self.pause(pause).await;
+                    }
+                }
+                continue;
+            }
+            let opened = Instant::now();
+            let shared = self.config.instances.is_some();
+            let Err(fatal) = self.clone().session().await else {
+                continue;
+            };
+            if shared && fatal.is_overtaken() {
+                tracing::warn!(log = name, reason = %fatal, "following");
+                self.set_state(State::Following { leader: None });
+                self.pause(AGAIN).await;
+                continue;
+            }
+            if fatal.is_overtaken() {
+                let again = overtaken.is_some_and(|last| last.elapsed() < AGAIN_WITHIN);
+                let quiet = if again {
+                    LONG_QUIET
+                } else {
+                    QUIET.max(self.config.checkpoint_interval + Duration::from_secs(2))
+                };
+                tracing::error!(log = name, error = %fatal, goes_on_after_quiet = ?quiet, "log stopped");
+                self.await_quiet(&fatal, quiet).await;
+                overtaken = Some(Instant::now());
+                continue;
+            }
+            if matches!(fatal, Fatal::Dedup { damaged: true, .. }) {
+                self.index_failed.store(true, Ordering::SeqCst);
+            }
+            if opened.elapsed() > MAX_BACKOFF {
+                backoff = FIRST_BACKOFF;
+            }
+            if fatal.is_passing() || matches!(fatal, Fatal::Dedup { damaged: false, .. }) {
+                backoff = backoff.min(PASSING_BACKOFF);
+            }
+            tracing::error!(log = name, error = %fatal, retry_in = ?backoff, "log stopped");
+            self.stopped(&fatal, backoff);
+            self.pause(backoff).await;
+            backoff = (2 * backoff).min(MAX_BACKOFF);
+        }
+        self.set_state(State::Closed);
+    }
+
+    /// Publishes the rounds that a crash left in the journal of a retired log. A retired log signs
+    /// nothing.
+    async fn finish(&self) -> Result<(), Fatal> {
+        // A signer that was shut down together with the log is not needed for reading.
+        let signed = match tree_head::last_signed(&self.config).await {
+            Err(error) if error.is_passing() => None,
+            signed => signed?,
+        };
+        let recovered = self.recover(signed).await?;
+        self.settle(recovered.tree.size()).await?;
+        let head = VerifiedCheckpoint::verify(recovered.committed, &self.config);
+        let head = head.map_err(|error| Fatal::Inconsistent(error.to_string()))?;
+        let edge = Arc::new(recovered.tree);
+        self.reader.publish(head.published(), Some(edge));
+        Ok(())
+    }
+
+    /// Waits until the log is closed, or until a corrected clock shows that it is not retired.
+    async fn while_retired(&self) {
+        while self.config.retired(self.now_ms()) && !self.closing.load(Ordering::SeqCst) {
+            self.pause(MAX_BACKOFF).await;
+        }
+    }
+
+    /// Waits until no other process has committed or published anything for this time. Otherwise
+    /// two processes that each continue after the other would sign in turn.
+    async fn await_quiet(&self, fatal: &Fatal, quiet: Duration) {
+        let mut last = self.signed_meanwhile().await;
+        let mut since = Instant::now();
+        self.stopped(fatal, quiet);
+        while since.elapsed() < quiet && !self.closing.load(Ordering::SeqCst) {
+            self.pause(QUIET_LOOK).await;
+            let now = self.signed_meanwhile().await;
+            if now != last {
+                last = now;
+                since = Instant::now();
+            }
+        }
+    }
+
+    /// Returns the checkpoints in the lock and in storage, if they can be read.
+    async fn signed_meanwhile(&self) -> (Option<Vec<u8>>, Option<Bytes>) {
+        let committed = self.lock.load(&self.config.key.log_id().0).await;
+        let published = self.assets.get("checkpoint").await;
+        (committed.ok().flatten(), published.ok().flatten())
+    }
+
+    async fn pause(&self, time: Duration) {
+        tokio::select! {
+            // The back-off before the log is opened again.
+            () = tokio::time::sleep(time) => {}
+            () = self.wake.notified() => {}
+        }
+    }
+
+    fn stopped(&self, fatal: &Fatal, backoff: Duration) {
+        self.metrics.failures.inc();
+        let now_ms = self.config.clock.now_ms();
+        let since_ms = match &*self.state.lock() {
+            State::Stopped { since_ms, .. } => *since_ms,
+            _ => now_ms,
+        };
+        self.set_state(State::Stopped {
+            reason: fatal.to_string(),
+            since_ms,
+            retry_at_ms: now_ms + backoff.as_millis() as u64,
+        });
+    }
+
+    /// Runs one session in its own task, so that a panic becomes an error.
+    async fn session(self: Arc<Self>) -> Result<(), Fatal> {
+        let result = tokio::spawn(self.clone().run()).await;
+        self.stalled.store(false, Ordering::SeqCst);
+        if let Some(session) = self.session.swap(None) {
+            // `run` does this at its end, but a panic skips that end, and `run` may fail before
+            // the log is open.
+            self.note_index(&session);
+            session.end().await;
+        }
+        let result = result.unwrap_or_else(|panic| Err(Fatal::Internal(panic.to_string())));
+        result.map_err(|fatal| match self.reader.tree() {
+            Some(tree) => recover::not_new(fatal, tree.size(), &*self.assets, &*self.lock),
+            None => fatal,
+        })
+    }
+
+    /// Opens the log and sequences until the log is closed or fails. With several instances,
+    /// follows while another instance leads.
+    async fn run(self: Arc<Self>) -> Result<(), Fatal> {
+        if let Some(instances) = self.config.instances.clone() {
+            return follow::take_part(self, instances).await;
+        }
+        let (recovered, dedup) = tokio::select! {
+            opened = self.open() => opened?,
+            // Updating an index may take long.
+            () = self.wake.notified() => return Ok(()),
+        };
+        let tree = recovered.tree.clone();
+        let size = tree.size();
+        self.note_dedup(&dedup);
+        let session = Arc::new(Session::new(&self.config, dedup)?);
+        let sequencer = Sequencer::new(self.clone(), session.clone(), recovered, None);
+        let (log, shared) = (self.clone(), session.clone());
+        let ended = tokio::select! {
+            ended = sequencer.run(move || log.opened(shared, size)) => ended,
+            never = catchup::attend(&self, &session, &tree) => match never {},
+        };
+        self.note_index(&session);
+        ended
+    }
+
+    /// Records that the index of this session has failed. Another error may have ended the session,
+    /// and the next session may end before it opens the index.
+    pub(crate) fn note_index(&self, session: &Session) {
+        if session.dedup.is_unsound() {
+            self.index_failed.store(true, Ordering::SeqCst);
+        }
+    }
+
+    async fn open(&self) -> Result<(Recovered, Arc<Dedup>), Fatal> {
+        let known = async { Ok(known_checkpoints::ask(&self.config).await) };
+        let signed = tree_head::last_signed(&self.config).await?;
+        let remembered = signed.as_ref().map(VerifiedCheckpoint::head);
+        let (recovered, known) = tokio::try_join!(self.recover(signed), known)?;
+        self.hold_against(&recovered.tree, &known).await?;
+        self.remind(&recovered, remembered).await?;
+        self.reader.recovered();
+        let dedup = catchup::open(self, &recovered.tree).await?;
+        Ok((recovered, dedup))
+    }
+
+    /// Refuses to sign if other parties have seen a larger tree, or another tree, of this log.
+    pub(crate) async fn hold_against(
+        &self,
+        tree: &Tree,
+        known: &[KnownCheckpoint],
+    ) -> Result<(), Fatal> {
+        let log = self.config.shortname.as_str();
+        let history = History::of(self.reader.tiles(), &tree.edge);
+        for known in known {
+            match history.hold_against(known).await {
+                Ok(())
+                    if known.size() == tree.size() && known.timestamp_ms() > tree.timestamp_ms =>
+                {
+                    tracing::warn!(
+                        log,
+                        place = known.place(),
+                        "a newer checkpoint of the same tree is known there: the lock is not the \
+                         newest, but no entry is missing"
+                    );
+                }
+                Ok(()) => {}
+                Err(error) if error.refuses() => return Err(error.into()),
+                Err(error) => tracing::warn!(log, %error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Proves the growth of the log to a separate signer whose last checkpoint is older than the
+    /// committed one, because its memory was restored from a backup. A signer that has signed
+    /// another history refuses.
+    async fn remind(&self, recovered: &Recovered, signed: Option<Head>) -> Result<(), Fatal> {
+        let tree = &recovered.tree;
+        let Some(signed) = signed.filter(|signed| signed.size < tree.size()) else {
+            return Ok(());
+        };
+        let proof =
+            proofs::consistency(self.reader.tiles(), &tree.edge, signed.size, tree.size()).await;
+        let proof = proof.map_err(|error| match error {
+            ReadError::Unavailable(problem) => Fatal::Away(problem),
+            error => Fatal::Inconsistent(error.to_string()),
+        })?;
+        let head = Head {
+            size: tree.size(),
+            root: tree.root,
+            timestamp_ms: tree.timestamp_ms,
+        };
+        tree_head::sign(&self.config, head, proof).await.map(drop)
+    }
+
+    /// Reads the checkpoint in the lock.
+    pub(crate) async fn committed(&self) -> Result<VerifiedCheckpoint, Fatal> {
+        let found = self.lock.load(&self.config.key.log_id().0).await?;
+        self.committed_is(found).await
+    }
+
+    /// Verifies the checkpoint that was `found` in the lock.
+    pub(crate) async fn committed_is(
+        &self,
+        found: Option<Vec<u8>>,
+    ) -> Result<VerifiedCheckpoint, Fatal> {
+        match recover::verified(&self.config, &*self.lock, found) {
+            Err(missing @ Fatal::NotCreated { .. }) => Err(self.not_created(missing).await),
+            verified => verified,
+        }
+    }
+
+    /// Recovers storage forward to the checkpoint in the lock.
+    pub(crate) async fn recover(
+        &self,
+        signed: Option<VerifiedCheckpoint>,
+    ) -> Result<Recovered, Fatal> {
+        match recover::recover(&self.config, &self.assets, &*self.lock, signed).await {
+            Err(missing @ Fatal::NotCreated { .. }) => Err(self.not_created(missing).await),
+            recovered => recovered.inspect(|recovered| {
+                self.metrics.restored_files.inc_by(recovered.restored);
+            }),
+        }
+    }
+
+    /// Returns whether readers already see this checkpoint.
+    fn shows(&self, head: &VerifiedCheckpoint) -> bool {
+        let shown = self.reader.published();
+        shown.is_some_and(|shown| shown.checkpoint == head.note)
+    }
+
+    /// Returns the error for a log that is not in the lock. The error depends on other evidence of
+    /// the log, because a log with evidence is not new.
+    async fn not_created(&self, missing: Fatal) -> Fatal {
+        let published = self.reader.published();
+        let evidence = match published.map(|published| published.size) {
+            Some(size) => format!(
+                "a checkpoint of {size} entries was published from {}",
+                self.assets.location()
+            ),
+            None => match seen(&self.config).await {
+                Ok(None) => return missing,
+                Ok(Some(seen)) => seen,
+                Err(fatal) => return fatal,
+            },
+        };
+        Fatal::Inconsistent(format!(
+            "{} holds no log with ID {} ({}), but it exists: {evidence}. Look for a wrong key, or \
+             a wrong lock. If both are right, the lock was emptied, rolled back or replaced, and \
+             perhaps the storage with it: restore the newest ones. Never create the log again: \
+             that signs a fork",
+            self.lock.location(),
+            self.config.key.log_id(),
+            self.config.shortname,
+        ))
+    }
+
+    /// Starts to accept submissions.
+    pub(crate) fn opened(&self, session: Arc<Session>, size: u64) {
+        session.lead();
+        self.session.store(Some(session.clone()));
+        if self.closing.load(Ordering::SeqCst) {
+            session.pool.close();
+        }
+        self.set_state(State::Running);
+        tracing::info!(log = self.config.shortname, size, "log open");
+    }
+
+    /// Waits until another process has released the log. Afterwards readers see at least its last
+    /// published checkpoint.
+    async fn await_turn(&self) {
+        if self.turn.has_come() {
+            return;
+        }
+        tokio::select! {
+            () = self.turn.comes() => {}
+            () = self.wake.notified() => {}
+        }
+        let _last = self.following.lock().await;
+        self.show_published().await;
+    }
+
+    /// Shows the newest checkpoint of the process that still runs the log. Readers never see an
+    /// older checkpoint here than they have seen there.
+    pub(crate) async fn follow(&self) {
+        if self.turn.has_come() {
+            return;
+        }
+        let _one_by_one = self.following.lock().await;
+        if !self.turn.has_come() {
+            self.show_published().await;
+        }
+    }
+
+    /// Shows the published checkpoint, so that reads work even if the log cannot be opened.
+    async fn show_published(&self) {
+        match recover::published(&self.config, &*self.assets).await {
+            Ok(Some(head)) if self.shows(&head) => {}
+            Ok(Some(head)) => self.reader.publish(head.published(), None),
+            Ok(None) => {}
+            // The lock will show whether the checkpoint is missing.
+            Err(Fatal::Storage(error)) if error.is_absence() => {}
+            Err(fatal) => {
+                tracing::error!(log = self.config.shortname, error = %fatal, "cannot serve");
+            }
+        }
+    }
+}
+
+/// Returns the evidence in the dedup index of a log that is not in the lock; `None` if the index
+/// does not know the log either.
+pub(crate) async fn seen(config: &LogConfig) -> Result<Option<String>, Fatal> {
+    let found = indexed(config).await?;
+    Ok(found.map(|entries| {
+        let path = config.cache.display();
+        format!("the dedup index in {path} has seen {entries} entries of it")
+    }))
+}
+
+/// Returns the number of entries that the dedup index has seen; `None` if there is no index.
+pub(crate) async fn indexed(config: &LogConfig) -> Result<Option<u64>, Fatal> {
+    let (path, owner) = (config.cache.clone(), config.key.log_id());
+    let found = spawn_blocking(move || Dedup::look(&path, owner)).await;
+    found.map_err(|error| Fatal::Internal(error.to_string()))?
+}

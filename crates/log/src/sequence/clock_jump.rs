@@ -1,0 +1,213 @@
+//! Protection against signing with a clock that has jumped forward: a checkpoint from the future
+//! would prevent further signatures until that time.
+//!
+//! While the process runs, the clock is compared with the monotonic clock. A jump of at most
+//! [`TOLERATED_MS`] is accepted. A jump of up to a day is accepted if the clock keeps it for a
+//! minute, as after a pause of the machine. A longer jump is never accepted. At the start of the
+//! process, the clock is compared with the last signed checkpoint. If that is more than a day old,
+//! an operator must confirm that the log was down for so long.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::error::Fatal;
+
+/// Milliseconds that are accepted at once. If the clock is this far behind the log's timestamps,
+/// the log waits without stopping.
+pub(crate) const TOLERATED_MS: u64 = 10_000;
+/// Maximum jump without an operator's confirmation, in milliseconds.
+const MOST_MS: u64 = 24 * 3600 * 1000;
+/// Minimum age of a jump before the log accepts it.
+const STANDING: Duration = Duration::from_secs(60);
+
+/// Checks whether a process may start to sign at `wall_ms` without an operator's confirmation, if
+/// the log's last signature is from `signed_ms`.
+///
+/// # Errors
+/// [`Fatal::Unconfirmed`] if the last signature is more than a day old.
+pub fn believable(wall_ms: u64, signed_ms: u64) -> Result<(), Fatal> {
+    let ahead_ms = wall_ms.saturating_sub(signed_ms);
+    if ahead_ms > MOST_MS {
+        Err(Fatal::Unconfirmed {
+            days: ahead_ms / MOST_MS,
+        })
+    } else {
+        Ok(())
+    }
+}
+
+/// A reading of the clock.
+#[derive(Clone, Copy)]
+struct ClockReading {
+    wall_ms: u64,
+    at: Instant,
+}
+
+impl ClockReading {
+    /// Returns the expected time of the clock at another moment, if it does not jump.
+    fn expected_ms(&self, at: Instant) -> u64 {
+        let passed = at.saturating_duration_since(self.at).as_millis();
+        self.wall_ms.saturating_add(passed as u64)
+    }
+}
+
+#[derive(Default)]
+struct JumpState {
+    /// The reading at the last signature.
+    trusted: Option<ClockReading>,
+    /// The first reading after a jump.
+    jumped: Option<ClockReading>,
+}
+
+/// The clock readings of one log during the life of the process.
+#[derive(Default)]
+pub(crate) struct ClockJumps(Mutex<JumpState>);
+
+impl ClockJumps {
+    /// Checks whether a log may sign with the time `wall_ms`, which was read at `at`.
+    ///
+    /// # Errors
+    /// If the time is too far ahead of the time that has passed since the last signature of this
+    /// process. For the first signature, if the time is too far after `signed_ms`, unless the clock
+    /// is `confirmed`.
+    pub(crate) fn trust(
+        &self,
+        wall_ms: u64,
+        at: Instant,
+        signed_ms: u64,
+        confirmed: bool,
+    ) -> Result<(), Fatal> {
+        let mut state = self.0.lock();
+        let seen = ClockReading { wall_ms, at };
+        match state.trusted {
+            None => {
+                if !confirmed {
+                    believable(wall_ms, signed_ms)?;
+                }
+            }
+            Some(trusted) => {
+                let ahead_ms = wall_ms.saturating_sub(trusted.expected_ms(at));
+                if ahead_ms > TOLERATED_MS && !state.stands(seen, ahead_ms) {
+                    return Err(Fatal::Jumped { ahead_ms });
+                }
+            }
+        }
+        *state = JumpState {
+            trusted: Some(seen),
+            jumped: None,
+        };
+        Ok(())
+    }
+
+    /// Returns the time of the clock without its jump.
+    pub(crate) fn now_ms(&self, wall_ms: u64, at: Instant) -> u64 {
+        wall_ms - self.ahead_ms(wall_ms, at)
+    }
+
+    /// Returns by how many milliseconds the clock is ahead; 0 if this is tolerated.
+    pub(crate) fn ahead_ms(&self, wall_ms: u64, at: Instant) -> u64 {
+        let trusted = self.0.lock().trusted;
+        let expected_ms = trusted.map_or(wall_ms, |trusted| trusted.expected_ms(at));
+        match wall_ms.saturating_sub(expected_ms) {
+            ahead_ms if ahead_ms > TOLERATED_MS => ahead_ms,
+            _ => 0,
+        }
+    }
+}
+
+impl JumpState {
+    /// Returns whether the clock has kept this jump for long enough.
+    fn stands(&mut self, now: ClockReading, ahead_ms: u64) -> bool {
+        let still = self.jumped.filter(|jumped| {
+            let expected_ms = jumped.expected_ms(now.at);
+            expected_ms.abs_diff(now.wall_ms) <= TOLERATED_MS
+        });
+        let since = *self.jumped.insert(still.unwrap_or(now));
+        let stood = now.at.saturating_duration_since(since.at);
+        let stands = ahead_ms <= MOST_MS && stood >= STANDING;
+        if stands {
+            tracing::warn!(
+                ahead_ms,
+                "the clock has jumped and advances steadily since then: accepted as correct"
+            );
+        }
+        stands
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_800_000_000_000;
+    const HOUR: u64 = 3600 * 1000;
+
+    /// Returns the state after a signature, and the moment at which the clock was `NOW`.
+    fn running() -> (ClockJumps, Instant) {
+        let (jumps, start) = (ClockJumps::default(), Instant::now());
+        jumps.trust(NOW, start, NOW - 1000, false).unwrap();
+        (jumps, start)
+    }
+
+    fn after(start: Instant, seconds: u64) -> (u64, Instant) {
+        (1000 * seconds, start + Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn a_start_long_after_the_last_checkpoint_is_confirmed() {
+        let at = Instant::now();
+        for (signed_ms, confirmed, taken) in [
+            (NOW - 23 * HOUR, false, true),
+            (NOW - 25 * HOUR, false, false),
+            (NOW - 25 * HOUR, true, true),
+            (NOW + HOUR, false, true),
+        ] {
+            let trusted = ClockJumps::default().trust(NOW, at, signed_ms, confirmed);
+            assert_eq!(trusted.is_ok(), taken);
+        }
+    }
+
+    #[test]
+    fn ten_years_are_never_taken_and_forgotten_when_they_are_over() {
+        let (jumps, start) = running();
+        for seconds in [1, 61, 3600, 100_000] {
+            let (passed, at) = after(start, seconds);
+            let wall = NOW + passed + 87_600 * HOUR;
+            assert!(jumps.trust(wall, at, NOW, true).is_err());
+            assert_eq!(jumps.now_ms(wall, at), NOW + passed);
+        }
+        let (passed, at) = after(start, 100_001);
+        jumps.trust(NOW + passed, at, NOW, false).unwrap();
+        assert_eq!(jumps.now_ms(NOW + passed, at), NOW + passed);
+    }
+
+    #[test]
+    fn an_hour_is_taken_once_the_clock_has_stood_by_it() {
+        let (jumps, start) = running();
+        let try_at = |seconds, ahead| {
+            let (passed, at) = after(start, seconds);
+            jumps.trust(NOW + passed + ahead, at, NOW, false).is_ok()
+        };
+        assert!(!try_at(1, HOUR));
+        assert!(!try_at(50, HOUR + 5000));
+        // Another jump starts the minute again.
+        assert!(!try_at(55, 2 * HOUR));
+        assert!(!try_at(65, 2 * HOUR));
+        assert!(try_at(115, 2 * HOUR + 3000));
+        assert!(try_at(116, 2 * HOUR));
+    }
+
+    #[test]
+    fn small_steps_and_steps_back_are_taken() {
+        let (jumps, start) = running();
+        let try_at = |seconds, wall| {
+            let (_, at) = after(start, seconds);
+            jumps.trust(wall, at, NOW, false).is_ok()
+        };
+        assert!(try_at(1, NOW + 1000 + TOLERATED_MS));
+        assert!(try_at(2, NOW + 2000));
+        assert!(try_at(3, NOW - HOUR));
+        assert!(!try_at(4, NOW), "and the way back is a jump again");
+    }
+}

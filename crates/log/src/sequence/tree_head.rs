@@ -1,0 +1,54 @@
+//! Tree heads, signed by the holder of the log's key.
+
+use bytes::Bytes;
+use lucarne_signer::Head;
+use lucarne_tlog::Hash;
+
+use crate::config::LogConfig;
+use crate::error::Fatal;
+use crate::sequence::signer::Signer;
+use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
+
+/// Signs a tree head. A separate signer needs `proof`, the consistency proof from the last one. The
+/// returned signature has been verified, because an invalid one must never be committed.
+pub(crate) async fn sign(
+    config: &LogConfig,
+    head: Head,
+    proof: Vec<Hash>,
+) -> Result<VerifiedCheckpoint, Fatal> {
+    let note = match &config.key {
+        Signer::Own(key) => key
+            .sign_checkpoint(&config.origin, head.size, &head.root, head.timestamp_ms)
+            .map_err(|error| Fatal::Sign(error.to_string()))?
+            .into(),
+        Signer::Apart(client) => Bytes::from(client.head(head, proof).await?),
+    };
+    let unsound = |problem: String| Fatal::Sign(problem);
+    let signed =
+        VerifiedCheckpoint::verify(note, config).map_err(|error| unsound(error.to_string()))?;
+    if signed.head() == head {
+        Ok(signed)
+    } else {
+        Err(unsound("the signature is of another tree head".into()))
+    }
+}
+
+/// Returns the last checkpoint of a separate signer; `None` without a signer, or if it has not
+/// signed.
+pub(crate) async fn last_signed(config: &LogConfig) -> Result<Option<VerifiedCheckpoint>, Fatal> {
+    let Signer::Apart(client) = &config.key else {
+        return Ok(None);
+    };
+    let Some(note) = client.last().await? else {
+        return Ok(None);
+    };
+    let signed = VerifiedCheckpoint::verify(note.into(), config).map_err(|problem| {
+        Fatal::Inconsistent(format!(
+            "the signer at {} has a record for this key that is not a checkpoint of {}: {problem}. \
+             Either its `origin` or the `submissionprefix` belongs to another log",
+            client.path().display(),
+            config.origin
+        ))
+    })?;
+    Ok(Some(signed))
+}

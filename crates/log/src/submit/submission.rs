@@ -1,0 +1,493 @@
+//! The processing of a submission, from its chain to its SCT.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use lucarne_ct::{
+    Chain, Code, Entry, EntryKind, Identity, Rejection, Sct, SignedEntry, merkle_tree_leaf,
+};
+use lucarne_storage::guards::Guard;
+use lucarne_tlog::leaf_hash;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::error::{Fatal, SubmitError};
+use crate::index::backlog::Pace;
+use crate::index::dedup::{Dedup, LeafPosition, Unknown};
+use crate::instances::forward::wire::Outcome;
+use crate::recovery::session::Session;
+use crate::sequence::signer::Signer;
+use crate::sequence::term::AGAIN;
+use crate::shared::Shared;
+use crate::status::state::State;
+use crate::submit::lane::Lane;
+use crate::submit::lookups::NoAnswer;
+use crate::submit::pool::{Epoch, Joined, Known, Ticket};
+use crate::submit::sct_signatures;
+
+/// The longest wait of a submission for a leading instance.
+const LEADER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Seconds of Retry-After while the speed of reading a backlog is unknown.
+const FIRST_PACE: u64 = 5;
+/// Seconds of Retry-After while some accepted roots have not been read.
+const ROOTS_RETRY_AFTER: u32 = 10;
+/// Longest Retry-After for entries that may be in the backlog, in seconds.
+const MAX_RETRY_AFTER: u64 = 3600;
+
+/// A submission with its place.
+struct Placed {
+    identity: Identity,
+    signed: SignedEntry,
+    place: At,
+    /// The entry was known before any signature was verified.
+    duplicate: bool,
+}
+
+/// The place of an entry.
+pub(crate) enum At {
+    /// The entry is in the log.
+    Index(LeafPosition),
+    /// The entry is in a round that may not be published yet.
+    Round(Ticket),
+    /// The entry was forwarded to the leading instance, which will return the place.
+    Sent(Lane, oneshot::Receiver<Outcome>),
+}
+
+/// The entry to look for.
+struct Wanted<'w> {
+    identity: &'w Identity,
+    /// `notBefore` of the certificate, Unix milliseconds, if it can be parsed.
+    not_before_ms: Option<i64>,
+}
+
+/// The result of looking for an identity in memory and in the index.
+enum Looked {
+    Found(At),
+    /// The entry was neither in memory nor in the index at this epoch.
+    Absent(Epoch),
+}
+
+impl Shared {
+    /// See [`Log::submit`](crate::log::Log::submit). With several instances, a submission survives
+    /// the end of its leading instance: it is tried again with the next one.
+    ///
+    /// A log that is removed while the process runs keeps its clients' connections, and is closed
+    /// after its last submission. It therefore takes no new ones after a while.
+    pub(crate) async fn submit(&self, kind: EntryKind, chain: Chain) -> Result<Sct, SubmitError> {
+        if self.config.instances.is_none() {
+            return self.try_submit(kind, &chain).await;
+        }
+        let closing_since = self.closing_since.get();
+        if closing_since.is_some_and(|since| since.elapsed() > LEADER_TIMEOUT) {
+            return Err(SubmitError::Unavailable {
+                retry_after_seconds: 10,
+                reason: "the log is shutting down".into(),
+            });
+        }
+        let _counted = Counted::new(&self.submitting);
+        let until = Instant::now() + LEADER_TIMEOUT;
+        loop {
+            match self.try_submit(kind, &chain).await {
+                Err(error) if is_passing(&error) && Instant::now() < until => {
+                    // A poll interval: no event announces the next leader.
+                    sleep(AGAIN).await;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    async fn try_submit(&self, kind: EntryKind, chain: &Chain) -> Result<Sct, SubmitError> {
+        let Placed {
+            identity,
+            signed,
+            place,
+            duplicate,
+        } = self.place(kind, chain).await?;
+        let mut turn = None;
+        let place = match place {
+            At::Index(place) => {
+                if self.issued.find(&identity, place).is_none() {
+                    // Held until the SCT is ready: both steps read from storage and a signer.
+                    turn = Some(self.duplicates.turn().await?);
+                }
+                self.prove(&identity, &signed, place).await?;
+                place
+            }
+            At::Sent(lane, outcome) => {
+                let place = self.forwarded(lane, outcome).await?;
+                self.prove(&identity, &signed, place).await?;
+                place
+            }
+            At::Round(ticket) => {
+                let waited = ticket.wait().await.map_err(|_| self.unavailable())?;
+                let (index, timestamp_ms) = waited;
+                LeafPosition {
+                    index,
+                    timestamp_ms,
+                }
+            }
+        };
+        let counter = if duplicate {
+            &self.metrics.duplicate
+        } else {
+            &self.metrics.accepted
+        };
+        counter.inc();
+        let sct = self.sct(&identity, &signed, place).await;
+        drop(turn);
+        sct
+    }
+
+    /// Examines the chain, looks for a duplicate, verifies the signatures and joins the open round:
+    /// all steps before the submission waits for a result.
+    async fn place(&self, kind: EntryKind, chain: &Chain) -> Result<Placed, SubmitError> {
+        let session = self.session.load_full();
+        let session = session.as_ref().ok_or_else(|| self.unavailable())?;
+        let validator = self.validator.load_full();
+        let mut examined = validator
+            .examine(chain, kind, self.now_ms())
+            .map_err(|rejection| self.rejected(rejection))?;
+        let not_before_ms = examined.not_before();
+        // A duplicate is found before any signature is verified.
+        let wanted = examined.identity().map(|identity| Wanted {
+            identity,
+            not_before_ms,
+        });
+        let looked = match (wanted, examined.signed()) {
+            (Some(wanted), Some(signed)) => match self.look(session, &wanted).await? {
+                Looked::Found(place) => {
+                    return Ok(Placed {
+                        identity: *wanted.identity,
+                        signed,
+                        place,
+                        duplicate: true,
+                    });
+                }
+                Looked::Absent(epoch) => Some(epoch),
+            },
+            _ => None,
+        };
+        if let Some(signature) = validator.known_signature(&mut examined) {
+            self.batches.try_beside_others(&signature).await;
+        }
+        let entry = validator.verify(examined);
+        let entry = entry.map_err(|rejection| self.rejected(rejection))?;
+        let (identity, signed) = (entry.identity, entry.signed.clone());
+        let place = self.join(session, entry, not_before_ms, looked).await?;
+        Ok(Placed {
+            identity,
+            signed,
+            place,
+            duplicate: false,
+        })
+    }
+
+    /// Converts a rejection. A root that is unknown now may be among the roots not read yet.
+    fn rejected(&self, rejection: Rejection) -> SubmitError {
+        let awaits_roots = self.awaits_roots.load(Ordering::SeqCst);
+        match rejection.code {
+            Code::UnknownRoot if awaits_roots => SubmitError::Unavailable {
+                retry_after_seconds: ROOTS_RETRY_AFTER,
+                reason: "the log has not yet read all roots that it accepts".into(),
+            },
+            _ => SubmitError::Rejected(rejection),
+        }
+    }
+
+    /// Looks for an identity in memory, then in the index.
+    async fn look(&self, session: &Session, wanted: &Wanted<'_>) -> Result<Looked, SubmitError> {
+        let epoch = match session.pool.find(wanted.identity) {
+            Known::Here(ticket) => return Ok(Looked::Found(At::Round(ticket))),
+            Known::NotHere(epoch) => epoch,
+        };
+        // Read before the lookup: entries that are read after this could not be found by the
+        // lookup.
+        let unknown = session.dedup.unknown(wanted.not_before_ms);
+        let found = match session.lookups.find(*wanted.identity).await {
+            Ok(found) => found,
+            Err(NoAnswer::Silent) => Err(self.index_is_silent()),
+            Err(NoAnswer::Busy) => return Err(self.index_is_busy()),
+        };
+        match found.map_err(|fatal| self.unreadable(session, fatal))? {
+            Some(place) => Ok(Looked::Found(At::Index(place))),
+            None if !Guard::UnknownRefused.stands() => Ok(Looked::Absent(epoch)),
+            None => match unknown {
+                None => Ok(Looked::Absent(epoch)),
+                Some(Unknown::Unread) => Err(not_read_yet(&session.dedup.pace, wanted)),
+                Some(Unknown::Unreadable) => Err(SubmitError::Unavailable {
+                    retry_after_seconds: 60,
+                    reason: "a part of the log that may have this entry is unreadable now".into(),
+                }),
+            },
+        }
+    }
+
+    /// Returns the place that the leader has assigned, after this instance has followed the tree up
+    /// to this place.
+    async fn forwarded(
+        &self,
+        lane: Lane,
+        outcome: oneshot::Receiver<Outcome>,
+    ) -> Result<LeafPosition, SubmitError> {
+        let (index, timestamp_ms) = match outcome.await {
+            Ok(Outcome::Placed {
+                index,
+                timestamp_ms,
+            }) => (index, timestamp_ms),
+            Ok(Outcome::Full {
+                retry_after_seconds,
+            }) => return Err(self.refused(lane, retry_after_seconds)),
+            Ok(Outcome::Unavailable {
+                retry_after_seconds,
+            }) => {
+                return Err(SubmitError::Unavailable {
+                    retry_after_seconds,
+                    reason: "the leading instance cannot accept it now".into(),
+                });
+            }
+            Ok(Outcome::Lost) | Err(_) => return Err(self.unavailable()),
+        };
+        let mut shown = self.shown.subscribe();
+        let followed = timeout(LEADER_TIMEOUT, shown.wait_for(|size| *size > index)).await;
+        match followed {
+            Ok(Ok(_)) => Ok(LeafPosition {
+                index,
+                timestamp_ms,
+            }),
+            _ => Err(self.unavailable()),
+        }
+    }
+
+    /// Verifies that the tree has the entry at this place, because the index is only a hint. An SCT
+    /// is signed only after that.
+    async fn prove(
+        &self,
+        identity: &Identity,
+        signed: &SignedEntry,
+        place: LeafPosition,
+    ) -> Result<(), SubmitError> {
+        if self.issued.find(identity, place).is_some() {
+            return Ok(());
+        }
+        let tree = self.reader.tree().ok_or_else(|| self.unavailable())?;
+        if place.index < tree.size() {
+            let in_tree = self.reader.tiles().leaf_hash(&tree.edge, place.index);
+            let in_tree = in_tree.await.map_err(|error| self.unproven(&error))?;
+            let mut leaf = Vec::new();
+            merkle_tree_leaf(place.timestamp_ms, signed, place.index, &mut leaf);
+            if leaf_hash(&leaf) == in_tree {
+                return Ok(());
+            }
+        }
+        self.metrics.dedup_wrong.inc();
+        if let Some(session) = self.session.load().as_ref() {
+            self.distrust(&session.dedup);
+        }
+        Err(self.unproven(&format_args!(
+            "the dedup index in {} names entry {} for a submission, but the tree has another entry \
+             there: nothing was signed",
+            self.config.cache.display(),
+            place.index
+        )))
+    }
+
+    /// Marks the index as wrong. Once for each index, so at most one thread waits for a hung disk.
+    fn distrust(&self, dedup: &Arc<Dedup>) {
+        if !dedup.distrust() {
+            return;
+        }
+        let (dedup, log) = (dedup.clone(), self.config.shortname.clone());
+        drop(spawn_blocking(move || {
+            if let Err(error) = dedup.note_distrust() {
+                // This process has the mark in memory.
+                tracing::error!(log, %error, "cannot record a wrong place of the dedup index");
+            }
+        }));
+    }
+
+    fn unproven(&self, problem: &dyn std::fmt::Display) -> SubmitError {
+        if let Some(left_out) = self.duplicates.unproven.due() {
+            let log = &self.config.shortname;
+            tracing::error!(log, %problem, left_out, "duplicate without an SCT");
+        }
+        SubmitError::Unavailable {
+            retry_after_seconds: 60,
+            reason: "the log cannot prove now that it has this entry".into(),
+        }
+    }
+
+    /// Joins the open round, if the entry is in no other round and not in the log.
+    pub(crate) async fn join(
+        &self,
+        session: &Session,
+        mut entry: Entry,
+        not_before_ms: Option<i64>,
+        mut looked: Option<Epoch>,
+    ) -> Result<At, SubmitError> {
+        let freshness = self.config.lanes.freshness;
+        let lane = Lane::of(&entry, not_before_ms, self.now_ms(), freshness);
+        loop {
+            let epoch = match looked.take() {
+                Some(epoch) => epoch,
+                None => {
+                    let wanted = Wanted {
+                        identity: &entry.identity,
+                        not_before_ms,
+                    };
+                    match self.look(session, &wanted).await? {
+                        Looked::Found(place) => return Ok(place),
+                        Looked::Absent(epoch) => epoch,
+                    }
+                }
+            };
+            if let Some(forwarder) = session.follows() {
+                return match forwarder.send(entry, lane, not_before_ms) {
+                    Ok(outcome) => Ok(At::Sent(lane, outcome)),
+                    Err(TrySendError::Full(())) => {
+                        Err(self.refused(lane, forwarder.retry_after_seconds(lane)))
+                    }
+                    Err(TrySendError::Closed(())) => Err(self.unavailable()),
+                };
+            }
+            match session.pool.join(entry, lane, epoch) {
+                Joined::At(ticket) => return Ok(At::Round(ticket)),
+                Joined::LookAgain(same) => entry = *same,
+                Joined::Full {
+                    retry_after_seconds,
+                } => return Err(self.refused(lane, retry_after_seconds)),
+                Joined::Closed => return Err(self.unavailable()),
+            }
+        }
+    }
+
+    fn refused(&self, lane: Lane, retry_after_seconds: u32) -> SubmitError {
+        self.metrics.lane(lane).refused.inc();
+        SubmitError::Full {
+            lane,
+            retry_after_seconds,
+        }
+    }
+
+    async fn sct(
+        &self,
+        identity: &Identity,
+        signed: &SignedEntry,
+        place: LeafPosition,
+    ) -> Result<Sct, SubmitError> {
+        let key = &self.config.key;
+        let (index, timestamp) = (place.index, place.timestamp_ms);
+        let sct = |signature| Sct::signed(key.log_id(), timestamp, index, signature);
+        if let Some(signature) = self.issued.find(identity, place) {
+            return Ok(sct(signature));
+        }
+        let made = match key {
+            Signer::Own(key) => key.sign_sct(timestamp, signed, index).map_err(|error| {
+                SubmitError::Unavailable {
+                    retry_after_seconds: 10,
+                    reason: format!("signing failed: {error}"),
+                }
+            })?,
+            Signer::Apart(client) => {
+                sct(sct_signatures::promised(self, client, identity, signed, place).await?)
+            }
+        };
+        self.issued.remember(identity, place, &made.signature);
+        Ok(made)
+    }
+
+    /// Stops the log, because duplicates cannot be detected without the index. The next start opens
+    /// or rebuilds it.
+    fn unreadable(&self, session: &Session, fatal: Fatal) -> SubmitError {
+        tracing::error!(log = self.config.shortname, error = %fatal, "dedup index failed");
+        session.pool.fail(fatal);
+        self.unavailable()
+    }
+
+    fn index_is_busy(&self) -> SubmitError {
+        SubmitError::Unavailable {
+            retry_after_seconds: 10,
+            reason: "too many submissions are waiting for the log's index".into(),
+        }
+    }
+
+    pub(crate) fn unavailable(&self) -> SubmitError {
+        let (retry_after_seconds, reason) = match &*self.state.lock() {
+            State::Retired => return SubmitError::Gone,
+            State::Starting => (5, "the log is starting".into()),
+            State::Following { .. } => (1, "no instance leads this log now".into()),
+            // Another instance takes over the log.
+            State::Running
+                if self.closing.load(Ordering::SeqCst) && self.config.instances.is_some() =>
+            {
+                (1, "the log is being handed over to another instance".into())
+            }
+            State::Running if self.closing.load(Ordering::SeqCst) => {
+                (10, "the log is shutting down".into())
+            }
+            State::Running if self.stalled.load(Ordering::SeqCst) => {
+                (10, "the log is waiting for its disk".into())
+            }
+            State::Running => (1, "the round failed".into()),
+            State::Closed => (10, "the log is shutting down".into()),
+            State::Stopped { retry_at_ms, .. } => {
+                let wait_ms = retry_at_ms.saturating_sub(self.config.clock.now_ms());
+                let seconds = wait_ms.div_ceil(1000).clamp(1, 60) as u32;
+                (seconds, "an error has stopped the log".into())
+            }
+        };
+        SubmitError::Unavailable {
+            retry_after_seconds,
+            reason,
+        }
+    }
+}
+
+/// Returns whether a retry in a moment may succeed, with the next leading instance.
+fn is_passing(error: &SubmitError) -> bool {
+    let SubmitError::Unavailable {
+        retry_after_seconds,
+        ..
+    } = error
+    else {
+        return false;
+    };
+    *retry_after_seconds == 1
+}
+
+/// Counts a submission in flight until it is dropped.
+struct Counted<'c>(&'c AtomicUsize);
+
+impl<'c> Counted<'c> {
+    fn new(count: &'c AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Counted(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Returns an error with the time when the part of the backlog that may contain this entry will
+/// have been read.
+fn not_read_yet(pace: &Pace, wanted: &Wanted<'_>) -> SubmitError {
+    let told = pace.time_until_told(wanted.not_before_ms);
+    let seconds = told.map_or(FIRST_PACE, |time| time.as_secs().saturating_add(1));
+    SubmitError::Unavailable {
+        retry_after_seconds: seconds.clamp(1, MAX_RETRY_AFTER) as u32,
+        reason: "the log's index is being read from its tiles, and the remaining tiles may have \
+                 this entry"
+            .into(),
+    }
+}
+
+#[cfg(test)]
+mod backlog_tests;
+#[cfg(test)]
+pub(crate) mod tests;
