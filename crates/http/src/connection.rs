@@ -193,8 +193,8 @@ fn park_after(limits: &Limits) -> Duration {
     Duration::from_secs(5).min(limits.idle_timeout / 2)
 }
 
-/// Serves a connection with TLS. Its first bytes cannot be examined before decryption, so that it
-/// always keeps its state.
+/// Serves a connection with TLS. The first bytes are encrypted, so the server cannot examine them
+/// before it creates the HTTP state. An idle connection therefore keeps its state.
 async fn serve_tls(
     tcp: TcpStream,
     acceptor: Acceptor,

@@ -29,7 +29,7 @@ pub struct Limits {
     pub inflight_bytes: usize,
     /// The same limit for one client: an IPv4 address or an IPv6 /56. Beyond that: 503.
     pub client_inflight_bytes: usize,
-    /// Maximum number of connections of all listeners. Further ones get 503 and are closed.
+    /// Maximum number of connections of all listeners. Further connections get 503 and are closed.
     pub connections: usize,
     /// Read limits of each client; requests beyond them get 429. `None` means unlimited.
     pub reads: Option<ReadLimits>,

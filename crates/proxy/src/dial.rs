@@ -41,8 +41,8 @@ impl Dialer {
         self.own.write().push(address);
     }
 
-    /// Connects to the target. The rules apply to the address that is then connected to, so a name
-    /// server cannot get around them.
+    /// Connects to the target. The rules apply to the address of the connection itself, so a name
+    /// server cannot bypass them.
     pub(crate) async fn connect(&self, target: &Target) -> Result<TcpStream, Failure> {
         let addresses = self.addresses(target, |ip| self.permit(ip, target.port));
         self.first(addresses.await?).await
@@ -81,9 +81,9 @@ impl Dialer {
         permitted.map_err(Failure::Refused)
     }
 
-    /// Checks whether the rules permit a request for `target` to an upstream proxy. That proxy
-    /// resolves names. Checked here are addresses, names for the resolving machine itself (RFC
-    /// 6761, section 6.3), and names that are numbers.
+    /// Checks whether the rules permit a request for `target` to an upstream proxy. The upstream
+    /// proxy resolves names, so this function only checks addresses, names for the resolving
+    /// machine itself (RFC 6761, section 6.3), and names that are numbers.
     pub(crate) fn permit_elsewhere(&self, target: &Target) -> Result<(), Failure> {
         let name = target.host.as_str();
         let ip = match target.host.ip() {

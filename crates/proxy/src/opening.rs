@@ -94,8 +94,8 @@ fn is_blank(byte: u8) -> bool {
     )
 }
 
-/// Client of a server that sent first. Protocols of that kind do not continue with TLS or HTTP, so
-/// a client that does is disconnected: it may be evading the rules.
+/// Client of a server that sent first. Protocols of that kind do not continue with TLS or HTTP. The
+/// proxy disconnects a client that sends TLS or HTTP, because the client may be evading the rules.
 pub(crate) struct Second {
     stream: Rewind,
     bound: usize,

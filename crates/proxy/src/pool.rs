@@ -216,8 +216,8 @@ pub(crate) struct Lease {
     pub(crate) connection: Http1,
     /// Ends the connection after this response, if the body was never sent.
     pub(crate) withheld: Option<Withheld>,
-    /// Called if the response lasts until the end of the connection, and that ended without
-    /// `close_notify`.
+    /// Called if the response lasts until the end of the connection, and the connection ends
+    /// without `close_notify`.
     pub(crate) cut: Option<Box<dyn FnOnce() + Send + Sync>>,
 }
 

@@ -148,7 +148,7 @@ impl Guard {
     }
 
     /// Checks whether a tree head may be signed. `proof` is the consistency proof from the last
-    /// one.
+    /// signed head.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -200,8 +200,8 @@ impl Guard {
     }
 }
 
-/// Verifies that the last leaves of a tree are `leaves`: together with the preceding leaves they
-/// must have its root. Returns the complete ones.
+/// Verifies that the last leaves of a tree are `leaves`: the preceding leaves and `leaves` together
+/// must have the root of the tree. Returns the complete leaves.
 ///
 /// # Errors
 /// See [`Refusal`].

@@ -63,8 +63,8 @@ pub trait Assets: Repairs + 'static {
         self.staged().await
     }
 
-    /// Returns the whole records that the journal has now, oldest first, beside the process
-    /// that appends to it. Changes nothing, and leaves out damaged records.
+    /// Returns the complete records that the journal has now, oldest first. Another process may
+    /// append to the journal at the same time. Changes nothing, and omits damaged records.
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ pub trait Assets: Repairs + 'static {
     /// After an error, some of the files may have been published. Publishing them again is allowed.
     /// [`AssetError::Overtaken`] if the published checkpoint differs from the last checkpoint that
     /// this process published or, since [`staged`](Self::staged), read. The existing checkpoint
-    /// then stays. [`AssetError::CheckpointMissing`] if a bucket does not have it any more.
+    /// then stays. [`AssetError::CheckpointMissing`] if the bucket no longer has a checkpoint.
     async fn publish(&self, assets: Vec<Asset>) -> Result<(), AssetError>;
 
     /// Confirms, before a round is committed, that the published checkpoint is still the last one

@@ -219,7 +219,7 @@ pub enum AssetError {
         detail: String,
     },
     /// Any other response of an object store.
-    #[error("cannot {action} {place}: the store responds {detail}")]
+    #[error("cannot {action} {place}: the store responded with {detail}")]
     Store {
         /// The failed operation.
         action: &'static str,

@@ -28,8 +28,8 @@ pub enum Operation {
 
 type Fault = dyn Fn(Operation) -> Option<AssetError> + Send + Sync;
 
-/// Assets in memory. Clones share their content, so that a clone represents the same directory
-/// opened again.
+/// Assets in memory. Clones share their content: a clone represents the same directory, opened
+/// again.
 #[derive(Clone, Default)]
 pub struct MemoryAssets {
     inner: Arc<Inner>,

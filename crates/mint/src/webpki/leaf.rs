@@ -94,7 +94,7 @@ impl LeafOptions {
         }
     }
 
-    /// Turns it into a precertificate with the poison last.
+    /// Converts the options to those of a precertificate, with the poison last.
     pub fn precertificate(mut self) -> Self {
         self.poison = Some(Poison::Last);
         self

@@ -1,4 +1,4 @@
-//! The observer, as the proxy uses it.
+//! The observer: the interface that the proxy uses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

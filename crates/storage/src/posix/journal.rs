@@ -307,8 +307,8 @@ impl SegmentFile {
         Segment::parse(&self.bytes).map_err(|damage| self.damaged(damage.offset, damage.detail))
     }
 
-    /// Accepts a tear that a crash can explain: if this was the last segment at that time, there is
-    /// none after it, or a recovery started the one after it.
+    /// Accepts a tear that a crash can explain: this segment was the last one at the crash. Then no
+    /// segment follows, or a recovery started the next segment.
     fn allow_tear(
         &self,
         torn: &Range<usize>,
@@ -443,8 +443,8 @@ impl Active {
     }
 }
 
-/// Normally one `writev`. The system may write less, most likely because the disk is full; writing
-/// the rest then returns the reason.
+/// Writes header and record, normally with one `writev`. The system may write less, most likely
+/// because the disk is full; the write of the rest then returns the reason.
 fn write_both(file: &mut File, header: &[u8], record: &[u8]) -> io::Result<()> {
     let written = loop {
         match file.write_vectored(&[IoSlice::new(header), IoSlice::new(record)]) {

@@ -36,10 +36,11 @@ const MAGIC: &[u8; 8] = b"LUCJRNL1";
 pub(super) const SEGMENT_HEADER: usize = 40;
 pub(super) const RECORD_HEADER: usize = 56;
 
-/// Most bytes after the last whole record: an unfinished one, and as much room.
+/// Maximum number of bytes after the last complete record: an unfinished record, and room of the
+/// same length.
 const MOST_AFTER: u64 = 2 * file::OTHER_BYTES;
 
-/// Random, the same in every frame of a segment, different in each segment.
+/// Random bytes, equal in all frames of a segment and different in each segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Salt([u8; 16]);
 
@@ -155,7 +156,7 @@ pub(super) fn read(path: &Path) -> io::Result<Bytes> {
     file::read_bounded(&mut file, max)
 }
 
-/// The end of the last record before the first bytes that are not the header of one.
+/// Returns the offset after the last record: the first bytes that are not the header of a record.
 fn records_end(file: &File) -> io::Result<u64> {
     let mut header = [0; SEGMENT_HEADER];
     if !read_at(file, &mut header, 0)? {
@@ -174,7 +175,7 @@ fn records_end(file: &File) -> io::Result<u64> {
     Ok(end)
 }
 
-/// Fills `bytes` from this place of a file. Returns false if the file ends before.
+/// Fills `bytes` from the offset `at` of a file. Returns `false` if the file is too short.
 fn read_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<bool> {
     match file.read_exact_at(bytes, at) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
@@ -182,7 +183,7 @@ fn read_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<bool> {
     }
 }
 
-/// The length of a segment without the zeros at its end.
+/// Returns the length of a segment without the zeros at its end.
 fn written(file: &[u8]) -> usize {
     let last = file.iter().rposition(|byte| *byte != 0);
     last.map_or(0, |last| last + 1)

@@ -85,8 +85,8 @@ impl Directory {
     /// programs' writes to the file system, which is why a log's directory should have a file
     /// system of its own.
     ///
-    /// Since Linux 5.8 `syncfs` reports every write that failed since the descriptor was opened or
-    /// last reported. That is sufficient. Older kernels do not, and are not supported.
+    /// Since Linux 5.8, `syncfs` reports every write that failed since the descriptor was opened or
+    /// last reported a failure. Older kernels do not report these failures, and are not supported.
     #[cfg(target_os = "linux")]
     fn sync_file_system(&self) -> Result<(), AssetError> {
         self.stats.synced();

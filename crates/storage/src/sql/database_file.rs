@@ -203,8 +203,8 @@ pub(super) fn is_refusal(error: &rusqlite::Error) -> bool {
 
 /// Returns `true` if this connection can never write: it was opened while the file was read-only,
 /// and stays read-only even if the file becomes writable. This is SQLITE_READONLY without an
-/// extended code. With one, the file was moved, for example, and this process may have the only
-/// open connections to it.
+/// extended code. With an extended code, the file was moved, for example, and only this process may
+/// still have it open.
 pub(super) fn is_read_only(error: &rusqlite::Error) -> bool {
     code(error) == Some(8)
 }

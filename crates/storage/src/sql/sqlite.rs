@@ -259,7 +259,7 @@ impl Open {
                 return Err(failed(&self.file.path, action, said));
             }
         };
-        // A commit to a file that has lost its name is not a commit.
+        // A commit to a file that was removed or replaced would be lost.
         self.file.still_there()?;
         if let Some((log, body)) = wanted
             && done == 1

@@ -164,7 +164,7 @@ impl Folder {
         Ok(swept)
     }
 
-    /// Removes a file, unless it is being replaced or has been.
+    /// Removes a file, unless another caller is replacing it or has replaced it.
     fn remove(&self, path: &Path, ends: SystemTime) -> io::Result<bool> {
         let lock = Lock::try_take(&self.lock_of(file_name(path)))?;
         if lock.is_none() || modified(path) != Some(ends) {
@@ -217,7 +217,7 @@ fn gone(error: &io::Error) -> bool {
 }
 
 /// Returns the end of the certificate in a file, if it is in the future. A copied file has a wrong
-/// modification time, which this corrects.
+/// modification time; this function corrects it.
 fn copied(path: &Path, now: SystemTime) -> Option<SystemTime> {
     let mut text = Vec::new();
     let file = File::open(path).ok()?;
