@@ -32,7 +32,6 @@ pub(crate) struct Budget {
     metrics: BudgetMetrics,
 }
 
-/// The metrics of the budget.
 #[derive(Clone, Default)]
 pub(crate) struct BudgetMetrics {
     /// Bytes in use.

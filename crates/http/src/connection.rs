@@ -40,7 +40,6 @@ pub(crate) struct Shared {
     pub(crate) cut: Signal,
     /// Whether each response is the last of its connection, because another process takes over.
     pub(crate) leaving: AtomicBool,
-    /// Open connections.
     pub(crate) open: OpenConnections,
     /// Submissions without a response, and connections that may bring a submission: HTTP/2
     /// connections, and connections without a request so far.
@@ -145,7 +144,6 @@ impl Drop for OpenConnection {
 enum Ending {
     /// The end according to HTTP.
     Done,
-    /// A timeout.
     TimedOut(TimedOut),
     /// The server cannot wait any longer.
     Cut,

@@ -109,7 +109,6 @@ fn forwarded(response: &mut Response<Incoming>, proxy: &UpstreamProxy) -> Result
     Ok(())
 }
 
-/// Returns the route of a request.
 fn route(session: &Session, request: &Request<Incoming>) -> Result<Arc<Route>, Failure> {
     let wrong = |why: &str| Failure::Request(why.to_owned());
     if request.method() == Method::CONNECT {

@@ -134,7 +134,6 @@ impl<S> InterimStream<S> {
         (interjected, interim)
     }
 
-    /// Returns the inner connection.
     pub(crate) fn into_inner(self) -> S {
         self.stream
     }

@@ -39,7 +39,6 @@ impl Outgoing {
         (body, moving)
     }
 
-    /// Returns an empty body.
     pub(crate) fn empty() -> Self {
         Outgoing {
             body: None,

@@ -39,7 +39,6 @@ impl Route {
         self.through.as_deref().filter(|_| self.forwarded)
     }
 
-    /// Returns the scheme of the URLs of this route.
     pub(crate) fn scheme(&self) -> Scheme {
         match self.tls {
             Some(_) => Scheme::HTTPS,
@@ -203,7 +202,6 @@ impl Pool {
         }
     }
 
-    /// Drops all connections.
     pub(crate) fn clear(&self) {
         self.routes.lock().clear();
     }

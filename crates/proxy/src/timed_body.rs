@@ -24,7 +24,6 @@ pub(crate) enum BodyError {
     /// The sender is too slow.
     #[error("fewer than {LEAST} bytes arrived in {0:?}")]
     Slow(Duration),
-    /// The server has responded without the body.
     #[error("the server responded without the body")]
     Unwanted,
 }

@@ -17,7 +17,6 @@ use lucarne_tlog::{Frontier, Hash};
 
 use crate::guard::{Head, Leaf};
 
-/// Version of the protocol.
 const VERSION: u8 = 1;
 
 /// Maximum length of a frame. A client sends rounds in parts.

@@ -85,7 +85,6 @@ pub enum OpenError {
 pub struct DiskStore {
     cache: Arc<DiskCache>,
     fetches: Arc<SingleFlight>,
-    /// Renewals in progress.
     renewals: Arc<SingleFlight>,
 }
 

@@ -11,9 +11,7 @@ use crate::{
 pub(super) struct ServerCertificate<'a> {
     /// DNS names and IP addresses.
     pub(super) names: &'a [String],
-    /// Start of validity.
     pub(super) not_before: Time,
-    /// End of validity.
     pub(super) not_after: Time,
     /// Key of the server.
     pub(super) key: &'a KeyPair,

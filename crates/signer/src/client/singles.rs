@@ -29,7 +29,6 @@ pub(super) enum NoResponse {
     Busy,
     /// There was no response in time.
     Late,
-    /// The connection failed.
     Failed(String),
 }
 

@@ -144,7 +144,6 @@ impl Journal {
     }
 }
 
-/// Returns the header of the record.
 pub(super) fn header(record: &[u8]) -> Bytes {
     let mut header = Vec::with_capacity(HEADER);
     header.extend_from_slice(MAGIC);

@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use std::env;
 use std::path::PathBuf;
 
-/// The settings of a profile.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Profile {
     pub(super) region: Option<String>,

@@ -68,7 +68,6 @@ pub(super) fn segment_header(salt: Salt, sealed: bool) -> [u8; SEGMENT_HEADER] {
     header
 }
 
-/// Returns the header of `record` in a segment.
 pub(super) fn record_header(salt: Salt, new_size: u64, record: &[u8]) -> [u8; RECORD_HEADER] {
     let mut header = [0; RECORD_HEADER];
     header[..16].copy_from_slice(&salt.0);

@@ -87,7 +87,6 @@ pub(super) trait Engine: Sized + Send + Sync + 'static {
     /// Classifies an error that the server returned.
     fn judge(error: &dyn DatabaseError) -> Diagnosis;
 
-    /// Classifies an error.
     fn diagnose(error: &sqlx::Error) -> Diagnosis {
         match error {
             sqlx::Error::Database(error) => Self::judge(&**error),
