@@ -39,8 +39,8 @@ impl CaOptions {
         }
     }
 
-    /// Returns options for a root for this machine, which can issue leaves only. Its name is
-    /// unique, because clients confuse CAs of the same name.
+    /// Returns options for a root for this machine, which can issue leaves only. The name of the
+    /// root is unique, because clients confuse CAs of the same name.
     ///
     /// # Errors
     /// If random bytes are unavailable.

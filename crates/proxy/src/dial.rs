@@ -48,8 +48,8 @@ impl Dialer {
         self.first(addresses.await?).await
     }
 
-    /// Connects to an upstream proxy. Its configuration permits any address, except those of this
-    /// proxy.
+    /// Connects to an upstream proxy. The rules do not apply: the configuration names the address,
+    /// which must only differ from the addresses of this proxy.
     pub(crate) async fn connect_to_proxy(&self, proxy: &Target) -> Result<TcpStream, Failure> {
         let addresses = self.addresses(proxy, |ip| self.not_own(ip, proxy.port));
         self.first(addresses.await?).await

@@ -1,5 +1,5 @@
-//! Recognition of the protocol that a client speaks after CONNECT. Its first bytes show whether it
-//! names a host that the rules must check.
+//! Recognition of the protocol that a client speaks after CONNECT. The first bytes show whether the
+//! protocol names a host that the rules must check.
 
 use std::io;
 use std::pin::Pin;

@@ -207,7 +207,8 @@ impl Pool {
     }
 }
 
-/// An HTTP/1 connection in use. It returns to the pool after its response has been read.
+/// An HTTP/1 connection in use. The connection returns to the pool after its response has been
+/// read.
 pub(crate) struct Lease {
     pub(crate) pool: Arc<Pool>,
     pub(crate) route: Arc<Route>,

@@ -33,7 +33,7 @@ pub struct Users {
     users: HashMap<String, Arc<User>>,
     /// Highest bcrypt cost of all users; `None` if no user has bcrypt.
     cost: Option<u32>,
-    /// Key of the hashes of remembered passwords. It exists only in this process.
+    /// Key of the hashes of remembered passwords. The key exists only in this process.
     secret: hmac::Key,
     checks: Arc<Checks>,
     /// Rounds of bcrypt so far: 2^cost for each check.

@@ -1,8 +1,8 @@
 //! The last signed tree head, on disk.
 //!
-//! The file is the signed note itself. Its signature identifies the log and protects against
-//! changes. A log that has signed nothing has a file that states this. A missing or damaged file is
-//! therefore always an error.
+//! The file is the signed note itself. The signature of the note identifies the log and protects
+//! against changes. A log that has signed nothing has a file that states this. A missing or damaged
+//! file is therefore always an error.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};

@@ -41,7 +41,7 @@ pub trait Assets: Repairs + 'static {
     async fn stage(&self, new_size: u64, record: Bytes) -> Result<(), AssetError>;
 
     /// Returns all complete records that are not settled yet, oldest first, and possibly some
-    /// settled ones. Reopens the journal: this is the first call of a recovery.
+    /// settled records. Reopens the journal: this is the first call of a recovery.
     ///
     /// A torn tail is dropped, because it was never acknowledged.
     ///

@@ -64,7 +64,8 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Reads an open file that is at this path of a log. It must have been opened without blocking.
+/// Reads an open file that is at this path of a log. The caller must have opened the file without
+/// blocking.
 ///
 /// # Errors
 /// [`io::ErrorKind::InvalidData`] for anything that a log cannot have written there.

@@ -1,5 +1,5 @@
-//! [`MemoryAssets`] and [`MemoryLock`] for tests. They fulfil the contracts of the traits, but do
-//! not outlive the process.
+//! [`MemoryAssets`] and [`MemoryLock`] for tests. Both types fulfil the contracts of the traits,
+//! but their contents do not outlive the process.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

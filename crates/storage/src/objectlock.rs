@@ -68,8 +68,8 @@ pub struct ObjectLock {
     location: String,
     /// Whether the store's e-tags are the MD5 of the content, as observed during the race. Some
     /// stores (versitygw) keep the e-tag separately from the object, and may return an object with
-    /// the e-tag of the next one. A process that trusted this e-tag would replace an object that it
-    /// has not seen. With MD5 e-tags, the mismatch is detected.
+    /// the e-tag of the next object. A process that trusted this e-tag would replace an object that
+    /// it has not seen. With MD5 e-tags, the mismatch is detected.
     md5: AtomicBool,
     limits: Limits,
     /// The values that this process put or read last, which saves a read.
@@ -77,7 +77,7 @@ pub struct ObjectLock {
 }
 
 impl ObjectLock {
-    /// Opens the configured lock. Its requests are like those of
+    /// Opens the configured lock. The requests of the lock are like the requests of
     /// [`ObjectAssets`](crate::ObjectAssets).
     ///
     /// # Errors

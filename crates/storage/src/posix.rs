@@ -452,7 +452,7 @@ fn keep_private(own: &Path) {
     }
 }
 
-/// Returns the directory as an absolute path without links. It must exist.
+/// Returns the directory, which must exist, as an absolute path without links.
 fn existing(path: &Path) -> Result<PathBuf, AssetError> {
     let failed = |e: io::Error| match e.kind() {
         io::ErrorKind::NotFound => AssetError::Missing {

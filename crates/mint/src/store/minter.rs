@@ -158,7 +158,7 @@ impl Minter {
         Ok(())
     }
 
-    /// Replaces the certificates that are served instead of minted ones.
+    /// Replaces the certificates that are served instead of minted certificates.
     pub fn replace_own(&self, own: Vec<OwnCertificate>) {
         self.own.store(Arc::new(own));
     }

@@ -57,7 +57,7 @@ pub struct LeafOptions {
     pub serial: Option<Vec<u8>>,
     /// Algorithm of the issuer's signature; `None` for the default of its key.
     pub algorithm: Option<SignatureAlgorithm>,
-    /// Extensions after the usual ones, before a poison that comes last.
+    /// Extensions after the usual extensions, and before a poison that comes last.
     pub extra_extensions: Vec<Extension>,
 }
 

@@ -159,7 +159,7 @@ impl Memory {
         }
     }
 
-    /// Stores a record in place of the old one.
+    /// Stores a record, and replaces the old record of the certificate.
     pub(crate) fn remember(&mut self, record: Record) {
         self.bytes += record.weight();
         if let Some((_, old)) = self.certificates.push(record.fingerprint, record) {

@@ -117,7 +117,7 @@ impl Journal {
         self.state.lock().condition = Condition::Poisoned(reason);
     }
 
-    /// Returns the name of the next round. Its object may exist from now on.
+    /// Returns the name of the next round. The object of the round may exist from now on.
     pub(super) fn begin(&self, new_size: u64) -> Name {
         let mut state = self.state.lock();
         state.number += 1;

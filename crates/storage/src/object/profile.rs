@@ -53,7 +53,7 @@ pub(super) enum ProfileError {
 }
 
 impl Profile {
-    /// Returns the profile of this name, or the default one of the environment.
+    /// Returns the profile of this name, or the default profile of the environment.
     ///
     /// # Errors
     /// If a requested profile does not exist or has no keys.

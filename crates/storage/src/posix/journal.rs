@@ -2,7 +2,7 @@
 //!
 //! The journal is a directory of segments (see [`segment`](super::segment)) with increasing
 //! numbers. Records are only appended to the newest segment. [`Journal::open`] and
-//! [`Journal::rotate`] start a new segment and never continue an old one, so that no byte is
+//! [`Journal::rotate`] start a new segment and never continue an old segment, so that no byte is
 //! written after bytes of unknown state.
 //!
 //! A segment is filled with zeros and synced before its first record, and whenever it grows. A
@@ -96,8 +96,8 @@ impl Journal {
         &self.directory
     }
 
-    /// Reads all segments and starts a new one. Clears the poison, because all descriptors and the
-    /// written file are new.
+    /// Reads all segments and starts a new segment. Clears the poison, because all descriptors and
+    /// the written file are new.
     pub(super) fn open(&self) -> Result<Vec<Bytes>, AssetError> {
         let mut state = self.state.lock();
         match self.read() {
@@ -133,8 +133,8 @@ impl Journal {
         Err(error)
     }
 
-    /// Creates the segment after the active one without syncing; `None` if the active one has no
-    /// record yet.
+    /// Creates the segment after the active segment without syncing; `None` if the active segment
+    /// has no record yet.
     pub(super) fn prepare(&self) -> Result<Option<Next>, AssetError> {
         let number = match &*self.state.lock() {
             State::Open(open) if open.active.newest.is_some() => open.active.number + 1,
@@ -147,7 +147,7 @@ impl Journal {
         Ok(Some(Next(next)))
     }
 
-    /// Makes `next` the active segment. Its header and its directory entry must be durable.
+    /// Starts to append to `next`, whose header and directory entry must be durable.
     pub(super) fn rotate(&self, next: Next) -> Result<(), AssetError> {
         let mut state = self.state.lock();
         let open = self.opened(&mut state)?;
@@ -163,8 +163,8 @@ impl Journal {
 
     /// Removes the oldest segments without records beyond `size`. No segment is removed from the
     /// middle, because a segment that a recovery started states that the one before it may be torn.
-    /// The removals need not be durable: reappearing records are settled ones, which
-    /// [`Assets::staged`](crate::Assets::staged) may return.
+    /// The removals need not be durable: records that reappear are settled, and
+    /// [`Assets::staged`](crate::Assets::staged) may return them.
     pub(super) fn drop_settled(&self, size: u64) -> Result<(), AssetError> {
         let mut state = self.state.lock();
         let State::Open(open) = &mut *state else {

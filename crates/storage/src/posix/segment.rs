@@ -12,9 +12,9 @@
 //! then depends on no change to the structures of the file system (`second_look.rs`).
 //!
 //! Why XXH3: the sums must detect a tear or a flipped bit, on megabytes per second during a round.
-//! They need not resist an attacker: a process that can write the journal can write the whole log,
-//! and a record is accepted only if the resulting tree has the root that was signed according to
-//! the lock.
+//! The sums need not resist an attacker: a process that can write the journal can write the whole
+//! log, and a record is accepted only if the resulting tree has the root that was signed according
+//! to the lock.
 //!
 //! Why a salt: submitters choose some of the bytes in a record. After damage, [`Segment::parse`]
 //! searches for a later record. The salt is random and never leaves the journal, so that a
@@ -46,7 +46,7 @@ pub(super) struct Salt([u8; 16]);
 
 impl Salt {
     /// Creates a salt from the standard library's hash keys, which come from the system's random
-    /// generator. That is unpredictable enough for submitters.
+    /// generator. Submitters cannot predict these keys.
     pub(super) fn random() -> Self {
         let half = || RandomState::new().hash_one(0).to_le_bytes();
         let mut salt = [0; 16];

@@ -18,8 +18,8 @@ pub(super) enum Durability {
 }
 
 impl Durability {
-    /// Returns `FileSystem` if `syncfs` is known to give the same guarantee as `fsync`. On FUSE,
-    /// for example, it does not: the daemon never gets the request.
+    /// Returns `FileSystem` if `syncfs` is known to give the same guarantee as `fsync`. FUSE, for
+    /// example, does not give this guarantee: the daemon never gets the request.
     #[cfg(target_os = "linux")]
     pub(super) fn of(root: &File) -> Self {
         const KNOWN: [u32; 6] = [

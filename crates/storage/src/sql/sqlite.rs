@@ -21,7 +21,7 @@ use super::{Change, Database, renewal};
 use crate::{LockError, LogId};
 
 /// Time that a caller waits for its turn, and then for its result. An abandoned job continues, and
-/// no later one overtakes it.
+/// no later job overtakes it.
 const DISK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Number of commits after which the write-ahead log is copied into the database.

@@ -176,14 +176,15 @@ impl Folder {
 }
 
 /// Returns the name of a key's file. The name is a hash, because hosts can be longer than names of
-/// files. Its first two digits determine the lock file.
+/// files. The first two digits of the hash determine the lock file.
 fn name(key: &StoreKey) -> String {
     let text = format!("{} {} {}", key.ca, key.key_type, key.host);
     let digest = Fingerprint::of(text.as_bytes());
     format!("{}.pem", hex::encode(&digest.0[..20]))
 }
 
-/// Returns a suffix that is unique among processes, including earlier ones with the same number.
+/// Returns a suffix that is unique among processes, including earlier processes with the same
+/// number.
 fn unique() -> String {
     let mut random = [0; 8];
     // Without random bytes, only the process number distinguishes the names.
