@@ -77,8 +77,8 @@ pub enum UsersError {
     Malformed(usize),
     /// Checking the hash takes too long.
     #[error(
-        "line {0} has a bcrypt hash of cost {1}, which takes too long to check: recreate the hash with \
-         a cost of at most {MOST_COST} (`htpasswd -B -C 10`)"
+        "line {0} has a bcrypt hash of cost {1}, which takes too long to check: recreate the hash \
+         with a cost of at most {MOST_COST} (`htpasswd -B -C 10`)"
     )]
     Cost(usize, u32),
     /// The system provides no random bytes.
