@@ -115,8 +115,8 @@ const FIRST_REQUEST: Duration = Duration::from_secs(1);
 pub(crate) struct OpenConnection {
     shared: Arc<Shared>,
     client: Arc<Client>,
-    /// Counts the connection until its first request, because that may be a submission. HTTP/2
-    /// connections are counted until their end.
+    /// Counts the connection until its first request, because the first request may be a
+    /// submission. HTTP/2 connections are counted until their end.
     submitting: Arc<Mutex<Option<lucarne_net::OpenConnection>>>,
     _counted: lucarne_net::OpenConnection,
 }

@@ -112,7 +112,7 @@ impl Authority {
     /// in any order.
     ///
     /// # Errors
-    /// If the text has another content.
+    /// If the text has other contents, or the key does not belong to a certificate.
     pub fn from_pem(text: &str) -> Result<Self, MintError> {
         let (mut keys, mut certificates) = (Vec::new(), Vec::new());
         for (label, der) in pem::decode(text)? {

@@ -14,7 +14,7 @@ pub(super) struct Profile {
     pub(super) keys: Option<ProfileKeys>,
 }
 
-/// The keys of a profile. `Debug` output hides them.
+/// The keys of a profile. `Debug` output hides the secret key and the token.
 #[derive(PartialEq, Eq)]
 pub(super) struct ProfileKeys {
     pub(super) access_key: String,

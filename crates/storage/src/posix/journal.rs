@@ -46,7 +46,7 @@ enum State {
     Open(Open),
     /// A write or sync failed, for this reason. The kernel may have dropped the unwritten bytes and
     /// marked them clean. A second sync would then succeed although the bytes are not on the disk,
-    /// so there is none. [`Journal::open`] recovers and trusts only acknowledged records.
+    /// so no second sync is tried. [`Journal::open`] recovers and trusts only acknowledged records.
     Poisoned(String),
 }
 
@@ -112,8 +112,8 @@ impl Journal {
         }
     }
 
-    /// Appends a record: one write, one sync, and a second look at the disk. When it returns, the
-    /// record is durable.
+    /// Appends a record: one write, one sync, and a second look at the disk. When the method
+    /// returns, the record is durable.
     pub(super) fn append(&self, new_size: u64, record: &[u8]) -> Result<(), AssetError> {
         let mut state = self.state.lock();
         if let State::Closed = *state {
@@ -162,8 +162,8 @@ impl Journal {
     }
 
     /// Removes the oldest segments without records beyond `size`. No segment is removed from the
-    /// middle, because a segment that a recovery started states that the one before it may be torn.
-    /// The removals need not be durable: records that reappear are settled, and
+    /// middle, because a segment that a recovery started states that the segment before it may be
+    /// torn. The removals need not be durable: records that reappear are settled, and
     /// [`Assets::staged`](crate::Assets::staged) may return them.
     pub(super) fn drop_settled(&self, size: u64) -> Result<(), AssetError> {
         let mut state = self.state.lock();

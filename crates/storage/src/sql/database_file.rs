@@ -143,10 +143,10 @@ const WAL: &str = "PRAGMA journal_mode = WAL";
 pub(super) const DURABLE: &str = "
     -- In WAL mode, only FULL syncs every commit.
     PRAGMA synchronous = FULL;
-    -- On Apple's systems fsync does not reach the disk; this does.
+    -- On Apple's systems, fsync does not reach the disk, but these settings do.
     PRAGMA fullfsync = ON;
     PRAGMA checkpoint_fullfsync = ON;
-    -- We do it ourselves, and look whether it succeeds.
+    -- Lucarne copies the log itself, and checks the result.
     PRAGMA wal_autocheckpoint = 0;
 ";
 

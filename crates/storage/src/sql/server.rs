@@ -23,8 +23,8 @@ use crate::{LockError, LogId};
 /// Time limit of a whole call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time limit for connecting and for each response. The server itself ends statements that wait one
-/// second less than this (see the dialects).
+/// Time limit for connecting and for each response. The server itself ends a statement one second
+/// before this limit (see the dialects).
 const ANSWER: Duration = Duration::from_secs(4);
 
 /// Timeout of [`Lock::check`](crate::Lock::check), short because the caller waits for the result.
