@@ -28,8 +28,8 @@ use crate::{AssetError, OpenFile, Repairs, Stats};
 /// exist already: after a power failure only the journal is known to be complete.
 #[async_trait]
 pub trait Assets: Repairs + 'static {
-    /// Appends a round to the journal. When this returns, the record is on stable storage. A POSIX
-    /// back end does one append and one `fdatasync`; an object store writes one object.
+    /// Appends a round to the journal. When `stage` returns, the record is on stable storage. A
+    /// POSIX back end does one append and one `fdatasync`; an object store writes one object.
     ///
     /// `new_size` is the size of the tree, in entries, after the round.
     ///

@@ -27,8 +27,8 @@ const KEYS_AHEAD: usize = 8;
 /// Sharing of keys among certificates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LeafKey {
-    /// Each certificate has its own key. RSA keys, which take tens of milliseconds, are generated
-    /// in advance, a few at a time.
+    /// Each certificate has its own key. RSA keys, which take tenths of a second, are generated in
+    /// advance, a few at a time.
     #[default]
     PerCertificate,
     /// All certificates of a minter share one key, which is never the CA's. A certificate then

@@ -141,7 +141,7 @@ impl Journal {
             State::Poisoned(reason) => return Err(self.poisoned(reason)),
             _ => return Ok(None),
         };
-        // `sealed`: `rotate` uses this segment only if all appends to the one before have
+        // `sealed`: `rotate` uses this segment only if all appends to the segment before have
         // succeeded. If `rotate` never uses it, `read` removes it with its claim.
         let next = Active::create(&self.directory, number, true)?;
         Ok(Some(Next(next)))

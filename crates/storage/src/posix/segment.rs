@@ -100,10 +100,10 @@ pub(super) struct Damage {
 impl Segment {
     /// Parses a segment that may end in an unfinished record.
     ///
-    /// Only the last record can be unfinished: an append begins after the sync of the previous one
-    /// has succeeded, and none follows a failed append. A record that does not match its sums is
-    /// therefore a tear if no other record follows it, and damage if one does. Zeros mean that no
-    /// record was started.
+    /// Only the last record can be unfinished: an append begins after the sync of the previous
+    /// record has succeeded, and no append follows a failed append. A record that does not match
+    /// its sums is therefore a tear if it is the last record, and damage if another record follows.
+    /// Zeros mean that no record was started.
     pub(super) fn parse(file: &Bytes) -> Result<Self, Damage> {
         let (salt, sealed) = parse_segment_header(file).ok_or(Damage {
             offset: 0,

@@ -283,8 +283,8 @@ impl Open {
         }
     }
 
-    /// Returns `true` if the whole write-ahead log is in the database now. Returns
-    /// `false` if another process reads or writes.
+    /// Copies the write-ahead log into the database. Returns `false` if another process blocks
+    /// [`FOLD_ALL`], or there is no connection.
     fn fold(&self, pragma: &'static str) -> rusqlite::Result<bool> {
         let Some(connection) = &self.connection else {
             return Ok(false);
