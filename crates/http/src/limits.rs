@@ -11,8 +11,8 @@ use crate::read_limits::ReadLimits;
 pub struct Limits {
     /// Maximum length of the body of a submission in bytes; a longer body gets 413.
     pub body_bytes: usize,
-    /// Maximum time from the first to the last byte of a request head, and of a TLS handshake.
-    /// After that: 408.
+    /// Maximum time from the first to the last byte of a request head. After that: 408. A TLS
+    /// handshake that takes longer is cut off.
     pub header_timeout: Duration,
     /// Maximum time for the body of a submission to arrive. After that: 408.
     pub body_timeout: Duration,

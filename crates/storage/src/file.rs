@@ -46,7 +46,7 @@ pub fn max_file_bytes(path: &str) -> u64 {
 /// other than the log's own process.
 ///
 /// # Errors
-/// An error if it is not a regular file, is too long, or cannot be read.
+/// If the path is not a regular file, or if the file is too long or cannot be read.
 pub fn read_file(directory: &Path, path: &str) -> io::Result<Option<Bytes>> {
     match open(&directory.join(path)) {
         Ok(mut file) => read(&mut file, path).map(Some),

@@ -137,13 +137,14 @@ impl ObjectLock {
     }
 
     /// Opens the lock under a prefix of a bucket, outside the data of any log. To test the store,
-    /// it runs two races for one key: several creators, then several updaters. Exactly one must win
-    /// each race. `location` is for messages and has no secrets.
+    /// `open` runs several races, each with its own key: several concurrent creators, then several
+    /// concurrent updaters. Exactly one creator and one updater must win. `location` is for
+    /// messages and has no secrets.
     ///
     /// # Errors
     ///
-    /// [`LockError::Unusable`] if the store refuses, or if its conditional puts are not atomic, as
-    /// in several clones of S3: on such a store two processes could sign for one log.
+    /// [`LockError::Unusable`] if the store refuses, or if its conditional puts are not shown to be
+    /// atomic, as in several clones of S3: on such a store two processes could sign for one log.
     /// [`LockError::Failed`] if the store does not respond.
     pub async fn open(
         store: Arc<dyn ObjectStore>,

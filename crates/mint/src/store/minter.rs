@@ -133,7 +133,7 @@ impl Minter {
     /// Any number of callers may request certificates concurrently; see [`CertificateStore`].
     ///
     /// # Errors
-    /// If the CA has expired, or too many requests are waiting.
+    /// If the CA has expired, the certificate cannot be created, or too many requests are waiting.
     pub async fn certificate(&self, host: &Host) -> Result<Arc<Minted>, StoreError> {
         if let Some(own) = self.own.load().iter().find_map(|own| own.serves(host)) {
             return Ok(own);

@@ -16,8 +16,8 @@ use crate::openfile::{OpenFile, Stamp};
 use crate::{Asset, AssetError, AssetKind, ForReader, Stats, file, path};
 
 /// The directory of files that are written and not yet renamed. The directory is private, so that
-/// readers never see an incomplete file, and one sweep at startup removes the rest of a crash. The
-/// directory is on the file system of the root, because a rename requires the same file system.
+/// readers never see an incomplete file, and one sweep at startup removes the leftovers of a crash.
+/// The directory is on the file system of the root, because a rename requires the same file system.
 pub(super) const TEMPORARY: &str = ".lucarne/tmp";
 
 /// The only file whose content changes under the same name.
