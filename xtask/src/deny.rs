@@ -14,10 +14,10 @@ pub(crate) fn require() -> Result<()> {
         .stderr(Stdio::null())
         .status();
     if !version.is_ok_and(|status| status.success()) {
-        bail!("there is no cargo-deny: `cargo install --locked cargo-deny`");
+        bail!("cargo-deny is not installed: run `cargo install --locked cargo-deny`");
     }
     if !advisories().is_some_and(|directory| directory.exists()) {
-        bail!("cargo-deny has no advisories here: `cargo deny fetch`");
+        bail!("cargo-deny has no advisories: run `cargo deny fetch`");
     }
     Ok(())
 }

@@ -131,7 +131,7 @@ pub(crate) fn run() -> Result<()> {
 fn build() -> Result<Command> {
     let mut build =
         cargo("test -p lucarne-storage -p lucarne-log --lib --test it --locked --no-run");
-    let here = std::env::current_exe().context("the path of this program")?;
+    let here = std::env::current_exe().context("finding the path of this program")?;
     build
         .env("RUSTC_WORKSPACE_WRAPPER", here)
         .env(AS_COMPILER, "1")
@@ -164,8 +164,11 @@ fn failed<'t>(
 
 /// Returns the output of the command, which is killed after its maximum time.
 fn said(command: &mut Command) -> Result<String> {
-    let mut output = tempfile::NamedTempFile::new().context("a file for what tests print")?;
-    let file = output.reopen().context("a file for what tests print")?;
+    let mut output =
+        tempfile::NamedTempFile::new().context("creating a file for the output of tests")?;
+    let file = output
+        .reopen()
+        .context("opening the file for the output of tests")?;
     command.stdout(file).stderr(Stdio::null());
     let line = command.get_program().to_owned();
     let mut child = command.spawn().with_context(|| starting(&line))?;
@@ -177,7 +180,8 @@ fn said(command: &mut Command) -> Result<String> {
         std::thread::sleep(Duration::from_millis(20));
     }
     let mut text = String::new();
-    std::io::Read::read_to_string(output.as_file_mut(), &mut text).context("what tests printed")?;
+    std::io::Read::read_to_string(output.as_file_mut(), &mut text)
+        .context("reading the output of tests")?;
     Ok(text)
 }
 

@@ -149,7 +149,7 @@ fn fuzz_arguments(arguments: &[String]) -> Result<(Option<Duration>, &[String])>
         targets => (None, targets),
     };
     if let Some(flag) = targets.iter().find(|target| target.starts_with('-')) {
-        bail!("cannot read `{flag}` here\n\n{USAGE}");
+        bail!("unexpected option `{flag}`\n\n{USAGE}");
     }
     let each = seconds
         .map(|text| text.parse().map(Duration::from_secs))
@@ -169,7 +169,7 @@ fn torture_arguments(arguments: &[String]) -> Result<(u64, Option<u64>)> {
             [flag, value] if flag == "--seed" => {
                 seed = Some(value.parse().context("--seed takes a whole number")?);
             }
-            _ => bail!("cannot read `{}` here\n\n{USAGE}", pair.join(" ")),
+            _ => bail!("unexpected arguments `{}`\n\n{USAGE}", pair.join(" ")),
         }
     }
     Ok((minutes, seed))

@@ -27,10 +27,10 @@ pub(crate) fn built(build: &mut Command) -> Result<Vec<Program>> {
     if !output.status.success() {
         bail!("the tests cannot be built ({})", output.status);
     }
-    let messages = String::from_utf8(output.stdout).context("cargo's messages")?;
+    let messages = String::from_utf8(output.stdout).context("reading the messages of cargo")?;
     let mut programs = Vec::new();
     for line in messages.lines() {
-        let message: Value = serde_json::from_str(line).context("a message of cargo's")?;
+        let message: Value = serde_json::from_str(line).context("parsing a message of cargo")?;
         if message["profile"]["test"] == true {
             programs.extend(Program::of(&message)?);
         }
@@ -48,11 +48,14 @@ impl Program {
         let (Some(executable), Some(manifest)) = (path("executable"), path("manifest_path")) else {
             return Ok(None);
         };
-        let package = manifest.parent().context("a manifest without directory")?;
+        let package = manifest.parent().context("the manifest has no directory")?;
         let package_name = package.file_name().unwrap_or_default().to_string_lossy();
         let target = artifact["target"]["name"].as_str().unwrap_or_default();
         let kind = artifact["target"]["kind"][0].as_str().unwrap_or_default();
-        let size = executable.metadata().context("a test program")?.len();
+        let size = executable
+            .metadata()
+            .context("reading the size of a test program")?
+            .len();
         Ok(Some(Program {
             name: format!("{package_name}: {kind} {target}"),
             package: package.to_owned(),

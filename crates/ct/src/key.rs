@@ -53,7 +53,7 @@ impl LogKey {
     /// `openssl ecparam` and TesseraCT) or PKCS #8 (`PRIVATE KEY`), on P-256.
     ///
     /// # Errors
-    /// Every error except those of seeds and of signing.
+    /// If the text has no private key, or if the key is damaged, unsupported or not on P-256.
     pub fn from_pem(text: &str) -> Result<Self, KeyError> {
         let named = |label: &str| matches!(label, "EC PRIVATE KEY" | "PRIVATE KEY");
         let block = pem::blocks(text.as_bytes())

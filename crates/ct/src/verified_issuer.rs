@@ -9,8 +9,8 @@ use crate::certificate::Certificate;
 use crate::entry::{Issuer, sha256};
 use crate::signature::IssuerKey;
 
-/// The issuer of leaves, at the bottom of a chain that has been verified up to an accepted root.
-/// Kept in a cache, so that a submission costs only the verification of its leaf.
+/// The issuer of leaves, at the bottom of a chain that was verified up to an accepted root. A cache
+/// keeps it, so a submission costs only the verification of its leaf.
 #[derive(Debug)]
 pub(crate) struct VerifiedIssuer {
     /// This issuer first, the accepted root last.
@@ -21,7 +21,8 @@ pub(crate) struct VerifiedIssuer {
     pub(crate) precerts: PrecertIssuer,
 }
 
-/// The issuer whose name and key a precertificate's entry has (RFC 6962, section 3.2).
+/// The CA that issues the final certificate: the entry of a precertificate has the name and the key
+/// hash of this CA (RFC 6962, section 3.2).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PrecertIssuer {
     /// The signer itself: SHA-256 of its SubjectPublicKeyInfo.
@@ -52,7 +53,7 @@ impl PrecertIssuer {
 pub(crate) struct PreissuerRewrite {
     /// The Name, including tag and length.
     pub(crate) issuer: Bytes,
-    /// The whole Extension; if `None`, the TBSCertificate loses its own.
+    /// The whole Extension; `None` removes the extension from the TBSCertificate.
     pub(crate) authority_key_identifier: Option<Bytes>,
 }
 

@@ -40,7 +40,7 @@ impl Vectorised<6> for P384 {
 #[derive(Clone)]
 pub(crate) struct Question<'q, C: Curve<N>, const N: usize> {
     key: &'q dyn Multiples<C, N>,
-    /// The leftmost bits of the digest, as many as the order has.
+    /// The leftmost bits of the digest, cut to the length of the order.
     digest: [u64; N],
     r: [u64; N],
     s: Residue<C::Order, N>,

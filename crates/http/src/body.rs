@@ -71,7 +71,6 @@ impl Body {
         self.bytes.len()
     }
 
-    /// Returns the bytes.
     pub(crate) fn bytes(&self) -> &Bytes {
         &self.bytes
     }

@@ -1,9 +1,10 @@
 //! The memory budget of bodies in flight, for each client and in total.
 //!
-//! A complete body is read and released at once. An incomplete one, because its client sends slowly
-//! or never ends, takes memory for as long as the timeouts allow. Over HTTP/2 a connection has as
-//! many of them as streams. Requests that wait therefore reserve bytes of the budget, regardless of
-//! the protocol. When the budget is exhausted, a request is refused instead of read further.
+//! A complete body is read and released at once. An incomplete body, whose client sends slowly or
+//! never finishes, takes memory for as long as the timeouts allow. An HTTP/2 connection can have an
+//! incomplete body in each stream. Waiting requests therefore reserve bytes of the budget,
+//! regardless of the protocol. When the budget is exhausted, the server refuses a request instead
+//! of reading its body further.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -16,7 +17,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 
 /// Bytes that every client may use, regardless of other clients: enough for an ordinary submission.
-/// The limit on connections bounds their sum.
+/// The limit on connections bounds the sum of these bytes.
 const FREE: usize = 16 << 10;
 
 /// The budget of all listeners.
@@ -31,7 +32,6 @@ pub(crate) struct Budget {
     metrics: BudgetMetrics,
 }
 
-/// The metrics of the budget.
 #[derive(Clone, Default)]
 pub(crate) struct BudgetMetrics {
     /// Bytes in use.
@@ -168,7 +168,7 @@ impl Drop for Client {
 
 /// Maximum number of requests of one client that wait for a log to grow: long polls and feeds.
 pub(crate) const MOST_WAITING_EACH: usize = 64;
-/// Maximum number for all clients.
+/// Maximum number of waiting requests of all clients.
 const MOST_WAITING: usize = 16_384;
 
 /// A request that waits for a log to grow, counted until this is dropped.

@@ -40,7 +40,6 @@ pub(crate) struct Shared {
     pub(crate) cut: Signal,
     /// Whether each response is the last of its connection, because another process takes over.
     pub(crate) leaving: AtomicBool,
-    /// Open connections.
     pub(crate) open: OpenConnections,
     /// Submissions without a response, and connections that may bring a submission: HTTP/2
     /// connections, and connections without a request so far.
@@ -116,8 +115,8 @@ const FIRST_REQUEST: Duration = Duration::from_secs(1);
 pub(crate) struct OpenConnection {
     shared: Arc<Shared>,
     client: Arc<Client>,
-    /// Counts the connection until its first request, because that may be a submission. HTTP/2
-    /// connections are counted until their end.
+    /// Counts the connection until its first request, because the first request may be a
+    /// submission. HTTP/2 connections are counted until their end.
     submitting: Arc<Mutex<Option<lucarne_net::OpenConnection>>>,
     _counted: lucarne_net::OpenConnection,
 }
@@ -145,7 +144,6 @@ impl Drop for OpenConnection {
 enum Ending {
     /// The end according to HTTP.
     Done,
-    /// A timeout.
     TimedOut(TimedOut),
     /// The server cannot wait any longer.
     Cut,
@@ -193,8 +191,8 @@ fn park_after(limits: &Limits) -> Duration {
     Duration::from_secs(5).min(limits.idle_timeout / 2)
 }
 
-/// Serves a connection with TLS. Its first bytes cannot be examined before decryption, so that it
-/// always keeps its state.
+/// Serves a connection with TLS. The first bytes are encrypted, so the server cannot examine them
+/// before it creates the HTTP state. An idle connection therefore keeps its state.
 async fn serve_tls(
     tcp: TcpStream,
     acceptor: Acceptor,

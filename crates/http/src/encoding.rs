@@ -3,11 +3,11 @@
 /// A content coding of a data tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ContentCoding {
-    /// The bytes of the specification.
+    /// No coding: the bytes that the specification defines.
     Identity,
-    /// The coding of stored full tiles.
+    /// gzip: the coding of stored tiles.
     Gzip,
-    /// Compressed in the background.
+    /// zstd: created in the background from the stored tile.
     Zstd,
 }
 

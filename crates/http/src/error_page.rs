@@ -44,7 +44,6 @@ struct Part {
     is_code: bool,
 }
 
-/// Returns the page.
 pub(crate) fn answer() -> Response {
     static PAGE: LazyLock<ErrorPage> = LazyLock::new(|| ErrorPage {
         sections: sections(),

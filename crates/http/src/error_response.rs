@@ -133,7 +133,7 @@ impl ErrorResponse {
         error
     }
 
-    /// Tells the client to retry after this number of seconds.
+    /// Adds a `Retry-After` of this number of seconds.
     pub(crate) fn and_retry(mut self, seconds: u32) -> Self {
         self.retry_after = Some(seconds);
         self

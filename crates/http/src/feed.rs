@@ -77,7 +77,7 @@ pub(crate) fn answer(
     response
 }
 
-/// Tells nginx not to buffer events.
+/// Header that disables the buffering of events by nginx.
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// Returns the first requested index: after the last event of the reader, or `from=INDEX`, or the
@@ -171,7 +171,7 @@ impl FeedReader {
         tokio::select! {
             changed = self.grown.changed() => match changed {
                 Ok(()) => None,
-                // The log was dropped; the server will stop, too.
+                // The log was dropped; the server raises `closing` next.
                 Err(_) => {
                     closing.raised().await;
                     None

@@ -62,9 +62,9 @@ pub(crate) async fn answer<'a>(logs: impl Iterator<Item = &'a Log>, tls: Option<
     plain(status, &value::JSON, &value::NO_STORE, json)
 }
 
-/// Checks the certificate. A certificate that clients refuse fails the check. One that should be
-/// renewed, or does not cover the host of a log, is only reported, because a proxy may serve
-/// another certificate.
+/// Checks the certificate. A certificate that clients refuse fails the check. A certificate that
+/// should be renewed, or does not cover the host of a log, is only reported, because a proxy may
+/// serve another certificate.
 fn check(certificate: &ServedCertificate, logs: &[&Log]) -> Check {
     let now_ms = now_ms();
     let validity = certificate.validity(now_ms);

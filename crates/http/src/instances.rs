@@ -53,9 +53,8 @@ const MOST_ANSWER: usize = 1 << 20;
 const MOST_CONNECTIONS: usize = 32;
 /// Bytes that a peer may send before its MAC is verified.
 const WINDOW: u32 = 1 << 20;
-/// Timeout for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Timeout for the first request of a connection, and for the body of each.
+/// Timeout for the first request of a connection, and for the body of each request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of a response: several rounds.
 const ANSWER: Duration = Duration::from_secs(60);

@@ -9,10 +9,10 @@ use crate::read_limits::ReadLimits;
 /// Limits of the listeners, for all logs.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Maximum length of the body of a submission in bytes; a longer one gets 413.
+    /// Maximum length of the body of a submission in bytes; a longer body gets 413.
     pub body_bytes: usize,
-    /// Maximum time from the first to the last byte of a request head, and of a TLS handshake.
-    /// After that: 408.
+    /// Maximum time from the first to the last byte of a request head. After that: 408. A TLS
+    /// handshake that takes longer is cut off.
     pub header_timeout: Duration,
     /// Maximum time for the body of a submission to arrive. After that: 408.
     pub body_timeout: Duration,
@@ -29,7 +29,8 @@ pub struct Limits {
     pub inflight_bytes: usize,
     /// The same limit for one client: an IPv4 address or an IPv6 /56. Beyond that: 503.
     pub client_inflight_bytes: usize,
-    /// Maximum number of connections of all listeners. Further ones get 503 and are closed.
+    /// Maximum number of connections of all listeners. Further connections are closed. Without TLS,
+    /// up to 64 of these connections get 503 first.
     pub connections: usize,
     /// Read limits of each client; requests beyond them get 429. `None` means unlimited.
     pub reads: Option<ReadLimits>,

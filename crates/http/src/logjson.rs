@@ -84,7 +84,7 @@ struct Interval {
 }
 
 /// The state in the log list. A log only publishes its end: the operator of the list decides
-/// whether it is pending, qualified or usable.
+/// whether the log is pending, qualified or usable.
 #[derive(Serialize)]
 struct ListState {
     readonly: ReadOnly,

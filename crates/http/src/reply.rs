@@ -55,7 +55,7 @@ pub(crate) mod value {
 /// A representation of a resource, with its caching rules.
 pub(crate) struct Representation<'a> {
     pub(crate) bytes: bytes::Bytes,
-    /// The file with the same bytes, if it should be sent from there.
+    /// The file with the same bytes, if the kernel may send the file instead.
     pub(crate) file: Option<Arc<OpenFile>>,
     pub(crate) content_type: &'static HeaderValue,
     pub(crate) cache: &'static HeaderValue,

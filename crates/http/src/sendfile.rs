@@ -6,10 +6,11 @@
 //! the bytes as usual. When hyper writes the bytes, [`SendfileStream`] recognises them by their
 //! address, and lets the kernel send that part of the file instead.
 //!
-//! Correctness does not depend on this. An unknown slice is written as it is. So is the rest of a
-//! slice if the kernel cannot send the file, or if the file has become shorter or was written to
-//! since its bytes were read. A disk that later returns other bytes for the same file cannot be
-//! detected: those bytes were correct when they were read, and are sent as they are now.
+//! Correctness does not depend on the file. The connection writes the bytes of an unknown slice. It
+//! also writes the bytes of the rest of a slice if the kernel cannot send the file, or if the file
+//! has become shorter or was written to since its bytes were read. A disk that later returns other
+//! bytes for the same file cannot be detected: the bytes were correct when the log read them, and
+//! the kernel sends the bytes that the disk has now.
 //!
 //! Pages that the kernel has dropped since the file was read are read again by the sending thread,
 //! like in any server that sends files.
@@ -30,7 +31,7 @@ use tokio::net::TcpStream;
 pub(crate) struct QueuedResponse(Mutex<Option<FileBody>>);
 
 struct FileBody {
-    /// Kept during the comparison of addresses, so that no other data can have the same address.
+    /// Keeps the bytes in memory, so that no other data can have their address.
     bytes: Bytes,
     file: Arc<OpenFile>,
 }
@@ -49,7 +50,7 @@ impl FileBody {
 enum NextWrite {
     /// Send this part of this file: the first slice belongs to it.
     Send(Arc<OpenFile>, usize),
-    /// Write the first slice: a later one belongs to the file.
+    /// Write the first slice: a later slice belongs to the file.
     Precede,
     /// Write all slices: none belongs to the file.
     Write,
@@ -93,8 +94,8 @@ pub(crate) struct SendfileStream {
 }
 
 impl SendfileStream {
-    /// Sends from the file if the first slice belongs to it. If a later slice does, sends only the
-    /// first one: the next call handles the rest.
+    /// Sends from the file if the first slice belongs to the file. If a later slice belongs to the
+    /// file, sends only the first slice: the next call handles the rest.
     fn poll_send(&self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<Option<usize>> {
         let sent = match self.queued.next(bufs) {
             NextWrite::Send(file, offset) => {

@@ -38,9 +38,9 @@ impl Serving {
         self.shared.leaving.store(leave, Ordering::Relaxed);
     }
 
-    /// Stops accepting and ends the connections: idle ones are closed, HTTP/2 gets GOAWAY. Requests
-    /// in flight get their response. Returns when this process no longer accepts connections from
-    /// the sockets.
+    /// Stops accepting and ends the connections: idle connections are closed, HTTP/2 gets GOAWAY.
+    /// Requests in flight get their response. Returns when this process no longer accepts
+    /// connections from the sockets.
     pub async fn close(&mut self) {
         self.shared.closing.raise();
         self.shared.site.close();

@@ -30,7 +30,7 @@ pub trait Scenario: Send + Sync + 'static {
     fn user(&self, number: u64, recorder: &Recorder) -> Box<dyn VirtualUser>;
 
     /// Describes the result of an iteration; the text follows "while it waited for". An iteration
-    /// that is cut off before it has failed.
+    /// without this result has failed if the run cuts it off.
     fn purpose(&self) -> &'static str {
         "a response"
     }
@@ -48,20 +48,20 @@ pub trait Scenario: Send + Sync + 'static {
         Duration::from_secs(60)
     }
 
-    /// Runs during the load until `stop` is cancelled, for example to poll checkpoints. It may
-    /// return later: the run waits for it before [`finish`](Scenario::finish).
+    /// Runs during the load until `stop` is cancelled, for example to poll checkpoints. The future
+    /// may complete later: the run waits for it before [`finish`](Scenario::finish).
     async fn background(&self, recorder: Recorder, stop: Stop) {
         let _ = (recorder, stop);
     }
 
-    /// Completes when the scenario has reached its goal, which ends the run like the end of its
-    /// time. Most scenarios have no goal.
+    /// Completes when the scenario has reached its goal. The run then ends, as it does after its
+    /// planned duration. Most scenarios have no goal.
     async fn reached(&self) {
         std::future::pending().await
     }
 
-    /// Audits after the last iteration, with its own limits of time. The summary shows the returned
-    /// notes.
+    /// Audits the target after the last iteration, with its own time limits. The summary shows the
+    /// returned notes.
     async fn finish(&self, recorder: Recorder) -> Vec<Note> {
         let _ = recorder;
         Vec::new()

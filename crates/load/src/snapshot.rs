@@ -7,7 +7,7 @@ use crate::heat::HEAT;
 use crate::summary::ErrorKind;
 use crate::threshold::ThresholdResult;
 
-/// Minimum reported delay by the load generator.
+/// Smallest 99th percentile of start delays that reports mark as delay by the load generator.
 pub const LATE: Duration = Duration::from_millis(10);
 
 /// State of a run; a new one each second.

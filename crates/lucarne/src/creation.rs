@@ -100,8 +100,8 @@ fn holds_nothing(own: &Path) -> bool {
     }
 }
 
-/// Creates the missing logs that may be created now. Other missing logs stay stopped, and the start
-/// fails if all logs are missing.
+/// Creates the missing logs that may be created now. Other missing logs stay stopped. The start
+/// fails if no log exists and none may be created.
 pub(crate) async fn create_missing(
     config: &Config,
     creation: Creation,

@@ -155,8 +155,8 @@ pub(crate) struct ReadCache {
     pub(crate) bytes: u64,
 }
 
-/// The data of a log, opened when they are first needed. Until the turn of this process, they are
-/// only read, while another process has them open.
+/// The data of a log, opened at the first access. Before its turn, this process only reads the
+/// data, because another process has them open.
 pub(crate) struct LateAssets {
     place: DataPlace,
     cache: ReadCache,

@@ -47,7 +47,7 @@ pub(crate) struct Begin {
 
 /// The process that ran the logs before.
 pub(crate) enum Predecessor {
-    /// There was none: this is an ordinary start.
+    /// No process ran the logs: this is an ordinary start.
     Nobody,
     /// A process that still runs the logs, and hands them over.
     Another(Taking),
@@ -59,7 +59,7 @@ pub(crate) enum Predecessor {
 pub(crate) enum Ended {
     /// Stopped by a signal, or by a hand-over.
     Stopped,
-    /// Ended by a failed hand-over: the server must be started again with these.
+    /// Ended by a failed hand-over: the server must be started again with these values.
     Again(Box<(Config, Vec<Roots>, Begin)>),
 }
 
@@ -312,7 +312,7 @@ impl Server {
     /// Takes over from the running process. If that fails, the other process continues.
     async fn take_over(&mut self, mut taking: Taking) -> Result<(Serving, Option<Candidates>)> {
         let doorway = self.doorway.take();
-        let doorway = doorway.context("there is no `handover`")?;
+        let doorway = doorway.context("`handover` is not configured")?;
         let estate = self.estate()?;
         let giver = tokio::select! {
             giver = taking.accept() => giver?,
@@ -336,7 +336,7 @@ impl Server {
         close_lock(&*self.lock).await;
         taking.fail(format!("{led:#}")).await;
         serving.drain().await;
-        Err(led.context("not taken over (the running process continues)"))
+        Err(led.context("cannot take over (the running process continues)"))
     }
 
     /// Opens the logs after the other process has released them.
@@ -367,9 +367,9 @@ impl Server {
     }
 }
 
-/// Listens to signals, and bounds the time of a shutdown.
+/// Listens for signals, and bounds the time of a shutdown.
 fn first_signals(config: &Config) -> Result<Signals> {
-    let signals = Signals::listen().context("cannot listen to signals")?;
+    let signals = Signals::listen().context("cannot listen for signals")?;
     signals::exit_in_any_case(config.http.drain_timeout + LAST_WORDS)?;
     Ok(signals)
 }

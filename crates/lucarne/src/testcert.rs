@@ -20,9 +20,9 @@ pub(crate) fn open(directory: &Path) -> Result<Arc<Tls>> {
     let ca = CaDirectory::at(directory);
     let (authority, made) = ca
         .open_or_create(&CaOptions::local(KeyType::EcdsaP256)?)
-        .context("--testcert has no CA")?;
+        .context("--testcert: cannot open or create the CA")?;
     let disk = DiskStore::open(&directory.join("certificates"), DiskOptions::default())
-        .context("--testcert has no directory for its certificates")?;
+        .context("--testcert: cannot open the directory of certificates")?;
     let store = LayeredStore::new(StoreOptions::default(), Arc::new(disk));
     let minter = Minter::new(authority, Arc::new(store), MintOptions::default())?;
     let verb = if made { "made" } else { "found" };

@@ -13,7 +13,7 @@ use crate::{
 pub struct CaOptions {
     /// Name of the CA.
     pub name: Name,
-    /// Kind of its key.
+    /// Kind of the CA's key.
     pub key: KeyType,
     /// Start of the validity period.
     pub not_before: Time,
@@ -39,8 +39,8 @@ impl CaOptions {
         }
     }
 
-    /// Returns options for a root for this machine, which can issue leaves only. Its name is
-    /// unique, because clients confuse CAs of the same name.
+    /// Returns options for a root for this machine, which can issue leaves only. The name of the
+    /// root is unique, because clients confuse CAs of the same name.
     ///
     /// # Errors
     /// If random bytes are unavailable.
@@ -57,16 +57,16 @@ impl CaOptions {
     }
 }
 
-/// A certificate authority: its key, its certificate, and those above it.
+/// A certificate authority: its key, its certificate, and the certificates above it.
 ///
 /// Clones are cheap. Issuing takes `&self` and works from many threads.
 #[derive(Clone, Debug)]
 pub struct Authority {
     key: Arc<KeyPair>,
     name: Name,
-    /// Certificates, its own first and the root last.
+    /// Certificates, the CA's own first and the root last.
     certificates: Arc<[Vec<u8>]>,
-    /// The authorityKeyIdentifier of issued certificates, if its own certificate has a SKI.
+    /// The authorityKeyIdentifier of issued certificates, if the CA's certificate has a SKI.
     key_id: Option<Extension>,
     /// URLs and policy of a CA of the WebPKI, created when first used.
     pub(crate) services: Arc<OnceLock<[Extension; 3]>>,
@@ -86,7 +86,7 @@ impl Authority {
         Self::new(key, vec![certificate])
     }
 
-    /// Creates an authority from a key and its certificate, followed by those above it.
+    /// Creates an authority from a key and its certificate, followed by the certificates above it.
     ///
     /// # Errors
     /// If the certificate cannot be parsed, or does not have this key.
@@ -108,11 +108,11 @@ impl Authority {
         })
     }
 
-    /// Parses PEM with a PKCS#8 private key, the CA's certificate, and those above it, in any
-    /// order.
+    /// Parses PEM with a PKCS#8 private key, the CA's certificate, and the certificates above it,
+    /// in any order.
     ///
     /// # Errors
-    /// If the text has another content.
+    /// If the text has other contents, or the key does not belong to a certificate.
     pub fn from_pem(text: &str) -> Result<Self, MintError> {
         let (mut keys, mut certificates) = (Vec::new(), Vec::new());
         for (label, der) in pem::decode(text)? {
@@ -175,7 +175,7 @@ impl Authority {
         &self.certificates[0]
     }
 
-    /// Returns its own certificate and those above it, the root last.
+    /// Returns the CA's certificate and the certificates above it, the root last.
     pub fn certificates(&self) -> &[Vec<u8>] {
         &self.certificates
     }

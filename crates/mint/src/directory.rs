@@ -14,7 +14,8 @@ const CERTIFICATE: &str = "ca.pem";
 /// `ca-key.pem`, readable by its owner only.
 ///
 /// For a CA that was created here, `ca-key.pem` has the certificate as well. A CA from elsewhere
-/// may have its certificate in `ca.pem` only, with those above it if it is an intermediate CA.
+/// may have its certificate only in `ca.pem`, followed by the certificates above it if the CA is an
+/// intermediate CA.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaDirectory {
     path: PathBuf,
@@ -70,8 +71,8 @@ impl CaDirectory {
         self.path.join(CERTIFICATE)
     }
 
-    /// Returns the path of the private key, with the certificate and those above it (PEM).
-    /// **Secret.**
+    /// Returns the path of the private key, with the certificate and the certificates above it
+    /// (PEM). **Secret.**
     pub fn key_file(&self) -> PathBuf {
         self.path.join(KEY)
     }
@@ -104,7 +105,8 @@ impl CaDirectory {
     }
 
     /// Opens the CA, or creates it if there is none. The second value states whether it was
-    /// created. If several processes try at the same time, one creates it and all open the same.
+    /// created. If several processes try at the same time, one process creates the CA, and all open
+    /// this CA.
     ///
     /// # Errors
     /// The errors of [`open`](Self::open), or an error if the CA cannot be written.
@@ -144,7 +146,7 @@ impl CaDirectory {
         self.put(KEY, 0o600, &authority.to_pem()?)
     }
 
-    /// Writes a complete file at its path. Returns `false` if there is one already.
+    /// Writes a complete file at its path. Returns `false` if a file with this name exists.
     fn put(&self, name: &str, mode: u32, text: &str) -> Result<bool, CaDirectoryError> {
         let mut number = [0; 8];
         random(&mut number)?;

@@ -37,8 +37,7 @@ pub fn once_per_run(name: &str, fill: impl FnOnce(&Path)) -> Option<PathBuf> {
 const AUTHORITIES: [&str; 4] = ["root.pem", "rsa.pem", "p256.pem", "p384.pem"];
 const LEAF_KEY: &str = "leaf-key.der";
 
-/// A root with three intermediates as the WebPKI has them, and one key that
-/// all leaves share.
+/// A root with three intermediates like those of the WebPKI, and one key that all leaves share.
 #[derive(Clone, Debug)]
 pub struct Pki {
     /// RSA-2048 root.
@@ -78,7 +77,8 @@ impl Pki {
         })
     }
 
-    /// The PKI of this run of tests, else of this process, generated on first use.
+    /// Returns the PKI of this run of tests, or of this process outside a run. Generates the PKI on
+    /// first use.
     ///
     /// # Panics
     /// If the cryptographic library fails, or a file of the run cannot be read.

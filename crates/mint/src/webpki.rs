@@ -1,6 +1,6 @@
 //! Certificates as CAs of the WebPKI issue them, including unusual ones, for tests and load tests.
-//! They contain URLs of revocation services at which no server responds. Certificates for clients
-//! come from [`store`](crate::store).
+//! The certificates contain URLs of revocation services at which no server responds. Certificates
+//! for clients come from [`store`](crate::store).
 
 mod leaf;
 mod sct_list;
@@ -118,7 +118,7 @@ impl Authority {
         Ok(template)
     }
 
-    /// Returns AKI, AIA, policies and CRL DP. They are the same in all certificates of a CA, so
+    /// Returns AKI, AIA, policies and CRL DP. All certificates of a CA share these extensions, so
     /// they are created once.
     fn constant_extensions(&self) -> impl Iterator<Item = Extension> {
         let services = self.services.get_or_init(|| services(self.key()));

@@ -20,8 +20,8 @@ pub async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     }
 }
 
-/// Handles an error of accepting. A connection that ended already needs no action; other errors,
-/// such as too many open files, do not end at once.
+/// Handles an error of `accept`. If the client has already disconnected, no action is needed. Other
+/// errors, such as too many open files, last longer: the function logs the error and waits.
 async fn wait_out(error: &io::Error) {
     if !matches!(
         error.kind(),

@@ -13,7 +13,8 @@ use tokio::time::sleep;
 /// Time after which the next address is tried concurrently (RFC 8305, section 5).
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// Alternates between the address families, the first one first (RFC 8305, section 4).
+/// Reorders addresses so that the address families alternate, beginning with the family of the
+/// first address (RFC 8305, section 4).
 pub fn interleave(addresses: Vec<SocketAddr>) -> VecDeque<SocketAddr> {
     let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
     let (mut a, mut b): (VecDeque<_>, VecDeque<_>) = addresses
@@ -28,8 +29,8 @@ pub fn interleave(addresses: Vec<SocketAddr>) -> VecDeque<SocketAddr> {
     mixed
 }
 
-/// Connects to the first address that accepts the connection. Tries the next one when one fails, or
-/// takes too long.
+/// Connects to the first address that accepts the connection. Tries the next address if an attempt
+/// fails or takes too long.
 ///
 /// # Errors
 /// If no address accepts a connection: the first failed address, and its error.

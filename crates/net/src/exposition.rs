@@ -11,8 +11,8 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Returns metrics in the format that the client accepts, with its content type. The format is
-/// OpenMetrics if `Accept` names it, and else the text format 0.0.4 of Prometheus, which every
-/// scraper can read.
+/// OpenMetrics if `Accept` names it. Otherwise the format is the text format 0.0.4 of Prometheus,
+/// which every scraper can read.
 ///
 /// `metrics` are in the OpenMetrics text format.
 pub fn exposition(headers: &HeaderMap, metrics: String) -> (&'static str, String) {
@@ -37,8 +37,8 @@ fn accepts_open_metrics(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Converts the OpenMetrics text format to the text format 0.0.4. There, families of counters have
-/// the suffix of their samples, and no line has a unit or ends the text.
+/// Converts the OpenMetrics text format to the text format 0.0.4. In that format, the names of
+/// counter families have the suffix of their samples, and there are no `UNIT` and `EOF` lines.
 fn text_format(metrics: &str) -> String {
     let mut text = String::with_capacity(metrics.len());
     let mut help = "";

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, timeout_at};
 
-/// Limit of concurrent checks: each costs milliseconds of CPU, for any client that sends a
-/// password.
+/// Limit of concurrent checks: each check costs milliseconds to a second of CPU time, and any
+/// client can send a password.
 const AT_A_TIME: usize = 2;
 /// Limits of the passwords that are checked or wait: of one client, and of all clients.
 const MOST_OF_A_CLIENT: usize = 16;

@@ -41,15 +41,15 @@ impl Dialer {
         self.own.write().push(address);
     }
 
-    /// Connects to the target. The rules apply to the address that is then connected to, so a name
-    /// server cannot get around them.
+    /// Connects to the target. The rules apply to the address of the connection itself, so a name
+    /// server cannot bypass them.
     pub(crate) async fn connect(&self, target: &Target) -> Result<TcpStream, Failure> {
         let addresses = self.addresses(target, |ip| self.permit(ip, target.port));
         self.first(addresses.await?).await
     }
 
-    /// Connects to an upstream proxy. Its configuration permits any address, except those of this
-    /// proxy.
+    /// Connects to an upstream proxy. The rules do not apply: the configuration names the address,
+    /// which must only differ from the addresses of this proxy.
     pub(crate) async fn connect_to_proxy(&self, proxy: &Target) -> Result<TcpStream, Failure> {
         let addresses = self.addresses(proxy, |ip| self.not_own(ip, proxy.port));
         self.first(addresses.await?).await
@@ -81,9 +81,9 @@ impl Dialer {
         permitted.map_err(Failure::Refused)
     }
 
-    /// Checks whether the rules permit a request for `target` to an upstream proxy. That proxy
-    /// resolves names. Checked here are addresses, names for the resolving machine itself (RFC
-    /// 6761, section 6.3), and names that are numbers.
+    /// Checks whether the rules permit a request for `target` to an upstream proxy. The upstream
+    /// proxy resolves names, so this function only checks addresses, names for the resolving
+    /// machine itself (RFC 6761, section 6.3), and names that are numbers.
     pub(crate) fn permit_elsewhere(&self, target: &Target) -> Result<(), Failure> {
         let name = target.host.as_str();
         let ip = match target.host.ip() {

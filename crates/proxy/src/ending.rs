@@ -40,7 +40,7 @@ impl ConnectionEnd {
     }
 }
 
-/// Connection whose end is recorded, announced or not.
+/// Connection that records an end without `close_notify`, and the alert that ended it.
 pub(crate) struct Ending<S> {
     stream: S,
     end: ConnectionEnd,

@@ -109,7 +109,6 @@ fn forwarded(response: &mut Response<Incoming>, proxy: &UpstreamProxy) -> Result
     Ok(())
 }
 
-/// Returns the route of a request.
 fn route(session: &Session, request: &Request<Incoming>) -> Result<Arc<Route>, Failure> {
     let wrong = |why: &str| Failure::Request(why.to_owned());
     if request.method() == Method::CONNECT {
@@ -136,7 +135,8 @@ fn route(session: &Session, request: &Request<Incoming>) -> Result<Arc<Route>, F
     let tls = tls.then(|| target.host.clone());
     session.core.hosts.connection(&target.host).request();
     let mut route = session.core.upstream.route(target, tls);
-    // A plain-text request came to this proxy in the form for a forwarding proxy.
+    // A plain-text request goes to an upstream proxy in the same form; TLS needs a tunnel
+    // (CONNECT).
     route.forwarded = route.tls.is_none();
     Ok(Arc::new(route))
 }

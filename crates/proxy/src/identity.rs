@@ -31,7 +31,8 @@ impl Identity {
 /// A client certificate, and the servers that receive it.
 #[derive(Clone, Debug)]
 pub struct ClientCertificate {
-    /// Hosts that receive the certificate. The host that the server proves by TLS is compared.
+    /// Hosts that receive the certificate. The pattern is compared with the host that the server
+    /// proves by TLS.
     pub hosts: HostPattern,
     /// The certificate with its key.
     pub identity: Identity,

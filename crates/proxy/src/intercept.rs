@@ -72,8 +72,8 @@ impl Connect {
     }
 
     /// Waits for the first bytes of the client. After a while without any, connects to the server
-    /// and waits for either side. Silence decides nothing: a late client is handled like any other,
-    /// and a client that closes its sending side without a byte may still wait for the server.
+    /// and waits for either side. A late client is handled like any other client. A client that
+    /// closes its sending side without a byte may still wait for the server.
     async fn first(
         &self,
         stream: &mut Rewind,
@@ -100,7 +100,7 @@ impl Connect {
                 filled = stream.fill() => if filled.is_err() {
                     return Ok(First::Nothing);
                 },
-                // The end of the server's stream counts, too.
+                // The end of the server's stream also ends the wait.
                 _ = server.fill() => return Ok(First::Server),
                 // A tunnel ends after the same time without a byte.
                 () = sleep(core.limits.idle) => return Ok(First::Nothing),
@@ -274,7 +274,6 @@ impl ClientOffer {
 /// The TLS alert `access_denied` (RFC 8446, section 6.2), in a record of its own.
 const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
 
-/// Returns the certificate for a host.
 async fn certificate(core: &Core, host: &Host, seen: &Seen) -> Result<Arc<Minted>, Failure> {
     let asked = Instant::now();
     let minted = core.minter.certificate(host).await.map_err(Failure::Mint)?;

@@ -1,7 +1,8 @@
 //! Interim responses to HTTP/1.1 clients (RFC 9110, section 15.2), for example 103 Early Hints.
 //!
-//! hyper's server writes only 100, so this module writes the others into the connection itself. It
-//! writes between a request and its final response, when hyper has no response in progress.
+//! hyper's server writes only 100, so this module writes other interim responses into the
+//! connection itself: between a request and its final response, when hyper has no response in
+//! progress.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -134,7 +135,6 @@ impl<S> InterimStream<S> {
         (interjected, interim)
     }
 
-    /// Returns the inner connection.
     pub(crate) fn into_inner(self) -> S {
         self.stream
     }

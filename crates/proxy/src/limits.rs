@@ -6,7 +6,8 @@ use std::time::Duration;
 /// 40 Mbit/s at a round-trip time of 100 ms.
 pub(crate) const STREAM_WINDOW: u32 = 512 << 10;
 
-/// Limit of concurrent streams on a client's HTTP/2 connection. Their windows take at most 64 MiB.
+/// Limit of concurrent streams on a client's HTTP/2 connection. The windows of all streams take at
+/// most 64 MiB.
 pub(crate) const STREAMS: u32 = 128;
 
 /// Limit of header fields in an HTTP/1.1 message. A client that sends more receives 431. HTTP/2

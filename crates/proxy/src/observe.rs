@@ -1,9 +1,9 @@
 //! Observation of servers: their chains, their SCTs, and whether logs have their certificates.
 //!
-//! The proxy calls [`Observer::seen`] after each handshake with a server. It copies the chain into
-//! a bounded queue and returns at once. A chain that does not fit is dropped and counted, so the
-//! proxy never waits. [`routes()`] serves the page, its JSON and its files on the proxy's own
-//! listener.
+//! The proxy calls [`Observer::seen`] after each handshake with a server. The method copies the
+//! chain into a bounded queue and returns at once. A chain that does not fit is dropped and
+//! counted, so the proxy never waits. [`routes()`] serves the page, its JSON and its files on the
+//! proxy's own listener.
 
 mod destination;
 mod filter;

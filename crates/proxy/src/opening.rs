@@ -1,5 +1,5 @@
-//! Recognition of the protocol that a client speaks after CONNECT. Its first bytes show whether it
-//! names a host that the rules must check.
+//! Recognition of the protocol that a client speaks after CONNECT. The first bytes show whether the
+//! protocol names a host that the rules must check.
 
 use std::io;
 use std::pin::Pin;
@@ -94,8 +94,8 @@ fn is_blank(byte: u8) -> bool {
     )
 }
 
-/// Client of a server that sent first. Protocols of that kind do not continue with TLS or HTTP, so
-/// a client that does is disconnected: it may be evading the rules.
+/// Client of a server that sent first. Protocols of that kind do not continue with TLS or HTTP. The
+/// proxy disconnects a client that sends TLS or HTTP, because the client may be evading the rules.
 pub(crate) struct Second {
     stream: Rewind,
     bound: usize,

@@ -24,7 +24,7 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// The body, and a flag that is raised whenever some of it has moved.
+    /// Creates the body, and a flag that is set whenever a frame has been forwarded.
     pub(crate) fn new(
         incoming: Incoming,
         version: Version,
@@ -39,7 +39,6 @@ impl Outgoing {
         (body, moving)
     }
 
-    /// Returns an empty body.
     pub(crate) fn empty() -> Self {
         Outgoing {
             body: None,

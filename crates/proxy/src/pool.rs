@@ -39,7 +39,6 @@ impl Route {
         self.through.as_deref().filter(|_| self.forwarded)
     }
 
-    /// Returns the scheme of the URLs of this route.
     pub(crate) fn scheme(&self) -> Scheme {
         match self.tls {
             Some(_) => Scheme::HTTPS,
@@ -203,21 +202,21 @@ impl Pool {
         }
     }
 
-    /// Drops all connections.
     pub(crate) fn clear(&self) {
         self.routes.lock().clear();
     }
 }
 
-/// An HTTP/1 connection in use. It returns to the pool after its response has been read.
+/// An HTTP/1 connection in use. The connection returns to the pool after its response has been
+/// read.
 pub(crate) struct Lease {
     pub(crate) pool: Arc<Pool>,
     pub(crate) route: Arc<Route>,
     pub(crate) connection: Http1,
     /// Ends the connection after this response, if the body was never sent.
     pub(crate) withheld: Option<Withheld>,
-    /// Called if the response lasts until the end of the connection, and that ended without
-    /// `close_notify`.
+    /// Called if the response lasts until the end of the connection, and the connection ends
+    /// without `close_notify`.
     pub(crate) cut: Option<Box<dyn FnOnce() + Send + Sync>>,
 }
 

@@ -176,7 +176,7 @@ impl Proxy {
     }
 }
 
-/// Returns a random name that no other proxy has.
+/// Returns a random name, so that proxies in a chain have different names.
 fn name() -> Result<String, rustls::Error> {
     let mut random = [0; 4];
     aws_lc_rs::rand::fill(&mut random)

@@ -101,7 +101,7 @@ fn reason(response: &Response<Incoming>) -> Option<String> {
     (said.len() <= LONGEST).then(|| said.to_owned())
 }
 
-/// Converts a connection error, or a response that is not HTTP, of the upstream proxy.
+/// Converts a connection error of the upstream proxy, or the error of a response that is not HTTP.
 pub(crate) fn broke(error: &hyper::Error, proxy: &UpstreamProxy) -> Failure {
     let what = if error.is_parse() {
         "its response is not valid HTTP"

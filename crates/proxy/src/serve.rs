@@ -63,8 +63,8 @@ pub(crate) async fn bare(core: Arc<Core>, mut stream: TcpStream, client: SocketA
     }
 }
 
-/// Returns whether the first request line has a byte beyond ASCII, as far as the line is received
-/// at once. hyper closes these connections without a response.
+/// Returns whether the first request line has a byte beyond ASCII in the part that arrives first.
+/// hyper closes these connections without a response.
 ///
 /// # Errors
 /// If the client sent nothing within the time limit.
@@ -74,7 +74,7 @@ async fn begins_beyond_ascii(core: &Core, stream: &TcpStream) -> Result<bool, El
         peeked = timeout(core.limits.head, stream.peek(&mut bytes)) => peeked?,
         () = core.reached(Phase::Closing) => return Ok(false),
     };
-    // hyper will find a broken connection, too.
+    // hyper reports a broken connection as well.
     let read = peeked.unwrap_or(0);
     let line = bytes[..read].split(|byte| *byte == b'\n').next();
     let version = |line: &[u8]| line.windows(8).any(|part| part == b" HTTP/1.");

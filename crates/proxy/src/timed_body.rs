@@ -24,7 +24,6 @@ pub(crate) enum BodyError {
     /// The sender is too slow.
     #[error("fewer than {LEAST} bytes arrived in {0:?}")]
     Slow(Duration),
-    /// The server has responded without the body.
     #[error("the server responded without the body")]
     Unwanted,
 }
@@ -53,7 +52,7 @@ impl Pace {
 /// A body whose sender must not stop or be too slow.
 pub(crate) struct Timed {
     incoming: Incoming,
-    /// The version of HTTP that it comes by.
+    /// HTTP version of the connection that the body arrives on.
     version: Version,
     idle: Duration,
     /// Timer, created at the first wait: most bodies need none.
@@ -105,8 +104,8 @@ impl Timed {
         Poll::Ready(Some(Err(BodyError::Still(idle))))
     }
 
-    /// Returns whether a body that has ended lacks its end: hyper ends it without an error if
-    /// its stream is reset with NO_ERROR, also if the rest of it is missing.
+    /// Returns whether the end of the body is missing. hyper reports a normal end for an incomplete
+    /// body if its stream is reset with NO_ERROR.
     fn is_cut_off(&self) -> bool {
         self.version == Version::HTTP_2 && !self.incoming.is_end_stream()
     }

@@ -120,8 +120,8 @@ impl Upstream {
         way.and_then(|(_, proxy)| proxy.as_ref())
     }
 
-    /// Opens a connection for forwarding bytes. If its upstream proxy fails, no other way is tried.
-    /// For `via` see [`tunnel`](Self::tunnel).
+    /// Opens a connection for forwarding bytes. If the upstream proxy fails, no other route is
+    /// tried. For `via` see [`tunnel`](Self::tunnel).
     pub(crate) async fn link(
         &self,
         target: &Target,

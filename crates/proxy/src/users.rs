@@ -24,7 +24,7 @@ const REMEMBERED: Duration = Duration::from_secs(600);
 /// Highest cost of bcrypt: one check takes about a second, and checks wait at most five seconds for
 /// their turn.
 const MOST_COST: u32 = 14;
-/// Bytes of a password that bcrypt reads.
+/// Number of bytes of a password that bcrypt reads.
 const BCRYPT_BYTES: usize = 72;
 
 /// Users with the hashes of their passwords.
@@ -33,10 +33,10 @@ pub struct Users {
     users: HashMap<String, Arc<User>>,
     /// Highest bcrypt cost of all users; `None` if no user has bcrypt.
     cost: Option<u32>,
-    /// Key of the hashes of remembered passwords. It exists only in this process.
+    /// Key of the hashes of remembered passwords. The key exists only in this process.
     secret: hmac::Key,
     checks: Arc<Checks>,
-    /// Rounds of bcrypt so far, counted as powers of the costs.
+    /// Rounds of bcrypt so far: 2^cost for each check.
     #[cfg(test)]
     rounds: Arc<std::sync::atomic::AtomicU64>,
 }
@@ -66,24 +66,26 @@ pub enum UsersError {
     Line(usize),
     /// The kind of hash is not supported.
     #[error(
-        "line {0} has a hash of a kind that is not supported ({1}): create it with `htpasswd -B` \
+        "line {0} has an unsupported kind of hash ({1}): create the hash with `htpasswd -B` \
          (bcrypt)"
     )]
     Hash(usize, &'static str),
     /// The hash cannot be parsed.
-    #[error("line {0} has a hash that is truncated or malformed: recreate it (`htpasswd -B`)")]
+    #[error(
+        "line {0} has a hash that is truncated or malformed: recreate the hash with `htpasswd -B`"
+    )]
     Malformed(usize),
     /// Checking the hash takes too long.
     #[error(
-        "line {0} has a bcrypt hash of cost {1}, which takes too long to check: create it with \
-         a cost of at most {MOST_COST} (`htpasswd -B -C 10`)"
+        "line {0} has a bcrypt hash of cost {1}, which takes too long to check: recreate the hash \
+         with a cost of at most {MOST_COST} (`htpasswd -B -C 10`)"
     )]
     Cost(usize, u32),
     /// The system provides no random bytes.
     #[error("the system provides no random bytes")]
     Randomness,
     /// The file has no user.
-    #[error("the file has no user: write one `user:password` a line")]
+    #[error("the file has no user: write one `user:password` per line")]
     Nobody,
 }
 

@@ -22,7 +22,8 @@ pub enum Severity {
     Problem,
     /// This log does not start; the others do.
     LogProblem,
-    /// A store or a server is unavailable. The part that needs it starts after a response.
+    /// A store or a server is unavailable. The dependent part starts as soon as the store or server
+    /// responds.
     Unavailable,
     /// No consequence at startup.
     Warning,

@@ -38,7 +38,7 @@ pub enum ClientError {
         problem: String,
     },
     /// The signer refuses to sign the object.
-    #[error("the signer at {path} refuses: {reason}")]
+    #[error("the signer at {path} refuses to sign: {reason}")]
     Refused {
         /// The socket.
         path: PathBuf,
@@ -216,8 +216,7 @@ impl Client {
         }
     }
 
-    /// Sends a request on one of these connections, and returns the rest of the response after its
-    /// status.
+    /// Sends a request on a connection of `line`, and returns the response without its status.
     async fn ask(&self, line: &Line, wish: Wish<'_>) -> Result<Vec<u8>, ClientError> {
         let frame = self.frame(wish);
         let turn = line.turn().await;
@@ -233,7 +232,7 @@ impl Client {
         Request { log_id, wish }.encode()
     }
 
-    /// Returns the rest of a successful response after its status.
+    /// Returns a successful response without its status.
     fn done(&self, response: &[u8]) -> Result<Vec<u8>, ClientError> {
         let (status, rest) = decode_response(response).map_err(|error| self.confused(error))?;
         let text = || String::from_utf8_lossy(rest).into_owned();

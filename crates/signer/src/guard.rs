@@ -30,7 +30,7 @@ pub struct Head {
 /// attempted fork.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The tree is smaller than the last one.
+    /// The tree is smaller than the last signed tree.
     #[error(
         "requested a tree of {} entries with the root {}, after one of {} entries with the root \
          {} was signed: a log never shrinks", to.size, to.root, from.size, from.root
@@ -75,7 +75,7 @@ pub enum Refusal {
         /// The error in the proof.
         problem: ProofError,
     },
-    /// The timestamp is not later than the last one.
+    /// The timestamp is not later than the last signed timestamp.
     #[error("requested the timestamp {to}, after {from} was signed: timestamps never go back")]
     Earlier {
         /// The last signed timestamp.
@@ -148,7 +148,7 @@ impl Guard {
     }
 
     /// Checks whether a tree head may be signed. `proof` is the consistency proof from the last
-    /// one.
+    /// signed head.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -200,8 +200,8 @@ impl Guard {
     }
 }
 
-/// Verifies that the last leaves of a tree are `leaves`: together with the preceding leaves they
-/// must have its root. Returns the complete ones.
+/// Verifies that the last leaves of a tree are `leaves`: the preceding leaves and `leaves` together
+/// must have the root of the tree. Returns the complete leaves.
 ///
 /// # Errors
 /// See [`Refusal`].

@@ -3,8 +3,8 @@
 //! A faulty or compromised server cannot be trusted to sign only one history. The key is therefore
 //! kept in another process, behind a Unix socket, and the signer checks each request itself:
 //!
-//! - A tree head is signed only if a consistency proof leads to it from the last one, which is
-//!   stored on disk before the signature is sent ([`Guard`], [`SigningLog`]).
+//! - A tree head is signed only if a consistency proof leads to it from the last signed head. Each
+//!   head is stored on disk before its signature is sent ([`Guard`], [`SigningLog`]).
 //! - An SCT is signed only for a leaf that is proven to be in a tree with a signed head, and only
 //!   over the exact bytes whose hash was in the proof.
 //!

@@ -1,8 +1,8 @@
 //! The last signed tree head, on disk.
 //!
-//! The file is the signed note itself. Its signature identifies the log and protects against
-//! changes. A missing or damaged file is never treated as a log that has signed nothing: such a log
-//! has a file that states so.
+//! The file is the signed note itself. The signature of the note identifies the log and protects
+//! against changes. A log that has signed nothing has a file that states this. A missing or damaged
+//! file is therefore always an error.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -173,7 +173,7 @@ impl Memory {
         })
     }
 
-    /// Stores a note before it is sent. The note is on disk when this returns.
+    /// Stores a note before it is sent. The note is on disk when `write` returns.
     ///
     /// # Errors
     /// If it is unknown whether the note is on disk. The note must not be sent then.

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 /// Minimum interval between two lines.
 const DISTANCE: Duration = Duration::from_secs(10);
 
-/// Limits log lines of one kind to one in 10 s, and counts the omitted ones.
+/// Limits log lines of one kind to one line in 10 s, and counts the omitted lines.
 #[derive(Debug, Default)]
 pub struct Seldom(Mutex<State>);
 
@@ -18,7 +18,7 @@ struct State {
 }
 
 impl Seldom {
-    /// If a line may be logged now, returns the number of lines omitted since the last one;
+    /// If a line may be logged now, returns the number of lines omitted since the last logged line;
     /// otherwise counts this line as omitted.
     pub fn due(&self) -> Option<u64> {
         self.due_at(Instant::now())

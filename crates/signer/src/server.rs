@@ -166,7 +166,7 @@ impl Server {
     }
 }
 
-/// A slot for a connection, released when this is dropped.
+/// A slot for a connection. Dropping the value releases the slot.
 struct Slot(Arc<AtomicUsize>);
 
 impl Slot {
@@ -244,7 +244,6 @@ fn is_silence(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
-/// Returns the response to a frame.
 fn answer(frame: &[u8], logs: &HashMap<LogId, SigningLog>) -> Vec<u8> {
     let bad = |problem: String| encode_response(Status::BadRequest, problem.as_bytes());
     let request = match Request::decode(frame) {

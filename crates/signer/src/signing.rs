@@ -91,7 +91,7 @@ impl SigningLog {
         self.state.lock().note.clone()
     }
 
-    /// Signs a tree head that extends the last one. The same head gets the same note again.
+    /// Signs a tree head that extends the last signed head. The same head gets the same note again.
     ///
     /// # Errors
     /// See [`SignError`]. No signature leaves the signer then.

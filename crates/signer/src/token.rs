@@ -33,7 +33,7 @@ pub enum TokenError {
         label: String,
     },
     /// The token has no such key, or several.
-    #[error("the token has {found} {class} keys with the label {label:?}, instead of one")]
+    #[error("expected one {class} key with the label {label:?} in the token, found {found}")]
     NoKey {
         /// The configured label.
         label: String,

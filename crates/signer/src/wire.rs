@@ -8,17 +8,15 @@
 //! | 3 range | size of the tree before (8), the roots of its perfect subtrees, number of leaves (4), leaves |
 //! | 4 leaf | size of the tree (8), index (8), inclusion proof, leaf |
 //!
-//! A list of hashes has its number of elements (2) before it. A leaf is its length (4) and its
+//! A list of hashes begins with the number of its elements (2). A leaf is its length (4) and its
 //! bytes, or the length 0 and its hash. A response is the version and a status. If the status is 0,
-//! a note follows, or a list of signatures, each with its length (2) before it; otherwise a text
-//! follows.
+//! a note follows, or a list of signatures, each after its length (2); otherwise a text follows.
 
 use lucarne_ct::LogId;
 use lucarne_tlog::{Frontier, Hash};
 
 use crate::guard::{Head, Leaf};
 
-/// Version of the protocol.
 const VERSION: u8 = 1;
 
 /// Maximum length of a frame. A client sends rounds in parts.
@@ -97,7 +95,7 @@ pub enum WireError {
     Version(u8),
 }
 
-/// A parser that reads exactly what the encoder writes.
+/// A parser that accepts only frames in the form of the encoder.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -289,7 +287,7 @@ pub fn encode_signatures(signatures: &[Vec<u8>]) -> Vec<u8> {
 /// Decodes a list of signatures.
 ///
 /// # Errors
-/// If the bytes are not such a list.
+/// If the bytes are not a list of signatures.
 pub fn decode_signatures(bytes: &[u8]) -> Result<Vec<Vec<u8>>, WireError> {
     let mut reader = Reader(bytes);
     let mut signatures = Vec::new();

@@ -28,8 +28,8 @@ use crate::{AssetError, OpenFile, Repairs, Stats};
 /// exist already: after a power failure only the journal is known to be complete.
 #[async_trait]
 pub trait Assets: Repairs + 'static {
-    /// Appends a round to the journal. When this returns, the record is on stable storage. A POSIX
-    /// back end does one append and one `fdatasync`; an object store writes one object.
+    /// Appends a round to the journal. When `stage` returns, the record is on stable storage. A
+    /// POSIX back end does one append and one `fdatasync`; an object store writes one object.
     ///
     /// `new_size` is the size of the tree, in entries, after the round.
     ///
@@ -41,7 +41,7 @@ pub trait Assets: Repairs + 'static {
     async fn stage(&self, new_size: u64, record: Bytes) -> Result<(), AssetError>;
 
     /// Returns all complete records that are not settled yet, oldest first, and possibly some
-    /// settled ones. Reopens the journal: this is the first call of a recovery.
+    /// settled records. Reopens the journal: this is the first call of a recovery.
     ///
     /// A torn tail is dropped, because it was never acknowledged.
     ///
@@ -63,8 +63,8 @@ pub trait Assets: Repairs + 'static {
         self.staged().await
     }
 
-    /// Returns the whole records that the journal has now, oldest first, beside the process
-    /// that appends to it. Changes nothing, and leaves out damaged records.
+    /// Returns the complete records that the journal has now, oldest first. Another process may
+    /// append to the journal at the same time. Changes nothing, and omits damaged records.
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ pub trait Assets: Repairs + 'static {
     /// After an error, some of the files may have been published. Publishing them again is allowed.
     /// [`AssetError::Overtaken`] if the published checkpoint differs from the last checkpoint that
     /// this process published or, since [`staged`](Self::staged), read. The existing checkpoint
-    /// then stays. [`AssetError::CheckpointMissing`] if a bucket does not have it any more.
+    /// then stays. [`AssetError::CheckpointMissing`] if the bucket no longer has a checkpoint.
     async fn publish(&self, assets: Vec<Asset>) -> Result<(), AssetError>;
 
     /// Confirms, before a round is committed, that the published checkpoint is still the last one

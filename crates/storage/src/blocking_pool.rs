@@ -2,7 +2,7 @@
 //!
 //! A hung disk blocks every thread that accesses it. Each kind of work on each directory therefore
 //! has a bounded number of threads, so that no log can take threads that other logs need. Callers
-//! give up after a timeout; the blocked thread cannot.
+//! give up after a timeout; the blocked thread stays blocked.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -15,7 +15,7 @@ use tokio::task::{JoinError, spawn_blocking};
 pub(crate) struct BlockingPool {
     free: Arc<Semaphore>,
     patience: Duration,
-    /// A caller gave up, and no work has finished since.
+    /// Whether a caller gave up and no work has finished since.
     stuck: Arc<AtomicBool>,
 }
 
@@ -62,7 +62,7 @@ impl BlockingPool {
         let free = self.free.clone();
         match free.clone().try_acquire_owned() {
             Ok(permit) => Ok(permit),
-            // All threads hang: one more caller would only wait, too.
+            // All threads hang, so this caller would only wait until its timeout.
             Err(_) if self.stuck.load(Relaxed) => Err(NoResult::Silent),
             Err(_) => match tokio::time::timeout(self.patience, free.acquire_owned()).await {
                 Ok(Ok(permit)) => Ok(permit),

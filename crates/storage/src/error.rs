@@ -96,7 +96,7 @@ pub enum AssetError {
         /// Description of the damage.
         detail: String,
     },
-    /// An earlier write or sync failed, so that no later one can be trusted.
+    /// An earlier write or sync failed, so later writes and syncs cannot be trusted.
     #[error("{location}: {reason}; the log must be reopened, which recovers from the journal")]
     Poisoned {
         /// The location of the files.
@@ -219,7 +219,7 @@ pub enum AssetError {
         detail: String,
     },
     /// Any other response of an object store.
-    #[error("cannot {action} {place}: the store responds {detail}")]
+    #[error("cannot {action} {place}: the store responded with {detail}")]
     Store {
         /// The failed operation.
         action: &'static str,

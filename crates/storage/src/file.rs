@@ -46,7 +46,7 @@ pub fn max_file_bytes(path: &str) -> u64 {
 /// other than the log's own process.
 ///
 /// # Errors
-/// An error if it is not a regular file, is too long, or cannot be read.
+/// If the path is not a regular file, or if the file is too long or cannot be read.
 pub fn read_file(directory: &Path, path: &str) -> io::Result<Option<Bytes>> {
     match open(&directory.join(path)) {
         Ok(mut file) => read(&mut file, path).map(Some),
@@ -64,7 +64,8 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Reads an open file that is at this path of a log. It must have been opened without blocking.
+/// Reads an open file that is at this path of a log. The caller must have opened the file without
+/// blocking.
 ///
 /// # Errors
 /// [`io::ErrorKind::InvalidData`] for anything that a log cannot have written there.

@@ -17,7 +17,7 @@ pub struct JournalContents {
 }
 
 impl JournalContents {
-    /// The whole records, without their places.
+    /// Returns the complete records without their positions.
     pub(crate) fn into_records(self) -> Vec<Bytes> {
         self.records
             .into_iter()

@@ -1,9 +1,9 @@
 //! [`Lease`]: decides which of several instances of a log should sequence it.
 //!
-//! The lease is a second value in the log's [`Lock`], under a separate identifier. It works with
-//! every kind of lock and needs no other table and no other permissions. Safety does not depend on
-//! the lease: its holder sequences, the others wait. If two instances sequence nevertheless, the
-//! swap of the checkpoint stops one of them.
+//! The lease is a second value in the log's [`Lock`], under a separate identifier. The lease works
+//! with every kind of lock and needs no other table and no other permissions. The holder of the
+//! lease sequences, and the other instances wait. Safety does not depend on the lease: if two
+//! instances sequence nevertheless, the swap of the checkpoint stops one of them.
 //!
 //! ```text
 //! lucarne lease 1

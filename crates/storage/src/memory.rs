@@ -1,5 +1,5 @@
-//! [`MemoryAssets`] and [`MemoryLock`] for tests. They fulfil the contracts of the traits, but do
-//! not outlive the process.
+//! [`MemoryAssets`] and [`MemoryLock`] for tests. Both types fulfil the contracts of the traits,
+//! but their contents do not outlive the process.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -28,8 +28,8 @@ pub enum Operation {
 
 type Fault = dyn Fn(Operation) -> Option<AssetError> + Send + Sync;
 
-/// Assets in memory. Clones share their content, so that a clone represents the same directory
-/// opened again.
+/// Assets in memory. Clones share their content: a clone represents the same directory, opened
+/// again.
 #[derive(Clone, Default)]
 pub struct MemoryAssets {
     inner: Arc<Inner>,

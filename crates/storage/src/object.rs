@@ -3,7 +3,7 @@
 //! ```text
 //! <prefix>               public, served as it is by a public bucket or a CDN
 //!   checkpoint  log.v3.json  issuer/…  tile/…
-//! <prefix>.lucarne/      ours; nothing there is secret, and nothing of use
+//! <prefix>.lucarne/      for the log only, without secrets
 //!   journal/…            rounds that are durable, perhaps not yet as files
 //! ```
 //!

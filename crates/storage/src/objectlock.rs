@@ -68,8 +68,8 @@ pub struct ObjectLock {
     location: String,
     /// Whether the store's e-tags are the MD5 of the content, as observed during the race. Some
     /// stores (versitygw) keep the e-tag separately from the object, and may return an object with
-    /// the e-tag of the next one. A process that trusted this e-tag would replace an object that it
-    /// has not seen. With MD5 e-tags, the mismatch is detected.
+    /// the e-tag of the next object. A process that trusted this e-tag would replace an object that
+    /// it has not seen. With MD5 e-tags, the mismatch is detected.
     md5: AtomicBool,
     limits: Limits,
     /// The values that this process put or read last, which saves a read.
@@ -77,7 +77,7 @@ pub struct ObjectLock {
 }
 
 impl ObjectLock {
-    /// Opens the configured lock. Its requests are like those of
+    /// Opens the configured lock. The requests of the lock are like the requests of
     /// [`ObjectAssets`](crate::ObjectAssets).
     ///
     /// # Errors
@@ -137,13 +137,14 @@ impl ObjectLock {
     }
 
     /// Opens the lock under a prefix of a bucket, outside the data of any log. To test the store,
-    /// it runs two races for one key: several creators, then several updaters. Exactly one must win
-    /// each race. `location` is for messages and has no secrets.
+    /// `open` runs several races, each with its own key: several concurrent creators, then several
+    /// concurrent updaters. Exactly one creator and one updater must win. `location` is for
+    /// messages and has no secrets.
     ///
     /// # Errors
     ///
-    /// [`LockError::Unusable`] if the store refuses, or if its conditional puts are not atomic, as
-    /// in several clones of S3: on such a store two processes could sign for one log.
+    /// [`LockError::Unusable`] if the store refuses, or if its conditional puts are not shown to be
+    /// atomic, as in several clones of S3: on such a store two processes could sign for one log.
     /// [`LockError::Failed`] if the store does not respond.
     pub async fn open(
         store: Arc<dyn ObjectStore>,

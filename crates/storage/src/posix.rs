@@ -3,7 +3,7 @@
 //! ```text
 //! <localdirectory>/       public, served as it is (mode 0755)
 //!   checkpoint  log.v3.json  issuer/…  tile/…
-//!   .lucarne/             ours (mode 0700)
+//!   .lucarne/             private (mode 0700)
 //!     lock                one process at a time
 //!     journal/            rounds that are durable, perhaps not yet as files
 //!     index/              a snapshot of the dedup index, if one was written
@@ -280,7 +280,7 @@ impl Assets for PosixAssets {
     }
 
     async fn staged_now(&self) -> Result<Vec<Bytes>, AssetError> {
-        // Not where rounds wait: the journal may be long.
+        // In the pool of readers, because a long journal would delay the rounds.
         let contents = self.blocking(&self.reading, |d| d.journal.contents());
         Ok(contents.await?.into_records())
     }
@@ -452,7 +452,7 @@ fn keep_private(own: &Path) {
     }
 }
 
-/// Returns the directory as an absolute path without links. It must exist.
+/// Returns the directory, which must exist, as an absolute path without links.
 fn existing(path: &Path) -> Result<PathBuf, AssetError> {
     let failed = |e: io::Error| match e.kind() {
         io::ErrorKind::NotFound => AssetError::Missing {

@@ -16,7 +16,7 @@ pub trait Repairs: Send + Sync {
     ///
     /// # Errors
     ///
-    /// After an error, the old file is still at its path, or kept.
+    /// After an error, the old file is still at its path, or among the kept files.
     async fn replace(&self, asset: Asset) -> Result<Option<String>, AssetError>;
 
     /// Returns the damaged rounds that
@@ -30,8 +30,9 @@ pub trait Repairs: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Removes damaged rounds from the journal that a published checkpoint of `size` entries,
-    /// which the caller has verified, covers; where a recovery can need them, none.
+    /// Removes the damaged rounds that a published checkpoint of `size` entries covers. The caller
+    /// has verified the checkpoint. A back end whose recovery may need these rounds removes
+    /// nothing.
     ///
     /// # Errors
     ///

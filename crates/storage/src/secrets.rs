@@ -54,7 +54,7 @@ pub enum SecretError {
         detail: String,
     },
     /// Any other response.
-    #[error("cannot be fetched: {server} responds {detail}")]
+    #[error("cannot be fetched: {server} responded with {detail}")]
     Answer {
         /// The service.
         server: String,

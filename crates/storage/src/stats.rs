@@ -6,7 +6,7 @@ mod requests;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Counters of a back end since it was opened. They only grow.
+/// Counters of a back end since it was opened. Counters only grow.
 #[derive(Default)]
 pub struct Stats {
     syncs: AtomicU64,
@@ -32,38 +32,38 @@ impl fmt::Debug for Stats {
 }
 
 impl Stats {
-    /// Number of sync operations: `fdatasync`, `fsync` and `syncfs` calls.
+    /// Returns the number of sync operations: `fdatasync`, `fsync` and `syncfs` calls.
     pub fn syncs(&self) -> u64 {
         self.syncs.load(Relaxed)
     }
 
-    /// Number of bytes appended to the journal, including headers.
+    /// Returns the number of bytes appended to the journal, including headers.
     pub fn journal_bytes(&self) -> u64 {
         self.journal_bytes.load(Relaxed)
     }
 
-    /// Number of bytes of published files.
+    /// Returns the number of bytes of published files.
     pub fn published_bytes(&self) -> u64 {
         self.published_bytes.load(Relaxed)
     }
 
-    /// Number of public files written.
+    /// Returns the number of public files written.
     pub fn published_files(&self) -> u64 {
         self.published_files.load(Relaxed)
     }
 
-    /// Number of superseded partial tiles removed.
+    /// Returns the number of superseded partial tiles removed.
     pub fn removed_files(&self) -> u64 {
         self.removed_files.load(Relaxed)
     }
 
-    /// Number of HTTP requests sent to an object store, including retries and hedged requests. A
-    /// cloud charges for them.
+    /// Returns the number of HTTP requests sent to an object store, including retries and hedged
+    /// requests. A cloud provider charges for these requests.
     pub fn requests(&self) -> u64 {
         self.requests.load(Relaxed)
     }
 
-    /// Number of requests that were sent a second time because the first was slow.
+    /// Returns the number of requests that were sent a second time because the first was slow.
     pub fn hedges(&self) -> u64 {
         self.hedges.load(Relaxed)
     }

@@ -40,7 +40,7 @@ impl Authority {
             directory: temp_dir(),
         };
         let root = authority.issuer.certificates().last();
-        let root = root.context("an authority has a root")?;
+        let root = root.context("the authority has no root")?;
         fs::write(authority.ca_file(), pem::encode("CERTIFICATE", root))?;
         Ok(authority)
     }

@@ -79,7 +79,7 @@ impl AzureServer {
         let name = format!("container-{}", self.next.fetch_add(1, Relaxed));
         let date = rfc2822::DateTimePrinter::new()
             .timestamp_to_rfc9110_string(&Timestamp::now())
-            .context("the date")?;
+            .context("formatting the date")?;
         let headers = [("x-ms-date", &*date), ("x-ms-version", "2021-08-06")];
         let signature = signature("PUT", &headers, &name, "restype:container");
         let authorization = format!("SharedKey {ACCOUNT}:{signature}");

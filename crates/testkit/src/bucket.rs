@@ -141,7 +141,7 @@ impl Bucket {
             .store
             .endpoint
             .parse()
-            .context("the store's endpoint")?;
+            .context("parsing the store's endpoint")?;
         let (name, region) = (self.name.clone(), self.store.region);
         Ok(rusty_s3::Bucket::new(
             endpoint,

@@ -147,7 +147,7 @@ impl Double {
                 format!("multipart/related; boundary={boundary}"),
             )
             .body(multipart(&boundary, object, request))?;
-        let answer = self.server.pass(upload).await.context("no answer")?;
+        let answer = self.server.pass(upload).await.context("no response")?;
         let xml = |status, code| {
             let message = String::from_utf8_lossy(answer.body());
             xml_error(status, code, &message.replace(['<', '&'], " "))
@@ -158,7 +158,7 @@ impl Double {
             412 => xml(412, "PreconditionFailed"),
             other => xml(other, "Other"),
         };
-        answer.context("no answer")
+        answer.context("no response")
     }
 
     /// Returns a page of a listing, selected from the full listing of the server.

@@ -27,7 +27,7 @@ pub const END_HEADERS: u8 = 4;
 /// The header block `:status: 200` (RFC 7541).
 pub const STATUS_200: &[u8] = &[0x88];
 
-/// A frame of a stream.
+/// Returns the bytes of a frame.
 pub fn frame(kind: FrameType, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = (payload.len() as u32).to_be_bytes();
     let mut frame = length[1..].to_vec();
@@ -37,8 +37,8 @@ pub fn frame(kind: FrameType, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     frame
 }
 
-/// Serves a connection: `respond` returns the frames that follow the headers of a request.
-/// Its bodies are passed over.
+/// Serves a connection: `respond` returns the frames that follow the headers of a request. The
+/// server ignores request bodies.
 ///
 /// # Errors
 /// If the client ends the connection.

@@ -48,7 +48,7 @@ impl SecretManager {
     /// # Errors
     /// If there is no port or no key.
     pub fn start() -> Result<Self> {
-        let key = KeyPair::generate(KeySize::Rsa2048).context("a key")?;
+        let key = KeyPair::generate(KeySize::Rsa2048).context("generating a key")?;
         let public = key.public_key().as_ref().to_vec();
         let versions = Arc::<Mutex<BTreeMap<_, _>>>::default();
         let double = Double {
@@ -59,7 +59,7 @@ impl SecretManager {
             let double = double.clone();
             async move { double.answer(&request) }
         })?;
-        let private = AsDer::<Pkcs8V1Der<'_>>::as_der(&key).context("its encoding")?;
+        let private = AsDer::<Pkcs8V1Der<'_>>::as_der(&key).context("encoding the key")?;
         let account = json!({
             "type": "service_account",
             "client_email": EMAIL,

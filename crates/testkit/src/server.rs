@@ -210,13 +210,13 @@ impl Launch {
         while !answers(address) {
             if let Some(status) = server.try_wait()? {
                 bail!(
-                    "the server ended ({status}) before it answered:\n{}",
+                    "the server ended ({status}) before it accepted a connection:\n{}",
                     server.output()
                 );
             }
             if Instant::now() > deadline {
                 bail!(
-                    "nothing at {address} after {:?}:\n{}",
+                    "no server at {address} after {:?}:\n{}",
                     self.patience,
                     server.output()
                 );

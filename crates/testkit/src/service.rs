@@ -38,7 +38,7 @@ impl Service {
         A: Future<Output = Option<Response<Bytes>>> + Send + 'static,
     {
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.context("a runtime for a server")?;
+        let runtime = runtime.context("creating the runtime of a server")?;
         let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;

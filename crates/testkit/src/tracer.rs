@@ -111,8 +111,10 @@ impl Launch {
         // The kernel reports events of a traced process to the tracing thread.
         let tracer = thread::spawn(move || follow::follow(command, plan, &seen.0, &seen.1, report));
         let Ok(pid) = started.recv() else {
-            let failed = tracer.join().map_err(|_| anyhow::anyhow!("it panicked"))?;
-            return Err(failed.err().context("the tracer ended without a word")?);
+            let failed = tracer
+                .join()
+                .map_err(|_| anyhow::anyhow!("the tracer panicked"))?;
+            return Err(failed.err().context("the tracer ended without an error")?);
         };
         Ok(Traced {
             pid,
@@ -162,12 +164,18 @@ impl Traced {
         let deadline = Instant::now() + patience;
         while self.ended().is_none() {
             if Instant::now() > deadline {
-                bail!("it did not end within {patience:?}:\n{}", self.output());
+                bail!(
+                    "the process did not end within {patience:?}:\n{}",
+                    self.output()
+                );
             }
             pause();
         }
         let recorded = self.finish()?;
-        Ok((self.ended().context("it has ended")?, recorded))
+        Ok((
+            self.ended().context("the process has no exit status")?,
+            recorded,
+        ))
     }
 
     fn finish(&mut self) -> Result<Vec<Recorded>> {

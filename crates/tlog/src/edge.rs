@@ -29,7 +29,7 @@ pub enum TileError<E> {
         error: E,
     },
     /// The length of the tile does not match its width.
-    #[error("{} has {length} bytes instead of {}", tile.path(), usize::from(tile.width()) * Hash::LENGTH)]
+    #[error("{}: expected {} bytes, found {length}", tile.path(), usize::from(tile.width()) * Hash::LENGTH)]
     Length {
         /// The requested tile.
         tile: Tile,

@@ -150,7 +150,6 @@ struct PolicyLabels {
     policy: &'static str,
 }
 
-/// The metrics of the read limits.
 #[derive(Clone, Default)]
 pub(crate) struct ReadMetrics {
     refused: Family<PolicyLabels, Counter>,

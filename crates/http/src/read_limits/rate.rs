@@ -19,9 +19,9 @@ const MOST_NS: u64 = 1_000_000_000_000_000_000;
 const MOST_INTERVAL_NS: u64 = MOST_NS / 1_000_000;
 
 impl Rate {
-    /// Creates a bucket of `burst` units with one new unit every `interval`. Both are at least 1
-    /// (unit, nanosecond). Both are reduced if a unit would take more than eleven days, or all
-    /// units more than 30 years.
+    /// Creates a bucket of `burst` units with one new unit every `interval`. The minimum is one
+    /// unit, and one nanosecond. The interval is limited to eleven days, and the burst to the units
+    /// of 30 years.
     pub const fn new(burst: u64, interval: Duration) -> Self {
         let interval = match interval.as_nanos() {
             0 => 1,

@@ -1,6 +1,5 @@
 //! The read endpoints of RFC 6962 (sections 4.3 to 4.6, 4.8).
 
-/// A read endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rfc6962Read {
     Sth,

@@ -23,7 +23,7 @@ pub(crate) struct VusExecutor {
     workers: u64,
     /// Users with a lower place than this continue.
     wanted: AtomicU64,
-    /// Places that are taken.
+    /// For each place, whether a user has taken it.
     places: Mutex<Vec<bool>>,
 }
 

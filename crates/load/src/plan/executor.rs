@@ -241,7 +241,7 @@ enum RateError {
 /// Error for a complete rate in a scenario with a time unit.
 const DIVIDED: &str = "is divided by a time already; leave out `timeUnit`";
 
-/// Parses a rate, or an expression of one.
+/// Parses a rate: a number or an arithmetic expression.
 fn worth(text: &str) -> Result<Worth, RateError> {
     let digit = |c: char| c.is_ascii_digit();
     let worth = match values::decimal(0.0, MOST)(text) {

@@ -130,7 +130,7 @@ fn configuration(home: &Home, file: &Path) -> Result<(Config, LogSettings)> {
         report.problem_lines().join("\n"),
         home.directory().display()
     );
-    let config = config.context("there is no configuration")?;
+    let config = config.context("the configuration is empty")?;
     let name = home.log_name();
     let log = config.logs.iter().find(|log| log.shortname.value == name);
     let log = log

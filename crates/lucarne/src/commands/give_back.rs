@@ -254,7 +254,7 @@ fn replaced(directory: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
     file.write_all(bytes)?;
     file.sync_all()?;
     std::fs::rename(&beside, path)?;
-    let directory = path.parent().context("a file lies in a directory")?;
+    let directory = path.parent().context("the file has no directory")?;
     File::open(directory)?.sync_all()?;
     Ok(())
 }

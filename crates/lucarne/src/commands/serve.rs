@@ -106,7 +106,8 @@ fn confirm_clock(day: Date, config: &mut Config) -> Result<()> {
 fn testcert(directory: Option<&Path>, config: &Config) -> Result<Arc<Tls>> {
     if config.tls.is_some() {
         bail!(
-            "--testcert: the configuration has a certificate (`tls:`, --tls-certificate); leave out one of both"
+            "--testcert: the configuration has a certificate (`tls:`, --tls-certificate): remove \
+             one of the two"
         );
     }
     let directory = match (directory, config.logs.first()) {

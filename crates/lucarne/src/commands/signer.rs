@@ -133,7 +133,7 @@ impl Stop {
                 interrupt,
             })
         };
-        listen().context("cannot listen to signals")
+        listen().context("cannot listen for signals")
     }
 
     fn wait(&mut self) {

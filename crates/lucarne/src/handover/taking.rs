@@ -62,7 +62,7 @@ pub(crate) async fn ask(path: &Path, config: &Config) -> Result<Option<Taking>> 
         of_path()
     );
     let hello = places::hello(config).await;
-    let hello = hello.context("not taken over (the running process continues)")?;
+    let hello = hello.context("cannot take over (the running process continues)")?;
     let answer = async {
         wire.send(&Message::Hello(hello)).await?;
         wire.receive().await
@@ -90,12 +90,12 @@ pub(crate) async fn ask(path: &Path, config: &Config) -> Result<Option<Taking>> 
                 running,
             }))
         }
-        Ok(Some(Message::Refused(why))) => bail!("not taken over: {why}"),
+        Ok(Some(Message::Refused(why))) => bail!("cannot take over: {why}"),
         Ok(Some(_)) => bail!("{}: process {pid} sent an unexpected message", of_path()),
         // The other process died before it offered anything.
         Ok(None) => Ok(None),
         Err(error) => {
-            Err(error).context("not taken over: the running process sent no valid message")
+            Err(error).context("cannot take over: the running process sent no valid message")
         }
     }
 }

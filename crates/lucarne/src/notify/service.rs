@@ -1,4 +1,4 @@
-//! The messages of a server of logs.
+//! Messages of a log server to the service manager.
 
 use std::sync::Arc;
 use std::time::Duration;

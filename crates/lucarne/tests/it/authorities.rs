@@ -90,5 +90,5 @@ fn testcert_does_not_compete_with_a_certificate() {
     std::fs::write(&file, both).unwrap();
     let (code, said) = site.lucarne(&["serve", "--testcert"]);
     assert_eq!(code, 1, "{said}");
-    assert_has(&said, "leave out one of both");
+    assert_has(&said, "remove one of the two");
 }

@@ -33,7 +33,7 @@ pub struct DiskOptions {
     /// Maximum number of certificates: 100,000 by default, about 2 kB each. Beyond the limit, the
     /// certificates that expire first are removed.
     pub max_files: usize,
-    /// ALPN protocols of servers with its certificates, best first.
+    /// ALPN protocols of servers with the store's certificates, best first.
     pub alpn: Vec<String>,
 }
 
@@ -85,7 +85,6 @@ pub enum OpenError {
 pub struct DiskStore {
     cache: Arc<DiskCache>,
     fetches: Arc<SingleFlight>,
-    /// Renewals in progress.
     renewals: Arc<SingleFlight>,
 }
 
@@ -97,7 +96,8 @@ struct DiskCache {
     problem: Mutex<Option<String>>,
 }
 
-/// A first look reports and counts the problem with a file.
+/// Two reads of a file: without the lock, and with the lock of the key. Only the first read reports
+/// and counts a problem, so that each problem is counted once.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Look {
     First,
@@ -296,7 +296,7 @@ impl DiskCache {
         }
     }
 
-    /// Records a failure. Logs the first one, and counts each.
+    /// Counts a failure, and logs the first one.
     fn trouble(&self, problem: &str) {
         self.generator.counters.disk_errors.add_one();
         let mut current = self.problem.lock();

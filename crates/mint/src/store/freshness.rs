@@ -37,7 +37,7 @@ impl Freshness {
         }
     }
 
-    /// Postpones the renewal by an eighth of the remaining time, after a failed one.
+    /// Postpones a failed renewal by an eighth of the remaining time.
     pub(super) fn put_off(self, now: SystemTime) -> Self {
         let left = self.expires.duration_since(now).unwrap_or(Duration::ZERO);
         let refresh = now + left / 8;

@@ -1,4 +1,4 @@
-//! Creation of certificates on blocking threads, with a limit of concurrent ones.
+//! Creation of certificates on blocking threads, with a limit of concurrent creations.
 
 use std::sync::Arc;
 use std::time::Instant;

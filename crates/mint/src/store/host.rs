@@ -33,10 +33,10 @@ impl Host {
     /// address (IPv6 with optional brackets), without a port.
     ///
     /// # Errors
-    /// If the name is impossible in DNS: it is empty or longer than 253 octets, or has a label that
-    /// is empty, longer than 63 octets or begins or ends with a hyphen. Or it has characters other
-    /// than letters, digits, hyphens and underscores, a last label of digits only (a broken IP
-    /// address), or violates IDNA (UTS 46).
+    /// If the name is impossible in DNS: the name is empty or longer than 253 octets; a label is
+    /// empty, longer than 63 octets, or begins or ends with a hyphen; a character is not a letter,
+    /// digit, hyphen or underscore; the last label has digits only (a broken IP address); or the
+    /// name violates IDNA (UTS 46).
     pub fn parse(name: &str) -> Result<Self, HostError> {
         let refused = |reason| HostError::new(name, reason);
         let bare = name

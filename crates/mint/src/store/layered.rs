@@ -31,7 +31,7 @@ struct Layer {
 struct CacheEntry {
     minted: Arc<Minted>,
     freshness: Freshness,
-    /// Limit of the time that the entry is kept.
+    /// Maximum time of the entry in the cache.
     life: Duration,
 }
 

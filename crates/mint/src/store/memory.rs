@@ -6,8 +6,8 @@ use super::{
     CertificateStore, Generate, LayeredStore, NoStore, Outcome, StoreKey, StoreOptions, StoreStats,
 };
 
-/// Stores certificates in memory within a limit. The least requested ones are dropped first, and
-/// many names that are requested once do not displace those in use.
+/// Stores certificates in memory within a limit. The least requested certificates are dropped
+/// first. Many names that are requested once do not displace certificates in use.
 #[derive(Debug)]
 pub struct MemoryStore(LayeredStore);
 

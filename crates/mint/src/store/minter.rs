@@ -27,8 +27,8 @@ const KEYS_AHEAD: usize = 8;
 /// Sharing of keys among certificates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LeafKey {
-    /// Each certificate has its own key. RSA keys, which take tens of milliseconds, are generated
-    /// in advance, a few at a time.
+    /// Each certificate has its own key. RSA keys, which take tenths of a second, are generated in
+    /// advance, a few at a time.
     #[default]
     PerCertificate,
     /// All certificates of a minter share one key, which is never the CA's. A certificate then
@@ -133,7 +133,7 @@ impl Minter {
     /// Any number of callers may request certificates concurrently; see [`CertificateStore`].
     ///
     /// # Errors
-    /// If the CA has expired, or too many requests are waiting.
+    /// If the CA has expired, the certificate cannot be created, or too many requests are waiting.
     pub async fn certificate(&self, host: &Host) -> Result<Arc<Minted>, StoreError> {
         if let Some(own) = self.own.load().iter().find_map(|own| own.serves(host)) {
             return Ok(own);
@@ -158,7 +158,7 @@ impl Minter {
         Ok(())
     }
 
-    /// Replaces the certificates that are served instead of minted ones.
+    /// Replaces the certificates that are served instead of minted certificates.
     pub fn replace_own(&self, own: Vec<OwnCertificate>) {
         self.own.store(Arc::new(own));
     }

@@ -6,7 +6,8 @@ use super::Clock;
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
     /// Limit of the memory for certificates in bytes, by [`Minted::weight`](super::Minted::weight):
-    /// 64 MiB by default, for about 7,000. Beyond it, the least requested ones are dropped.
+    /// 64 MiB by default, for about 7,000 certificates. Beyond the limit, the least requested
+    /// certificates are dropped.
     pub max_bytes: u64,
     /// Limit of certificates that are created concurrently: one per processor by default.
     pub generations: usize,

@@ -6,14 +6,12 @@ use crate::{
     extension, oid,
 };
 
-/// An unissued server certificate. It has the fields that clients need, but no URLs of revocation
-/// lists or OCSP and no policies, because no server would respond there.
+/// An unissued server certificate with the fields that clients need. The certificate has no
+/// policies, and no URLs of revocation lists or OCSP, because no server would respond there.
 pub(super) struct ServerCertificate<'a> {
     /// DNS names and IP addresses.
     pub(super) names: &'a [String],
-    /// Start of validity.
     pub(super) not_before: Time,
-    /// End of validity.
     pub(super) not_after: Time,
     /// Key of the server.
     pub(super) key: &'a KeyPair,

@@ -28,7 +28,7 @@ pub(super) enum Joined {
     Leader(Waiter),
     /// Result of a task that was in flight.
     Follower(Waiter),
-    /// Not at all: the limit of tasks is reached.
+    /// No task: the limit of tasks is reached.
     Full(StoreError),
 }
 

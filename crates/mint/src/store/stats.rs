@@ -106,7 +106,6 @@ pub(super) struct Counters {
     generation_buckets: [Counter; GenerationTime::BOUNDS.len() + 1],
 }
 
-/// A counter that grows.
 #[derive(Debug, Default)]
 pub(super) struct Counter(AtomicU64);
 

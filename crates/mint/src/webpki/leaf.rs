@@ -57,7 +57,7 @@ pub struct LeafOptions {
     pub serial: Option<Vec<u8>>,
     /// Algorithm of the issuer's signature; `None` for the default of its key.
     pub algorithm: Option<SignatureAlgorithm>,
-    /// Extensions after the usual ones, before a poison that comes last.
+    /// Extensions after the usual extensions, and before a poison that comes last.
     pub extra_extensions: Vec<Extension>,
 }
 
@@ -94,7 +94,7 @@ impl LeafOptions {
         }
     }
 
-    /// Turns it into a precertificate with the poison last.
+    /// Converts the options to those of a precertificate, with the poison last.
     pub fn precertificate(mut self) -> Self {
         self.poison = Some(Poison::Last);
         self

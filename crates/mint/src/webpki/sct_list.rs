@@ -1,7 +1,7 @@
 use crate::{Extension, MintError, der::tag, oid, random};
 
 /// Returns an SCT list extension (RFC 6962, section 3.3) of `count` SCTs with the format and size
-/// of real ones. They have `leaf_index` extensions and random signatures that no key verifies.
+/// of real SCTs. The SCTs have `leaf_index` extensions and random signatures that no key verifies.
 pub(crate) fn sct_list(count: usize, timestamp_ms: u64) -> Result<Extension, MintError> {
     let mut list = Vec::with_capacity(count * 130);
     for _ in 0..count {

@@ -21,11 +21,11 @@ pub enum ClientError {
     Body {
         /// Limit of the body in bytes.
         limit: usize,
-        /// Error of the connection, or the excess of the limit.
+        /// Error of the connection, or the error of a body beyond the limit.
         #[source]
         error: Box<dyn Error + Send + Sync>,
     },
-    /// The response has another status than the expected one.
+    /// The response has an unexpected status.
     #[error("the server responded with status {0}")]
     Status(StatusCode),
     /// The server redirects too often, or from TLS to plain HTTP.

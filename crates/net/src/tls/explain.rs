@@ -59,7 +59,8 @@ pub fn explain(error: &Error) -> String {
     }
 }
 
-/// Returns whether a server showed the certificate of a CA (`CA:TRUE`), and was refused for that.
+/// Returns whether a server showed the certificate of a CA (`CA:TRUE`), and was refused for this
+/// reason.
 pub fn shows_authority(error: &Error) -> bool {
     let Error::InvalidCertificate(CertificateError::Other(other)) = error else {
         return false;

@@ -20,7 +20,6 @@ pub(super) fn algorithm(spki: &[u8]) -> Result<&[u8], DerError> {
     Ok(spki.any("algorithm")?.value)
 }
 
-/// An RSA public key.
 pub(super) struct RsaKey<'a> {
     /// Modulus, big-endian without leading zeros.
     pub(super) modulus: &'a [u8],

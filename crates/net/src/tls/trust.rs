@@ -14,8 +14,8 @@ use super::Verifier;
 /// Trusted certificates of authorities and of servers.
 ///
 /// A server may present a trusted certificate itself, whether that is self-signed, a CA certificate
-/// (`CA:TRUE`) or neither, as with curl's `--cacert`. Its names and its validity are checked
-/// nevertheless.
+/// (`CA:TRUE`) or neither, as with curl's `--cacert`. The names and the validity of the certificate
+/// are checked nevertheless.
 #[derive(Clone, Debug)]
 pub struct Trust {
     roots: Arc<RootCertStore>,
@@ -38,7 +38,8 @@ impl Trust {
         Self::of(RootCertStore::empty(), Vec::new())
     }
 
-    /// Trusts the certificates of this system, which are read once. Invalid ones are ignored.
+    /// Trusts the certificates of this system, which are read once. Invalid certificates are
+    /// ignored.
     pub fn system() -> Self {
         static SYSTEM: OnceLock<Trust> = OnceLock::new();
         let read = || {

@@ -24,7 +24,7 @@ pub struct Verifier {
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-/// Errors of certificates that rustls does not have.
+/// Certificate errors for which rustls has no variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum KeyError {
     #[error("the certificate has an RSA key of {0} bits, too short to be trusted")]
@@ -108,8 +108,8 @@ impl Verifier {
         }
     }
 
-    /// Verifies a signature by a key that rustls does not accept: of a certificate that it cannot
-    /// parse, or a short RSA key.
+    /// Verifies a signature by a key that rustls does not accept: a short RSA key, or the key of a
+    /// certificate that rustls cannot parse.
     fn verify_odd(
         &self,
         tls: Tls,

@@ -1,8 +1,8 @@
 //! Signatures by RSA keys of less than 2048 bits, which aws-lc-rs does not verify.
 //!
-//! Old appliances have them. A short key is used only if a client accepts the certificate in any
-//! case: by its fingerprint, because it is itself trusted, or because any certificate is accepted.
-//! All numbers are public, so neither time nor memory access must be constant.
+//! Old appliances have short keys. A short key is used only if a client accepts the certificate in
+//! any case: by its fingerprint, because it is itself trusted, or because any certificate is
+//! accepted. All numbers are public, so neither time nor memory access must be constant.
 
 use std::cmp::Ordering;
 
@@ -179,7 +179,7 @@ type Number = Vec<u64>;
 /// Computes `base` to the power of the key's exponent, modulo its modulus, in the length of the
 /// modulus. Returns `None` if the key is not a valid RSA key, or the base is not below the modulus.
 fn raise(base: &[u8], key: &RsaKey<'_>) -> Option<Vec<u8>> {
-    /// Limit of the exponent in bytes; longer ones would only cost the client time.
+    /// Limit of the exponent in bytes. Longer exponents would only cost the client time.
     const LONGEST_EXPONENT: usize = 4;
     let odd = |number: &[u8]| number.last().is_some_and(|byte| byte & 1 == 1);
     if !odd(key.modulus) || !odd(key.exponent) || key.exponent.len() > LONGEST_EXPONENT {

@@ -14,7 +14,7 @@ use url::Url;
 use super::submitter::PendingSubmission;
 use crate::time::day;
 
-/// Size limit of `log.v3.json` in bytes; real ones have one or two kB.
+/// Size limit of `log.v3.json` in bytes; published files have one or two kB.
 const MOST_BYTES: usize = 64 << 10;
 /// Time that a log may take to send `log.v3.json` while the proxy starts.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);

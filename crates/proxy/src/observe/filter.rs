@@ -98,7 +98,6 @@ impl Filter {
     }
 }
 
-/// Returns a parameter of a query.
 pub(crate) fn parameter(query: &str, name: &str) -> Option<String> {
     let mut parameters = form_urlencoded::parse(query.as_bytes());
     let found = parameters.find(|(key, _)| key == name);

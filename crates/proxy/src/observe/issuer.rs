@@ -1,5 +1,5 @@
-//! Paths from a certificate up to a root, through the certificates of the server and, where those
-//! are missing, of other servers.
+//! Paths from a certificate up to a root, through the certificates of the server and, if some are
+//! missing, of other servers.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ pub(crate) type Issuers = Arc<[Arc<Issuer>]>;
 
 /// Limit of certificates above a leaf.
 const LONGEST: usize = 8;
-/// Limit of certificates of one name whose keys are tried, for each source.
+/// Maximum number of certificates with the same name whose keys are tried, for each source.
 const MOST_NAMESAKES: usize = 8;
 
 /// Certificates above a leaf. An issuer is found by its signature, not by name alone, because CAs
@@ -76,7 +76,8 @@ impl Path {
     }
 }
 
-/// Returns the certificate whose key signed `below`. Sets `is_namesake` if one has the name only.
+/// Returns the certificate whose key signed `below`. Sets `is_namesake` if at least one certificate
+/// has the name of the issuer.
 fn issuer_of(
     below: &Certificate<'_>,
     among: &[Arc<Issuer>],

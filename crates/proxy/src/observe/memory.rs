@@ -1,5 +1,5 @@
-//! Bounded memory of observed hosts and certificates. The least recently seen is dropped first, and
-//! counted.
+//! Bounded memory of observed hosts and certificates. The least recently seen entry is dropped
+//! first, and counted.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::issuer::{Issuers, Path};
 use super::judge::{Judgement, SctDeliveries};
 use super::submission::Submission;
 
-/// Limit of remembered certificates of one host, latest first.
+/// Maximum number of remembered certificates of one host; the latest are kept.
 const MOST_OF_A_HOST: usize = 8;
 /// Limit of issuers, which all certificates share.
 const MOST_ISSUERS: usize = 512;
@@ -59,7 +59,7 @@ pub(crate) struct Host {
     pub(crate) certificates: VecDeque<Fingerprint>,
 }
 
-/// Limits of the memory.
+/// Maximum sizes of the [`Memory`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
     pub(crate) hosts: usize,
@@ -159,7 +159,7 @@ impl Memory {
         }
     }
 
-    /// Stores a record in place of the old one.
+    /// Stores a record, and replaces the old record of the certificate.
     pub(crate) fn remember(&mut self, record: Record) {
         self.bytes += record.weight();
         if let Some((_, old)) = self.certificates.push(record.fingerprint, record) {

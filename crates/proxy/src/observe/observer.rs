@@ -1,4 +1,4 @@
-//! The observer, as the proxy uses it.
+//! The observer: the interface that the proxy uses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -71,9 +71,10 @@ impl Observer {
     /// Reads the log list and starts the tasks. Must be called inside a tokio runtime.
     ///
     /// # Errors
-    /// If the log list is invalid: without it the judgements would be wrong. A list that cannot be
-    /// fetched now is read later, and all remembered certificates are then judged again. After the
-    /// first success, the last valid list stays in use.
+    /// If the log list cannot be read or is invalid, because the judgements would be wrong without
+    /// the list. If the source does not respond within a few seconds, the list is read later, and
+    /// all remembered certificates are then judged again. After the first success, the last valid
+    /// list stays in use.
     pub async fn start(options: ObserveOptions) -> Result<Arc<Self>, ObserveError> {
         let client = Client::new(&options.tls, TIMEOUT);
         let targets = options.submit_to.iter().map(Target::new);

@@ -47,7 +47,8 @@ impl Source {
             LogListSource::Url(url) => self.client.get(url.as_str(), MOST_BYTES).await?,
             LogListSource::File(path) => {
                 let metadata = tokio::fs::metadata(path).await?;
-                // A copy may keep the modification time and the length, but not all of these.
+                // A copy may keep the modification time and the length, but not the inode and the
+                // change time.
                 let changed = (metadata.ctime(), metadata.ctime_nsec());
                 stamp = Some((metadata.ino(), changed, metadata.len()));
                 if self.stamp == stamp {

@@ -1,6 +1,6 @@
 //! SCTs of single entries. Clients cause these requests at any rate by submitting known
-//! certificates again. The requests share two connections, on which several are sent at once, and a
-//! bounded queue.
+//! certificates again. The requests share a bounded queue and two connections, each of which
+//! carries several requests at once.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::RESPONSE_TIMEOUT;
 use super::line::Line;
 
-/// Number of connections.
+/// Number of connections to the signer for single entries.
 pub(super) const CONNECTIONS: usize = 2;
 
 /// Maximum number of requests sent at once: few enough for a slow token.
@@ -29,7 +29,6 @@ pub(super) enum NoResponse {
     Busy,
     /// There was no response in time.
     Late,
-    /// The connection failed.
     Failed(String),
 }
 

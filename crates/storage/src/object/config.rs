@@ -140,7 +140,7 @@ pub struct RequestPolicy {
     pub hedge: Option<Duration>,
     /// Maximum number of retries of a failed request.
     pub retries: usize,
-    /// No retry starts later than this.
+    /// Time after the first attempt beyond which no retry starts.
     pub retrying: Duration,
     /// Timeout of a call of a lock in a bucket, including its retries.
     pub lock_call: Duration,

@@ -4,12 +4,12 @@
 //! <prefix>.lucarne/journal/<opening>-<number>-<new size>-<tag>
 //! ```
 //!
-//! An object exists completely or not at all, so that it cannot be torn. But a put that was given
-//! up can arrive late, long after the log has been reopened. No two puts of different bytes
-//! therefore have the same key (the tag is random), and keys sort in the order of staging.
-//! `opening` grows with each [`Assets::staged`], within a process and, because it is a timestamp,
-//! from one process to the next. An object that arrives late sorts before everything staged since.
-//! A recovery skips it, and a later settle removes it.
+//! An object exists completely or not at all, so a round cannot be torn. But a put that was given
+//! up can arrive late, long after the log has been reopened. Therefore, two puts of different bytes
+//! never have the same key (the tag is random), and keys sort in the order of staging. `opening`
+//! grows with each [`Assets::staged`], within a process and, because it is a timestamp, from one
+//! process to the next. An object that arrives late sorts before everything staged since. A
+//! recovery skips it, and a later settle removes it.
 //!
 //! [`Assets::staged`]: crate::Assets::staged
 
@@ -117,7 +117,7 @@ impl Journal {
         self.state.lock().condition = Condition::Poisoned(reason);
     }
 
-    /// Returns the name of the next round. Its object may exist from now on.
+    /// Returns the name of the next round. The object of the round may exist from now on.
     pub(super) fn begin(&self, new_size: u64) -> Name {
         let mut state = self.state.lock();
         state.number += 1;
@@ -144,7 +144,6 @@ impl Journal {
     }
 }
 
-/// Returns the header of the record.
 pub(super) fn header(record: &[u8]) -> Bytes {
     let mut header = Vec::with_capacity(HEADER);
     header.extend_from_slice(MAGIC);

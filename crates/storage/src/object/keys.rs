@@ -32,10 +32,10 @@ impl fmt::Debug for AwsKeys {
 pub struct AwsKeySource(AwsCredentialProvider);
 
 impl AwsKeySource {
-    /// The place for `profile`, or the first place that has keys.
+    /// Finds the place for `profile`, or the first place that has keys.
     ///
     /// # Errors
-    /// If the profile is not there.
+    /// If the profile does not exist or has no keys.
     pub fn find(profile: Option<&str>) -> Result<Self, AssetError> {
         let place = S3 {
             bucket: "none".into(),

@@ -8,14 +8,13 @@ use std::collections::HashMap;
 use std::env;
 use std::path::PathBuf;
 
-/// The settings of a profile.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Profile {
     pub(super) region: Option<String>,
     pub(super) keys: Option<ProfileKeys>,
 }
 
-/// The keys of a profile. `Debug` output hides them.
+/// The keys of a profile. `Debug` output hides the secret key and the token.
 #[derive(PartialEq, Eq)]
 pub(super) struct ProfileKeys {
     pub(super) access_key: String,
@@ -54,7 +53,7 @@ pub(super) enum ProfileError {
 }
 
 impl Profile {
-    /// Returns the profile of this name, or the default one of the environment.
+    /// Returns the profile of this name, or the default profile of the environment.
     ///
     /// # Errors
     /// If a requested profile does not exist or has no keys.

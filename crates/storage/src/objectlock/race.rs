@@ -79,7 +79,7 @@ pub(super) async fn run(lock: &ObjectLock) -> Result<(), LockError> {
     )))
 }
 
-/// Runs the creators, then the updaters, then puts that come too late.
+/// Runs the creators and the updaters, with puts that come too early or too late.
 async fn race(lock: &ObjectLock, key: &object_store::path::Path) -> Result<(), Verdict> {
     let bodies = |what: &str| -> Vec<_> {
         let body = |i| format!("{what} {i}").into_bytes();

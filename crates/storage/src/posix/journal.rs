@@ -2,7 +2,7 @@
 //!
 //! The journal is a directory of segments (see [`segment`](super::segment)) with increasing
 //! numbers. Records are only appended to the newest segment. [`Journal::open`] and
-//! [`Journal::rotate`] start a new segment and never continue an old one, so that no byte is
+//! [`Journal::rotate`] start a new segment and never continue an old segment, so that no byte is
 //! written after bytes of unknown state.
 //!
 //! A segment is filled with zeros and synced before its first record, and whenever it grows. A
@@ -46,7 +46,7 @@ enum State {
     Open(Open),
     /// A write or sync failed, for this reason. The kernel may have dropped the unwritten bytes and
     /// marked them clean. A second sync would then succeed although the bytes are not on the disk,
-    /// so there is none. [`Journal::open`] recovers and trusts only acknowledged records.
+    /// so no second sync is tried. [`Journal::open`] recovers and trusts only acknowledged records.
     Poisoned(String),
 }
 
@@ -96,8 +96,8 @@ impl Journal {
         &self.directory
     }
 
-    /// Reads all segments and starts a new one. Clears the poison, because all descriptors and the
-    /// written file are new.
+    /// Reads all segments and starts a new segment. Clears the poison, because all descriptors and
+    /// the written file are new.
     pub(super) fn open(&self) -> Result<Vec<Bytes>, AssetError> {
         let mut state = self.state.lock();
         match self.read() {
@@ -112,8 +112,8 @@ impl Journal {
         }
     }
 
-    /// Appends a record: one write, one sync, and a second look at the disk. When it returns, the
-    /// record is durable.
+    /// Appends a record: one write, one sync, and a second look at the disk. When the method
+    /// returns, the record is durable.
     pub(super) fn append(&self, new_size: u64, record: &[u8]) -> Result<(), AssetError> {
         let mut state = self.state.lock();
         if let State::Closed = *state {
@@ -133,21 +133,21 @@ impl Journal {
         Err(error)
     }
 
-    /// Creates the segment after the active one without syncing; `None` if the active one has no
-    /// record yet.
+    /// Creates the segment after the active segment without syncing; `None` if the active segment
+    /// has no record yet.
     pub(super) fn prepare(&self) -> Result<Option<Next>, AssetError> {
         let number = match &*self.state.lock() {
             State::Open(open) if open.active.newest.is_some() => open.active.number + 1,
             State::Poisoned(reason) => return Err(self.poisoned(reason)),
             _ => return Ok(None),
         };
-        // `sealed`: `rotate` uses this segment only if all appends to the one before have
+        // `sealed`: `rotate` uses this segment only if all appends to the segment before have
         // succeeded. If `rotate` never uses it, `read` removes it with its claim.
         let next = Active::create(&self.directory, number, true)?;
         Ok(Some(Next(next)))
     }
 
-    /// Makes `next` the active segment. Its header and its directory entry must be durable.
+    /// Starts to append to `next`, whose header and directory entry must be durable.
     pub(super) fn rotate(&self, next: Next) -> Result<(), AssetError> {
         let mut state = self.state.lock();
         let open = self.opened(&mut state)?;
@@ -162,9 +162,9 @@ impl Journal {
     }
 
     /// Removes the oldest segments without records beyond `size`. No segment is removed from the
-    /// middle, because a segment that a recovery started states that the one before it may be torn.
-    /// The removals need not be durable: reappearing records are settled ones, which
-    /// [`Assets::staged`](crate::Assets::staged) may return.
+    /// middle, because a segment that a recovery started states that the segment before it may be
+    /// torn. The removals need not be durable: records that reappear are settled, and
+    /// [`Assets::staged`](crate::Assets::staged) may return them.
     pub(super) fn drop_settled(&self, size: u64) -> Result<(), AssetError> {
         let mut state = self.state.lock();
         let State::Open(open) = &mut *state else {
@@ -307,8 +307,8 @@ impl SegmentFile {
         Segment::parse(&self.bytes).map_err(|damage| self.damaged(damage.offset, damage.detail))
     }
 
-    /// Accepts a tear that a crash can explain: if this was the last segment at that time, there is
-    /// none after it, or a recovery started the one after it.
+    /// Accepts a tear that a crash can explain: this segment was the last one at the crash. Then no
+    /// segment follows, or a recovery started the next segment.
     fn allow_tear(
         &self,
         torn: &Range<usize>,
@@ -443,8 +443,8 @@ impl Active {
     }
 }
 
-/// Normally one `writev`. The system may write less, most likely because the disk is full; writing
-/// the rest then returns the reason.
+/// Writes header and record, normally with one `writev`. The system may write less, most likely
+/// because the disk is full; the write of the rest then returns the reason.
 fn write_both(file: &mut File, header: &[u8], record: &[u8]) -> io::Result<()> {
     let written = loop {
         match file.write_vectored(&[IoSlice::new(header), IoSlice::new(record)]) {

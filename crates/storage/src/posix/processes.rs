@@ -12,7 +12,7 @@ use crate::AssetError;
 /// The directory of TesseraCT's deduplication index. Its database (Badger) holds an flock on the
 /// directory during the lifetime of the process, and does not start if the lock is taken.
 const TESSERACT: &str = ".state/antispam";
-/// The file in it with the process id.
+/// The file with the process ID in this directory.
 const TESSERACT_PID: &str = "LOCK";
 /// Directories of log software. Readers open no files here.
 const PRIVATE: [&str; 3] = [".state", "staging", ".lucarne"];

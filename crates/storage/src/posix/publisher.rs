@@ -16,8 +16,8 @@ use crate::openfile::{OpenFile, Stamp};
 use crate::{Asset, AssetError, AssetKind, ForReader, Stats, file, path};
 
 /// The directory of files that are written and not yet renamed. The directory is private, so that
-/// readers never see an incomplete file, and one sweep at startup removes the rest of a crash. It
-/// is on the file system of the root, because a rename requires the same file system.
+/// readers never see an incomplete file, and one sweep at startup removes the leftovers of a crash.
+/// The directory is on the file system of the root, because a rename requires the same file system.
 pub(super) const TEMPORARY: &str = ".lucarne/tmp";
 
 /// The only file whose content changes under the same name.
@@ -105,7 +105,7 @@ impl Publisher {
     /// treat bytes as clean that are only in its memory, so an existing file may look complete
     /// without being on the disk. In a recovery every file is written again, into new blocks.
     ///
-    /// Otherwise an existing tile or issuer with the same bytes stays. It is durable, or in a
+    /// Otherwise an existing tile or issuer with the same bytes stays. The file is durable, or in a
     /// record of the journal that is not settled.
     pub(super) fn recovering(&self, recovering: bool) {
         self.recovering.store(recovering, Relaxed);

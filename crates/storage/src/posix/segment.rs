@@ -12,9 +12,9 @@
 //! then depends on no change to the structures of the file system (`second_look.rs`).
 //!
 //! Why XXH3: the sums must detect a tear or a flipped bit, on megabytes per second during a round.
-//! They need not resist an attacker: a process that can write the journal can write the whole log,
-//! and a record is accepted only if the resulting tree has the root that was signed according to
-//! the lock.
+//! The sums need not resist an attacker: a process that can write the journal can write the whole
+//! log, and a record is accepted only if the resulting tree has the root that was signed according
+//! to the lock.
 //!
 //! Why a salt: submitters choose some of the bytes in a record. After damage, [`Segment::parse`]
 //! searches for a later record. The salt is random and never leaves the journal, so that a
@@ -36,16 +36,17 @@ const MAGIC: &[u8; 8] = b"LUCJRNL1";
 pub(super) const SEGMENT_HEADER: usize = 40;
 pub(super) const RECORD_HEADER: usize = 56;
 
-/// Most bytes after the last whole record: an unfinished one, and as much room.
+/// Maximum number of bytes after the last complete record: an unfinished record, and room of the
+/// same length.
 const MOST_AFTER: u64 = 2 * file::OTHER_BYTES;
 
-/// Random, the same in every frame of a segment, different in each segment.
+/// Random bytes, equal in all frames of a segment and different in each segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Salt([u8; 16]);
 
 impl Salt {
     /// Creates a salt from the standard library's hash keys, which come from the system's random
-    /// generator. That is unpredictable enough for submitters.
+    /// generator. Submitters cannot predict these keys.
     pub(super) fn random() -> Self {
         let half = || RandomState::new().hash_one(0).to_le_bytes();
         let mut salt = [0; 16];
@@ -67,7 +68,6 @@ pub(super) fn segment_header(salt: Salt, sealed: bool) -> [u8; SEGMENT_HEADER] {
     header
 }
 
-/// Returns the header of `record` in a segment.
 pub(super) fn record_header(salt: Salt, new_size: u64, record: &[u8]) -> [u8; RECORD_HEADER] {
     let mut header = [0; RECORD_HEADER];
     header[..16].copy_from_slice(&salt.0);
@@ -100,10 +100,10 @@ pub(super) struct Damage {
 impl Segment {
     /// Parses a segment that may end in an unfinished record.
     ///
-    /// Only the last record can be unfinished: an append begins after the sync of the previous one
-    /// has succeeded, and none follows a failed append. A record that does not match its sums is
-    /// therefore a tear if no other record follows it, and damage if one does. Zeros mean that no
-    /// record was started.
+    /// Only the last record can be unfinished: an append begins after the sync of the previous
+    /// record has succeeded, and no append follows a failed append. A record that does not match
+    /// its sums is therefore a tear if it is the last record, and damage if another record follows.
+    /// Zeros mean that no record was started.
     pub(super) fn parse(file: &Bytes) -> Result<Self, Damage> {
         let (salt, sealed) = parse_segment_header(file).ok_or(Damage {
             offset: 0,
@@ -155,7 +155,7 @@ pub(super) fn read(path: &Path) -> io::Result<Bytes> {
     file::read_bounded(&mut file, max)
 }
 
-/// The end of the last record before the first bytes that are not the header of one.
+/// Returns the offset after the last record: the first bytes that are not the header of a record.
 fn records_end(file: &File) -> io::Result<u64> {
     let mut header = [0; SEGMENT_HEADER];
     if !read_at(file, &mut header, 0)? {
@@ -174,7 +174,7 @@ fn records_end(file: &File) -> io::Result<u64> {
     Ok(end)
 }
 
-/// Fills `bytes` from this place of a file. Returns false if the file ends before.
+/// Fills `bytes` from the offset `at` of a file. Returns `false` if the file is too short.
 fn read_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<bool> {
     match file.read_exact_at(bytes, at) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
@@ -182,7 +182,7 @@ fn read_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<bool> {
     }
 }
 
-/// The length of a segment without the zeros at its end.
+/// Returns the length of a segment without the zeros at its end.
 fn written(file: &[u8]) -> usize {
     let last = file.iter().rposition(|byte| *byte != 0);
     last.map_or(0, |last| last + 1)

@@ -18,8 +18,8 @@ pub(super) enum Durability {
 }
 
 impl Durability {
-    /// Returns `FileSystem` if `syncfs` is known to give the same guarantee as `fsync`. On FUSE,
-    /// for example, it does not: the daemon never gets the request.
+    /// Returns `FileSystem` if `syncfs` is known to give the same guarantee as `fsync`. FUSE, for
+    /// example, does not give this guarantee: the daemon never gets the request.
     #[cfg(target_os = "linux")]
     pub(super) fn of(root: &File) -> Self {
         const KNOWN: [u32; 6] = [
@@ -85,8 +85,8 @@ impl Directory {
     /// programs' writes to the file system, which is why a log's directory should have a file
     /// system of its own.
     ///
-    /// Since Linux 5.8 `syncfs` reports every write that failed since the descriptor was opened or
-    /// last reported. That is sufficient. Older kernels do not, and are not supported.
+    /// Since Linux 5.8, `syncfs` reports every write that failed since the descriptor was opened or
+    /// last reported a failure. Older kernels do not report these failures, and are not supported.
     #[cfg(target_os = "linux")]
     fn sync_file_system(&self) -> Result<(), AssetError> {
         self.stats.synced();

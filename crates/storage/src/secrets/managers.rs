@@ -1,5 +1,5 @@
-//! Requests to secret managers, with the HTTP client and credentials of object stores. Each is
-//! retried a few times if the service is temporarily unavailable.
+//! Requests to secret managers, with the HTTP client and credentials of object stores. Each request
+//! is retried a few times if the service is temporarily unavailable.
 
 use std::error::Error as _;
 use std::sync::Arc;
@@ -279,7 +279,8 @@ mod tests {
         let busy = sorted(503, "<html>");
         assert!(matches!(busy, SecretError::Unavailable { .. }));
         let elsewhere = sorted(404, "<html>\nno page");
-        let said = "cannot be fetched: https://cloud.example responds 404 Not Found <html> no page";
+        let said =
+            "cannot be fetched: https://cloud.example responded with 404 Not Found <html> no page";
         assert_eq!(elsewhere.to_string(), said);
     }
 }

@@ -1,7 +1,7 @@
 //! Connections to a server, kept for the next statement.
 //!
-//! This replaces sqlx's pool, which retries every failed connection attempt and then reports a
-//! timeout instead of the reason. It would also ping the server before each statement.
+//! This module replaces sqlx's pool, which retries every failed connection attempt and then reports
+//! a timeout instead of the reason. sqlx's pool would also ping the server before each statement.
 
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -61,7 +61,7 @@ impl<C> Slot<'_, C> {
         self.idle.lock().pop()
     }
 
-    /// Keeps a connection for the next caller. Its last response must have been read completely.
+    /// Keeps a connection, whose last response must have been read completely, for the next caller.
     pub(super) fn keep(self, connection: C) {
         self.idle.lock().push(connection);
     }

@@ -143,10 +143,10 @@ const WAL: &str = "PRAGMA journal_mode = WAL";
 pub(super) const DURABLE: &str = "
     -- In WAL mode, only FULL syncs every commit.
     PRAGMA synchronous = FULL;
-    -- On Apple's systems fsync does not reach the disk; this does.
+    -- On Apple's systems, fsync does not reach the disk, but these settings do.
     PRAGMA fullfsync = ON;
     PRAGMA checkpoint_fullfsync = ON;
-    -- We do it ourselves, and look whether it succeeds.
+    -- Lucarne copies the log itself, and checks the result.
     PRAGMA wal_autocheckpoint = 0;
 ";
 
@@ -203,8 +203,8 @@ pub(super) fn is_refusal(error: &rusqlite::Error) -> bool {
 
 /// Returns `true` if this connection can never write: it was opened while the file was read-only,
 /// and stays read-only even if the file becomes writable. This is SQLITE_READONLY without an
-/// extended code. With one, the file was moved, for example, and this process may have the only
-/// open connections to it.
+/// extended code. With an extended code, the file was moved, for example, and only this process may
+/// still have it open.
 pub(super) fn is_read_only(error: &rusqlite::Error) -> bool {
     code(error) == Some(8)
 }

@@ -7,7 +7,7 @@ use url::Url;
 
 use crate::{LockError, NotBuilt};
 
-/// URL parameters that locate a server and are shown. Others may be secret.
+/// URL parameters that locate a server and are shown. Other parameters may be secret.
 const TELLING: [&str; 3] = ["host", "port", "socket"];
 
 /// A location, by kind of database.

@@ -1,9 +1,10 @@
 //! A lock on a database server: the common part of MySQL and PostgreSQL.
 //!
 //! A server may restart, fail over or hang, and connections break. A call reconnects and retries
-//! until [`CALL_TIMEOUT`] has passed. A change whose response was lost may have been made, or may
-//! still be in progress. Its repetition changes nothing. To find out, the change is replaced with
-//! itself: that succeeds only if the change is stored, and returns after it is durable.
+//! until [`CALL_TIMEOUT`] has passed. If the response to a change was lost, the change may be
+//! stored, or still in progress. A second attempt of the same change then matches no row.
+//! Therefore, the call replaces the new value with itself: this succeeds only if the change is
+//! stored, and returns after the change is durable.
 
 use std::time::Duration;
 
@@ -22,8 +23,8 @@ use crate::{LockError, LogId};
 /// Time limit of a whole call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time limit for connecting and for each response. The server itself ends statements that wait one
-/// second less than this (see the dialects).
+/// Time limit for connecting and for each response. The server itself ends a statement one second
+/// before this limit (see the dialects).
 const ANSWER: Duration = Duration::from_secs(4);
 
 /// Timeout of [`Lock::check`](crate::Lock::check), short because the caller waits for the result.
@@ -86,7 +87,6 @@ pub(super) trait Engine: Sized + Send + Sync + 'static {
     /// Classifies an error that the server returned.
     fn judge(error: &dyn DatabaseError) -> Diagnosis;
 
-    /// Classifies an error.
     fn diagnose(error: &sqlx::Error) -> Diagnosis {
         match error {
             sqlx::Error::Database(error) => Self::judge(&**error),
@@ -359,7 +359,7 @@ trait Call<E: Engine>: Sync {
         CALL_TIMEOUT
     }
 
-    /// Makes one attempt. `unknown`: an earlier attempt may have had its effect.
+    /// Executes the call once. `unknown` is `true` if an earlier attempt may have changed the row.
     async fn attempt(
         &self,
         connection: &mut E::Connection,

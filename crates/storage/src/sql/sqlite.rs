@@ -21,7 +21,7 @@ use super::{Change, Database, renewal};
 use crate::{LockError, LogId};
 
 /// Time that a caller waits for its turn, and then for its result. An abandoned job continues, and
-/// no later one overtakes it.
+/// no later job overtakes it.
 const DISK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Number of commits after which the write-ahead log is copied into the database.
@@ -259,7 +259,7 @@ impl Open {
                 return Err(failed(&self.file.path, action, said));
             }
         };
-        // A commit to a file that has lost its name is not a commit.
+        // A commit to a file that was removed or replaced would be lost.
         self.file.still_there()?;
         if let Some((log, body)) = wanted
             && done == 1
@@ -283,8 +283,8 @@ impl Open {
         }
     }
 
-    /// Returns `true` if the whole write-ahead log is in the database now. Returns
-    /// `false` if another process reads or writes.
+    /// Copies the write-ahead log into the database. Returns `false` if another process blocks
+    /// [`FOLD_ALL`], or there is no connection.
     fn fold(&self, pragma: &'static str) -> rusqlite::Result<bool> {
         let Some(connection) = &self.connection else {
             return Ok(false);

@@ -13,7 +13,7 @@ use {
 /// The state of a tree that TesseraCT left in a bucket, according to its database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TesseraState {
-    /// Number of entries with an index in the log. Their SCTs may have been issued.
+    /// Number of entries with an index in the log. The log may have issued SCTs of these entries.
     pub sequenced: u64,
     /// Number of entries in tiles.
     pub integrated: u64,

@@ -35,7 +35,7 @@ const SCHEMA: &str = "
         seen TIMESTAMPTZ NOT NULL DEFAULT now()
     )";
 
-/// Data of the inventory.
+/// The inventory in PostgreSQL.
 pub(super) struct Database(PgPool);
 
 /// Result of inserting a certificate.

@@ -199,18 +199,18 @@ fn damaged_tiles_are_named() {
     let absent = |_: Tile| Err::<Vec<u8>, _>("no such file".to_owned());
 
     let error = RightEdge::load(300, short).unwrap_err().to_string();
-    assert_eq!(error, "tile/0/001.p/44 has 1407 bytes instead of 1408");
+    assert_eq!(error, "tile/0/001.p/44: expected 1408 bytes, found 1407");
     let error = RightEdge::load(300, absent).unwrap_err().to_string();
     assert_eq!(error, "reading tile/0/001.p/44: no such file");
     let error = inclusion_proof(0, 300, &mut { short })
         .unwrap_err()
         .to_string();
-    assert_eq!(error, "tile/0/000 has 8191 bytes instead of 8192");
+    assert_eq!(error, "tile/0/000: expected 8192 bytes, found 8191");
     let narrow = |tile: Tile| Ok::<_, String>(tree.tile(tile)[32..].to_vec());
     let error = inclusion_proof(0, 300, &mut { narrow })
         .unwrap_err()
         .to_string();
-    assert_eq!(error, "tile/0/000 has 8160 bytes instead of 8192");
+    assert_eq!(error, "tile/0/000: expected 8192 bytes, found 8160");
     let error = consistency_proof(299, 300, &mut { absent })
         .unwrap_err()
         .to_string();

@@ -60,7 +60,7 @@ pub enum Problem {
         shortest: usize,
     },
     /// A NULL has a long length or a value.
-    #[error("a NULL of {0} bytes instead of 05 00")]
+    #[error("expected a NULL without contents (05 00), found one of {0} bytes")]
     LongNull(usize),
     /// The BIT STRING is empty.
     #[error("no signature in it")]

@@ -28,7 +28,7 @@ pub struct Options {
     /// Settings of every run.
     #[command(flatten)]
     pub settings: settings::Flags,
-    /// Output.
+    /// Flags of the reports.
     #[command(flatten)]
     pub output: output::Flags,
 }

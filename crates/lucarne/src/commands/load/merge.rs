@@ -20,7 +20,7 @@ pub struct Options {
     #[arg(short, long, value_name = "FILE", conflicts_with = "summary")]
     pub output: Option<PathBuf>,
 
-    /// Output.
+    /// Flags of the reports.
     #[command(flatten)]
     pub report: output::Report,
 }
@@ -40,7 +40,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
     };
     let mut whole = match Summary::merge(parts) {
         Ok(whole) => whole,
-        Err(error) => return misconfigured(format_args!("these do not add up: {error}")),
+        Err(error) => return misconfigured(format_args!("cannot merge the summaries: {error}")),
     };
     let verdict: Verdict = whole.verdict;
     let verdict = report.write(&mut whole, baseline.as_ref(), verdict);

@@ -19,7 +19,7 @@ pub struct Options {
     /// Settings in addition to the plan.
     #[command(flatten)]
     pub settings: settings::Flags,
-    /// Output.
+    /// Flags of the reports.
     #[command(flatten)]
     pub output: output::Flags,
 }

@@ -12,16 +12,16 @@ use super::{arrivals, execute, output, settings};
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub struct Single<O: clap::Args> {
-    /// Scenario.
+    /// Flags of the scenario.
     #[command(flatten)]
     pub options: O,
-    /// Executor.
+    /// Flags of the executor: rate or users, and duration.
     #[command(flatten)]
     pub arrivals: arrivals::Flags,
     /// Settings of every run.
     #[command(flatten)]
     pub settings: settings::Flags,
-    /// Output.
+    /// Flags of the reports.
     #[command(flatten)]
     pub output: output::Flags,
 }

@@ -164,7 +164,7 @@ impl Folder {
         Ok(swept)
     }
 
-    /// Removes a file, unless it is being replaced or has been.
+    /// Removes a file, unless another caller is replacing it or has replaced it.
     fn remove(&self, path: &Path, ends: SystemTime) -> io::Result<bool> {
         let lock = Lock::try_take(&self.lock_of(file_name(path)))?;
         if lock.is_none() || modified(path) != Some(ends) {
@@ -176,14 +176,15 @@ impl Folder {
 }
 
 /// Returns the name of a key's file. The name is a hash, because hosts can be longer than names of
-/// files. Its first two digits determine the lock file.
+/// files. The first two digits of the hash determine the lock file.
 fn name(key: &StoreKey) -> String {
     let text = format!("{} {} {}", key.ca, key.key_type, key.host);
     let digest = Fingerprint::of(text.as_bytes());
     format!("{}.pem", hex::encode(&digest.0[..20]))
 }
 
-/// Returns a suffix that is unique among processes, including earlier ones with the same number.
+/// Returns a suffix that is unique among processes, including earlier processes with the same
+/// number.
 fn unique() -> String {
     let mut random = [0; 8];
     // Without random bytes, only the process number distinguishes the names.
@@ -217,7 +218,7 @@ fn gone(error: &io::Error) -> bool {
 }
 
 /// Returns the end of the certificate in a file, if it is in the future. A copied file has a wrong
-/// modification time, which this corrects.
+/// modification time; this function corrects it.
 fn copied(path: &Path, now: SystemTime) -> Option<SystemTime> {
     let mut text = Vec::new();
     let file = File::open(path).ok()?;

@@ -46,7 +46,6 @@ impl Lock {
         Ok(Lock { _file: file })
     }
 
-    /// Takes the lock if it is free.
     pub(super) fn try_take(path: &Path) -> io::Result<Option<Self>> {
         let file = open(path)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {

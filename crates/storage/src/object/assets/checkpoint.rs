@@ -19,7 +19,6 @@ use crate::guards::Guard;
 use crate::object::http::{Conditional, Tries};
 use crate::{AssetError, AssetKind};
 
-/// Path of the checkpoint.
 pub(super) const PATH: &str = "checkpoint";
 
 /// Key of the probe. The object never exists, unless the store ignores conditions.

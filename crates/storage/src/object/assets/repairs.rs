@@ -45,7 +45,7 @@ impl Repairs for ObjectAssets {
 }
 
 impl ObjectAssets {
-    /// The damaged rounds of at most `size` entries, each with its place for messages.
+    /// Returns the damaged rounds of at most `size` entries, each with its place for messages.
     async fn damaged(&self, size: u64) -> Result<Vec<(Name, String)>, AssetError> {
         let mut damaged = Vec::new();
         let names = self.list_journal().await?;
@@ -57,7 +57,7 @@ impl ObjectAssets {
         Ok(damaged)
     }
 
-    /// Puts these bytes where they stay, under the first number that is free.
+    /// Stores a copy under the first free number, and returns its place for messages.
     async fn keep(&self, path: &str, bytes: Bytes) -> Result<String, AssetError> {
         let mut number = 1;
         loop {
