@@ -54,8 +54,8 @@ pub trait Scenario: Send + Sync + 'static {
         let _ = (recorder, stop);
     }
 
-    /// Completes when the scenario has reached its goal. The run then ends, as it does after its
-    /// planned duration. Most scenarios have no goal.
+    /// Completes when the scenario has reached its goal. The run then ends early. Most scenarios
+    /// have no goal.
     async fn reached(&self) {
         std::future::pending().await
     }

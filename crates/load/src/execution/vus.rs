@@ -23,7 +23,7 @@ pub(crate) struct VusExecutor {
     workers: u64,
     /// Users with a lower place than this continue.
     wanted: AtomicU64,
-    /// For each place, whether a user has taken it.
+    /// The places that a user has taken.
     places: Mutex<Vec<bool>>,
 }
 
