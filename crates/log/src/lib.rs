@@ -88,7 +88,7 @@
 //! | `signed_ahead` | a tree head that the signer has signed, and the lock does not have |
 //! | [`NeverPublished`] | the earlier tree for a checkpoint that was never published |
 //! | [`KnownCheckpoints`], [`KnownError`] | the checkpoints of mirrors and witnesses |
-//! | [`Left`], [`Indexed`], `sunlight` | logs that other software has written |
+//! | [`ForeignLog`], [`Indexed`], `sunlight` | logs that other software has written |
 //!
 //! ## `instances`
 //!
@@ -109,7 +109,8 @@
 //! | `restore`, `damaged_files` | damaged files restored at once, and their list |
 //! | [`repair()`], [`Repair`], [`Source`] | files from the tiles below them or from other copies |
 //! | [`Overlay`], [`superseded`] | repairs in memory, and superseded partial tiles |
-//! | [`Looked`], [`Found`], [`standings`] | inspection by a process that does not run the log |
+//! | [`Inspection`], [`FoundCheckpoint`] | inspection by a process that does not run the log |
+//! | [`standings`] | the state of each round in the journal |
 //!
 //! ## `status`
 //!
@@ -143,7 +144,7 @@ pub use check::fsck::{
     Checked, FileError, Files, Finding, FsckOptions, FsckPosition, NamesTiles, Parts, Problem,
     fsck, superseded,
 };
-pub use check::inspection::{Found, Looked, Standing, standings};
+pub use check::inspection::{FoundCheckpoint, Inspection, Standing, standings};
 pub use check::repair::{
     Cure, Overlay, Refusal, Repair, Repaired, Source, repair, superseded_anew,
 };
@@ -161,8 +162,8 @@ pub use lucarne_storage::{Encoding, OpenFile};
 pub use read::compress::gunzip;
 pub use read::read_cache::StoredFile;
 pub use read::rfc6962::{LogEntries, LogEntry, Rfc6962Error, Rfc6962Reads};
-pub use recovery::external_sources::{Answer, AnswerError, KnownCheckpoints};
-pub use recovery::foreign_log::{Indexed, Left};
+pub use recovery::external_sources::{KnownCheckpoints, SourceResponse, SourceResponseError};
+pub use recovery::foreign_log::{ForeignLog, Indexed};
 pub use recovery::known_checkpoints::KnownCheckpoint;
 pub use recovery::recover::{NeverPublished, Newest};
 pub use recovery::turn::{GiveTurn, Turn};

@@ -12,14 +12,14 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use crate::check::inspection::{self, Looked};
+use crate::check::inspection::{self, Inspection};
 use crate::check::restore;
 use crate::check::scrub::scrub;
 use crate::config::LogConfig;
 use crate::error::{Fatal, KnownError, ReadError, SubmitError};
 use crate::read::read_cache::StoredFile;
 use crate::read::rfc6962::{Rfc6962Reads, keep_index};
-use crate::recovery::foreign_log::{self, Left};
+use crate::recovery::foreign_log::{self, ForeignLog};
 use crate::recovery::known_checkpoints::KnownCheckpoint;
 use crate::recovery::recover::{self, NeverPublished, Newest};
 use crate::recovery::supervise::seen;
@@ -28,7 +28,7 @@ use crate::sequence::tree_head;
 use crate::shared::Shared;
 use crate::status::health::Prober;
 use crate::status::metrics::Metrics;
-use crate::status::public_errors::Places;
+use crate::status::public_errors::PrivateLocations;
 use crate::status::state::{Health, Published, State, Stats};
 
 /// A log. The handle survives failures: a fatal error stops the sequencer, which is reopened with
@@ -121,7 +121,7 @@ impl Log {
             (self.shared.lock.location(), "the lock"),
             (cache, "the cache"),
         ];
-        Places::new(places).hide(text)
+        PrivateLocations::new(places).hide(text)
     }
 
     /// Compares lock, journal and storage like the start of a log, concurrently with a process that
@@ -130,12 +130,12 @@ impl Log {
     ///
     /// # Errors
     /// If one of the three cannot be read now.
-    pub async fn look(
+    pub async fn inspect(
         config: &LogConfig,
         assets: &Arc<dyn Assets>,
         lock: &dyn Lock,
-    ) -> Result<Looked, Fatal> {
-        inspection::look(config, assets, lock).await
+    ) -> Result<Inspection, Fatal> {
+        inspection::inspect(config, assets, lock).await
     }
 
     /// Compares lock, journal and storage with external checkpoints, concurrently with a process
@@ -186,8 +186,8 @@ impl Log {
     ///
     /// # Errors
     /// If no checkpoint of this log is published, or its tiles do not lead to it.
-    pub async fn left(config: LogConfig, assets: Arc<dyn Assets>) -> Result<Left, Fatal> {
-        foreign_log::left(config, assets).await
+    pub async fn foreign(config: LogConfig, assets: Arc<dyn Assets>) -> Result<ForeignLog, Fatal> {
+        foreign_log::open(config, assets).await
     }
 
     /// Starts a log: returns at once, and opens the log in the background. Must be called within a

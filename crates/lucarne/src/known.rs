@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use lucarne_log::{Answer, KnownCheckpoints};
+use lucarne_log::{KnownCheckpoints, SourceResponse};
 use lucarne_net::{Client, ClientError};
 use tokio::task::JoinSet;
 use tokio::time::error::Elapsed;
@@ -77,7 +77,7 @@ pub(crate) struct KnownPlaces(pub(crate) Vec<Place>);
 
 #[async_trait]
 impl KnownCheckpoints for KnownPlaces {
-    async fn ask(&self) -> Vec<Answer> {
+    async fn ask(&self) -> Vec<SourceResponse> {
         if self.0.is_empty() {
             return Vec::new();
         }
@@ -87,7 +87,7 @@ impl KnownCheckpoints for KnownPlaces {
             let (place, client) = (place.clone(), client.clone());
             asking.spawn(async move {
                 let note = place.read(&client).await;
-                Answer {
+                SourceResponse {
                     note: note.map_err(Into::into),
                     place: place.to_string(),
                 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lucarne_ct::{Roots, verify_checkpoint};
 use lucarne_http::{Validity, tls_hosts};
-use lucarne_log::{Answer, Fatal, KnownCheckpoint, KnownCheckpoints, Log};
+use lucarne_log::{Fatal, KnownCheckpoint, KnownCheckpoints, Log, SourceResponse};
 use lucarne_storage::{AssetError, Assets, Lock, LockError, PosixAssets};
 use tokio::task::JoinSet;
 
@@ -305,7 +305,7 @@ fn of_session(fatal: &Fatal) -> Severity {
 }
 
 /// Reads the outside checkpoints of all logs concurrently. Each result has the log's index.
-fn ask_outside(config: &Config) -> JoinSet<(usize, Vec<Answer>)> {
+fn ask_outside(config: &Config) -> JoinSet<(usize, Vec<SourceResponse>)> {
     let mut asking = JoinSet::new();
     for (index, log) in config.logs.iter().enumerate() {
         let places = log.known_places();
@@ -315,7 +315,12 @@ fn ask_outside(config: &Config) -> JoinSet<(usize, Vec<Answer>)> {
 }
 
 /// Compares a log with its outside checkpoints.
-async fn known(log: &LogSettings, answers: Vec<Answer>, lock: &dyn Lock, report: &mut Report) {
+async fn known(
+    log: &LogSettings,
+    answers: Vec<SourceResponse>,
+    lock: &dyn Lock,
+    report: &mut Report,
+) {
     let (line, key) = (log.line, log.key_path("known_checkpoints"));
     let settings = log.to_log_config();
     let mut known = Vec::new();

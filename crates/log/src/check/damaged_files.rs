@@ -23,7 +23,7 @@ const MOST_LISTED: usize = 5;
 
 /// The files that were damaged at their last read.
 #[derive(Default)]
-pub(crate) struct Damaged {
+pub(crate) struct DamagedFiles {
     files: Mutex<HashMap<FileId, Damage>>,
     /// Files with stored bytes, identified by their checksum, that are wrong although every hash
     /// matches.
@@ -49,10 +49,10 @@ struct Damage {
     tried: bool,
 }
 
-impl Damaged {
+impl DamagedFiles {
     /// Creates an empty list that counts damage in these metrics.
     pub(crate) fn new(found: Counter, named: Gauge) -> Self {
-        Damaged {
+        DamagedFiles {
             files: Mutex::default(),
             condemned: Mutex::default(),
             respite: RESPITE,
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn damaged_files_are_named_until_they_are_whole() {
-        let damaged = Damaged::default();
+        let damaged = DamagedFiles::default();
         assert_eq!(damaged.in_words(), None);
         for n in 0..7 {
             damaged.count();
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn what_was_found_stands_for_a_moment() {
-        let mut damaged = Damaged::new(Counter::default(), Gauge::default());
+        let mut damaged = DamagedFiles::new(Counter::default(), Gauge::default());
         damaged.respite = Duration::from_secs(1000);
         assert!(damaged.just_now(file(0)).is_none());
         damaged.name(file(0), "is short".into());
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_needed_stays_named_while_it_is_missing() {
-        let damaged = Damaged::default();
+        let damaged = DamagedFiles::default();
         damaged.name(file(0), "is short".into());
         damaged.need(file(1), "is short".into());
         assert!(damaged.absent(file(0)).is_ok());
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn names_are_bounded() {
-        let damaged = Damaged::default();
+        let damaged = DamagedFiles::default();
         for n in 0..MOST_NAMES as u64 + 10 {
             damaged.name(file(n), String::new());
         }

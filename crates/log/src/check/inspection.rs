@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// A checkpoint from the lock or from storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundCheckpoint {
     /// Size and root in the text, if the note is a checkpoint.
     pub head: Option<(u64, Hash)>,
     /// The timestamp of the signature in Unix milliseconds, or the reason why the note is not a
@@ -31,13 +31,13 @@ pub struct Found {
     pub signed: Result<u64, CheckpointError>,
 }
 
-impl Found {
+impl FoundCheckpoint {
     /// Parses a note that may be a checkpoint of this log.
-    pub fn read(note: &[u8], config: &LogConfig) -> Found {
+    pub fn read(note: &[u8], config: &LogConfig) -> FoundCheckpoint {
         let parsed = SignedNote::parse(note).ok();
         let parsed = parsed.and_then(|note| Checkpoint::parse(&note.text).ok());
         let verified = verify_checkpoint(note, &config.origin, config.key.public_key_spki());
-        Found {
+        FoundCheckpoint {
             head: parsed.map(|parsed| (parsed.size, parsed.root)),
             signed: verified.map(|(_, timestamp_ms)| timestamp_ms),
         }
@@ -51,27 +51,27 @@ impl Found {
 
 /// The state of a log in lock, journal and storage.
 #[derive(Clone, Debug)]
-pub struct Looked {
+pub struct Inspection {
     /// The checkpoint in the lock.
-    pub lock: Option<Found>,
+    pub lock: Option<FoundCheckpoint>,
     /// The published checkpoint.
-    pub published: Option<Found>,
+    pub published: Option<FoundCheckpoint>,
     /// The rounds of the journal from the published checkpoint to the one in the lock.
     pub bridge: Vec<Step>,
     /// The error with which the log's start would fail.
     pub refusal: Option<String>,
 }
 
-/// See [`Log::look`](crate::log::Log::look).
-pub(crate) async fn look(
+/// See [`Log::inspect`](crate::log::Log::inspect).
+pub(crate) async fn inspect(
     config: &LogConfig,
     assets: &Arc<dyn Assets>,
     lock: &dyn Lock,
-) -> Result<Looked, Fatal> {
+) -> Result<Inspection, Fatal> {
     match steadily(config, assets, lock).await? {
         Ok(judged) => sound(config, &**assets, judged).await,
-        Err((held, fatal)) => Ok(Looked {
-            lock: held.map(|note| Found::read(&note, config)),
+        Err((held, fatal)) => Ok(Inspection {
+            lock: held.map(|note| FoundCheckpoint::read(&note, config)),
             published: published(config, &**assets).await?,
             bridge: Vec::new(),
             refusal: Some(fatal.to_string()),
@@ -129,9 +129,13 @@ async fn steadily(
     }
 }
 
-async fn sound(config: &LogConfig, assets: &dyn Assets, judged: Judged) -> Result<Looked, Fatal> {
+async fn sound(
+    config: &LogConfig,
+    assets: &dyn Assets,
+    judged: Judged,
+) -> Result<Inspection, Fatal> {
     let published = match &judged.published {
-        Some(published) => Some(Found::read(&published.note, config)),
+        Some(published) => Some(FoundCheckpoint::read(&published.note, config)),
         // The checkpoint is missing or damaged: the next start publishes the one from the lock.
         None => published(config, assets).await?,
     };
@@ -139,20 +143,23 @@ async fn sound(config: &LogConfig, assets: &dyn Assets, judged: Judged) -> Resul
         .published
         .map_or(0, |published| published.checkpoint.size);
     let steps = judged.path.iter().map(|record| record.step);
-    Ok(Looked {
-        lock: Some(Found::read(&judged.head.note, config)),
+    Ok(Inspection {
+        lock: Some(FoundCheckpoint::read(&judged.head.note, config)),
         published,
         bridge: steps.filter(|step| step.new_size > from).collect(),
         refusal: None,
     })
 }
 
-async fn published(config: &LogConfig, assets: &dyn Assets) -> Result<Option<Found>, Fatal> {
+async fn published(
+    config: &LogConfig,
+    assets: &dyn Assets,
+) -> Result<Option<FoundCheckpoint>, Fatal> {
     let note: Option<Bytes> = match assets.get("checkpoint").await {
         Err(error) if error.is_absence() => None,
         note => note?,
     };
-    Ok(note.map(|note| Found::read(&note, config)))
+    Ok(note.map(|note| FoundCheckpoint::read(&note, config)))
 }
 
 /// The state of a round of the journal.

@@ -19,7 +19,7 @@ use lucarne_ct::Fingerprint;
 use lucarne_storage::{Asset, AssetError, AssetKind, Assets, Encoding};
 use lucarne_tlog::{Level, RightEdge, Tile, tile_root};
 
-use crate::check::damaged_files::Damaged;
+use crate::check::damaged_files::DamagedFiles;
 use crate::check::fsck::beneath::{Depth, beneath};
 use crate::check::scrub::Unpaced;
 use crate::config::LogConfig;
@@ -186,7 +186,7 @@ async fn cached(log: &Shared, edge: &Arc<RightEdge>, file: FileId) -> Option<Rig
         return None;
     }
     let cache = read_cache(CACHE_BYTES);
-    let tiles = VerifiedTiles::new(log.assets.clone(), cache, Damaged::default());
+    let tiles = VerifiedTiles::new(log.assets.clone(), cache, DamagedFiles::default());
     let plain = match file {
         FileId::Issuer(of) => tiles.issuer(&of).await.ok()??,
         FileId::Tile(tile) if !tile.is_full() => return None,

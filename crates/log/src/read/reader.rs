@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::spawn_blocking;
 
-use crate::check::damaged_files::Damaged;
+use crate::check::damaged_files::DamagedFiles;
 use crate::error::ReadError;
 use crate::read::compress::zstd;
 use crate::read::feed::{self, TileEvents};
@@ -76,7 +76,7 @@ impl Reader {
         assets: Arc<dyn Assets>,
         cache_bytes: u64,
         counters: ReadCounters,
-        damaged: Damaged,
+        damaged: DamagedFiles,
     ) -> Self {
         let cache = read_cache(cache_bytes);
         Reader {

@@ -27,7 +27,7 @@ use tokio::task::spawn_blocking;
 use xxhash_rust::xxh3::xxh3_128;
 
 use self::expected::{Expected, Unexpected};
-use crate::check::damaged_files::Damaged;
+use crate::check::damaged_files::DamagedFiles;
 use crate::error::ReadError;
 use crate::read::compress::is_gzip;
 use crate::read::read_cache::{CacheKey, FileId, ReadCache, StoredFile};
@@ -50,7 +50,7 @@ struct Inner {
     /// The reads in flight. Concurrent readers of the same tile share one read.
     fetches: SingleFlight<Tile, Result<StoredFile, ReadError>>,
     checking: Arc<Semaphore>,
-    damaged: Damaged,
+    damaged: DamagedFiles,
 }
 
 /// The origin of the bytes of a first attempt to read a file. A second attempt always reads the
@@ -79,13 +79,17 @@ struct Found {
 
 impl VerifiedTiles {
     /// Creates a reader of the tiles in `assets` and its caches. Full tiles are kept in `cache`.
-    pub(crate) fn new(assets: Arc<dyn Assets>, cache: ReadCache, damaged: Damaged) -> Self {
+    pub(crate) fn new(assets: Arc<dyn Assets>, cache: ReadCache, damaged: DamagedFiles) -> Self {
         Self::with_source(Source::Caches, assets, cache, damaged)
     }
 
     /// Creates a reader of the tiles that the store itself has, past the caches of `assets`: they
     /// may have tiles that the store has lost.
-    pub(crate) fn past_caches(assets: Arc<dyn Assets>, cache: ReadCache, damaged: Damaged) -> Self {
+    pub(crate) fn past_caches(
+        assets: Arc<dyn Assets>,
+        cache: ReadCache,
+        damaged: DamagedFiles,
+    ) -> Self {
         Self::with_source(Source::Store, assets, cache, damaged)
     }
 
@@ -93,7 +97,7 @@ impl VerifiedTiles {
         source: Source,
         assets: Arc<dyn Assets>,
         cache: ReadCache,
-        damaged: Damaged,
+        damaged: DamagedFiles,
     ) -> Self {
         VerifiedTiles(Arc::new(Inner {
             assets,
@@ -106,7 +110,7 @@ impl VerifiedTiles {
     }
 
     /// Returns the files that were found damaged and have not been found intact since.
-    pub(crate) fn damaged(&self) -> &Damaged {
+    pub(crate) fn damaged(&self) -> &DamagedFiles {
         &self.0.damaged
     }
 

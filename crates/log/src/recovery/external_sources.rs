@@ -11,12 +11,12 @@ use lucarne_ct::CheckpointError;
 #[async_trait]
 pub trait KnownCheckpoints: Debug + Send + Sync {
     /// Queries all sources concurrently, in bounded time.
-    async fn ask(&self) -> Vec<Answer>;
+    async fn ask(&self) -> Vec<SourceResponse>;
 }
 
 /// The response of one source.
 #[derive(Debug)]
-pub struct Answer {
+pub struct SourceResponse {
     /// URL or path of the source.
     pub place: String,
     /// The bytes of the checkpoint, not yet verified, or the reason why there are none.
@@ -26,7 +26,7 @@ pub struct Answer {
 /// The reasons why a response is not a checkpoint of the log.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum AnswerError {
+pub enum SourceResponseError {
     /// The source has no response.
     #[error(transparent)]
     None(#[from] Box<dyn Error + Send + Sync>),

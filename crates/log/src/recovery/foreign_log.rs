@@ -24,7 +24,7 @@ use crate::status::metrics::Metrics;
 use crate::status::state::Published;
 
 /// The published tree of a log from other software.
-pub struct Left {
+pub struct ForeignLog {
     config: LogConfig,
     head: VerifiedCheckpoint,
     tree: Tree,
@@ -51,8 +51,8 @@ impl Indexed {
     }
 }
 
-/// See [`Log::left`](crate::log::Log::left).
-pub(crate) async fn left(config: LogConfig, assets: Arc<dyn Assets>) -> Result<Left, Fatal> {
+/// See [`Log::foreign`](crate::log::Log::foreign).
+pub(crate) async fn open(config: LogConfig, assets: Arc<dyn Assets>) -> Result<ForeignLog, Fatal> {
     let location = assets.location();
     let head = recover::published(&config, &*assets)
         .await?
@@ -63,7 +63,7 @@ pub(crate) async fn left(config: LogConfig, assets: Arc<dyn Assets>) -> Result<L
             ))
         })?;
     let tree = recover::published_tree(&head, &*assets).await?;
-    Ok(Left {
+    Ok(ForeignLog {
         config,
         head,
         tree,
@@ -71,7 +71,7 @@ pub(crate) async fn left(config: LogConfig, assets: Arc<dyn Assets>) -> Result<L
     })
 }
 
-impl Left {
+impl ForeignLog {
     /// Returns the checkpoint with the signed bytes.
     pub fn published(&self) -> Published {
         self.head.published()

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use lucarne_storage::Assets;
 use lucarne_tlog::{EMPTY_ROOT, Hash, RightEdge};
 
-use crate::check::damaged_files::Damaged;
+use crate::check::damaged_files::DamagedFiles;
 use crate::config::LogConfig;
 use crate::error::{KnownError, ReadError};
 use crate::read::read_cache::read_cache;
 use crate::read::verified_tiles::VerifiedTiles;
-use crate::recovery::external_sources::{Answer, AnswerError};
+use crate::recovery::external_sources::{SourceResponse, SourceResponseError};
 use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
 
 /// A checkpoint that this log has signed and that an external source has.
@@ -27,11 +27,14 @@ impl KnownCheckpoint {
     ///
     /// # Errors
     /// If the response is not a checkpoint that this log has signed.
-    pub fn verify(answer: Answer, config: &LogConfig) -> Result<Self, AnswerError> {
-        let note = answer.note?;
+    pub fn verify(
+        response: SourceResponse,
+        config: &LogConfig,
+    ) -> Result<Self, SourceResponseError> {
+        let note = response.note?;
         let signed = VerifiedCheckpoint::verify(note, config)?;
         Ok(KnownCheckpoint {
-            place: answer.place,
+            place: response.place,
             signed,
         })
     }
@@ -84,7 +87,7 @@ impl<'h> History<'h> {
     ) -> Self {
         /// Bytes of cached tiles.
         const KEPT: u64 = 1 << 20;
-        let tiles = VerifiedTiles::new(assets, read_cache(KEPT), Damaged::default());
+        let tiles = VerifiedTiles::new(assets, read_cache(KEPT), DamagedFiles::default());
         History {
             tiles,
             edge,
@@ -165,10 +168,10 @@ pub(crate) async fn ask(config: &LogConfig) -> Vec<KnownCheckpoint> {
     let Some(places) = &config.known else {
         return Vec::new();
     };
-    let verify = |answer: Answer| {
-        let place = answer.place.clone();
-        let verified = KnownCheckpoint::verify(answer, config);
-        let warn = |problem: &AnswerError| {
+    let verify = |response: SourceResponse| {
+        let place = response.place.clone();
+        let verified = KnownCheckpoint::verify(response, config);
+        let warn = |problem: &SourceResponseError| {
             tracing::warn!(
                 log = config.shortname,
                 place,

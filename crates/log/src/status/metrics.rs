@@ -7,7 +7,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::check::damaged_files::Damaged;
+use crate::check::damaged_files::DamagedFiles;
 use crate::submit::lane::Lane;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -320,9 +320,9 @@ impl Metrics {
     }
 
     /// Returns the counters of damage to the files of one log.
-    pub(crate) fn damaged_of(&self, log: &str) -> Damaged {
+    pub(crate) fn damaged_of(&self, log: &str) -> DamagedFiles {
         let label = LogLabels { log: log.into() };
-        Damaged::new(
+        DamagedFiles::new(
             self.damaged_reads.get_or_create_owned(&label),
             self.damaged_files.get_or_create_owned(&label),
         )

@@ -1,14 +1,14 @@
 //! The public form of a log's errors: the failure, but not its location. Log lines have both.
 
 /// The locations of a log, which are not public, and their public names.
-pub(crate) struct Places {
+pub(crate) struct PrivateLocations {
     /// Locations with a directory or a scheme.
     full: Vec<(String, &'static str)>,
     /// Names in the working directory.
     bare: Vec<(String, &'static str)>,
 }
 
-impl Places {
+impl PrivateLocations {
     /// Sorts the longest location first, because a location may contain another location.
     pub(crate) fn new(places: impl IntoIterator<Item = (String, &'static str)>) -> Self {
         let mut places: Vec<_> = places.into_iter().collect();
@@ -17,7 +17,7 @@ impl Places {
         let (full, bare) = places
             .into_iter()
             .partition(|(place, _)| place.contains(['/', ':']));
-        Places { full, bare }
+        PrivateLocations { full, bare }
     }
 
     /// Returns `text` with public names for the known locations. Also removes all other paths,
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn places_become_words() {
-        let places = Places::new([
+        let places = PrivateLocations::new([
             ("/srv/lucarne/a".to_owned(), "the storage"),
             (
                 "s3://bucket/a/ at http://10.0.0.1:9000".to_owned(),

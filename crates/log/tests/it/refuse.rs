@@ -506,10 +506,10 @@ async fn a_cache_does_not_hide_that_storage_was_rolled_back() {
     for path in tiles.iter().filter(is_lost) {
         assert!(cached.get_for_reader(path).await.unwrap().is_some());
     }
-    let looked = Log::look(&world.config, &cached, &*world.lock)
+    let inspection = Log::inspect(&world.config, &cached, &*world.lock)
         .await
         .unwrap();
-    let seen = looked.refusal.unwrap_or_default();
+    let seen = inspection.refusal.unwrap_or_default();
     assert!(seen.contains("emptied or rolled back"), "{seen}");
     let reason = refusal_on(&world, cached).await;
     assert!(reason.contains("emptied or rolled back"), "{reason}");

@@ -60,18 +60,18 @@ async fn adopt(
     findings: &mut Findings,
 ) -> Result<ExitCode> {
     let seen = Preflight::of(config, log, options.sequenced, findings).await?;
-    let (true, Some(left), Some(lock)) = (findings.stand(), &seen.left, seen.lock) else {
+    let (true, Some(foreign), Some(lock)) = (findings.stand(), &seen.foreign, seen.lock) else {
         return Ok(refused(findings));
     };
-    let (name, size) = (&log.shortname.value, left.published().size);
-    let serve = serve(log, left.published().timestamp_ms);
+    let (name, size) = (&log.shortname.value, foreign.published().size);
+    let serve = serve(log, foreign.published().timestamp_ms);
     if options.check {
         let said = format!(
             "log {name} can be taken over; nothing was written. Lucarne then starts it with `{serve}`"
         );
         return Ok(findings.end("adoptable", &said, size));
     }
-    if let Err(error) = index(log, left, findings).await {
+    if let Err(error) = index(log, foreign, findings).await {
         findings.refused("index", &causes(&error));
         return Ok(
             findings.fail("the log was not taken over; its files and its lock are unchanged")
@@ -101,9 +101,13 @@ fn refused(findings: &Findings) -> ExitCode {
 }
 
 /// Updates the index to the published tree, and reports the work.
-async fn index(log: &LogSettings, left: &lucarne_log::Left, findings: &mut Findings) -> Result<()> {
+async fn index(
+    log: &LogSettings,
+    foreign: &lucarne_log::ForeignLog,
+    findings: &mut Findings,
+) -> Result<()> {
     make_private_directory(&log.cache.value)?;
-    let indexed = left.index().await?;
+    let indexed = foreign.index().await?;
     let said = format!(
         "{} entries, {} of them new, from {} data tiles",
         indexed.to,

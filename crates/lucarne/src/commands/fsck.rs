@@ -17,7 +17,7 @@ use anyhow::{Context, Result};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
-use lucarne_log::{Files, FsckOptions, FsckPosition, Looked, Parts, Repaired, fsck};
+use lucarne_log::{Files, FsckOptions, FsckPosition, Inspection, Parts, Repaired, fsck};
 use lucarne_storage::AssetError;
 use lucarne_tlog::{Checkpoint, SignedNote, TILE_WIDTH};
 
@@ -288,7 +288,7 @@ async fn surroundings(
     }
     if let Some((config, log)) = &place.configured {
         match show::ask(config, log).await {
-            Ok((_, _, looked)) => lock_and_journal(&looked, report),
+            Ok((_, _, inspection)) => lock_and_journal(&inspection, report),
             Err(error) => report.unread("lock", &format!("the lock was not read: {error:#}")),
         }
     }
@@ -299,10 +299,10 @@ async fn surroundings(
 }
 
 /// Reports whether lock and journal agree with the data.
-fn lock_and_journal(looked: &Looked, report: &mut Report) {
-    if let Some(problem) = show::problem(looked) {
+fn lock_and_journal(inspection: &Inspection, report: &mut Report) {
+    if let Some(problem) = show::problem(inspection) {
         report.wrong("lock", &problem);
-    } else if let Some(ahead) = show::ahead(looked) {
+    } else if let Some(ahead) = show::ahead(inspection) {
         report.note(&format!("signed, and not published yet: {ahead}"));
     }
 }

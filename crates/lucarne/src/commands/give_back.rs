@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use lucarne_log::{Left, Log, gunzip};
+use lucarne_log::{ForeignLog, Log, gunzip};
 use lucarne_storage::read_file;
 use lucarne_tlog::{Level, TILE_WIDTH, Tile};
 use serde_json::json;
@@ -93,9 +93,9 @@ async fn give_back(
         "lock",
         "matches the storage: all signed entries are published",
     );
-    let left = of("checkpoint")(Log::left(log.to_log_config(), assets).await)?;
-    of("files")(whole(log, &left).await)?;
-    let (name, size) = (&log.shortname.value, left.published().size);
+    let foreign = of("checkpoint")(Log::foreign(log.to_log_config(), assets).await)?;
+    of("files")(whole(log, &foreign).await)?;
+    let (name, size) = (&log.shortname.value, foreign.published().size);
     findings.right(
         "files",
         &format!("all {size} entries lead to the signed root"),
@@ -112,8 +112,8 @@ async fn give_back(
             )
         }
         Software::Tesseract => {
-            let unpacked = of("write")(to_tesseract(directory, &left).await)?;
-            of("files")(whole(log, &left).await)?;
+            let unpacked = of("write")(to_tesseract(directory, &foreign).await)?;
+            of("files")(whole(log, &foreign).await)?;
             format!(
                 "log {name} with its {size} entries has TesseraCT's format: {unpacked} data tiles \
                  were unpacked, and .state/treeState is up to date. Remove the unit of `lucarne \
@@ -165,13 +165,13 @@ fn of_sunlight(config: &Config) -> Result<()> {
 
 /// Decompresses the data tiles, then writes TesseraCT's tree state. Returns the number of changed
 /// tiles.
-async fn to_tesseract(directory: &Path, left: &Left) -> Result<u64> {
-    let (published, place) = (left.published(), directory.to_owned());
+async fn to_tesseract(directory: &Path, foreign: &ForeignLog) -> Result<u64> {
+    let (published, place) = (foreign.published(), directory.to_owned());
     let unpacked = tokio::task::spawn_blocking(move || unpack(&place, published.size)).await??;
-    let root = base64_simd::STANDARD.encode_to_string(left.published().root.0);
+    let root = base64_simd::STANDARD.encode_to_string(foreign.published().root.0);
     let state = format!(
         r#"{{"size":{},"root":{}}}"#,
-        left.published().size,
+        foreign.published().size,
         json!(root)
     );
     let path = directory.join(".state/treeState");
@@ -206,19 +206,19 @@ fn known_state(directory: &Path) -> Result<()> {
 
 /// Refuses a log with signed entries that are not published.
 async fn settled(config: &Config, log: &LogSettings) -> Result<()> {
-    let (_, _, looked) = show::ask(config, log).await?;
-    if let Some(problem) = show::problem(&looked) {
+    let (_, _, inspection) = show::ask(config, log).await?;
+    if let Some(problem) = show::problem(&inspection) {
         bail!("{problem}");
     }
-    if let Some(ahead) = show::ahead(&looked) {
+    if let Some(ahead) = show::ahead(&inspection) {
         bail!("{ahead}. Start `lucarne serve` again, and stop it with SIGTERM");
     }
     Ok(())
 }
 
-async fn whole(log: &LogSettings, left: &Left) -> Result<()> {
+async fn whole(log: &LogSettings, foreign: &ForeignLog) -> Result<()> {
     let (files, _) = fsck::opened(&log.data.value).await?;
-    match Checked::all(left, files).await.problem() {
+    match Checked::all(foreign, files).await.problem() {
         Some(problem) => bail!("{problem}"),
         None => Ok(()),
     }

@@ -3,7 +3,9 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use lucarne_log::{Fatal, Found, LogConfig, Record, RecordError, Standing, Step, standings};
+use lucarne_log::{
+    Fatal, FoundCheckpoint, LogConfig, Record, RecordError, Standing, Step, standings,
+};
 use lucarne_storage::{Assets, JournalContents, Lock, StagedRecord};
 use serde_json::{Value, json};
 
@@ -32,8 +34,8 @@ async fn look(config: &Config, log: &LogSettings) -> Report {
 struct Seen {
     /// Location of the data.
     location: String,
-    lock: Option<Found>,
-    published: Option<Found>,
+    lock: Option<FoundCheckpoint>,
+    published: Option<FoundCheckpoint>,
     contents: JournalContents,
 }
 
@@ -73,14 +75,14 @@ async fn read(
     Ok(Seen {
         location: assets.location(),
         lock,
-        published: published.map(|note| Found::read(&note, config)),
+        published: published.map(|note| FoundCheckpoint::read(&note, config)),
         contents,
     })
 }
 
-async fn signed(config: &LogConfig, lock: &dyn Lock) -> Result<Option<Found>, Fatal> {
+async fn signed(config: &LogConfig, lock: &dyn Lock) -> Result<Option<FoundCheckpoint>, Fatal> {
     let note = lock.load(&config.key.log_id().0).await?;
-    Ok(note.map(|note| Found::read(&note, config)))
+    Ok(note.map(|note| FoundCheckpoint::read(&note, config)))
 }
 
 /// Place of a round, and its contents or the reason why it cannot be read.
@@ -105,8 +107,8 @@ impl Seen {
 
     /// Returns whether the lock's checkpoint is published or is the end of a round.
     fn leads_to_lock(&self) -> bool {
-        let signed = self.lock.as_ref().and_then(Found::verified);
-        let published = self.published.as_ref().and_then(Found::verified);
+        let signed = self.lock.as_ref().and_then(FoundCheckpoint::verified);
+        let published = self.published.as_ref().and_then(FoundCheckpoint::verified);
         let rounds = self.rounds();
         let ends = rounds.iter().filter_map(|round| round.record.as_ref().ok());
         let mut ends = ends.map(|(step, _)| (step.new_size, step.new_root));
@@ -119,8 +121,8 @@ impl Seen {
             .iter()
             .filter_map(|round| Some(round.record.as_ref().ok()?.0))
             .collect();
-        let signed = self.lock.as_ref().and_then(Found::verified);
-        let published = self.published.as_ref().and_then(Found::verified);
+        let signed = self.lock.as_ref().and_then(FoundCheckpoint::verified);
+        let published = self.published.as_ref().and_then(FoundCheckpoint::verified);
         let standings = standings(&steps, signed, published);
         let problems = self.problems(&rounds, &standings);
         let mut standings = standings.into_iter();
@@ -209,7 +211,7 @@ impl Seen {
         }
         match &self.lock {
             None => problems.push("the lock holds no checkpoint of this log".to_owned()),
-            Some(Found { signed: Err(_), .. }) => {
+            Some(FoundCheckpoint { signed: Err(_), .. }) => {
                 problems.push("the lock has a record of this log that is not a checkpoint".into());
             }
             Some(_) if standings.contains(&Standing::Beyond) => problems.push(
@@ -223,9 +225,14 @@ impl Seen {
     }
 
     /// Checks that the journal contains all signed rounds that are not published.
-    fn gap(&self, lock: &Found, rounds: &[Round<'_>], standings: &[Standing]) -> Option<String> {
+    fn gap(
+        &self,
+        lock: &FoundCheckpoint,
+        rounds: &[Round<'_>],
+        standings: &[Standing],
+    ) -> Option<String> {
         let (size, _) = lock.verified()?;
-        let published = self.published.as_ref().and_then(Found::verified);
+        let published = self.published.as_ref().and_then(FoundCheckpoint::verified);
         let from = published.map_or(0, |(size, _)| size);
         if from >= size {
             return None;

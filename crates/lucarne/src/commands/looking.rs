@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use lucarne_log::Found;
+use lucarne_log::FoundCheckpoint;
 use serde_json::{Value, json};
 
 use super::failed;
@@ -142,7 +142,7 @@ fn names(config: &Config) -> String {
 }
 
 /// Formats a checkpoint as indented lines.
-pub(crate) fn lines(found: Option<&Found>) -> String {
+pub(crate) fn lines(found: Option<&FoundCheckpoint>) -> String {
     let Some(found) = found else {
         return "    none\n".to_owned();
     };
@@ -161,7 +161,7 @@ pub(crate) fn lines(found: Option<&Found>) -> String {
 }
 
 /// Formats a checkpoint as JSON.
-pub(crate) fn value(found: Option<&Found>) -> Value {
+pub(crate) fn value(found: Option<&FoundCheckpoint>) -> Value {
     found.map_or(Value::Null, |found| {
         json!({
             "size": found.head.map(|(size, _)| size),

@@ -8,7 +8,7 @@ use lucarne_storage::{Assets, Lock};
 use tokio::task::spawn_blocking;
 
 use super::source::Source;
-use crate::check::damaged_files::Damaged;
+use crate::check::damaged_files::DamagedFiles;
 use crate::config::LogConfig;
 use crate::error::{Fatal, ReadError};
 use crate::index::dedup::{Dedup, TreeHead, Unusable, last_seen};
@@ -76,7 +76,7 @@ pub(crate) async fn examine(
     if seen > tree.size() {
         return Ok(());
     }
-    let verified = VerifiedTiles::new(assets.clone(), read_cache(KEPT), Damaged::default());
+    let verified = VerifiedTiles::new(assets.clone(), read_cache(KEPT), DamagedFiles::default());
     let source = Source::new(&*assets, &verified, tree);
     judged(config, lock, &source).await.map(drop)
 }

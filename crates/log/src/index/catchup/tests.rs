@@ -4,7 +4,7 @@ use bytes::Bytes;
 use lucarne_storage::{Assets, MemoryAssets};
 
 use super::*;
-use crate::check::damaged_files::Damaged;
+use crate::check::damaged_files::DamagedFiles;
 use crate::read::compress::gunzip;
 use crate::read::gzip::gzip;
 use crate::read::read_cache::read_cache;
@@ -40,7 +40,7 @@ impl Stored {
 
     async fn read(&self, tile: u64) -> Found {
         let assets = Arc::new(self.assets.clone());
-        let verified = VerifiedTiles::new(assets, read_cache(1 << 20), Damaged::default());
+        let verified = VerifiedTiles::new(assets, read_cache(1 << 20), DamagedFiles::default());
         let source = Source::new(&self.assets, &verified, &self.tree);
         source.read(tile).await.unwrap()
     }

@@ -45,7 +45,7 @@ impl Forest {
 
 /// Creates tiles whose damaged files are read again at once.
 fn verified(assets: Arc<dyn Assets>) -> VerifiedTiles {
-    VerifiedTiles::new(assets, read_cache(1 << 20), Damaged::default())
+    VerifiedTiles::new(assets, read_cache(1 << 20), DamagedFiles::default())
 }
 
 /// Returns an entry in the format of data tiles; it differs for each index.

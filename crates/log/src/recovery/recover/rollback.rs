@@ -15,7 +15,7 @@ use lucarne_ct::{Fingerprint, TileLeafRef};
 use lucarne_storage::{AssetError, Assets};
 use lucarne_tlog::{Level, RightEdge, TILE_WIDTH, Tile};
 
-use crate::check::damaged_files::Damaged;
+use crate::check::damaged_files::DamagedFiles;
 use crate::error::{Fatal, ReadError};
 use crate::read::read_cache::read_cache;
 use crate::read::verified_tiles::VerifiedTiles;
@@ -126,7 +126,7 @@ async fn verify(
     assets: &Arc<dyn Assets>,
 ) -> Result<(), ReadError> {
     let cache = read_cache(CACHE_BYTES);
-    let tiles = VerifiedTiles::past_caches(assets.clone(), cache, Damaged::default());
+    let tiles = VerifiedTiles::past_caches(assets.clone(), cache, DamagedFiles::default());
     let issuers: BTreeSet<Fingerprint> = stream::iter(sample(published, edge.size()))
         .map(|tile| issuers(&tiles, edge, tile))
         .buffer_unordered(CONCURRENCY)

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use futures_util::StreamExt;
-use lucarne_log::{Answer, Files, FsckOptions, FsckPosition, KnownCheckpoint, Left, Problem, fsck};
+use lucarne_log::{
+    Files, ForeignLog, FsckOptions, FsckPosition, KnownCheckpoint, Problem, SourceResponse, fsck,
+};
 use lucarne_tlog::TILE_WIDTH;
 
 use super::findings::Verdict;
@@ -33,20 +35,20 @@ impl Checked {
     /// If the state of the earlier check cannot be read.
     pub(super) async fn up_to(
         log: &LogSettings,
-        left: &Left,
+        foreign: &ForeignLog,
         files: Arc<dyn Files>,
     ) -> Result<Checked> {
-        let from = earlier(log, left).await?;
-        Ok(Checked::from(left, files, from).await)
+        let from = earlier(log, foreign).await?;
+        Ok(Checked::from(foreign, files, from).await)
     }
 
     /// Checks all files of the tree.
-    pub(crate) async fn all(left: &Left, files: Arc<dyn Files>) -> Checked {
-        Checked::from(left, files, FsckPosition::default()).await
+    pub(crate) async fn all(foreign: &ForeignLog, files: Arc<dyn Files>) -> Checked {
+        Checked::from(foreign, files, FsckPosition::default()).await
     }
 
-    async fn from(left: &Left, files: Arc<dyn Files>, from: FsckPosition) -> Checked {
-        let published = left.published();
+    async fn from(foreign: &ForeignLog, files: Arc<dyn Files>, from: FsckPosition) -> Checked {
+        let published = foreign.published();
         let mut checked = Checked {
             state: State::begin(published.checkpoint.clone()),
             before: from.tile * TILE_WIDTH,
@@ -54,7 +56,7 @@ impl Checked {
             told: Vec::new(),
         };
         let at_once = std::thread::available_parallelism().map_or(2, usize::from);
-        let tiles = fsck(files, left.checkpoint(), from, FsckOptions::new(at_once));
+        let tiles = fsck(files, foreign.checkpoint(), from, FsckOptions::new(at_once));
         futures_util::pin_mut!(tiles);
         while let Some(tile) = tiles.next().await {
             for finding in &tile.findings {
@@ -119,16 +121,16 @@ fn file(log: &LogSettings) -> PathBuf {
 
 /// Returns the position at which an earlier check ended, if the tree of that check is a prefix of
 /// this one. Its partial tile is checked again, because the tile has grown.
-async fn earlier(log: &LogSettings, left: &Left) -> Result<FsckPosition> {
+async fn earlier(log: &LogSettings, foreign: &ForeignLog) -> Result<FsckPosition> {
     let Some(state) = State::read(&file(log))? else {
         return Ok(FsckPosition::default());
     };
-    let answer = Answer {
+    let answer = SourceResponse {
         place: file(log).display().to_string(),
         note: Ok(state.note),
     };
     let known = KnownCheckpoint::verify(answer, &log.to_log_config())?;
-    left.hold_against(&known).await?;
+    foreign.hold_against(&known).await?;
     Ok(FsckPosition {
         tile: known.size() / TILE_WIDTH,
         newest_ms: state.next.newest_ms,

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use lucarne_log::{Left, Log, Published};
+use lucarne_log::{ForeignLog, Log, Published};
 use lucarne_storage::make_private_directory;
 
 use super::checked::Checked;
@@ -103,8 +103,8 @@ async fn pass(
     findings: &mut Findings,
 ) -> Result<()> {
     let assets = open::watched_assets(&log.data.value).await?;
-    let left = Log::left(log.to_log_config(), assets).await?;
-    let now = left.published();
+    let foreign = Log::foreign(log.to_log_config(), assets).await?;
+    let now = foreign.published();
     if let Some(last) = last {
         if (last.size, last.root) == (now.size, now.root) {
             return Ok(());
@@ -119,18 +119,18 @@ async fn pass(
             }
         );
     }
-    take_in(log, &left, findings).await?;
+    take_in(log, &foreign, findings).await?;
     *last = Some(now);
     Ok(())
 }
 
-async fn take_in(log: &LogSettings, left: &Left, findings: &mut Findings) -> Result<()> {
+async fn take_in(log: &LogSettings, foreign: &ForeignLog, findings: &mut Findings) -> Result<()> {
     let (files, _) = fsck::opened(&log.data.value).await?;
     make_private_directory(&log.cache.value)?;
-    let checked = Checked::up_to(log, left, files).await?;
+    let checked = Checked::up_to(log, foreign, files).await?;
     if let Some(problem) = checked.problem() {
         bail!("{problem}");
     }
-    index(log, left, findings).await?;
+    index(log, foreign, findings).await?;
     checked.remember(log)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use lucarne_log::{Left, Log, Looked};
+use lucarne_log::{ForeignLog, Inspection, Log};
 use lucarne_storage::{Assets, LockError, SqlLock, read_file};
 use tokio::time::Instant;
 
@@ -42,7 +42,7 @@ pub(super) enum LockState {
 
 /// Results of the checks that the takeover needs.
 pub(super) struct Preflight {
-    pub(super) left: Option<Left>,
+    pub(super) foreign: Option<ForeignLog>,
     pub(super) lock: Option<LockState>,
 }
 
@@ -62,9 +62,9 @@ impl Preflight {
         holders::look(log, &config.checkpoints.value, findings).await;
         accepted_roots(log, findings);
         let assets = open::watched_assets(&log.data.value).await?;
-        let (left, lock) = match Log::left(log.to_log_config(), assets.clone()).await {
-            Ok(left) => {
-                let published = left.published();
+        let (foreign, lock) = match Log::foreign(log.to_log_config(), assets.clone()).await {
+            Ok(foreign) => {
+                let published = foreign.published();
                 let said = format!("{} entries, signed with this key", published.size);
                 findings.right("checkpoint", &said);
                 let lock = lock(config, log, findings).await;
@@ -73,31 +73,31 @@ impl Preflight {
                     let place = &config.checkpoints.value;
                     promised::look(place, sequenced, &published, findings).await;
                 }
-                (Some(left), lock)
+                (Some(foreign), lock)
             }
             Err(fatal) => {
                 findings.fatal("checkpoint", &fatal);
                 (None, None)
             }
         };
-        if let Some(left) = &left {
+        if let Some(foreign) = &foreign {
             if let DataPlace::Directory(directory) = &log.data.value {
-                tesseract_state(directory, left, findings);
+                tesseract_state(directory, foreign, findings);
             }
-            files(log, left, findings).await;
-            let still = still(log, left, findings);
-            stopped(begun + still, log, left, &assets, findings).await;
+            files(log, foreign, findings).await;
+            let still = still(log, foreign, findings);
+            stopped(begun + still, log, foreign, &assets, findings).await;
         }
-        Ok(Preflight { left, lock })
+        Ok(Preflight { foreign, lock })
     }
 }
 
 /// Returns the time during which nothing may be signed, and reports it if it is long.
-fn still(log: &LogSettings, left: &Left, findings: &mut Findings) -> Duration {
+fn still(log: &LogSettings, foreign: &ForeignLog, findings: &mut Findings) -> Duration {
     let age_ms = log
         .clock
         .now_ms()
-        .saturating_sub(left.published().timestamp_ms);
+        .saturating_sub(foreign.published().timestamp_ms);
     let still = time_to_sign(&log.data.value, age_ms, log.checkpoint_interval);
     if still == STILL || !findings.stand() {
         return STILL;
@@ -130,13 +130,13 @@ fn time_to_sign(data: &DataPlace, age_ms: u64, interval: Duration) -> Duration {
 async fn stopped(
     until: Instant,
     log: &LogSettings,
-    left: &Left,
+    foreign: &ForeignLog,
     assets: &Arc<dyn Assets>,
     findings: &mut Findings,
 ) {
     loop {
-        match Log::left(log.to_log_config(), assets.clone()).await {
-            Ok(now) if now.published().checkpoint == left.published().checkpoint => {}
+        match Log::foreign(log.to_log_config(), assets.clone()).await {
+            Ok(now) if now.published().checkpoint == foreign.published().checkpoint => {}
             Ok(_) => {
                 let why = "the log was signed during the check: stop the other software \
                            permanently first; to build the index while it runs, use --follow";
@@ -174,7 +174,7 @@ async fn lock(config: &Config, log: &LogSettings, findings: &mut Findings) -> Op
         }
         Ok(false) => unlocked(log, findings).await,
         Ok(true) => match show::ask(config, log).await {
-            Ok((_, _, looked)) => agreed(&looked, findings),
+            Ok((_, _, inspection)) => agreed(&inspection, findings),
             Err(fatal) => {
                 findings.fatal("lock", &fatal);
                 None
@@ -199,12 +199,12 @@ async fn known(place: &LockPlace, log: &LogSettings) -> Result<bool, LockError> 
     known
 }
 
-fn agreed(looked: &Looked, findings: &mut Findings) -> Option<LockState> {
-    if let Some(problem) = show::problem(looked) {
+fn agreed(inspection: &Inspection, findings: &mut Findings) -> Option<LockState> {
+    if let Some(problem) = show::problem(inspection) {
         findings.add("lock", Verdict::Refused, &problem);
         return None;
     }
-    match show::ahead(looked) {
+    match show::ahead(inspection) {
         Some(ahead) => findings.right("lock", &format!("agrees with storage; {ahead}")),
         None => findings.right(
             "lock",
@@ -259,7 +259,7 @@ async fn unlocked(log: &LogSettings, findings: &mut Findings) -> Option<LockStat
 }
 
 /// Compares the integrated tree of TesseraCT with the published one.
-fn tesseract_state(directory: &Path, left: &Left, findings: &mut Findings) {
+fn tesseract_state(directory: &Path, foreign: &ForeignLog, findings: &mut Findings) {
     let path = directory.join(".state/treeState");
     let json = match read_file(directory, ".state/treeState") {
         Ok(None) => return,
@@ -280,7 +280,7 @@ fn tesseract_state(directory: &Path, left: &Left, findings: &mut Findings) {
         let why = format!("{} is not a state file of TesseraCT", path.display());
         return findings.add(".state", Verdict::Untold, &why);
     };
-    let published = left.published();
+    let published = foreign.published();
     if size == published.size && root == published.root.0 {
         return findings.right(
             ".state",
@@ -303,9 +303,9 @@ fn tesseract_state(directory: &Path, left: &Left, findings: &mut Findings) {
     findings.add(".state", Verdict::Refused, &why);
 }
 
-async fn files(log: &LogSettings, left: &Left, findings: &mut Findings) {
+async fn files(log: &LogSettings, foreign: &ForeignLog, findings: &mut Findings) {
     let checked = match fsck::opened(&log.data.value).await {
-        Ok((files, _)) => Checked::up_to(log, left, files).await,
+        Ok((files, _)) => Checked::up_to(log, foreign, files).await,
         Err(error) => Err(error),
     };
     match checked {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail, ensure};
 use lucarne_ct::verify_checkpoint;
-use lucarne_log::{Answer, KnownCheckpoint, KnownCheckpoints, Log, LogConfig, Newest};
+use lucarne_log::{KnownCheckpoint, KnownCheckpoints, Log, LogConfig, Newest, SourceResponse};
 use lucarne_storage::{Lock, LockError};
 
 use super::never_published;
@@ -203,7 +203,7 @@ async fn is_older(
         "--replace-older needs a checkpoint that is known outside: name the URL of a mirror, \
          monitor or witness, or a file, with --known"
     );
-    let answer = Answer {
+    let answer = SourceResponse {
         place: place.to_string(),
         note: Ok(old.to_vec().into()),
     };

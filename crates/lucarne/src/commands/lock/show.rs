@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use lucarne_log::{Fatal, Found, Log, Looked};
+use lucarne_log::{Fatal, FoundCheckpoint, Inspection, Log};
 use serde_json::json;
 
 use crate::cli::Look;
@@ -22,7 +22,7 @@ pub(crate) fn run(options: &Look) -> ExitCode {
 
 async fn look(config: &Config, log: &LogSettings) -> Report {
     match ask(config, log).await {
-        Ok((lock, data, looked)) => report(log, &lock, &data, &looked),
+        Ok((lock, data, inspection)) => report(log, &lock, &data, &inspection),
         Err(error) => Report::unseen(log, error),
     }
 }
@@ -31,28 +31,28 @@ async fn look(config: &Config, log: &LogSettings) -> Report {
 pub(crate) async fn ask(
     config: &Config,
     log: &LogSettings,
-) -> Result<(String, String, Looked), Fatal> {
+) -> Result<(String, String, Inspection), Fatal> {
     let lock = open::watched_lock(&config.checkpoints.value).await?;
     let assets = open::watched_assets(&log.data.value).await?;
-    let looked = Log::look(&log.to_log_config(), &assets, &*lock).await?;
+    let inspection = Log::inspect(&log.to_log_config(), &assets, &*lock).await?;
     lock.close().await;
-    Ok((lock.location(), assets.location(), looked))
+    Ok((lock.location(), assets.location(), inspection))
 }
 
-fn report(log: &LogSettings, lock: &str, data: &str, looked: &Looked) -> Report {
+fn report(log: &LogSettings, lock: &str, data: &str, inspection: &Inspection) -> Report {
     let name = &log.shortname.value;
-    let problem = problem(looked);
+    let problem = problem(inspection);
     let verdict = match problem {
         None => Verdict::Fine,
         Some(_) => Verdict::Wrong,
     };
     let mut text = format!(
         "log {name}\n  lock         {lock}\n{}  published    {data}\n{}",
-        looking::lines(looked.lock.as_ref()),
-        looking::lines(looked.published.as_ref()),
+        looking::lines(inspection.lock.as_ref()),
+        looking::lines(inspection.published.as_ref()),
     );
-    if looked.refusal.is_none() {
-        let ahead = ahead(looked);
+    if inspection.refusal.is_none() {
+        let ahead = ahead(inspection);
         let between = ahead.as_deref().unwrap_or(NOTHING);
         text += &format!("  between      {between}\n");
     }
@@ -63,10 +63,10 @@ fn report(log: &LogSettings, lock: &str, data: &str, looked: &Looked) -> Report 
     let json = json!({
         "name": name,
         "log_id": log.key.log_id().to_string(),
-        "lock": {"location": lock, "checkpoint": looking::value(looked.lock.as_ref())},
-        "published": {"location": data, "checkpoint": looking::value(looked.published.as_ref())},
-        "consistent": looked.refusal.is_none(),
-        "between": looked.bridge.iter().map(|step| json!({
+        "lock": {"location": lock, "checkpoint": looking::value(inspection.lock.as_ref())},
+        "published": {"location": data, "checkpoint": looking::value(inspection.published.as_ref())},
+        "consistent": inspection.refusal.is_none(),
+        "between": inspection.bridge.iter().map(|step| json!({
             "old_size": step.old_size,
             "new_size": step.new_size,
             "timestamp_ms": step.timestamp_ms,
@@ -81,11 +81,11 @@ fn report(log: &LogSettings, lock: &str, data: &str, looked: &Looked) -> Report 
 }
 
 /// Describes a state that a running log would not leave, if any.
-pub(crate) fn problem(looked: &Looked) -> Option<String> {
-    if let Some(refusal) = &looked.refusal {
+pub(crate) fn problem(inspection: &Inspection) -> Option<String> {
+    if let Some(refusal) = &inspection.refusal {
         return Some(refusal.clone());
     }
-    match &looked.published {
+    match &inspection.published {
         None => Some(
             "nothing is published: the next start publishes the lock's checkpoint. Find out what \
              removed it"
@@ -101,11 +101,11 @@ pub(crate) fn problem(looked: &Looked) -> Option<String> {
 }
 
 /// Describes the signed entries that are not published, if any.
-pub(crate) fn ahead(looked: &Looked) -> Option<String> {
-    let rounds = &looked.bridge;
+pub(crate) fn ahead(inspection: &Inspection) -> Option<String> {
+    let rounds = &inspection.bridge;
     let (Some(first), Some(last)) = (rounds.first(), rounds.last()) else {
-        let size = |found: &Option<Found>| Some(found.as_ref()?.verified()?.0);
-        let (lock, published) = (size(&looked.lock)?, size(&looked.published)?);
+        let size = |found: &Option<FoundCheckpoint>| Some(found.as_ref()?.verified()?.0);
+        let (lock, published) = (size(&inspection.lock)?, size(&inspection.published)?);
         return (lock > published).then(|| {
             format!(
                 "the checkpoint of {lock} entries, whose tiles are complete; the next start \

@@ -4,7 +4,7 @@ use lucarne_storage::{Asset, AssetKind, Encoding, PosixAssets};
 use tempfile::TempDir;
 
 use super::*;
-use crate::check::damaged_files::Damaged;
+use crate::check::damaged_files::DamagedFiles;
 use crate::index::dedup::Record;
 use crate::read::gzip::gzip;
 use crate::read::read_cache::read_cache;
@@ -47,7 +47,11 @@ impl Log {
         let assets = Arc::new(PosixAssets::create(directory.path().join("data")).unwrap());
         assets.publish(files).await.unwrap();
         Log {
-            verified: VerifiedTiles::new(assets.clone(), read_cache(1 << 20), Damaged::default()),
+            verified: VerifiedTiles::new(
+                assets.clone(),
+                read_cache(1 << 20),
+                DamagedFiles::default(),
+            ),
             directory,
             assets,
             tree,
