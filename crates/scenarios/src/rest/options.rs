@@ -268,7 +268,7 @@ pub struct Header(pub String, pub String);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderError {
-    /// There is no colon, or no name before it.
+    /// The text has no colon, or no name before the colon.
     #[error("is not a header such as Accept: text/plain")]
     Format,
     /// The file with the value cannot be used.

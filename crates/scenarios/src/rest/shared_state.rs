@@ -51,7 +51,7 @@ pub(super) enum PlanError {
     },
 }
 
-/// Reasons why it is not clear which requests an iteration sends.
+/// Reasons why the requests of an iteration are missing or ambiguous.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum StepsError {
     #[error("`--url` (in a plan also `steps` or `requests`) is missing")]
