@@ -1,5 +1,6 @@
 //! Recorder of a scenario.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,6 +62,16 @@ impl Recorder {
 
     /// Records a check. All failures are counted; the details of the first ten are kept.
     pub fn check(&self, tags: Tags, name: &'static str, outcome: Result<(), String>) {
+        self.check_outcome(tags, name, outcome);
+    }
+
+    /// Records a check like [`check`](Self::check). Only the errors that are kept become texts.
+    pub fn check_outcome<E: Display>(
+        &self,
+        tags: Tags,
+        name: &'static str,
+        outcome: Result<(), E>,
+    ) {
         let counts = !self.excuses(name);
         self.0.shard.lock().check(tags, name, outcome, counts);
     }

@@ -3,6 +3,7 @@
 mod metrics;
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -134,7 +135,7 @@ impl Samples {
             tally(&mut series.errors, failure.kind).bad(&failure.detail);
         }
         if exchange.resent == Some(Resent::Busy) {
-            tally(&mut series.errors, kind::RESET).bad(RESENT);
+            tally(&mut series.errors, kind::RESET).bad(&RESENT);
         }
         if exchange.unannounced_end {
             self.count(tags, UNANNOUNCED_ENDS, 1);
@@ -146,18 +147,18 @@ impl Samples {
     }
 
     /// Records a check, whose failures are among `checks` only if it `counts`.
-    pub(crate) fn check(
+    pub(crate) fn check<E: Display>(
         &mut self,
         tags: Tags,
         name: &'static str,
-        outcome: Result<(), String>,
+        outcome: Result<(), E>,
         counts: bool,
     ) {
         let tally = tally(&mut self.series(tags).checks, name);
         tally.excused = !counts;
         match outcome {
             Ok(()) => tally.good += 1,
-            Err(detail) => tally.bad(&detail),
+            Err(error) => tally.bad(&error),
         }
     }
 
@@ -363,10 +364,10 @@ impl Requests {
 }
 
 impl Tally {
-    fn bad(&mut self, detail: &str) {
+    fn bad(&mut self, detail: &impl Display) {
         self.bad += 1;
         if self.details.len() < DETAILS {
-            self.details.push(detail.into());
+            self.details.push(detail.to_string());
         }
     }
 
@@ -406,4 +407,33 @@ pub(crate) struct IterationResult {
     /// which has no due times.
     pub(crate) start_delay: Option<Duration>,
     pub(crate) failed: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::fmt;
+
+    use super::*;
+
+    struct Counted<'c>(&'c Cell<usize>);
+
+    impl Display for Counted<'_> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            self.0.set(self.0.get() + 1);
+            f.write_str("wrong")
+        }
+    }
+
+    #[test]
+    fn only_the_errors_that_are_kept_become_texts() {
+        let formatted = Cell::new(0);
+        let mut samples = Samples::default();
+        for _ in 0..10_000 {
+            samples.check(Tags(0), "good", Err(Counted(&formatted)), true);
+        }
+        assert_eq!(formatted.get(), DETAILS);
+        let check = &samples.series(Tags(0)).checks[0];
+        assert_eq!((check.bad, check.details.len()), (10_000, DETAILS));
+    }
 }

@@ -1,5 +1,6 @@
 //! Connection options that scenarios over HTTP and TLS share.
 
+use std::fmt::{self, Display};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -34,14 +35,20 @@ pub enum OfferedTls {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolveOverride(pub String, pub IpAddr);
 
-impl FromStr for ResolveOverride {
-    type Err = String;
+/// The text is not a [`ResolveOverride`]. The message follows the text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("is not HOST=ADDRESS")]
+#[non_exhaustive]
+pub struct ResolveOverrideError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for ResolveOverride {
+    type Err = ResolveOverrideError;
+
+    fn from_str(text: &str) -> Result<Self, ResolveOverrideError> {
         let pair = text
             .split_once('=')
             .and_then(|(host, address)| Some(Self(host.to_owned(), address.parse().ok()?)));
-        pair.ok_or_else(|| "is not HOST=ADDRESS".to_owned())
+        pair.ok_or(ResolveOverrideError)
     }
 }
 
@@ -114,31 +121,42 @@ impl StatusRange {
         }
     }
 
+    /// Returns the hundred statuses of this class: 2 is `2xx`.
+    pub(crate) const fn class(class: u16) -> Self {
+        Self {
+            first: class * 100,
+            last: class * 100 + 99,
+        }
+    }
+
     /// Returns whether the range contains `status`.
     pub(crate) fn contain(self, status: u16) -> bool {
         (self.first..=self.last).contains(&status)
     }
 }
 
-impl FromStr for StatusRange {
-    type Err = String;
+/// The text is not a [`StatusRange`]. The message follows the text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("is not a status such as 201 or 2xx")]
+#[non_exhaustive]
+pub struct StatusRangeError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for StatusRange {
+    type Err = StatusRangeError;
+
+    fn from_str(text: &str) -> Result<Self, StatusRangeError> {
         let text = text.trim().to_ascii_lowercase();
         let all = text.strip_suffix("xx").and_then(|class| class.parse().ok());
         match (all, text.parse()) {
-            (Some(class @ 1..=5), _) => Ok(Self {
-                first: class * 100,
-                last: class * 100 + 99,
-            }),
+            (Some(class @ 1..=5), _) => Ok(Self::class(class)),
             (_, Ok(status @ 100..=599)) => Ok(Self::one(status)),
-            _ => Err("is not a status such as 201 or 2xx".into()),
+            _ => Err(StatusRangeError),
         }
     }
 }
 
-impl std::fmt::Display for StatusRange {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Display for StatusRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.first == self.last {
             f.pad(&self.first.to_string())
         } else {
@@ -230,7 +248,7 @@ pub(crate) async fn resolve(
     let endpoint = Endpoint::resolve(url, options).await;
     endpoint.map_err(|error| match error {
         EndpointError::Dns { .. } => PrepareError::Unreachable(error.to_string()),
-        error => wrong(error.to_string()),
+        error => wrong(error),
     })
 }
 
@@ -253,8 +271,8 @@ pub(crate) async fn reach(client: &mut Client) -> Result<(), PrepareError> {
     Ok(())
 }
 
-pub(crate) fn wrong(message: impl Into<String>) -> PrepareError {
-    PrepareError::Configuration(message.into())
+pub(crate) fn wrong(message: impl Display) -> PrepareError {
+    PrepareError::Configuration(message.to_string())
 }
 
 #[cfg(test)]
@@ -269,8 +287,12 @@ mod tests {
         assert!(read("2xx").unwrap().contain(204) && !read("2xx").unwrap().contain(301));
         assert!(read("404").unwrap().contain(404) && !read("404").unwrap().contain(400));
         for wrong in ["", "xx", "6xx", "20", "600", "ok"] {
-            assert!(read(wrong).is_err(), "{wrong}");
+            assert_eq!(read(wrong), Err(StatusRangeError), "{wrong}");
         }
+        assert_eq!(
+            StatusRangeError.to_string(),
+            "is not a status such as 201 or 2xx"
+        );
         let both = [read("2XX").unwrap(), read("404").unwrap()];
         assert_eq!(list(&both), "2xx or 404");
         let pause: Pause = "10ms..20ms".parse().unwrap();
@@ -279,8 +301,18 @@ mod tests {
             let picked = pause.pick(&mut random);
             assert!((pause.from.0..=pause.to.0).contains(&picked), "{picked:?}");
         }
-        assert!("2s..1s".parse::<Pause>().is_err());
+        assert_eq!("2s..1s".parse::<Pause>(), Err(PauseError::Backwards));
         assert!("2".parse::<Pause>().is_err());
+    }
+
+    #[test]
+    fn addresses_of_hosts() {
+        let own: ResolveOverride = "a.test=127.0.0.1".parse().unwrap();
+        assert_eq!(own.0, "a.test");
+        for wrong in ["a.test", "a.test=", "a.test=b.test"] {
+            let error = wrong.parse::<ResolveOverride>().unwrap_err();
+            assert_eq!(error.to_string(), "is not HOST=ADDRESS", "{wrong}");
+        }
     }
 
     /// The files that two `--ca` name.

@@ -1,6 +1,7 @@
 //! Option values that scenarios share.
 
 use std::fmt;
+use std::num::ParseFloatError;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -86,22 +87,28 @@ impl<'de> Deserialize<'de> for Timestamp {
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Ratio(pub f64);
 
-impl Ratio {
-    fn new(value: f64) -> Result<Self, String> {
-        if (0.0..=1.0).contains(&value) {
-            Ok(Self(value))
-        } else {
-            Err("must be from 0 to 1".to_owned())
-        }
-    }
+/// Reasons why a [`Ratio`] is invalid. The message follows the text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RatioError {
+    /// The text is not a number.
+    #[error("is not a number")]
+    Number(#[from] ParseFloatError),
+    /// The number is less than 0 or greater than 1.
+    #[error("must be from 0 to 1")]
+    Range,
 }
 
 impl FromStr for Ratio {
-    type Err = String;
+    type Err = RatioError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let number = text.parse().map_err(|_| "is not a number".to_owned())?;
-        Self::new(number)
+    fn from_str(text: &str) -> Result<Self, RatioError> {
+        let value: f64 = text.parse()?;
+        if (0.0..=1.0).contains(&value) {
+            Ok(Self(value))
+        } else {
+            Err(RatioError::Range)
+        }
     }
 }
 
@@ -129,4 +136,20 @@ pub enum HttpVersion {
     #[value(name = "2")]
     #[serde(rename = "2")]
     V2,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_numbers_from_0_to_1() {
+        assert_eq!("0.5".parse(), Ok(Ratio(0.5)));
+        for wrong in ["-0.1", "1.1", "NaN"] {
+            assert_eq!(wrong.parse::<Ratio>(), Err(RatioError::Range), "{wrong}");
+        }
+        let said = |text: &str| text.parse::<Ratio>().unwrap_err().to_string();
+        assert_eq!(said("half"), "is not a number");
+        assert_eq!(said("2"), "must be from 0 to 1");
+    }
 }

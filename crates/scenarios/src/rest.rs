@@ -27,10 +27,12 @@ mod targets;
 mod template;
 mod user;
 
+pub use files::FileError;
 pub(crate) use options::STRUCTURED;
 pub(crate) use options::headers;
 pub use options::{
-    CheckOptions, Connections, Header, Json, JsonType, Length, Pairs, RestOptions, Step,
+    CheckOptions, Connections, Header, HeaderError, Json, JsonError, JsonType, Length, LengthError,
+    Pairs, RestOptions, Step,
 };
 pub use rows::{DataOptions, RowOrder, RowScope};
 pub use scenario::build;

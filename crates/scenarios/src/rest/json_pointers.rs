@@ -1,10 +1,21 @@
 //! Extraction of a few values from a JSON document without building the rest of it.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::options::JsonType;
+
+/// The text is not a JSON pointer.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a JSON pointer: it must begin with a slash")]
+pub(super) struct JsonPointerError(String);
+
+/// The document is not JSON. All pointers into the document share the error.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("the body is not JSON: {0}")]
+pub(super) struct DocumentError(#[source] Arc<serde_json::Error>);
 
 /// Tree of the wanted places.
 #[derive(Debug, Default)]
@@ -40,12 +51,11 @@ impl JsonMatch {
 
 impl JsonPointers {
     /// Adds a JSON pointer (RFC 6901); `/` alone means the whole document, like the empty pointer.
-    pub(super) fn add(&mut self, pointer: &str) -> Result<usize, String> {
+    pub(super) fn add(&mut self, pointer: &str) -> Result<usize, JsonPointerError> {
         let mut node = &mut self.root;
         if !pointer.is_empty() && pointer != "/" {
-            let tokens = pointer.strip_prefix('/').ok_or_else(|| {
-                format!("`{pointer}` is not a JSON pointer: it must begin with a slash")
-            })?;
+            let tokens = pointer.strip_prefix('/');
+            let tokens = tokens.ok_or_else(|| JsonPointerError(pointer.to_owned()))?;
             for token in tokens.split('/') {
                 let token = token.replace("~1", "/").replace("~0", "~");
                 let known = node.below.iter().position(|(key, _)| *key == token);
@@ -66,10 +76,7 @@ impl JsonPointers {
     }
 
     /// Extracts the values at all pointers from `document`.
-    ///
-    /// # Errors
-    /// If the document is not JSON.
-    pub(super) fn look(&self, document: &[u8]) -> Result<Vec<Option<JsonMatch>>, String> {
+    pub(super) fn look(&self, document: &[u8]) -> Result<Vec<Option<JsonMatch>>, DocumentError> {
         let mut found = vec![None; self.count];
         let mut reader = serde_json::Deserializer::from_slice(document);
         let look = PointerVisitor {
@@ -79,7 +86,7 @@ impl JsonPointers {
         let read = look.deserialize(&mut reader).and_then(|()| reader.end());
         match read {
             Ok(()) => Ok(found),
-            Err(error) => Err(format!("the body is not JSON: {error}")),
+            Err(error) => Err(DocumentError(Arc::new(error))),
         }
     }
 }
@@ -227,7 +234,7 @@ mod tests {
     use super::*;
 
     /// Formats the values at these pointers as `type length text`.
-    fn look(document: &str, pointers: &[&str]) -> Result<Vec<String>, String> {
+    fn look(document: &str, pointers: &[&str]) -> Result<Vec<String>, DocumentError> {
         let mut compiled = JsonPointers::default();
         for (index, pointer) in pointers.iter().enumerate() {
             assert_eq!(compiled.add(pointer), Ok(index));
@@ -295,10 +302,14 @@ mod tests {
             "[1, 2,]",
             "{\"a\": nul}",
         ] {
-            let said = look(text, &["/b"]).unwrap_err();
-            assert!(said.contains("is not JSON"), "{text}: {said}");
+            let said = look(text, &["/b"]).unwrap_err().to_string();
+            assert!(said.starts_with("the body is not JSON: "), "{text}: {said}");
         }
         assert_eq!(look("7", &["/", "/a"]).unwrap(), ["Number 0 7", "nothing"]);
-        assert!(JsonPointers::default().add("data").is_err());
+        let error = JsonPointers::default().add("data").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "`data` is not a JSON pointer: it must begin with a slash"
+        );
     }
 }

@@ -10,7 +10,7 @@ use lucarne_settings::typed;
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::files;
+use super::files::{self, FileError};
 use super::rows::DataOptions;
 use crate::connection_options::{OfferedTls, Pause, ResolveOverride, StatusRange};
 use crate::option_values::{HttpVersion, TimeSpan, defaults};
@@ -214,24 +214,28 @@ pub struct Length {
     pub most: u64,
 }
 
-impl FromStr for Length {
-    type Err = String;
+/// The text is not a [`Length`]. The message follows the text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("is not a length such as 50, >0 or <=50")]
+#[non_exhaustive]
+pub struct LengthError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for Length {
+    type Err = LengthError;
+
+    fn from_str(text: &str) -> Result<Self, LengthError> {
         let at = text
             .find(|c: char| c.is_ascii_digit())
             .unwrap_or(text.len());
         let (sign, number) = (text[..at].trim(), text[at..].trim());
-        let number: u64 = number
-            .parse()
-            .map_err(|_| "is not a length such as 50, >0 or <=50")?;
+        let number: u64 = number.parse().map_err(|_| LengthError)?;
         let (least, most) = match sign {
             "" | "=" | "==" => (number, number),
             ">" => (number.saturating_add(1), u64::MAX),
             ">=" => (number, u64::MAX),
             "<" if number > 0 => (0, number - 1),
             "<=" => (0, number),
-            _ => return Err("is not a length such as 50, >0 or <=50".into()),
+            _ => return Err(LengthError),
         };
         Ok(Self { least, most })
     }
@@ -260,15 +264,27 @@ pub enum Connections {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Header(pub String, pub String);
 
-impl FromStr for Header {
-    type Err = String;
+/// Reasons why a text is not a [`Header`]. The message follows the text.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HeaderError {
+    /// The text has no colon, or no name before the colon.
+    #[error("is not a header such as Accept: text/plain")]
+    Format,
+    /// The file with the value cannot be used.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for Header {
+    type Err = HeaderError;
+
+    fn from_str(text: &str) -> Result<Self, HeaderError> {
         match text.split_once(':') {
             Some((name, value)) if !name.trim().is_empty() => {
                 Ok(Self(name.trim().into(), files::text(value.trim())?))
             }
-            _ => Err("is not a header such as Accept: text/plain".into()),
+            _ => Err(HeaderError::Format),
         }
     }
 }
@@ -282,6 +298,10 @@ impl fmt::Debug for Header {
 
 /// Deserializes a map, or a list of texts in the format of the flag.
 pub(crate) fn headers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Header>, D::Error> {
+    fn header<E: de::Error>(text: &str) -> Result<Header, E> {
+        text.parse()
+            .map_err(|why: HeaderError| E::custom(format!("`{text}` {why}")))
+    }
     struct Either;
     impl<'de> Visitor<'de> for Either {
         type Value = Vec<Header>;
@@ -302,16 +322,13 @@ pub(crate) fn headers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<
         fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
             let mut headers = Vec::new();
             while let Some(text) = list.next_element::<String>()? {
-                let header = text.parse();
-                headers.push(header.map_err(|why| de::Error::custom(format!("`{text}` {why}")))?);
+                headers.push(header(&text)?);
             }
             Ok(headers)
         }
 
         fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
-            let header = text.parse();
-            let header = header.map_err(|why| E::custom(format!("`{text}` {why}")))?;
-            Ok(vec![header])
+            Ok(vec![header(text)?])
         }
 
         fn visit_none<E: de::Error>(self) -> Result<Self::Value, E> {
@@ -325,15 +342,23 @@ pub(crate) fn headers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<
 #[derive(Clone, Debug, PartialEq)]
 pub struct Json(pub serde_json::Value);
 
-impl FromStr for Json {
-    type Err = String;
+/// Reasons why a text is not [`Json`]. The message follows the text.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JsonError {
+    /// The text, or the content of its file, is not JSON.
+    #[error("is not JSON: {0}")]
+    Syntax(#[from] serde_json::Error),
+    /// The file cannot be used.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let text = &files::text(text)?;
-        let value = serde_json::from_str(text);
-        value
-            .map(Self)
-            .map_err(|error| format!("is not JSON: {error}"))
+impl FromStr for Json {
+    type Err = JsonError;
+
+    fn from_str(text: &str) -> Result<Self, JsonError> {
+        Ok(Self(serde_json::from_str(&files::text(text)?)?))
     }
 }
 
@@ -342,7 +367,7 @@ impl<'de> Deserialize<'de> for Json {
         match serde_json::Value::deserialize(deserializer)? {
             serde_json::Value::String(text) => text
                 .parse()
-                .map_err(|why| de::Error::custom(format!("`{text}` {why}"))),
+                .map_err(|why: JsonError| de::Error::custom(format!("`{text}` {why}"))),
             value => Ok(Self(value)),
         }
     }
@@ -374,5 +399,49 @@ impl<'de> Deserialize<'de> for Pairs {
             }
         }
         deserializer.deserialize_map(Map)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths() {
+        let read = |text: &str| text.parse::<Length>();
+        assert_eq!(
+            read("50"),
+            Ok(Length {
+                least: 50,
+                most: 50
+            })
+        );
+        assert_eq!(read("< 50"), Ok(Length { least: 0, most: 49 }));
+        for wrong in ["", "long", "<0", "!50"] {
+            assert_eq!(read(wrong), Err(LengthError), "{wrong}");
+        }
+        assert_eq!(
+            LengthError.to_string(),
+            "is not a length such as 50, >0 or <=50"
+        );
+    }
+
+    #[test]
+    fn headers_and_json() {
+        for wrong in ["Accept", ": text/plain"] {
+            let error = wrong.parse::<Header>().unwrap_err();
+            assert!(matches!(error, HeaderError::Format), "{wrong}");
+            assert_eq!(
+                error.to_string(),
+                "is not a header such as Accept: text/plain"
+            );
+        }
+        let error = "A: @/no/such/file".parse::<Header>().unwrap_err();
+        assert!(matches!(error, HeaderError::File(_)));
+        let error = "@/no/such/file".parse::<Json>().unwrap_err();
+        assert!(matches!(error, JsonError::File(_)));
+        let error = "{".parse::<Json>().unwrap_err();
+        assert!(matches!(error, JsonError::Syntax(_)));
+        assert!(error.to_string().starts_with("is not JSON: EOF"));
     }
 }

@@ -6,15 +6,80 @@ use serde_json::Value;
 use url::{Position, Url};
 
 use super::files;
+use super::json_pointers::JsonPointerError;
 use super::options::{Header, Json, Step};
-use super::response_checks::ResponseChecks;
+use super::response_checks::{CheckError, ResponseChecks};
 use super::targets::Target;
-use super::template::{Escaping, Scope, Template};
+use super::template::{Escaping, NameError, Scope, Template, TemplateError, TextError};
 use crate::connection_options::{Pause, StatusRange, list};
 use crate::interned::intern;
 
 /// Compiles the path of a URL.
-type CompilePath = fn(&str, &mut Scope) -> Result<Template, String>;
+type CompilePath = fn(&str, &mut Scope) -> Result<Template, TemplateError>;
+
+/// Reasons why a request of a plan or of a file is invalid. The message begins with the key.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RequestError {
+    #[error("url: {0}")]
+    Url(#[from] UrlError),
+    #[error("method: `{0}` is not an HTTP method")]
+    Method(String),
+    /// The method in a file, which has no keys.
+    #[error("`{0}` is not an HTTP method")]
+    TargetMethod(String),
+    #[error("name: `{0}` has commas or braces")]
+    Name(String),
+    #[error("name: `{0}` is the name of another request")]
+    NameTaken(String),
+    #[error("weight: must be above 0")]
+    Weight,
+    #[error("body: there is `json` as well")]
+    BodyAndJson,
+    #[error("body: {0}")]
+    Body(#[from] TextError),
+    #[error("json: {0}")]
+    Json(#[source] TemplateError),
+    #[error("headers.{name}: {source}")]
+    Header { name: String, source: TemplateError },
+    #[error("checks[{index}]: {source}")]
+    Check { index: usize, source: CheckError },
+    #[error(transparent)]
+    Value(#[from] NameError),
+    #[error(transparent)]
+    Capture(#[from] JsonPointerError),
+}
+
+/// Reasons why the URL of a request is invalid.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum UrlError {
+    #[error("is missing")]
+    Missing,
+    #[error("`{0}` has no scheme (https://), and there is no `baseUrl`")]
+    NoScheme(String),
+    #[error("`{0}` has a template in its host: only the path can")]
+    TemplateInHost(String),
+    #[error("`{origin}` is not a URL: {source}")]
+    Invalid {
+        origin: String,
+        source: url::ParseError,
+    },
+    #[error(transparent)]
+    Path(#[from] TemplateError),
+}
+
+/// The status of a response is not expected.
+#[derive(Debug, thiserror::Error)]
+#[error("{status} instead of {}{}{excerpt}", list(.expected), separator(.excerpt))]
+pub(super) struct UnexpectedStatus<'r> {
+    pub(super) status: u16,
+    pub(super) expected: &'r [StatusRange],
+    /// Beginning of the response's body.
+    pub(super) excerpt: String,
+}
+
+fn separator(excerpt: &str) -> &'static str {
+    if excerpt.is_empty() { "" } else { ": " }
+}
 
 /// A request that is sent repeatedly.
 #[derive(Debug)]
@@ -62,21 +127,21 @@ impl Compiler<'_> {
         &mut self,
         step: &Step,
         forgotten: &mut Vec<usize>,
-    ) -> Result<Request, String> {
+    ) -> Result<Request, RequestError> {
         let (server, path, shown) = self.url(&step.url, Template::compile_path)?;
         let body = self.body(step)?;
         let method = match &step.method {
             None if body.is_some() => Method::POST,
             None => Method::GET,
             Some(name) => Method::from_bytes(name.to_uppercase().as_bytes())
-                .map_err(|_| format!("method: `{name}` is not an HTTP method"))?,
+                .map_err(|_| RequestError::Method(name.clone()))?,
         };
         let name = match step.name.as_str() {
             "" => format!("{method} {shown}"),
             name => name.to_owned(),
         };
         if name.contains([',', '{', '}', '\n']) {
-            return Err(format!("name: `{name}` has commas or braces"));
+            return Err(RequestError::Name(name));
         }
         let headers = self.headers(step)?;
         let mut checks = ResponseChecks::compile(&name, &step.checks, &mut self.scope)?;
@@ -91,10 +156,10 @@ impl Compiler<'_> {
         }
         let weight = step.weight.unwrap_or(1.0);
         if !(weight.is_finite() && weight > 0.0) {
-            return Err("weight: must be above 0".into());
+            return Err(RequestError::Weight);
         }
         let expect = match step.expect.as_slice() {
-            [] => vec!["2xx".parse()?],
+            [] => vec![StatusRange::class(2)],
             given => given.to_vec(),
         };
         Ok(Request {
@@ -117,10 +182,10 @@ impl Compiler<'_> {
         &mut self,
         target: Target,
         expect: &[StatusRange],
-    ) -> Result<Request, String> {
+    ) -> Result<Request, RequestError> {
         let (server, path, shown) = self.url(&target.url, |path, _| Ok(Template::fixed(path)))?;
         let method = Method::from_bytes(target.method.as_bytes())
-            .map_err(|_| format!("`{}` is not an HTTP method", target.method))?;
+            .map_err(|_| RequestError::TargetMethod(target.method))?;
         let name = format!("{method} {shown}");
         let own = |Header(name, _): &&Header| {
             let mut own = target.headers.iter();
@@ -131,7 +196,7 @@ impl Compiler<'_> {
         let all = of_all.chain(target.headers.iter().cloned());
         let headers = all.map(|(name, value)| (name, Template::fixed(&value)));
         let expect = match expect {
-            [] => vec!["2xx".parse()?, "3xx".parse()?],
+            [] => vec![StatusRange::class(2), StatusRange::class(3)],
             given => given.to_vec(),
         };
         Ok(Request {
@@ -154,7 +219,7 @@ impl Compiler<'_> {
         &mut self,
         text: &str,
         compile: CompilePath,
-    ) -> Result<(usize, Template, String), String> {
+    ) -> Result<(usize, Template, String), UrlError> {
         let absolute = text.contains("://");
         let whole = match (absolute, self.base) {
             (true, _) => text.to_owned(),
@@ -162,23 +227,19 @@ impl Compiler<'_> {
                 let slash = if text.starts_with('/') { "" } else { "/" };
                 format!("{}{slash}{text}", base.trim_end_matches('/'))
             }
-            (false, None) if text.is_empty() => return Err("url: is missing".into()),
-            (false, None) => {
-                return Err(format!(
-                    "url: `{text}` has no scheme (https://), and there is no `baseUrl`"
-                ));
-            }
+            (false, None) if text.is_empty() => return Err(UrlError::Missing),
+            (false, None) => return Err(UrlError::NoScheme(text.to_owned())),
         };
         let after_scheme = whole.find("://").map_or(0, |at| at + 3);
         let slash = whole[after_scheme..].find(['/', '?']);
         let (origin, path) = whole.split_at(slash.map_or(whole.len(), |at| after_scheme + at));
         if origin.contains("{{") {
-            return Err(format!(
-                "url: `{origin}` has a template in its host: only the path can"
-            ));
+            return Err(UrlError::TemplateInHost(origin.to_owned()));
         }
-        let parsed =
-            Url::parse(origin).map_err(|error| format!("url: `{origin}` is not a URL: {error}"))?;
+        let parsed = Url::parse(origin).map_err(|source| UrlError::Invalid {
+            origin: origin.to_owned(),
+            source,
+        })?;
         let origin = parsed[..Position::BeforePath].to_owned();
         let path = if path.starts_with('/') {
             path.to_owned()
@@ -191,33 +252,33 @@ impl Compiler<'_> {
             self.servers.push(origin);
             self.servers.len() - 1
         });
-        let template = compile(path, &mut self.scope);
-        let template = template.map_err(|why| format!("url: {why}"))?;
+        let template = compile(path, &mut self.scope)?;
         Ok((server, template, shown(path)))
     }
 
-    fn body(&mut self, step: &Step) -> Result<Option<RequestBody>, String> {
-        let wrong = |why| format!("body: {why}");
+    fn body(&mut self, step: &Step) -> Result<Option<RequestBody>, RequestError> {
         match (&step.body, &step.json) {
-            (Some(_), Some(_)) => Err("body: there is `json` as well".into()),
+            (Some(_), Some(_)) => Err(RequestError::BodyAndJson),
             (None, None) => Ok(None),
-            (Some(text), None) => {
-                if let Some(bytes) = files::bytes(text).map_err(wrong)? {
-                    return Ok(Some(RequestBody::Bytes(bytes)));
-                }
-                let template = Template::compile(text, Escaping::Plain, &mut self.scope);
-                template
-                    .map(|it| Some(RequestBody::Template(it)))
-                    .map_err(wrong)
-            }
+            (Some(text), None) => Ok(Some(self.text(text)?)),
             (None, Some(Json(value))) => json(value, &mut self.scope)
                 .map(|it| Some(RequestBody::Template(it)))
-                .map_err(|why| format!("json: {why}")),
+                .map_err(RequestError::Json),
         }
     }
 
+    /// Returns the body that is written as a text or as the name of a file.
+    fn text(&mut self, text: &str) -> Result<RequestBody, TextError> {
+        Ok(match files::bytes(text)? {
+            Some(bytes) => RequestBody::Bytes(bytes),
+            None => {
+                RequestBody::Template(Template::compile(text, Escaping::Plain, &mut self.scope)?)
+            }
+        })
+    }
+
     /// Returns the headers of the request, and the common headers that it does not override.
-    fn headers(&mut self, step: &Step) -> Result<Vec<(String, Template)>, String> {
+    fn headers(&mut self, step: &Step) -> Result<Vec<(String, Template)>, RequestError> {
         let mut headers: Vec<(String, Template)> = Vec::new();
         let of_all = self.headers.iter().filter(|Header(name, _)| {
             let mut own = step.headers.iter();
@@ -225,8 +286,11 @@ impl Compiler<'_> {
         });
         for Header(name, value) in of_all.chain(&step.headers) {
             let value = Template::compile(value, Escaping::Plain, &mut self.scope);
-            let value = value.map_err(|why| format!("headers.{name}: {why}"))?;
-            headers.push((name.clone(), value));
+            let name = name.clone();
+            match value {
+                Ok(value) => headers.push((name, value)),
+                Err(source) => return Err(RequestError::Header { name, source }),
+            }
         }
         let has_type = |(name, _): &(String, _)| name.eq_ignore_ascii_case("content-type");
         if step.json.is_some() && !headers.iter().any(has_type) {
@@ -248,16 +312,17 @@ impl Request {
     }
 
     /// Checks the status of the response.
-    pub(super) fn status(&self, response: &Response) -> Result<(), String> {
+    pub(super) fn status(&self, response: &Response) -> Result<(), UnexpectedStatus<'_>> {
         let status = response.status;
         if self.expect.iter().any(|expected| expected.contain(status)) {
             return Ok(());
         }
         let excerpt: String = response.excerpt().chars().take(100).collect();
-        let expected = list(&self.expect);
-        Err(format!("{status} instead of {expected}: {excerpt}")
-            .trim_end_matches(": ")
-            .to_owned())
+        Err(UnexpectedStatus {
+            status,
+            expected: &self.expect,
+            excerpt: excerpt.trim_end_matches(": ").to_owned(),
+        })
     }
 }
 
@@ -276,7 +341,7 @@ fn shown(path: &str) -> String {
 }
 
 /// Compiles JSON whose texts contain templates.
-fn json(value: &Value, scope: &mut Scope) -> Result<Template, String> {
+fn json(value: &Value, scope: &mut Scope) -> Result<Template, TemplateError> {
     let mut all = Template::fixed("");
     let mut push = |text: &str| all.extend(Template::fixed(text));
     match value {
@@ -314,7 +379,27 @@ fn json(value: &Value, scope: &mut Scope) -> Result<Template, String> {
 }
 
 /// Compiles a JSON text; the text around the values is escaped, too.
-fn escaped(text: &str, scope: &mut Scope) -> Result<Template, String> {
+fn escaped(text: &str, scope: &mut Scope) -> Result<Template, TemplateError> {
     let whole = Template::compile(text, Escaping::Json, scope)?;
     Ok(whole.escape_texts())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unexpected_status_has_the_beginning_of_the_body() {
+        let expected = [StatusRange::class(2), StatusRange::one(404)];
+        let said = |excerpt: &str| {
+            let error = UnexpectedStatus {
+                status: 302,
+                expected: &expected,
+                excerpt: excerpt.to_owned(),
+            };
+            error.to_string()
+        };
+        assert_eq!(said(""), "302 instead of 2xx or 404");
+        assert_eq!(said("moved"), "302 instead of 2xx or 404: moved");
+    }
 }

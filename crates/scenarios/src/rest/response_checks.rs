@@ -2,10 +2,53 @@
 
 use lucarne_load::http::Response;
 
-use super::json_pointers::{JsonMatch, JsonPointers};
+use super::json_pointers::{DocumentError, JsonMatch, JsonPointerError, JsonPointers};
 use super::options::{self, JsonType, Length};
-use super::template::{Escaping, Scope, Template, Values};
+use super::request::RequestError;
+use super::template::{Escaping, Scope, Template, TemplateError, Values};
 use crate::interned::intern;
+
+/// Reasons why a check of a plan is invalid.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum CheckError {
+    #[error("names one place: `json: /pointer`, `header: name` or `body: true`")]
+    Place,
+    #[error("`type` is for places in JSON")]
+    TypeOutsideJson,
+    #[error("`exists: false` allows no other condition")]
+    ConditionOnNothing,
+    #[error(transparent)]
+    Pointer(#[from] JsonPointerError),
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+}
+
+/// Reasons why a response does not pass a check, or lacks a value to capture.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CheckFailure {
+    #[error(transparent)]
+    Document(#[from] DocumentError),
+    #[error("there is none")]
+    Missing,
+    #[error("it is there")]
+    Present,
+    #[error("it is {}", of_kind(*.0))]
+    Kind(JsonType),
+    #[error("its length is {0}")]
+    Length(u64),
+    #[error("it is {}, not `{expected}`", excerpt(.found))]
+    NotEqual { found: JsonMatch, expected: String },
+    #[error("it is {}, without `{expected}`", excerpt(.found))]
+    NotContained { found: JsonMatch, expected: String },
+}
+
+/// A check that a response does not pass.
+#[derive(Debug, thiserror::Error)]
+#[error("{name}: {source}")]
+pub(super) struct FailedCheck {
+    pub(super) name: &'static str,
+    pub(super) source: CheckFailure,
+}
 
 /// Compiled checks and captures of one request.
 #[derive(Debug, Default)]
@@ -48,12 +91,11 @@ impl ResponseChecks {
         request: &str,
         checks: &[options::CheckOptions],
         scope: &mut Scope,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, RequestError> {
         let mut compiled = Self::default();
         for (index, check) in checks.iter().enumerate() {
-            let check = compiled
-                .check(request, check, scope)
-                .map_err(|why| format!("checks[{index}]: {why}"))?;
+            let check = compiled.check(request, check, scope);
+            let check = check.map_err(|source| RequestError::Check { index, source })?;
             compiled.checks.push(check);
         }
         Ok(compiled)
@@ -66,7 +108,7 @@ impl ResponseChecks {
         name: &str,
         subject: &str,
         slot: usize,
-    ) -> Result<(), String> {
+    ) -> Result<(), JsonPointerError> {
         let subject = match subject.split_once(':') {
             Some(("header", header)) => Subject::Header(header.trim().to_owned()),
             _ => Subject::Json(self.pointers.add(subject)?),
@@ -85,10 +127,10 @@ impl ResponseChecks {
         request: &str,
         check: &options::CheckOptions,
         scope: &mut Scope,
-    ) -> Result<CompiledCheck, String> {
+    ) -> Result<CompiledCheck, CheckError> {
         let given = [check.json.is_some(), check.header.is_some(), check.body];
         if given.iter().filter(|given| **given).count() != 1 {
-            return Err("names one place: `json: /pointer`, `header: name` or `body: true`".into());
+            return Err(CheckError::Place);
         }
         let (subject, of) = match (&check.json, &check.header) {
             (Some(pointer), _) => (Subject::Json(self.pointers.add(pointer)?), pointer.clone()),
@@ -96,11 +138,11 @@ impl ResponseChecks {
             _ => (Subject::Body, "body".to_owned()),
         };
         if check.kind.is_some() && check.json.is_none() {
-            return Err("`type` is for places in JSON".into());
+            return Err(CheckError::TypeOutsideJson);
         }
         let tests = check.equals.is_some() || check.contains.is_some() || check.length.is_some();
         if check.exists == Some(false) && (tests || check.kind.is_some()) {
-            return Err("`exists: false` allows no other condition".into());
+            return Err(CheckError::ConditionOnNothing);
         }
         let mut template = |text: &Option<String>| {
             let compiled = text
@@ -136,24 +178,23 @@ impl ResponseChecks {
         &self,
         response: &Response,
         values: &mut Values,
-        mut tell: impl FnMut(&'static str, Result<(), String>) -> bool,
-    ) -> Result<(), String> {
+        mut tell: impl FnMut(&'static str, Result<(), &CheckFailure>) -> bool,
+    ) -> Result<(), FailedCheck> {
         let found = if self.pointers.is_empty() {
             Ok(Vec::new())
         } else {
             self.pointers.look(&response.body)
         };
         let mut first = Ok(());
-        let mut heard = |name: &'static str, outcome: Result<(), String>| {
-            let why = outcome.as_ref().err().map(|why| format!("{name}: {why}"));
-            let counts = tell(name, outcome);
-            if let (Some(why), true) = (why, counts && first.is_ok()) {
-                first = Err(why);
+        let mut heard = |name: &'static str, outcome: Result<(), CheckFailure>| {
+            let counts = tell(name, outcome.as_ref().copied());
+            if let (Err(source), true) = (outcome, counts && first.is_ok()) {
+                first = Err(FailedCheck { name, source });
             }
         };
         for check in &self.checks {
             let outcome = check.subject.of(response, &found);
-            let outcome = outcome.and_then(|found| check.test(found.as_ref(), values));
+            let outcome = outcome.and_then(|found| check.test(found, values));
             heard(check.name, outcome);
         }
         for capture in &self.captures {
@@ -162,9 +203,9 @@ impl ResponseChecks {
                     values.set(capture.slot, found.text);
                     Ok(())
                 }
-                Ok(Some(found)) => Err(format!("it is {}", of_kind(found.kind))),
-                Ok(None) => Err("there is none".to_owned()),
-                Err(why) => Err(why),
+                Ok(Some(found)) => Err(CheckFailure::Kind(found.kind)),
+                Ok(None) => Err(CheckFailure::Missing),
+                Err(error) => Err(error),
             };
             heard(capture.name, outcome);
         }
@@ -176,8 +217,8 @@ impl Subject {
     fn of(
         &self,
         response: &Response,
-        found: &Result<Vec<Option<JsonMatch>>, String>,
-    ) -> Result<Option<JsonMatch>, String> {
+        found: &Result<Vec<Option<JsonMatch>>, DocumentError>,
+    ) -> Result<Option<JsonMatch>, CheckFailure> {
         let text = |text: &str| JsonMatch {
             kind: JsonType::String,
             length: text.chars().count() as u64,
@@ -186,7 +227,7 @@ impl Subject {
         match self {
             Subject::Json(index) => match found {
                 Ok(found) => Ok(found.get(*index).cloned().flatten()),
-                Err(why) => Err(why.clone()),
+                Err(error) => Err(error.clone().into()),
             },
             Subject::Header(name) => Ok(response.headers.get(name).map(text)),
             Subject::Body => Ok(Some(text(&String::from_utf8_lossy(&response.body)))),
@@ -195,43 +236,45 @@ impl Subject {
 }
 
 impl CompiledCheck {
-    fn test(&self, found: Option<&JsonMatch>, values: &mut Values) -> Result<(), String> {
+    fn test(&self, found: Option<JsonMatch>, values: &mut Values) -> Result<(), CheckFailure> {
         let found = match (found, self.exists) {
-            (Some(_), Some(false)) => return Err("it is there".into()),
+            (Some(_), Some(false)) => return Err(CheckFailure::Present),
             (None, Some(false)) => return Ok(()),
-            (None, _) => return Err("there is none".into()),
+            (None, _) => return Err(CheckFailure::Missing),
             (Some(found), _) => found,
         };
         if let Some(kind) = self.kind
             && kind != found.kind
         {
-            return Err(format!("it is {}", of_kind(found.kind)));
+            return Err(CheckFailure::Kind(found.kind));
         }
         if let Some(length) = self.length
             && !(length.least..=length.most).contains(&found.length)
         {
-            return Err(format!("its length is {}", found.length));
+            return Err(CheckFailure::Length(found.length));
         }
-        let said = || {
-            if found.is_structure() {
-                of_kind(found.kind).to_owned()
-            } else {
-                format!("`{}`", found.text.chars().take(100).collect::<String>())
-            }
-        };
         if let Some(equals) = &self.equals {
-            let wanted = equals.text(values);
-            if found.is_structure() || wanted != found.text {
-                return Err(format!("it is {}, not `{wanted}`", said()));
+            let expected = equals.text(values);
+            if found.is_structure() || expected != found.text {
+                return Err(CheckFailure::NotEqual { found, expected });
             }
         }
         if let Some(contains) = &self.contains {
-            let wanted = contains.text(values);
-            if !found.text.contains(&wanted) {
-                return Err(format!("it is {}, without `{wanted}`", said()));
+            let expected = contains.text(values);
+            if !found.text.contains(&expected) {
+                return Err(CheckFailure::NotContained { found, expected });
             }
         }
         Ok(())
+    }
+}
+
+/// Describes a value, for a message.
+fn excerpt(found: &JsonMatch) -> String {
+    if found.is_structure() {
+        of_kind(found.kind).to_owned()
+    } else {
+        format!("`{}`", found.text.chars().take(100).collect::<String>())
     }
 }
 
@@ -269,5 +312,59 @@ fn of_kind(kind: JsonType) -> &'static str {
         JsonType::Number => "a number",
         JsonType::Boolean => "true or false",
         JsonType::Null => "null",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Returns the failure of a check of a document.
+    fn failure(check: Value, document: &str) -> CheckFailure {
+        let check: options::CheckOptions = serde_json::from_value(check).unwrap();
+        let mut scope = Scope::default();
+        let compiled = ResponseChecks::compile("list", &[check], &mut scope).unwrap();
+        let mut values = Values::new(scope.shared(1), 0);
+        let found = compiled.pointers.look(document.as_bytes());
+        let check = &compiled.checks[0];
+        let outcome = found.map(|mut found| check.test(found.remove(0), &mut values));
+        outcome.map_or_else(CheckFailure::from, Result::unwrap_err)
+    }
+
+    #[test]
+    fn failures_describe_the_value() {
+        let document = r#"{"ids": [1], "name": "text"}"#;
+        for (check, expected) in [
+            (json!({ "json": "/no" }), "there is none"),
+            (json!({ "json": "/ids", "exists": false }), "it is there"),
+            (
+                json!({ "json": "/ids", "type": "object" }),
+                "it is an array",
+            ),
+            (json!({ "json": "/ids", "length": ">1" }), "its length is 1"),
+            (
+                json!({ "json": "/ids", "equals": "x" }),
+                "it is an array, not `x`",
+            ),
+            (
+                json!({ "json": "/name", "equals": "x" }),
+                "it is `text`, not `x`",
+            ),
+            (
+                json!({ "json": "/name", "contains": "y" }),
+                "it is `text`, without `y`",
+            ),
+        ] {
+            assert_eq!(failure(check, document).to_string(), expected);
+        }
+        let not_json = failure(json!({ "json": "/" }), "<html>");
+        assert!(matches!(not_json, CheckFailure::Document(_)), "{not_json}");
+        let failed = FailedCheck {
+            name: "list: /id is there",
+            source: CheckFailure::Missing,
+        };
+        assert_eq!(failed.to_string(), "list: /id is there: there is none");
     }
 }

@@ -1,6 +1,7 @@
 //! Rows of values from CSV and JSON files.
 
 use std::fmt;
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -84,6 +85,43 @@ impl<'de> Deserialize<'de> for DataOptions {
     }
 }
 
+/// Reasons why the rows of a file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RowsError {
+    #[error("the file `{file}` cannot be read: {source}")]
+    Unreadable { file: String, source: io::Error },
+    #[error("the file `{file}`: {source}")]
+    Format { file: String, source: FormatError },
+    #[error("the file `{file}` has no rows")]
+    Empty { file: String },
+}
+
+/// Reasons why a text is not a table.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FormatError {
+    #[error("there is no header line")]
+    NoHeader,
+    #[error("line {line}: expected {expected} values, found {found}")]
+    Values {
+        line: usize,
+        expected: usize,
+        found: usize,
+    },
+    #[error("line {line}: a quote is not closed")]
+    OpenQuote { line: usize },
+    #[error("not a JSON array of objects: {0}")]
+    Array(#[source] serde_json::Error),
+    #[error("line {line}: {source}")]
+    Line {
+        line: usize,
+        source: serde_json::Error,
+    },
+    #[error("row {row} is not an object")]
+    NotObject { row: usize },
+    #[error("row {row} has no `{column}`")]
+    NoColumn { row: usize, column: String },
+}
+
 /// Rows of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Table {
@@ -93,65 +131,66 @@ pub(super) struct Table {
 
 impl Table {
     /// Reads a file, whose extension determines the format.
-    ///
-    /// # Errors
-    /// Returns a description if the file cannot be read, or has no rows.
-    pub(super) fn read(file: &str) -> Result<Self, String> {
-        let content = std::fs::read_to_string(file)
-            .map_err(|error| format!("the file `{file}` cannot be read: {error}"))?;
-        let extension = Path::new(file).extension().unwrap_or_default();
+    pub(super) fn read(path: &str) -> Result<Self, RowsError> {
+        let file = path.to_owned();
+        let content = match std::fs::read_to_string(path) {
+            Ok(content) => content,
+            Err(source) => return Err(RowsError::Unreadable { file, source }),
+        };
+        let extension = Path::new(path).extension().unwrap_or_default();
         let table = match extension.to_string_lossy().as_ref() {
             "json" => Self::json(&content),
             "jsonl" | "ndjson" => Self::json_lines(&content),
             _ => Self::csv(&content),
         };
-        let table = table.map_err(|why| format!("the file `{file}`: {why}"))?;
-        if table.rows.is_empty() {
-            Err(format!("the file `{file}` has no rows"))
-        } else {
-            Ok(table)
+        match table {
+            Ok(table) if table.rows.is_empty() => Err(RowsError::Empty { file }),
+            Ok(table) => Ok(table),
+            Err(source) => Err(RowsError::Format { file, source }),
         }
     }
 
-    fn csv(content: &str) -> Result<Self, String> {
+    fn csv(content: &str) -> Result<Self, FormatError> {
         let mut records = csv_records(content.strip_prefix('\u{feff}').unwrap_or(content))?;
         if records.is_empty() {
-            return Err("there is no header line".to_owned());
+            return Err(FormatError::NoHeader);
         }
         let (_, columns) = records.remove(0);
         for (line, record) in &records {
             if record.len() != columns.len() {
-                let (found, expected) = (record.len(), columns.len());
-                return Err(format!(
-                    "line {line}: expected {expected} values, found {found}"
-                ));
+                return Err(FormatError::Values {
+                    line: *line,
+                    expected: columns.len(),
+                    found: record.len(),
+                });
             }
         }
         let rows = records.into_iter().map(|(_, record)| record).collect();
         Ok(Self { columns, rows })
     }
 
-    fn json(content: &str) -> Result<Self, String> {
-        let rows: Vec<Value> = serde_json::from_str(content)
-            .map_err(|error| format!("not a JSON array of objects: {error}"))?;
-        Self::of_objects(rows)
+    fn json(content: &str) -> Result<Self, FormatError> {
+        Self::of_objects(serde_json::from_str(content).map_err(FormatError::Array)?)
     }
 
-    fn json_lines(content: &str) -> Result<Self, String> {
+    fn json_lines(content: &str) -> Result<Self, FormatError> {
         let lines = content.lines().enumerate();
         let lines = lines.filter(|(_, line)| !line.trim().is_empty());
         let rows = lines.map(|(number, line)| {
-            serde_json::from_str(line).map_err(|error| format!("line {}: {error}", number + 1))
+            serde_json::from_str(line).map_err(|source| FormatError::Line {
+                line: number + 1,
+                source,
+            })
         });
         Self::of_objects(rows.collect::<Result<_, _>>()?)
     }
 
-    fn of_objects(rows: Vec<Value>) -> Result<Self, String> {
+    fn of_objects(rows: Vec<Value>) -> Result<Self, FormatError> {
         let mut columns: Vec<String> = Vec::new();
         let mut table = Vec::with_capacity(rows.len());
         for (number, row) in rows.into_iter().enumerate() {
             let Value::Object(row) = row else {
-                return Err(format!("row {} is not an object", number + 1));
+                return Err(FormatError::NotObject { row: number + 1 });
             };
             if number == 0 {
                 columns = row.keys().cloned().collect();
@@ -159,7 +198,10 @@ impl Table {
             let value = |column: &String| match row.get(column) {
                 Some(Value::String(text)) => Ok(text.clone()),
                 Some(other) => Ok(other.to_string()),
-                None => Err(format!("row {} has no `{column}`", number + 1)),
+                None => Err(FormatError::NoColumn {
+                    row: number + 1,
+                    column: column.clone(),
+                }),
             };
             table.push(columns.iter().map(value).collect::<Result<_, _>>()?);
         }
@@ -169,7 +211,7 @@ impl Table {
 }
 
 /// Parses the records of a CSV file (RFC 4180). Returns each with its line number.
-fn csv_records(content: &str) -> Result<Vec<(usize, Vec<String>)>, String> {
+fn csv_records(content: &str) -> Result<Vec<(usize, Vec<String>)>, FormatError> {
     let mut records = Vec::new();
     let (mut record, mut field) = (Vec::new(), String::new());
     let (mut line, mut begun, mut quoted) = (1, 1, false);
@@ -195,7 +237,7 @@ fn csv_records(content: &str) -> Result<Vec<(usize, Vec<String>)>, String> {
         }
     }
     if quoted {
-        return Err(format!("line {begun}: a quote is not closed"));
+        return Err(FormatError::OpenQuote { line: begun });
     }
     if !field.is_empty() || !record.is_empty() {
         record.push(field);
@@ -266,7 +308,7 @@ mod tests {
             Table::csv("name,\"full name\"\r\na,\"A, \"\"the\"\"\nfirst\"\n\nb,\n").unwrap();
         assert_eq!(table.columns, ["name", "full name"]);
         assert_eq!(table.rows, [["a", "A, \"the\"\nfirst"], ["b", ""]]);
-        let wrong = |content: &str| Table::csv(content).unwrap_err();
+        let wrong = |content: &str| Table::csv(content).unwrap_err().to_string();
         assert_eq!(wrong("a,b\n1,2\n3\n"), "line 3: expected 2 values, found 1");
         assert_eq!(wrong("a\n\"1\n"), "line 2: a quote is not closed");
     }
@@ -284,9 +326,26 @@ mod tests {
         assert_eq!(Table::json(array).unwrap(), expected);
         let lines = "{\"id\": 1, \"tags\": [\"x\"]}\n\n{\"tags\": null, \"id\": \"two\"}\n";
         assert_eq!(Table::json_lines(lines).unwrap(), expected);
-        assert_eq!(Table::json("[1]").unwrap_err(), "row 1 is not an object");
-        let short = r#"[{"id": 1}, {}]"#;
-        assert_eq!(Table::json(short).unwrap_err(), "row 2 has no `id`");
+        let wrong = |content: &str| Table::json(content).unwrap_err();
+        assert!(matches!(wrong("[1]"), FormatError::NotObject { row: 1 }));
+        assert_eq!(wrong(r#"[{"id": 1}, {}]"#).to_string(), "row 2 has no `id`");
+    }
+
+    #[test]
+    fn errors_name_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("rows.csv");
+        let path = path.to_str().unwrap();
+        let missing = Table::read(path).unwrap_err();
+        assert!(matches!(missing, RowsError::Unreadable { .. }), "{missing}");
+        std::fs::write(path, "a,b\n").unwrap();
+        let empty = Table::read(path).unwrap_err();
+        assert_eq!(empty.to_string(), format!("the file `{path}` has no rows"));
+        std::fs::write(path, "").unwrap();
+        assert_eq!(
+            Table::read(path).unwrap_err().to_string(),
+            format!("the file `{path}`: there is no header line")
+        );
     }
 
     /// Returns the rows that two users take in turn.

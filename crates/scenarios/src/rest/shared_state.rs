@@ -1,19 +1,69 @@
 //! State that all users of the scenario share.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use lucarne_load::PrepareError;
 use lucarne_load::http::{Client, ClientOptions, Endpoint};
 
+use super::files;
 use super::options::{Connections, RestOptions, Step};
-use super::request::{Compiler, Request};
-use super::rows::{DataOptions, Rows, Table};
-use super::template::{Escaping, Scope, SharedValues, Template, is_name};
-use super::{files, targets};
+use super::request::{Compiler, Request, RequestError};
+use super::rows::{DataOptions, Rows, RowsError, Table};
+use super::targets::{self, TargetsError};
+use super::template::{Escaping, NameError, Scope, SharedValues, Template, TextError, is_name};
 use crate::connection_options::{ConnectionOptions, wrong};
+
+/// Reasons why the options do not describe requests. The message begins with the key.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PlanError {
+    #[error(transparent)]
+    Steps(#[from] StepsError),
+    #[error("data: {0}")]
+    DataName(#[source] NameError),
+    #[error("data.{name}: {source}")]
+    Data { name: String, source: RowsError },
+    #[error("`targets` contains the requests: remove `url`, `steps` and `requests`")]
+    TargetsAndRequests,
+    #[error("targets: {}: {source}", .file.display())]
+    Targets { file: PathBuf, source: TargetsError },
+    #[error(
+        "requests: `capture` lasts for one iteration, which is one request here: use `remember`"
+    )]
+    CaptureInOneRequest,
+    #[error(transparent)]
+    Remembered(#[from] NameError),
+    #[error("vars: {0}")]
+    VarName(#[source] NameError),
+    #[error("vars.{name}: {source}")]
+    Var { name: String, source: TextError },
+    /// The single request.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// A request of a list.
+    #[error("{key}[{index}].{source}")]
+    Item {
+        key: &'static str,
+        index: usize,
+        source: RequestError,
+    },
+}
+
+/// Reasons why the requests of an iteration are missing or ambiguous.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum StepsError {
+    #[error("`--url` (in a plan also `steps` or `requests`) is missing")]
+    Missing,
+    #[error(
+        "`url`, `method`, `body`, `json`, `expect` and `checks` describe the one request; with \
+         `{0}` they stand in its items"
+    )]
+    OneAndList(&'static str),
+    #[error("there are both `steps` and `requests`: remove one of them")]
+    TwoLists,
+}
 
 /// State that all users share.
 #[derive(Debug)]
@@ -64,7 +114,7 @@ impl SharedState {
                 Vec::new(),
                 of_file(file, &options, &mut compiler).map_err(wrong)?,
             ),
-            None => of_plan(&options, &mut compiler, &mut forgotten)?,
+            None => of_plan(&options, &mut compiler, &mut forgotten).map_err(wrong)?,
         };
         let data = tables.into_iter().map(|(table, slots, options)| {
             let columns = slots.into_iter().enumerate();
@@ -110,14 +160,15 @@ impl SharedState {
 type Tables<'o> = Vec<(Table, Vec<usize>, &'o DataOptions)>;
 
 /// Reads the files of `data`.
-fn tables<'o>(options: &'o RestOptions, scope: &mut Scope) -> Result<Tables<'o>, String> {
+fn tables<'o>(options: &'o RestOptions, scope: &mut Scope) -> Result<Tables<'o>, PlanError> {
     let each = options.data.iter().map(|(name, data)| {
         if !is_name(name) {
-            return Err(format!(
-                "data: `{name}` is not a name: letters, digits and `_`"
-            ));
+            return Err(PlanError::DataName(NameError::Invalid(name.clone())));
         }
-        let table = Table::read(&data.file).map_err(|why| format!("data.{name}: {why}"))?;
+        let table = Table::read(&data.file).map_err(|source| PlanError::Data {
+            name: name.clone(),
+            source,
+        })?;
         let slots = table
             .columns
             .iter()
@@ -133,24 +184,33 @@ fn of_file(
     file: &Path,
     options: &RestOptions,
     compiler: &mut Compiler<'_>,
-) -> Result<Vec<Request>, String> {
-    /// Limit of distinct names in reports.
-    const NAMES: usize = 1000;
+) -> Result<Vec<Request>, PlanError> {
     let expected = RestOptions {
         targets: None,
         expect: Vec::new(),
         ..options.clone()
     };
     if steps(&expected).is_ok() {
-        return Err("`targets` contains the requests: remove `url`, `steps` and `requests`".into());
+        return Err(PlanError::TargetsAndRequests);
     }
-    let wrong = |why: String| format!("targets: {}: {why}", file.display());
-    let content = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
-    let targets = targets::read(&content).map_err(wrong)?;
+    of_targets(file, options, compiler).map_err(|source| PlanError::Targets {
+        file: file.to_owned(),
+        source,
+    })
+}
+
+fn of_targets(
+    file: &Path,
+    options: &RestOptions,
+    compiler: &mut Compiler<'_>,
+) -> Result<Vec<Request>, TargetsError> {
+    /// Limit of distinct names in reports.
+    const NAMES: usize = 1000;
+    let targets = targets::read(&std::fs::read_to_string(file)?)?;
     let requests = targets
         .into_iter()
         .map(|target| compiler.target(target, &options.expect));
-    let mut requests: Vec<Request> = requests.collect::<Result<_, _>>().map_err(wrong)?;
+    let mut requests: Vec<Request> = requests.collect::<Result<_, _>>()?;
     let names = requests.iter().map(|request| request.name.as_str());
     if names.collect::<HashSet<&str>>().len() > NAMES {
         requests
@@ -172,42 +232,36 @@ fn of_plan(
     options: &RestOptions,
     compiler: &mut Compiler<'_>,
     forgotten: &mut Vec<usize>,
-) -> Result<Compiled, PrepareError> {
-    let (order, steps, key) = steps(options).map_err(wrong)?;
+) -> Result<Compiled, PlanError> {
+    let (order, steps, key) = steps(options)?;
     // Remembered values are declared first, because any request may use them.
     for step in &steps {
         for (name, _) in &step.remember.0 {
-            compiler.scope.declare(name).map_err(wrong)?;
+            compiler.scope.declare(name)?;
         }
         if order == Order::One && !step.capture.0.is_empty() {
-            let why =
-                "`capture` lasts for one iteration, which is one request here: use `remember`";
-            return Err(wrong(format!("{key}: {why}")));
+            return Err(PlanError::CaptureInOneRequest);
         }
     }
     let mut vars = Vec::new();
     for (name, text) in &options.vars.0 {
-        let template = files::text(text)
-            .and_then(|text| Template::compile(&text, Escaping::Plain, &mut compiler.scope));
-        let template = template.map_err(|why| wrong(format!("vars.{name}: {why}")))?;
-        let slot = compiler.scope.declare(name);
-        let slot = slot.map_err(|why| wrong(format!("vars: {why}")))?;
+        let template = var(text, &mut compiler.scope).map_err(|source| PlanError::Var {
+            name: name.clone(),
+            source,
+        })?;
+        let slot = compiler.scope.declare(name).map_err(PlanError::VarName)?;
         forgotten.push(slot);
         vars.push((slot, template));
     }
     let mut requests: Vec<Request> = Vec::new();
     for (index, step) in steps.iter().enumerate() {
-        let place = match key {
-            "" => String::new(),
-            key => format!("{key}[{index}]."),
+        let wrong = |source| match key {
+            "" => PlanError::Request(source),
+            key => PlanError::Item { key, index, source },
         };
-        let mut request = compiler
-            .request(step, forgotten)
-            .map_err(|why| wrong(format!("{place}{why}")))?;
+        let mut request = compiler.request(step, forgotten).map_err(wrong)?;
         if requests.iter().any(|other| other.name == request.name) {
-            let name = &request.name;
-            let why = format!("{place}name: `{name}` is the name of another request");
-            return Err(wrong(why));
+            return Err(wrong(RequestError::NameTaken(request.name)));
         }
         request.think_time = request.think_time.or(options.think_time);
         request.weight += requests.last().map_or(0.0, |last| last.weight);
@@ -216,8 +270,17 @@ fn of_plan(
     Ok((order, vars, requests))
 }
 
+/// Compiles a value of `vars`, which may be in a file.
+fn var(text: &str, scope: &mut Scope) -> Result<Template, TextError> {
+    Ok(Template::compile(
+        &files::text(text)?,
+        Escaping::Plain,
+        scope,
+    )?)
+}
+
 /// Returns the requests with their order and the key in the plan.
-pub(super) fn steps(options: &RestOptions) -> Result<(Order, Vec<Step>, &'static str), String> {
+pub(super) fn steps(options: &RestOptions) -> Result<(Order, Vec<Step>, &'static str), StepsError> {
     let lists = [
         (Order::Steps, &options.steps, "steps"),
         (Order::One, &options.requests, "requests"),
@@ -233,14 +296,11 @@ pub(super) fn steps(options: &RestOptions) -> Result<(Order, Vec<Step>, &'static
         || !options.expect.is_empty()
         || !options.checks.is_empty();
     match (given.as_slice(), single) {
-        ([], false) => Err("`--url` (in a plan also `steps` or `requests`) is missing".into()),
+        ([], false) => Err(StepsError::Missing),
         ([], true) => Ok((Order::Steps, vec![one(options)], "")),
         ([(order, list, key)], false) => Ok((*order, (*list).clone(), key)),
-        ([(_, _, key)], true) => Err(format!(
-            "`url`, `method`, `body`, `json`, `expect` and `checks` describe the one request; with \
-             `{key}` they stand in its items"
-        )),
-        _ => Err("there are both `steps` and `requests`: remove one of them".into()),
+        ([(_, _, key)], true) => Err(StepsError::OneAndList(key)),
+        _ => Err(StepsError::TwoLists),
     }
 }
 
@@ -278,3 +338,6 @@ pub(super) fn client_options(options: RestOptions) -> Result<Arc<ClientOptions>,
     let client = Arc::unwrap_or_clone(connecting.options()?);
     Ok(Arc::new(ClientOptions { max_body, ..client }))
 }
+
+#[cfg(test)]
+mod tests;

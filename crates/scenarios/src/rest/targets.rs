@@ -3,8 +3,44 @@
 use base64_simd::STANDARD;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::io;
 
-use super::files;
+use super::files::{self, FileError};
+use super::request::RequestError;
+
+/// Reasons why the requests of a file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TargetsError {
+    #[error(transparent)]
+    Unreadable(#[from] io::Error),
+    #[error("the file has no request")]
+    Empty,
+    #[error("line {line}: {source}")]
+    Line { line: usize, source: LineError },
+    #[error(transparent)]
+    Request(#[from] RequestError),
+}
+
+/// Reasons why a line of a file is invalid.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LineError {
+    #[error("expected METHOD URL, found `{0}`")]
+    RequestLine(String),
+    #[error("expected `Name: value`, found `{0}`")]
+    Header(String),
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error("`body` is not base64")]
+    Base64(#[from] base64_simd::Error),
+}
+
+impl LineError {
+    fn at(self, line: usize) -> TargetsError {
+        TargetsError::Line { line, source: self }
+    }
+}
 
 /// A request of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -16,55 +52,55 @@ pub(super) struct Target {
 }
 
 /// Parses a file: one JSON object per line, or `METHOD URL` with headers and `@body`.
-///
-/// # Errors
-/// A description with the line number.
-pub(super) fn read(content: &str) -> Result<Vec<Target>, String> {
+pub(super) fn read(content: &str) -> Result<Vec<Target>, TargetsError> {
     let targets = if content.trim_start().starts_with('{') {
         json(content)?
     } else {
         http(content)?
     };
     if targets.is_empty() {
-        Err("the file has no request".to_owned())
+        Err(TargetsError::Empty)
     } else {
         Ok(targets)
     }
 }
 
 /// Parses vegeta's `-format=http`.
-fn http(content: &str) -> Result<Vec<Target>, String> {
+fn http(content: &str) -> Result<Vec<Target>, TargetsError> {
     let mut targets: Vec<Target> = Vec::new();
     for (number, line) in content.lines().enumerate() {
-        let line = line.trim();
-        let wrong = |why: String| format!("line {}: {why}", number + 1);
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        if let Some((method, url)) = request_line(line) {
-            targets.push(Target {
-                method: method.to_owned(),
-                url: url.to_owned(),
-                ..Target::default()
-            });
-            continue;
-        }
-        let Some(target) = targets.last_mut() else {
-            return Err(wrong(format!("expected METHOD URL, found `{line}`")));
-        };
-        if let Some(body) = files::bytes(line).map_err(wrong)? {
-            target.body = Some(body);
-            continue;
-        }
-        match line.split_once(':') {
-            Some((name, value)) => {
-                let header = (name.trim().to_owned(), value.trim().to_owned());
-                target.headers.push(header);
-            }
-            None => return Err(wrong(format!("expected `Name: value`, found `{line}`"))),
-        }
+        http_line(line.trim(), &mut targets).map_err(|error| error.at(number + 1))?;
     }
     Ok(targets)
+}
+
+fn http_line(line: &str, targets: &mut Vec<Target>) -> Result<(), LineError> {
+    if line.is_empty() || line.starts_with('#') {
+        return Ok(());
+    }
+    if let Some((method, url)) = request_line(line) {
+        targets.push(Target {
+            method: method.to_owned(),
+            url: url.to_owned(),
+            ..Target::default()
+        });
+        return Ok(());
+    }
+    let Some(target) = targets.last_mut() else {
+        return Err(LineError::RequestLine(line.to_owned()));
+    };
+    if let Some(body) = files::bytes(line)? {
+        target.body = Some(body);
+        return Ok(());
+    }
+    match line.split_once(':') {
+        Some((name, value)) => {
+            let header = (name.trim().to_owned(), value.trim().to_owned());
+            target.headers.push(header);
+            Ok(())
+        }
+        None => Err(LineError::Header(line.to_owned())),
+    }
 }
 
 fn request_line(line: &str) -> Option<(&str, &str)> {
@@ -74,7 +110,15 @@ fn request_line(line: &str) -> Option<(&str, &str)> {
 }
 
 /// Parses vegeta's `-format=json`.
-fn json(content: &str) -> Result<Vec<Target>, String> {
+fn json(content: &str) -> Result<Vec<Target>, TargetsError> {
+    let lines = content.lines().enumerate();
+    let lines = lines.filter(|(_, line)| !line.trim().is_empty());
+    lines
+        .map(|(number, line)| json_line(line).map_err(|error| error.at(number + 1)))
+        .collect()
+}
+
+fn json_line(text: &str) -> Result<Target, LineError> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Line {
@@ -85,28 +129,20 @@ fn json(content: &str) -> Result<Vec<Target>, String> {
         #[serde(default)]
         header: BTreeMap<String, Vec<String>>,
     }
-    let mut targets = Vec::new();
-    for (number, text) in content.lines().enumerate() {
-        if text.trim().is_empty() {
-            continue;
-        }
-        let wrong = |why: String| format!("line {}: {why}", number + 1);
-        let line: Line = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
-        let body = line
-            .body
-            .map(|body| STANDARD.decode_to_vec(body))
-            .transpose();
-        let headers = line.header.into_iter();
-        let headers = headers
-            .flat_map(|(name, values)| values.into_iter().map(move |value| (name.clone(), value)));
-        targets.push(Target {
-            method: line.method,
-            url: line.url,
-            headers: headers.collect(),
-            body: body.map_err(|_| wrong("`body` is not base64".to_owned()))?,
-        });
-    }
-    Ok(targets)
+    let line: Line = serde_json::from_str(text)?;
+    let body = line
+        .body
+        .map(|body| STANDARD.decode_to_vec(body))
+        .transpose()?;
+    let headers = line.header.into_iter();
+    let headers = headers
+        .flat_map(|(name, values)| values.into_iter().map(move |value| (name.clone(), value)));
+    Ok(Target {
+        method: line.method,
+        url: line.url,
+        headers: headers.collect(),
+        body,
+    })
 }
 
 #[cfg(test)]
@@ -148,12 +184,12 @@ mod tests {
                 "line 1: `body` is not base64",
             ),
         ] {
-            assert_eq!(read(content).unwrap_err(), why, "{content}");
+            assert_eq!(read(content).unwrap_err().to_string(), why, "{content}");
         }
         let missing = read("POST http://a/\n@/no/such/file\n").unwrap_err();
-        assert!(
-            missing.starts_with("line 2: the file `/no/such/file` cannot be read"),
-            "{missing}"
-        );
+        let TargetsError::Line { line: 2, source } = missing else {
+            panic!("{missing}");
+        };
+        assert!(matches!(source, LineError::File(_)), "{source}");
     }
 }

@@ -19,9 +19,43 @@ mod parse;
 mod values;
 
 pub(super) use parse::is_name;
-pub(super) use values::{Scope, SharedValues, Values};
+pub(super) use values::{NameError, Scope, SharedValues, Values};
 
-use values::Source;
+use parse::SyntaxError;
+use values::{ArgumentError, Source};
+
+use super::files::FileError;
+
+/// Reasons why a text is not a template.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum TemplateError {
+    #[error("`{0}` has `{{{{` without its `}}}}`")]
+    Unclosed(String),
+    #[error("`{{{{{expression}}}}}` {source}")]
+    Syntax {
+        /// The text between the braces.
+        expression: String,
+        source: SyntaxError,
+    },
+    #[error("`{{{{{value}(…)}}}}` {source}")]
+    Arguments {
+        value: String,
+        source: ArgumentError,
+    },
+    #[error("`{{{{{name}}}}}` is not a known value; did you mean `{{{{{near}}}}}`?")]
+    Misspelt { name: String, near: String },
+    #[error("`{{{{{name}}}}}` is not a known value; there are {}", .known.join(", "))]
+    Unknown { name: String, known: Vec<String> },
+}
+
+/// Reasons why a text that may be in a file is not a template.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TextError {
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+}
 
 /// A text with values.
 #[derive(Debug)]
@@ -46,7 +80,11 @@ pub(super) enum Escaping {
 
 impl Template {
     /// Compiles `text`, whose names must be known to `scope`.
-    pub(super) fn compile(text: &str, form: Escaping, scope: &mut Scope) -> Result<Self, String> {
+    pub(super) fn compile(
+        text: &str,
+        form: Escaping,
+        scope: &mut Scope,
+    ) -> Result<Self, TemplateError> {
         let mut parts = Vec::new();
         let mut rest = text;
         while let Some((before, expression, after)) = parse::next(rest)? {
@@ -65,7 +103,7 @@ impl Template {
     }
 
     /// Compiles the path of a URL.
-    pub(super) fn compile_path(path: &str, scope: &mut Scope) -> Result<Self, String> {
+    pub(super) fn compile_path(path: &str, scope: &mut Scope) -> Result<Self, TemplateError> {
         Self::compile(path, Escaping::Url, scope)
     }
 

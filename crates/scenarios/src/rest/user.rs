@@ -1,3 +1,5 @@
+use std::error::Error;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -187,29 +189,29 @@ impl RestUser {
             return;
         }
         let most = self.shared.options.max_body as u64;
-        if let Err(how) = decode(response, most) {
-            let detail = format!("{}: {how}", request.shown());
-            response.exchange.outcome = Err(Failure::new(CONTENT, detail));
+        let wrong =
+            |error: &dyn Error| Failure::new(CONTENT, format!("{}: {error}", request.shown()));
+        if let Err(error) = decode(response, most) {
+            response.exchange.outcome = Err(wrong(&error));
             return;
         }
         let status = request.status(response);
-        let wrong = |kind, how: &String| Failure::new(kind, format!("{}: {how}", request.shown()));
         let outcome = match &status {
             Err(_) if iteration.excuses(request.status_check) => Ok(()),
-            Err(how) => Err(Failure::new(
+            Err(error) => Err(Failure::new(
                 kind::STATUS,
-                format!("{}: {how}", request.name),
+                format!("{}: {error}", request.name),
             )),
             Ok(()) if request.checks.is_empty() => Ok(()),
             Ok(()) => request
                 .checks
                 .look(response, &mut self.values, |name, outcome| {
-                    iteration.check(tags, name, outcome);
+                    iteration.check_outcome(tags, name, outcome);
                     !iteration.excuses(name)
                 })
-                .map_err(|how| wrong(CONTENT, &how)),
+                .map_err(|failed| wrong(&failed)),
         };
-        iteration.check(tags, request.status_check, status);
+        iteration.check_outcome(tags, request.status_check, status);
         response.exchange.outcome = outcome;
     }
 }
@@ -227,9 +229,22 @@ fn is_ready(request: &Request, values: &Values) -> bool {
             .all(|(_, value)| value.is_ready(values))
 }
 
+/// Reasons why a body cannot be decoded.
+#[derive(Debug, thiserror::Error)]
+enum DecodeError {
+    #[error("the response has the unsupported content coding {0}")]
+    Unsupported(String),
+    #[error("{}", content_coding::problem(.coding, .source, *.most))]
+    Body {
+        coding: String,
+        most: u64,
+        source: io::Error,
+    },
+}
+
 /// Decodes the content codings of a body, the last one first (RFC 9110, section 8.4), up to `most`
 /// bytes.
-fn decode(response: &mut Response, most: u64) -> Result<(), String> {
+fn decode(response: &mut Response, most: u64) -> Result<(), DecodeError> {
     if response.body.is_empty() {
         return Ok(());
     }
@@ -240,11 +255,48 @@ fn decode(response: &mut Response, most: u64) -> Result<(), String> {
         .map(|coding| coding.trim().to_ascii_lowercase())
         .filter(|coding| !coding.is_empty() && coding != "identity")
         .collect();
-    for coding in codings.iter().rev() {
-        let plain = content_coding::decode(coding, &response.body, most)
-            .ok_or_else(|| format!("the response has the unsupported content coding {coding}"))?;
-        let plain = plain.map_err(|error| content_coding::problem(coding, &error, most))?;
-        response.body = plain.into();
+    for coding in codings.into_iter().rev() {
+        response.body = match content_coding::decode(&coding, &response.body, most) {
+            Some(Ok(plain)) => plain.into(),
+            Some(Err(source)) => {
+                return Err(DecodeError::Body {
+                    coding,
+                    most,
+                    source,
+                });
+            }
+            None => return Err(DecodeError::Unsupported(coding)),
+        };
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_that_cannot_be_decoded() {
+        let unsupported = DecodeError::Unsupported("br".into());
+        assert_eq!(
+            unsupported.to_string(),
+            "the response has the unsupported content coding br"
+        );
+        let body = |source| {
+            let error = DecodeError::Body {
+                coding: "gzip".into(),
+                most: 1 << 20,
+                source,
+            };
+            error.to_string()
+        };
+        assert_eq!(
+            body(io::ErrorKind::FileTooLarge.into()),
+            "the body is larger than 1 MiB when it is decoded (gzip)"
+        );
+        assert_eq!(
+            body(io::Error::other("wrong length")),
+            "the body is not gzip: wrong length"
+        );
+    }
 }

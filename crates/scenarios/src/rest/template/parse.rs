@@ -1,5 +1,20 @@
 //! Parser of `{{…}}`.
 
+use super::TemplateError;
+
+/// Reasons why the text between the braces is not an expression. The message follows the text.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(in super::super) enum SyntaxError {
+    #[error("has something after `|` that is not `raw`")]
+    Filter,
+    #[error("has `(` without a matching `)`")]
+    Parenthesis,
+    #[error("is not a name: letters, digits and `_`")]
+    Name,
+    #[error("has an empty argument")]
+    EmptyArgument,
+}
+
 /// An expression between braces.
 #[derive(Debug, PartialEq)]
 pub(super) enum Expression {
@@ -20,20 +35,26 @@ pub(super) struct Call {
 }
 
 /// Splits the text before the next braces, the text in them, and the rest.
-pub(super) fn next(text: &str) -> Result<Option<(&str, &str, &str)>, String> {
+pub(super) fn next(text: &str) -> Result<Option<(&str, &str, &str)>, TemplateError> {
     let Some(begin) = text.find("{{") else {
         return Ok(None);
     };
     let inner = &text[begin + 2..];
     let end = outside_quotes(inner, "}}")
         .next()
-        .ok_or_else(|| format!("`{text}` has `{{{{` without its `}}}}`"))?;
+        .ok_or_else(|| TemplateError::Unclosed(text.to_owned()))?;
     Ok(Some((&text[..begin], &inner[..end], &inner[end + 2..])))
 }
 
 /// Parses the text between the braces.
-pub(super) fn expression(text: &str) -> Result<Expression, String> {
-    let wrong = |why: &str| format!("`{{{{{text}}}}}` {why}");
+pub(super) fn expression(text: &str) -> Result<Expression, TemplateError> {
+    parse(text).map_err(|source| TemplateError::Syntax {
+        expression: text.to_owned(),
+        source,
+    })
+}
+
+fn parse(text: &str) -> Result<Expression, SyntaxError> {
     let (body, filter) = match outside_quotes(text, "|").next() {
         Some(bar) => (text[..bar].trim(), Some(text[bar + 1..].trim())),
         None => (text.trim(), None),
@@ -41,7 +62,7 @@ pub(super) fn expression(text: &str) -> Result<Expression, String> {
     let raw = match filter {
         None => false,
         Some("raw") => true,
-        Some(_) => return Err(wrong("has something after `|` that is not `raw`")),
+        Some(_) => return Err(SyntaxError::Filter),
     };
     if let Some(text) = quoted(body) {
         return Ok(Expression::Text(text.to_owned()));
@@ -50,16 +71,16 @@ pub(super) fn expression(text: &str) -> Result<Expression, String> {
         None => (body, ""),
         Some((name, rest)) => match rest.strip_suffix(')') {
             Some(arguments) => (name.trim_end(), arguments),
-            None => return Err(wrong("has `(` without a matching `)`")),
+            None => return Err(SyntaxError::Parenthesis),
         },
     };
     let (set, column) = name.split_once('.').unwrap_or((name, "column"));
     if !is_name(set) || !is_name(column) {
-        return Err(wrong("is not a name: letters, digits and `_`"));
+        return Err(SyntaxError::Name);
     }
     Ok(Expression::Value(Call {
         name: name.to_owned(),
-        arguments: split(arguments).map_err(|why| wrong(&why))?,
+        arguments: split(arguments)?,
         raw,
     }))
 }
@@ -70,7 +91,7 @@ pub(in super::super) fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(allowed)
 }
 
-fn split(text: &str) -> Result<Vec<(String, String)>, String> {
+fn split(text: &str) -> Result<Vec<(String, String)>, SyntaxError> {
     let mut arguments = Vec::new();
     if text.trim().is_empty() {
         return Ok(arguments);
@@ -81,7 +102,7 @@ fn split(text: &str) -> Result<Vec<(String, String)>, String> {
         let piece = text[from..end].trim();
         from = end + 1;
         if piece.is_empty() {
-            return Err("has an empty argument".to_owned());
+            return Err(SyntaxError::EmptyArgument);
         }
         let (name, value) = match outside_quotes(piece, "=").next() {
             Some(at) => (piece[..at].trim(), piece[at + 1..].trim()),

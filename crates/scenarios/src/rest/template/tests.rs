@@ -1,7 +1,7 @@
 use super::*;
 use lucarne_load::{Iteration, Recorder};
 
-fn compile(text: &str, form: Escaping) -> Result<(Template, Values), String> {
+fn compile(text: &str, form: Escaping) -> Result<(Template, Values), TemplateError> {
     let mut scope = Scope::default();
     let slot = scope.declare("name").unwrap();
     let template = Template::compile(text, form, &mut scope)?;
@@ -77,8 +77,12 @@ fn bounds_may_be_worked_out() {
     assert_eq!(last("{{counter(from=1, to=2*6/3, width=5)}}"), "00004");
     for wrong in ["10 /", "/ 2", "10 / 0", "1.5", "99999999999 * 99999999999"] {
         let text = format!("{{{{counter(to={wrong})}}}}");
-        let why = compile(&text, Escaping::Plain).unwrap_err();
-        assert!(why.contains("expected a whole number"), "{why}");
+        let error = compile(&text, Escaping::Plain).unwrap_err();
+        let expected = TemplateError::Arguments {
+            value: "counter".into(),
+            source: ArgumentError::NotWhole(wrong.into()),
+        };
+        assert_eq!(error, expected);
     }
 }
 
@@ -130,12 +134,22 @@ fn mistakes_are_explained() {
         ("{{random(from=1}}", "without a matching `)`"),
         ("{{name | upper}}", "that is not `raw`"),
     ] {
-        let why = compile(text, Escaping::Plain).err().unwrap_or_default();
-        assert!(why.contains(expected), "{text}: {why}");
+        let error = compile(text, Escaping::Plain).unwrap_err().to_string();
+        assert!(error.contains(expected), "{text}: {error}");
     }
     let mut scope = Scope::default();
-    assert!(scope.declare("counter").is_err());
-    assert!(scope.declare("two words").is_err());
+    let own = NameError::Reserved("counter".into());
+    let words = NameError::Invalid("two words".into());
+    assert_eq!(
+        own.to_string(),
+        "`counter` is a value already; use another name"
+    );
+    assert_eq!(
+        words.to_string(),
+        "`two words` is not a name: letters, digits and `_`"
+    );
+    assert_eq!(scope.declare("counter"), Err(own));
+    assert_eq!(scope.declare("two words"), Err(words));
 }
 
 #[test]

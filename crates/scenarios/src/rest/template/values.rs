@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use lucarne_load::Iteration;
 use lucarne_settings::nearest;
 
+use super::TemplateError;
 use super::parse::{Call, is_name};
 use crate::random::Random;
 
@@ -50,6 +51,34 @@ const OWN: [&str; 9] = [
 /// Limit of digits and random bytes.
 const MOST: u64 = 1024;
 
+/// Reasons why a name cannot be declared.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(in super::super) enum NameError {
+    #[error("`{0}` is not a name: letters, digits and `_`")]
+    Invalid(String),
+    #[error("`{0}` is a value already; use another name")]
+    Reserved(String),
+}
+
+/// Reasons why the arguments of a value are invalid. The message follows the value.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(in super::super) enum ArgumentError {
+    #[error("needs a number")]
+    NoNumber,
+    #[error("needs `{0}=` with a number")]
+    Missing(&'static str),
+    #[error("has `{0}`, expected a whole number")]
+    NotWhole(String),
+    #[error("has a number above {0}")]
+    TooLarge(u64),
+    #[error("ends before it begins")]
+    Backwards,
+    #[error("has nothing to pick from")]
+    NoWords,
+    #[error("takes no `{0}`")]
+    Unknown(String),
+}
+
 /// Names that are known during compilation.
 #[derive(Debug, Default)]
 pub(in super::super) struct Scope {
@@ -62,12 +91,12 @@ pub(in super::super) struct Scope {
 
 impl Scope {
     /// Declares `name` and returns its slot.
-    pub(in super::super) fn declare(&mut self, name: &str) -> Result<usize, String> {
+    pub(in super::super) fn declare(&mut self, name: &str) -> Result<usize, NameError> {
         if !is_name(name) {
-            return Err(format!("`{name}` is not a name: letters, digits and `_`"));
+            return Err(NameError::Invalid(name.to_owned()));
         }
         if OWN.contains(&name) {
-            return Err(format!("`{name}` is a value already; use another name"));
+            return Err(NameError::Reserved(name.to_owned()));
         }
         Ok(self.find(name).unwrap_or_else(|| {
             self.slots.push(name.to_owned());
@@ -103,7 +132,7 @@ impl Scope {
         })
     }
 
-    pub(super) fn source(&mut self, call: &Call) -> Result<Source, String> {
+    pub(super) fn source(&mut self, call: &Call) -> Result<Source, TemplateError> {
         let mut arguments = Arguments(call, vec![false; call.arguments.len()]);
         let source = match call.name.as_str() {
             "unique" => Source::Unique,
@@ -143,16 +172,16 @@ impl Scope {
         })
     }
 
-    fn unknown(&self, name: &str) -> String {
+    fn unknown(&self, name: &str) -> TemplateError {
         let known: Vec<&str> = (self.slots.iter().map(String::as_str)).chain(OWN).collect();
-        match nearest(name, &known) {
-            Some(near) => {
-                format!("`{{{{{name}}}}}` is not a known value; did you mean `{{{{{near}}}}}`?")
-            }
-            None => format!(
-                "`{{{{{name}}}}}` is not a known value; there are {}",
-                known.join(", ")
-            ),
+        let near = nearest(name, &known).map(str::to_owned);
+        let name = name.to_owned();
+        match near {
+            Some(near) => TemplateError::Misspelt { name, near },
+            None => TemplateError::Unknown {
+                name,
+                known: known.into_iter().map(str::to_owned).collect(),
+            },
         }
     }
 }
@@ -161,8 +190,11 @@ impl Scope {
 struct Arguments<'c>(&'c Call, Vec<bool>);
 
 impl Arguments<'_> {
-    fn wrong(&self, why: impl std::fmt::Display) -> String {
-        format!("`{{{{{}(…)}}}}` {why}", self.0.name)
+    fn wrong(&self, source: ArgumentError) -> TemplateError {
+        TemplateError::Arguments {
+            value: self.0.name.clone(),
+            source,
+        }
     }
 
     fn take(&mut self, name: &str) -> Option<&str> {
@@ -172,7 +204,7 @@ impl Arguments<'_> {
         Some(&self.0.arguments[at].1)
     }
 
-    fn number(&mut self, name: &str, default: Option<u64>) -> Result<u64, String> {
+    fn number(&mut self, name: &'static str, default: Option<u64>) -> Result<u64, TemplateError> {
         let most = if name == "width" || name.is_empty() {
             MOST
         } else {
@@ -181,17 +213,17 @@ impl Arguments<'_> {
         let text = self.take(name).map(str::to_owned);
         match (text, default) {
             (None, Some(default)) => Ok(default),
-            (None, None) if name.is_empty() => Err(self.wrong("needs a number")),
-            (None, None) => Err(self.wrong(format!("needs `{name}=` with a number"))),
+            (None, None) if name.is_empty() => Err(self.wrong(ArgumentError::NoNumber)),
+            (None, None) => Err(self.wrong(ArgumentError::Missing(name))),
             (Some(text), _) => match whole(&text) {
                 Some(number) if number <= most => Ok(number),
-                Some(_) => Err(self.wrong(format!("has a number above {most}"))),
-                None => Err(self.wrong(format!("has `{text}`, expected a whole number"))),
+                Some(_) => Err(self.wrong(ArgumentError::TooLarge(most))),
+                None => Err(self.wrong(ArgumentError::NotWhole(text))),
             },
         }
     }
 
-    fn range(&mut self, end: Option<u64>) -> Result<Range, String> {
+    fn range(&mut self, end: Option<u64>) -> Result<Range, TemplateError> {
         let range = Range {
             from: self.number("from", Some(0))?,
             to: self.number("to", end)?,
@@ -200,7 +232,7 @@ impl Arguments<'_> {
         if range.from <= range.to {
             Ok(range)
         } else {
-            Err(self.wrong("ends before it begins"))
+            Err(self.wrong(ArgumentError::Backwards))
         }
     }
 
@@ -210,26 +242,26 @@ impl Arguments<'_> {
         at.inspect(|at| self.1[*at] = true).is_some()
     }
 
-    fn words(&mut self) -> Result<Vec<String>, String> {
+    fn words(&mut self) -> Result<Vec<String>, TemplateError> {
         let words = self.0.arguments.iter().filter(|(name, _)| name.is_empty());
         let words: Vec<String> = words.map(|(_, word)| word.clone()).collect();
         for (seen, (name, _)) in self.1.iter_mut().zip(&self.0.arguments) {
             *seen |= name.is_empty();
         }
         if words.is_empty() {
-            Err(self.wrong("has nothing to pick from"))
+            Err(self.wrong(ArgumentError::NoWords))
         } else {
             Ok(words)
         }
     }
 
-    fn none_left(&self) -> Result<(), String> {
+    fn none_left(&self) -> Result<(), TemplateError> {
         let left = self.1.iter().position(|seen| !seen);
         let Some((name, value)) = left.map(|at| &self.0.arguments[at]) else {
             return Ok(());
         };
         let argument = if name.is_empty() { value } else { name };
-        Err(self.wrong(format!("takes no `{argument}`")))
+        Err(self.wrong(ArgumentError::Unknown(argument.clone())))
     }
 }
 

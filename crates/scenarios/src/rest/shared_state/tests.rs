@@ -1,0 +1,168 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+/// Returns the whole message for options that do not describe requests.
+fn message(options: Value) -> String {
+    let options: RestOptions = serde_json::from_value(options).unwrap();
+    SharedState::new(options, 1).unwrap_err().to_string()
+}
+
+#[test]
+fn the_message_begins_with_the_key() {
+    let url = "https://a/";
+    let step = json!([{ "url": url }]);
+    for (options, expected) in [
+        (
+            json!({}),
+            "`--url` (in a plan also `steps` or `requests`) is missing",
+        ),
+        (
+            json!({ "url": url, "steps": step }),
+            "`url`, `method`, `body`, `json`, `expect` and `checks` describe the one request; with \
+             `steps` they stand in its items",
+        ),
+        (
+            json!({ "steps": step, "requests": step }),
+            "there are both `steps` and `requests`: remove one of them",
+        ),
+        (
+            json!({ "url": url, "data": { "two words": "x.csv" } }),
+            "data: `two words` is not a name: letters, digits and `_`",
+        ),
+        (
+            json!({ "url": url, "data": { "users": "/no/such/file" } }),
+            "data.users: the file `/no/such/file` cannot be read: No such file or directory (os \
+             error 2)",
+        ),
+        (
+            json!({ "url": url, "vars": { "counter": "x" } }),
+            "vars: `counter` is a value already; use another name",
+        ),
+        (
+            json!({ "url": url, "vars": { "a": "{{b" } }),
+            "vars.a: `{{b` has `{{` without its `}}`",
+        ),
+        (
+            json!({ "url": url, "vars": { "a": "@/no/such/file" } }),
+            "vars.a: the file `/no/such/file` cannot be read: No such file or directory (os error \
+             2); a text that begins with @ is written {{\"@\"}}…",
+        ),
+        (
+            json!({ "requests": [{ "url": url, "capture": { "id": "/id" } }] }),
+            "requests: `capture` lasts for one iteration, which is one request here: use `remember`",
+        ),
+        (
+            json!({ "url": url, "targets": "/no/such/file" }),
+            "`targets` contains the requests: remove `url`, `steps` and `requests`",
+        ),
+        (
+            json!({ "targets": "/no/such/file" }),
+            "targets: /no/such/file: No such file or directory (os error 2)",
+        ),
+    ] {
+        assert_eq!(message(options), expected);
+    }
+}
+
+#[test]
+fn the_message_names_the_request_of_a_list() {
+    let url = "https://a/";
+    for (options, expected) in [
+        (
+            json!({ "steps": [{ "url": url, "remember": { "counter": "/id" } }] }),
+            "`counter` is a value already; use another name",
+        ),
+        (
+            json!({ "steps": [{ "url": url, "name": "a,b" }] }),
+            "steps[0].name: `a,b` has commas or braces",
+        ),
+        (
+            json!({ "steps": [{ "url": url }, { "url": url }] }),
+            "steps[1].name: `GET /` is the name of another request",
+        ),
+        (
+            json!({ "requests": [{ "url": url, "weight": -1 }] }),
+            "requests[0].weight: must be above 0",
+        ),
+        (
+            json!({ "steps": [{ "url": url, "capture": { "id": "id" } }] }),
+            "steps[0].`id` is not a JSON pointer: it must begin with a slash",
+        ),
+        (
+            json!({ "steps": [{ "url": url, "checks": [{ "equals": "x" }] }] }),
+            "steps[0].checks[0]: names one place: `json: /pointer`, `header: name` or `body: true`",
+        ),
+    ] {
+        assert_eq!(message(options), expected);
+    }
+}
+
+#[test]
+fn the_message_of_a_single_request_has_no_index() {
+    let url = "https://a/";
+    for (options, expected) in [
+        (json!({ "url": "" }), "url: is missing"),
+        (
+            json!({ "url": "/a" }),
+            "url: `/a` has no scheme (https://), and there is no `baseUrl`",
+        ),
+        (
+            json!({ "url": "https://{{user}}.example/" }),
+            "url: `https://{{user}}.example` has a template in its host: only the path can",
+        ),
+        (
+            json!({ "url": "https://" }),
+            "url: `https://` is not a URL: empty host",
+        ),
+        (
+            json!({ "url": "https://a/{{uniqe}}" }),
+            "url: `{{uniqe}}` is not a known value; did you mean `{{unique}}`?",
+        ),
+        (
+            json!({ "url": url, "method": "G T" }),
+            "method: `G T` is not an HTTP method",
+        ),
+        (
+            json!({ "url": url, "body": "x", "json": {} }),
+            "body: there is `json` as well",
+        ),
+        (
+            json!({ "url": url, "body": "{{" }),
+            "body: `{{` has `{{` without its `}}`",
+        ),
+        (
+            json!({ "url": url, "json": ["{{random}}"] }),
+            "json: `{{random(…)}}` needs `to=` with a number",
+        ),
+        (
+            json!({ "url": url, "headers": { "A": "{{x y}}" } }),
+            "headers.A: `{{x y}}` is not a name: letters, digits and `_`",
+        ),
+        (
+            json!({ "url": url, "checks": [{ "body": true, "type": "object" }] }),
+            "checks[0]: `type` is for places in JSON",
+        ),
+        (
+            json!({ "url": url, "checks": [{ "json": "/a", "exists": false, "equals": "x" }] }),
+            "checks[0]: `exists: false` allows no other condition",
+        ),
+        (
+            json!({ "url": url, "checks": [{ "json": "a" }] }),
+            "checks[0]: `a` is not a JSON pointer: it must begin with a slash",
+        ),
+    ] {
+        assert_eq!(message(options), expected);
+    }
+}
+
+#[test]
+fn the_method_of_a_target_has_no_key() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("targets");
+    std::fs::write(&file, "{\"method\":\"G T\",\"url\":\"https://a/\"}\n").unwrap();
+    assert_eq!(
+        message(json!({ "targets": file })),
+        format!("targets: {}: `G T` is not an HTTP method", file.display())
+    );
+}
