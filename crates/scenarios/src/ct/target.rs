@@ -290,6 +290,15 @@ async fn resolve(url: &str, options: &ClientOptions) -> Result<Arc<Endpoint>, Pr
         })
 }
 
+/// The reasons why a log has no usable `log.v3.json`.
+#[derive(Debug, thiserror::Error)]
+enum MetadataError {
+    #[error("status {0}")]
+    Status(u16),
+    #[error(transparent)]
+    Json(serde_json::Error),
+}
+
 /// Reads `log.v3.json`. If `optional`, the other options are sufficient without this file.
 async fn metadata(
     url: &str,
@@ -300,18 +309,18 @@ async fn metadata(
     let path = format!("{}/log.v3.json", client.endpoint().prefix);
     let response = ask(client, url, &path, retries).await?;
     let parsed = match response.status {
-        200 => serde_json::from_slice(&response.body).map_err(|error| error.to_string()),
-        status => Err(format!("status {status}")),
+        200 => serde_json::from_slice(&response.body).map_err(MetadataError::Json),
+        status => Err(MetadataError::Status(status)),
     };
     match parsed {
         Ok(metadata) => Ok(metadata),
         Err(_) if optional => Ok(LogMetadata::default()),
-        Err(reason) if refuses(response.status) => {
-            let finding = Finding::new(checks::METADATA_SERVED, format!("log.v3.json: {reason}"));
+        Err(error) if refuses(response.status) => {
+            let finding = Finding::new(checks::METADATA_SERVED, format!("log.v3.json: {error}"));
             Err(faulty(url, finding))
         }
-        Err(reason) => Err(configuration(format!(
-            "{}/log.v3.json: {reason}; give --origin and --log-public-key, or the URL of a static CT log",
+        Err(error) => Err(configuration(format!(
+            "{}/log.v3.json: {error}; give --origin and --log-public-key, or the URL of a static CT log",
             url.trim_end_matches('/')
         ))),
     }
