@@ -110,8 +110,7 @@ impl AcmeClient {
                 None => self.new_nonce(iteration, directory).await?,
             };
             let body = post.key.sign(post.signer, post.url, &nonce, &post.payload);
-            let body =
-                body.map_err(|error| fail(iteration, Failure::new("signing", error.to_string())))?;
+            let body = body.map_err(|error| fail(iteration, "signing", error))?;
             let headers = self.shared.headers(Some(JOSE));
             let request = Request::post(&at, body.as_str()).headers(&headers);
             self.shared.limits.pass(post.step).await;
@@ -259,8 +258,7 @@ impl AcmeClient {
         iteration: &mut Iteration,
         url: &'u str,
     ) -> Result<&'u str, Failed> {
-        path(url, &self.shared.origin)
-            .map_err(|error| fail(iteration, Failure::new("content", error.to_string())))
+        path(url, &self.shared.origin).map_err(|error| fail(iteration, "content", error))
     }
 
     /// Returns the wait before the first poll: zero, unless the server requests one.
@@ -314,8 +312,12 @@ enum Answer {
 }
 
 /// Records a failure that does not belong to a request.
-pub(super) fn fail(iteration: &mut Iteration, failure: Failure) -> Failed {
-    iteration.fail(failure);
+pub(super) fn fail(
+    iteration: &mut Iteration,
+    kind: &'static str,
+    detail: impl fmt::Display,
+) -> Failed {
+    iteration.fail(Failure::new(kind, detail.to_string()));
     Failed
 }
 

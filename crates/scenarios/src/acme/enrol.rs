@@ -3,8 +3,8 @@
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
+use lucarne_load::Iteration;
 use lucarne_load::http::Response;
-use lucarne_load::{Failure, Iteration};
 use lucarne_mint::{KeyPair, certification_request};
 use rustls::pki_types::UnixTime;
 use serde_json::json;
@@ -107,11 +107,11 @@ impl Enrolment<'_> {
         let name = authorization.identifier.value.as_str();
         let Some(challenge) = authorization.challenge(kind) else {
             let words = format!("{name} has no challenge of the type {kind}");
-            return Err(fail(iteration, Failure::new("challenge", words)));
+            return Err(fail(iteration, "challenge", words));
         };
         let answer = self.account.key.authorize(&challenge.token);
         let expected = shared.responder.expect(name, &challenge.token, &answer);
-        expected.map_err(|error| fail(iteration, Failure::new("challenge", error.to_string())))?;
+        expected.map_err(|error| fail(iteration, "challenge", error))?;
         let begun = Instant::now();
         let proven = self.prove(iteration, url, &challenge.url).await;
         shared.responder.forget(name, &challenge.token);
@@ -152,7 +152,7 @@ impl Enrolment<'_> {
                 status if status.is_open() && Instant::now() < deadline => wait = next,
                 status => {
                     let words = format!("{} is {status:?}", now.reason());
-                    return Err(fail(iteration, Failure::new("challenge", words)));
+                    return Err(fail(iteration, "challenge", words));
                 }
             }
         }
@@ -183,8 +183,7 @@ impl Enrolment<'_> {
         order: &Order,
     ) -> Result<String, Failed> {
         let request = certification_request(self.key, self.names);
-        let request =
-            request.map_err(|error| fail(iteration, Failure::new("signing", error.to_string())))?;
+        let request = request.map_err(|error| fail(iteration, "signing", error))?;
         let payload = json!({ "csr": encode(&request) }).to_string();
         let begun = Instant::now();
         let post = Post::new(Step::Finalize, self.account, &order.finalize, payload);
@@ -203,7 +202,7 @@ impl Enrolment<'_> {
         }
         let Some(url) = now.certificate.filter(|_| now.status == OrderStatus::Valid) else {
             let words = format!("the order is {:?}: {:?}", now.status, now.error);
-            return Err(fail(iteration, Failure::new("order", words)));
+            return Err(fail(iteration, "order", words));
         };
         let tags = self.client.tags(Step::Finalize);
         self.idle += idle;
@@ -258,7 +257,7 @@ impl Enrolment<'_> {
             let wrong = outcome.clone().err();
             iteration.check(tags, check, outcome);
             if let Some(words) = wrong.filter(|_| !iteration.excuses(check)) {
-                return Err(fail(iteration, Failure::new("certificate", words)));
+                return Err(fail(iteration, "certificate", words));
             }
         }
         Ok(IssuedCertificate {

@@ -1,7 +1,7 @@
 //! Registration of an account (RFC 8555, section 7.3).
 
+use lucarne_load::Iteration;
 use lucarne_load::http::Response;
-use lucarne_load::{Failure, Iteration};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -37,7 +37,7 @@ pub(super) async fn register(
     directory: &Directory,
 ) -> Result<Account, Failed> {
     let key = AccountKey::generate();
-    let key = key.map_err(|error| fail(iteration, Failure::new("signing", error.to_string())))?;
+    let key = key.map_err(|error| fail(iteration, "signing", error))?;
     let contact = &client.shared.options.contact;
     let contact = contact.as_ref().filter(|contact| !contact.is_empty());
     let mut payload = json!({ "termsOfServiceAgreed": true });

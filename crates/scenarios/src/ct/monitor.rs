@@ -253,7 +253,7 @@ impl Monitor {
     }
 }
 
-/// The part of the log that makes hash tiles and checkpoint inconsistent.
+/// The reasons why the hash tiles do not lead to the checkpoint.
 enum Cause {
     /// The entries lead to the root, the hash tiles do not; with the index of the wrong leaf.
     HashTile(ExtendedTree, Vec<Hash>, u64),

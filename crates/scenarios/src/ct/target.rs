@@ -1,6 +1,7 @@
 //! Target log of the load: its URLs, origin, key and temporal interval, from flags or from its
 //! `log.v3.json`.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -144,9 +145,7 @@ impl LogOptions {
             .log_public_key
             .get(number)
             .map(|key| given_public_key(key));
-        let key = key
-            .transpose()
-            .map_err(|error| configuration(error.to_string()))?;
+        let key = key.transpose().map_err(configuration)?;
         let complete = origin.is_some() && key.is_some();
         let retries = Retries::over_restarts(self.expect_restarts);
         let mut reader = Client::new(given, Arc::clone(&client));
@@ -286,7 +285,7 @@ async fn resolve(url: &str, options: &ClientOptions) -> Result<Arc<Endpoint>, Pr
         .await
         .map_err(|error| match error {
             EndpointError::Dns { .. } => PrepareError::Unreachable(error.to_string()),
-            _ => configuration(error.to_string()),
+            _ => configuration(error),
         })
 }
 
@@ -376,8 +375,8 @@ pub(crate) fn faulty(url: &str, finding: Finding) -> PrepareError {
     }
 }
 
-pub(crate) fn configuration(detail: impl Into<String>) -> PrepareError {
-    PrepareError::Configuration(detail.into())
+pub(crate) fn configuration(detail: impl fmt::Display) -> PrepareError {
+    PrepareError::Configuration(detail.to_string())
 }
 
 #[cfg(test)]
