@@ -5,6 +5,7 @@
 //! bytes in use count towards the budget of the client. A reader that was up to date and falls far
 //! behind is disconnected; the last event has the index at which to continue.
 
+use std::num::ParseIntError;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,9 +48,9 @@ pub(crate) fn answer(
     let size = log.published().map_or(0, |published| published.size);
     let next = match first(query, asked, size) {
         Ok(next) => next,
-        Err(detail) => {
+        Err(error) => {
             let status = StatusCode::BAD_REQUEST;
-            return ErrorResponse::read(status, "bad_index", detail).into_response();
+            return ErrorResponse::read(status, "bad_index", error.to_string()).into_response();
         }
     };
     let mut response = plain(StatusCode::OK, &value::EVENT_STREAM, &value::NO_STORE, "");
@@ -82,10 +83,10 @@ const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// Returns the first requested index: after the last event of the reader, or `from=INDEX`, or the
 /// next entry.
-fn first(query: Option<&str>, asked: &HeaderMap, size: u64) -> Result<u64, String> {
-    let number = |text: &str, what: &str| {
+fn first(query: Option<&str>, asked: &HeaderMap, size: u64) -> Result<u64, BadIndex> {
+    let number = |text: &str, field| {
         let number = text.parse::<u64>();
-        number.map_err(|error| format!("{what} must be an index of the log: {error}"))
+        number.map_err(|source| BadIndex::Number { field, source })
     };
     let next = match (asked.get(LAST_EVENT_ID), parameter(query, "from")) {
         (Some(last), _) => {
@@ -98,10 +99,22 @@ fn first(query: Option<&str>, asked: &HeaderMap, size: u64) -> Result<u64, Strin
     if next <= size {
         Ok(next)
     } else {
-        Err(format!(
-            "entry {next} is beyond the {size} entries of the tree: is this the log that it was read from?"
-        ))
+        Err(BadIndex::Beyond { next, size })
     }
+}
+
+/// The reasons why a feed cannot begin where the reader requests. The client is at fault.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum BadIndex {
+    #[error("{field} must be an index of the log: {source}")]
+    Number {
+        field: &'static str,
+        source: ParseIntError,
+    },
+    #[error(
+        "entry {next} is beyond the {size} entries of the tree: is this the log that it was read from?"
+    )]
+    Beyond { next: u64, size: u64 },
 }
 
 /// A reader of the feed.
@@ -220,14 +233,14 @@ mod tests {
         // The last event of the reader has precedence over its first index.
         assert_eq!(first(Some("from=0"), &header("4"), 7), Ok(5));
         assert_eq!(first(None, &header("6"), 7), Ok(7));
-        for (query, headers) in [
-            (None, header("7")),
-            (None, header("x")),
-            (Some("from=8"), none.clone()),
-            (Some("from="), none.clone()),
-            (None, header("18446744073709551615")),
-        ] {
-            assert!(first(query, &headers, 7).is_err(), "{query:?}");
+        let beyond = |next| Err(BadIndex::Beyond { next, size: 7 });
+        assert_eq!(first(None, &header("7"), 7), beyond(8));
+        assert_eq!(first(Some("from=8"), &none, 7), beyond(8));
+        let most = header("18446744073709551615");
+        assert_eq!(first(None, &most, 7), beyond(u64::MAX));
+        for (query, headers) in [(None, header("x")), (Some("from="), none)] {
+            let bad = first(query, &headers, 7);
+            assert!(matches!(bad, Err(BadIndex::Number { .. })), "{query:?}");
         }
     }
 }

@@ -272,6 +272,7 @@ pub(crate) fn options(allow: &'static str) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
     use std::net::Ipv4Addr;
     use std::time::Duration;
 
@@ -280,12 +281,12 @@ mod tests {
     use super::*;
     use crate::budget::{Budget, BudgetMetrics};
 
-    type Piece = Result<http_body::Frame<Bytes>, String>;
+    type Piece = io::Result<http_body::Frame<Bytes>>;
 
     /// Returns a body in pieces, of unknown length, that never ends if `stuck`.
     fn pieces(
-        pieces: Vec<Result<&'static [u8], String>>,
-    ) -> impl http_body::Body<Data = Bytes, Error = String> + Unpin {
+        pieces: Vec<io::Result<&'static [u8]>>,
+    ) -> impl http_body::Body<Data = Bytes, Error = io::Error> + Unpin {
         let pieces = pieces
             .into_iter()
             .map(|p| -> Piece { p.map(|bytes| http_body::Frame::data(Bytes::from_static(bytes))) });
@@ -354,7 +355,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_that_breaks_off_is_the_clients_fault() {
-        let broken = pieces(vec![Ok(b"abc"), Err("gone".into())]);
+        let broken = pieces(vec![Ok(b"abc"), Err(io::ErrorKind::ConnectionReset.into())]);
         let error = collected(broken, 6).await.unwrap_err();
         assert_eq!(error.into_response().status(), 400);
     }

@@ -97,14 +97,14 @@ pub mod write;
 
 pub use authorities::{Authorities, GivenAuthority};
 pub use chain_generator::{ChainGenerator, TemporalInterval};
-pub use extra_data::{ExtraData, IssuerChain};
+pub use extra_data::{ChainMismatch, ExtraData, IssuerChain};
 pub use http_fetcher::HttpFetcher;
 pub use monitor::{Monitor, MonitorCounts};
 pub use outage::Outage;
-pub use pending_scts::{PendingSct, PendingScts, SctCounts};
+pub use pending_scts::{IndexReused, PendingSct, PendingScts, SctCounts};
 pub use profile::Issuers;
 pub use roots::{Roots, RootsError};
-pub use sct::{SctVerifier, VerifiedSct, timestamp_sane};
+pub use sct::{SctVerifier, TimestampError, VerifiedSct, WrongSct, timestamp_sane};
 pub use submission::{ChainSuffix, Submission};
 pub use target::{LogOptions, Target};
 pub use tile_cache::TileCache;

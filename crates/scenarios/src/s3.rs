@@ -29,5 +29,5 @@ mod shared_state;
 mod store;
 mod user;
 
-pub use options::{AddressingStyle, Operation, S3Options, Size};
+pub use options::{AddressingStyle, Operation, S3Options, Size, SizeError};
 pub use scenario::build;

@@ -11,6 +11,25 @@ use std::path::Path;
 use bytes::Bytes;
 use rustix::fs::OFlags;
 
+/// The reasons why a log cannot have written the file at a path.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum UnfitFile {
+    #[error("has {length} bytes; expected at most {max}")]
+    TooLong { length: u64, max: u64 },
+    #[error("is a FIFO; expected a file")]
+    Fifo,
+    #[error("is a socket; expected a file")]
+    Socket,
+    #[error("is a device; expected a file")]
+    Device,
+}
+
+impl From<UnfitFile> for io::Error {
+    fn from(unfit: UnfitFile) -> Self {
+        io::Error::new(io::ErrorKind::InvalidData, unfit)
+    }
+}
+
 /// A data tile of 256 precertificates, each as long as the longest body (2 MiB) in base64 allows.
 /// Every precertificate is in the tile twice.
 const DATA_TILE_BYTES: u64 = 768 << 20;
@@ -81,15 +100,12 @@ pub(crate) fn read_bounded(file: &mut File, max: u64) -> io::Result<Bytes> {
     let metadata = file.metadata()?;
     let kind = metadata.file_type();
     let length = metadata.len();
-    let problem = match () {
-        () if kind.is_file() => check_length(length, max).err(),
+    match () {
+        () if kind.is_file() => check_length(length, max)?,
         () if kind.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
-        () if kind.is_fifo() => Some("is a FIFO; expected a file".to_owned()),
-        () if kind.is_socket() => Some("is a socket; expected a file".to_owned()),
-        () => Some("is a device; expected a file".to_owned()),
-    };
-    if let Some(problem) = problem {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+        () if kind.is_fifo() => return Err(UnfitFile::Fifo.into()),
+        () if kind.is_socket() => return Err(UnfitFile::Socket.into()),
+        () => return Err(UnfitFile::Device.into()),
     }
     let mut bytes = Vec::with_capacity(length as usize + 1);
     file.take(length + 1).read_to_end(&mut bytes)?;
@@ -99,12 +115,12 @@ pub(crate) fn read_bounded(file: &mut File, max: u64) -> io::Result<Bytes> {
 /// Checks the length of a file before it is read.
 ///
 /// # Errors
-/// A fragment of a message, if the file is longer than any file of a log at its path.
-pub(crate) fn check_length(length: u64, max: u64) -> Result<(), String> {
+/// [`UnfitFile::TooLong`], if the file is longer than any file of a log at its path.
+pub(crate) fn check_length(length: u64, max: u64) -> Result<(), UnfitFile> {
     if length <= max {
         Ok(())
     } else {
-        Err(format!("has {length} bytes; expected at most {max}"))
+        Err(UnfitFile::TooLong { length, max })
     }
 }
 
@@ -119,15 +135,19 @@ mod tests {
         std::fs::create_dir_all(at("tile/data")).unwrap();
         std::fs::create_dir_all(at("tile/0")).unwrap();
         let read = |path| read_file(directory.path(), path);
+        let unfit = |path| {
+            let error = read(path).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+            error.downcast::<UnfitFile>().unwrap()
+        };
         assert_eq!(read("tile/0/000").unwrap(), None);
         std::fs::write(at("tile/0/000"), [7; 64]).unwrap();
         assert_eq!(read("tile/0/000").unwrap().unwrap(), [7; 64][..]);
         for (path, length) in [("tile/0/000", 1 << 16), ("tile/data/000", 3 << 30)] {
             let sparse = File::create(at(path)).unwrap();
             sparse.set_len(length + 1).unwrap();
-            let error = read(path).unwrap_err();
-            assert_eq!(error.kind(), io::ErrorKind::InvalidData);
-            assert!(error.to_string().contains("expected at most"), "{error}");
+            let (length, max) = (length + 1, length);
+            assert_eq!(unfit(path), UnfitFile::TooLong { length, max });
         }
         let fifo = at("tile/data/001");
         rustix::fs::mknodat(
@@ -138,10 +158,8 @@ mod tests {
             0,
         )
         .unwrap();
-        let error = read("tile/data/001").unwrap_err().to_string();
-        assert_eq!(error, "is a FIFO; expected a file");
+        assert_eq!(unfit("tile/data/001"), UnfitFile::Fifo);
         std::os::unix::fs::symlink("/dev/zero", at("tile/data/002")).unwrap();
-        let error = read("tile/data/002").unwrap_err().to_string();
-        assert_eq!(error, "is a device; expected a file");
+        assert_eq!(unfit("tile/data/002"), UnfitFile::Device);
     }
 }

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use lucarne_ct::Certificate;
 use lucarne_mint::der::{DerError, Reader};
 use lucarne_mint::oid::content::{AUTHORITY_KEY_ID, SUBJECT_ALT_NAME};
-use lucarne_mint::pem;
+use lucarne_mint::pem::{self, PemError};
 use rustls::RootCertStore;
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
+use rustls::client::{VerifierBuilderError, WebPkiServerVerifier};
 use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, InvalidDnsNameError, ServerName, UnixTime};
 
 use super::jws::encode;
 
@@ -25,29 +25,64 @@ pub(super) struct IssuedCertificate {
     pub(super) renewal_id: String,
 }
 
+/// The reasons why an issued certificate is not the ordered one.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CertificateError {
+    #[error("there is no certificate")]
+    Missing,
+    #[error(transparent)]
+    Pem(#[from] PemError),
+    #[error(transparent)]
+    Der(#[from] DerError),
+    #[error("Content-Type: {}, expected {CHAIN}", .0.as_deref().unwrap_or("none"))]
+    MediaType(Option<String>),
+    #[error("its names cannot be parsed")]
+    MalformedNames,
+    #[error("it is for {found:?} instead of {ordered:?}")]
+    Names {
+        found: BTreeSet<String>,
+        ordered: BTreeSet<String>,
+    },
+    #[error("its key differs from the ordered one")]
+    Key,
+    #[error("it has no authority key identifier")]
+    NoAuthorityKey,
+    #[error("the response has no certificate of the issuer")]
+    NoIssuer,
+    #[error("the last certificate is not a valid CA certificate: {0}")]
+    Issuer(#[source] rustls::Error),
+    #[error(transparent)]
+    Chain(rustls::Error),
+    /// The load test ordered a certificate for an invalid name.
+    #[error(transparent)]
+    OrderedName(#[from] InvalidDnsNameError),
+    /// The verifier of the load test cannot be created.
+    #[error(transparent)]
+    Verifier(#[from] VerifierBuilderError),
+}
+
 /// Name of a check, and its result.
-pub(super) type Finding = (&'static str, Result<(), String>);
+pub(super) type Finding = (&'static str, Result<(), CertificateError>);
+
+/// Media type of a chain.
+const CHAIN: &str = "application/pem-certificate-chain";
 
 /// Parses the certificates of a PEM file, the leaf first.
 ///
 /// # Errors
-/// Returns a description if the file has no valid certificate.
-pub(super) fn read_pem(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    let chain = pem::certificates(text).map_err(|error| error.to_string())?;
+/// If the file has no valid certificate.
+pub(super) fn read_pem(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemError> {
+    let chain = pem::certificates(text)?;
     Ok(chain.into_iter().map(CertificateDer::from).collect())
 }
 
 /// Checks the media type of a chain (RFC 8555, section 9.1).
-pub(super) fn media_type(found: Option<&str>) -> Result<(), String> {
-    const CHAIN: &str = "application/pem-certificate-chain";
+pub(super) fn media_type(found: Option<&str>) -> Result<(), CertificateError> {
     let kind = found.map(|found| found.split(';').next().unwrap_or_default().trim());
     if kind.is_some_and(|kind| kind.eq_ignore_ascii_case(CHAIN)) {
         Ok(())
     } else {
-        Err(format!(
-            "Content-Type: {}, expected {CHAIN}",
-            found.unwrap_or("none")
-        ))
+        Err(CertificateError::MediaType(found.map(str::to_owned)))
     }
 }
 
@@ -60,7 +95,7 @@ pub(super) fn check(
 ) -> [Finding; 3] {
     let Some((leaf, above)) = chain.split_first() else {
         return ["certificate_names", "certificate_key", "certificate_chain"]
-            .map(|name| (name, Err("there is no certificate".to_owned())));
+            .map(|name| (name, Err(CertificateError::Missing)));
     };
     [
         ("certificate_names", check_names(leaf, names)),
@@ -69,22 +104,21 @@ pub(super) fn check(
     ]
 }
 
-fn check_names(leaf: &[u8], names: &[String]) -> Result<(), String> {
-    let found = names_of(leaf).ok_or("its names cannot be parsed")?;
+fn check_names(leaf: &[u8], names: &[String]) -> Result<(), CertificateError> {
+    let found = names_of(leaf).ok_or(CertificateError::MalformedNames)?;
     let ordered: BTreeSet<_> = names.iter().map(|name| name.to_lowercase()).collect();
     if found == ordered {
         Ok(())
     } else {
-        Err(format!("it is for {found:?} instead of {ordered:?}"))
+        Err(CertificateError::Names { found, ordered })
     }
 }
 
-fn check_key(leaf: &[u8], spki: &[u8]) -> Result<(), String> {
-    let certificate = Certificate::parse(leaf).map_err(|error| error.to_string())?;
-    if certificate.spki() == spki {
+fn check_key(leaf: &[u8], spki: &[u8]) -> Result<(), CertificateError> {
+    if Certificate::parse(leaf)?.spki() == spki {
         Ok(())
     } else {
-        Err("its key differs from the ordered one".to_owned())
+        Err(CertificateError::Key)
     }
 }
 
@@ -95,22 +129,19 @@ fn check_chain(
     above: &[CertificateDer<'_>],
     names: &[String],
     now: UnixTime,
-) -> Result<(), String> {
+) -> Result<(), CertificateError> {
     let Some((last, between)) = above.split_last() else {
-        return Err("the response has no certificate of the issuer".to_owned());
+        return Err(CertificateError::NoIssuer);
     };
     let mut roots = RootCertStore::empty();
     let added = roots.add(last.clone().into_owned());
-    added
-        .map_err(|error| format!("the last certificate is not a valid CA certificate: {error}"))?;
+    added.map_err(CertificateError::Issuer)?;
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider)
-        .build()
-        .map_err(|error| error.to_string())?;
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider).build()?;
     let name = names.first().map_or("", String::as_str).to_owned();
-    let name = ServerName::try_from(name).map_err(|error| error.to_string())?;
+    let name = ServerName::try_from(name)?;
     let verified = verifier.verify_server_cert(leaf, between, &name, &[], now);
-    verified.map(|_| ()).map_err(|error| error.to_string())
+    verified.map(|_| ()).map_err(CertificateError::Chain)
 }
 
 /// Returns the names in the certificate's subjectAltName.

@@ -1,5 +1,6 @@
 //! Requests to the ACME server: sending, checking and recording.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ use lucarne_mint::now_ms;
 use super::account::Account;
 use super::directory::{Directory, path};
 use super::jws::{AccountKey, Signer};
-use super::nonces::is_nonce;
-use super::problem::{Problem, unexpected};
+use super::nonces::{NonceError, is_nonce};
+use super::problem::{Problem, ProblemError, unexpected};
 use super::shared_state::SharedState;
 use super::step::{Step, StepTags};
 use crate::retry_after::retry_after;
@@ -109,8 +110,7 @@ impl AcmeClient {
                 None => self.new_nonce(iteration, directory).await?,
             };
             let body = post.key.sign(post.signer, post.url, &nonce, &post.payload);
-            let body =
-                body.map_err(|error| fail(iteration, Failure::new("signing", error.to_string())))?;
+            let body = body.map_err(|error| fail(iteration, "signing", error))?;
             let headers = self.shared.headers(Some(JOSE));
             let request = Request::post(&at, body.as_str()).headers(&headers);
             self.shared.limits.pass(post.step).await;
@@ -215,19 +215,19 @@ impl AcmeClient {
     }
 
     /// Records a response of the right status, together with the result of its content check.
-    pub(super) fn judge<T>(
+    pub(super) fn judge<T, E: fmt::Display>(
         &self,
         iteration: &mut Iteration,
         step: Step,
         check: &'static str,
         mut response: Response,
-        outcome: Result<T, String>,
+        outcome: Result<T, E>,
     ) -> Result<T, Failed> {
-        if let Err(words) = &outcome {
+        let verdict = outcome.as_ref().map(|_| ()).map_err(E::to_string);
+        if let Err(words) = &verdict {
             response.exchange.outcome = Err(Failure::new("content", words.clone()));
         }
-        let (tags, verdict) = (self.tags(step), outcome.as_ref().map(|_| ()));
-        iteration.check(tags, check, verdict.map_err(Clone::clone));
+        iteration.check(self.tags(step), check, verdict);
         self.record(iteration, step, &response);
         outcome.map_err(|_| Failed)
     }
@@ -243,11 +243,12 @@ impl AcmeClient {
     fn keep_nonce(&self, iteration: &mut Iteration, step: Step, response: &Response) {
         let nonce = self.nonce_of(response);
         let nonce = nonce.map(|nonce| self.shared.nonces.put(nonce));
+        let nonce = nonce.map_err(|error| error.to_string());
         iteration.check(self.tags(step), "replay_nonce", nonce);
     }
 
     /// The nonce of a response, which no other response had.
-    fn nonce_of(&self, response: &Response) -> Result<Arc<str>, String> {
+    fn nonce_of(&self, response: &Response) -> Result<Arc<str>, NonceError> {
         self.shared.nonces.note(replay_nonce(response)?)
     }
 
@@ -257,8 +258,7 @@ impl AcmeClient {
         iteration: &mut Iteration,
         url: &'u str,
     ) -> Result<&'u str, Failed> {
-        path(url, &self.shared.origin)
-            .map_err(|words| fail(iteration, Failure::new("content", words)))
+        path(url, &self.shared.origin).map_err(|error| fail(iteration, "content", error))
     }
 
     /// Returns the wait before the first poll: zero, unless the server requests one.
@@ -312,32 +312,35 @@ enum Answer {
 }
 
 /// Records a failure that does not belong to a request.
-pub(super) fn fail(iteration: &mut Iteration, failure: Failure) -> Failed {
-    iteration.fail(failure);
+pub(super) fn fail(
+    iteration: &mut Iteration,
+    kind: &'static str,
+    detail: impl fmt::Display,
+) -> Failed {
+    iteration.fail(Failure::new(kind, detail.to_string()));
     Failed
 }
 
-fn replay_nonce(response: &Response) -> Result<&str, String> {
+fn replay_nonce(response: &Response) -> Result<&str, NonceError> {
     match response.headers.get("replay-nonce") {
         Some(nonce) if is_nonce(nonce) => Ok(nonce),
-        Some(other) => Err(format!("Replay-Nonce: {other:?} is not base64url")),
-        None => Err(format!(
-            "the response ({}) has no Replay-Nonce",
-            response.status
-        )),
+        Some(other) => Err(NonceError::Malformed(other.to_owned())),
+        None => Err(NonceError::Missing {
+            status: response.status,
+        }),
     }
 }
 
 /// Checks that the response is a problem document.
-pub(super) fn problem(response: &Response) -> Result<(), String> {
+pub(super) fn problem(response: &Response) -> Result<(), ProblemError> {
     match response.headers.get("content-type") {
         Some(kind) if kind.starts_with("application/problem+json") => {
             Problem::read(response).map(|_| ())
         }
-        other => Err(format!(
-            "{} is not application/problem+json but {other:?}: {}",
-            response.status,
-            response.excerpt()
-        )),
+        other => Err(ProblemError::MediaType {
+            status: response.status,
+            found: other.map(str::to_owned),
+            excerpt: response.excerpt(),
+        }),
     }
 }

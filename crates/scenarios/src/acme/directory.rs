@@ -14,14 +14,34 @@ pub(super) struct Directory {
     pub(super) renewal_info: Option<String>,
 }
 
+/// The reasons why a body is not the directory of the server.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DirectoryError {
+    #[error("invalid directory: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    Url(#[from] UrlError),
+}
+
+/// The reasons why a text in a response is not a URL of the server.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum UrlError {
+    #[error("`{url}` is not a URL: {source}")]
+    Malformed {
+        url: String,
+        source: url::ParseError,
+    },
+    #[error("`{url}` is not at {origin}")]
+    OtherOrigin { url: String, origin: String },
+}
+
 impl Directory {
     /// Parses the directory of a server at this origin.
     ///
     /// # Errors
-    /// Returns a description if the body is not a directory, or names another server.
-    pub(super) fn read(body: &[u8], origin: &str) -> Result<Self, String> {
-        let directory: Self =
-            serde_json::from_slice(body).map_err(|error| format!("invalid directory: {error}"))?;
+    /// If the body is not a directory, or names another server.
+    pub(super) fn read(body: &[u8], origin: &str) -> Result<Self, DirectoryError> {
+        let directory: Self = serde_json::from_slice(body)?;
         let always = [
             &directory.new_nonce,
             &directory.new_account,
@@ -39,11 +59,17 @@ impl Directory {
 /// Returns the part of a URL after the host, for the server at `origin`.
 ///
 /// # Errors
-/// Returns a description if the text is not a URL of that server.
-pub(super) fn path<'u>(url: &'u str, origin: &str) -> Result<&'u str, String> {
-    let parsed = Url::parse(url).map_err(|error| format!("`{url}` is not a URL: {error}"))?;
+/// If the text is not a URL of that server.
+pub(super) fn path<'u>(url: &'u str, origin: &str) -> Result<&'u str, UrlError> {
+    let parsed = Url::parse(url).map_err(|source| UrlError::Malformed {
+        url: url.to_owned(),
+        source,
+    })?;
     if parsed[..Position::BeforePath] != *origin {
-        return Err(format!("`{url}` is not at {origin}"));
+        return Err(UrlError::OtherOrigin {
+            url: url.to_owned(),
+            origin: origin.to_owned(),
+        });
     }
     let after_scheme = url.split_once("://").map_or(url, |(_, rest)| rest);
     match after_scheme.find('/') {
@@ -63,13 +89,17 @@ mod tests {
         let at = |url| path(url, ORIGIN);
         assert_eq!(at("https://acme.example:14000/a/b?c"), Ok("/a/b?c"));
         assert_eq!(at("https://ACME.example:14000"), Ok("/"));
+        assert!(matches!(at("/a"), Err(UrlError::Malformed { .. })));
         for other in [
-            "/a",
             "http://acme.example:14000/a",
             "https://acme.example/a",
             "https://acme.example:14000.evil.example/a",
         ] {
-            assert!(at(other).is_err(), "{other}");
+            let found = at(other);
+            assert!(
+                matches!(found, Err(UrlError::OtherOrigin { .. })),
+                "{other}"
+            );
         }
     }
 
@@ -84,11 +114,16 @@ mod tests {
         assert_eq!(read(&json).unwrap().renewal_info, None);
         json["renewalInfo"] = url("ari").into();
         assert_eq!(read(&json).unwrap().renewal_info, Some(url("ari")));
-        json["renewalInfo"] = "https://other.example/".into();
-        assert!(read(&json).unwrap_err().contains("other.example"));
+        let url = "https://other.example/";
+        json["renewalInfo"] = url.into();
+        let found = read(&json).unwrap_err();
+        assert!(
+            matches!(found, DirectoryError::Url(UrlError::OtherOrigin { url: other, .. }) if other == url)
+        );
         json["renewalInfo"] = serde_json::Value::Null;
         json["newOrder"] = serde_json::Value::Null;
-        assert!(read(&json).is_err());
-        assert!(Directory::read(b"<html>", ORIGIN).is_err());
+        assert!(matches!(read(&json), Err(DirectoryError::Json(_))));
+        let page = Directory::read(b"<html>", ORIGIN);
+        assert!(matches!(page, Err(DirectoryError::Json(_))));
     }
 }

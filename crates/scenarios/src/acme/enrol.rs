@@ -1,24 +1,34 @@
 //! A complete enrolment.
 
+use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
+use lucarne_load::Iteration;
 use lucarne_load::http::Response;
-use lucarne_load::{Failure, Iteration};
 use lucarne_mint::{KeyPair, certification_request};
 use rustls::pki_types::UnixTime;
 use serde_json::json;
 
 use super::account::Account;
-use super::certificate::{self, IssuedCertificate};
+use super::certificate::{self, CertificateError, IssuedCertificate};
 use super::client::{AcmeClient, Failed, Post, fail};
 use super::directory::{Directory, path};
 use super::jws::encode;
-use super::order::{self, Authorization, Order, OrderStatus};
+use super::order::{self, Authorization, Order, OrderError, OrderStatus};
 use super::problem::Problem;
 use super::step::Step;
 
 /// CRLReason superseded (RFC 5280, section 5.3.1).
 const SUPERSEDED: u8 = 4;
+
+/// The reasons why a certificate does not count as revoked after its revocation.
+#[derive(Debug, thiserror::Error)]
+enum RevocationError {
+    #[error("expected alreadyRevoked, found {0}")]
+    Refused(Problem),
+    #[error("the server accepted a second revocation with status {0}: the first had no effect")]
+    Accepted(u16),
+}
 
 /// An enrolment.
 pub(super) struct Enrolment<'a> {
@@ -78,20 +88,7 @@ impl Enrolment<'_> {
             )
         };
         let response = self.client.post(iteration, self.directory, post).await?;
-        let outcome = order::read::<Order>(&response, "order").and_then(|order| {
-            let url = response.headers.get("location");
-            let url = url.ok_or("the order has no Location")?;
-            path(url, &self.client.shared.origin)?;
-            if order.status.is_open() && !order.authorizations.is_empty() {
-                Ok((url.to_owned(), order))
-            } else {
-                Err(format!(
-                    "a new order is {:?}: {}",
-                    order.status,
-                    response.excerpt()
-                ))
-            }
-        });
+        let outcome = created(&response, &self.client.shared.origin);
         self.client
             .judge(iteration, step, "order", response, outcome)
     }
@@ -110,11 +107,11 @@ impl Enrolment<'_> {
         let name = authorization.identifier.value.as_str();
         let Some(challenge) = authorization.challenge(kind) else {
             let words = format!("{name} has no challenge of the type {kind}");
-            return Err(fail(iteration, Failure::new("challenge", words)));
+            return Err(fail(iteration, "challenge", words));
         };
         let answer = self.account.key.authorize(&challenge.token);
         let expected = shared.responder.expect(name, &challenge.token, &answer);
-        expected.map_err(|error| fail(iteration, Failure::new("challenge", error.to_string())))?;
+        expected.map_err(|error| fail(iteration, "challenge", error))?;
         let begun = Instant::now();
         let proven = self.prove(iteration, url, &challenge.url).await;
         shared.responder.forget(name, &challenge.token);
@@ -155,7 +152,7 @@ impl Enrolment<'_> {
                 status if status.is_open() && Instant::now() < deadline => wait = next,
                 status => {
                     let words = format!("{} is {status:?}", now.reason());
-                    return Err(fail(iteration, Failure::new("challenge", words)));
+                    return Err(fail(iteration, "challenge", words));
                 }
             }
         }
@@ -186,8 +183,7 @@ impl Enrolment<'_> {
         order: &Order,
     ) -> Result<String, Failed> {
         let request = certification_request(self.key, self.names);
-        let request =
-            request.map_err(|error| fail(iteration, Failure::new("signing", error.to_string())))?;
+        let request = request.map_err(|error| fail(iteration, "signing", error))?;
         let payload = json!({ "csr": encode(&request) }).to_string();
         let begun = Instant::now();
         let post = Post::new(Step::Finalize, self.account, &order.finalize, payload);
@@ -206,7 +202,7 @@ impl Enrolment<'_> {
         }
         let Some(url) = now.certificate.filter(|_| now.status == OrderStatus::Valid) else {
             let words = format!("the order is {:?}: {:?}", now.status, now.error);
-            return Err(fail(iteration, Failure::new("order", words)));
+            return Err(fail(iteration, "order", words));
         };
         let tags = self.client.tags(Step::Finalize);
         self.idle += idle;
@@ -239,12 +235,12 @@ impl Enrolment<'_> {
         iteration.check(
             self.client.tags(Step::Certificate),
             "certificate_type",
-            kind,
+            kind.map_err(|error| error.to_string()),
         );
         let chain = certificate::read_pem(&response.body);
-        let outcome = chain.and_then(|chain| {
+        let outcome = chain.map_err(CertificateError::from).and_then(|chain| {
             let renewal_id = certificate::renewal_id(&chain[0]);
-            let renewal_id = renewal_id.ok_or("it has no authority key identifier")?;
+            let renewal_id = renewal_id.ok_or(CertificateError::NoAuthorityKey)?;
             Ok((chain, renewal_id))
         });
         let (chain, renewal_id) = self.client.judge(
@@ -257,10 +253,11 @@ impl Enrolment<'_> {
         let tags = self.client.tags(Step::Certificate);
         let (names, spki) = (self.names, self.key.spki());
         for (check, outcome) in certificate::check(&chain, names, spki, UnixTime::now()) {
+            let outcome = outcome.map_err(|error| error.to_string());
             let wrong = outcome.clone().err();
             iteration.check(tags, check, outcome);
             if let Some(words) = wrong.filter(|_| !iteration.excuses(check)) {
-                return Err(fail(iteration, Failure::new("certificate", words)));
+                return Err(fail(iteration, "certificate", words));
             }
         }
         Ok(IssuedCertificate {
@@ -279,10 +276,9 @@ impl Enrolment<'_> {
         let url = &self.directory.revoke_cert;
         let post = Post::new(Step::Revocation, self.account, url, payload.to_string());
         let response = self.client.post(iteration, self.directory, post).await?;
-        let revoked =
-            self.client
-                .judge(iteration, Step::Revocation, "revocation", response, Ok(()));
-        revoked?;
+        let outcome = Ok::<_, Infallible>(());
+        self.client
+            .judge(iteration, Step::Revocation, "revocation", response, outcome)?;
         self.confirm_revocation(iteration, payload.to_string())
             .await
     }
@@ -302,11 +298,8 @@ impl Enrolment<'_> {
         let response = self.client.post(iteration, self.directory, post).await?;
         let outcome = match Problem::read(&response) {
             Ok(problem) if problem.is("alreadyRevoked") => Ok(()),
-            Ok(problem) => Err(format!("expected alreadyRevoked, found {problem}")),
-            Err(_) => Err(format!(
-                "the server accepted a second revocation with status {}: the first had no effect",
-                response.status
-            )),
+            Ok(problem) => Err(RevocationError::Refused(problem)),
+            Err(_) => Err(RevocationError::Accepted(response.status)),
         };
         self.client
             .judge(iteration, Step::Revocation, "revoked", response, outcome)
@@ -314,5 +307,21 @@ impl Enrolment<'_> {
 
     fn deadline(&self) -> Instant {
         Instant::now() + self.client.shared.options.patience.0
+    }
+}
+
+/// Returns a new order with its URL.
+fn created(response: &Response, origin: &str) -> Result<(String, Order), OrderError> {
+    let order = order::read::<Order>(response, "order")?;
+    let url = response.headers.get("location");
+    let url = url.ok_or(OrderError::NoLocation)?;
+    path(url, origin)?;
+    if order.status.is_open() && !order.authorizations.is_empty() {
+        Ok((url.to_owned(), order))
+    } else {
+        Err(OrderError::Status {
+            status: order.status,
+            excerpt: response.excerpt(),
+        })
     }
 }

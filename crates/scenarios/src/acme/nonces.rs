@@ -17,6 +17,17 @@ struct Nonces {
     known: HashSet<Arc<str>>,
 }
 
+/// The reasons why a response has no usable nonce.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NonceError {
+    #[error("the response ({status}) has no Replay-Nonce")]
+    Missing { status: u16 },
+    #[error("Replay-Nonce: {0:?} is not base64url")]
+    Malformed(String),
+    #[error("the server has given the nonce {0} before")]
+    Reused(Arc<str>),
+}
+
 /// More unused nonces than this are not kept.
 const MOST: usize = 1024;
 /// Number of earlier nonces that each new nonce is compared with.
@@ -38,13 +49,13 @@ impl NoncePool {
     /// Takes note of a nonce in a response.
     ///
     /// # Errors
-    /// Returns a description if the server has issued the nonce before: nonces are unique (RFC
+    /// [`NonceError::Reused`], if the server has issued the nonce before: nonces are unique (RFC
     /// 8555, section 6.5).
-    pub(super) fn note(&self, nonce: &str) -> Result<Arc<str>, String> {
+    pub(super) fn note(&self, nonce: &str) -> Result<Arc<str>, NonceError> {
         let mut nonces = self.0.lock();
         let nonce: Arc<str> = nonce.into();
         if !nonces.known.insert(nonce.clone()) {
-            return Err(format!("the server has given the nonce {nonce} before"));
+            return Err(NonceError::Reused(nonce));
         }
         nonces.given.push_back(nonce.clone());
         if nonces.given.len() > GIVEN
@@ -81,10 +92,10 @@ mod tests {
     #[test]
     fn a_nonce_that_comes_twice_is_refused() {
         let nonces = NoncePool::default();
-        assert_eq!(nonces.note("a").as_deref(), Ok("a"));
-        assert!(nonces.note("a").unwrap_err().contains("nonce a before"));
+        assert_eq!(nonces.note("a"), Ok("a".into()));
+        assert_eq!(nonces.note("a"), Err(NonceError::Reused("a".into())));
         (0..GIVEN).for_each(|n| assert!(nonces.note(&n.to_string()).is_ok()));
-        assert!(nonces.note("0").is_err());
+        assert_eq!(nonces.note("0"), Err(NonceError::Reused("0".into())));
         // Older ones are forgotten.
         assert!(nonces.note("a").is_ok());
         assert_eq!(nonces.0.lock().known.len(), GIVEN);

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::directory::UrlError;
 use crate::option_values::Timestamp;
 
 /// Status of an order, an authorisation or a challenge (RFC 8555, section 7.1.6).
@@ -84,6 +85,45 @@ impl Authorization {
     }
 }
 
+/// A body is not a document of the requested kind.
+#[derive(Debug, thiserror::Error)]
+#[error("invalid {kind}: {source}: {excerpt}")]
+pub(super) struct DocumentError {
+    kind: &'static str,
+    source: serde_json::Error,
+    excerpt: String,
+}
+
+/// The reasons why a new order cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum OrderError {
+    #[error(transparent)]
+    Document(#[from] DocumentError),
+    #[error("the order has no Location")]
+    NoLocation,
+    #[error(transparent)]
+    Location(#[from] UrlError),
+    /// The order has nothing to prove, or cannot become valid.
+    #[error("a new order is {status:?}: {excerpt}")]
+    Status {
+        status: OrderStatus,
+        excerpt: String,
+    },
+}
+
+/// The reasons why renewal information cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RenewalInfoError {
+    #[error("the directory has no renewalInfo")]
+    NotOffered,
+    #[error("the renewal information has no Retry-After")]
+    NoRetryAfter,
+    #[error(transparent)]
+    Document(#[from] DocumentError),
+    #[error("the suggested window ends before it begins")]
+    Window,
+}
+
 /// The suggested renewal time of certificates (RFC 9773, section 4.2).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -99,12 +139,12 @@ struct Window {
 
 impl RenewalInfo {
     /// Checks that the window is valid.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(super) fn check(&self) -> Result<(), RenewalInfoError> {
         let Window { start, end } = self.suggested_window;
         if start < end {
             Ok(())
         } else {
-            Err("the suggested window ends before it begins".to_owned())
+            Err(RenewalInfoError::Window)
         }
     }
 }
@@ -112,8 +152,14 @@ impl RenewalInfo {
 /// Parses a body of this kind.
 ///
 /// # Errors
-/// Returns a description if the body is not a valid document.
-pub(super) fn read<T: DeserializeOwned>(response: &Response, what: &str) -> Result<T, String> {
-    serde_json::from_slice(&response.body)
-        .map_err(|error| format!("invalid {what}: {error}: {}", response.excerpt()))
+/// If the body is not a valid document.
+pub(super) fn read<T: DeserializeOwned>(
+    response: &Response,
+    kind: &'static str,
+) -> Result<T, DocumentError> {
+    serde_json::from_slice(&response.body).map_err(|source| DocumentError {
+        kind,
+        source,
+        excerpt: response.excerpt(),
+    })
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lucarne_load::Iteration;
 
 use super::client::{AcmeClient, Failed, problem};
-use super::order::{self, RenewalInfo};
+use super::order::{self, RenewalInfo, RenewalInfoError};
 use super::step::Step;
 
 /// Name of the check that renewal information has a Retry-After (RFC 9773, section 4.3.2).
@@ -59,11 +59,11 @@ pub(super) async fn renewal_info(
     let tags = client.tags(Step::RenewalInfo);
     let told = match response.headers.get("retry-after") {
         Some(_) => Ok(()),
-        None => Err("the renewal information has no Retry-After".to_owned()),
+        None => Err(RenewalInfoError::NoRetryAfter.to_string()),
     };
     iteration.check(tags, RENEWAL_INFO_RETRY_AFTER, told);
-    let outcome = order::read::<RenewalInfo>(&response, "renewal information");
-    let outcome = outcome.and_then(|info| info.check());
+    let info = order::read::<RenewalInfo>(&response, "renewal information");
+    let outcome = info.map_err(Into::into).and_then(|info| info.check());
     client.judge(
         iteration,
         Step::RenewalInfo,
@@ -82,7 +82,7 @@ fn renewal_path(
     id: &str,
 ) -> Result<Option<String>, Failed> {
     let Some(at) = at else {
-        let words = Err("the directory has no renewalInfo".to_owned());
+        let words = Err(RenewalInfoError::NotOffered.to_string());
         iteration.check(
             client.tags(Step::RenewalInfo),
             "renewal_info_offered",

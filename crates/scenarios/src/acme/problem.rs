@@ -12,25 +12,43 @@ pub(super) struct Problem {
     detail: String,
 }
 
+/// The reasons why a response is not a problem document of ACME.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ProblemError {
+    #[error("{status} is not application/problem+json but {found:?}: {excerpt}")]
+    MediaType {
+        status: u16,
+        found: Option<String>,
+        excerpt: String,
+    },
+    #[error("{status} without a problem document: {source}: {excerpt}")]
+    Json {
+        status: u16,
+        source: serde_json::Error,
+        excerpt: String,
+    },
+    #[error("`{0}` is not an error type of ACME")]
+    Type(String),
+}
+
 const NAMESPACE: &str = "urn:ietf:params:acme:error:";
 
 impl Problem {
     /// Parses the problem document of a response.
     ///
     /// # Errors
-    /// Returns a description if there is no valid document.
-    pub(super) fn read(response: &Response) -> Result<Self, String> {
-        let problem: Self = serde_json::from_slice(&response.body).map_err(|error| {
-            format!(
-                "{} without a problem document: {error}: {}",
-                response.status,
-                response.excerpt()
-            )
+    /// If there is no valid document.
+    pub(super) fn read(response: &Response) -> Result<Self, ProblemError> {
+        let problem = serde_json::from_slice::<Self>(&response.body);
+        let problem = problem.map_err(|source| ProblemError::Json {
+            status: response.status,
+            source,
+            excerpt: response.excerpt(),
         })?;
         if problem.kind.starts_with(NAMESPACE) {
             Ok(problem)
         } else {
-            Err(format!("`{}` is not an error type of ACME", problem.kind))
+            Err(ProblemError::Type(problem.kind))
         }
     }
 

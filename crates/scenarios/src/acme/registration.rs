@@ -1,19 +1,33 @@
 //! Registration of an account (RFC 8555, section 7.3).
 
-use lucarne_load::{Failure, Iteration};
+use lucarne_load::Iteration;
+use lucarne_load::http::Response;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::account::Account;
 use super::client::{AcmeClient, Failed, Post, fail};
-use super::directory::{Directory, path};
+use super::directory::{Directory, UrlError, path};
 use super::jws::{AccountKey, Signer};
-use super::order::{self, OrderStatus};
+use super::order::{self, DocumentError, OrderStatus};
 use super::step::Step;
 
 #[derive(Deserialize)]
 struct AccountResponse {
     status: OrderStatus,
+}
+
+/// The reasons why a new account cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum AccountError {
+    #[error(transparent)]
+    Document(#[from] DocumentError),
+    #[error("the account has no Location")]
+    NoLocation,
+    #[error(transparent)]
+    Location(#[from] UrlError),
+    #[error("the new account has the status {0:?}")]
+    Status(OrderStatus),
 }
 
 /// Registers a new account.
@@ -23,7 +37,7 @@ pub(super) async fn register(
     directory: &Directory,
 ) -> Result<Account, Failed> {
     let key = AccountKey::generate();
-    let key = key.map_err(|error| fail(iteration, Failure::new("signing", error.to_string())))?;
+    let key = key.map_err(|error| fail(iteration, "signing", error))?;
     let contact = &client.shared.options.contact;
     let contact = contact.as_ref().filter(|contact| !contact.is_empty());
     let mut payload = json!({ "termsOfServiceAgreed": true });
@@ -39,15 +53,19 @@ pub(super) async fn register(
         expected: &[201],
     };
     let response = client.post(iteration, directory, post).await?;
-    let outcome = order::read::<AccountResponse>(&response, "account").and_then(|said| {
-        let url = response.headers.get("location");
-        let url = url.ok_or("the account has no Location")?;
-        path(url, &client.shared.origin)?;
-        match said.status {
-            OrderStatus::Valid => Ok(url.to_owned()),
-            other => Err(format!("the new account has the status {other:?}")),
-        }
-    });
+    let outcome = created(&response, &client.shared.origin);
     let url = client.judge(iteration, Step::NewAccount, "account", response, outcome)?;
     Ok(Account { key, url })
+}
+
+/// Returns the URL of a new account.
+fn created(response: &Response, origin: &str) -> Result<String, AccountError> {
+    let account = order::read::<AccountResponse>(response, "account")?;
+    let url = response.headers.get("location");
+    let url = url.ok_or(AccountError::NoLocation)?;
+    path(url, origin)?;
+    match account.status {
+        OrderStatus::Valid => Ok(url.to_owned()),
+        other => Err(AccountError::Status(other)),
+    }
 }

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lucarne_load::{Failure, Iteration, VirtualUser};
+use lucarne_load::{Iteration, VirtualUser};
 use lucarne_mint::KeyPair;
 
 use super::account::Account;
@@ -191,8 +191,7 @@ impl AcmeUser {
             return Ok(key.clone());
         }
         let key = KeyPair::generate(kind.kind()).map(Arc::new);
-        let key =
-            key.map_err(|error| fail(iteration, Failure::new("signing", error.to_string())))?;
+        let key = key.map_err(|error| fail(iteration, "signing", error))?;
         self.rsa = (kind == KeyAlgorithm::Rsa2048).then(|| key.clone());
         Ok(key)
     }

@@ -1,5 +1,6 @@
 //! Names of all checks. They are stable, because thresholds, tests and old reports refer to them.
 
+use std::convert::Infallible;
 use std::fmt;
 
 use lucarne_load::{Failure, Recorder, Tags};
@@ -131,8 +132,8 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub(crate) fn new(check: &'static str, detail: impl Into<String>) -> Self {
-        let detail = detail.into();
+    pub(crate) fn new(check: &'static str, detail: impl fmt::Display) -> Self {
+        let detail = detail.to_string();
         Self { check, detail }
     }
 }
@@ -151,17 +152,20 @@ impl From<Finding> for Failure {
 
 /// Receiver of the results of checks.
 pub trait CheckSink: Send + Sync {
-    /// Records the result of a check.
-    fn check(&self, name: &'static str, outcome: Result<(), String>);
-
     /// Records a passed check.
-    fn passed(&self, name: &'static str) {
-        self.check(name, Ok(()));
-    }
+    fn passed(&self, name: &'static str);
 
     /// Records a failed check.
-    fn failed(&self, finding: Finding) {
-        self.check(finding.check, Err(finding.detail));
+    fn failed(&self, finding: Finding);
+}
+
+impl dyn CheckSink + '_ {
+    /// Records the result of a check.
+    pub(crate) fn check<E: fmt::Display>(&self, name: &'static str, outcome: Result<(), E>) {
+        match outcome {
+            Ok(()) => self.passed(name),
+            Err(error) => self.failed(Finding::new(name, error)),
+        }
     }
 }
 
@@ -172,9 +176,21 @@ pub(crate) struct TaggedRecorder {
     pub(crate) tags: Tags,
 }
 
-impl CheckSink for TaggedRecorder {
-    fn check(&self, name: &'static str, outcome: Result<(), String>) {
+impl TaggedRecorder {
+    /// Records the result of a check.
+    pub(crate) fn check<E: fmt::Display>(&self, name: &'static str, outcome: Result<(), E>) {
+        let outcome = outcome.map_err(|error| error.to_string());
         self.recorder.check(self.tags, name, outcome);
+    }
+}
+
+impl CheckSink for TaggedRecorder {
+    fn passed(&self, name: &'static str) {
+        self.check::<Infallible>(name, Ok(()));
+    }
+
+    fn failed(&self, finding: Finding) {
+        self.check(finding.check, Err(finding.detail));
     }
 }
 
@@ -191,9 +207,9 @@ impl Findings {
 }
 
 impl CheckSink for Findings {
-    fn check(&self, name: &'static str, outcome: Result<(), String>) {
-        if let Err(detail) = outcome {
-            self.0.lock().push(Finding::new(name, detail));
-        }
+    fn passed(&self, _: &'static str) {}
+
+    fn failed(&self, finding: Finding) {
+        self.0.lock().push(finding);
     }
 }

@@ -2,12 +2,57 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lucarne_ct::{Fingerprint, SignedEntryRef, TileLeafRef, merkle_tree_leaf};
+use lucarne_ct::{Fingerprint, SignedEntryRef, TileLeafError, TileLeafRef, merkle_tree_leaf};
 use lucarne_tlog::{Hash, Tile, leaf_hash};
 
 use super::checks::{self, CheckSink, Finding};
-use super::extra_data::ExtraData;
+use super::extra_data::{ChainMismatch, ExtraData};
+use super::fetch::FetchError;
 use super::pending_scts::PendingSct;
+
+/// The reasons why a data tile does not have the entries of the tree or of the submissions.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum EntryError {
+    #[error("{tile}: entry {index}: {source}")]
+    Malformed {
+        tile: Tile,
+        index: u64,
+        source: TileLeafError,
+    },
+    #[error("{tile}: {bytes} bytes after the last entry")]
+    Rest { tile: Tile, bytes: usize },
+    #[error("{tile}: entry {index} contains the index {found}")]
+    Index { tile: Tile, index: u64, found: u64 },
+    #[error("{tile}: entry {index} does not hash to the tree's leaf")]
+    Hash { tile: Tile, index: u64 },
+    #[error("{tile}: entry {index} has another precertificate than the submitted one")]
+    Precertificate { tile: Tile, index: u64 },
+    #[error("{tile}: entry {index}: {source}")]
+    Chain {
+        tile: Tile,
+        index: u64,
+        source: ChainMismatch,
+    },
+}
+
+impl From<EntryError> for Finding {
+    fn from(error: EntryError) -> Self {
+        let check = match error {
+            EntryError::Malformed { .. } | EntryError::Rest { .. } => checks::ENTRY_WELLFORMED,
+            EntryError::Index { .. } => checks::ENTRY_INDEX,
+            EntryError::Hash { .. } => checks::ENTRY_HASH,
+            EntryError::Precertificate { .. } => checks::ENTRY_PRECERTIFICATE,
+            EntryError::Chain { .. } => checks::ENTRY_CHAIN,
+        };
+        Finding::new(check, error)
+    }
+}
+
+impl From<EntryError> for FetchError {
+    fn from(error: EntryError) -> Self {
+        FetchError::Faulty(error.into())
+    }
+}
 
 /// Entries of a data tile.
 #[derive(Debug, Default)]
@@ -23,18 +68,20 @@ pub(crate) struct TileEntries {
 /// Parses a data tile.
 ///
 /// # Errors
-/// `entry_wellformed`, `entry_index`.
-pub(crate) fn read(tile: &Tile, mut bytes: &[u8]) -> Result<TileEntries, Finding> {
+/// [`EntryError::Malformed`], [`EntryError::Rest`], [`EntryError::Index`].
+pub(crate) fn read(tile: &Tile, mut bytes: &[u8]) -> Result<TileEntries, EntryError> {
+    let tile = *tile;
     let mut entries = TileEntries::default();
     let mut leaf = Vec::with_capacity(4096);
     for index in tile.start_leaf()..tile.end_leaf() {
-        let entry = TileLeafRef::read(&mut bytes).map_err(|error| {
-            let detail = format!("{tile}: entry {index}: {error}");
-            Finding::new(checks::ENTRY_WELLFORMED, detail)
+        let entry = TileLeafRef::read(&mut bytes).map_err(|source| EntryError::Malformed {
+            tile,
+            index,
+            source,
         })?;
-        if entry.index != index {
-            let detail = format!("{tile}: entry {index} contains the index {}", entry.index);
-            return Err(Finding::new(checks::ENTRY_INDEX, detail));
+        let found = entry.index;
+        if found != index {
+            return Err(EntryError::Index { tile, index, found });
         }
         leaf.clear();
         entry.merkle_tree_leaf(&mut leaf);
@@ -43,8 +90,8 @@ pub(crate) fn read(tile: &Tile, mut bytes: &[u8]) -> Result<TileEntries, Finding
         entries.newest = entries.newest.max(entry.timestamp);
     }
     if !bytes.is_empty() {
-        let detail = format!("{tile}: {} bytes after the last entry", bytes.len());
-        return Err(Finding::new(checks::ENTRY_WELLFORMED, detail));
+        let bytes = bytes.len();
+        return Err(EntryError::Rest { tile, bytes });
     }
     Ok(entries)
 }
@@ -52,8 +99,8 @@ pub(crate) fn read(tile: &Tile, mut bytes: &[u8]) -> Result<TileEntries, Finding
 /// Compares a data tile's leaves with the tree's, which may have more.
 ///
 /// # Errors
-/// `entry_hash`.
-pub(crate) fn compare(tile: &Tile, entries: &TileEntries, tree: &[Hash]) -> Result<(), Finding> {
+/// [`EntryError::Hash`].
+fn compare(tile: &Tile, entries: &TileEntries, tree: &[Hash]) -> Result<(), EntryError> {
     let differs = entries
         .leaves
         .iter()
@@ -62,11 +109,10 @@ pub(crate) fn compare(tile: &Tile, entries: &TileEntries, tree: &[Hash]) -> Resu
     let missing = (tree.len() < entries.leaves.len()).then_some(tree.len());
     match differs.or(missing) {
         None => Ok(()),
-        Some(at) => {
-            let index = tile.start_leaf() + at as u64;
-            let detail = format!("{tile}: entry {index} does not hash to the tree's leaf");
-            Err(Finding::new(checks::ENTRY_HASH, detail))
-        }
+        Some(at) => Err(EntryError::Hash {
+            tile: *tile,
+            index: tile.start_leaf() + at as u64,
+        }),
     }
 }
 
@@ -88,8 +134,8 @@ pub(crate) fn verify(
             sink.passed(checks::ENTRY_HASH);
             Some(entries)
         }
-        Err(finding) => {
-            sink.failed(finding);
+        Err(error) => {
+            sink.failed(error.into());
             None
         }
     }
@@ -103,6 +149,7 @@ pub(crate) fn compare_submitted(
     extra_data: &BTreeMap<u64, ExtraData>,
     sink: &dyn CheckSink,
 ) {
+    let tile = *tile;
     for index in tile.start_leaf()..tile.end_leaf() {
         let Ok(entry) = TileLeafRef::read(&mut bytes) else {
             return;
@@ -114,14 +161,16 @@ pub(crate) fn compare_submitted(
         let outcome = if found == extra_data.precertificate {
             Ok(())
         } else {
-            Err(format!(
-                "{tile}: entry {index} has another precertificate than the submitted one"
-            ))
+            Err(EntryError::Precertificate { tile, index })
         };
         sink.check(checks::ENTRY_PRECERTIFICATE, outcome);
         let chain: Vec<Fingerprint> = entry.fingerprints.into_iter().collect();
         let outcome = extra_data.issuers.compare(&chain);
-        let outcome = outcome.map_err(|problem| format!("{tile}: entry {index}: {problem}"));
+        let outcome = outcome.map_err(|source| EntryError::Chain {
+            tile,
+            index,
+            source,
+        });
         sink.check(checks::ENTRY_CHAIN, outcome);
     }
 }

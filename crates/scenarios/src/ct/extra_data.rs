@@ -25,26 +25,44 @@ pub struct IssuerChain {
     pub complete: bool,
 }
 
+/// The reasons why a stored chain is not the submitted one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChainMismatch {
+    /// Certificates are missing at the end.
+    #[error("the chain ends after {found} of {expected} certificates, short of the accepted root")]
+    Short {
+        /// Number of stored certificates.
+        found: usize,
+        /// Number of certificates up to the accepted root.
+        expected: usize,
+    },
+    /// The same certificates in another order.
+    #[error("the chain is not in the order of the submission")]
+    Order,
+    /// Other certificates.
+    #[error("the chain is not the one that was submitted")]
+    Other,
+}
+
 impl IssuerChain {
     /// Compares the fingerprints of an entry with this chain.
     ///
     /// # Errors
-    /// A description of the difference.
-    pub fn compare(&self, found: &[Fingerprint]) -> Result<(), String> {
+    /// The difference.
+    pub fn compare(&self, found: &[Fingerprint]) -> Result<(), ChainMismatch> {
         let expected = self.chain.len() + usize::from(!self.complete);
         if found.len() == expected && found.starts_with(&self.chain) {
             return Ok(());
         }
         let sorted = |chain: &[Fingerprint]| chain.iter().copied().collect::<BTreeSet<_>>();
         Err(match found.len().cmp(&expected) {
-            std::cmp::Ordering::Less => format!(
-                "the chain ends after {} of {expected} certificates, short of the accepted root",
-                found.len()
-            ),
-            _ if sorted(found) == sorted(&self.chain) => {
-                "the chain is not in the order of the submission".to_owned()
+            std::cmp::Ordering::Less => {
+                let found = found.len();
+                ChainMismatch::Short { found, expected }
             }
-            _ => "the chain is not the one that was submitted".to_owned(),
+            _ if sorted(found) == sorted(&self.chain) => ChainMismatch::Order,
+            _ => ChainMismatch::Other,
         })
     }
 }
@@ -66,16 +84,16 @@ mod tests {
         };
         assert_eq!(compare(&[1, 2, 3], true), Ok(()));
         assert_eq!(compare(&[1, 2, 3, 9], false), Ok(()));
-        for (found, complete, words) in [
-            (&[1, 2][..], true, "short of the accepted root"),
-            (&[1, 2, 3], false, "short of the accepted root"),
-            (&[2, 1, 3], true, "not in the order"),
-            (&[1, 2, 4], true, "not the one that was submitted"),
-            (&[1, 2, 3, 4], true, "not the one that was submitted"),
-            (&[], true, "after 0 of 3"),
+        let short = |found, expected| ChainMismatch::Short { found, expected };
+        for (found, complete, mismatch) in [
+            (&[1, 2][..], true, short(2, 3)),
+            (&[1, 2, 3], false, short(3, 4)),
+            (&[2, 1, 3], true, ChainMismatch::Order),
+            (&[1, 2, 4], true, ChainMismatch::Other),
+            (&[1, 2, 3, 4], true, ChainMismatch::Other),
+            (&[], true, short(0, 3)),
         ] {
-            let problem = compare(found, complete).unwrap_err();
-            assert!(problem.contains(words), "{found:?}: {problem}");
+            assert_eq!(compare(found, complete), Err(mismatch), "{found:?}");
         }
     }
 }

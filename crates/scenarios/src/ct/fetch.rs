@@ -4,32 +4,54 @@ use std::future::Future;
 
 use bytes::Bytes;
 use lucarne_ct::TileLeafRef;
+use lucarne_load::Failure;
 use lucarne_tlog::{Hash, Level, Tile};
 
 use super::checks::{self, Finding};
 use crate::content_coding::{decode, problem};
 
 /// Errors of reading a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
-    /// No response: the log or the network is unavailable. The log itself has stated nothing.
-    Unreachable(String),
+    /// The log or the network is unavailable. The log itself has stated nothing.
+    #[error(transparent)]
+    Unreachable(#[from] Unreachable),
     /// The response is wrong.
+    #[error("{}", .0.detail)]
     Faulty(Finding),
+}
+
+/// The reasons why there is no response with the file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unreachable {
+    /// The request failed.
+    #[error("{path}: {}", source.detail)]
+    NoResponse {
+        /// Path of the file.
+        path: String,
+        /// Failure of the request.
+        source: Failure,
+    },
+    /// The log throttles requests, or is being restarted.
+    #[error("{path}: status {status}")]
+    Status {
+        /// Path of the file.
+        path: String,
+        /// Status of the response.
+        status: u16,
+    },
+    /// The log responded with 304 to an unconditional request for this path.
+    #[error("{0}: status 304 to no question")]
+    NotModified(String),
+    /// The fetcher has no connection to the log.
+    #[error("no connection")]
+    NoConnection,
 }
 
 impl From<Finding> for FetchError {
     fn from(finding: Finding) -> Self {
         Self::Faulty(finding)
-    }
-}
-
-impl std::fmt::Display for FetchError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            FetchError::Unreachable(reason) => f.write_str(reason),
-            FetchError::Faulty(finding) => f.write_str(&finding.detail),
-        }
     }
 }
 

@@ -20,35 +20,51 @@ fn expected(path: &str) -> &'static str {
     }
 }
 
+/// The reasons why a header of a log is wrong.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum HeaderError {
+    #[error("there is no Content-Type, expected {expected}")]
+    NoContentType { expected: &'static str },
+    #[error("Content-Type: {found}, expected {expected}")]
+    ContentType {
+        found: String,
+        expected: &'static str,
+    },
+    /// Caches may keep a checkpoint.
+    #[error("Cache-Control: {0}, but it changes every minute")]
+    Cached(String),
+    /// Caches may not keep an immutable file.
+    #[error("Cache-Control: {0}, but it never changes")]
+    NotCached(String),
+    #[error("there is no Access-Control-Allow-Origin: scripts may not read it")]
+    NoAllowedOrigin,
+    #[error("Access-Control-Allow-Origin: {0}, not *")]
+    AllowedOrigin(String),
+}
+
 /// Checks the headers of a response with status 200. Returns each check with its result. CORS is
 /// checked only if the request had [`ORIGIN`].
 pub(crate) fn examine(
     path: &str,
     headers: &Headers,
     cors: bool,
-) -> impl Iterator<Item = (&'static str, Result<(), String>)> {
-    let said = |problem: String| format!("{path}: {problem}");
+) -> impl Iterator<Item = (&'static str, Result<(), HeaderError>)> {
+    let cache = match path {
+        "checkpoint" => checks::CACHE_CONTROL,
+        _ => checks::TILE_CACHE_CONTROL,
+    };
     let all = [
-        Some((
-            checks::CONTENT_TYPE,
-            content_type(path, headers).map_err(said),
-        )),
-        Some((
-            match path {
-                "checkpoint" => checks::CACHE_CONTROL,
-                _ => checks::TILE_CACHE_CONTROL,
-            },
-            cache_control(path, headers).map_err(said),
-        )),
-        cors.then(|| (checks::CORS, allows_origin(headers).map_err(said))),
+        Some((checks::CONTENT_TYPE, content_type(path, headers))),
+        Some((cache, cache_control(path, headers))),
+        cors.then(|| (checks::CORS, allows_origin(headers))),
     ];
     all.into_iter().flatten()
 }
 
-fn content_type(path: &str, headers: &Headers) -> Result<(), String> {
+fn content_type(path: &str, headers: &Headers) -> Result<(), HeaderError> {
     let expected = expected(path);
     let Some(found) = headers.get("content-type") else {
-        return Err(format!("there is no Content-Type, expected {expected}"));
+        return Err(HeaderError::NoContentType { expected });
     };
     let (kind, parameters) = found.split_once(';').unwrap_or((found, ""));
     let charset = parameters.trim().to_ascii_lowercase();
@@ -58,11 +74,12 @@ fn content_type(path: &str, headers: &Headers) -> Result<(), String> {
     if kind.trim().eq_ignore_ascii_case(expected) && charset.is_none_or(|it| it == "utf-8") {
         Ok(())
     } else {
-        Err(format!("Content-Type: {found}, expected {expected}"))
+        let found = found.to_owned();
+        Err(HeaderError::ContentType { found, expected })
     }
 }
 
-fn cache_control(path: &str, headers: &Headers) -> Result<(), String> {
+fn cache_control(path: &str, headers: &Headers) -> Result<(), HeaderError> {
     let Some(found) = headers.get("cache-control") else {
         // Without the header, caches use their own heuristics, which is allowed.
         return Ok(());
@@ -84,25 +101,23 @@ fn cache_control(path: &str, headers: &Headers) -> Result<(), String> {
     if path == "checkpoint" {
         let stale = age.is_some_and(|age| age > FRESH) && !has("no-cache") && !has("no-store");
         return if has("immutable") || stale {
-            Err(format!(
-                "Cache-Control: {found}, but it changes every minute"
-            ))
+            Err(HeaderError::Cached(found))
         } else {
             Ok(())
         };
     }
     if has("no-store") || has("no-cache") || age == Some(0) {
-        Err(format!("Cache-Control: {found}, but it never changes"))
+        Err(HeaderError::NotCached(found))
     } else {
         Ok(())
     }
 }
 
-fn allows_origin(headers: &Headers) -> Result<(), String> {
+fn allows_origin(headers: &Headers) -> Result<(), HeaderError> {
     match headers.get("access-control-allow-origin") {
         Some(allowed) if allowed == "*" || allowed == ORIGIN.1 => Ok(()),
-        Some(other) => Err(format!("Access-Control-Allow-Origin: {other}, not *")),
-        None => Err("there is no Access-Control-Allow-Origin: scripts may not read it".into()),
+        Some(other) => Err(HeaderError::AllowedOrigin(other.to_owned())),
+        None => Err(HeaderError::NoAllowedOrigin),
     }
 }
 

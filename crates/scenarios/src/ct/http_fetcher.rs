@@ -6,8 +6,8 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use lucarne_load::http::{Client, ClientOptions, Endpoint, Request, Response};
 
-use super::checks::{CheckSink, TaggedRecorder};
-use super::fetch::{self, Fetch, FetchError};
+use super::checks::TaggedRecorder;
+use super::fetch::{self, Fetch, FetchError, Unreachable};
 use super::headers;
 use super::outage::Outage;
 use crate::preparing::{self, Retries};
@@ -81,6 +81,7 @@ async fn get(
     };
     if let Some(tagged) = told.filter(|_| response.is(&[200])) {
         for (check, outcome) in headers::examine(path, &response.headers, true) {
+            let outcome = outcome.map_err(|error| format!("{path}: {error}"));
             tagged.check(check, outcome);
         }
     }
@@ -96,15 +97,13 @@ pub(crate) fn judge(
 ) -> Result<Bytes, FetchError> {
     if let Err(failure) = &response.exchange.outcome {
         outage.request_failed(response.exchange.started);
-        return Err(FetchError::Unreachable(format!(
-            "{path}: {}",
-            failure.detail
-        )));
+        let (path, source) = (path.to_owned(), failure.clone());
+        return Err(Unreachable::NoResponse { path, source }.into());
     }
     if outage.expected() && matches!(response.status, 502..=504) {
         outage.request_failed(response.exchange.started);
-        let reason = format!("{path}: status {}", response.status);
-        return Err(FetchError::Unreachable(reason));
+        let (path, status) = (path.to_owned(), response.status);
+        return Err(Unreachable::Status { path, status }.into());
     }
     outage.answered();
     if response.status != 200 {
@@ -119,7 +118,7 @@ impl Fetch for HttpFetcher {
         let (prefix, outage, told) = (&self.prefix, &self.outage, self.told.as_ref());
         match self.clients.first_mut() {
             Some(client) => get(client, prefix, outage, told, self.retries, path).await,
-            None => Err(FetchError::Unreachable("no connection".to_owned())),
+            None => Err(Unreachable::NoConnection.into()),
         }
     }
 

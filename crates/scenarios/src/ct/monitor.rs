@@ -21,7 +21,7 @@ use super::pending_scts::PendingScts;
 use super::tile_cache::{TileCache, parse_hash_tile};
 use super::tree_heads::TreeHead;
 
-pub(crate) use self::consistency::root_at;
+pub(crate) use self::consistency::{Inconsistency, root_at};
 pub(crate) use self::entry_audit::issuer;
 
 /// Number of tiles that are requested at a time.
@@ -122,9 +122,9 @@ impl Monitor {
                 sink.passed(checks::CHECKPOINT_CONSISTENT);
                 self.accept(grown, &edge, &leaves, head);
             }
-            Err(detail) => {
-                let inconsistency = self.inquire(fetch, &edge, head, between, &leaves, detail);
-                self.judge(inconsistency.await?, &edge, head, sink);
+            Err(error) => {
+                let cause = self.inquire(fetch, &edge, head, between, &leaves, error);
+                self.judge(cause.await?, &edge, head, sink);
             }
         }
         Ok(())
@@ -172,41 +172,35 @@ impl Monitor {
         head: &TreeHead,
         between: &[(u64, Hash)],
         tiles_say: &[Hash],
-        detail: String,
-    ) -> Result<Inconsistency, FetchError> {
+        error: Inconsistency,
+    ) -> Result<Cause, FetchError> {
         let leaves = match entry_leaves(fetch, edge.size(), head.size).await {
             Ok(leaves) => leaves,
-            Err(FetchError::Faulty(_)) => return Ok(Inconsistency::Inconsistent(detail)),
+            Err(FetchError::Faulty(_)) => return Ok(Cause::Checkpoint(error)),
             Err(unreachable) => return Err(unreachable),
         };
         Ok(match extend(edge, &leaves, head, between) {
             Ok(grown) => {
                 let at = leaves.iter().zip(tiles_say).position(|(a, b)| a != b);
                 let index = edge.size() + at.unwrap_or(0) as u64;
-                let detail =
-                    format!("the hash tile's leaf {index} is not the one in the signed tree");
-                Inconsistency::WrongTile(grown, leaves, detail)
+                Cause::HashTile(grown, leaves, index)
             }
-            Err(_) => Inconsistency::Inconsistent(detail),
+            Err(_) => Cause::Checkpoint(error),
         })
     }
 
-    fn judge(
-        &mut self,
-        inconsistency: Inconsistency,
-        edge: &RightEdge,
-        head: &TreeHead,
-        sink: &dyn CheckSink,
-    ) {
-        match inconsistency {
-            Inconsistency::WrongTile(grown, leaves, detail) => {
+    fn judge(&mut self, cause: Cause, edge: &RightEdge, head: &TreeHead, sink: &dyn CheckSink) {
+        match cause {
+            Cause::HashTile(grown, leaves, index) => {
+                let detail =
+                    format!("the hash tile's leaf {index} is not the one in the signed tree");
                 sink.failed(Finding::new(checks::TILE_CONSISTENT, detail));
                 sink.passed(checks::CHECKPOINT_CONSISTENT);
                 self.accept(grown, edge, &leaves, head);
             }
-            Inconsistency::Inconsistent(detail) => {
+            Cause::Checkpoint(error) => {
                 self.rejected = Some(*head);
-                sink.failed(Finding::new(checks::CHECKPOINT_CONSISTENT, detail));
+                sink.failed(Finding::new(checks::CHECKPOINT_CONSISTENT, error));
             }
         }
     }
@@ -259,9 +253,10 @@ impl Monitor {
     }
 }
 
-enum Inconsistency {
-    /// The entries lead to the root, the hash tiles do not.
-    WrongTile(ExtendedTree, Vec<Hash>, String),
+/// The reasons why the hash tiles do not lead to the checkpoint.
+enum Cause {
+    /// The entries lead to the root, the hash tiles do not; with the index of the wrong leaf.
+    HashTile(ExtendedTree, Vec<Hash>, u64),
     /// Neither entries nor hash tiles lead to the root.
-    Inconsistent(String),
+    Checkpoint(Inconsistency),
 }

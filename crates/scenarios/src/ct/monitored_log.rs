@@ -8,16 +8,17 @@ use futures_util::future::join_all;
 use lucarne_ct::CheckpointVerifier;
 use lucarne_load::{Note, PrepareError, Recorder, Stop};
 use lucarne_mint::now_ms;
+use lucarne_tlog::Hash;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
 use super::checks::{self, CheckSink, Finding, TaggedRecorder};
 use super::fetch::{Fetch, FetchError};
 use super::http_fetcher::HttpFetcher;
-use super::monitor::{Monitor, root_at};
+use super::monitor::{Inconsistency, Monitor, root_at};
 use super::options::AuditLevel;
 use super::outage::Outage;
-use super::pending_scts::PendingScts;
+use super::pending_scts::{PendingScts, SctCounts};
 use super::target::{LogOptions, Target, configuration, faulty};
 use super::tile_cache::TileCache;
 use super::tree_heads::{TreeHead, TreeHeads};
@@ -39,6 +40,28 @@ pub(crate) struct MonitoredLog {
     excused: Mutex<usize>,
     /// Whether a poll was cancelled, so that its unfinished checks are lost.
     cut_off: AtomicBool,
+}
+
+/// The reasons why the audit at the end did not prove all promises.
+#[derive(Debug, thiserror::Error)]
+enum AuditError {
+    #[error("the log has not come back")]
+    Down,
+    #[error("the log did not respond in time: the audit was cut off")]
+    CutOff,
+    #[error(
+        "of {} promised entries {open} are in no checkpoint, {} are not where they were promised, {} were not followed{}",
+        counts.issued,
+        counts.misplaced,
+        counts.untracked,
+        first.map_or_else(String::new, |index| format!("; the first entry in no checkpoint is {index}"))
+    )]
+    Incomplete {
+        counts: SctCounts,
+        open: usize,
+        /// Index of the first entry in no checkpoint.
+        first: Option<u64>,
+    },
 }
 
 /// Time to wait for promises at the end of a run, beyond the merge delay.
@@ -285,7 +308,7 @@ impl MonitoredLog {
         for (size, root) in before {
             let computed = root_at(&self.tile_cache, fetcher, size).await?;
             self.tree_heads.lock().mark_checked(size);
-            sink.check(checks::CHECKPOINT_CONSISTENT, same(size, &root, &computed));
+            sink.check(checks::CHECKPOINT_CONSISTENT, same(size, root, computed));
         }
         monitor.advance(fetcher, &head, &between, sink).await?;
         for (size, _) in between {
@@ -397,34 +420,29 @@ impl MonitoredLog {
     }
 
     /// Returns an error if the log is unavailable at the end.
-    fn back(&self) -> Result<(), String> {
+    fn back(&self) -> Result<(), AuditError> {
         if self.outage.is_down() {
-            Err("the log has not come back".to_owned())
+            Err(AuditError::Down)
         } else {
             Ok(())
         }
     }
 
-    fn complete(&self) -> Result<(), String> {
+    fn complete(&self) -> Result<(), AuditError> {
         if self.cut_off.load(Ordering::Relaxed) {
-            return Err("the log did not respond in time: the audit was cut off".to_owned());
+            return Err(AuditError::CutOff);
         }
         let pending_scts = self.pending_scts.lock();
         let counts = pending_scts.counts;
-        if pending_scts.open() == 0 && counts.misplaced == 0 && counts.untracked == 0 {
+        let open = pending_scts.open();
+        if open == 0 && counts.misplaced == 0 && counts.untracked == 0 {
             return Ok(());
         }
-        let first = pending_scts.iter().next();
-        let first = first.map_or_else(String::new, |sct| {
-            format!("; the first entry in no checkpoint is {}", sct.index)
-        });
-        Err(format!(
-            "of {} promised entries {} are in no checkpoint, {} are not where they were promised, {} were not followed{first}",
-            counts.issued,
-            pending_scts.open(),
-            counts.misplaced,
-            counts.untracked
-        ))
+        Err(AuditError::Incomplete {
+            counts,
+            open,
+            first: pending_scts.iter().next().map(|sct| sct.index),
+        })
     }
 
     fn note(&self, lines: &[String]) -> Note {
@@ -461,12 +479,14 @@ impl MonitoredLog {
     }
 }
 
-fn same(size: u64, root: &lucarne_tlog::Hash, computed: &lucarne_tlog::Hash) -> Result<(), String> {
+fn same(size: u64, root: Hash, computed: Hash) -> Result<(), Inconsistency> {
     if root == computed {
         Ok(())
     } else {
-        Err(format!(
-            "the checkpoint of size {size} has the root {root}, the verified tree had {computed}"
-        ))
+        Err(Inconsistency::Earlier {
+            size,
+            root,
+            computed,
+        })
     }
 }

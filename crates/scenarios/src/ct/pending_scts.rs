@@ -67,18 +67,23 @@ pub struct SctCounts {
     pub untracked: u64,
 }
 
+/// The log promised this index to two submissions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("index {0} was promised to two submissions")]
+pub struct IndexReused(pub u64);
+
 impl PendingScts {
     /// Adds a promise of a new entry.
     ///
     /// # Errors
-    /// Returns a description if its index is promised to another entry. Both promises are tracked,
+    /// [`IndexReused`], if its index is promised to another entry. Both promises are tracked,
     /// because the order does not show which one the log fulfils.
     pub fn add(
         &mut self,
         verified: &VerifiedSct,
         extra_data: Option<ExtraData>,
         due: Instant,
-    ) -> Result<(), String> {
+    ) -> Result<(), IndexReused> {
         self.counts.issued += 1;
         let key = (verified.index, verified.leaf);
         let same = self.open.contains_key(&key);
@@ -103,10 +108,7 @@ impl PendingScts {
             self.due.push_back((due, key));
         }
         if taken {
-            Err(format!(
-                "index {} was promised to two submissions",
-                verified.index
-            ))
+            Err(IndexReused(verified.index))
         } else {
             Ok(())
         }
@@ -246,7 +248,7 @@ mod tests {
             leaf: leaf_hash(b"other"),
             ..verified(9)
         };
-        assert!(pending_scts.add(&other, None, at(9)).is_err());
+        assert_eq!(pending_scts.add(&other, None, at(9)), Err(IndexReused(9)));
         let indexes = |pending_scts: Vec<PendingSct>| {
             pending_scts.iter().map(|sct| sct.index).collect::<Vec<_>>()
         };
@@ -278,7 +280,7 @@ mod tests {
             leaf: leaf_hash(b"other"),
             ..verified(7)
         };
-        assert!(pending_scts.add(&other, None, now).is_err());
+        assert_eq!(pending_scts.add(&other, None, now), Err(IndexReused(7)));
         pending_scts.add(&verified(7), None, now).unwrap();
         assert_eq!((pending_scts.open(), pending_scts.counts.misplaced), (1, 0));
         assert_eq!(pending_scts.counts.issued, pending_scts.counts.included + 1);

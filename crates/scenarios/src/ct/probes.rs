@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use http::Method;
 use lucarne_ct::EntryKind;
-use lucarne_load::Stop;
 use lucarne_load::http::{Body, Client, Request, Response};
+use lucarne_load::{Failure, Stop};
 use lucarne_mint::{Authority, CaOptions, KeyType, MintError, Time, now_ms};
 use parking_lot::Mutex;
 
@@ -45,6 +45,40 @@ enum ExpectedAnswer {
     Refused,
     /// get-roots: status 200 and JSON that contains these certificates (base64).
     Roots(Vec<String>),
+}
+
+/// The reasons why a log does not pass a probe. The first four leave open whether the log refuses
+/// the request; the others are wrong responses.
+#[derive(Debug, thiserror::Error)]
+enum ProbeError {
+    #[error("no response in {LONGEST_FINISH:.0?}")]
+    Timeout,
+    #[error("{}", .0.detail)]
+    Unreachable(#[source] Failure),
+    #[error("no verdict, the last response: {}", .0.detail)]
+    Undecided(#[source] Failure),
+    #[error("no verdict, the last response: status {0}")]
+    Throttled(u16),
+    #[error("accepted with status {0}")]
+    Accepted(u16),
+    #[error("status {0}, not 4xx")]
+    NotRefused(u16),
+    #[error("status {0}")]
+    Status(u16),
+    #[error("not the JSON of RFC 6962: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("a root is missing that the log accepts chains to")]
+    MissingRoot,
+    #[error("Content-Type: {0}, not application/json")]
+    ContentType(String),
+}
+
+impl Probe {
+    /// Records the result of a check of the response.
+    fn report(&self, check: &'static str, outcome: Result<(), ProbeError>, sink: &dyn CheckSink) {
+        let outcome = outcome.map_err(|error| format!("{}: {error}", self.what));
+        sink.check(check, outcome);
+    }
 }
 
 /// Probes of one log.
@@ -104,7 +138,7 @@ impl Probes {
             };
             if let Some(outcome) = self.judge(probe, &response) {
                 self.judged.lock()[number] = true;
-                sink.check(probe.check, outcome);
+                probe.report(probe.check, outcome, sink);
                 content_type(probe, &response, sink);
             }
         }
@@ -121,14 +155,9 @@ impl Probes {
         );
         for (probe, _) in self.probes.iter().zip(left).filter(|(_, judged)| !judged) {
             let insist = self.insist(probe, &mut clients, until, sink);
-            let late = || {
-                Err(format!(
-                    "{}: no response in {LONGEST_FINISH:.0?}",
-                    probe.what
-                ))
-            };
             let outcome = tokio::time::timeout_at(last.into(), insist).await;
-            sink.check(probe.check, outcome.unwrap_or_else(|_| late()));
+            let outcome = outcome.unwrap_or(Err(ProbeError::Timeout));
+            probe.report(probe.check, outcome, sink);
         }
     }
 
@@ -138,7 +167,7 @@ impl Probes {
         clients: &mut [Client; 2],
         until: Instant,
         sink: &dyn CheckSink,
-    ) -> Result<(), String> {
+    ) -> Result<(), ProbeError> {
         loop {
             let response = self.send(probe, clients).await;
             if let Some(outcome) = self.judge(probe, &response) {
@@ -148,14 +177,8 @@ impl Probes {
             let wait = retry_after(response.headers.get("retry-after"), now_ms());
             let wait = wait.unwrap_or(LONGEST / 10).min(LONGEST);
             if Instant::now() + wait > until {
-                let last = match &response.exchange.outcome {
-                    Ok(()) => format!("status {}", response.status),
-                    Err(failure) => failure.detail.clone(),
-                };
-                return Err(format!(
-                    "{}: no verdict, the last response: {last}",
-                    probe.what
-                ));
+                response.exchange.outcome.map_err(ProbeError::Undecided)?;
+                return Err(ProbeError::Throttled(response.status));
             }
             // Waits as long as the log requests, within limits.
             tokio::time::sleep(wait).await;
@@ -187,11 +210,10 @@ impl Probes {
     }
 
     /// Returns the result of a probe, or `None` if the log throttled it or is unavailable.
-    fn judge(&self, probe: &Probe, response: &Response) -> Option<Result<(), String>> {
-        let what = probe.what;
+    fn judge(&self, probe: &Probe, response: &Response) -> Option<Result<(), ProbeError>> {
         if let Err(failure) = &response.exchange.outcome {
             let away = self.outage.expected();
-            return (!away).then(|| Err(format!("{what}: {}", failure.detail)));
+            return (!away).then(|| Err(ProbeError::Unreachable(failure.clone())));
         }
         let away = self.outage.expected() && matches!(response.status, 502 | 504);
         if matches!(response.status, 429 | 503) || away {
@@ -199,12 +221,10 @@ impl Probes {
         }
         Some(match (&probe.expected, response.status) {
             (ExpectedAnswer::Refused, 400..=499) => Ok(()),
-            (ExpectedAnswer::Refused, status @ 200..=299) => {
-                Err(format!("{what}: accepted with status {status}"))
-            }
-            (ExpectedAnswer::Refused, status) => Err(format!("{what}: status {status}, not 4xx")),
+            (ExpectedAnswer::Refused, status @ 200..=299) => Err(ProbeError::Accepted(status)),
+            (ExpectedAnswer::Refused, status) => Err(ProbeError::NotRefused(status)),
             (ExpectedAnswer::Roots(ours), 200) => roots(ours, response),
-            (ExpectedAnswer::Roots(_), status) => Err(format!("{what}: status {status}")),
+            (ExpectedAnswer::Roots(_), status) => Err(ProbeError::Status(status)),
         })
     }
 }
@@ -218,25 +238,22 @@ fn content_type(probe: &Probe, response: &Response, sink: &dyn CheckSink) {
     let outcome = if kind.to_ascii_lowercase().starts_with("application/json") {
         Ok(())
     } else {
-        Err(format!(
-            "get-roots: Content-Type: {kind}, not application/json"
-        ))
+        Err(ProbeError::ContentType(kind.to_owned()))
     };
-    sink.check(checks::ROOTS_CONTENT_TYPE, outcome);
+    probe.report(checks::ROOTS_CONTENT_TYPE, outcome, sink);
 }
 
 /// Checks get-roots (RFC 6962, section 4.7).
-fn roots(ours: &[String], response: &Response) -> Result<(), String> {
+fn roots(ours: &[String], response: &Response) -> Result<(), ProbeError> {
     #[derive(serde::Deserialize)]
     struct Answer {
         certificates: Vec<String>,
     }
-    let answer: Answer = serde_json::from_slice(&response.body)
-        .map_err(|error| format!("get-roots: not the JSON of RFC 6962: {error}"))?;
+    let answer: Answer = serde_json::from_slice(&response.body)?;
     if ours.iter().all(|root| answer.certificates.contains(root)) {
         Ok(())
     } else {
-        Err("get-roots: a root is missing that the log accepts chains to".into())
+        Err(ProbeError::MissingRoot)
     }
 }
 

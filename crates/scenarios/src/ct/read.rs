@@ -14,7 +14,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lucarne_load::{Note, PrepareError, Recorder, Scenario, Stop, VirtualUser};
 
-pub use options::{Compression, CtReadOptions, ReadKind, WeightedRead};
+pub use options::{Compression, CtReadOptions, ReadKind, WeightedRead, WeightedReadError};
 
 use super::target::configuration;
 use super::{checks, monitored_log};

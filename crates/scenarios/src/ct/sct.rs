@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1, ParsedPublicKey};
-use lucarne_ct::{LogId, Sct, merkle_tree_leaf};
+use lucarne_ct::{LogId, Sct, SctError, merkle_tree_leaf};
 use lucarne_ecdsa::KnownKey;
 use lucarne_tlog::{Hash, leaf_hash};
 
@@ -31,6 +31,63 @@ pub struct VerifiedSct {
     pub leaf: Hash,
 }
 
+/// The reasons why a response is not the log's SCT of a submission.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WrongSct {
+    /// The response is not an SCT of version 1 in JSON.
+    #[error("{source}: {excerpt}")]
+    Malformed {
+        /// Error of the parser.
+        source: SctError,
+        /// Beginning of the response.
+        excerpt: String,
+    },
+    /// Another log signed the SCT.
+    #[error("the SCT is by log {found}, expected {expected}")]
+    OtherLog {
+        /// Log of the SCT.
+        found: LogId,
+        /// Log of the submission.
+        expected: LogId,
+    },
+    /// The extensions are not one `leaf_index`.
+    #[error("the SCT's extensions are {}, not one leaf_index (000005 and five bytes)", hex_or_empty(.0))]
+    Extensions(Vec<u8>),
+    /// The load test cannot parse its own submission.
+    #[error("the submission itself cannot be parsed")]
+    Submission,
+    /// The signature is not the log's signature of the submission.
+    #[error(
+        "the signature does not verify for the submission (index {index}, timestamp {timestamp})"
+    )]
+    Signature {
+        /// Index in the SCT.
+        index: u64,
+        /// Timestamp of the SCT.
+        timestamp: u64,
+    },
+}
+
+impl WrongSct {
+    /// Returns the name of the failed check.
+    #[must_use]
+    pub fn check(&self) -> &'static str {
+        match self {
+            WrongSct::Malformed { .. } => checks::SCT_WELLFORMED,
+            WrongSct::OtherLog { .. } => checks::SCT_LOG_ID,
+            WrongSct::Extensions(_) => checks::SCT_INDEX,
+            WrongSct::Submission | WrongSct::Signature { .. } => checks::SCT_SIGNATURE,
+        }
+    }
+}
+
+impl From<WrongSct> for Finding {
+    fn from(wrong: WrongSct) -> Self {
+        Finding::new(wrong.check(), wrong)
+    }
+}
+
 /// Offset of the point in a P-256 SubjectPublicKeyInfo.
 const POINT: usize = 26;
 
@@ -50,40 +107,32 @@ impl SctVerifier {
     /// Verifies the response to a submission. `buffer` is working space.
     ///
     /// # Errors
-    /// `sct_wellformed`, `sct_log_id`, `sct_index`, `sct_signature`.
+    /// All of [`WrongSct`].
     pub fn verify(
         &self,
         json: &[u8],
         submission: &Submission,
         buffer: &mut Vec<u8>,
-    ) -> Result<VerifiedSct, Finding> {
-        let sct = Sct::parse(json).map_err(|problem| {
-            let detail = format!("{problem}: {}", excerpt(json));
-            Finding::new(checks::SCT_WELLFORMED, detail)
+    ) -> Result<VerifiedSct, WrongSct> {
+        let sct = Sct::parse(json).map_err(|source| WrongSct::Malformed {
+            source,
+            excerpt: excerpt(json),
         })?;
-        if sct.log_id != self.log_id {
-            let detail = format!("the SCT is by log {}, expected {}", sct.log_id, self.log_id);
-            return Err(Finding::new(checks::SCT_LOG_ID, detail));
+        let (found, expected) = (sct.log_id, self.log_id);
+        if found != expected {
+            return Err(WrongSct::OtherLog { found, expected });
         }
-        let index = only_index(&sct.extensions)
-            .map_err(|problem| Finding::new(checks::SCT_INDEX, problem))?;
-        let signed = submission.signed().ok_or_else(|| {
-            Finding::new(
-                checks::SCT_SIGNATURE,
-                "the submission itself cannot be parsed",
-            )
-        })?;
+        let (index, timestamp) = (only_index(&sct.extensions)?, sct.timestamp);
+        let signed = submission.signed().ok_or(WrongSct::Submission)?;
         buffer.clear();
         // The signed bytes of an SCT are exactly the hashed bytes of the tree's leaf.
-        merkle_tree_leaf(sct.timestamp, &signed, index, buffer);
+        merkle_tree_leaf(timestamp, &signed, index, buffer);
         if !self.signed(buffer, &sct.signature) {
-            let detail = format!("index {index}, timestamp {}", sct.timestamp);
-            let detail = format!("the signature does not verify for the submission ({detail})");
-            return Err(Finding::new(checks::SCT_SIGNATURE, detail));
+            return Err(WrongSct::Signature { index, timestamp });
         }
         Ok(VerifiedSct {
             index,
-            timestamp: sct.timestamp,
+            timestamp,
             leaf: leaf_hash(buffer),
         })
     }
@@ -103,45 +152,54 @@ impl SctVerifier {
     }
 }
 
+/// The reasons why the timestamp of an SCT is not plausible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TimestampError {
+    /// Milliseconds between the response and the timestamp.
+    #[error("the SCT's timestamp is {0} ms in the future")]
+    Future(u64),
+    /// Milliseconds between the timestamp and the first submission of a new entry.
+    #[error("the SCT's timestamp is {0} ms before the entry was first submitted")]
+    BeforeSubmission(u64),
+}
+
 /// Checks that an SCT's timestamp is plausible for a submission with these times of sending and
 /// response (all in milliseconds since 1970). The timestamp of a repeated submission may be
 /// arbitrarily old.
 ///
 /// # Errors
-/// A description of the problem.
+/// All of [`TimestampError`].
 pub fn timestamp_sane(
     timestamp: u64,
     sent: u64,
     answered: u64,
     repeated: bool,
     tolerance: Duration,
-) -> Result<(), String> {
+) -> Result<(), TimestampError> {
     let tolerance = tolerance.as_millis() as u64;
     if timestamp > answered.saturating_add(tolerance) {
-        let ahead = timestamp - answered;
-        return Err(format!("the SCT's timestamp is {ahead} ms in the future"));
+        return Err(TimestampError::Future(timestamp - answered));
     }
     if !repeated && timestamp.saturating_add(tolerance) < sent {
-        let before = sent - timestamp;
-        return Err(format!(
-            "the SCT's timestamp is {before} ms before the entry was first submitted"
-        ));
+        return Err(TimestampError::BeforeSubmission(sent - timestamp));
     }
     Ok(())
 }
 
 /// Returns the index from extensions that consist of `00 0005` and five bytes only. Only then are
 /// the signed bytes of the SCT the leaf of the tree.
-fn only_index(extensions: &[u8]) -> Result<u64, String> {
+fn only_index(extensions: &[u8]) -> Result<u64, WrongSct> {
     match *extensions {
         [0, 0, 5, a, b, c, d, e] => Ok(u64::from_be_bytes([0, 0, 0, a, b, c, d, e])),
-        _ => Err(format!(
-            "the SCT's extensions are {}, not one leaf_index (000005 and five bytes)",
-            match extensions {
-                [] => "empty".to_owned(),
-                other => hex::encode(other),
-            }
-        )),
+        _ => Err(WrongSct::Extensions(extensions.to_vec())),
+    }
+}
+
+fn hex_or_empty(bytes: &[u8]) -> String {
+    match bytes {
+        [] => "empty".to_owned(),
+        bytes => hex::encode(bytes),
     }
 }
 
@@ -226,21 +284,29 @@ mod tests {
                 (good.replace("0123,", "0124,"), checks::SCT_SIGNATURE),
                 (good.replace("\"BAM", "\"BAE"), checks::SCT_SIGNATURE),
             ] {
-                let finding = verifier.verify(json.as_bytes(), &submission, &mut buffer);
-                assert_eq!(finding.unwrap_err().check, check, "{json}");
+                let wrong = verifier.verify(json.as_bytes(), &submission, &mut buffer);
+                assert_eq!(wrong.unwrap_err().check(), check, "{json}");
             }
-            let finding = verifier.verify(good.as_bytes(), &other, &mut buffer);
-            assert_eq!(finding.unwrap_err().check, checks::SCT_SIGNATURE);
+            let wrong = verifier.verify(good.as_bytes(), &other, &mut buffer);
+            let (index, timestamp) = (verified.index, verified.timestamp);
+            assert!(
+                matches!(wrong, Err(WrongSct::Signature { index: i, timestamp: t }) if (i, t) == (index, timestamp))
+            );
         }
     }
 
     #[test]
     fn timestamps_that_make_sense() {
         let sane = |timestamp, repeated| {
-            timestamp_sane(timestamp, 10_000, 11_000, repeated, Duration::from_secs(2)).is_ok()
+            timestamp_sane(timestamp, 10_000, 11_000, repeated, Duration::from_secs(2))
         };
-        assert!(sane(8_000, false) && sane(13_000, false) && sane(10_500, false));
-        assert!(!sane(7_999, false) && !sane(13_001, false) && !sane(13_001, true));
-        assert!(sane(0, true));
+        for (timestamp, repeated) in [(8_000, false), (13_000, false), (10_500, false), (0, true)] {
+            assert_eq!(sane(timestamp, repeated), Ok(()));
+        }
+        let before = TimestampError::BeforeSubmission(2_001);
+        assert_eq!(sane(7_999, false), Err(before));
+        for repeated in [false, true] {
+            assert_eq!(sane(13_001, repeated), Err(TimestampError::Future(2_001)));
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Target log of the load: its URLs, origin, key and temporal interval, from flags or from its
 //! `log.v3.json`.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -144,9 +145,7 @@ impl LogOptions {
             .log_public_key
             .get(number)
             .map(|key| given_public_key(key));
-        let key = key
-            .transpose()
-            .map_err(|error| configuration(error.to_string()))?;
+        let key = key.transpose().map_err(configuration)?;
         let complete = origin.is_some() && key.is_some();
         let retries = Retries::over_restarts(self.expect_restarts);
         let mut reader = Client::new(given, Arc::clone(&client));
@@ -286,8 +285,17 @@ async fn resolve(url: &str, options: &ClientOptions) -> Result<Arc<Endpoint>, Pr
         .await
         .map_err(|error| match error {
             EndpointError::Dns { .. } => PrepareError::Unreachable(error.to_string()),
-            _ => configuration(error.to_string()),
+            _ => configuration(error),
         })
+}
+
+/// The reasons why a log has no usable `log.v3.json`.
+#[derive(Debug, thiserror::Error)]
+enum MetadataError {
+    #[error("status {0}")]
+    Status(u16),
+    #[error(transparent)]
+    Json(serde_json::Error),
 }
 
 /// Reads `log.v3.json`. If `optional`, the other options are sufficient without this file.
@@ -300,18 +308,18 @@ async fn metadata(
     let path = format!("{}/log.v3.json", client.endpoint().prefix);
     let response = ask(client, url, &path, retries).await?;
     let parsed = match response.status {
-        200 => serde_json::from_slice(&response.body).map_err(|error| error.to_string()),
-        status => Err(format!("status {status}")),
+        200 => serde_json::from_slice(&response.body).map_err(MetadataError::Json),
+        status => Err(MetadataError::Status(status)),
     };
     match parsed {
         Ok(metadata) => Ok(metadata),
         Err(_) if optional => Ok(LogMetadata::default()),
-        Err(reason) if refuses(response.status) => {
-            let finding = Finding::new(checks::METADATA_SERVED, format!("log.v3.json: {reason}"));
+        Err(error) if refuses(response.status) => {
+            let finding = Finding::new(checks::METADATA_SERVED, format!("log.v3.json: {error}"));
             Err(faulty(url, finding))
         }
-        Err(reason) => Err(configuration(format!(
-            "{}/log.v3.json: {reason}; give --origin and --log-public-key, or the URL of a static CT log",
+        Err(error) => Err(configuration(format!(
+            "{}/log.v3.json: {error}; give --origin and --log-public-key, or the URL of a static CT log",
             url.trim_end_matches('/')
         ))),
     }
@@ -367,8 +375,8 @@ pub(crate) fn faulty(url: &str, finding: Finding) -> PrepareError {
     }
 }
 
-pub(crate) fn configuration(detail: impl Into<String>) -> PrepareError {
-    PrepareError::Configuration(detail.into())
+pub(crate) fn configuration(detail: impl fmt::Display) -> PrepareError {
+    PrepareError::Configuration(detail.to_string())
 }
 
 #[cfg(test)]

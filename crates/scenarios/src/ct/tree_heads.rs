@@ -47,6 +47,38 @@ pub struct PriorTreeHead {
     timestamp: u64,
 }
 
+/// The reasons why a signed tree head is not acceptable.
+#[derive(Debug, thiserror::Error)]
+enum TreeHeadError {
+    #[error("the checkpoint of size {size} is {ahead_ms} ms in the future")]
+    Future { size: u64, ahead_ms: u64 },
+    #[error(
+        "the checkpoint of size {size} is {:.1} s old, {:.1} s are allowed",
+        *age_ms as f64 / 1e3,
+        *max_age_ms as f64 / 1e3
+    )]
+    Stale {
+        size: u64,
+        age_ms: u64,
+        max_age_ms: u64,
+    },
+    #[error("two checkpoints of size {size}: root {known} and root {found}")]
+    Fork { size: u64, known: Hash, found: Hash },
+    #[error("a checkpoint of size {size} after one of size {prior}")]
+    Shrunk { size: u64, prior: u64 },
+    #[error("a checkpoint of size {size} with the timestamp of the one of size {prior}")]
+    SameTimestamp { size: u64, prior: u64 },
+    #[error(
+        "a checkpoint of size {size} from {timestamp} after one from {prior}, {} ms newer",
+        prior - timestamp
+    )]
+    Older {
+        size: u64,
+        timestamp: u64,
+        prior: u64,
+    },
+}
+
 impl TreeHeads {
     /// Creates the state for the log of `verifier`. A checkpoint is stale after `max_age`, and the
     /// clocks may differ by `tolerance`.
@@ -130,32 +162,30 @@ impl TreeHeads {
         })
     }
 
-    fn fresh(&self, head: &TreeHead, now_ms: u64) -> Result<(), String> {
-        let age = now_ms.saturating_sub(head.timestamp);
+    fn fresh(&self, head: &TreeHead, now_ms: u64) -> Result<(), TreeHeadError> {
+        let (size, max_age_ms) = (head.size, self.max_age_ms);
+        let age_ms = now_ms.saturating_sub(head.timestamp);
         if head.timestamp > now_ms.saturating_add(self.tolerance_ms) {
-            let ahead = head.timestamp - now_ms;
-            return Err(format!(
-                "the checkpoint of size {} is {ahead} ms in the future",
-                head.size
-            ));
+            let ahead_ms = head.timestamp - now_ms;
+            return Err(TreeHeadError::Future { size, ahead_ms });
         }
-        if age > self.max_age_ms.saturating_add(self.tolerance_ms.min(1000)) {
-            return Err(format!(
-                "the checkpoint of size {} is {:.1} s old, {:.1} s are allowed",
-                head.size,
-                age as f64 / 1e3,
-                self.max_age_ms as f64 / 1e3
-            ));
+        if age_ms > max_age_ms.saturating_add(self.tolerance_ms.min(1000)) {
+            return Err(TreeHeadError::Stale {
+                size,
+                age_ms,
+                max_age_ms,
+            });
         }
         Ok(())
     }
 
-    fn one_root(&self, head: &TreeHead) -> Result<(), String> {
+    fn one_root(&self, head: &TreeHead) -> Result<(), TreeHeadError> {
         match self.roots.get(&head.size) {
-            Some(root) if *root != head.root => Err(format!(
-                "two checkpoints of size {}: root {root} and root {}",
-                head.size, head.root
-            )),
+            Some(known) if *known != head.root => Err(TreeHeadError::Fork {
+                size: head.size,
+                known: *known,
+                found: head.root,
+            }),
             _ => Ok(()),
         }
     }
@@ -201,30 +231,27 @@ pub(crate) fn unverified(error: &CheckpointError) -> Finding {
         CheckpointError::Origin { .. } => checks::CHECKPOINT_ORIGIN,
         _ => checks::CHECKPOINT_SIGNATURE,
     };
-    Finding::new(check, error.to_string())
+    Finding::new(check, error)
 }
 
-fn grown(head: &TreeHead, prior: PriorTreeHead) -> Result<(), String> {
-    if head.size < prior.size {
-        return Err(format!(
-            "a checkpoint of size {} after one of size {}",
-            head.size, prior.size
-        ));
+fn grown(head: &TreeHead, prior: PriorTreeHead) -> Result<(), TreeHeadError> {
+    let TreeHead {
+        size, timestamp, ..
+    } = *head;
+    if size < prior.size {
+        let prior = prior.size;
+        return Err(TreeHeadError::Shrunk { size, prior });
     }
-    if head.size > prior.size && head.timestamp == prior.timestamp {
-        return Err(format!(
-            "a checkpoint of size {} with the timestamp of the one of size {}",
-            head.size, prior.size
-        ));
+    if size > prior.size && timestamp == prior.timestamp {
+        let prior = prior.size;
+        return Err(TreeHeadError::SameTimestamp { size, prior });
     }
-    if head.timestamp < prior.timestamp {
-        return Err(format!(
-            "a checkpoint of size {} from {} after one from {}, {} ms newer",
-            head.size,
-            head.timestamp,
-            prior.timestamp,
-            prior.timestamp - head.timestamp
-        ));
+    if timestamp < prior.timestamp {
+        return Err(TreeHeadError::Older {
+            size,
+            timestamp,
+            prior: prior.timestamp,
+        });
     }
     Ok(())
 }

@@ -18,7 +18,7 @@ use lucarne_mint::der::{DerError, Reader, tag};
 use lucarne_net::{Trust, explain};
 use parking_lot::Mutex;
 use rustls::client::verify_server_name;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, InvalidDnsNameError, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 
 const NAME: &str = "certificate_name";
@@ -27,7 +27,28 @@ const SERIAL: &str = "certificate_serial";
 const ONCE: &str = "certificate_once";
 
 /// Result of each check.
-pub(super) type Findings = Vec<(&'static str, Result<(), String>)>;
+pub(super) type Findings = Vec<(&'static str, Result<(), CertificateError>)>;
+
+/// The reasons why a certificate of the proxy fails a check.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CertificateError {
+    #[error("there is no certificate")]
+    Missing,
+    #[error("its DER cannot be parsed")]
+    Malformed(#[from] DerError),
+    #[error("two certificates have the serial {0}")]
+    SerialReused(String),
+    #[error("{host} has presented another certificate before")]
+    Another { host: String },
+    #[error("{host}: {}", explain(source))]
+    Tls { host: String, source: rustls::Error },
+    /// The load test requested an invalid name.
+    #[error("{host}: {source}")]
+    Host {
+        host: String,
+        source: InvalidDnsNameError,
+    },
+}
 
 /// Checks the certificates of a run, and remembers them.
 #[derive(Debug)]
@@ -78,9 +99,8 @@ impl Certificates {
         chain: &[CertificateDer<'_>],
     ) -> CertificateFindings {
         let Some((leaf, others)) = chain.split_first() else {
-            let none = Err("there is no certificate".to_owned());
             return CertificateFindings {
-                findings: Arc::new(vec![(ISSUER, none)]),
+                findings: Arc::new(vec![(ISSUER, Err(CertificateError::Missing))]),
                 new: false,
             };
         };
@@ -105,7 +125,8 @@ impl Certificates {
             let once = if last.is_none() {
                 Ok(())
             } else {
-                Err(format!("{host} has presented another certificate before"))
+                let host = host.to_owned();
+                Err(CertificateError::Another { host })
             };
             findings.push((ONCE, once));
         }
@@ -118,21 +139,23 @@ impl Certificates {
     }
 
     /// Checks that the serial number is unique. Also returns whether the certificate is new.
-    fn serial(&self, leaf: &[u8], fingerprint: Fingerprint) -> (Result<(), String>, bool) {
+    fn serial(
+        &self,
+        leaf: &[u8],
+        fingerprint: Fingerprint,
+    ) -> (Result<(), CertificateError>, bool) {
         /// Limit of remembered serial numbers: 100 MB.
         const MOST: usize = 1_000_000;
-        let Ok(serial) = serial(leaf) else {
-            return (Err("its DER cannot be parsed".to_owned()), false);
+        let serial = match serial(leaf) {
+            Ok(serial) => serial,
+            Err(error) => return (Err(error.into()), false),
         };
         let mut serials = self.serials.lock();
         match serials.get(serial) {
             Some(known) if *known == fingerprint => (Ok(()), false),
             Some(_) => {
                 let serial = hex::encode(serial);
-                (
-                    Err(format!("two certificates have the serial {serial}")),
-                    true,
-                )
+                (Err(CertificateError::SerialReused(serial)), true)
             }
             None => {
                 if serials.len() < MOST {
@@ -158,18 +181,24 @@ fn verify(
     leaf: &CertificateDer<'_>,
     others: &[CertificateDer<'_>],
     trust: &Trust,
-) -> (Result<(), String>, Result<(), String>) {
-    let said = |error: rustls::Error| format!("{host}: {}", explain(&error));
+) -> (Result<(), CertificateError>, Result<(), CertificateError>) {
+    let tls = |source| CertificateError::Tls {
+        host: host.to_owned(),
+        source,
+    };
     let parsed = match ParsedCertificate::try_from(leaf) {
         Ok(parsed) => parsed,
-        Err(error) => return (Err(said(error.clone())), Err(said(error))),
+        Err(error) => return (Err(tls(error.clone())), Err(tls(error))),
     };
     let name = match ServerName::try_from(host) {
-        Ok(name) => verify_server_name(&parsed, &name).map_err(said),
-        Err(error) => Err(format!("{host}: {error}")),
+        Ok(name) => verify_server_name(&parsed, &name).map_err(tls),
+        Err(source) => Err(CertificateError::Host {
+            host: host.to_owned(),
+            source,
+        }),
     };
     let issuer = trust.verify(leaf, others, UnixTime::now());
-    (name, issuer.map_err(said))
+    (name, issuer.map_err(tls))
 }
 
 #[cfg(test)]

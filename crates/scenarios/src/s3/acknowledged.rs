@@ -16,6 +16,19 @@ pub(super) const ENTITY_TAG: &str = "ETag is that of the write";
 /// same bytes.
 const MOST: usize = 32;
 
+/// The reasons why a response with a status of success does not acknowledge a write.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AcknowledgementError {
+    /// The body is an error document with S3's code.
+    #[error("{status} with the error {code}")]
+    ErrorDocument { status: u16, code: String },
+    #[error("{status} without an ETag")]
+    NoEntityTag { status: u16 },
+    /// The last known entity tag of the object, and the entity tag of the response.
+    #[error("expected the ETag {expected} of the write, found {found}")]
+    EntityTag { expected: String, found: String },
+}
+
 /// Objects of one store with the entity tags of their last writes.
 #[derive(Debug, Default)]
 pub(super) struct AcknowledgedObjects(Mutex<HashMap<String, Vec<String>>>);
@@ -46,14 +59,18 @@ impl AcknowledgedObjects {
     /// Compares the entity tag of a response to GET or HEAD with the entity tags of the writes.
     ///
     /// # Errors
-    /// Returns a description if the tag is missing, or belongs to another object.
-    pub(super) fn compare(&self, key: &str, response: &Response) -> Result<(), String> {
+    /// If the tag is missing, or belongs to another object.
+    pub(super) fn compare(
+        &self,
+        key: &str,
+        response: &Response,
+    ) -> Result<(), AcknowledgementError> {
         let found = entity_tag(response)?;
         match self.0.lock().get(key) {
-            Some(tags) if !tags.contains(&found) => Err(format!(
-                "expected the ETag {} of the write, found {found}",
-                tags.last().map_or("", String::as_str)
-            )),
+            Some(tags) if !tags.contains(&found) => Err(AcknowledgementError::EntityTag {
+                expected: tags.last().cloned().unwrap_or_default(),
+                found,
+            }),
             _ => Ok(()),
         }
     }
@@ -62,8 +79,8 @@ impl AcknowledgedObjects {
 /// Returns the entity tag of a response that acknowledges a PUT.
 ///
 /// # Errors
-/// Returns a description if the response does not acknowledge the write.
-pub(super) fn acknowledgement(response: &Response) -> Result<String, String> {
+/// If the response does not acknowledge the write.
+pub(super) fn acknowledgement(response: &Response) -> Result<String, AcknowledgementError> {
     no_error(response)?;
     entity_tag(response)
 }
@@ -71,19 +88,22 @@ pub(super) fn acknowledgement(response: &Response) -> Result<String, String> {
 /// Checks that a response with a status of success is not an error document.
 ///
 /// # Errors
-/// A description with S3's code.
-pub(super) fn no_error(response: &Response) -> Result<(), String> {
+/// [`AcknowledgementError::ErrorDocument`].
+pub(super) fn no_error(response: &Response) -> Result<(), AcknowledgementError> {
+    let status = response.status;
     match error_code(&response.body) {
-        Some(code) => Err(format!("{} with the error {code}", response.status)),
+        Some(code) => Err(AcknowledgementError::ErrorDocument { status, code }),
         None => Ok(()),
     }
 }
 
 /// Returns the tag without quotes: some stores send them for PUT and not for HEAD.
-fn entity_tag(response: &Response) -> Result<String, String> {
+fn entity_tag(response: &Response) -> Result<String, AcknowledgementError> {
     let tag = response.headers.get("etag").unwrap_or_default();
     match tag.trim_start_matches("W/").trim_matches('"') {
-        "" => Err(format!("{} without an ETag", response.status)),
+        "" => Err(AcknowledgementError::NoEntityTag {
+            status: response.status,
+        }),
         tag => Ok(tag.to_owned()),
     }
 }

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::join_all;
 use lucarne_load::http::{Body, Client, Response};
-use lucarne_load::{Iteration, Pending};
+use lucarne_load::{Failure, Iteration, Pending};
 
-use super::content::{Content, Header};
+use super::content::{Content, ContentError, Header};
 use super::store::{S3Request, Store};
 
 /// Counts of the races at one store.
@@ -41,11 +41,25 @@ impl RaceCounts {
     }
 }
 
+/// The reasons why a race does not have exactly one winner.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RaceError {
+    #[error("no creator won")]
+    NoWinner,
+    #[error("{winners} of {creators} creators received the response that they created the object")]
+    Winners { winners: usize, creators: usize },
+    /// The winner's object cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] Failure),
+    #[error("the winner's object is not stored: {0}")]
+    NotStored(#[from] ContentError),
+}
+
 /// Result of a race.
 pub(super) struct Finish {
     pub(super) responses: Vec<Response>,
-    /// Index of the winner, or a description of why there is none.
-    pub(super) winner: Result<usize, String>,
+    /// Index of the winner.
+    pub(super) winner: Result<usize, RaceError>,
     /// Whether every racer received a response, so that the result is meaningful.
     pub(super) complete: bool,
 }
@@ -83,12 +97,11 @@ fn judge(responses: Vec<Response>) -> Finish {
     let complete = responses.iter().all(|it| it.exchange.outcome.is_ok());
     let winner = match winners[..] {
         [one] => Ok(one),
-        [] => Err("no creator won".to_owned()),
-        _ => Err(format!(
-            "{} of {} creators received the response that they created the object",
-            winners.len(),
-            responses.len()
-        )),
+        [] => Err(RaceError::NoWinner),
+        _ => Err(RaceError::Winners {
+            winners: winners.len(),
+            creators: responses.len(),
+        }),
     };
     Finish {
         responses,
@@ -106,27 +119,31 @@ pub(super) async fn confirm(
     content: &Content,
     header: &Header,
     size: u64,
-) -> (Response, Result<(), String>) {
+) -> (Response, Result<(), RaceError>) {
     let response = store.send(client, S3Request::Get(key), Body::Empty).await;
-    let there = match &response.exchange.outcome {
-        Err(failure) => Err(failure.to_string()),
-        Ok(()) => content
-            .compare(&response.body, header, size)
-            .map_err(|how| format!("the winner's object is not stored: {how}")),
+    let stored = match &response.exchange.outcome {
+        Err(failure) => Err(failure.clone().into()),
+        Ok(()) => {
+            let compared = content.compare(&response.body, header, size);
+            compared.map_err(RaceError::NotStored)
+        }
     };
-    (response, there)
+    (response, stored)
 }
 
 /// Name of the check.
 pub(super) const CHECK: &str = "one creator wins";
 
-/// Records the check and counts the race.
+/// Records the check for the object `key`, and counts the race.
 pub(super) fn tell(
     iteration: &Iteration,
     tags: lucarne_load::Tags,
     counts: &RaceCounts,
-    outcome: Result<(), String>,
+    store: &str,
+    key: &str,
+    outcome: Result<(), RaceError>,
 ) {
     counts.count(outcome.is_ok());
+    let outcome = outcome.map_err(|error| format!("{store}: {key}: {error}"));
     iteration.check(tags, CHECK, outcome);
 }

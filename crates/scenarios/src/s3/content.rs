@@ -8,6 +8,19 @@ pub(super) struct Content {
 /// Header of one object.
 pub(super) type Header = [u8; 32];
 
+/// The reasons why a store does not return the written object.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ContentError {
+    #[error("expected {expected} bytes, found {found}")]
+    Length { expected: u64, found: usize },
+    /// Index of the first wrong byte.
+    #[error("it differs from byte {0} on")]
+    Differs(usize),
+    /// Header of a response to HEAD.
+    #[error("its Content-Length is {0:?}")]
+    ContentLength(Option<String>),
+}
+
 impl Content {
     /// Creates content for objects of up to `size` bytes.
     pub(super) fn new(seed: u64, size: u64) -> Self {
@@ -26,10 +39,16 @@ impl Content {
     }
 
     /// Compares `body` with the object with this header.
-    pub(super) fn compare(&self, body: &[u8], header: &Header, size: u64) -> Result<(), String> {
+    pub(super) fn compare(
+        &self,
+        body: &[u8],
+        header: &Header,
+        size: u64,
+    ) -> Result<(), ContentError> {
         let [front, back] = self.parts(header, size);
-        if body.len() as u64 != size {
-            return Err(format!("expected {size} bytes, found {}", body.len()));
+        let (expected, found) = (size, body.len());
+        if found as u64 != expected {
+            return Err(ContentError::Length { expected, found });
         }
         let (body_front, body_back) = body.split_at(front.len());
         if body_front == front && body_back == back {
@@ -37,7 +56,7 @@ impl Content {
         }
         let expected = front.iter().chain(back);
         let at = body.iter().zip(expected).position(|(a, b)| a != b);
-        Err(format!("it differs from byte {} on", at.unwrap_or(0)))
+        Err(ContentError::Differs(at.unwrap_or(0)))
     }
 }
 
@@ -80,10 +99,12 @@ mod tests {
             assert_eq!(content.compare(&body, &other, size).is_ok(), size == 0);
             if let Some(last) = body.last_mut() {
                 *last ^= 1;
-                let told = content.compare(&body, &one, size).unwrap_err();
-                assert!(told.contains(&format!("byte {}", size - 1)), "{told}");
+                let differs = ContentError::Differs(size as usize - 1);
+                assert_eq!(content.compare(&body, &one, size), Err(differs));
                 body.pop();
-                assert!(content.compare(&body, &one, size).is_err());
+                let (expected, found) = (size, body.len());
+                let short = ContentError::Length { expected, found };
+                assert_eq!(content.compare(&body, &one, size), Err(short));
             }
         }
     }

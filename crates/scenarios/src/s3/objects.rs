@@ -1,5 +1,6 @@
 //! Objects that are written before a run and removed after it.
 
+use std::error::Error;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -96,21 +97,35 @@ async fn patiently(store: &Store, request: S3Request<'_>) -> Result<Response, Pr
 
 /// Name of the check that a list has exactly the objects of the run.
 pub(super) const LISTED: &str = "list is that of the run's objects";
-/// The kind of failure of a list that is wrong.
-const LIST: &str = "list";
 
-/// Returns whether it is the list of objects that was wrong.
-pub(super) fn is_of_list(failure: &Failure) -> bool {
-    failure.kind == LIST
+/// The reasons why objects were not removed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RemoveError {
+    #[error(transparent)]
+    Request(#[from] Failure),
+    #[error("list: {0}")]
+    List(#[from] ListError),
 }
 
-fn wrong_list(detail: String) -> Failure {
-    Failure::new(LIST, detail)
+/// The reasons why a list does not have exactly the objects of the run.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ListError {
+    #[error("the list of objects cannot be parsed: {0}")]
+    Malformed(#[source] Box<dyn Error + Send + Sync>),
+    #[error("{0} objects are listed although removed")]
+    Removed(usize),
+    /// A store that ignores the prefix lists objects of others.
+    #[error("expected objects under {prefix}, found {found}")]
+    Foreign { prefix: String, found: String },
+    #[error("expected at most {written} objects, found {found} or more")]
+    TooMany { written: u64, found: u64 },
+    #[error("expected at least {acknowledged} objects, found {found}")]
+    TooFew { acknowledged: u64, found: u64 },
 }
 
 /// Removes every object whose name begins with `prefix`; returns how many. Fails
 /// if the store lists other objects, more than were written, or the same ones again.
-pub(super) async fn remove(store: &Store, prefix: &str) -> Result<u64, Failure> {
+pub(super) async fn remove(store: &Store, prefix: &str) -> Result<u64, RemoveError> {
     let mut client = client(store)?;
     let mut removed = 0;
     let mut last = Vec::new();
@@ -125,18 +140,15 @@ pub(super) async fn remove(store: &Store, prefix: &str) -> Result<u64, Failure> 
             return Ok(removed);
         }
         if keys == last {
-            let detail = format!("{} objects are listed although removed", keys.len());
-            return Err(wrong_list(detail));
+            return Err(ListError::Removed(keys.len()).into());
         }
-        // A store that ignores the prefix lists objects of others.
-        if let Some(other) = keys.iter().find(|key| !key.starts_with(prefix)) {
-            let detail = format!("expected objects under {prefix}, found {other}");
-            return Err(wrong_list(detail));
+        if let Some(found) = keys.iter().find(|key| !key.starts_with(prefix)) {
+            let (prefix, found) = (prefix.to_owned(), found.clone());
+            return Err(ListError::Foreign { prefix, found }.into());
         }
-        let (listed, written) = (removed + keys.len() as u64, store.writes());
-        if listed > written {
-            let detail = format!("expected at most {written} objects, found {listed} or more");
-            return Err(wrong_list(detail));
+        let (found, written) = (removed + keys.len() as u64, store.writes());
+        if found > written {
+            return Err(ListError::TooMany { written, found }.into());
         }
         all(store, keys.iter().map(|key| Job::Delete(key)).collect()).await?;
         removed += keys.len() as u64;
@@ -144,10 +156,10 @@ pub(super) async fn remove(store: &Store, prefix: &str) -> Result<u64, Failure> 
     }
 }
 
-fn keys(list: &Response) -> Result<Vec<String>, Failure> {
+fn keys(list: &Response) -> Result<Vec<String>, ListError> {
     let text = String::from_utf8_lossy(&list.body);
-    let parsed = ListObjectsV2::parse_response(&text)
-        .map_err(|error| wrong_list(format!("the list of objects cannot be parsed: {error}")))?;
+    let parsed =
+        ListObjectsV2::parse_response(&text).map_err(|error| ListError::Malformed(error.into()))?;
     Ok(parsed.contents.into_iter().map(|it| it.key).collect())
 }
 

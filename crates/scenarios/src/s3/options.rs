@@ -184,10 +184,22 @@ const UNITS: [(&str, u64); 7] = [
     ("B", 1),
 ];
 
-impl FromStr for Size {
-    type Err = String;
+/// The reasons why a text is not a size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SizeError {
+    /// Not a number with a unit.
+    #[error("is not a size such as 4KiB, 1MB or 500")]
+    Malformed,
+    /// Larger than any object.
+    #[error("is too large: at most 1GiB")]
+    TooLarge,
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for Size {
+    type Err = SizeError;
+
+    fn from_str(text: &str) -> Result<Self, SizeError> {
         let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
         let unit = text[digits.len()..].trim();
         let factor = match unit {
@@ -202,10 +214,10 @@ impl FromStr for Size {
             .ok()
             .zip(factor)
             .and_then(|(number, factor)| number.checked_mul(factor))
-            .ok_or("is not a size such as 4KiB, 1MB or 500")?;
+            .ok_or(SizeError::Malformed)?;
         match size {
             0..=MAX_SIZE => Ok(Self(size)),
-            _ => Err("is too large: at most 1GiB".to_owned()),
+            _ => Err(SizeError::TooLarge),
         }
     }
 }
@@ -242,17 +254,10 @@ mod tests {
             let read: Size = text.parse().unwrap();
             assert_eq!((read.0, read.to_string().as_str()), (size, shown));
         }
-        for wrong in [
-            "",
-            "KiB",
-            "4 apples",
-            "-1",
-            "1.5MB",
-            "2GiB",
-            "99999999999999999999",
-        ] {
-            assert!(wrong.parse::<Size>().is_err(), "{wrong}");
+        for wrong in ["", "KiB", "4 apples", "-1", "1.5MB", "99999999999999999999"] {
+            assert_eq!(wrong.parse::<Size>(), Err(SizeError::Malformed), "{wrong}");
         }
+        assert_eq!("2GiB".parse::<Size>(), Err(SizeError::TooLarge));
     }
 
     #[test]

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use lucarne_load::http::{Body, kind};
-use lucarne_load::{Failure, Note, PrepareError, Recorder, Tags};
+use lucarne_load::{Note, PrepareError, Recorder, Tags};
 
 use super::acknowledged::{AcknowledgedObjects, ENTITY_TAG};
 use super::conditional_put::RaceCounts;
 use super::content::{Content, Header, header, mix};
-use super::objects;
+use super::objects::{self, ListError, RemoveError};
 use super::options::{Operation, S3Options, Size};
 use super::schedule::{Cell, Progress, Schedule};
 use super::store::{S3Request, Store, wrong};
@@ -170,7 +170,10 @@ impl SharedState {
                     let response = store.send(&mut client, request, Body::Empty).await;
                     let outcome = match &response.exchange.outcome {
                         Err(failure) => Err(failure.to_string()),
-                        Ok(()) => self.content.compare(&response.body, &header, size.0),
+                        Ok(()) => {
+                            let compared = self.content.compare(&response.body, &header, size.0);
+                            compared.map_err(|error| error.to_string())
+                        }
                     };
                     if outcome.is_ok() {
                         let tag = self.acknowledged[index].compare(&key, &response);
@@ -232,30 +235,31 @@ impl SharedState {
         })
     }
 
-    /// Checks the object lists of the cleanup. Returns `None` if another failure came before the
+    /// Records the check of the object lists of the cleanup, unless another failure came before the
     /// end of the lists.
-    fn list(&self, store: usize, removed: &Result<u64, Failure>) -> Option<Result<(), String>> {
+    fn check_list(&self, store: usize, removed: &Result<u64, RemoveError>, recorder: &Recorder) {
         let acknowledged = self.acknowledged[store].count();
-        match removed {
-            Ok(removed) if *removed < acknowledged => Some(Err(format!(
-                "expected at least {acknowledged} objects, found {removed}"
-            ))),
-            Ok(_) => Some(Ok(())),
-            Err(failure) if objects::is_of_list(failure) => Some(Err(failure.detail.clone())),
-            Err(_) => None,
-        }
+        let too_few = |found| ListError::TooFew {
+            acknowledged,
+            found,
+        };
+        let outcome = match removed {
+            Ok(found) if *found < acknowledged => Err(too_few(*found).to_string()),
+            Ok(_) => Ok(()),
+            Err(RemoveError::List(error)) => Err(error.to_string()),
+            Err(RemoveError::Request(_)) => return,
+        };
+        let name = &self.stores[store].name;
+        let outcome = outcome.map_err(|error| format!("{name}: {error}"));
+        recorder.check(recorder.tags(&[("op", "list")]), objects::LISTED, outcome);
     }
 
     pub(super) async fn tidy(&self, recorder: &Recorder) -> Note {
         let mut lines = Vec::new();
-        let tags = recorder.tags(&[("op", "list")]);
         for (index, (store, made)) in self.stores.iter().zip(&self.made_bucket).enumerate() {
             let name = &store.name;
             let removed = objects::remove(store, &self.prefix).await;
-            if let Some(list) = self.list(index, &removed) {
-                let list = list.map_err(|how| format!("{name}: {how}"));
-                recorder.check(tags, objects::LISTED, list);
-            }
+            self.check_list(index, &removed, recorder);
             match removed {
                 Ok(removed) => lines.push(format!("{name}: {removed} objects removed")),
                 Err(failure) => lines.push(format!(

@@ -6,7 +6,7 @@ use lucarne_load::{Failure, Iteration, Recorder, Tags, VirtualUser};
 
 use super::acknowledged::{ACKNOWLEDGED, ENTITY_TAG, acknowledgement, no_error};
 use super::conditional_put;
-use super::content::{Header, header, mix};
+use super::content::{ContentError, Header, header, mix};
 use super::options::Operation;
 use super::schedule::{ActiveUser, Cell, Turn};
 use super::shared_state::{SharedState, WRITTEN};
@@ -114,6 +114,8 @@ impl S3User {
         if response.exchange.outcome.is_ok() {
             let outcome = verify(&shared, cell, &response, &header);
             let tag = shared.acknowledged[cell.store].compare(&key, &response);
+            let tag = tag.map_err(|error| error.to_string());
+            let outcome = outcome.map_err(|error| error.to_string());
             let counted = [(WRITTEN, &outcome), (ENTITY_TAG, &tag)];
             let counted = counted
                 .into_iter()
@@ -186,15 +188,11 @@ impl S3User {
             .await;
         record(iteration, self.aside, &response);
         let outcome = match response.status {
-            404 => no_error(deleted),
-            200 => Err("it is still there".to_owned()),
+            404 => no_error(deleted).map_err(|error| format!("{key}: {error}")),
+            200 => Err(format!("{key}: it is still there")),
             _ => return, // no verdict
         };
-        iteration.check(
-            tags,
-            DELETED,
-            outcome.map_err(|how| format!("{key}: {how}")),
-        );
+        iteration.check(tags, DELETED, outcome);
     }
 
     /// Creates an object with several clients concurrently, and checks the winner.
@@ -233,7 +231,7 @@ impl S3User {
             return;
         }
         let outcome = match race.winner {
-            Err(how) => Err(how),
+            Err(error) => Err(error),
             Ok(winner) => {
                 iteration.count(tags, OBJECT_BYTES, size);
                 let client = &mut self.clients[cell.store];
@@ -251,8 +249,8 @@ impl S3User {
                 there
             }
         };
-        let outcome = outcome.map_err(|how| format!("{}: {key}: {how}", store.name));
-        conditional_put::tell(iteration, tags, &shared.counts[cell.store], outcome);
+        let counts = &shared.counts[cell.store];
+        conditional_put::tell(iteration, tags, counts, &store.name, &key, outcome);
     }
 
     async fn send(&mut self, store: usize, request: S3Request<'_>, body: Body<'_>) -> Response {
@@ -309,12 +307,12 @@ fn verify(
     cell: &Cell,
     response: &Response,
     header: &Header,
-) -> Result<(), String> {
+) -> Result<(), ContentError> {
     if cell.operation != Operation::Head {
         return shared.content.compare(&response.body, header, cell.size.0);
     }
     match response.headers.get("content-length") {
         Some(length) if length.parse() == Ok(cell.size.0) => Ok(()),
-        other => Err(format!("its Content-Length is {other:?}")),
+        other => Err(ContentError::ContentLength(other.map(str::to_owned))),
     }
 }

@@ -16,10 +16,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lucarne_ct::{Certificate, Fingerprint, SctList};
+use lucarne_ct::{Certificate, DerError, Fingerprint, SctError, SctList};
 use lucarne_load::http::{Handshake, Trust};
+use lucarne_settings::values::rfc3339;
 use parking_lot::Mutex;
-use rustls::CertificateError;
 use rustls::client::verify_server_name;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
@@ -39,7 +39,81 @@ pub(super) const SCTS: &str = "certificate_scts";
 pub(super) const WARNINGS: &[&str] = &[ORDER];
 
 /// Result of each check.
-pub(super) type Findings = Vec<(&'static str, Result<(), String>)>;
+pub(super) type Findings = Vec<(&'static str, Result<(), CertificateError>)>;
+
+/// The reasons why a presented certificate fails a check.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CertificateError {
+    #[error("the server presented no certificate")]
+    Missing,
+    #[error("it cannot be parsed: {0}")]
+    Malformed(#[from] DerError),
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    #[error(transparent)]
+    Order(#[from] OrderError),
+    #[error(transparent)]
+    Validity(#[from] ValidityError),
+    /// Not one of the configured fingerprints.
+    #[error("its SHA-256 is {0}")]
+    Fingerprint(Fingerprint),
+    #[error(transparent)]
+    Scts(#[from] EmbeddedSctsError),
+}
+
+/// The reasons why a certificate is not trusted for the requested name.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TrustError {
+    #[error("it cannot be parsed: {0}")]
+    Malformed(#[source] rustls::Error),
+    /// A certificate above the leaf has expired; the validity of the leaf is a separate check.
+    #[error("a certificate that it leads to has expired")]
+    ChainExpired,
+    #[error("its issuer is not trusted: configure its root (`ca`)")]
+    UnknownIssuer,
+    #[error("{}", lucarne_net::explain(.0))]
+    Tls(#[source] rustls::Error),
+}
+
+/// The reasons why certificates are not in the order of the chain.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum OrderError {
+    #[error("a certificate of the chain cannot be read: {0}")]
+    Malformed(#[from] DerError),
+    /// Number of the certificate, from 1.
+    #[error("certificate {0} is not followed by that of its issuer")]
+    NotFollowed(usize),
+}
+
+/// The reasons why a certificate is not valid for long enough. Times are since 1970.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ValidityError {
+    #[error("its notBefore cannot be parsed")]
+    NotBefore,
+    #[error("the notAfter of the certificate cannot be parsed")]
+    NotAfter,
+    #[error("it is not valid yet")]
+    NotYetValid,
+    #[error("it has expired at {}", rfc3339(end.as_millis() as u64))]
+    Expired { end: Duration },
+    #[error(
+        "it expires at {}, in {:.1} days",
+        rfc3339(end.as_millis() as u64),
+        left.as_secs_f64() / 86_400.0
+    )]
+    Expiring { end: Duration, left: Duration },
+}
+
+/// The reasons why a certificate does not have enough SCTs.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum EmbeddedSctsError {
+    #[error("its SCT list cannot be parsed: {0}")]
+    Extension(#[from] DerError),
+    #[error("its SCT list cannot be parsed: {0}")]
+    List(#[from] SctError),
+    #[error("it has {found} SCTs, not {required}")]
+    TooFew { found: usize, required: u32 },
+}
 
 /// Checks certificates. The same chain is checked once per second, because its signatures cost more
 /// than the handshake.
@@ -107,73 +181,70 @@ impl Examiner {
     ) -> Findings {
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         let Some((leaf, others)) = certificates.split_first() else {
-            return vec![(CHAIN, Err("the server presented no certificate".into()))];
+            return vec![(CHAIN, Err(CertificateError::Missing))];
         };
         let parsed = match Certificate::parse(leaf) {
             Ok(parsed) => parsed,
-            Err(error) => return vec![(CHAIN, Err(format!("it cannot be parsed: {error}")))],
+            Err(error) => return vec![(CHAIN, Err(error.into()))],
         };
         let mut findings = Findings::new();
         if let Some((name, trust)) = &self.trust {
             let (names, chain) = trusted(leaf, others, name, trust, within(&parsed, now));
-            findings.push((NAME, names));
-            findings.push((CHAIN, chain));
+            findings.push((NAME, names.map_err(Into::into)));
+            findings.push((CHAIN, chain.map_err(Into::into)));
             let check = match version {
                 "TLSv1.2" => ORDER_TLS12,
                 _ => ORDER,
             };
-            findings.push((check, order(certificates)));
+            findings.push((check, order(certificates).map_err(Into::into)));
         }
-        findings.push((EXPIRY, self.expiry(&parsed, now)));
+        let validity = self.validity(&parsed, now);
+        findings.push((EXPIRY, validity.map_err(Into::into)));
         if !self.fingerprints.is_empty() {
             findings.push((FINGERPRINT, self.fingerprint(leaf)));
         }
         if self.min_scts > 0 {
-            findings.push((SCTS, self.scts(&parsed)));
+            findings.push((SCTS, self.scts(&parsed).map_err(Into::into)));
         }
         findings
     }
 
-    fn expiry(&self, certificate: &Certificate<'_>, now: Duration) -> Result<(), String> {
+    fn validity(&self, certificate: &Certificate<'_>, now: Duration) -> Result<(), ValidityError> {
         let time = |ms: Option<i64>| ms.map(|ms| Duration::from_millis(ms.max(0) as u64));
-        let begin = time(certificate.not_before()).ok_or("its notBefore cannot be parsed")?;
-        let end = time(certificate.not_after())
-            .ok_or("the notAfter of the certificate cannot be parsed")?;
-        let shown = lucarne_settings::values::rfc3339(end.as_millis() as u64);
+        let begin = time(certificate.not_before()).ok_or(ValidityError::NotBefore)?;
+        let end = time(certificate.not_after()).ok_or(ValidityError::NotAfter)?;
         if now < begin {
-            return Err("it is not valid yet".into());
+            return Err(ValidityError::NotYetValid);
         }
         if now > end {
-            return Err(format!("it has expired at {shown}"));
+            return Err(ValidityError::Expired { end });
         }
         if now + self.margin > end {
-            let days = (end - now).as_secs_f64() / 86_400.0;
-            return Err(format!("it expires at {shown}, in {days:.1} days"));
+            let left = end - now;
+            return Err(ValidityError::Expiring { end, left });
         }
         Ok(())
     }
 
-    fn fingerprint(&self, leaf: &[u8]) -> Result<(), String> {
+    fn fingerprint(&self, leaf: &[u8]) -> Result<(), CertificateError> {
         let found = Fingerprint::of(leaf);
         if self.fingerprints.contains(&found) {
             Ok(())
         } else {
-            Err(format!("its SHA-256 is {found}"))
+            Err(CertificateError::Fingerprint(found))
         }
     }
 
-    fn scts(&self, certificate: &Certificate<'_>) -> Result<(), String> {
-        let list = certificate.embedded_scts();
-        let list = list.map_err(|error| format!("its SCT list cannot be parsed: {error}"))?;
-        let count = match list.map(SctList::parse) {
-            None => 0,
-            Some(Ok(list)) => list.iter().count(),
-            Some(Err(error)) => return Err(format!("its SCT list cannot be parsed: {error}")),
-        };
-        if count >= self.min_scts as usize {
+    fn scts(&self, certificate: &Certificate<'_>) -> Result<(), EmbeddedSctsError> {
+        let list = certificate
+            .embedded_scts()?
+            .map(SctList::parse)
+            .transpose()?;
+        let (found, required) = (list.map_or(0, |list| list.iter().count()), self.min_scts);
+        if found >= required as usize {
             Ok(())
         } else {
-            Err(format!("it has {count} SCTs, not {}", self.min_scts))
+            Err(EmbeddedSctsError::TooFew { found, required })
         }
     }
 }
@@ -195,49 +266,46 @@ fn trusted(
     name: &ServerName<'_>,
     trust: &Trust,
     now: Duration,
-) -> (Result<(), String>, Result<(), String>) {
+) -> (Result<(), TrustError>, Result<(), TrustError>) {
     let parsed = match ParsedCertificate::try_from(leaf) {
         Ok(parsed) => parsed,
         Err(error) => {
-            let why = format!("it cannot be parsed: {error}");
-            return (Err(why.clone()), Err(why));
+            let malformed = || Err(TrustError::Malformed(error.clone()));
+            return (malformed(), malformed());
         }
     };
     let names = verify_server_name(&parsed, name);
     let chain = trust.verify(leaf, others, UnixTime::since_unix_epoch(now));
     (
-        names.map_err(|error| said(&error)),
-        chain.map_err(|error| said(&error)),
+        names.map_err(TrustError::from),
+        chain.map_err(TrustError::from),
     )
 }
 
 /// Checks that the issuer follows each certificate except the last. Clients of TLS 1.2, and simple
 /// clients of TLS 1.3, build the chain in this order.
-fn order(certificates: &[CertificateDer<'_>]) -> Result<(), String> {
+fn order(certificates: &[CertificateDer<'_>]) -> Result<(), OrderError> {
     let parsed = certificates
         .iter()
         .map(|der| Certificate::parse(der))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| format!("a certificate of the chain cannot be read: {error}"))?;
+        .collect::<Result<Vec<_>, _>>()?;
     let follows = |pair: &[Certificate<'_>]| pair[0].issuer() == pair[1].subject();
     match parsed.windows(2).position(|pair| !follows(pair)) {
         None => Ok(()),
-        Some(at) => Err(format!(
-            "certificate {} is not followed by that of its issuer",
-            at + 1
-        )),
+        Some(at) => Err(OrderError::NotFollowed(at + 1)),
     }
 }
 
-fn said(error: &rustls::Error) -> String {
-    match error {
-        // The certificate itself is checked at a time at which it is valid.
-        rustls::Error::InvalidCertificate(
-            CertificateError::Expired | CertificateError::ExpiredContext { .. },
-        ) => "a certificate that it leads to has expired".into(),
-        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            "its issuer is not trusted: configure its root (`ca`)".into()
+impl From<rustls::Error> for TrustError {
+    fn from(error: rustls::Error) -> Self {
+        use rustls::CertificateError::{Expired, ExpiredContext, UnknownIssuer};
+        match error {
+            // The certificate itself is checked at a time at which it is valid.
+            rustls::Error::InvalidCertificate(Expired | ExpiredContext { .. }) => {
+                TrustError::ChainExpired
+            }
+            rustls::Error::InvalidCertificate(UnknownIssuer) => TrustError::UnknownIssuer,
+            error => TrustError::Tls(error),
         }
-        error => lucarne_net::explain(error),
     }
 }

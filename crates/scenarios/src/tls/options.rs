@@ -107,17 +107,22 @@ impl Default for TlsScenarioOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Days(pub std::time::Duration);
 
-impl std::str::FromStr for Days {
-    type Err = String;
+/// The text is not a duration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("is not a duration such as 14d or 36h")]
+pub struct DaysError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl std::str::FromStr for Days {
+    type Err = DaysError;
+
+    fn from_str(text: &str) -> Result<Self, DaysError> {
         match text.strip_suffix('d').map(str::parse::<u32>) {
             Some(Ok(days)) => Ok(Self(std::time::Duration::from_secs(
                 u64::from(days) * 86_400,
             ))),
             _ => lucarne_settings::values::duration(text)
                 .map(Self)
-                .map_err(|_| "is not a duration such as 14d or 36h".into()),
+                .map_err(|_| DaysError),
         }
     }
 }

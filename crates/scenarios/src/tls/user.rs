@@ -119,7 +119,8 @@ fn judge(
             {
                 wrong = Some(Failure::new(kind::CERTIFICATE, format!("{check}: {how}")));
             }
-            iteration.check(tags, check, outcome.clone());
+            let outcome = outcome.as_ref().copied().map_err(ToString::to_string);
+            iteration.check(tags, check, outcome);
         }
     }
     if response.exchange.outcome.is_err() {

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use lucarne_ct::{CheckpointVerifier, Entry, Issuer, LogKey, SignedEntry, TileLeaf};
+use lucarne_load::Failure;
 use lucarne_scenarios::ct::checks::{self, Finding, Findings};
-use lucarne_scenarios::ct::fetch::{Fetch, FetchError};
+use lucarne_scenarios::ct::fetch::{Fetch, FetchError, Unreachable};
 use lucarne_scenarios::ct::{
     ExtraData, IssuerChain, Monitor, PendingScts, TileCache, TreeHead, TreeHeads, VerifiedSct,
 };
@@ -29,7 +30,8 @@ struct Log {
 impl Fetch for Log {
     async fn get(&mut self, path: &str) -> Result<Bytes, FetchError> {
         if self.away {
-            return Err(FetchError::Unreachable("connect_refused".into()));
+            let (path, source) = (path.to_owned(), Failure::new("connect_refused", "refused"));
+            return Err(Unreachable::NoResponse { path, source }.into());
         }
         match self.files.get(path) {
             Some(bytes) => Ok(Bytes::copy_from_slice(bytes)),

@@ -4,7 +4,6 @@ mod checkpoint;
 mod repairs;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -173,13 +172,12 @@ impl ObjectAssets {
         options.extensions.insert(Tries::default());
         let found = store.get_opts(&key, options).await;
         if let Ok(found) = &found
-            && let Err(problem) = check_length(found.meta.size, most)
+            && let Err(unfit) = check_length(found.meta.size, most)
         {
-            let unfit = io::Error::new(io::ErrorKind::InvalidData, problem);
             return Err(AssetError::io(
                 "read",
                 format!("{path} in {}", self.location),
-                unfit,
+                unfit.into(),
             ));
         }
         let read = async { found?.bytes().await };

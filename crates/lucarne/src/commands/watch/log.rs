@@ -54,7 +54,7 @@ impl Watched {
         let findings = Findings::default();
         let head = match self.follow(&findings).await {
             Ok(head) => head,
-            Err(FetchError::Unreachable(why)) => return Look::Away(why),
+            Err(FetchError::Unreachable(why)) => return Look::Away(why.to_string()),
             Err(FetchError::Faulty(finding)) => return Look::Wrong(vec![finding.to_string()]),
         };
         let found = findings.take();

@@ -17,13 +17,35 @@ pub(super) struct ExtendedTree {
     pub(super) above: Vec<(Tile, Hash)>,
 }
 
+/// The root of a checkpoint is not the root of the tree of its size.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Inconsistency {
+    /// The tree of this size was verified before.
+    #[error("the checkpoint of size {size} has the root {root}, the verified tree had {computed}")]
+    Earlier {
+        size: u64,
+        root: Hash,
+        computed: Hash,
+    },
+    /// The tiles extend the verified tree of size `start` to another root.
+    #[error(
+        "the checkpoint of size {size} has the root {root}, its tiles lead from the verified tree of size {start} to {computed}"
+    )]
+    Extension {
+        size: u64,
+        root: Hash,
+        start: u64,
+        computed: Hash,
+    },
+}
+
 /// Appends `leaves`, and compares the roots on the way.
 pub(super) fn extend(
     edge: &RightEdge,
     leaves: &[Hash],
     head: &TreeHead,
     between: &[(u64, Hash)],
-) -> Result<ExtendedTree, String> {
+) -> Result<ExtendedTree, Inconsistency> {
     let mut edge = edge.clone();
     let start = edge.size();
     let mut above = Vec::new();
@@ -41,9 +63,12 @@ pub(super) fn extend(
         }
         let computed = edge.root();
         if computed != root {
-            return Err(format!(
-                "the checkpoint of size {size} has the root {root}, its tiles lead from the verified tree of size {start} to {computed}"
-            ));
+            return Err(Inconsistency::Extension {
+                size,
+                root,
+                start,
+                computed,
+            });
         }
     }
     Ok(ExtendedTree { edge, above })
@@ -80,8 +105,7 @@ pub(super) async fn load_edge<F: Fetch>(fetch: &mut F, size: u64) -> Result<Righ
             .map(|bytes| bytes.to_vec())
             .ok_or("not read")
     };
-    RightEdge::load(size, read)
-        .map_err(|error| Finding::new(checks::TILE_WELLFORMED, error.to_string()).into())
+    RightEdge::load(size, read).map_err(|error| Finding::new(checks::TILE_WELLFORMED, error).into())
 }
 
 /// Returns the root of an earlier tree of `size` leaves, from the tiles of the verified tree. The
@@ -106,5 +130,5 @@ pub(crate) async fn root_at<F: Fetch>(
     }
     RightEdge::load(size, |tile| tiles.remove(&tile).ok_or("not read"))
         .map(|edge| edge.root())
-        .map_err(|error| Finding::new(checks::TILE_WELLFORMED, error.to_string()).into())
+        .map_err(|error| Finding::new(checks::TILE_WELLFORMED, error).into())
 }

@@ -1,5 +1,6 @@
 //! Options of `ct-read`.
 
+use std::num::ParseIntError;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -106,16 +107,25 @@ pub enum ReadKind {
     Issuers,
 }
 
-impl std::str::FromStr for WeightedRead {
-    type Err = String;
+/// The reasons why a text is not a kind of read with its weight.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WeightedReadError {
+    /// The kind is unknown.
+    #[error("must be checkpoints, tiles, entries or issuers")]
+    Kind,
+    /// The weight is not a number.
+    #[error("must have a whole number after the colon")]
+    Weight(#[from] ParseIntError),
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl std::str::FromStr for WeightedRead {
+    type Err = WeightedReadError;
+
+    fn from_str(text: &str) -> Result<Self, WeightedReadError> {
         let (kind, weight) = text.split_once(':').unwrap_or((text, "1"));
-        let kind = ReadKind::from_str(kind, false)
-            .map_err(|_| "must be checkpoints, tiles, entries or issuers".to_owned())?;
-        let weight = weight
-            .parse()
-            .map_err(|_| "must have a whole number after the colon".to_owned())?;
+        let kind = ReadKind::from_str(kind, false).map_err(|_| WeightedReadError::Kind)?;
+        let weight = weight.parse()?;
         Ok(Self { kind, weight })
     }
 }

@@ -13,7 +13,7 @@ use lucarne_tlog::{Level, MAX_LEVEL, RightEdge, TILE_WIDTH, Tile, tile_root};
 use super::options::ReadKind;
 use super::shared_state::{Log, SharedState};
 use crate::ct::checks::{self, CheckSink, Finding, TaggedRecorder};
-use crate::ct::fetch::{self, Fetch, FetchError};
+use crate::ct::fetch::{self, Fetch, FetchError, Unreachable};
 use crate::ct::outage::Outage;
 use crate::ct::tile_cache::{TileCache, parse_hash_tile};
 use crate::ct::write::writer::THROTTLED;
@@ -378,10 +378,8 @@ impl ReadIteration<'_> {
             self.throttle(&response);
             let recorder = self.iteration.recorder();
             recorder.rate(self.tags, THROTTLED, true);
-            return Err(FetchError::Unreachable(format!(
-                "{path}: status {}",
-                response.status
-            )));
+            let (path, status) = (path.to_owned(), response.status);
+            return Err(Unreachable::Status { path, status }.into());
         }
         let unchanged = response.status == 304 && known.is_some();
         let lost = response.exchange.outcome.is_err();
@@ -404,6 +402,7 @@ impl ReadIteration<'_> {
                 recorder.rate(self.tags, THROTTLED, false);
                 if response.status == 200 {
                     for (check, outcome) in headers::examine(path, &response.headers, false) {
+                        let outcome = outcome.map_err(|error| format!("{path}: {error}"));
                         recorder.check(self.tags, check, outcome);
                     }
                 }
@@ -450,8 +449,8 @@ impl ReadIteration<'_> {
 
 impl Fetch for ReadIteration<'_> {
     async fn get(&mut self, path: &str) -> Result<Bytes, FetchError> {
-        let gone = || FetchError::Unreachable(format!("{path}: status 304 to no question"));
-        self.ask(path, None).await?.ok_or_else(gone)
+        let file = self.ask(path, None).await?;
+        Ok(file.ok_or_else(|| Unreachable::NotModified(path.to_owned()))?)
     }
 }
 

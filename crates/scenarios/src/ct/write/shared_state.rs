@@ -81,15 +81,15 @@ impl SharedState {
                 temporal_interval,
                 self.options.serial_offset,
             );
-            let chains = chains.map_err(|error| configuration(error.to_string()))?;
+            let chains = chains.map_err(configuration)?;
             let minted = chains.stock(share, self.seed);
-            minted.map_err(|error| configuration(error.to_string()))?;
+            minted.map_err(configuration)?;
             let verifier = verifier.ok_or_else(wrong)?;
             let monitored = MonitoredLog::begin(target, &options).await?;
             let outage = Arc::clone(&monitored.outage);
             let probes = Probes::new(&monitored.target, &authorities, outage);
             logs.push(Log {
-                probes: probes.map_err(|error| configuration(error.to_string()))?,
+                probes: probes.map_err(configuration)?,
                 verifier,
                 monitored,
                 chains,
@@ -102,10 +102,10 @@ impl SharedState {
     fn authorities(&self) -> Result<Authorities, PrepareError> {
         if let Some(files) = self.options.files()? {
             let given = Authorities::given(&files);
-            return given.map_err(|error| configuration(error.to_string()));
+            return given.map_err(configuration);
         }
         let made = Roots::open(&self.options.roots);
-        let made = made.map_err(|error| configuration(error.to_string()))?;
+        let made = made.map_err(configuration)?;
         Ok(Authorities::Made(Box::new(made)))
     }
 

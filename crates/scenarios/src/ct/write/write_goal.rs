@@ -14,6 +14,14 @@ pub(super) struct WriteGoal {
     reached: Notify,
 }
 
+/// The run ended before the goal was reached.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{written} leaves were written, not {goal}")]
+pub(super) struct GoalMissed {
+    written: u64,
+    goal: u64,
+}
+
 impl WriteGoal {
     pub(super) fn new(leaves: Option<u64>) -> Self {
         Self {
@@ -56,13 +64,13 @@ impl WriteGoal {
     }
 
     /// Returns whether the goal was reached, if there is one.
-    pub(super) fn outcome(&self) -> Option<Result<(), String>> {
-        let leaves = self.leaves?;
+    pub(super) fn outcome(&self) -> Option<Result<(), GoalMissed>> {
+        let goal = self.leaves?;
         let written = self.written.load(Ordering::Relaxed);
-        Some(if written >= leaves {
+        Some(if written >= goal {
             Ok(())
         } else {
-            Err(format!("{written} leaves were written, not {leaves}"))
+            Err(GoalMissed { written, goal })
         })
     }
 }
@@ -78,7 +86,11 @@ mod tests {
         goal.finish(false);
         assert!(goal.claim() && !goal.claim());
         goal.finish(true);
-        assert!(goal.outcome().unwrap().is_err());
+        let missed = GoalMissed {
+            written: 1,
+            goal: 2,
+        };
+        assert_eq!(goal.outcome(), Some(Err(missed)));
         goal.finish(true);
         goal.reached().await;
         assert_eq!(goal.outcome(), Some(Ok(())));

@@ -265,8 +265,8 @@ fn judge(
         .verify(&response.body, &pending.submission, &mut buffers.message);
     let verified = match verified {
         Ok(verified) => verified,
-        Err(finding) => {
-            found(finding, tags, iteration);
+        Err(wrong) => {
+            found(wrong.into(), tags, iteration);
             return false;
         }
     };
@@ -288,7 +288,7 @@ fn judge(
         tolerance,
     );
     let outcome = match (&pending.first_sct, sane) {
-        (_, Err(detail)) => Err(Finding::new(checks::SCT_TIMESTAMP, detail)),
+        (_, Err(error)) => Err(Finding::new(checks::SCT_TIMESTAMP, error)),
         (Some(first), Ok(())) => same(first, &verified),
         (None, Ok(())) => made(log, pending, verified),
     };
@@ -329,7 +329,7 @@ fn made(
         let extra_data = log.monitored.expects(&pending.submission);
         let mut pending_scts = log.monitored.pending_scts.lock();
         let made = pending_scts.add(&verified, extra_data, due);
-        made.map_err(|detail| Finding::new(checks::SCT_INDEX_UNIQUE, detail))?;
+        made.map_err(|error| Finding::new(checks::SCT_INDEX_UNIQUE, error))?;
     }
     Ok(checks::SCT_INDEX_UNIQUE)
 }
