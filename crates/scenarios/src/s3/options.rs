@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use lucarne_settings::typed;
+use lucarne_settings::{typed, values};
 use serde::{Deserialize, Deserializer};
 
 use crate::connection_options::ResolveOverride;
@@ -174,35 +174,11 @@ pub struct Size(pub u64);
 /// Size limit of an object: one PUT allows 5 GB, but a client holds the object in memory.
 const MAX_SIZE: u64 = 1 << 30;
 
-const UNITS: [(&str, u64); 7] = [
-    ("GiB", 1 << 30),
-    ("MiB", 1 << 20),
-    ("KiB", 1 << 10),
-    ("GB", 1_000_000_000),
-    ("MB", 1_000_000),
-    ("kB", 1000),
-    ("B", 1),
-];
-
 impl FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-        let unit = text[digits.len()..].trim();
-        let factor = match unit {
-            "" => Some(1),
-            unit => UNITS
-                .iter()
-                .find(|(name, _)| name.eq_ignore_ascii_case(unit))
-                .map(|(_, factor)| *factor),
-        };
-        let size = digits
-            .parse::<u64>()
-            .ok()
-            .zip(factor)
-            .and_then(|(number, factor)| number.checked_mul(factor))
-            .ok_or("is not a size such as 4KiB, 1MB or 500")?;
+        let size = values::size(text).map_err(|error| error.to_string())?;
         match size {
             0..=MAX_SIZE => Ok(Self(size)),
             _ => Err("is too large: at most 1GiB".to_owned()),
@@ -212,9 +188,7 @@ impl FromStr for Size {
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whole = |(_, factor): &&(&str, u64)| self.0 > 0 && self.0.is_multiple_of(*factor);
-        let (unit, factor) = UNITS.iter().find(whole).unwrap_or(&("B", 1));
-        f.pad(&format!("{}{unit}", self.0 / factor))
+        f.pad(&values::show_size(self.0))
     }
 }
 

@@ -84,26 +84,10 @@ fn every_problem_has_its_line() {
 }
 
 #[test]
-fn the_documentation_has_every_key_and_every_flag() {
+fn the_documentation_has_every_flag() {
     use clap::CommandFactory;
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/how-to/proxy.md");
     let text = std::fs::read_to_string(path).unwrap();
-    for keys in [
-        file::TOP,
-        file::RULE,
-        file::UPSTREAM,
-        file::THROUGH,
-        file::PAIR,
-        file::LIMITS,
-        file::OBSERVE,
-    ] {
-        for key in keys {
-            assert!(
-                text.contains(&format!("`{key}`")),
-                "docs/how-to/proxy.md lacks the key {key}"
-            );
-        }
-    }
     for argument in Command::command().get_arguments() {
         if let Some(flag) = argument.get_long() {
             assert!(
