@@ -55,7 +55,7 @@ pub enum Shape {
     Date,
     /// Time of RFC 3339, or a date.
     Time,
-    /// One of the words of the key.
+    /// Word of the key.
     Word,
     /// Only this word.
     Exactly(&'static str),
@@ -63,7 +63,7 @@ pub enum Shape {
     List(&'static Shape),
     /// Map with the keys of a table.
     Map(&'static Table),
-    /// One of these shapes.
+    /// Any of these shapes.
     Either(&'static [Shape]),
 }
 

@@ -94,6 +94,12 @@ impl<'t> Section<'t> {
         }
     }
 
+    /// Returns `true` if the value of `key` comes from the fallback.
+    pub fn inherited(&self, key: &str) -> bool {
+        let has = |entries: &[Entry]| entries.iter().any(|entry| entry.key == key);
+        !has(self.entries) && has(self.fallback)
+    }
+
     /// Returns the node under `key`, if it has a value (`key:` alone has none).
     pub fn get(&self, key: &str) -> Option<&'t Node> {
         let find = |entries: &'t [Entry]| entries.iter().find(|entry| entry.key == key);
@@ -155,8 +161,7 @@ impl<'t, 'r> Reader<'t, 'r> {
 
     /// Returns `true` if the value of `key` comes from the fallback.
     pub fn inherited(&self, key: &str) -> bool {
-        let has = |entries: &[Entry]| entries.iter().any(|entry| entry.key == key);
-        !has(self.section.entries) && has(self.section.fallback)
+        self.section.inherited(key)
     }
 
     /// Returns the path of `key`.
