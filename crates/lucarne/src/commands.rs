@@ -6,6 +6,7 @@ pub(crate) mod adopt;
 mod atomic;
 pub(crate) mod ca;
 pub(crate) mod check;
+pub(crate) mod config;
 #[cfg(feature = "load")]
 pub(crate) mod demo;
 pub(crate) mod fsck;

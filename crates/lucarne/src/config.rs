@@ -21,10 +21,12 @@ mod place;
 mod prefix;
 mod read_limits;
 mod root_sources;
+pub(crate) mod schema;
 mod scrub;
 mod secret;
 mod server;
 mod shared_directory;
+pub(crate) mod shown;
 mod signer;
 mod tesseract;
 pub(crate) mod values;
@@ -116,9 +118,9 @@ impl Config {
         let mut http = server::http(&top, directory, report);
         http.reads = read_limits::limits(&top, directory, report);
         let tls = server::tls(&top, directory, report);
-        let mut of_process = keys::top::TABLE.names();
-        of_process.retain(|key| !["logs", "defaults"].contains(key));
-        let written = Written::of(&top, of_process);
+        let mut of_process = keys::top::TABLE.keys();
+        of_process.retain(|key| !["logs", "defaults"].contains(&key.about().name));
+        let written = Written::of(&top, &of_process);
         let mut reader = Reader::new(top, "", directory, report);
         let listen = reader.list("listen", values::listen);
         if top.get("listen").is_none() {

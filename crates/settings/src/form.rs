@@ -17,6 +17,11 @@ pub trait Form: Copy + Send + Sync + 'static {
     fn words(&self) -> Vec<&'static str> {
         Vec::new()
     }
+
+    /// Returns a valid duration or size in its shortest spelling with a unit.
+    fn with_unit(&self, _text: &str) -> Option<String> {
+        None
+    }
 }
 
 /// Form whose values are parsed without other settings.
@@ -65,6 +70,18 @@ pub enum Shape {
     Map(&'static Table),
     /// Any of these shapes.
     Either(&'static [Shape]),
+}
+
+impl Shape {
+    /// Returns the keys of a map, or of the maps in a list.
+    pub fn table(self) -> Option<&'static Table> {
+        match self {
+            Shape::Map(table) => Some(table),
+            Shape::List(inside) => inside.table(),
+            Shape::Either(shapes) => shapes.iter().find_map(|shape| shape.table()),
+            _ => None,
+        }
+    }
 }
 
 impl Form for Shape {
@@ -243,6 +260,10 @@ impl Form for Durations {
     fn shape(&self) -> Shape {
         Shape::Duration(self.numbers)
     }
+
+    fn with_unit(&self, text: &str) -> Option<String> {
+        self.parse(text).ok().map(values::show_duration)
+    }
 }
 
 impl Parsed for Durations {
@@ -256,8 +277,8 @@ impl Parsed for Durations {
     }
 
     fn renewed(&self, text: &str) -> Option<String> {
-        let ms = self.numbers.former_value_of(text)?;
-        Some(values::show_duration(Duration::from_millis(ms)))
+        self.numbers.former_value_of(text)?;
+        self.with_unit(text)
     }
 }
 
@@ -292,6 +313,10 @@ impl Form for Sizes {
     fn shape(&self) -> Shape {
         Shape::Size(self.numbers)
     }
+
+    fn with_unit(&self, text: &str) -> Option<String> {
+        self.parse(text).ok().map(values::show_size)
+    }
 }
 
 impl Parsed for Sizes {
@@ -314,7 +339,8 @@ impl Parsed for Sizes {
     }
 
     fn renewed(&self, text: &str) -> Option<String> {
-        self.numbers.former_value_of(text).map(values::show_size)
+        self.numbers.former_value_of(text)?;
+        self.with_unit(text)
     }
 }
 
@@ -359,6 +385,8 @@ mod tests {
         assert_eq!(renewed("10000").as_deref(), Some("10s"));
         assert_eq!(renewed("1500").as_deref(), Some("1.5s"));
         assert_eq!(renewed("10s"), None);
+        assert_eq!(minute.with_unit("90s"), None);
+        assert_eq!(minute.with_unit("60s").as_deref(), Some("1m"));
         let sizes = Sizes::within(0, 1 << 40).former_numbers(1 << 20);
         assert_eq!(sizes.parse("16"), Ok(16 << 20));
         assert_eq!(sizes.parse("0"), Ok(0));

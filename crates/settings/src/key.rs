@@ -99,6 +99,9 @@ pub trait AnyKey: Sync {
 
     /// Returns the valid words of [`Shape::Word`].
     fn words(&self) -> Vec<&'static str>;
+
+    /// Returns a valid duration or size in its shortest spelling with a unit.
+    fn with_unit(&self, text: &str) -> Option<String>;
 }
 
 impl<F: Form> AnyKey for Key<F> {
@@ -112,6 +115,10 @@ impl<F: Form> AnyKey for Key<F> {
 
     fn words(&self) -> Vec<&'static str> {
         self.form.words()
+    }
+
+    fn with_unit(&self, text: &str) -> Option<String> {
+        self.form.with_unit(text)
     }
 }
 

@@ -98,12 +98,7 @@ impl Table {
 
 /// Returns the table of a map whose keys follow the key of the map.
 fn following(shape: Shape) -> Option<&'static Table> {
-    match shape {
-        Shape::Map(table) => Some(table).filter(|table| table.follows),
-        Shape::List(inside) => following(*inside),
-        Shape::Either(shapes) => shapes.iter().find_map(|shape| following(*shape)),
-        _ => None,
-    }
+    shape.table().filter(|table| table.follows)
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use lucarne_settings::Report;
 
 use self::config::Config;
 use self::flags::Flags;
-pub(crate) use self::keys::documented;
+pub(crate) use self::keys::{documented, schema};
 #[cfg(not(feature = "tui"))]
 use self::unseen as live;
 use super::failed;

@@ -134,7 +134,7 @@ const FOREIGN_LOG: &[(&str, &str)] = &[(
 )];
 
 /// Keys at the top level of Sunlight's file that have no meaning in Lucarne.
-const IGNORED_TOP: &[(&str, &str)] = &[
+pub(super) const IGNORED_TOP: Advised = &[
     (
         "acme",
         "is ignored: Lucarne does not request certificates. Use any ACME client and configure the \
@@ -159,10 +159,10 @@ const IGNORED_TOP: &[(&str, &str)] = &[
 const PREFIX: &str = "is ignored: the URL in `submissionprefix` has this part";
 
 /// Keys of a log in Sunlight's file that have no meaning in Lucarne.
-const IGNORED_LOG: &[(&str, &str)] = &[("httphost", PREFIX), ("httpprefix", PREFIX)];
+pub(super) const IGNORED_LOG: Advised = &[("httphost", PREFIX), ("httpprefix", PREFIX)];
 
 /// Keys with advice.
-type Advised = &'static [(&'static str, &'static str)];
+pub(super) type Advised = &'static [(&'static str, &'static str)];
 
 /// Returns the keys of other log software in the map at `path`: ignored and refused ones.
 fn of_others(path: &str) -> (Advised, Advised) {
@@ -213,9 +213,55 @@ fn unknown(key: &str, known: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lucarne_settings::tree;
+    use std::fmt::Debug;
+
+    use lucarne_http::Limits;
+    use lucarne_log::{Instances, LaneConfig};
+    use lucarne_settings::form::Parsed;
+    use lucarne_settings::{Key, tree};
 
     use super::*;
+    use crate::config::log;
+
+    /// Asserts that this is the documented default of a log on a disk.
+    fn assert_default<F: Parsed<Value: Debug + PartialEq>>(key: &Key<F>, value: F::Value) {
+        let default = key.about.plain_default();
+        let first = default.split(';').next().unwrap();
+        assert_eq!(key.parse(first), Ok(value), "{}", key.name());
+    }
+
+    #[test]
+    fn the_documented_defaults_are_those_of_the_program() {
+        let limits = Limits::default();
+        assert_default(&http::MAXBODY, limits.body_bytes as u64);
+        assert_default(&http::MAXCONNECTIONS, limits.connections as u64);
+        assert_default(&http::MAXINFLIGHT, limits.inflight_bytes as u64);
+        assert_default(
+            &http::MAXCLIENTINFLIGHT,
+            limits.client_inflight_bytes as u64,
+        );
+        assert_default(&http::HEADERTIMEOUT, limits.header_timeout);
+        assert_default(&http::BODYTIMEOUT, limits.body_timeout);
+        assert_default(&http::IDLETIMEOUT, limits.idle_timeout);
+        assert_default(&http::WRITETIMEOUT, limits.write_timeout);
+        assert_default(&http::DRAINTIMEOUT, limits.drain_timeout);
+        let reads = limits.reads.unwrap();
+        assert_default(&read_limits::CLIENT_BURST, reads.client.burst());
+        assert_default(&read_limits::NO_CONTACT_BURST, reads.no_contact.burst());
+        assert_default(&read_limits::REMEMBERED, reads.clients as u64);
+        assert_default(&rounds::POOLSIZE, log::POOL_SIZE as u64);
+        assert_default(&rounds::FRESHNESS, LaneConfig::default().freshness);
+        assert_default(&rounds::MAXJOURNAL, log::JOURNAL);
+        assert_default(&rounds::READCACHE, log::READ_CACHE);
+        assert_default(&rounds::DISKCACHE, log::DISK_CACHE);
+        assert_default(&instances::LEASE, Instances::LEASE);
+        let disk = crate::config::DataPlace::Directory("a".into());
+        assert_default(&rounds::PERIOD, log::default_period(&disk));
+        let interval = log::default_checkpoint_interval(&disk);
+        assert_default(&rounds::CHECKPOINTINTERVAL, interval);
+        let chain = lucarne_ct::Policy::DEFAULT_MAX_CHAIN;
+        assert_default(&acceptance::MAXCHAIN, chain as u64);
+    }
 
     #[test]
     fn advice_about_keys_of_others_is_given_where_they_stand() {

@@ -193,7 +193,7 @@ pub(super) fn read(
     let path = format!("logs[{}]", name_or_index(index, node));
     let section = keys::open(node, &path, &keys::LOG, report)?;
     let section = section.or(defaults);
-    let written = Written::of(&section, keys::LOG.names());
+    let written = Written::of(&section, &keys::LOG.keys());
     let mut reader = Reader::new(section, &path, directory, report);
     let identity = identity::read(&mut reader);
     let inception = reader.read(&INCEPTION);

@@ -6,7 +6,15 @@ pub(super) mod observe;
 pub(super) mod top;
 pub(super) mod upstream;
 
+use serde_json::Value;
+
 use crate::config::keys::Documented;
+use crate::config::schema::of_file;
+
+/// Returns the JSON Schema of the file.
+pub(crate) fn schema() -> Value {
+    of_file("Configuration of lucarne proxy", &top::TABLE)
+}
 
 /// Returns the generated tables of the documentation.
 pub(crate) fn documented() -> Vec<Documented> {
