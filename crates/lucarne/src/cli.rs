@@ -8,6 +8,7 @@ use jiff::civil::Date;
 
 use crate::commands::ca::Ca;
 use crate::commands::check::Options as Check;
+use crate::commands::config::Task as Config;
 use crate::commands::demo::Options as Demo;
 use crate::commands::lint::Options as Lint;
 use crate::commands::load::Load;
@@ -71,6 +72,10 @@ pub enum Command {
     /// Performs every step of `serve` up to the start itself. Prints all problems in one run, with
     /// warnings of future problems.
     Check(Check),
+
+    /// Show the settings of a configuration, or describe its keys for editors
+    #[command(subcommand)]
+    Config(Config),
 
     /// Create the lock database, directories and logs of a configuration
     ///

@@ -6,6 +6,7 @@ pub(crate) mod adopt;
 mod atomic;
 pub(crate) mod ca;
 pub(crate) mod check;
+pub(crate) mod config;
 #[cfg(feature = "load")]
 pub(crate) mod demo;
 pub(crate) mod fsck;
@@ -34,6 +35,7 @@ use std::process::ExitCode;
 #[cfg(any(feature = "load", feature = "proxy"))]
 use std::time::Duration;
 
+use lucarne_settings::Report;
 #[cfg(any(feature = "load", feature = "proxy"))]
 use lucarne_settings::values::{self, ValueError};
 #[cfg(not(feature = "load"))]
@@ -45,6 +47,17 @@ pub(crate) use without_proxy::proxy;
 pub(crate) fn failed(message: impl std::fmt::Display) -> ExitCode {
     errln!("lucarne: {message}");
     ExitCode::FAILURE
+}
+
+/// Returns a configuration without problems. Prints the problems of any other one.
+pub(crate) fn sound<T>(config: Option<T>, report: &Report) -> Option<T> {
+    let is_sound = config.is_some() && report.problems().is_empty();
+    if !is_sound {
+        for line in report.problem_lines() {
+            errln!("problem: {line}");
+        }
+    }
+    config.filter(|_| is_sound)
 }
 
 /// Reason why the value of a flag is refused. The flag and its value precede the text.

@@ -21,10 +21,12 @@ mod place;
 mod prefix;
 mod read_limits;
 mod root_sources;
+pub(crate) mod schema;
 mod scrub;
 mod secret;
 mod server;
 mod shared_directory;
+pub(crate) mod shown;
 mod signer;
 mod tesseract;
 pub(crate) mod values;
@@ -110,14 +112,15 @@ impl Config {
                 return None;
             }
         };
-        let top = keys::open(&root, "", keys::TOP, report)?;
+        let top = keys::open(&root, "", &keys::top::TABLE, report)?;
         let defaults = top.get("defaults").and_then(|node| defaults(node, report));
         let logs = logs(&top, defaults, directory, report);
         let mut http = server::http(&top, directory, report);
         http.reads = read_limits::limits(&top, directory, report);
         let tls = server::tls(&top, directory, report);
-        let of_process = |key: &&str| !["logs", "defaults"].contains(key);
-        let written = Written::of(&top, keys::TOP.iter().copied().filter(of_process));
+        let mut of_process = keys::top::TABLE.keys();
+        of_process.retain(|key| !["logs", "defaults"].contains(&key.about().name));
+        let written = Written::of(&top, &of_process);
         let mut reader = Reader::new(top, "", directory, report);
         let listen = reader.list("listen", values::listen);
         if top.get("listen").is_none() {
@@ -127,7 +130,7 @@ impl Config {
                 "is missing; for example `listen: [\":443\"]`",
             );
         }
-        let verification = reader.parse("verification", values::verify_by);
+        let verification = reader.get(&keys::top::VERIFICATION);
         let handover = reader.path("handover");
         let (checkpoints, password) = place::lock(&mut reader)?;
         let data = logs.iter().map(|log| (log.key_path(""), &log.data.value));
@@ -145,7 +148,7 @@ impl Config {
             checkpoints,
             handover,
             tls,
-            verification: verification.map_or(VerifyBy::Fast, |located| located.value),
+            verification: verification.unwrap_or_default(),
             http,
             logs,
             written,
@@ -155,11 +158,10 @@ impl Config {
 
 /// Reads `defaults:`, which may have only keys that logs can share. Reports all other keys.
 fn defaults<'t>(node: &'t Node, report: &mut Report) -> Option<Section<'t>> {
-    let allowed = keys::log();
-    let section = keys::open(node, "defaults", &allowed, report)?;
+    let section = keys::open(node, "defaults", &keys::LOG, report)?;
     if let Value::Map(entries) = &node.value {
         for entry in entries {
-            if keys::IDENTITY.contains(&entry.key.as_str()) {
+            if keys::OWN.has(&entry.key) {
                 let key = join("defaults", &entry.key);
                 let message = "is each log's own: write this key under each log";
                 report.problem(Some(entry.line), key, message);

@@ -103,6 +103,7 @@ fn execute(cli: &Cli, logging: &Logging) -> ExitCode {
     match &cli.command {
         Command::Serve(options) => commands::serve::run(options, logging),
         Command::Check(options) => commands::check::run(options),
+        Command::Config(task) => commands::config::run(task),
         Command::Init(file) => commands::init::run(&file.config),
         Command::Adopt(options) => commands::adopt::run(options),
         Command::GiveBack(options) => commands::give_back::run(options),

@@ -15,20 +15,26 @@
 //! | [`environment`] | references to environment variables in values |
 //! | [`tree`], [`Node`], [`Value`] | a YAML document whose nodes have line numbers |
 //! | [`Section`], [`Reader`], [`Located`] | one map of a file, read key by key |
+//! | [`Key`], [`Table`], [`form`] | definitions of keys: name, form, default, documentation |
 //! | [`typed`] | a map that is read into a type with `Deserialize` |
 //! | [`values`] | parsers of single values |
 //! | [`Report`], [`Finding`], [`Severity`] | all problems and warnings, in file order |
 //! | [`nearest`], [`unknown`] | messages about unknown keys |
 
 pub mod environment;
+pub mod form;
+mod key;
 mod keys;
 mod report;
 mod section;
+mod table;
 pub mod tree;
 pub mod typed;
 pub mod values;
 
+pub use key::{About, AnyKey, Key};
 pub use keys::{nearest, unknown};
 pub use report::{Finding, Report, Severity};
 pub use section::{Located, Reader, Section, join};
+pub use table::Table;
 pub use tree::{Node, Value};

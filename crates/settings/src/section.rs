@@ -4,6 +4,8 @@ use std::convert::Infallible;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
+use crate::form::Parsed;
+use crate::key::Key;
 use crate::keys;
 use crate::report::Report;
 use crate::tree::{Entry, Node, Value};
@@ -92,6 +94,12 @@ impl<'t> Section<'t> {
         }
     }
 
+    /// Returns `true` if the value of `key` comes from the fallback.
+    pub fn inherited(&self, key: &str) -> bool {
+        let has = |entries: &[Entry]| entries.iter().any(|entry| entry.key == key);
+        !has(self.entries) && has(self.fallback)
+    }
+
     /// Returns the node under `key`, if it has a value (`key:` alone has none).
     pub fn get(&self, key: &str) -> Option<&'t Node> {
         let find = |entries: &'t [Entry]| entries.iter().find(|entry| entry.key == key);
@@ -153,8 +161,7 @@ impl<'t, 'r> Reader<'t, 'r> {
 
     /// Returns `true` if the value of `key` comes from the fallback.
     pub fn inherited(&self, key: &str) -> bool {
-        let has = |entries: &[Entry]| entries.iter().any(|entry| entry.key == key);
-        !has(self.section.entries) && has(self.section.fallback)
+        self.section.inherited(key)
     }
 
     /// Returns the path of `key`.
@@ -227,6 +234,25 @@ impl<'t, 'r> Reader<'t, 'r> {
         parser: impl FnOnce(&str) -> Result<T, E>,
     ) -> Option<T> {
         self.parse(key, parser).map(|located| located.value)
+    }
+
+    /// Parses a single value by the definition of its key. A former form causes a warning.
+    pub fn read<F: Parsed>(&mut self, key: &Key<F>) -> Option<Located<F::Value>> {
+        let text = self.text(key.name())?;
+        let (written, line) = (text.value, text.line);
+        let value = self.parsed(key.name(), text, |text| key.parse(text))?;
+        if let Some(renewed) = key.form.renewed(written) {
+            let message = format!(
+                "`{written}` has no unit: write {renewed}. The next version requires a unit"
+            );
+            self.warning(line, key.name(), message);
+        }
+        Some(value)
+    }
+
+    /// Parses a single value by the definition of its key, without its line.
+    pub fn get<F: Parsed>(&mut self, key: &Key<F>) -> Option<F::Value> {
+        self.read(key).map(|located| located.value)
     }
 
     fn parsed<T, E: Display>(

@@ -54,6 +54,29 @@ pub enum ValueError {
     /// The [`duration`] is out of this range.
     #[error("is not between {} and {}", show_duration(*.0.start()), show_duration(*.0.end()))]
     NotBetween(RangeInclusive<Duration>),
+    /// The text is not a [`size`].
+    #[error("is not a size such as 4KiB, 1MB or 500")]
+    Size,
+    /// The text is not of this kind, with an example.
+    #[error("is not {0} such as {1}")]
+    NotLike(&'static str, String),
+    /// The value has no unit. With its unit, it is written like this.
+    #[error("has no unit: write {0}")]
+    Write(String),
+    /// The text is not one of these words.
+    #[error("{}", one_of(.0))]
+    Word(Vec<&'static str>),
+}
+
+fn one_of(words: &[&str]) -> String {
+    let quoted: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
+    match &quoted[..] {
+        [one, other] => format!("is neither {one} nor {other}"),
+        [first @ .., last] if !first.is_empty() => {
+            format!("must be {} or {last}", first.join(", "))
+        }
+        words => format!("must be {}", words.concat()),
+    }
 }
 
 /// Parses any type with `FromStr`, whose errors are phrases that follow the text.
@@ -227,6 +250,44 @@ pub fn show_duration(duration: Duration) -> String {
     }
 }
 
+/// Units of sizes, in bytes. Each is before its divisors.
+const UNITS: [(&str, u64); 8] = [
+    ("TiB", 1 << 40),
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("GB", 1_000_000_000),
+    ("MB", 1_000_000),
+    ("kB", 1000),
+    ("B", 1),
+];
+
+/// Parses a size such as `4KiB`, `1MB` or `500`. Returns bytes.
+///
+/// # Errors
+/// If the text is not a size.
+pub fn size(text: &str) -> Result<u64, ValueError> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let factor = match text[digits.len()..].trim() {
+        "" => Some(1),
+        unit => UNITS
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(unit))
+            .map(|(_, factor)| *factor),
+    };
+    let number = digits.parse::<u64>().ok().zip(factor);
+    number
+        .and_then(|(number, factor)| number.checked_mul(factor))
+        .ok_or(ValueError::Size)
+}
+
+/// Formats a size for [`size`] with the largest unit that needs no fraction: `512KiB`, `1GiB`.
+pub fn show_size(bytes: u64) -> String {
+    let whole = |(_, factor): &&(&str, u64)| bytes > 0 && bytes.is_multiple_of(*factor);
+    let (unit, factor) = UNITS.iter().find(whole).unwrap_or(&("B", 1));
+    format!("{}{unit}", bytes / factor)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -266,5 +327,23 @@ mod tests {
             duration("60").unwrap_err().to_string(),
             "has no unit: write 60s or 60ms"
         );
+    }
+
+    #[test]
+    fn sizes_are_shown_with_the_largest_unit() {
+        for (text, bytes, shown) in [
+            ("512KiB", 524_288, "512KiB"),
+            ("1024", 1024, "1KiB"),
+            ("100000", 100_000, "100kB"),
+            ("1tib", 1 << 40, "1TiB"),
+            ("7B", 7, "7B"),
+            ("0", 0, "0B"),
+        ] {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+            assert_eq!(show_size(bytes), shown);
+        }
+        for wrong in ["", "MiB", "1.5MiB", "-1", "5 apples", "20000000TiB"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -21,7 +21,7 @@ pub(crate) use self::findings::Findings;
 use self::preflight::{LockState, Preflight};
 use crate::causes::causes;
 use crate::cli::Adopt;
-use crate::commands::{lock, looking};
+use crate::commands::{lock, looking, sound};
 use crate::config::{Config, LogSettings};
 use crate::{inception, runtime};
 
@@ -29,14 +29,8 @@ use crate::{inception, runtime};
 pub(crate) fn run(options: &Adopt) -> ExitCode {
     let mut findings = Findings::new(options.json);
     let (config, report) = options.flags.read_or(&options.config);
-    let config = match (config, report.problems()) {
-        (Some(config), []) => config,
-        _ => {
-            for line in report.problem_lines() {
-                errln!("problem: {line}");
-            }
-            return findings.fail("nothing was written; correct the configuration first");
-        }
+    let Some(config) = sound(config, &report) else {
+        return findings.fail("nothing was written; correct the configuration first");
     };
     for line in report.warning_lines() {
         findings.note(&format!("warning: {line}"));

@@ -18,7 +18,7 @@ use serde_json::json;
 
 use super::adopt::{Checked, Findings};
 use super::lock::show;
-use super::{fsck, looking};
+use super::{fsck, looking, sound};
 use crate::causes::causes;
 use crate::cli::{GiveBack, Software};
 use crate::config::{Config, DataPlace, LockPlace, LogSettings, beside_sunlights};
@@ -31,15 +31,9 @@ const STATE_VERSION: &str = "1";
 pub(crate) fn run(options: &GiveBack) -> ExitCode {
     let mut findings = Findings::new(options.json);
     let (config, report) = options.flags.read_or(&options.config);
-    let config = match (config, report.problems()) {
-        (Some(config), []) => config,
-        _ => {
-            for line in report.problem_lines() {
-                errln!("problem: {line}");
-            }
-            findings.refused("configuration", &report.problem_lines().join("; "));
-            return findings.fail("nothing was written; correct the problem first");
-        }
+    let Some(config) = sound(config, &report) else {
+        findings.refused("configuration", &report.problem_lines().join("; "));
+        return findings.fail("nothing was written; correct the problem first");
     };
     let given = runtime::run(async {
         let log = looking::the_one(&config, options.name.as_deref())?;

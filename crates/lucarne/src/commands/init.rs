@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use lucarne_storage::{Lock, LockError, make_private_directory};
 
-use super::failed;
+use super::{failed, sound};
 use crate::causes::causes;
 use crate::config::{Config, LockPlace, LogSettings};
 use crate::{inception, open, runtime};
@@ -15,14 +15,8 @@ use crate::{inception, open, runtime};
 /// Creates the lock database, directories and logs of the file at `path`.
 pub(crate) fn run(path: &Path) -> ExitCode {
     let (config, report) = Config::read(path);
-    let config = match (config, report.problems()) {
-        (Some(config), []) => config,
-        _ => {
-            for line in report.problem_lines() {
-                errln!("problem: {line}");
-            }
-            return failed("nothing was created; correct this first");
-        }
+    let Some(config) = sound(config, &report) else {
+        return failed("nothing was created; correct this first");
     };
     match runtime::run(all(&config)) {
         Ok(said) => {

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use lucarne_log::FoundCheckpoint;
 use serde_json::{Value, json};
 
-use super::failed;
+use super::{failed, sound};
 use crate::cli::Look;
 use crate::config::{Config, LogSettings, rfc3339};
 use crate::runtime;
@@ -57,10 +57,7 @@ impl Report {
 /// report.
 pub(crate) fn run(options: &Look, look: impl AsyncFn(&Config, &LogSettings) -> Report) -> ExitCode {
     let (config, report) = Config::read(&options.config);
-    let (Some(config), []) = (config, report.problems()) else {
-        for line in report.problem_lines() {
-            errln!("problem: {line}");
-        }
+    let Some(config) = sound(config, &report) else {
         failed("nothing was read; correct the configuration first");
         return exit_code(Verdict::Unseen);
     };
@@ -113,7 +110,7 @@ fn exit_code(verdict: Verdict) -> ExitCode {
 }
 
 /// Returns the named log, or all logs.
-fn chosen<'c>(config: &'c Config, name: Option<&str>) -> Result<Vec<&'c LogSettings>> {
+pub(crate) fn chosen<'c>(config: &'c Config, name: Option<&str>) -> Result<Vec<&'c LogSettings>> {
     match name {
         None => Ok(config.logs.iter().collect()),
         Some(name) => Ok(vec![named(config, name)?]),

@@ -3,6 +3,7 @@
 mod config;
 mod file;
 mod flags;
+mod keys;
 #[cfg(feature = "tui")]
 mod live;
 mod open;
@@ -19,6 +20,7 @@ use lucarne_settings::Report;
 
 use self::config::Config;
 use self::flags::Flags;
+pub(crate) use self::keys::{documented, schema};
 #[cfg(not(feature = "tui"))]
 use self::unseen as live;
 use super::failed;
@@ -76,6 +78,9 @@ fn read(options: &Options) -> Result<Config, Report> {
     options.flags.apply(&mut config, &mut of_flags);
     if !of_flags.problems().is_empty() {
         return Err(of_flags);
+    }
+    for line in report.warning_lines() {
+        errln!("warning: {line}");
     }
     if config.listen.is_empty() {
         config

@@ -9,7 +9,7 @@ use jiff::civil::Date;
 use lucarne_ct::Roots;
 use lucarne_http::Tls;
 
-use super::failed;
+use super::{failed, sound};
 use crate::causes::causes;
 use crate::cli::Serve;
 use crate::config::{Config, Report};
@@ -30,10 +30,7 @@ pub(crate) fn run(options: &Serve, logging: &Logging) -> ExitCode {
     for line in report.warning_lines() {
         tracing::warn!("{line}");
     }
-    let (Some(mut config), Some(roots), []) = (config, roots, report.problems()) else {
-        for line in report.problem_lines() {
-            errln!("problem: {line}");
-        }
+    let Some((mut config, roots)) = sound(config.zip(roots), &report) else {
         return failed("not started");
     };
     if let Some(day) = options.confirm_clock

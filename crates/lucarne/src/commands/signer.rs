@@ -11,7 +11,7 @@ use lucarne_tlog::{Checkpoint, SignedNote};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::failed;
+use super::{failed, sound};
 use crate::causes::causes;
 use crate::cli::{Signer, SignerTask};
 use crate::config::SignerConfig;
@@ -23,10 +23,7 @@ pub(crate) fn run(options: &Signer) -> ExitCode {
     for line in report.warning_lines() {
         tracing::warn!("{line}");
     }
-    let (Some(config), []) = (config, report.problems()) else {
-        for line in report.problem_lines() {
-            errln!("problem: {line}");
-        }
+    let Some(config) = sound(config, &report) else {
         return failed("not started");
     };
     let done = match &options.task {

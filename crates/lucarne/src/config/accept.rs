@@ -5,6 +5,10 @@ use std::path::PathBuf;
 use lucarne_ct::{CcadbProgramme, Policy, Require};
 use lucarne_settings::{Located, Reader};
 
+use super::keys::acceptance::{
+    ACCEPT_SHA1, MAXCHAIN, NOTAFTERLIMIT, NOTAFTERSTART, REJECT_EXPIRED, REJECT_UNEXPIRED, REQUIRE,
+};
+use super::keys::roots::CCADBROOTS;
 use super::root_sources::{Ccadb, RefusedRoots, RootSources};
 use super::values;
 
@@ -18,11 +22,7 @@ const CCADB_TESTING: &str =
 pub(super) fn roots(reader: &mut Reader<'_, '_>) -> RootSources {
     let pem = file(reader, "roots");
     let extra = file(reader, "extraroots");
-    let programme = reader.parse("ccadbroots", |text| match text {
-        "trusted" => Ok(CcadbProgramme::Trusted),
-        "testing" => Ok(CcadbProgramme::Testing),
-        _ => Err("is neither `trusted` nor `testing`"),
-    });
+    let programme = reader.read(&CCADBROOTS);
     let url = reader.url_or_path("rootsurl");
     // A log without a roots file accepts the roots that CCADB lists as trusted, like Sunlight.
     let programme = match programme {
@@ -88,43 +88,29 @@ fn file(reader: &mut Reader<'_, '_>, key: &str) -> Option<Located<PathBuf>> {
 
 /// Reads the conditions for accepted certificates.
 pub(super) fn policy(reader: &mut Reader<'_, '_>) -> Policy {
-    let start = reader.parse("notafterstart", values::time);
-    let limit = reader.parse("notafterlimit", values::time);
+    let start = reader.get(&NOTAFTERSTART);
+    let limit = reader.read(&NOTAFTERLIMIT);
     if let (Some(start), Some(limit)) = (&start, &limit)
-        && start.value >= limit.value
+        && *start >= limit.value
     {
         let message = "must be later than `notafterstart`: no certificate fits into the interval";
         reader.problem(limit.line, "notafterlimit", message);
     }
-    let require = reader.parse("require", |text| match text {
-        "server_auth" => Ok(Require::ServerAuth),
-        "any" => Ok(Require::Any),
-        _ => Err("is neither `server_auth` nor `any`"),
-    });
-    let mut flag = |key, default| {
-        let value = reader.parse(key, values::boolean);
-        value.map_or(default, |located| located.value)
-    };
-    let accept_sha1 = flag("accept_sha1", true);
-    let reject_expired = flag("reject_expired", false);
-    let reject_unexpired = flag("reject_unexpired", false);
-    let max_chain = reader.parse("maxchain", values::number(2, 100, "certificates"));
+    let reject_expired = reader.get(&REJECT_EXPIRED).unwrap_or(false);
+    let reject_unexpired = reader.get(&REJECT_UNEXPIRED).unwrap_or(false);
+    let max_chain = reader.get(&MAXCHAIN);
     if reject_expired && reject_unexpired {
         let message = "and `reject_expired` together refuse every certificate";
         reader.problem(None, "reject_unexpired", message);
     }
-    let extensions = reader.list("reject_extensions", values::oid);
     Policy {
-        require: require.map_or(Require::ServerAuth, |located| located.value),
-        accept_sha1,
+        require: reader.get(&REQUIRE).unwrap_or(Require::ServerAuth),
+        accept_sha1: reader.get(&ACCEPT_SHA1).unwrap_or(true),
         reject_expired,
         reject_unexpired,
-        reject_extensions: extensions
-            .into_iter()
-            .map(|located| located.value)
-            .collect(),
-        not_after_start: start.map(|located| located.value),
+        reject_extensions: reader.values("reject_extensions", values::oid),
+        not_after_start: start,
         not_after_limit: limit.map(|located| located.value),
-        max_chain: max_chain.map_or(Policy::DEFAULT_MAX_CHAIN, |located| located.value as usize),
+        max_chain: max_chain.map_or(Policy::DEFAULT_MAX_CHAIN, |most| most as usize),
     }
 }

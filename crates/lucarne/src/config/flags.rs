@@ -7,17 +7,21 @@ use std::time::Duration;
 use lucarne_ct::{CcadbProgramme, Policy, Require};
 use lucarne_http::Limits;
 use lucarne_log::{Clock, LaneConfig};
-use lucarne_settings::{Located, Report};
+use lucarne_settings::form::Durations;
+use lucarne_settings::{Key, Located, Report};
 use lucarne_storage::ObjectStoreConfig;
 
 use super::Config;
 use super::clouds::{Cloud, Clouds};
 use super::go::{at_path, given, origin_prefix, require, short, switch};
+use super::keys::http::MAXBODY;
+use super::keys::rounds::{CHECKPOINTINTERVAL, PERIOD, POOLSIZE};
+use super::keys::top::VERIFICATION;
 use super::log::{self, LogSettings};
 use super::place::{self, DataPlace, LockPlace};
 use super::root_sources::{Ccadb, RefusedRoots, RootSources};
 use super::secret::Secret;
-use super::server::{BODY_BYTES, TlsFiles};
+use super::server::TlsFiles;
 use super::tesseract::Ignored;
 use super::written::Written;
 use super::{scrub, values};
@@ -278,8 +282,8 @@ impl Flags {
         let log = self.log(&mut parse, data);
         let tls = self.tls(&mut parse);
         let verification = self.verification.as_deref();
-        let verification =
-            verification.and_then(|text| parse.value("verification", text, values::verify_by));
+        let verification = verification
+            .and_then(|text| parse.value("verification", text, |text| VERIFICATION.parse(text)));
         let http = self.limits(&mut parse);
         self.say_ignored(parse.0);
         let (checkpoints, logs) = (unplaced(checkpoints?), vec![log?]);
@@ -368,7 +372,7 @@ impl Flags {
         let mut limits = Limits::default();
         let bytes = self.max_cert_chain_bytes.as_deref();
         if let Some(bytes) = bytes.and_then(|text| {
-            let number = values::number(BODY_BYTES.0, BODY_BYTES.1, "bytes");
+            let number = values::number(MAXBODY.form.least, MAXBODY.form.most, "bytes");
             parse.value("max-cert-chain-bytes", text, number)
         }) {
             limits.body_bytes = bytes as usize;
@@ -534,26 +538,24 @@ impl Flags {
     }
 
     fn rounds(&self, parse: &mut Parse<'_>) -> Rounds {
-        let mut time = |flag, text: &Option<String>, (least, most)| {
-            let text = text.as_deref()?;
-            let bounds = Duration::from_millis(least)..=Duration::from_millis(most);
-            parse.value(flag, text, values::duration_within(bounds))
+        let mut time = |flag, text: &Option<String>, key: &Key<Durations>| {
+            let parser = |text: &str| key.form.parse_duration(text);
+            parse.value(flag, text.as_deref()?, parser)
         };
         let period = &self.checkpoint_interval;
-        let period = time("checkpoint-interval", period, log::PERIODS);
+        let period = time("checkpoint-interval", period, &PERIOD);
         let idle = &self.checkpoint_republish_interval;
-        let idle = time(
-            "checkpoint-republish-interval",
-            idle,
-            log::CHECKPOINT_INTERVALS,
-        );
+        let idle = time("checkpoint-republish-interval", idle, &CHECKPOINTINTERVAL);
         let pool = self.pushback_max_outstanding.as_deref();
-        let pool =
-            pool.and_then(|text| parse.value("pushback-max-outstanding", text, log::pool_size));
+        let pool = pool.and_then(|text| {
+            parse.value("pushback-max-outstanding", text, |text| {
+                POOLSIZE.parse(text)
+            })
+        });
         Rounds {
             period,
             idle,
-            pool_size: pool.unwrap_or(log::POOL_SIZE),
+            pool_size: pool.map_or(log::POOL_SIZE, log::pool_limit),
         }
     }
 

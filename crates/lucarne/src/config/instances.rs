@@ -8,13 +8,12 @@ use lucarne_http::{InstanceClient, InstanceKey};
 use lucarne_log::{Instances, Signer};
 use lucarne_settings::{Located, Reader, Report};
 
+use super::keys::instances::LEASE;
 use super::place::{DataPlace, LockPlace};
 use super::secret::Secret;
-use super::{key, keys, values};
+use super::{key, keys};
 
 const KEY: &str = "instances";
-/// Bounds of `lease`, in milliseconds.
-const LEASES: (u64, u64) = (300, 60_000);
 
 /// Addresses and key for the communication between the instances of a log.
 #[derive(Clone, Debug)]
@@ -61,7 +60,7 @@ pub(super) fn read(
         reader.problem(line, KEY, message);
     }
     let (path, directory) = (reader.path_of(KEY), reader.directory());
-    let section = keys::open(node, &path, keys::INSTANCES, reader.report())?;
+    let section = keys::open(node, &path, &keys::instances::TABLE, reader.report())?;
     let mut inside = Reader::new(section, path, directory, reader.report());
     let address = inside.parse("address", address);
     let address = inside.required("address", address, "10.0.0.1:6963");
@@ -70,7 +69,7 @@ pub(super) fn read(
             .then(|| text.to_owned())
             .ok_or("is not an address: write `:6963`, or `10.0.0.1:6963`")
     });
-    let lease = inside.parse("lease", values::milliseconds(LEASES.0, LEASES.1));
+    let lease = inside.get(&LEASE);
     let key = shared_key(&mut inside);
     let (address, (key, key_file)) = (address?.value, key?);
     Some(Located {
@@ -79,7 +78,7 @@ pub(super) fn read(
             address,
             key,
             key_file,
-            lease: lease.map_or(Instances::LEASE, |lease| lease.value),
+            lease: lease.unwrap_or(Instances::LEASE),
         },
         line,
     })

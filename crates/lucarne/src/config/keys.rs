@@ -1,152 +1,102 @@
-//! All keys of the configuration file, and keys in files of other log software.
+//! All keys of the configuration files, and keys in files of other log software.
 //!
-//! `docs/reference/configuration.md` documents each key; a test compares both.
+//! Each key is defined once: its name, form, default and documentation. The tables in `docs/` are
+//! generated from these definitions, see [`documented`].
 
-use lucarne_settings::{Node, Report, Section, Value, join, nearest};
+pub(crate) mod acceptance;
+pub(crate) mod backlog;
+pub(crate) mod http;
+pub(crate) mod identity;
+pub(crate) mod instances;
+pub(crate) mod metadata;
+pub(crate) mod read_limits;
+pub(crate) mod roots;
+pub(crate) mod rounds;
+pub(crate) mod signer;
+pub(crate) mod storage;
+pub(crate) mod tls;
+pub(crate) mod top;
 
-/// Keys at the top level.
-pub const TOP: &[&str] = &[
-    "listen",
-    "checkpoints",
-    "checkpointspassword",
-    "handover",
-    "tls",
-    "http",
-    "read_limits",
-    "verification",
-    "defaults",
-    "logs",
-];
+use lucarne_settings::{Node, Report, Section, Table, Value, join, nearest};
 
-/// Keys under `tls`.
-pub const TLS: &[&str] = &["certificate", "key"];
+/// Mark of keys with the names and meanings of Sunlight.
+const SUNLIGHT: &str = "**S**";
 
-/// Keys under `http`.
-pub const HTTP: &[&str] = &[
-    "maxbody",
-    "maxclientinflight",
-    "maxconnections",
-    "maxinflight",
-    "headertimeout",
-    "bodytimeout",
-    "idletimeout",
-    "writetimeout",
-    "draintimeout",
-    "trusted_proxies",
-];
-
-/// Keys under `read_limits`.
-pub const READ_LIMITS: &[&str] = &[
-    "client_rate",
-    "client_burst",
-    "no_contact_rate",
-    "no_contact_burst",
-    "remembered",
-];
+/// All keys of a log.
+pub(crate) static LOG: Table = Table::join(&[
+    &identity::TABLE,
+    &storage::TABLE,
+    &roots::TABLE,
+    &rounds::TABLE,
+    &instances::GROUP,
+    &acceptance::TABLE,
+    &metadata::TABLE,
+]);
 
 /// Keys that identify one log, which `defaults` must not contain.
-pub const IDENTITY: &[&str] = &[
-    "shortname",
-    "description",
-    "inception",
-    "submissionprefix",
-    "monitoringprefix",
-    "secret",
-    "signer",
-    "publickey",
-    "cache",
-    "localdirectory",
-    "s3keyprefix",
-    "gcskeyprefix",
-    "azurekeyprefix",
-    "name",
-    "seed",
-    "known_checkpoints",
-    "status_timestamp",
-    "planned_changes",
-];
+pub(super) static OWN: Table = Table::join(&[&identity::TABLE, &metadata::OWN]);
 
 /// Keys of a log that `defaults` may set for all logs.
-pub const SHARED: &[&str] = &[
-    "s3bucket",
-    "s3region",
-    "s3endpoint",
-    "s3style",
-    "s3profile",
-    "gcsbucket",
-    "gcsendpoint",
-    "gcscredentials",
-    "azurecontainer",
-    "azureaccount",
-    "azureendpoint",
-    "roots",
-    "ccadbroots",
-    "extraroots",
-    "rootsurl",
-    "refusedroots",
-    "period",
-    "poolsize",
-    "freshness",
-    "backlog",
-    "checkpointinterval",
-    "notafterstart",
-    "notafterlimit",
-    "require",
-    "accept_sha1",
-    "reject_expired",
-    "reject_unexpired",
-    "reject_extensions",
-    "maxchain",
-    "maxjournal",
-    "readcache",
-    "diskcache",
-    "rfc6962reads",
-    "scrub",
-    "scrubwindow",
-    "instances",
-    "intended_use",
-    "submission_rate_limit",
-    "monitoring_rate_limit",
-];
+static SHARED: Table = Table::join(&[
+    &storage::TABLE,
+    &roots::TABLE,
+    &rounds::TABLE,
+    &instances::GROUP,
+    &acceptance::TABLE,
+    &metadata::SHARED,
+]);
 
-/// Keys of an entry of a log's `planned_changes`.
-pub const PLANNED_CHANGE: &[&str] = &["new_status", "effective_date", "comment"];
+/// A generated table of the documentation.
+pub struct Documented {
+    /// Page below `docs/`.
+    pub page: &'static str,
+    /// Name of the table in the markers of the page.
+    pub name: &'static str,
+    /// The table in Markdown.
+    pub markdown: String,
+}
 
-/// Keys of a log's `instances`.
-pub const INSTANCES: &[&str] = &["address", "listen", "key", "lease"];
+/// Returns all generated tables of the documentation.
+pub fn documented() -> Vec<Documented> {
+    let server = [
+        ("top", &top::TABLE),
+        ("tls", &tls::TABLE),
+        ("http", &http::TABLE),
+        ("read_limits", &read_limits::TABLE),
+        ("identity", &identity::TABLE),
+        ("storage", &storage::TABLE),
+        ("roots", &roots::TABLE),
+        ("rounds", &rounds::TABLE),
+        ("instances", &instances::GROUP),
+        ("acceptance", &acceptance::TABLE),
+        ("metadata", &metadata::TABLE),
+    ];
+    let server = server.map(|(name, table)| Documented {
+        page: "reference/configuration.md",
+        name,
+        markdown: table.to_markdown(Some("")),
+    });
+    let signer = Documented {
+        page: "how-to/signer.md",
+        name: "signer",
+        markdown: signer::TABLE.to_markdown(None),
+    };
+    let mut all = Vec::from(server);
+    all.push(signer);
+    #[cfg(feature = "proxy")]
+    all.extend(crate::commands::proxy::documented());
+    all
+}
 
-/// Keys of a log's `backlog`.
-pub const BACKLOG: &[&str] = &["rate", "pool"];
-
-/// Keys of a rate limit.
-pub const RATE_LIMIT: &[&str] = &["requests", "interval_seconds", "scope"];
-
-/// Keys with details of a data place, each with the key that defines the place.
-pub(super) const OF_STORES: &[(&str, &str)] = &[
-    ("s3bucket", "s3region"),
-    ("s3bucket", "s3endpoint"),
-    ("s3bucket", "s3style"),
-    ("s3bucket", "s3profile"),
-    ("s3bucket", "s3keyprefix"),
-    ("gcsbucket", "gcsendpoint"),
-    ("gcsbucket", "gcscredentials"),
-    ("gcsbucket", "gcskeyprefix"),
-    ("azurecontainer", "azureaccount"),
-    ("azurecontainer", "azureendpoint"),
-    ("azurecontainer", "azurekeyprefix"),
-];
-
-/// Keys of a signer's file.
-pub const SIGNER: &[&str] = &["socket", "memory", "users", "logs"];
-
-/// Keys of each log in a signer's file.
-pub const SIGNER_LOG: &[&str] = &[
-    "origin", "secret", "seed", "module", "token", "object", "pin",
-];
-
-/// Returns all keys of a log.
-pub fn log() -> Vec<&'static str> {
-    [IDENTITY, SHARED].concat()
+/// Returns the key that names a bucket, for another key of the same kind of bucket.
+pub(super) fn bucket_of(key: &str) -> Option<&'static str> {
+    let kinds = [
+        ("s3", "s3bucket"),
+        ("gcs", "gcsbucket"),
+        ("azure", "azurecontainer"),
+    ];
+    let (_, bucket) = kinds.iter().find(|(prefix, _)| key.starts_with(prefix))?;
+    (key != *bucket).then_some(*bucket)
 }
 
 /// Returns the flag for a key of the configuration file, for messages.
@@ -174,18 +124,17 @@ const ETAGS3: &str = "is Sunlight's lock in an object store: write it as \
      `checkpoints: s3://bucket/prefix?region=…&endpoint=…`";
 const DYNAMODB: &str = "is not supported: write `checkpoints` with the path of an SQLite database, \
                         or the URL of MySQL, PostgreSQL or an object store";
-/// Keys in files of other log software that must not be ignored, with advice.
-const FOREIGN: &[(&str, &str)] = &[
-    ("etags3", ETAGS3),
-    ("dynamodb", DYNAMODB),
-    (
-        "key",
-        "is an old name for `secret`, which takes a seed file or a PEM key",
-    ),
-];
+/// Keys at the top level of Sunlight's file that must not be ignored, with advice.
+const FOREIGN_TOP: &[(&str, &str)] = &[("etags3", ETAGS3), ("dynamodb", DYNAMODB)];
+
+/// Keys of a log in Sunlight's file that must not be ignored, with advice.
+const FOREIGN_LOG: &[(&str, &str)] = &[(
+    "key",
+    "is an old name for `secret`, which takes a seed file or a PEM key",
+)];
 
 /// Keys at the top level of Sunlight's file that have no meaning in Lucarne.
-const IGNORED_TOP: &[(&str, &str)] = &[
+pub(super) const IGNORED_TOP: Advised = &[
     (
         "acme",
         "is ignored: Lucarne does not request certificates. Use any ACME client and configure the \
@@ -210,26 +159,30 @@ const IGNORED_TOP: &[(&str, &str)] = &[
 const PREFIX: &str = "is ignored: the URL in `submissionprefix` has this part";
 
 /// Keys of a log in Sunlight's file that have no meaning in Lucarne.
-const IGNORED_LOG: &[(&str, &str)] = &[("httphost", PREFIX), ("httpprefix", PREFIX)];
+pub(super) const IGNORED_LOG: Advised = &[("httphost", PREFIX), ("httpprefix", PREFIX)];
 
-/// Returns Sunlight's keys that are ignored in the map at `path`.
-fn ignored(path: &str) -> &'static [(&'static str, &'static str)] {
+/// Keys with advice.
+pub(super) type Advised = &'static [(&'static str, &'static str)];
+
+/// Returns the keys of other log software in the map at `path`: ignored and refused ones.
+fn of_others(path: &str) -> (Advised, Advised) {
     match path {
-        "" => IGNORED_TOP,
-        path if path.starts_with("logs[") => IGNORED_LOG,
-        _ => &[],
+        "" => (IGNORED_TOP, FOREIGN_TOP),
+        path if path.starts_with("logs[") && path.ends_with(']') => (IGNORED_LOG, FOREIGN_LOG),
+        "defaults" => (&[], FOREIGN_LOG),
+        _ => (&[], &[]),
     }
 }
 
-/// Opens `node` as a map with the keys `known`. Warns about ignored keys, and reports others with
-/// the advice of [`unknown`].
+/// Opens `node` as a map with the keys of `table`. Warns about ignored keys, and reports others
+/// with advice.
 pub(super) fn open<'t>(
     node: &'t Node,
     path: &str,
-    known: &[&str],
+    table: &Table,
     report: &mut Report,
 ) -> Option<Section<'t>> {
-    let ignored = ignored(path);
+    let (ignored, foreign) = of_others(path);
     if let Value::Map(entries) = &node.value {
         for entry in entries {
             if let Some((key, why)) = ignored.iter().find(|(key, _)| *key == entry.key) {
@@ -237,28 +190,92 @@ pub(super) fn open<'t>(
             }
         }
     }
-    let taken: Vec<&str> = known
-        .iter()
-        .copied()
-        .chain(ignored.iter().map(|it| it.0))
-        .collect();
-    let advice = |key: &str, _: &[&str]| unknown(key, known);
+    let known = table.names();
+    let taken = [known.clone(), ignored.iter().map(|it| it.0).collect()].concat();
+    let advice = |key: &str, _: &[&str]| match foreign.iter().find(|(name, _)| *name == key) {
+        Some((_, advice)) => (*advice).to_owned(),
+        None => unknown(key, &known),
+    };
     Section::open_advised(node, path, &taken, advice, report)
 }
 
 /// Returns the advice for a key that is not in `known`.
 fn unknown(key: &str, known: &[&str]) -> String {
-    if let Some((_, advice)) = FOREIGN.iter().find(|(foreign, _)| *foreign == key) {
-        return (*advice).to_owned();
-    }
     match nearest(key, known) {
         Some(near) => format!("no such key; did you mean `{near}`?"),
-        None if log().contains(&key) => {
-            "no such key here; it belongs to a log, under `logs:`".to_owned()
-        }
-        None if TOP.contains(&key) => {
+        None if LOG.has(key) => "no such key here; it belongs to a log, under `logs:`".to_owned(),
+        None if top::TABLE.has(key) => {
             "no such key here; it belongs at the top of the file".to_owned()
         }
         None => lucarne_settings::unknown(key, known),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Debug;
+
+    use lucarne_http::Limits;
+    use lucarne_log::{Instances, LaneConfig};
+    use lucarne_settings::form::Parsed;
+    use lucarne_settings::{Key, tree};
+
+    use super::*;
+    use crate::config::log;
+
+    /// Asserts that this is the documented default of a log on a disk.
+    fn assert_default<F: Parsed<Value: Debug + PartialEq>>(key: &Key<F>, value: F::Value) {
+        let default = key.about.plain_default();
+        let first = default.split(';').next().unwrap();
+        assert_eq!(key.parse(first), Ok(value), "{}", key.name());
+    }
+
+    #[test]
+    fn the_documented_defaults_are_those_of_the_program() {
+        let limits = Limits::default();
+        assert_default(&http::MAXBODY, limits.body_bytes as u64);
+        assert_default(&http::MAXCONNECTIONS, limits.connections as u64);
+        assert_default(&http::MAXINFLIGHT, limits.inflight_bytes as u64);
+        assert_default(
+            &http::MAXCLIENTINFLIGHT,
+            limits.client_inflight_bytes as u64,
+        );
+        assert_default(&http::HEADERTIMEOUT, limits.header_timeout);
+        assert_default(&http::BODYTIMEOUT, limits.body_timeout);
+        assert_default(&http::IDLETIMEOUT, limits.idle_timeout);
+        assert_default(&http::WRITETIMEOUT, limits.write_timeout);
+        assert_default(&http::DRAINTIMEOUT, limits.drain_timeout);
+        let reads = limits.reads.unwrap();
+        assert_default(&read_limits::CLIENT_BURST, reads.client.burst());
+        assert_default(&read_limits::NO_CONTACT_BURST, reads.no_contact.burst());
+        assert_default(&read_limits::REMEMBERED, reads.clients as u64);
+        assert_default(&rounds::POOLSIZE, log::POOL_SIZE as u64);
+        assert_default(&rounds::FRESHNESS, LaneConfig::default().freshness);
+        assert_default(&rounds::MAXJOURNAL, log::JOURNAL);
+        assert_default(&rounds::READCACHE, log::READ_CACHE);
+        assert_default(&rounds::DISKCACHE, log::DISK_CACHE);
+        assert_default(&instances::LEASE, Instances::LEASE);
+        let disk = crate::config::DataPlace::Directory("a".into());
+        assert_default(&rounds::PERIOD, log::default_period(&disk));
+        let interval = log::default_checkpoint_interval(&disk);
+        assert_default(&rounds::CHECKPOINTINTERVAL, interval);
+        let chain = lucarne_ct::Policy::DEFAULT_MAX_CHAIN;
+        assert_default(&acceptance::MAXCHAIN, chain as u64);
+    }
+
+    #[test]
+    fn advice_about_keys_of_others_is_given_where_they_stand() {
+        let said = |path: &str, table: &Table, yaml: &str| {
+            let root = tree::parse(yaml).unwrap();
+            let mut report = Report::on(None);
+            open(&root, path, table, &mut report);
+            report.problem_lines().join("\n")
+        };
+        assert!(said("", &top::TABLE, "dynamodb: {}").contains("is not supported"));
+        assert!(said("logs[a]", &LOG, "key: k").contains("is an old name for `secret`"));
+        for (path, table) in [("http", &http::TABLE), ("logs[a].backlog", &backlog::TABLE)] {
+            let said = said(path, table, "{key: k, dynamodb: {}, httphost: h}");
+            assert_eq!(said.matches("no such key").count(), 3, "{said}");
+        }
     }
 }

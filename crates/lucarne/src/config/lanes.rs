@@ -1,25 +1,20 @@
 //! `freshness` and `backlog`: the two lanes of submissions.
 
 use std::num::NonZeroU32;
-use std::ops::RangeInclusive;
-use std::time::Duration;
 
 use lucarne_log::LaneConfig;
 use lucarne_settings::{Located, Reader};
 
-use super::{keys, values};
+use super::keys;
+use super::keys::backlog::{POOL, RATE};
+use super::keys::rounds::FRESHNESS;
 
 const BACKLOG: &str = "backlog";
-/// Bounds of `freshness`: one minute to ten years.
-const FRESHNESS: RangeInclusive<Duration> =
-    Duration::from_secs(60)..=Duration::from_secs(87_600 * 3600);
-/// Bounds of `rate`, in entries per second.
-const RATES: (u64, u64) = (1, 1_000_000);
 
 /// Reads `freshness` and `backlog` of a log with this pool size.
 pub(super) fn read(reader: &mut Reader<'_, '_>, pool_size: usize) -> LaneConfig {
     let usual = LaneConfig::default();
-    let freshness = reader.value("freshness", values::duration_within(FRESHNESS));
+    let freshness = reader.get(&FRESHNESS);
     let (old_rate, old_pool) = backlog(reader, pool_size).unwrap_or_default();
     LaneConfig {
         freshness: freshness.unwrap_or(usual.freshness),
@@ -34,10 +29,10 @@ fn backlog(
 ) -> Option<(Option<NonZeroU32>, Option<usize>)> {
     let node = reader.node(BACKLOG)?;
     let (path, directory) = (reader.path_of(BACKLOG), reader.directory());
-    let section = keys::open(node, &path, keys::BACKLOG, reader.report())?;
+    let section = keys::open(node, &path, &keys::backlog::TABLE, reader.report())?;
     let mut inside = Reader::new(section, path, directory, reader.report());
-    let rate = inside.value("rate", values::number(RATES.0, RATES.1, "entries a second"));
-    let pool = inside.parse("pool", values::number(1, 10_000_000, "entries"));
+    let rate = inside.get(&RATE);
+    let pool = inside.read(&POOL);
     if let Some(Located { value, line }) = pool
         && value > pool_size as u64
     {

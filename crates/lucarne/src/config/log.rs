@@ -7,11 +7,14 @@ use std::time::Duration;
 use jiff::civil::Date;
 use lucarne_ct::Policy;
 use lucarne_log::{Clock, KnownCheckpoints, LaneConfig, LogConfig, Metadata, Signer};
-use lucarne_settings::values::ValueError;
 use lucarne_settings::{Located, Node, Reader, Report, Section, Value, join};
 
 use super::distinct::{Claimant, Claims};
 use super::instances::{self, InstanceSettings};
+use super::keys::identity::INCEPTION;
+use super::keys::rounds::{
+    CHECKPOINTINTERVAL, DISKCACHE, MAXJOURNAL, PERIOD, POOLSIZE, READCACHE, RFC6962READS,
+};
 use super::place::DataPlace;
 use super::root_sources::RootSources;
 use super::scrub::{self, Scrub};
@@ -84,7 +87,7 @@ pub struct LogSettings {
 }
 
 /// Default of `period` for a log on a disk.
-const PERIOD: Duration = Duration::from_millis(200);
+const DISK_PERIOD: Duration = Duration::from_millis(200);
 /// Default of `period` for a log in a bucket. A round costs a fixed number of requests, and some
 /// stores accept only one write to an object per second.
 const BUCKET_PERIOD: Duration = Duration::from_secs(1);
@@ -95,10 +98,6 @@ const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(5);
 /// Default of `checkpointinterval` for a log in a bucket. A checkpoint costs up to two paid
 /// requests: one for a lock in a bucket, and one for the publication.
 const BUCKET_CHECKPOINT_INTERVAL: Duration = Duration::from_secs(10);
-/// Bounds of `period`, in milliseconds.
-pub(super) const PERIODS: (u64, u64) = (1, 60_000);
-/// Bounds of `checkpointinterval`, in milliseconds.
-pub(super) const CHECKPOINT_INTERVALS: (u64, u64) = (100, 60_000);
 /// Default of `maxjournal` in bytes.
 pub(super) const JOURNAL: u64 = 1 << 30;
 /// Default of `readcache` in bytes.
@@ -109,7 +108,7 @@ pub(super) const DISK_CACHE: u64 = 1 << 30;
 /// Returns the default of `period`.
 pub(super) fn default_period(data: &DataPlace) -> Duration {
     match data {
-        DataPlace::Directory(_) => PERIOD,
+        DataPlace::Directory(_) => DISK_PERIOD,
         DataPlace::Bucket(_) => BUCKET_PERIOD,
     }
 }
@@ -192,12 +191,12 @@ pub(super) fn read(
     report: &mut Report,
 ) -> Option<LogSettings> {
     let path = format!("logs[{}]", name_or_index(index, node));
-    let section = keys::open(node, &path, &keys::log(), report)?;
+    let section = keys::open(node, &path, &keys::LOG, report)?;
     let section = section.or(defaults);
-    let written = Written::of(&section, keys::log());
+    let written = Written::of(&section, &keys::LOG.keys());
     let mut reader = Reader::new(section, &path, directory, report);
     let identity = identity::read(&mut reader);
-    let inception = reader.parse("inception", values::date);
+    let inception = reader.read(&INCEPTION);
     let known = reader.list("known_checkpoints", values::checkpoint_url);
     let description = reader.text("description").map(|text| text.value.to_owned());
     let rounds = rounds(&mut reader);
@@ -292,37 +291,31 @@ struct Rounds {
 }
 
 fn rounds(reader: &mut Reader<'_, '_>) -> Rounds {
-    let period = reader.parse("period", values::milliseconds(PERIODS.0, PERIODS.1));
-    let interval = reader.parse(
-        "checkpointinterval",
-        values::milliseconds(CHECKPOINT_INTERVALS.0, CHECKPOINT_INTERVALS.1),
+    let pool_size = reader.read(&POOLSIZE);
+    let pool_size = pool_size.map_or(
+        Located {
+            value: POOL_SIZE,
+            line: None,
+        },
+        |it| it.map(pool_limit),
     );
-    let pool_size = reader.parse("poolsize", pool_size).unwrap_or(Located {
-        value: POOL_SIZE,
-        line: None,
-    });
-    let lanes = lanes::read(reader, pool_size.value);
-    let journal = reader.parse("maxjournal", values::number(1, 1 << 20, "MiB"));
-    let mebibytes = reader.parse("readcache", values::number(0, 1 << 20, "MiB"));
-    let on_disk = reader.parse("diskcache", values::number(0, 1 << 24, "MiB"));
-    let rfc6962_reads = reader.parse("rfc6962reads", values::boolean);
     Rounds {
-        period,
+        period: reader.read(&PERIOD),
+        lanes: lanes::read(reader, pool_size.value),
         pool_size,
-        lanes,
-        checkpoint_interval: interval.map(|located| located.value),
-        journal: journal.map_or(JOURNAL, |located| located.value << 20),
-        read_cache: mebibytes.map_or(READ_CACHE, |located| located.value << 20),
-        disk_cache: on_disk.map_or(DISK_CACHE, |located| located.value << 20),
-        rfc6962_reads: rfc6962_reads.is_some_and(|located| located.value),
+        checkpoint_interval: reader.get(&CHECKPOINTINTERVAL),
+        journal: reader.get(&MAXJOURNAL).unwrap_or(JOURNAL),
+        read_cache: reader.get(&READCACHE).unwrap_or(READ_CACHE),
+        disk_cache: reader.get(&DISKCACHE).unwrap_or(DISK_CACHE),
+        rfc6962_reads: reader.get(&RFC6962READS).unwrap_or(false),
         scrub: scrub::read(reader),
     }
 }
 
-/// Parses `poolsize`. As in Sunlight, 0 means unlimited.
-pub(super) fn pool_size(text: &str) -> Result<usize, ValueError> {
-    match values::number(0, 10_000_000, "entries")(text)? {
-        0 => Ok(u32::MAX as usize),
-        entries => Ok(entries as usize),
+/// Returns the limit of a value of `poolsize`. As in Sunlight, 0 means unlimited.
+pub(super) fn pool_limit(entries: u64) -> usize {
+    match entries {
+        0 => u32::MAX as usize,
+        entries => entries as usize,
     }
 }

@@ -1,25 +1,22 @@
 //! Metadata of a log in `log.v3.json`.
 
 use lucarne_ct::{CcadbProgramme, Policy, Require};
-use lucarne_log::{IntendedUse, Metadata, PlannedChange, RateLimit, Status};
-use lucarne_settings::{Node, Reader, Value};
+use lucarne_log::{IntendedUse, Metadata, PlannedChange, RateLimit};
+use lucarne_settings::{Node, Reader, Table, Value};
 
 use super::keys;
+use super::keys::metadata::{
+    EFFECTIVE_DATE, INTENDED_USE, INTERVAL_SECONDS, NEW_STATUS, PLANNED_CHANGE, RATE_LIMIT,
+    REQUESTS, SCOPE, STATUS_TIMESTAMP,
+};
 use super::root_sources::RootSources;
-use super::values::{self, Prefix};
+use super::values::Prefix;
 
 /// Reads the metadata. The default of the intended use is `likely`.
 pub(super) fn read(reader: &mut Reader<'_, '_>, likely: IntendedUse) -> Metadata {
-    let intended_use = reader.parse("intended_use", |text| match text {
-        "production" => Ok(IntendedUse::Production),
-        "test" => Ok(IntendedUse::Test),
-        "decommissioned" => Ok(IntendedUse::Decommissioned),
-        _ => Err("must be `production`, `test` or `decommissioned`"),
-    });
-    let active_since = reader.parse("status_timestamp", values::time);
     Metadata {
-        intended_use: intended_use.map_or(likely, |located| located.value),
-        active_since: active_since.map(|located| located.value),
+        intended_use: reader.get(&INTENDED_USE).unwrap_or(likely),
+        active_since: reader.get(&STATUS_TIMESTAMP),
         planned_changes: planned_changes(reader),
         submission_rate_limit: rate_limit(reader, "submission_rate_limit"),
         monitoring_rate_limit: rate_limit(reader, "monitoring_rate_limit"),
@@ -58,15 +55,10 @@ fn planned_changes(reader: &mut Reader<'_, '_>) -> Vec<PlannedChange> {
         _ => std::slice::from_ref(node),
     };
     let read = |item| {
-        let mut change = inside(reader, key, item, keys::PLANNED_CHANGE)?;
-        let status = change.parse("new_status", |text| match text {
-            "active" => Ok(Status::Active),
-            "readonly" => Ok(Status::ReadOnly),
-            "inactive" => Ok(Status::Inactive),
-            _ => Err("must be `active`, `readonly` or `inactive`"),
-        });
+        let mut change = inside(reader, key, item, &PLANNED_CHANGE)?;
+        let status = change.read(&NEW_STATUS);
         let status = change.required("new_status", status, "inactive");
-        let date = change.parse("effective_date", values::time);
+        let date = change.read(&EFFECTIVE_DATE);
         let date = change.required("effective_date", date, "2028-01-01T00:00:00Z");
         let comment = change.text("comment").map(|text| text.value.to_owned());
         Some(PlannedChange {
@@ -80,34 +72,25 @@ fn planned_changes(reader: &mut Reader<'_, '_>) -> Vec<PlannedChange> {
 
 fn rate_limit(reader: &mut Reader<'_, '_>, key: &str) -> Option<RateLimit> {
     let node = reader.node(key)?;
-    let mut limit = inside(reader, key, node, keys::RATE_LIMIT)?;
-    let requests = limit.parse("requests", values::number(0, u64::MAX, "requests"));
+    let mut limit = inside(reader, key, node, &RATE_LIMIT)?;
+    let requests = limit.read(&REQUESTS);
     let requests = limit.required("requests", requests, "1000");
-    let seconds = limit.parse("interval_seconds", values::number(1, 1 << 32, "seconds"));
+    let seconds = limit.read(&INTERVAL_SECONDS);
     let seconds = limit.required("interval_seconds", seconds, "60");
-    let scope = limit.parse("scope", |text| {
-        if SCOPES.contains(&text) {
-            Ok(text.to_owned())
-        } else {
-            Err(format!("must be one of {}", SCOPES.join(", ")))
-        }
-    });
+    let scope = limit.get(&SCOPE);
     Some(RateLimit {
         requests: requests?.value,
         interval_seconds: seconds?.value,
-        scope: scope.map(|located| located.value),
+        scope: scope.map(str::to_owned),
     })
 }
-
-/// Valid scopes of a rate limit.
-const SCOPES: &[&str] = &["ip", "asn", "subnet", "user-agent", "geography", "global"];
 
 /// Returns a reader of the map `node` under `key`.
 fn inside<'t, 'r>(
     reader: &'r mut Reader<'t, '_>,
     key: &str,
     node: &'t Node,
-    known: &[&str],
+    known: &Table,
 ) -> Option<Reader<'t, 'r>> {
     let (path, directory) = (reader.path_of(key), reader.directory());
     let section = keys::open(node, &path, known, reader.report())?;

@@ -8,6 +8,7 @@ use lucarne_storage::object::{Azure, Bucket, Gcs, S3};
 use lucarne_storage::{AssetError, LockError, ObjectStoreConfig, SqlLock};
 use url::Url;
 
+use super::keys::storage::S3STYLE;
 use super::secret::{Secret, SecretError};
 use super::{key, keys};
 
@@ -297,8 +298,10 @@ pub(super) fn credentials(
 
 /// Reports keys that belong to another kind of place. In `defaults`, these keys are harmless.
 fn orphans(reader: &mut Reader<'_, '_>, kind: Option<&str>) {
-    for (owner, key) in keys::OF_STORES {
-        let Some(line) = reader.node(key).map(|node| node.line) else {
+    for key in keys::LOG.names() {
+        let bucket = keys::bucket_of(key);
+        let line = reader.node(key).map(|node| node.line);
+        let (Some(owner), Some(line)) = (bucket, line) else {
             continue;
         };
         if kind != Some(owner) && !reader.inherited(key) {
@@ -333,11 +336,7 @@ fn owned(reader: &mut Reader<'_, '_>, key: &str) -> Option<String> {
 }
 
 fn s3(reader: &mut Reader<'_, '_>, bucket: String) -> Option<Bucket> {
-    let style = reader.parse("s3style", |text| match text {
-        "path" => Ok(false),
-        "virtual" => Ok(true),
-        _ => Err("is neither `path` nor `virtual`"),
-    });
+    let style = reader.get(&S3STYLE);
     if reader.has("s3style") && style.is_none() {
         return None;
     }
@@ -345,7 +344,7 @@ fn s3(reader: &mut Reader<'_, '_>, bucket: String) -> Option<Bucket> {
         region: owned(reader, "s3region"),
         bucket,
         endpoint: owned(reader, "s3endpoint"),
-        virtual_hosted: style.is_some_and(|style| style.value),
+        virtual_hosted: style.unwrap_or_default(),
         // An explicit `http://` URL is intended.
         allow_http: true,
         profile: owned(reader, "s3profile"),

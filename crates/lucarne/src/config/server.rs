@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use lucarne_http::Limits;
 use lucarne_settings::{Located, Reader, Report, Section};
 
-use super::{keys, read_limits, values};
-
-/// Bounds of `maxbody`. Real chains are far smaller than 2 MiB, and 256 chains of this size still
-/// fit into a tile.
-pub(super) const BODY_BYTES: (u64, u64) = (1024, 2 << 20);
+use super::keys::http::{
+    BODYTIMEOUT, DRAINTIMEOUT, HEADERTIMEOUT, IDLETIMEOUT, MAXBODY, MAXCLIENTINFLIGHT,
+    MAXCONNECTIONS, MAXINFLIGHT, WRITETIMEOUT,
+};
+use super::{keys, read_limits};
 
 /// Files of the TLS certificate and key, reread after changes.
 #[derive(Clone, Debug)]
@@ -24,55 +24,29 @@ pub struct TlsFiles {
 pub(super) fn http(top: &Section<'_>, directory: &Path, report: &mut Report) -> Limits {
     let mut limits = Limits::default();
     let section = top.get("http");
-    let section = section.and_then(|node| keys::open(node, "http", keys::HTTP, report));
+    let section = section.and_then(|node| keys::open(node, "http", &keys::http::TABLE, report));
     let Some(section) = section else {
         return limits;
     };
     let mut reader = Reader::new(section, "http", directory, report);
     for (key, limit) in [
-        ("headertimeout", &mut limits.header_timeout),
-        ("bodytimeout", &mut limits.body_timeout),
-        ("idletimeout", &mut limits.idle_timeout),
-        ("writetimeout", &mut limits.write_timeout),
-        ("draintimeout", &mut limits.drain_timeout),
+        (&HEADERTIMEOUT, &mut limits.header_timeout),
+        (&BODYTIMEOUT, &mut limits.body_timeout),
+        (&IDLETIMEOUT, &mut limits.idle_timeout),
+        (&WRITETIMEOUT, &mut limits.write_timeout),
+        (&DRAINTIMEOUT, &mut limits.drain_timeout),
     ] {
-        if let Some(value) = reader.parse(key, values::milliseconds(1, 3_600_000)) {
-            *limit = value.value;
-        }
+        *limit = reader.get(key).unwrap_or(*limit);
     }
-    for (key, unit, least, most, limit) in [
-        (
-            "maxbody",
-            "bytes",
-            BODY_BYTES.0,
-            BODY_BYTES.1,
-            &mut limits.body_bytes,
-        ),
-        (
-            "maxconnections",
-            "connections",
-            1,
-            1 << 30,
-            &mut limits.connections,
-        ),
-        (
-            "maxinflight",
-            "bytes",
-            1 << 20,
-            1 << 40,
-            &mut limits.inflight_bytes,
-        ),
-        (
-            "maxclientinflight",
-            "bytes",
-            1 << 20,
-            1 << 40,
-            &mut limits.client_inflight_bytes,
-        ),
+    for (key, limit) in [
+        (&MAXBODY, &mut limits.body_bytes),
+        (&MAXINFLIGHT, &mut limits.inflight_bytes),
+        (&MAXCLIENTINFLIGHT, &mut limits.client_inflight_bytes),
     ] {
-        if let Some(value) = reader.parse(key, values::number(least, most, unit)) {
-            *limit = value.value as usize;
-        }
+        *limit = reader.get(key).map_or(*limit, |bytes| bytes as usize);
+    }
+    if let Some(connections) = reader.get(&MAXCONNECTIONS) {
+        limits.connections = connections as usize;
     }
     limits.trusted_proxies = read_limits::trusted_proxies(&mut reader);
     // Each limit must allow at least one body with its request head.
@@ -91,7 +65,7 @@ pub(super) fn http(top: &Section<'_>, directory: &Path, report: &mut Report) -> 
 /// Reads `tls`, and checks that certificate and key match.
 pub(super) fn tls(top: &Section<'_>, directory: &Path, report: &mut Report) -> Option<TlsFiles> {
     let node = top.get("tls")?;
-    let section = keys::open(node, "tls", keys::TLS, report)?;
+    let section = keys::open(node, "tls", &keys::tls::TABLE, report)?;
     let mut reader = Reader::new(section, "tls", directory, report);
     let certificate = reader.path("certificate");
     let certificate = reader.required("certificate", certificate, "fullchain.pem");

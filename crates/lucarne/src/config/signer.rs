@@ -50,7 +50,7 @@ impl SignerConfig {
                 return None;
             }
         };
-        let top = Section::open(&root, "", keys::SIGNER, report)?;
+        let top = Section::open(&root, "", &keys::signer::TABLE.names(), report)?;
         let logs = logs(&top, directory, report);
         let mut reader = Reader::new(top, "", directory, report);
         let socket = reader.path("socket");
@@ -93,7 +93,7 @@ fn log(
     report: &mut Report,
 ) -> Option<(String, Box<dyn KeyHolder>)> {
     let path = format!("logs[{index}]");
-    let section = Section::open(node, &path, keys::SIGNER_LOG, report)?;
+    let section = Section::open(node, &path, &keys::signer::LOG.names(), report)?;
     let mut reader = Reader::new(section, &path, directory, report);
     let origin = reader.parse("origin", origin);
     let origin = reader.required("origin", origin, "ct.example/2026h1");

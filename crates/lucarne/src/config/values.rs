@@ -9,11 +9,8 @@ use std::num::ParseIntError;
 use lucarne_ct::{Oid, OidError};
 
 pub(crate) use super::prefix::{Prefix, PrefixError, checkpoint_url, prefix};
-use crate::verification::VerifyBy;
 
-pub(crate) use lucarne_settings::values::{
-    boolean, date, duration, duration_within, milliseconds, number, rfc3339, time,
-};
+pub(crate) use lucarne_settings::values::{duration, number, rfc3339, time};
 
 /// An address to listen on: `host:port`, `[::1]:port`, or `:port` for all addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,8 +68,6 @@ pub(crate) fn listen(text: &str) -> Result<Listen, ListenError> {
 pub(crate) enum SpellingError {
     #[error("is not a short name: expected letters, digits, `-`, `_` and `.`")]
     Shortname,
-    #[error("is neither `fast` nor `general`")]
-    VerifyBy,
     #[error("is not an object identifier such as 1.3.6.1.5.5.7.1.1")]
     Oid(#[from] OidError),
 }
@@ -84,15 +79,6 @@ pub(crate) fn shortname(text: &str) -> Result<String, SpellingError> {
         return Err(SpellingError::Shortname);
     }
     Ok(text.to_owned())
-}
-
-/// Parses a [`VerifyBy`].
-pub(crate) fn verify_by(text: &str) -> Result<VerifyBy, SpellingError> {
-    match text {
-        "fast" => Ok(VerifyBy::Fast),
-        "general" => Ok(VerifyBy::General),
-        _ => Err(SpellingError::VerifyBy),
-    }
 }
 
 /// Parses an object identifier such as `1.3.6.1.5.5.7.1.1`.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use lucarne_settings::{Section, Value};
+use lucarne_settings::{AnyKey, Section, Value};
 
 /// The keys of a section, each with a hash of its value. The values themselves are not kept,
 /// because some of them are passwords.
@@ -12,11 +12,12 @@ pub struct Written(BTreeMap<&'static str, u64>);
 
 impl Written {
     /// Reads the values of `keys` that the section or its fallback has.
-    pub(super) fn of(section: &Section<'_>, keys: impl IntoIterator<Item = &'static str>) -> Self {
-        let hashed = keys.into_iter().filter_map(|key| {
+    pub(super) fn of(section: &Section<'_>, keys: &[&'static dyn AnyKey]) -> Self {
+        let hashed = keys.iter().filter_map(|key| {
+            let name = key.about().name;
             let mut hasher = DefaultHasher::new();
-            hash(&section.get(key)?.value, &mut hasher);
-            Some((key, hasher.finish()))
+            hash(&section.get(name)?.value, Some(*key), &mut hasher);
+            Some((name, hasher.finish()))
         });
         Written(hashed.collect())
     }
@@ -33,25 +34,32 @@ impl Written {
     }
 }
 
-/// Hashes a value without its lines. The order of a map has no meaning.
-fn hash(value: &Value, hasher: &mut DefaultHasher) {
+/// Hashes a value without its lines. The order of a map has no meaning, and neither has the
+/// spelling of a duration or size.
+fn hash(value: &Value, key: Option<&dyn AnyKey>, hasher: &mut DefaultHasher) {
     value.kind().hash(hasher);
     match value {
         Value::Nothing | Value::Unset => {}
-        Value::Scalar(text) => text.hash(hasher),
+        Value::Scalar(text) => {
+            let with_unit = key.and_then(|key| key.with_unit(text));
+            with_unit.as_ref().unwrap_or(text).hash(hasher);
+        }
         Value::List(nodes) => {
             nodes.len().hash(hasher);
             for node in nodes {
-                hash(&node.value, hasher);
+                hash(&node.value, key, hasher);
             }
         }
         Value::Map(entries) => {
             let mut entries: Vec<_> = entries.iter().collect();
             entries.sort_by(|one, other| one.key.cmp(&other.key));
             entries.len().hash(hasher);
+            let keys = key.and_then(|key| key.shape().table());
+            let keys = keys.map(|table| table.keys()).unwrap_or_default();
             for entry in entries {
                 entry.key.hash(hasher);
-                hash(&entry.value.value, hasher);
+                let key = keys.iter().find(|key| key.about().name == entry.key);
+                hash(&entry.value.value, key.copied(), hasher);
             }
         }
     }
@@ -62,14 +70,23 @@ mod tests {
     use lucarne_settings::{Report, tree};
 
     use super::*;
+    use crate::config::keys::top::{CHECKPOINTS, HTTP};
+    use crate::config::keys::{roots::ROOTS, rounds};
 
-    const KEYS: [&str; 3] = ["backlog", "period", "roots"];
+    const KEYS: [&str; 5] = ["backlog", "period", "roots", "http", "checkpoints"];
 
     fn written(yaml: &str) -> Written {
         let root = tree::parse(yaml).unwrap();
         let mut report = Report::on(None);
         let section = Section::open(&root, "", &KEYS, &mut report).unwrap();
-        Written::of(&section, KEYS)
+        let keys: [&dyn AnyKey; 5] = [
+            &rounds::BACKLOG,
+            &rounds::PERIOD,
+            &ROOTS,
+            &HTTP,
+            &CHECKPOINTS,
+        ];
+        Written::of(&section, &keys)
     }
 
     #[test]
@@ -80,5 +97,14 @@ mod tests {
         let after = written("period: 30\nbacklog: {rate: 1}\nroots: r.pem\n");
         assert_eq!(before.changed(&after), ["backlog", "period", "roots"]);
         assert_eq!(after.changed(&before), ["backlog", "period", "roots"]);
+    }
+
+    #[test]
+    fn the_spelling_of_a_duration_or_size_has_no_meaning() {
+        let before = written("period: 1000\nhttp: {headertimeout: 10000, maxbody: 524288}\n");
+        let after = written("period: 1s\nhttp: {maxbody: 512KiB, headertimeout: 10s}\n");
+        assert_eq!(before.changed(&after), [""; 0]);
+        let other = written("period: 1s\nhttp: {maxbody: 512KiB, headertimeout: 11s}\n");
+        assert_eq!(before.changed(&other), ["http"]);
     }
 }

@@ -146,7 +146,7 @@ fn may_hang() -> (BadDisk, Site) {
     edit(
         &site.configuration(),
         "logs:",
-        "http: {draintimeout: 2000}\nlogs:",
+        "http: {draintimeout: 2s}\nlogs:",
     );
     let site = site.init();
     let mut server = site.start();
@@ -281,7 +281,7 @@ fn a_hung_disk_of_the_lock_is_said_and_ends_in_time() {
 #[test]
 fn a_journal_that_cannot_be_cut_is_bounded() {
     const LIMIT: u64 = 1 << 20;
-    let small = ("small", "maxjournal: 1".to_owned());
+    let small = ("small", "maxjournal: 1MiB".to_owned());
     let (disk, site) = (
         BadDisk::new(),
         Site::create([small, ("large", String::new())]),

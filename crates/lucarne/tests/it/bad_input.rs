@@ -16,7 +16,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 fn hasty() -> (LogUnderTest, Server) {
     let log = log("period: 20");
     let text = fs::read_to_string(log.configuration()).unwrap();
-    let limits = "http: {headertimeout: 2000, bodytimeout: 2000, maxbody: 100000}\n";
+    let limits = "http: {headertimeout: 2s, bodytimeout: 2s, maxbody: 100kB}\n";
     fs::write(log.configuration(), text + limits).unwrap();
     let server = log.start().unwrap();
     run(ready(&log));

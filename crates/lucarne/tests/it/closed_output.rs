@@ -44,6 +44,7 @@ fn a_full_or_closed_standard_output_is_no_panic() {
         &["keygen", "-f", "new.bin"][..],
         &["init"],
         &["check"],
+        &["config", "show"],
         &["fsck"],
         &["lock", "show"],
         &["journal", "list"],

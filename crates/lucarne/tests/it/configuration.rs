@@ -243,7 +243,7 @@ fn bad_files() {
         (
             "wrong values",
             with(
-                "period: soon\npoolsize: -1\ncheckpointinterval: 5s\ninception: tomorrow\n\
+                "period: soon\npoolsize: -1\ncheckpointinterval: 5h\ninception: tomorrow\n\
              notafterstart: 2026\nrequire: clientAuth\naccept_sha1: yes\nreject_extensions: [1.2, x]\n\
              maxchain: 1\nreadcache: [1]\nccadbroots: all",
             ),

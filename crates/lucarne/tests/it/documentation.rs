@@ -6,58 +6,50 @@ use std::process::Command;
 
 use lucarne::config::keys;
 
+fn file_of(name: &str) -> PathBuf {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    docs.join(name)
+}
+
 fn document(name: &str) -> String {
-    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../docs")
-        .join(name);
+    let file = file_of(name);
     std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
-/// Every key of the parser has its own row in `docs/reference/configuration.md`, and every row
-/// names a key of the parser.
+/// The tables of keys in the pages are those of the definitions in the program. With
+/// `LUCARNE_WRITE=1`, the test writes them.
 #[test]
-fn every_key_is_documented() {
-    let known = [
-        keys::TOP,
-        keys::TLS,
-        keys::HTTP,
-        keys::READ_LIMITS,
-        keys::IDENTITY,
-        keys::SHARED,
-        keys::PLANNED_CHANGE,
-        keys::RATE_LIMIT,
-        keys::INSTANCES,
-        keys::BACKLOG,
-    ]
-    .concat();
-    rows_are("reference/configuration.md", &known);
-}
-
-/// Every key of a signer's configuration has its own row in the page about the signer.
-#[test]
-fn every_key_of_a_signer_is_documented() {
-    rows_are(
-        "how-to/signer.md",
-        &[keys::SIGNER, keys::SIGNER_LOG].concat(),
-    );
-}
-
-fn rows_are(name: &str, known: &[&str]) {
-    let text = document(name);
-    let rows: Vec<&str> = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
-        .collect();
-    for key in known {
-        assert!(rows.contains(key), "`{key}` is not in docs/{name}");
-    }
-    for row in &rows {
-        assert!(
-            known.contains(row),
-            "docs/{name} has `{row}`, the parser does not"
-        );
+fn tables_of_keys_are_generated() {
+    let write = std::env::var_os("LUCARNE_WRITE").is_some();
+    let tables = keys::documented();
+    let pages: BTreeSet<_> = tables.iter().map(|table| table.page).collect();
+    for page in pages {
+        let text = document(page);
+        let mut generated = text.clone();
+        let of_page = tables.iter().filter(|table| table.page == page);
+        for table in of_page.clone() {
+            let begin = format!("<!-- keys: {} -->\n", table.name);
+            let (before, rest) = generated
+                .split_once(&begin)
+                .unwrap_or_else(|| panic!("docs/{page} has no line {begin}"));
+            let (_, after) = rest.split_once(END_OF_KEYS).expect("the end of the table");
+            generated = format!("{before}{begin}{}{END_OF_KEYS}{after}", table.markdown);
+        }
+        assert_eq!(text.matches("<!-- keys: ").count(), of_page.count());
+        if write {
+            std::fs::write(file_of(page), generated).unwrap();
+        } else {
+            assert!(
+                text == generated,
+                "docs/{page}: the tables of keys are stale: run `LUCARNE_WRITE=1 cargo test -p \
+                 lucarne --test it tables_of_keys`"
+            );
+        }
     }
 }
+
+/// Line after a generated table.
+const END_OF_KEYS: &str = "<!-- end of keys -->\n";
 
 /// The page creates the directory of a signer's memory before the commands that use it.
 #[test]

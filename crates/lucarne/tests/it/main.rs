@@ -11,6 +11,7 @@ mod closed_output;
 mod colours;
 mod command_load;
 mod common;
+mod config_command;
 mod configuration;
 mod corpus;
 mod crash;

@@ -93,7 +93,7 @@ fn a_second_signal_exits_at_once() {
     let log = log("period: 1500");
     let text = fs::read_to_string(log.configuration()).unwrap();
     // Longer than the test takes on a busy machine.
-    let limits = "http: {draintimeout: 600000, bodytimeout: 600000}\n";
+    let limits = "http: {draintimeout: 10m, bodytimeout: 10m}\n";
     fs::write(log.configuration(), text + limits).unwrap();
     let mut server = log.start().unwrap();
     run(async {

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use lucarne_settings::typed;
+use lucarne_settings::values::ValueError;
+use lucarne_settings::{typed, values};
 use serde::{Deserialize, Deserializer};
 
 use crate::connection_options::ResolveOverride;
@@ -174,23 +175,13 @@ pub struct Size(pub u64);
 /// Size limit of an object: one PUT allows 5 GB, but a client holds the object in memory.
 const MAX_SIZE: u64 = 1 << 30;
 
-const UNITS: [(&str, u64); 7] = [
-    ("GiB", 1 << 30),
-    ("MiB", 1 << 20),
-    ("KiB", 1 << 10),
-    ("GB", 1_000_000_000),
-    ("MB", 1_000_000),
-    ("kB", 1000),
-    ("B", 1),
-];
-
 /// The reasons why a text is not a size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SizeError {
     /// Not a number with a unit.
-    #[error("is not a size such as 4KiB, 1MB or 500")]
-    Malformed,
+    #[error(transparent)]
+    Invalid(#[from] ValueError),
     /// Larger than any object.
     #[error("is too large: at most 1GiB")]
     TooLarge,
@@ -200,21 +191,7 @@ impl FromStr for Size {
     type Err = SizeError;
 
     fn from_str(text: &str) -> Result<Self, SizeError> {
-        let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-        let unit = text[digits.len()..].trim();
-        let factor = match unit {
-            "" => Some(1),
-            unit => UNITS
-                .iter()
-                .find(|(name, _)| name.eq_ignore_ascii_case(unit))
-                .map(|(_, factor)| *factor),
-        };
-        let size = digits
-            .parse::<u64>()
-            .ok()
-            .zip(factor)
-            .and_then(|(number, factor)| number.checked_mul(factor))
-            .ok_or(SizeError::Malformed)?;
+        let size = values::size(text)?;
         match size {
             0..=MAX_SIZE => Ok(Self(size)),
             _ => Err(SizeError::TooLarge),
@@ -224,9 +201,7 @@ impl FromStr for Size {
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whole = |(_, factor): &&(&str, u64)| self.0 > 0 && self.0.is_multiple_of(*factor);
-        let (unit, factor) = UNITS.iter().find(whole).unwrap_or(&("B", 1));
-        f.pad(&format!("{}{unit}", self.0 / factor))
+        f.pad(&values::show_size(self.0))
     }
 }
 

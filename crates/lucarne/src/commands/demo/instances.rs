@@ -174,7 +174,7 @@ impl Settings {
         } = self;
         let place = format!(
             "    s3bucket: {bucket}\n    s3endpoint: {endpoint}\n    s3style: path\n    \
-             s3keyprefix: {half}/\n    cache: cache/{number}\n    period: 200\n    \
+             s3keyprefix: {half}/\n    cache: cache/{number}\n    period: 200ms\n    \
              instances: {{address: \"{others}\", key: instances.key}}\n",
             half = home.half(),
         );

@@ -11,7 +11,7 @@ use lucarne_storage::{Lock, LockError};
 
 use super::never_published;
 use crate::cli::Rebuild;
-use crate::commands::{failed, init, looking};
+use crate::commands::{failed, init, looking, sound};
 use crate::config::{Config, LockPlace, LogSettings, rfc3339};
 use crate::known::{KnownPlaces, Place};
 use crate::{inception, open, runtime};
@@ -19,14 +19,8 @@ use crate::{inception, open, runtime};
 /// Rebuilds the lock.
 pub(crate) fn run(options: &Rebuild) -> ExitCode {
     let (config, report) = options.flags.read_or(&options.config);
-    let config = match (config, report.problems()) {
-        (Some(config), []) => config,
-        _ => {
-            for line in report.problem_lines() {
-                errln!("problem: {line}");
-            }
-            return failed("nothing was changed; correct this first");
-        }
+    let Some(config) = sound(config, &report) else {
+        return failed("nothing was changed; correct this first");
     };
     let rebuilt = runtime::run(async {
         let log = looking::the_one(&config, options.name.as_deref())?;

@@ -1,78 +1,15 @@
-//! Configuration file of a proxy. `docs/how-to/proxy.md` documents each key; a test compares both.
+//! Configuration file of a proxy.
 
 use std::path::Path;
 
 use lucarne_mint::{KeyType, UnknownKeyType};
 use lucarne_proxy::{HostPattern, Rule, UpstreamProxy};
-use lucarne_settings::values::{boolean, duration, length, number, parsed};
-use lucarne_settings::{Node, Reader, Report, Section, Value, tree};
+use lucarne_settings::values::parsed;
+use lucarne_settings::{Node, Reader, Report, Section, Table, Value, tree};
 
 use super::config::{self, Config, Pair, Through, action, place, put};
+use super::keys::{entries, top};
 use crate::config::{Secret, listen};
-
-/// Keys at the top level.
-pub(super) const TOP: &[&str] = &[
-    "listen",
-    "admin",
-    "ca",
-    "keytype",
-    "leafkey",
-    "lifetime",
-    "store",
-    "storedirectory",
-    "storememory",
-    "rules",
-    "default",
-    "allow",
-    "deny",
-    "ports",
-    "networks",
-    "private",
-    "resolve",
-    "certificates",
-    "users",
-    "upstream",
-    "limits",
-    "observe",
-];
-
-/// Keys of an entry of `rules`.
-pub(super) const RULE: &[&str] = &["host", "action"];
-
-/// Keys under `upstream`.
-pub(super) const UPSTREAM: &[&str] = &[
-    "ca",
-    "systemroots",
-    "insecure",
-    "insecurehosts",
-    "fingerprints",
-    "proxy",
-    "certificates",
-];
-
-/// Keys of an entry of `upstream.proxy`.
-pub(super) const THROUGH: &[&str] = &["host", "url", "password"];
-
-/// Keys of an entry of `certificates` and of `upstream.certificates`.
-pub(super) const PAIR: &[&str] = &["host", "certificate", "key"];
-
-/// Keys under `limits`.
-pub(super) const LIMITS: &[&str] = &[
-    "maxconnections",
-    "maxheader",
-    "maxhosts",
-    "maxidle",
-    "keeptimeout",
-    "headertimeout",
-    "handshaketimeout",
-    "connecttimeout",
-    "answertimeout",
-    "idletimeout",
-    "draintimeout",
-];
-
-/// Keys under `observe`.
-pub(super) const OBSERVE: &[&str] = &["loglist", "submitto", "submitkey"];
 
 /// Reads the file at `path`, and adds its problems to the report.
 pub(super) fn read(path: &Path, report: &mut Report) -> Config {
@@ -87,7 +24,7 @@ pub(super) fn read(path: &Path, report: &mut Report) -> Config {
     match tree::parse(&yaml) {
         Ok(root) => {
             let directory = path.parent().unwrap_or(Path::new(""));
-            top(&root, directory, &mut config, report);
+            read_top(&root, directory, &mut config, report);
         }
         Err(error) => {
             let message = format!("is not YAML: {}", error.message);
@@ -97,8 +34,8 @@ pub(super) fn read(path: &Path, report: &mut Report) -> Config {
     config
 }
 
-fn top(root: &Node, directory: &Path, config: &mut Config, report: &mut Report) {
-    let Some(section) = Section::open(root, "", TOP, report) else {
+fn read_top(root: &Node, directory: &Path, config: &mut Config, report: &mut Report) {
+    let Some(section) = Section::open(root, "", &top::TABLE.names(), report) else {
         return;
     };
     config.rules.rules = rules(&section, report);
@@ -116,12 +53,11 @@ fn top(root: &Node, directory: &Path, config: &mut Config, report: &mut Report) 
         &mut config.leaf_keys,
         reader.value("leafkey", parsed).map(Some),
     );
-    put(&mut config.lifetime, reader.value("lifetime", duration));
+    put(&mut config.lifetime, reader.get(&top::LIFETIME));
     put(&mut config.store, reader.value("store", parsed).map(Some));
     let directory = reader.path("storedirectory").map(|l| Some(l.value));
     put(&mut config.store_directory, directory);
-    let memory = reader.value("storememory", number(1, 1 << 20, "MiB"));
-    put(&mut config.store_memory, memory.map(|mib| mib << 20));
+    put(&mut config.store_memory, reader.get(&top::STOREMEMORY));
     let rules = &mut config.rules;
     put(&mut rules.default, reader.value("default", action));
     rules.allow = reader.values("allow", parsed);
@@ -131,7 +67,7 @@ fn top(root: &Node, directory: &Path, config: &mut Config, report: &mut Report) 
     }
     rules.networks = reader.values("networks", parsed);
     rules.resolve = reader.values("resolve", place);
-    put(&mut rules.private, reader.value("private", boolean));
+    put(&mut rules.private, reader.get(&top::PRIVATE));
     config.users.file = reader.path("users").map(|l| l.value);
 }
 
@@ -170,7 +106,7 @@ fn pairs(
 }
 
 fn pair(node: &Node, path: String, directory: &Path, report: &mut Report) -> Option<Pair> {
-    let section = Section::open(node, &path, PAIR, report)?;
+    let section = Section::open(node, &path, &entries::PAIR.names(), report)?;
     let mut reader = Reader::new(section, path, directory, report);
     let hosts = hosts(&mut reader);
     let certificate = reader.path("certificate");
@@ -218,7 +154,7 @@ fn through(upstream: &Section<'_>, directory: &Path, report: &mut Report) -> Vec
 }
 
 fn way(node: &Node, path: String, directory: &Path, report: &mut Report) -> Option<Through> {
-    let section = Section::open(node, &path, THROUGH, report)?;
+    let section = Section::open(node, &path, &entries::THROUGH.names(), report)?;
     let mut reader = Reader::new(section, path, directory, report);
     let hosts = hosts(&mut reader);
     let url = reader.text("url");
@@ -250,7 +186,7 @@ fn way(node: &Node, path: String, directory: &Path, report: &mut Report) -> Opti
 
 fn rule(index: usize, node: &Node, report: &mut Report) -> Option<Rule> {
     let path = format!("rules[{index}]");
-    let section = Section::open(node, &path, RULE, report)?;
+    let section = Section::open(node, &path, &entries::RULE.names(), report)?;
     let mut reader = Reader::new(section, path, Path::new(""), report);
     let hosts = reader.parse("host", parsed::<HostPattern>);
     let hosts = reader.required("host", hosts, "\"*.example.com\"");
@@ -263,7 +199,8 @@ fn rule(index: usize, node: &Node, report: &mut Report) -> Option<Rule> {
 }
 
 fn upstream(top: &Section<'_>, directory: &Path, config: &mut Config, report: &mut Report) {
-    let known = |node| Section::open(node, "upstream", UPSTREAM, report);
+    use super::keys::upstream as keys;
+    let known = |node| Section::open(node, "upstream", &keys::TABLE.names(), report);
     let Some(section) = top.get("upstream").and_then(known) else {
         return;
     };
@@ -272,57 +209,48 @@ fn upstream(top: &Section<'_>, directory: &Path, config: &mut Config, report: &m
     config.shown = pairs(&section, "certificates", path, directory, report);
     let reader = &mut Reader::new(section, "upstream", directory, report);
     config.upstream_ca = reader.paths("ca");
-    put(
-        &mut config.system_roots,
-        reader.value("systemroots", boolean),
-    );
-    put(&mut config.insecure, reader.value("insecure", boolean));
+    put(&mut config.system_roots, reader.get(&keys::SYSTEMROOTS));
+    put(&mut config.insecure, reader.get(&keys::INSECURE));
     config.insecure_hosts = reader.values("insecurehosts", config::certified);
     config.fingerprints = reader.values("fingerprints", config::fingerprint);
 }
 
 fn limits(top: &Section<'_>, directory: &Path, config: &mut Config, report: &mut Report) {
-    let Some(mut reader) = below(top, "limits", LIMITS, directory, report) else {
+    use super::keys::limits as keys;
+    let Some(mut reader) = below(top, "limits", &keys::TABLE, directory, report) else {
         return;
     };
     let limits = &mut config.limits;
-    for (key, unit, least, most, limit) in [
-        (
-            "maxconnections",
-            "connections",
-            1,
-            1 << 24,
-            &mut limits.connections,
-        ),
-        (
-            "maxheader",
-            "bytes",
-            8 << 10,
-            1 << 20,
-            &mut limits.head_bytes,
-        ),
-        ("maxhosts", "hosts", 1, 1 << 20, &mut limits.hosts),
-        ("maxidle", "hosts", 1, 1 << 16, &mut limits.idle_connections),
-    ] {
-        if let Some(value) = reader.value(key, number(least, most, unit)) {
-            *limit = usize::try_from(value).unwrap_or(usize::MAX);
-        }
-    }
     for (key, limit) in [
-        ("keeptimeout", &mut limits.keep),
-        ("headertimeout", &mut limits.head),
-        ("handshaketimeout", &mut limits.handshake),
-        ("connecttimeout", &mut limits.connect),
-        ("answertimeout", &mut limits.answer),
-        ("idletimeout", &mut limits.idle),
-        ("draintimeout", &mut limits.drain),
+        (&keys::MAXCONNECTIONS, &mut limits.connections),
+        (&keys::MAXHOSTS, &mut limits.hosts),
+        (&keys::MAXIDLE, &mut limits.idle_connections),
     ] {
-        put(limit, reader.value(key, length));
+        put(limit, reader.get(key).map(|number| number as usize));
+    }
+    let head = reader.get(&keys::MAXHEADER);
+    put(&mut limits.head_bytes, head.map(|bytes| bytes as usize));
+    for (key, limit) in [
+        (&keys::KEEPTIMEOUT, &mut limits.keep),
+        (&keys::HEADERTIMEOUT, &mut limits.head),
+        (&keys::HANDSHAKETIMEOUT, &mut limits.handshake),
+        (&keys::CONNECTTIMEOUT, &mut limits.connect),
+        (&keys::ANSWERTIMEOUT, &mut limits.answer),
+        (&keys::IDLETIMEOUT, &mut limits.idle),
+        (&keys::DRAINTIMEOUT, &mut limits.drain),
+    ] {
+        put(limit, reader.get(key));
     }
 }
 
 fn observe(top: &Section<'_>, directory: &Path, config: &mut Config, report: &mut Report) {
-    let Some(mut reader) = below(top, "observe", OBSERVE, directory, report) else {
+    let Some(mut reader) = below(
+        top,
+        "observe",
+        &super::keys::observe::TABLE,
+        directory,
+        report,
+    ) else {
         return;
     };
     config.log_list = reader.url_or_path("loglist").map(|l| l.value);
@@ -333,11 +261,11 @@ fn observe(top: &Section<'_>, directory: &Path, config: &mut Config, report: &mu
 fn below<'t, 'r>(
     top: &Section<'t>,
     key: &str,
-    known: &[&str],
+    table: &Table,
     directory: &'r Path,
     report: &'r mut Report,
 ) -> Option<Reader<'t, 'r>> {
-    let section = Section::open(top.get(key)?, key, known, report)?;
+    let section = Section::open(top.get(key)?, key, &table.names(), report)?;
     Some(Reader::new(section, key, directory, report))
 }
 

@@ -11,7 +11,8 @@ use lucarne_settings::Report;
 use url::Url;
 
 use super::config::{Config, LeafKeys, Pair, StoreKind, Through, put};
-use crate::commands::duration;
+use super::keys::top::STOREMEMORY;
+use crate::commands::{FlagError, duration};
 use crate::config::Listen;
 
 /// Settings that need no configuration file.
@@ -61,8 +62,8 @@ pub struct Flags {
     #[arg(long, value_name = "DIR", help_heading = "Certificates")]
     pub store_directory: Option<PathBuf>,
 
-    /// Memory for certificates, in MiB [default: 64]
-    #[arg(long, value_name = "MIB", help_heading = "Certificates")]
+    /// Memory for certificates; a number without a unit is in MiB [default: 64MiB]
+    #[arg(long, value_name = "SIZE", value_parser = store_memory, help_heading = "Certificates")]
     pub store_memory: Option<u64>,
 
     /// Certificate (PEM) with its key, to serve to clients instead of a minted one, for the hosts
@@ -184,10 +185,7 @@ impl Flags {
             &mut config.store_directory,
             self.store_directory.clone().map(Some),
         );
-        put(
-            &mut config.store_memory,
-            self.store_memory.map(|mib| mib << 20),
-        );
+        put(&mut config.store_memory, self.store_memory);
         self.apply_rules(config);
         put_list(&mut config.users.given, &self.user);
         put(&mut config.users.file, self.users.clone().map(Some));
@@ -239,6 +237,10 @@ impl Flags {
         rules.resolve.splice(0..0, self.resolve.iter().cloned());
         rules.private |= self.allow_private;
     }
+}
+
+fn store_memory(text: &str) -> Result<u64, FlagError> {
+    Ok(STOREMEMORY.parse(text)?)
 }
 
 fn put_list<T: Clone>(place: &mut Vec<T>, values: &[T]) {

@@ -97,11 +97,50 @@ fn the_lanes_of_submissions_are_read() {
         ),
         (
             "freshness: 28",
-            "lucarne.yaml:10: logs[a].freshness: `28` has no unit: write 28s or 28ms",
+            "lucarne.yaml:10: logs[a].freshness: `28` has no unit: write 28h",
         ),
     ] {
         assert_eq!(lanes(settings), Err(expected.to_owned()));
     }
+}
+
+#[test]
+fn durations_and_sizes_have_units() {
+    let directory = files();
+    let settings = "period: 1s\nmaxjournal: 2GiB\nreadcache: 512KiB\ndiskcache: 0";
+    let yaml = with(settings) + "http: {headertimeout: 1m30s, maxbody: 1MiB}\n";
+    let (config, said) = read(&yaml, directory.path());
+    assert_eq!(said, "");
+    let config = config.unwrap();
+    let (http, log) = (&config.http, &config.logs[0]);
+    assert_eq!(http.header_timeout, Duration::from_secs(90));
+    assert_eq!(http.body_bytes, 1 << 20);
+    assert_eq!(log.period.value, Duration::from_secs(1));
+    assert_eq!(
+        (log.journal, log.read_cache, log.disk_cache),
+        (2 << 30, 512 << 10, 0)
+    );
+}
+
+/// Numbers of earlier versions keep their meaning, with a warning. Sunlight's numbers cause none.
+#[test]
+fn numbers_of_earlier_versions_keep_their_meaning() {
+    let directory = files();
+    let yaml = with("period: 300\ncheckpointinterval: 2000\nreadcache: 16")
+        + "http: {headertimeout: 10000, maxbody: 524288}\n";
+    let (config, said) = read(&yaml, directory.path());
+    let config = config.unwrap();
+    assert_eq!(config.http.header_timeout, Duration::from_secs(10));
+    assert_eq!(config.http.body_bytes, 524_288);
+    assert_eq!(config.logs[0].period.value.as_millis(), 300);
+    assert_eq!(config.logs[0].read_cache, 16 << 20);
+    let expected = [
+        "12: logs[a].readcache: `16` has no unit: write 16MiB. The next version requires a unit",
+        "13: http.headertimeout: `10000` has no unit: write 10s. The next version requires a unit",
+        "13: http.maxbody: `524288` has no unit: write 512KiB. The next version requires a unit",
+    ];
+    let expected = expected.map(|line| format!("warning: lucarne.yaml:{line}"));
+    assert_eq!(said, expected.join("\n"));
 }
 
 #[test]

@@ -91,8 +91,8 @@ fn what_an_operator_says_is_checked() {
         ),
         (
             "submission_rate_limit: {requests: 5, interval_seconds: 1, scope: planet}",
-            "lucarne.yaml:10: logs[a].submission_rate_limit.scope: `planet` must be one of ip, \
-             asn, subnet, user-agent, geography, global",
+            "lucarne.yaml:10: logs[a].submission_rate_limit.scope: `planet` must be `ip`, \
+             `asn`, `subnet`, `user-agent`, `geography` or `global`",
         ),
         (
             "refusedroots: 1234",

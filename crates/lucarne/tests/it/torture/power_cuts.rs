@@ -78,7 +78,7 @@ impl Run {
     /// Records a run; `failing` is the number of a sync that fails.
     fn record(failing: Option<u64>) -> Self {
         // With this limit, the journal is cut and superseded tiles are removed now and then.
-        let log = log_at(Place::directory(), "period: 20\nmaxjournal: 1");
+        let log = log_at(Place::directory(), "period: 20\nmaxjournal: 1MiB");
         let mut disk = Disk::before(log.path()).unwrap();
         let plan = Plan {
             below: log.path().to_owned(),

@@ -22,7 +22,7 @@ const SAMPLES: u32 = 40;
 /// tiles that are not settled yet.
 const PARTIALS: usize = 2_000;
 
-/// Maximum bytes of the journal (`maxjournal: 1`), including the current round.
+/// Maximum bytes of the journal (`maxjournal: 1MiB`), including the current round.
 const JOURNAL: u64 = 3 << 20;
 
 /// The resources of a log at one moment.
@@ -80,7 +80,7 @@ fn nothing_grows_with_time() {
         Place::directory(),
         // A small read cache is full, with its files open, before the end of the first quarter of a
         // life.
-        "period: 20\nscrub: 20MB/s\nmaxjournal: 1\nreadcache: 1",
+        "period: 20\nscrub: 20MB/s\nmaxjournal: 1MiB\nreadcache: 1MiB",
     );
     let reading = life.read_on();
     for number in 0..LIVES {
