@@ -12,9 +12,9 @@ use serde_json::{Value as Json, json};
 
 const ALERTS: &str = "deploy/prometheus/alerts.yaml";
 const TESTS: &str = "deploy/prometheus/alerts.test.yaml";
-const DASHBOARDS: [&str; 4] = ["load", "log", "proxy", "stores"];
+pub(crate) const DASHBOARDS: [&str; 4] = ["load", "log", "proxy", "stores"];
 
-fn root() -> &'static Path {
+pub(crate) fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
@@ -226,13 +226,13 @@ fn anchor_of(heading: &str) -> String {
     kept.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
-fn dashboard(name: &str) -> Json {
+pub(crate) fn dashboard(name: &str) -> Json {
     let file = format!("deploy/grafana/{name}.json");
     serde_json::from_str(&read(&file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
 /// The queries of the panels of a dashboard.
-fn queries(dashboard: &Json) -> Vec<&str> {
+pub(crate) fn queries(dashboard: &Json) -> Vec<&str> {
     let panels = dashboard["panels"].as_array().unwrap().iter();
     let targets = panels.filter_map(|panel| panel["targets"].as_array());
     targets
@@ -276,15 +276,12 @@ fn each_dashboard_has_documented_metrics_and_a_selectable_data_source() {
     }
 }
 
-/// Runs promtool in the directory of the rules, if it is installed.
-fn promtool(arguments: &[&str]) -> Option<Output> {
+/// Runs promtool in the directory of the rules.
+fn promtool(arguments: &[&str]) -> Output {
     let mut promtool = Command::new("promtool");
     let directory = root().join("deploy/prometheus");
-    promtool
-        .args(arguments)
-        .current_dir(directory)
-        .output()
-        .ok()
+    let output = promtool.args(arguments).current_dir(directory).output();
+    output.expect("promtool is missing: run scripts/install-test-tools (cargo xtask test does)")
 }
 
 /// Prometheus reads the rules, their tests pass, and it reads the queries of the dashboards and
@@ -319,10 +316,7 @@ fn promtool_accepts_rules_queries_and_configuration() {
         &["check", "rules", &rules],
         &["check", "config", "--syntax-only", &configuration],
     ] {
-        let Some(output) = promtool(arguments) else {
-            println!("skipped: promtool is not installed (apt-get install prometheus)");
-            return;
-        };
+        let output = promtool(arguments);
         assert!(output.status.success(), "{arguments:?}\n{}", all(&output));
     }
 }

@@ -49,6 +49,7 @@ mod packaging;
 mod pem_files;
 mod plans;
 mod prefixes;
+mod prometheus;
 mod proxy_clients;
 mod proxy_files;
 mod proxy_observe;

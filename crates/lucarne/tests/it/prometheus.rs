@@ -1,0 +1,106 @@
+//! A real Prometheus scrapes a log and a proxy: each panel of the dashboards of `deploy` has data,
+//! and no alert fires.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use lucarne_testkit::{Client, Launch, LogUnderTest, Server, free_port, temp_dir};
+use serde_json::Value as Json;
+use url::form_urlencoded::byte_serialize;
+
+use crate::alerts::{DASHBOARDS, dashboard, queries, root};
+use crate::common::{LUCARNE, PATIENCE, eventually, log, pki, ready, run, submission};
+
+/// Metrics that only other places, settings or events have. No query that names one needs data.
+const ELSEWHERE: [&str; 1] = ["lucarne_tls_certificate_expiry_timestamp_seconds"];
+
+/// Sends a query, and returns the samples of the response.
+async fn query(prometheus: &Client, expression: &str) -> Vec<Json> {
+    let expression: String = byte_serialize(expression.as_bytes()).collect();
+    let path = format!("api/v1/query?query={expression}");
+    let response = prometheus.get(&path).await.unwrap().json().unwrap();
+    assert_eq!(response["status"], "success", "{response}");
+    response["data"]["result"].as_array().unwrap().clone()
+}
+
+/// Waits until Prometheus has more than `count` samples of the series.
+async fn scraped(prometheus: &Client, series: &str, count: u32) {
+    let expression = format!("count_over_time({series}[10m]) > {count}");
+    let what = format!("Prometheus has more than {count} samples of {series}");
+    let has_samples = async || !query(prometheus, &expression).await.is_empty();
+    eventually(&what, has_samples).await;
+}
+
+async fn submit(log: &LogUnderTest) {
+    let added = log.client();
+    let added = added.post("ct/v1/add-chain", submission(&pki().p256)).await;
+    assert_eq!(added.unwrap().status, 200);
+}
+
+/// Starts a proxy. Returns it with the address of its metrics.
+fn proxy(directory: &std::path::Path) -> (Server, String) {
+    let mut proxy = Launch::new(LUCARNE)
+        .args(["proxy", "--no-ui", "--listen", "127.0.0.1:0"])
+        .args(["--admin", "127.0.0.1:0"])
+        .directory(directory)
+        .spawn()
+        .unwrap();
+    let output = proxy.wait_for_output("page on http://", PATIENCE).unwrap();
+    let (_, page) = output.split_once("page on http://").unwrap();
+    let address = page.trim().trim_end_matches('/').to_owned();
+    (proxy, address)
+}
+
+#[test]
+fn panels_have_data_and_no_alert_fires() {
+    let (log, home) = (log("period: 100"), temp_dir());
+    let _server = log.start().unwrap();
+    let (_proxy, metrics) = proxy(home.path());
+    let rules = root().join("deploy/prometheus/alerts.yaml");
+    let configuration = home.path().join("prometheus.yml");
+    let text = format!(
+        "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\n\
+         rule_files: [{:?}]\n\
+         scrape_configs:\n\
+         - {{job_name: lucarne, static_configs: [{{targets: [\"{}\", {metrics:?}]}}]}}\n",
+        rules,
+        log.address(),
+    );
+    fs::write(&configuration, text).unwrap();
+    let address = format!("127.0.0.1:{}", free_port());
+    let _prometheus = Launch::new("prometheus")
+        .arg(format!("--config.file={}", configuration.display()))
+        .arg(format!(
+            "--storage.tsdb.path={}",
+            home.path().join("tsdb").display()
+        ))
+        .arg(format!("--web.listen-address={address}"))
+        .start(address.parse().unwrap())
+        .expect("Prometheus is missing: run scripts/install-test-tools (cargo xtask test does)");
+    let prometheus = Client::new(format!("http://{address}/"));
+    run(async {
+        ready(&log).await;
+        submit(&log).await;
+        let submissions = r#"lucarne_submissions_total{result="accepted"}"#;
+        scraped(&prometheus, submissions, 1).await;
+        submit(&log).await;
+        scraped(&prometheus, submissions, 4).await;
+        scraped(&prometheus, "lucarne_proxy_connections", 4).await;
+        let mut empty = BTreeSet::new();
+        for name in DASHBOARDS {
+            for expression in queries(&dashboard(name)) {
+                let filled = ["$instance", "$log", "$user"].iter().fold(
+                    expression.replace("$__rate_interval", "1m"),
+                    |filled, variable| filled.replace(variable, ".*"),
+                );
+                if query(&prometheus, &filled).await.is_empty() {
+                    empty.insert(format!("{name}: {expression}"));
+                }
+            }
+        }
+        empty.retain(|panel| !ELSEWHERE.iter().any(|metric| panel.contains(metric)));
+        assert!(empty.is_empty(), "panels without data: {empty:#?}");
+        let alerts = query(&prometheus, r#"ALERTS{alertstate="firing"}"#).await;
+        assert!(alerts.is_empty(), "{alerts:#?}");
+    });
+}
