@@ -92,7 +92,7 @@ fn a_log_runs_with_its_key_in_a_token() {
         edit(&directory.join("signer.yaml"), to, from);
     };
     wrong("token: ct", "token: none", "has no token \"none\"");
-    wrong("object: test", "object: none", "0 public keys");
+    wrong("object: test", "object: none", "in the token, found 0");
     wrong("pin: pin", "pin: signer.yaml", "more than one line");
     wrong(MODULE, "/none/here.so", "/none/here.so");
 }
