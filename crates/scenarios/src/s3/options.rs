@@ -230,7 +230,11 @@ mod tests {
             assert_eq!((read.0, read.to_string().as_str()), (size, shown));
         }
         for wrong in ["", "KiB", "4 apples", "-1", "1.5MB", "99999999999999999999"] {
-            assert_eq!(wrong.parse::<Size>(), Err(SizeError::Malformed), "{wrong}");
+            assert_eq!(
+                wrong.parse::<Size>(),
+                Err(SizeError::Invalid(ValueError::Size)),
+                "{wrong}"
+            );
         }
         assert_eq!("2GiB".parse::<Size>(), Err(SizeError::TooLarge));
     }
