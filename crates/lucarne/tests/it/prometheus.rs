@@ -79,6 +79,11 @@ fn panels_have_data_and_no_alert_fires() {
         .expect("Prometheus is missing: run scripts/install-test-tools (cargo xtask test does)");
     let prometheus = Client::new(format!("http://{address}/"));
     run(async {
+        eventually("Prometheus is ready", async || {
+            let answer = prometheus.get("-/ready").await;
+            answer.is_ok_and(|answer| answer.status == 200)
+        })
+        .await;
         ready(&log).await;
         submit(&log).await;
         let submissions = r#"lucarne_submissions_total{result="accepted"}"#;
