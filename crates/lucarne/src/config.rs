@@ -113,7 +113,9 @@ impl Config {
             }
         };
         let top = keys::open(&root, "", &keys::top::TABLE, report)?;
-        let defaults = top.get("defaults").and_then(|node| defaults(node, report));
+        let defaults = top
+            .get(&keys::top::DEFAULTS)
+            .and_then(|node| defaults(node, report));
         let logs = logs(&top, defaults, directory, report);
         let mut http = server::http(&top, directory, report);
         http.reads = read_limits::limits(&top, directory, report);
@@ -122,16 +124,16 @@ impl Config {
         of_process.retain(|key| !["logs", "defaults"].contains(&key.about().name));
         let written = Written::of(&top, &of_process);
         let mut reader = Reader::new(top, "", directory, report);
-        let listen = reader.list("listen", values::listen);
-        if top.get("listen").is_none() {
+        let listen = reader.list(&keys::top::LISTEN, values::listen);
+        if top.get(&keys::top::LISTEN).is_none() {
             reader.problem(
                 None,
-                "listen",
+                &keys::top::LISTEN,
                 "is missing; for example `listen: [\":443\"]`",
             );
         }
         let verification = reader.get(&keys::top::VERIFICATION);
-        let handover = reader.path("handover");
+        let handover = reader.path(&keys::top::HANDOVER);
         let (checkpoints, password) = place::lock(&mut reader)?;
         let data = logs.iter().map(|log| (log.key_path(""), &log.data.value));
         distinct::apart(&checkpoints, data, report);
@@ -178,7 +180,10 @@ fn logs(
     directory: &Path,
     report: &mut Report,
 ) -> Vec<LogSettings> {
-    let nodes = match top.get("logs").map(|node| (node.line, &node.value)) {
+    let nodes = match top
+        .get(&keys::top::LOGS)
+        .map(|node| (node.line, &node.value))
+    {
         Some((_, Value::List(nodes))) if !nodes.is_empty() => nodes.as_slice(),
         Some((line, Value::Map(_) | Value::Scalar(_))) => {
             let message = "must be a list: one `- shortname: …` for each log";

@@ -63,6 +63,12 @@ impl<F> Key<F> {
     }
 }
 
+impl<F> AsRef<str> for Key<F> {
+    fn as_ref(&self) -> &str {
+        self.about.name
+    }
+}
+
 impl<F: Parsed> Key<F> {
     /// Parses a value.
     ///

@@ -101,7 +101,8 @@ impl<'t> Section<'t> {
     }
 
     /// Returns the node under `key`, if it has a value (`key:` alone has none).
-    pub fn get(&self, key: &str) -> Option<&'t Node> {
+    pub fn get(&self, key: &(impl AsRef<str> + ?Sized)) -> Option<&'t Node> {
+        let key = key.as_ref();
         let find = |entries: &'t [Entry]| entries.iter().find(|entry| entry.key == key);
         find(self.entries)
             .or_else(|| find(self.fallback))
@@ -140,17 +141,30 @@ impl<'t, 'r> Reader<'t, 'r> {
     }
 
     /// Reports a problem with `key`.
-    pub fn problem(&mut self, line: Option<usize>, key: &str, message: impl Into<String>) {
+    pub fn problem(
+        &mut self,
+        line: Option<usize>,
+        key: &(impl AsRef<str> + ?Sized),
+        message: impl Into<String>,
+    ) {
+        let key = key.as_ref();
         self.report.problem(line, self.path_of(key), message);
     }
 
     /// Reports a warning about `key`.
-    pub fn warning(&mut self, line: Option<usize>, key: &str, message: impl Into<String>) {
+    pub fn warning(
+        &mut self,
+        line: Option<usize>,
+        key: &(impl AsRef<str> + ?Sized),
+        message: impl Into<String>,
+    ) {
+        let key = key.as_ref();
         self.report.warning(line, self.path_of(key), message);
     }
 
     /// Returns the node under `key`, if it has a value.
-    pub fn node(&self, key: &str) -> Option<&'t Node> {
+    pub fn node(&self, key: &(impl AsRef<str> + ?Sized)) -> Option<&'t Node> {
+        let key = key.as_ref();
         self.section.get(key)
     }
 
@@ -160,12 +174,14 @@ impl<'t, 'r> Reader<'t, 'r> {
     }
 
     /// Returns `true` if the value of `key` comes from the fallback.
-    pub fn inherited(&self, key: &str) -> bool {
+    pub fn inherited(&self, key: &(impl AsRef<str> + ?Sized)) -> bool {
+        let key = key.as_ref();
         self.section.inherited(key)
     }
 
     /// Returns the path of `key`.
-    pub fn path_of(&self, key: &str) -> String {
+    pub fn path_of(&self, key: &(impl AsRef<str> + ?Sized)) -> String {
+        let key = key.as_ref();
         join(
             if self.inherited(key) {
                 "defaults"
@@ -179,10 +195,11 @@ impl<'t, 'r> Reader<'t, 'r> {
     /// Parses a required key.
     pub fn required<T>(
         &mut self,
-        key: &str,
+        key: &(impl AsRef<str> + ?Sized),
         value: Option<Located<T>>,
         example: &str,
     ) -> Option<Located<T>> {
+        let key = key.as_ref();
         if value.is_none() && self.section.get(key).is_none() {
             let line = Some(self.section.line);
             self.problem(
@@ -195,12 +212,14 @@ impl<'t, 'r> Reader<'t, 'r> {
     }
 
     /// Returns `true` if `key` has a value.
-    pub fn has(&self, key: &str) -> bool {
+    pub fn has(&self, key: &(impl AsRef<str> + ?Sized)) -> bool {
+        let key = key.as_ref();
         self.section.get(key).is_some()
     }
 
     /// Returns a single value as text.
-    pub fn text(&mut self, key: &str) -> Option<Located<&'t str>> {
+    pub fn text(&mut self, key: &(impl AsRef<str> + ?Sized)) -> Option<Located<&'t str>> {
+        let key = key.as_ref();
         let node = self.section.get(key)?;
         self.scalar(key, node)
     }
@@ -220,9 +239,10 @@ impl<'t, 'r> Reader<'t, 'r> {
     /// Parses a single value, and reports the error of the parser.
     pub fn parse<T, E: Display>(
         &mut self,
-        key: &str,
+        key: &(impl AsRef<str> + ?Sized),
         parser: impl FnOnce(&str) -> Result<T, E>,
     ) -> Option<Located<T>> {
+        let key = key.as_ref();
         let text = self.text(key)?;
         self.parsed(key, text, parser)
     }
@@ -230,9 +250,10 @@ impl<'t, 'r> Reader<'t, 'r> {
     /// Parses a single value, without its line.
     pub fn value<T, E: Display>(
         &mut self,
-        key: &str,
+        key: &(impl AsRef<str> + ?Sized),
         parser: impl FnOnce(&str) -> Result<T, E>,
     ) -> Option<T> {
+        let key = key.as_ref();
         self.parse(key, parser).map(|located| located.value)
     }
 
@@ -276,9 +297,10 @@ impl<'t, 'r> Reader<'t, 'r> {
     /// Parses a list of values, or a single value.
     pub fn list<T, E: Display>(
         &mut self,
-        key: &str,
+        key: &(impl AsRef<str> + ?Sized),
         parser: impl Fn(&str) -> Result<T, E>,
     ) -> Vec<Located<T>> {
+        let key = key.as_ref();
         let Some(node) = self.section.get(key) else {
             return Vec::new();
         };
@@ -298,27 +320,31 @@ impl<'t, 'r> Reader<'t, 'r> {
     /// Parses a list of values, without their lines.
     pub fn values<T, E: Display>(
         &mut self,
-        key: &str,
+        key: &(impl AsRef<str> + ?Sized),
         parser: impl Fn(&str) -> Result<T, E>,
     ) -> Vec<T> {
+        let key = key.as_ref();
         let located = self.list(key, parser).into_iter();
         located.map(|located| located.value).collect()
     }
 
     /// Returns a path, made absolute with the directory of the configuration file.
-    pub fn path(&mut self, key: &str) -> Option<Located<PathBuf>> {
+    pub fn path(&mut self, key: &(impl AsRef<str> + ?Sized)) -> Option<Located<PathBuf>> {
+        let key = key.as_ref();
         let text = self.text(key)?;
         Some(text.map(|path| self.directory.join(path)))
     }
 
     /// Returns a list of paths like [`path`](Self::path), or a single one.
-    pub fn paths(&mut self, key: &str) -> Vec<PathBuf> {
+    pub fn paths(&mut self, key: &(impl AsRef<str> + ?Sized)) -> Vec<PathBuf> {
+        let key = key.as_ref();
         let directory = self.directory;
         self.values(key, |path| Ok::<_, Infallible>(directory.join(path)))
     }
 
     /// Returns a URL without changes, or a path like [`path`](Self::path).
-    pub fn url_or_path(&mut self, key: &str) -> Option<Located<String>> {
+    pub fn url_or_path(&mut self, key: &(impl AsRef<str> + ?Sized)) -> Option<Located<String>> {
+        let key = key.as_ref();
         let text = self.text(key)?;
         Some(text.map(|text| {
             if text.contains("://") {

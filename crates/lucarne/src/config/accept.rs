@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 
 use lucarne_ct::{CcadbProgramme, Policy, Require};
-use lucarne_settings::{Located, Reader};
+use lucarne_settings::form::Shape;
+use lucarne_settings::{Key, Located, Reader};
 
 use super::keys::acceptance::{
-    ACCEPT_SHA1, MAXCHAIN, NOTAFTERLIMIT, NOTAFTERSTART, REJECT_EXPIRED, REJECT_UNEXPIRED, REQUIRE,
+    ACCEPT_SHA1, MAXCHAIN, NOTAFTERLIMIT, NOTAFTERSTART, REJECT_EXPIRED, REJECT_EXTENSIONS,
+    REJECT_UNEXPIRED, REQUIRE,
 };
-use super::keys::roots::CCADBROOTS;
+use super::keys::roots;
 use super::root_sources::{Ccadb, RefusedRoots, RootSources};
 use super::values;
 
@@ -20,14 +22,14 @@ const CCADB_TESTING: &str =
 
 /// Reads the sources of accepted roots.
 pub(super) fn roots(reader: &mut Reader<'_, '_>) -> RootSources {
-    let pem = file(reader, "roots");
-    let extra = file(reader, "extraroots");
-    let programme = reader.read(&CCADBROOTS);
-    let url = reader.url_or_path("rootsurl");
+    let pem = file(reader, &roots::ROOTS);
+    let extra = file(reader, &roots::EXTRAROOTS);
+    let programme = reader.read(&roots::CCADBROOTS);
+    let url = reader.url_or_path(&roots::ROOTSURL);
     // A log without a roots file accepts the roots that CCADB lists as trusted, like Sunlight.
     let programme = match programme {
-        None if reader.has("ccadbroots") => None,
-        None if !reader.has("roots") || url.is_some() => Some(Located {
+        None if reader.has(&roots::CCADBROOTS) => None,
+        None if !reader.has(&roots::ROOTS) || url.is_some() => Some(Located {
             value: CcadbProgramme::Trusted,
             line: url.as_ref().and_then(|url| url.line),
         }),
@@ -51,7 +53,7 @@ pub(super) fn roots(reader: &mut Reader<'_, '_>) -> RootSources {
 /// Reads a list of fingerprints and of files of fingerprints.
 fn refused(reader: &mut Reader<'_, '_>) -> Vec<Located<RefusedRoots>> {
     let directory = reader.directory();
-    reader.list("refusedroots", |text| {
+    reader.list(&roots::REFUSEDROOTS, |text| {
         if let Ok(fingerprint) = text.parse() {
             return Ok(RefusedRoots::One(fingerprint));
         }
@@ -76,7 +78,7 @@ fn report_of(programme: CcadbProgramme) -> &'static str {
 }
 
 /// Reads the path of a file that must exist.
-fn file(reader: &mut Reader<'_, '_>, key: &str) -> Option<Located<PathBuf>> {
+fn file(reader: &mut Reader<'_, '_>, key: &Key<Shape>) -> Option<Located<PathBuf>> {
     let path = reader.path(key)?;
     if !path.value.is_file() {
         let message = format!("{} does not exist, or is not a file", path.value.display());
@@ -94,21 +96,21 @@ pub(super) fn policy(reader: &mut Reader<'_, '_>) -> Policy {
         && *start >= limit.value
     {
         let message = "must be later than `notafterstart`: no certificate fits into the interval";
-        reader.problem(limit.line, "notafterlimit", message);
+        reader.problem(limit.line, &NOTAFTERLIMIT, message);
     }
     let reject_expired = reader.get(&REJECT_EXPIRED).unwrap_or(false);
     let reject_unexpired = reader.get(&REJECT_UNEXPIRED).unwrap_or(false);
     let max_chain = reader.get(&MAXCHAIN);
     if reject_expired && reject_unexpired {
         let message = "and `reject_expired` together refuse every certificate";
-        reader.problem(None, "reject_unexpired", message);
+        reader.problem(None, &REJECT_UNEXPIRED, message);
     }
     Policy {
         require: reader.get(&REQUIRE).unwrap_or(Require::ServerAuth),
         accept_sha1: reader.get(&ACCEPT_SHA1).unwrap_or(true),
         reject_expired,
         reject_unexpired,
-        reject_extensions: reader.values("reject_extensions", values::oid),
+        reject_extensions: reader.values(&REJECT_EXTENSIONS, values::oid),
         not_after_start: start,
         not_after_limit: limit.map(|located| located.value),
         max_chain: max_chain.map_or(Policy::DEFAULT_MAX_CHAIN, |most| most as usize),

@@ -6,6 +6,9 @@ use lucarne_log::Signer;
 use lucarne_settings::{Located, Reader, Report};
 
 use super::distinct::{self, Claimant, Claims};
+use super::keys::identity::{
+    CACHE, MONITORINGPREFIX, NAME, PUBLICKEY, SHORTNAME, SIGNER, SUBMISSIONPREFIX,
+};
 use super::place::DataPlace;
 use super::values::{self, Prefix};
 use super::{place, secret, signer};
@@ -26,16 +29,16 @@ pub(super) struct Identity {
 
 /// Reads the identity, and the key in its file.
 pub(super) fn read(reader: &mut Reader<'_, '_>) -> Identity {
-    let shortname = reader.parse("shortname", values::shortname);
-    let shortname = reader.required("shortname", shortname, "rome2026h1");
-    let submission = reader.parse("submissionprefix", values::prefix);
-    let submission = reader.required("submissionprefix", submission, "https://ct.example/2026h1/");
+    let shortname = reader.parse(&SHORTNAME, values::shortname);
+    let shortname = reader.required(&SHORTNAME, shortname, "rome2026h1");
+    let submission = reader.parse(&SUBMISSIONPREFIX, values::prefix);
+    let submission = reader.required(&SUBMISSIONPREFIX, submission, "https://ct.example/2026h1/");
     let monitoring = reader
-        .parse("monitoringprefix", values::prefix)
+        .parse(&MONITORINGPREFIX, values::prefix)
         .or_else(|| submission.clone());
     for (key, prefix) in [
-        ("submissionprefix", &submission),
-        ("monitoringprefix", &monitoring),
+        (&SUBMISSIONPREFIX, &submission),
+        (&MONITORINGPREFIX, &monitoring),
     ] {
         if let Some(prefix) = prefix
             && let Some(oddity) = prefix.value.oddity()
@@ -103,7 +106,7 @@ impl Identity {
 
 /// Checks Sunlight's deprecated `name`, which must equal the origin.
 fn check_name(reader: &mut Reader<'_, '_>, origin: &str) {
-    if let Some(name) = reader.text("name")
+    if let Some(name) = reader.text(&NAME)
         && name.value != origin
     {
         let message = format!(
@@ -111,7 +114,7 @@ fn check_name(reader: &mut Reader<'_, '_>, origin: &str) {
              scheme: remove this key, or correct `submissionprefix`",
             name.value
         );
-        reader.problem(name.line, "name", message);
+        reader.problem(name.line, &NAME, message);
     }
 }
 
@@ -124,11 +127,11 @@ fn name_of_key(key: Option<&Located<Signer>>) -> &'static str {
 
 /// Reads the holder of the key: a separate signer, or this process with an optional file.
 fn signer(reader: &mut Reader<'_, '_>) -> Option<(Located<Signer>, Option<Located<PathBuf>>)> {
-    match reader.path("signer") {
+    match reader.path(&SIGNER) {
         Some(socket) => signer::apart(socket, reader).map(|signer| (signer, None)),
         None => {
-            if let Some(key) = reader.text("publickey") {
-                reader.problem(key.line, "publickey", "requires `signer`, which is missing");
+            if let Some(key) = reader.text(&PUBLICKEY) {
+                reader.problem(key.line, &PUBLICKEY, "requires `signer`, which is missing");
             }
             let Located { value, line } = secret::key(reader)?;
             let signer = Located {
@@ -153,10 +156,10 @@ fn cache(
     reader: &mut Reader<'_, '_>,
     data: Option<&Located<DataPlace>>,
 ) -> Option<Located<PathBuf>> {
-    let Some(cache) = reader.path("cache") else {
+    let Some(cache) = reader.path(&CACHE) else {
         let Some(directory) = data?.value.directory() else {
             // A cache must not be in a bucket.
-            return reader.required("cache", None, "/var/cache/lucarne/rome2026h1");
+            return reader.required(&CACHE, None, "/var/cache/lucarne/rome2026h1");
         };
         let within = directory.join(".lucarne/cache");
         return Some(data?.clone().map(|_| within));
@@ -169,6 +172,6 @@ fn cache(
         "is a file (Sunlight's cache?), which Lucarne does not use: Lucarne's cache is {}",
         beside.value.display()
     );
-    reader.warning(cache.line, "cache", message);
+    reader.warning(cache.line, &CACHE, message);
     Some(beside)
 }

@@ -8,12 +8,10 @@ use lucarne_http::{InstanceClient, InstanceKey};
 use lucarne_log::{Instances, Signer};
 use lucarne_settings::{Located, Reader, Report};
 
-use super::keys::instances::LEASE;
+use super::keys::instances::{ADDRESS, INSTANCES, KEY, LEASE, LISTEN};
 use super::place::{DataPlace, LockPlace};
 use super::secret::Secret;
 use super::{key, keys};
-
-const KEY: &str = "instances";
 
 /// Addresses and key for the communication between the instances of a log.
 #[derive(Clone, Debug)]
@@ -47,24 +45,24 @@ pub(super) fn read(
     data: Option<&DataPlace>,
     signer: Option<&Signer>,
 ) -> Option<Located<InstanceSettings>> {
-    let node = reader.node(KEY)?;
+    let node = reader.node(&INSTANCES)?;
     let line = Some(node.line);
     if let Some(DataPlace::Directory(_)) = data {
         let message = "requires a log in a bucket: a directory belongs to one process, and other \
                        machines would see its changes too late";
-        reader.problem(line, KEY, message);
+        reader.problem(line, &INSTANCES, message);
     }
     if let Some(Signer::Apart(_)) = signer {
         let message = "and `signer` are both given: a signer remembers the trees of one instance, \
                        and would refuse to extend those of another instance";
-        reader.problem(line, KEY, message);
+        reader.problem(line, &INSTANCES, message);
     }
-    let (path, directory) = (reader.path_of(KEY), reader.directory());
+    let (path, directory) = (reader.path_of(&INSTANCES), reader.directory());
     let section = keys::open(node, &path, &keys::instances::TABLE, reader.report())?;
     let mut inside = Reader::new(section, path, directory, reader.report());
-    let address = inside.parse("address", address);
-    let address = inside.required("address", address, "10.0.0.1:6963");
-    let listen = inside.parse("listen", |text: &str| {
+    let address = inside.parse(&ADDRESS, address);
+    let address = inside.required(&ADDRESS, address, "10.0.0.1:6963");
+    let listen = inside.parse(&LISTEN, |text: &str| {
         address_to_listen(text)
             .then(|| text.to_owned())
             .ok_or("is not an address: write `:6963`, or `10.0.0.1:6963`")
@@ -87,8 +85,8 @@ pub(super) fn read(
 /// Reads `key` from any source of a secret. Returns the file that only the server may read, too.
 fn shared_key(reader: &mut Reader<'_, '_>) -> Option<(InstanceKey, Option<Located<PathBuf>>)> {
     let directory = reader.directory();
-    let secret = reader.parse("key", |text| Secret::parse(text, directory));
-    let secret = reader.required("key", secret, "credential:instances")?;
+    let secret = reader.parse(&KEY, |text| Secret::parse(text, directory));
+    let secret = reader.required(&KEY, secret, "credential:instances")?;
     if let Some(file) = secret.value.file()
         && let Some(others) = key::readable_by_others(file)
     {
@@ -97,12 +95,12 @@ fn shared_key(reader: &mut Reader<'_, '_>) -> Option<(InstanceKey, Option<Locate
              600`",
             file.display()
         );
-        reader.warning(secret.line, "key", message);
+        reader.warning(secret.line, &KEY, message);
     }
     let text = match secret.value.text() {
         Ok(text) => text,
         Err(why) => {
-            reader.problem(secret.line, "key", format!("{} {why}", secret.value));
+            reader.problem(secret.line, &KEY, format!("{} {why}", secret.value));
             return None;
         }
     };
@@ -115,7 +113,7 @@ fn shared_key(reader: &mut Reader<'_, '_>) -> Option<(InstanceKey, Option<Locate
             Some((key, file))
         }
         Err(why) => {
-            reader.problem(secret.line, "key", format!("{} {why}", secret.value));
+            reader.problem(secret.line, &KEY, format!("{} {why}", secret.value));
             None
         }
     }

@@ -7,9 +7,7 @@ use lucarne_settings::{Located, Reader};
 
 use super::keys;
 use super::keys::backlog::{POOL, RATE};
-use super::keys::rounds::FRESHNESS;
-
-const BACKLOG: &str = "backlog";
+use super::keys::rounds::{BACKLOG, FRESHNESS};
 
 /// Reads `freshness` and `backlog` of a log with this pool size.
 pub(super) fn read(reader: &mut Reader<'_, '_>, pool_size: usize) -> LaneConfig {
@@ -27,8 +25,8 @@ fn backlog(
     reader: &mut Reader<'_, '_>,
     pool_size: usize,
 ) -> Option<(Option<NonZeroU32>, Option<usize>)> {
-    let node = reader.node(BACKLOG)?;
-    let (path, directory) = (reader.path_of(BACKLOG), reader.directory());
+    let node = reader.node(&BACKLOG)?;
+    let (path, directory) = (reader.path_of(&BACKLOG), reader.directory());
     let section = keys::open(node, &path, &keys::backlog::TABLE, reader.report())?;
     let mut inside = Reader::new(section, path, directory, reader.report());
     let rate = inside.get(&RATE);
@@ -38,7 +36,7 @@ fn backlog(
     {
         let message =
             format!("{value} entries are more than `poolsize` ({pool_size}), which includes them");
-        inside.problem(line, "pool", message);
+        inside.problem(line, &POOL, message);
     }
     let rate = rate.and_then(|rate| NonZeroU32::new(u32::try_from(rate).ok()?));
     Some((rate, pool.map(|pool| pool.value as usize)))

@@ -11,7 +11,7 @@ use lucarne_settings::{Located, Node, Reader, Report, Section, Value, join};
 
 use super::distinct::{Claimant, Claims};
 use super::instances::{self, InstanceSettings};
-use super::keys::identity::INCEPTION;
+use super::keys::identity::{DESCRIPTION, INCEPTION, KNOWN_CHECKPOINTS, SHORTNAME};
 use super::keys::rounds::{
     CHECKPOINTINTERVAL, DISKCACHE, MAXJOURNAL, PERIOD, POOLSIZE, READCACHE, RFC6962READS,
 };
@@ -197,8 +197,8 @@ pub(super) fn read(
     let mut reader = Reader::new(section, &path, directory, report);
     let identity = identity::read(&mut reader);
     let inception = reader.read(&INCEPTION);
-    let known = reader.list("known_checkpoints", values::checkpoint_url);
-    let description = reader.text("description").map(|text| text.value.to_owned());
+    let known = reader.list(&KNOWN_CHECKPOINTS, values::checkpoint_url);
+    let description = reader.text(&DESCRIPTION).map(|text| text.value.to_owned());
     let rounds = rounds(&mut reader);
     let roots = accept::roots(&mut reader);
     let policy = accept::policy(&mut reader);
@@ -266,7 +266,7 @@ pub(super) fn read(
 /// Returns the log's short name, or else its index, for messages.
 fn name_or_index(index: usize, node: &Node) -> String {
     let name = match &node.value {
-        Value::Map(entries) => entries.iter().find(|entry| entry.key == "shortname"),
+        Value::Map(entries) => entries.iter().find(|entry| entry.key == SHORTNAME.name()),
         _ => None,
     };
     match name.map(|entry| &entry.value.value) {

@@ -2,12 +2,14 @@
 
 use lucarne_ct::{CcadbProgramme, Policy, Require};
 use lucarne_log::{IntendedUse, Metadata, PlannedChange, RateLimit};
-use lucarne_settings::{Node, Reader, Table, Value};
+use lucarne_settings::form::Shape;
+use lucarne_settings::{Key, Node, Reader, Table, Value};
 
 use super::keys;
 use super::keys::metadata::{
-    EFFECTIVE_DATE, INTENDED_USE, INTERVAL_SECONDS, NEW_STATUS, PLANNED_CHANGE, RATE_LIMIT,
-    REQUESTS, SCOPE, STATUS_TIMESTAMP,
+    COMMENT, EFFECTIVE_DATE, INTENDED_USE, INTERVAL_SECONDS, MONITORING_RATE_LIMIT, NEW_STATUS,
+    PLANNED_CHANGE, PLANNED_CHANGES, RATE_LIMIT, REQUESTS, SCOPE, STATUS_TIMESTAMP,
+    SUBMISSION_RATE_LIMIT,
 };
 use super::root_sources::RootSources;
 use super::values::Prefix;
@@ -18,8 +20,8 @@ pub(super) fn read(reader: &mut Reader<'_, '_>, likely: IntendedUse) -> Metadata
         intended_use: reader.get(&INTENDED_USE).unwrap_or(likely),
         active_since: reader.get(&STATUS_TIMESTAMP),
         planned_changes: planned_changes(reader),
-        submission_rate_limit: rate_limit(reader, "submission_rate_limit"),
-        monitoring_rate_limit: rate_limit(reader, "monitoring_rate_limit"),
+        submission_rate_limit: rate_limit(reader, &SUBMISSION_RATE_LIMIT),
+        monitoring_rate_limit: rate_limit(reader, &MONITORING_RATE_LIMIT),
     }
 }
 
@@ -46,7 +48,7 @@ pub(super) fn likely_use(
 }
 
 fn planned_changes(reader: &mut Reader<'_, '_>) -> Vec<PlannedChange> {
-    let key = "planned_changes";
+    let key = &PLANNED_CHANGES;
     let Some(node) = reader.node(key) else {
         return Vec::new();
     };
@@ -57,10 +59,10 @@ fn planned_changes(reader: &mut Reader<'_, '_>) -> Vec<PlannedChange> {
     let read = |item| {
         let mut change = inside(reader, key, item, &PLANNED_CHANGE)?;
         let status = change.read(&NEW_STATUS);
-        let status = change.required("new_status", status, "inactive");
+        let status = change.required(&NEW_STATUS, status, "inactive");
         let date = change.read(&EFFECTIVE_DATE);
-        let date = change.required("effective_date", date, "2028-01-01T00:00:00Z");
-        let comment = change.text("comment").map(|text| text.value.to_owned());
+        let date = change.required(&EFFECTIVE_DATE, date, "2028-01-01T00:00:00Z");
+        let comment = change.text(&COMMENT).map(|text| text.value.to_owned());
         Some(PlannedChange {
             new_status: status?.value,
             effective_ms: date?.value,
@@ -70,13 +72,13 @@ fn planned_changes(reader: &mut Reader<'_, '_>) -> Vec<PlannedChange> {
     items.iter().filter_map(read).collect()
 }
 
-fn rate_limit(reader: &mut Reader<'_, '_>, key: &str) -> Option<RateLimit> {
+fn rate_limit(reader: &mut Reader<'_, '_>, key: &Key<Shape>) -> Option<RateLimit> {
     let node = reader.node(key)?;
     let mut limit = inside(reader, key, node, &RATE_LIMIT)?;
     let requests = limit.read(&REQUESTS);
-    let requests = limit.required("requests", requests, "1000");
+    let requests = limit.required(&REQUESTS, requests, "1000");
     let seconds = limit.read(&INTERVAL_SECONDS);
-    let seconds = limit.required("interval_seconds", seconds, "60");
+    let seconds = limit.required(&INTERVAL_SECONDS, seconds, "60");
     let scope = limit.get(&SCOPE);
     Some(RateLimit {
         requests: requests?.value,
@@ -88,7 +90,7 @@ fn rate_limit(reader: &mut Reader<'_, '_>, key: &str) -> Option<RateLimit> {
 /// Returns a reader of the map `node` under `key`.
 fn inside<'t, 'r>(
     reader: &'r mut Reader<'t, '_>,
-    key: &str,
+    key: &Key<Shape>,
     node: &'t Node,
     known: &Table,
 ) -> Option<Reader<'t, 'r>> {

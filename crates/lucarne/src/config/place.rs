@@ -3,12 +3,13 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use lucarne_settings::{Located, Reader, Value};
+use lucarne_settings::form::Shape;
+use lucarne_settings::{Key, Located, Reader, Value};
 use lucarne_storage::object::{Azure, Bucket, Gcs, S3};
 use lucarne_storage::{AssetError, LockError, ObjectStoreConfig, SqlLock};
 use url::Url;
 
-use super::keys::storage::S3STYLE;
+use super::keys::storage;
 use super::secret::{Secret, SecretError};
 use super::{key, keys};
 
@@ -290,7 +291,7 @@ pub(super) fn credentials(
 ) -> Option<Located<PathBuf>> {
     match &data?.value {
         DataPlace::Bucket(config) if credentials_file(config).is_some() => {
-            reader.path("gcscredentials")
+            reader.path(&storage::GCSCREDENTIALS)
         }
         _ => None,
     }
@@ -331,38 +332,38 @@ fn prefix(reader: &mut Reader<'_, '_>, kind: &str) -> String {
     prefix.value.to_owned()
 }
 
-fn owned(reader: &mut Reader<'_, '_>, key: &str) -> Option<String> {
+fn owned(reader: &mut Reader<'_, '_>, key: &Key<Shape>) -> Option<String> {
     Some(reader.text(key)?.value.to_owned())
 }
 
 fn s3(reader: &mut Reader<'_, '_>, bucket: String) -> Option<Bucket> {
-    let style = reader.get(&S3STYLE);
-    if reader.has("s3style") && style.is_none() {
+    let style = reader.get(&storage::S3STYLE);
+    if reader.has(&storage::S3STYLE) && style.is_none() {
         return None;
     }
     Some(Bucket::S3(S3 {
-        region: owned(reader, "s3region"),
+        region: owned(reader, &storage::S3REGION),
         bucket,
-        endpoint: owned(reader, "s3endpoint"),
+        endpoint: owned(reader, &storage::S3ENDPOINT),
         virtual_hosted: style.unwrap_or_default(),
         // An explicit `http://` URL is intended.
         allow_http: true,
-        profile: owned(reader, "s3profile"),
+        profile: owned(reader, &storage::S3PROFILE),
         keys: None,
     }))
 }
 
 fn gcs(reader: &mut Reader<'_, '_>, bucket: String) -> Bucket {
-    let anonymous = reader.text("gcscredentials");
+    let anonymous = reader.text(&storage::GCSCREDENTIALS);
     let anonymous = anonymous.is_some_and(|text| text.value == "none");
     let credentials = if anonymous {
         None
     } else {
-        reader.path("gcscredentials").map(|file| file.value)
+        reader.path(&storage::GCSCREDENTIALS).map(|file| file.value)
     };
     Bucket::Gcs(Gcs {
         bucket,
-        endpoint: owned(reader, "gcsendpoint"),
+        endpoint: owned(reader, &storage::GCSENDPOINT),
         allow_http: true,
         anonymous,
         credentials,
@@ -371,9 +372,9 @@ fn gcs(reader: &mut Reader<'_, '_>, bucket: String) -> Bucket {
 
 fn azure(reader: &mut Reader<'_, '_>, container: String) -> Bucket {
     Bucket::Azure(Azure {
-        account: owned(reader, "azureaccount"),
+        account: owned(reader, &storage::AZUREACCOUNT),
         container,
-        endpoint: owned(reader, "azureendpoint"),
+        endpoint: owned(reader, &storage::AZUREENDPOINT),
         allow_http: true,
         key: None,
     })

@@ -47,6 +47,6 @@ pub(super) fn limits(
 
 /// Reads `trusted_proxies`. A missing key is `None`, which differs from an empty list.
 pub(super) fn trusted_proxies(reader: &mut Reader<'_, '_>) -> Option<Vec<Network>> {
-    let key = "trusted_proxies";
+    let key = &keys::http::TRUSTED_PROXIES;
     reader.has(key).then(|| reader.values(key, str::parse))
 }

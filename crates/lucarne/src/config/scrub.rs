@@ -6,6 +6,7 @@ use std::path::Path;
 use lucarne_log::{ScrubConfig, ScrubWindow};
 use lucarne_settings::Reader;
 
+use super::keys::rounds::{SCRUB, SCRUBWINDOW};
 use super::place::DataPlace;
 
 /// Default rate for a directory, in bytes per second. A pass over a terabyte takes two days, and
@@ -39,8 +40,8 @@ pub(super) struct Keys {
 /// Reads both keys.
 pub(super) fn read(reader: &mut Reader<'_, '_>) -> Keys {
     Keys {
-        extent: reader.value("scrub", extent),
-        window: reader.value("scrubwindow", str::parse),
+        extent: reader.value(&SCRUB, extent),
+        window: reader.value(&SCRUBWINDOW, str::parse),
     }
 }
 

@@ -7,9 +7,11 @@ use lucarne_ct::{KeyHolder, given_public_key};
 use lucarne_log::{Signer, SignerClient};
 use lucarne_settings::{Located, Node, Reader, Report, Section, Value, tree};
 
+use super::keys::identity::PUBLICKEY;
+use super::keys::signer as file;
+use super::secret;
 #[cfg(feature = "pkcs11")]
 use super::secret::Secret;
-use super::{keys, secret};
 
 /// Configuration of a signer.
 #[derive(Debug)]
@@ -50,18 +52,18 @@ impl SignerConfig {
                 return None;
             }
         };
-        let top = Section::open(&root, "", &keys::signer::TABLE.names(), report)?;
+        let top = Section::open(&root, "", &file::TABLE.names(), report)?;
         let logs = logs(&top, directory, report);
         let mut reader = Reader::new(top, "", directory, report);
-        let socket = reader.path("socket");
-        let socket = reader.required("socket", socket, "/run/lucarne-signer/signer.sock");
-        let memory = reader.path("memory");
-        let memory = reader.required("memory", memory, "/var/lib/lucarne-signer");
-        let users = reader.list("users", user);
+        let socket = reader.path(&file::SOCKET);
+        let socket = reader.required(&file::SOCKET, socket, "/run/lucarne-signer/signer.sock");
+        let memory = reader.path(&file::MEMORY);
+        let memory = reader.required(&file::MEMORY, memory, "/var/lib/lucarne-signer");
+        let users = reader.list(&file::USERS, user);
         if users.is_empty() {
             let message = "is missing: list the users whose processes may request signatures, such \
                            as `users: [lucarne]`";
-            reader.problem(None, "users", message);
+            reader.problem(None, &file::USERS, message);
         }
         Some(Self {
             socket: socket?.value,
@@ -77,7 +79,7 @@ fn logs(
     directory: &Path,
     report: &mut Report,
 ) -> Vec<(String, Box<dyn KeyHolder>)> {
-    let Some(Value::List(nodes)) = top.get("logs").map(|node| &node.value) else {
+    let Some(Value::List(nodes)) = top.get(&file::LOGS).map(|node| &node.value) else {
         let message = "is missing, or not a list: write one `- origin: …` for each log";
         report.problem(None, "logs", message);
         return Vec::new();
@@ -93,11 +95,11 @@ fn log(
     report: &mut Report,
 ) -> Option<(String, Box<dyn KeyHolder>)> {
     let path = format!("logs[{index}]");
-    let section = Section::open(node, &path, &keys::signer::LOG.names(), report)?;
+    let section = Section::open(node, &path, &file::LOG.names(), report)?;
     let mut reader = Reader::new(section, &path, directory, report);
-    let origin = reader.parse("origin", origin);
-    let origin = reader.required("origin", origin, "ct.example/2026h1");
-    let key = match reader.path("module") {
+    let origin = reader.parse(&file::ORIGIN, origin);
+    let origin = reader.required(&file::ORIGIN, origin, "ct.example/2026h1");
+    let key = match reader.path(&file::MODULE) {
         Some(module) => token(&module, &mut reader),
         None => secret::key(&mut reader).map(|found| Box::new(found.value.key) as _),
     };
@@ -108,13 +110,13 @@ fn log(
 #[cfg(feature = "pkcs11")]
 fn token(module: &Located<PathBuf>, reader: &mut Reader<'_, '_>) -> Option<Box<dyn KeyHolder>> {
     let label = |text: &str| Ok::<_, std::convert::Infallible>(text.to_owned());
-    let token = reader.parse("token", label);
-    let token = reader.required("token", token, "ct");
-    let object = reader.parse("object", label);
-    let object = reader.required("object", object, "rome2026h1");
+    let token = reader.parse(&file::TOKEN, label);
+    let token = reader.required(&file::TOKEN, token, "ct");
+    let object = reader.parse(&file::OBJECT, label);
+    let object = reader.required(&file::OBJECT, object, "rome2026h1");
     let directory = reader.directory();
-    let pin = reader.parse("pin", |text| Secret::parse(text, directory));
-    let pin = reader.required("pin", pin, "credential:pin")?;
+    let pin = reader.parse(&file::PIN, |text| Secret::parse(text, directory));
+    let pin = reader.required(&file::PIN, pin, "credential:pin")?;
     let (token, object) = (token?.value, object?.value);
     let problem = match pin.value.text() {
         Err(why) => (pin.line, "pin", format!("{} {why}", pin.value)),
@@ -130,7 +132,7 @@ fn token(module: &Located<PathBuf>, reader: &mut Reader<'_, '_>) -> Option<Box<d
 #[cfg(not(feature = "pkcs11"))]
 fn token(module: &Located<PathBuf>, reader: &mut Reader<'_, '_>) -> Option<Box<dyn KeyHolder>> {
     let message = "is not supported by this build of lucarne, which has no feature `pkcs11`";
-    reader.problem(module.line, "module", message);
+    reader.problem(module.line, &file::MODULE, message);
     None
 }
 
@@ -174,7 +176,7 @@ pub(super) fn apart(
         }
     }
     let directory = reader.directory();
-    let key = reader.parse("publickey", |text| {
+    let key = reader.parse(&PUBLICKEY, |text| {
         // Base64, or a file whose path is relative to the configuration.
         let beside = directory.join(text);
         let text = if beside.is_file() {
@@ -184,11 +186,11 @@ pub(super) fn apart(
         };
         given_public_key(&text).map_err(|error| error.to_string())
     });
-    let key = reader.required("publickey", key, "rome2026h1.pub.pem")?;
+    let key = reader.required(&PUBLICKEY, key, "rome2026h1.pub.pem")?;
     match SignerClient::new(&socket.value, key.value) {
         Ok(client) => Some(socket.map(|_| Signer::Apart(Arc::new(client)))),
         Err(error) => {
-            reader.problem(key.line, "publickey", error.to_string());
+            reader.problem(key.line, &PUBLICKEY, error.to_string());
             None
         }
     }

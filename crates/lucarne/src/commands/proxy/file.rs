@@ -45,35 +45,41 @@ fn read_top(root: &Node, directory: &Path, config: &mut Config, report: &mut Rep
     observe(&section, directory, config, report);
     let mut reader = Reader::new(section, "", directory, report);
     let reader = &mut reader;
-    config.listen = reader.values("listen", listen);
-    put(&mut config.admin, reader.value("admin", listen).map(Some));
-    put(&mut config.ca, reader.path("ca").map(|l| l.value));
-    put(&mut config.key_type, reader.value("keytype", key_type));
+    config.listen = reader.values(&top::LISTEN, listen);
+    put(
+        &mut config.admin,
+        reader.value(&top::ADMIN, listen).map(Some),
+    );
+    put(&mut config.ca, reader.path(&top::CA).map(|l| l.value));
+    put(&mut config.key_type, reader.value(&top::KEYTYPE, key_type));
     put(
         &mut config.leaf_keys,
-        reader.value("leafkey", parsed).map(Some),
+        reader.value(&top::LEAFKEY, parsed).map(Some),
     );
     put(&mut config.lifetime, reader.get(&top::LIFETIME));
-    put(&mut config.store, reader.value("store", parsed).map(Some));
-    let directory = reader.path("storedirectory").map(|l| Some(l.value));
+    put(
+        &mut config.store,
+        reader.value(&top::STORE, parsed).map(Some),
+    );
+    let directory = reader.path(&top::STOREDIRECTORY).map(|l| Some(l.value));
     put(&mut config.store_directory, directory);
     put(&mut config.store_memory, reader.get(&top::STOREMEMORY));
     let rules = &mut config.rules;
-    put(&mut rules.default, reader.value("default", action));
-    rules.allow = reader.values("allow", parsed);
-    rules.deny = reader.values("deny", parsed);
-    if reader.has("ports") {
-        rules.ports = reader.values("ports", parsed);
+    put(&mut rules.default, reader.value(&top::DEFAULT, action));
+    rules.allow = reader.values(&top::ALLOW, parsed);
+    rules.deny = reader.values(&top::DENY, parsed);
+    if reader.has(&top::PORTS) {
+        rules.ports = reader.values(&top::PORTS, parsed);
     }
-    rules.networks = reader.values("networks", parsed);
-    rules.resolve = reader.values("resolve", place);
+    rules.networks = reader.values(&top::NETWORKS, parsed);
+    rules.resolve = reader.values(&top::RESOLVE, place);
     put(&mut rules.private, reader.get(&top::PRIVATE));
-    config.users.file = reader.path("users").map(|l| l.value);
+    config.users.file = reader.path(&top::USERS).map(|l| l.value);
 }
 
 /// Reads the list `rules`, in the order of the file.
 fn rules(top: &Section<'_>, report: &mut Report) -> Vec<Rule> {
-    let Some(node) = top.get("rules") else {
+    let Some(node) = top.get(&top::RULES) else {
         return Vec::new();
     };
     let Value::List(items) = &node.value else {
@@ -109,9 +115,9 @@ fn pair(node: &Node, path: String, directory: &Path, report: &mut Report) -> Opt
     let section = Section::open(node, &path, &entries::PAIR.names(), report)?;
     let mut reader = Reader::new(section, path, directory, report);
     let hosts = hosts(&mut reader);
-    let certificate = reader.path("certificate");
-    let certificate = reader.required("certificate", certificate, "server.pem")?;
-    let key = reader.path("key").unwrap_or(certificate.clone());
+    let certificate = reader.path(&entries::CERTIFICATE);
+    let certificate = reader.required(&entries::CERTIFICATE, certificate, "server.pem")?;
+    let key = reader.path(&entries::KEY).unwrap_or(certificate.clone());
     Some(Pair {
         hosts: hosts?,
         certificate: certificate.value,
@@ -121,8 +127,8 @@ fn pair(node: &Node, path: String, directory: &Path, report: &mut Report) -> Opt
 
 /// Reads the hosts of an entry. The default is all hosts.
 fn hosts(reader: &mut Reader<'_, '_>) -> Option<HostPattern> {
-    if reader.has("host") {
-        reader.value("host", parsed)
+    if reader.has(&entries::HOST) {
+        reader.value(&entries::HOST, parsed)
     } else {
         Some(HostPattern::all())
     }
@@ -157,24 +163,24 @@ fn way(node: &Node, path: String, directory: &Path, report: &mut Report) -> Opti
     let section = Section::open(node, &path, &entries::THROUGH.names(), report)?;
     let mut reader = Reader::new(section, path, directory, report);
     let hosts = hosts(&mut reader);
-    let url = reader.text("url");
-    let url = reader.required("url", url, "http://proxy.example:3128")?;
-    let password = reader.parse("password", |text| Secret::parse(text, directory));
+    let url = reader.text(&entries::URL);
+    let url = reader.required(&entries::URL, url, "http://proxy.example:3128")?;
+    let password = reader.parse(&entries::PASSWORD, |text| Secret::parse(text, directory));
     let proxy = match config::proxy(url.value) {
         Ok(proxy) => proxy,
         Err(why) => {
-            reader.problem(url.line, "url", why.to_string());
+            reader.problem(url.line, &entries::URL, why.to_string());
             return None;
         }
     };
     let lacks = proxy.as_ref().is_some_and(UpstreamProxy::lacks_password);
-    if lacks != password.is_some() && !(reader.has("password") && password.is_none()) {
+    if lacks != password.is_some() && !(reader.has(&entries::PASSWORD) && password.is_none()) {
         let why = if lacks {
             "names a user; add `password: FILE`, `env:NAME` or the like"
         } else {
             "takes no `password`: it names no user, or has a password already"
         };
-        reader.problem(url.line, "url", why);
+        reader.problem(url.line, &entries::URL, why);
         return None;
     }
     Some(Through {
@@ -188,10 +194,10 @@ fn rule(index: usize, node: &Node, report: &mut Report) -> Option<Rule> {
     let path = format!("rules[{index}]");
     let section = Section::open(node, &path, &entries::RULE.names(), report)?;
     let mut reader = Reader::new(section, path, Path::new(""), report);
-    let hosts = reader.parse("host", parsed::<HostPattern>);
-    let hosts = reader.required("host", hosts, "\"*.example.com\"");
-    let act = reader.parse("action", action);
-    let act = reader.required("action", act, "tunnel");
+    let hosts = reader.parse(&entries::HOST, parsed::<HostPattern>);
+    let hosts = reader.required(&entries::HOST, hosts, "\"*.example.com\"");
+    let act = reader.parse(&entries::ACTION, action);
+    let act = reader.required(&entries::ACTION, act, "tunnel");
     Some(Rule {
         hosts: hosts?.value,
         action: act?.value,
@@ -208,11 +214,11 @@ fn upstream(top: &Section<'_>, directory: &Path, config: &mut Config, report: &m
     let path = "upstream.certificates";
     config.shown = pairs(&section, "certificates", path, directory, report);
     let reader = &mut Reader::new(section, "upstream", directory, report);
-    config.upstream_ca = reader.paths("ca");
+    config.upstream_ca = reader.paths(&keys::CA);
     put(&mut config.system_roots, reader.get(&keys::SYSTEMROOTS));
     put(&mut config.insecure, reader.get(&keys::INSECURE));
-    config.insecure_hosts = reader.values("insecurehosts", config::certified);
-    config.fingerprints = reader.values("fingerprints", config::fingerprint);
+    config.insecure_hosts = reader.values(&keys::INSECUREHOSTS, config::certified);
+    config.fingerprints = reader.values(&keys::FINGERPRINTS, config::fingerprint);
 }
 
 fn limits(top: &Section<'_>, directory: &Path, config: &mut Config, report: &mut Report) {
@@ -244,18 +250,13 @@ fn limits(top: &Section<'_>, directory: &Path, config: &mut Config, report: &mut
 }
 
 fn observe(top: &Section<'_>, directory: &Path, config: &mut Config, report: &mut Report) {
-    let Some(mut reader) = below(
-        top,
-        "observe",
-        &super::keys::observe::TABLE,
-        directory,
-        report,
-    ) else {
+    use super::keys::observe as keys;
+    let Some(mut reader) = below(top, "observe", &keys::TABLE, directory, report) else {
         return;
     };
-    config.log_list = reader.url_or_path("loglist").map(|l| l.value);
-    config.submit_to = reader.values("submitto", parsed);
-    config.submit_keys = reader.paths("submitkey");
+    config.log_list = reader.url_or_path(&keys::LOGLIST).map(|l| l.value);
+    config.submit_to = reader.values(&keys::SUBMITTO, parsed);
+    config.submit_keys = reader.paths(&keys::SUBMITKEY);
 }
 
 fn below<'t, 'r>(
