@@ -1,5 +1,6 @@
 //! Recorder of a scenario.
 
+use std::convert::Infallible;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,20 +61,16 @@ impl Recorder {
             .request(tags, exchange, exchange.started);
     }
 
-    /// Records a check. All failures are counted; the details of the first ten are kept.
-    pub fn check(&self, tags: Tags, name: &'static str, outcome: Result<(), String>) {
-        self.check_outcome(tags, name, outcome);
-    }
-
-    /// Records a check like [`check`](Self::check). Only the errors that are kept become texts.
-    pub fn check_outcome<E: Display>(
-        &self,
-        tags: Tags,
-        name: &'static str,
-        outcome: Result<(), E>,
-    ) {
+    /// Records a check. All failures are counted; the details of the first ten become texts, and are
+    /// kept.
+    pub fn check<E: Display>(&self, tags: Tags, name: &'static str, outcome: Result<(), E>) {
         let counts = !self.excuses(name);
         self.0.shard.lock().check(tags, name, outcome, counts);
+    }
+
+    /// Records a check that passed.
+    pub fn passed(&self, tags: Tags, name: &'static str) {
+        self.check(tags, name, Ok::<_, Infallible>(()));
     }
 
     /// Returns whether failures of this check do not count. They must not fail a request or an

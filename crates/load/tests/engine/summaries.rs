@@ -72,7 +72,7 @@ impl Scenario for Failing {
 
     async fn background(&self, recorder: Recorder, stop: Stop) {
         stop.cancelled().await;
-        recorder.check(recorder.base(), "background", Ok(()));
+        recorder.passed(recorder.base(), "background");
     }
 
     async fn finish(&self, recorder: Recorder) -> Vec<Note> {

@@ -18,7 +18,7 @@ const ADMITTED: usize = 1024;
 /// Time limit for a duplicate that waits for a permit of `at_work`.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The duplicates of one log.
+/// Limits on the duplicates that one log processes at the same time.
 pub(crate) struct Duplicates {
     at_work: Semaphore,
     admitted: Semaphore,

@@ -98,7 +98,7 @@ pub(crate) enum PlaceError {
 /// Reasons why a password cannot be used for the lock. The text follows the key.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PasswordError {
-    #[error("has no meaning: only a lock on a database server has a password")]
+    #[error("is not allowed: only a lock on a database server has a password")]
     NoServer,
     #[error("{place} {source}")]
     Unread {

@@ -243,7 +243,6 @@ impl AcmeClient {
     fn keep_nonce(&self, iteration: &mut Iteration, step: Step, response: &Response) {
         let nonce = self.nonce_of(response);
         let nonce = nonce.map(|nonce| self.shared.nonces.put(nonce));
-        let nonce = nonce.map_err(|error| error.to_string());
         iteration.check(self.tags(step), "replay_nonce", nonce);
     }
 

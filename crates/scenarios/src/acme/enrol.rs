@@ -235,7 +235,7 @@ impl Enrolment<'_> {
         iteration.check(
             self.client.tags(Step::Certificate),
             "certificate_type",
-            kind.map_err(|error| error.to_string()),
+            kind,
         );
         let chain = certificate::read_pem(&response.body);
         let outcome = chain.map_err(CertificateError::from).and_then(|chain| {
@@ -253,11 +253,9 @@ impl Enrolment<'_> {
         let tags = self.client.tags(Step::Certificate);
         let (names, spki) = (self.names, self.key.spki());
         for (check, outcome) in certificate::check(&chain, names, spki, UnixTime::now()) {
-            let outcome = outcome.map_err(|error| error.to_string());
-            let wrong = outcome.clone().err();
-            iteration.check(tags, check, outcome);
-            if let Some(words) = wrong.filter(|_| !iteration.excuses(check)) {
-                return Err(fail(iteration, "certificate", words));
+            iteration.check(tags, check, outcome.as_ref().copied());
+            if let Some(error) = outcome.err().filter(|_| !iteration.excuses(check)) {
+                return Err(fail(iteration, "certificate", error));
             }
         }
         Ok(IssuedCertificate {

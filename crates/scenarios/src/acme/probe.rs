@@ -59,7 +59,7 @@ pub(super) async fn renewal_info(
     let tags = client.tags(Step::RenewalInfo);
     let told = match response.headers.get("retry-after") {
         Some(_) => Ok(()),
-        None => Err(RenewalInfoError::NoRetryAfter.to_string()),
+        None => Err(RenewalInfoError::NoRetryAfter),
     };
     iteration.check(tags, RENEWAL_INFO_RETRY_AFTER, told);
     let info = order::read::<RenewalInfo>(&response, "renewal information");

@@ -179,7 +179,6 @@ pub(crate) struct TaggedRecorder {
 impl TaggedRecorder {
     /// Records the result of a check.
     pub(crate) fn check<E: fmt::Display>(&self, name: &'static str, outcome: Result<(), E>) {
-        let outcome = outcome.map_err(|error| error.to_string());
         self.recorder.check(self.tags, name, outcome);
     }
 }

@@ -70,7 +70,7 @@ const PROMISE_GRACE: Duration = Duration::from_secs(2);
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time to wait at the end of a run for the return of a log that may be restarted.
 const RETURN: Duration = Duration::from_secs(30);
-/// Limit of the merge delay that is waited for.
+/// Longest merge delay that the monitor waits for.
 const LONGEST_MMD: Duration = Duration::from_secs(3600);
 /// Time that the last poll may take beyond its end, if the log responds.
 const LAST_LOOK: Duration = Duration::from_secs(30);

@@ -137,12 +137,12 @@ pub(crate) fn parse_hash_tile(tile: &Tile, bytes: &[u8]) -> Result<Vec<Hash>, Fi
         .filter(|parse_hashes| parse_hashes.len() == usize::from(tile.width()))
         .ok_or_else(|| {
             let expected = usize::from(tile.width()) * Hash::LENGTH;
-            let detail = format!("{}: {} bytes instead of {expected}", tile, bytes.len());
+            let detail = format!("{tile}: expected {expected} bytes, found {}", bytes.len());
             Finding::new(checks::TILE_WELLFORMED, detail)
         })
 }
 
 fn wrong_length(path: &str, length: usize) -> FetchError {
-    let detail = format!("{path}: {length} bytes instead of 8192");
+    let detail = format!("{path}: expected 8192 bytes, found {length}");
     Finding::new(checks::TILE_WELLFORMED, detail).into()
 }

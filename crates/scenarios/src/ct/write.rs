@@ -85,7 +85,6 @@ impl Scenario for CtWrite {
     async fn finish(&self, recorder: Recorder) -> Vec<Note> {
         self.0.probe_the_rest(&recorder).await;
         if let Some(outcome) = self.0.goal.outcome() {
-            let outcome = outcome.map_err(|error| error.to_string());
             recorder.check(recorder.base(), checks::LEAF_WRITE_GOAL, outcome);
         }
         monitored_log::audit(self.0.logs.monitored(), recorder).await

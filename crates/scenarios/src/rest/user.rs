@@ -206,12 +206,12 @@ impl RestUser {
             Ok(()) => request
                 .checks
                 .look(response, &mut self.values, |name, outcome| {
-                    iteration.check_outcome(tags, name, outcome);
+                    iteration.check(tags, name, outcome);
                     !iteration.excuses(name)
                 })
                 .map_err(|failed| wrong(&failed)),
         };
-        iteration.check_outcome(tags, request.status_check, status);
+        iteration.check(tags, request.status_check, status);
         response.exchange.outcome = outcome;
     }
 }

@@ -21,7 +21,7 @@ pub(super) enum EntriesError {
     Unreadable(#[from] TileLeafError),
     #[error("entry {0}: cannot verify its precertificate and chain: {1}")]
     Parts(u64, #[source] PartsError),
-    #[error("verifying it failed: {0}")]
+    #[error("the verification task failed: {0}")]
     Task(#[from] tokio::task::JoinError),
 }
 

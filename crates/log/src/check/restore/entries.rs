@@ -16,7 +16,8 @@ struct Gathered {
     /// Index of the first entry of the tile.
     first: u64,
     entries: Vec<Option<Bytes>>,
-    /// The concatenated leaf hashes of the tree; `None` if they are unknown.
+    /// The concatenated leaf hashes of the tile's entries, from the tree; `None` if they are
+    /// unknown.
     leaves: Option<Bytes>,
 }
 
@@ -29,7 +30,7 @@ impl Gathered {
         }
     }
 
-    /// Adds those of these entries that are missing. The first of `entries` has the index `first`.
+    /// Adds the missing entries among `entries`. The first of `entries` has the index `first`.
     fn add(&mut self, first: u64, entries: &Bytes) {
         let mut leaves = stored_tiles::Leaves::of(entries);
         let (mut start, mut index) = (0, first);

@@ -165,8 +165,8 @@ pub struct Flags {
     #[arg(long, value_name = "URL", help_heading = "Observation")]
     pub submit_to: Vec<Url>,
 
-    /// Public key (PEM) of a log in --submit-to that is not in the log list. May be repeated, in
-    /// the order of the logs
+    /// Public key (PEM) of a log in --submit-to. May be repeated, in the order of the logs; logs
+    /// without a key, which come last, must be in the log list
     #[arg(long, value_name = "FILE", help_heading = "Observation")]
     pub submit_key: Vec<PathBuf>,
 }

@@ -24,7 +24,7 @@ use crate::{notify, process_metrics};
 
 /// Runs the proxy until a signal or a key of the live view stops it.
 pub(super) async fn run(config: Config, draw: bool, logging: &Logging) -> Result<()> {
-    let mut signals = Signals::listen().context("cannot listen to signals")?;
+    let mut signals = Signals::listen().context("cannot listen for signals")?;
     let directory = CaDirectory::at(&config.ca);
     let (ca, made) = open::authority(&directory)?;
     let minter = Arc::new(open::minter(&config, ca)?);

@@ -50,7 +50,7 @@ impl Reader {
             .all()
             .iter()
             .map(|log| LogSession::new(log, recorder));
-        // Spreads full readers evenly: with a share of one half, one of two users is one.
+        // Spreads full readers evenly: with a share of one half, every second user is a full reader.
         let share = scenario.options.full_readers.0;
         let full = ((number + 1) as f64 * share).floor() > (number as f64 * share).floor();
         random.next();
@@ -433,7 +433,7 @@ impl ReadIteration<'_> {
         let recorder = self.iteration.recorder();
         match retry_after(response.headers.get("retry-after"), now_ms()) {
             Ok(wait) => {
-                recorder.check(self.throttled, checks::RETRY_AFTER, Ok(()));
+                recorder.passed(self.throttled, checks::RETRY_AFTER);
                 self.wait = Some(wait);
             }
             Err(problem) => {

@@ -235,9 +235,7 @@ fn found(finding: Finding, tags: Tags, iteration: &mut Iteration) {
 fn throttled(tags: Tags, response: &Response, iteration: &mut Iteration) -> Duration {
     match retry_after(response.headers.get("retry-after"), now_ms()) {
         Ok(wait) => {
-            iteration
-                .recorder()
-                .check(tags, checks::RETRY_AFTER, Ok(()));
+            iteration.recorder().passed(tags, checks::RETRY_AFTER);
             iteration.recorder().trend(tags, "ct_retry_after", wait);
             wait
         }
@@ -259,7 +257,7 @@ fn judge(
     iteration: &mut Iteration,
 ) -> bool {
     let recorder = iteration.recorder();
-    recorder.check(tags, checks::SUBMISSION_ACCEPTED, Ok(()));
+    recorder.passed(tags, checks::SUBMISSION_ACCEPTED);
     let verified = log
         .verifier
         .verify(&response.body, &pending.submission, &mut buffers.message);
@@ -276,7 +274,7 @@ fn judge(
         checks::SCT_INDEX,
         checks::SCT_SIGNATURE,
     ] {
-        recorder.check(tags, name, Ok(()));
+        recorder.passed(tags, name);
     }
     let repeated = pending.first_sct.is_some();
     let tolerance = log.monitored.clock_tolerance();
@@ -294,8 +292,8 @@ fn judge(
     };
     match outcome {
         Ok(check) => {
-            recorder.check(tags, checks::SCT_TIMESTAMP, Ok(()));
-            recorder.check(tags, check, Ok(()));
+            recorder.passed(tags, checks::SCT_TIMESTAMP);
+            recorder.passed(tags, check);
         }
         Err(finding) => found(finding, tags, iteration),
     }
