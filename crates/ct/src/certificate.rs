@@ -7,6 +7,20 @@ use lucarne_x509::{oid, time};
 ///
 /// A well-formed certificate has the structure of RFC 5280, no trailing bytes, and extensions that
 /// can be separated. The values of names, times, keys and extensions are only parsed when needed.
+///
+/// # Examples
+///
+/// ```
+/// use lucarne_ct::{Certificate, display_name};
+/// use lucarne_mint::{Authority, CaOptions, KeyType};
+///
+/// let root = Authority::root(&CaOptions::named("Example Root", KeyType::EcdsaP256))?;
+/// let certificate = Certificate::parse(root.cert_der())?;
+/// assert!(certificate.is_authority());
+/// assert_eq!(certificate.issuer(), certificate.subject());
+/// assert!(display_name(certificate.subject()).contains("Example Root"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Certificate<'a> {
     whole: Tlv<'a>,

@@ -24,6 +24,20 @@ impl Default for ChainLimits {
 
 /// A submitted chain: the leaf, then its issuers. The chain is one buffer with the end of each
 /// certificate; the certificates are not parsed. Never empty.
+///
+/// # Examples
+///
+/// ```
+/// use lucarne_ct::{Chain, ChainLimits, Code};
+///
+/// let limits = ChainLimits::default();
+/// let chain = Chain::decode_json(br#"{"chain":["AQID","BAU="]}"#, &limits)?;
+/// assert_eq!((chain.len(), chain.leaf()), (2, &[1, 2, 3][..]));
+///
+/// let refused = Chain::decode_json(br#"{"chain":[]}"#, &limits).unwrap_err();
+/// assert_eq!(refused.code, Code::EmptyChain);
+/// # Ok::<(), lucarne_ct::Rejection>(())
+/// ```
 #[derive(Clone)]
 pub struct Chain {
     bytes: Bytes,

@@ -110,6 +110,21 @@ impl SignedTreeHead {
 }
 
 /// Verifies the checkpoints of one log.
+///
+/// # Examples
+///
+/// ```
+/// use lucarne_ct::{CheckpointVerifier, LogKey};
+/// use lucarne_tlog::EMPTY_ROOT;
+///
+/// let key = LogKey::from_seed(&[7; 32])?;
+/// let signed = key.sign_checkpoint("log.example/2026h2", 0, &EMPTY_ROOT, 1_767_225_600_000)?;
+///
+/// let verifier = CheckpointVerifier::new("log.example/2026h2", key.public_key_spki())?;
+/// let (checkpoint, timestamp) = verifier.verify(signed.as_bytes())?;
+/// assert_eq!((checkpoint.size, timestamp), (0, 1_767_225_600_000));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct CheckpointVerifier {
     origin: String,

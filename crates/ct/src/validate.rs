@@ -32,6 +32,28 @@ const CACHE_BYTES: u64 = 16 << 20;
 
 /// Decides which submissions a log accepts: its roots, its policy, and a cache of verified chain
 /// tails. Other roots or another policy need another validator.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use lucarne_ct::{Chain, Code, EntryKind, Policy, Roots, Validator};
+/// use lucarne_mint::{Authority, CaOptions, KeyType, LeafOptions};
+///
+/// let root = Authority::root(&CaOptions::named("Example Root", KeyType::EcdsaP256))?;
+/// let ca = root.intermediate(&CaOptions::named("Example CA", KeyType::EcdsaP256))?;
+/// let leaf = ca.issue(&LeafOptions::for_names(["www.example.test"])?)?;
+/// let chain = Chain::from_ders(ca.chain(leaf).certificates())?;
+///
+/// let (roots, _) = Roots::from_pem(root.certificate_pem().as_bytes());
+/// let validator = Validator::new(Arc::new(roots), Policy::default());
+/// assert_eq!(validator.judge(&chain, 0)?, EntryKind::X509);
+///
+/// let without_roots = Validator::new(Arc::default(), Policy::default());
+/// assert_eq!(without_roots.judge(&chain, 0).unwrap_err().code, Code::UnknownRoot);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Validator {
     roots: Arc<Roots>,

@@ -82,6 +82,22 @@ pub fn has_batches() -> bool {
 }
 
 /// A public key with a table of its multiples.
+///
+/// # Examples
+///
+/// ```
+/// use aws_lc_rs::digest::{SHA384, digest};
+/// use aws_lc_rs::rand::SystemRandom;
+/// use aws_lc_rs::signature::{ECDSA_P384_SHA384_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
+/// use lucarne_ecdsa::KnownKey;
+///
+/// let pair = EcdsaKeyPair::generate(&ECDSA_P384_SHA384_ASN1_SIGNING)?;
+/// let key = KnownKey::p384(pair.public_key().as_ref()).expect("a point of the curve");
+/// let signature = pair.sign(&SystemRandom::new(), b"message")?;
+/// assert!(key.accepts(digest(&SHA384, b"message").as_ref(), signature.as_ref()));
+/// assert!(!key.accepts(digest(&SHA384, b"another").as_ref(), signature.as_ref()));
+/// # Ok::<(), aws_lc_rs::error::Unspecified>(())
+/// ```
 #[derive(Debug)]
 pub struct KnownKey(Kind);
 
@@ -134,6 +150,26 @@ impl KnownKey {
 }
 
 /// A signature with the key and the digest that it claims.
+///
+/// # Examples
+///
+/// ```
+/// use aws_lc_rs::digest::{SHA384, digest};
+/// use aws_lc_rs::rand::SystemRandom;
+/// use aws_lc_rs::signature::{ECDSA_P384_SHA384_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
+/// use lucarne_ecdsa::{Claim, KnownKey, accept_all};
+///
+/// let pair = EcdsaKeyPair::generate(&ECDSA_P384_SHA384_ASN1_SIGNING)?;
+/// let key = KnownKey::p384(pair.public_key().as_ref()).expect("a point of the curve");
+/// let signature = pair.sign(&SystemRandom::new(), b"message")?;
+/// let digests = [digest(&SHA384, b"message"), digest(&SHA384, b"another")];
+/// let claims: Vec<_> = digests
+///     .iter()
+///     .map(|digest| Claim { key: &key, digest: digest.as_ref(), signature: signature.as_ref() })
+///     .collect();
+/// assert_eq!(accept_all(&claims), [true, false]);
+/// # Ok::<(), aws_lc_rs::error::Unspecified>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Claim<'c> {
     /// The key.

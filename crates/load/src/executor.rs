@@ -13,6 +13,22 @@ use ramp::Ramp;
 /// The two executors by rate are an open loop: iteration `j` is due at a computed time, regardless
 /// of the target. The two executors by users are a closed loop: a user begins its next iteration
 /// when its last one has finished.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use lucarne_load::executor::{ArrivalRateOptions, ExecutorConfig, Rate, Stage};
+///
+/// let executor = ExecutorConfig::RampingArrivalRate {
+///     start: Rate::per_second(0.0),
+///     stages: vec![Stage { duration: Duration::from_secs(60), target: 500.0 }],
+///     options: ArrivalRateOptions::default(),
+/// };
+/// assert_eq!(executor.check(), Ok(()));
+/// assert_eq!(executor.duration(), Duration::from_secs(60));
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExecutorConfig {
     /// `constant-arrival-rate`

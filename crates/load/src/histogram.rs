@@ -18,6 +18,23 @@ const DIGITS: u8 = 3;
 ///
 /// It takes no memory until the first duration is recorded. Then the memory depends on the longest
 /// duration: 64 kB for ten milliseconds. Two histograms can be merged without loss.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use lucarne_load::Histogram;
+///
+/// let mut histogram = Histogram::new();
+/// for ms in [10, 20, 30] {
+///     histogram.record(Duration::from_millis(ms));
+/// }
+/// assert_eq!(histogram.count(), 3);
+/// assert_eq!(histogram.sum(), Duration::from_millis(60));
+/// let median = histogram.percentile(50.0).as_secs_f64();
+/// assert!((0.0199..0.0201).contains(&median));
+/// ```
 #[derive(Clone, Default)]
 pub struct Histogram {
     counts: Option<Box<Hdr<u64>>>,

@@ -26,6 +26,50 @@
 //! | [`Summary`], [`Thresholds`], [`excuse`] | the source of all reports, and its evaluation |
 //! | [`Outcome`], [`Verdict`], [`Note`] | the result of a run |
 //! | [`environment`], [`report`] | the environment, and reports as text and HTML |
+//!
+//! A run of ten iterations by one user:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//!
+//! use async_trait::async_trait;
+//! use lucarne_load::{
+//!     ExecutorConfig, Iteration, PrepareError, Recorder, Run, Scenario, ScenarioConfig, VirtualUser,
+//! };
+//!
+//! struct Example;
+//! struct User;
+//!
+//! #[async_trait]
+//! impl Scenario for Example {
+//!     async fn prepare(&self) -> Result<(), PrepareError> {
+//!         Ok(())
+//!     }
+//!
+//!     fn user(&self, _number: u64, _recorder: &Recorder) -> Box<dyn VirtualUser> {
+//!         Box::new(User)
+//!     }
+//! }
+//!
+//! #[async_trait]
+//! impl VirtualUser for User {
+//!     async fn iterate(&mut self, iteration: &mut Iteration) {
+//!         iteration.check(iteration.base(), "works", Ok(()));
+//!     }
+//! }
+//!
+//! let executor = ExecutorConfig::ConstantVus {
+//!     vus: 1,
+//!     duration: Duration::from_secs(60),
+//!     iterations: Some(10),
+//! };
+//! let scenario = ScenarioConfig::new("example", executor, Arc::new(Example));
+//! let run = Run { scenarios: vec![scenario], ..Run::default() };
+//! let outcome = run.start().wait();
+//! assert_eq!(outcome.summary.scenarios[0].completed, 10);
+//! assert_eq!(outcome.verdict.exit_code(), 0);
+//! ```
 
 pub mod controls;
 pub mod environment;

@@ -28,6 +28,22 @@ pub struct Thresholds(pub Vec<Threshold>);
 /// | gauge | `value`, `min`, `max` |
 ///
 /// Durations are in milliseconds, as in k6, or have a unit: `500ms`, `2s`.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use lucarne_load::threshold::Threshold;
+/// use lucarne_load::{Histogram, Metric};
+///
+/// let threshold = Threshold::new("http_req_duration{op:read}", "p(95)<500ms")?;
+/// let mut durations = Histogram::new();
+/// durations.record(Duration::from_millis(20));
+/// let result = threshold.evaluate(|_, _| Some(Metric::Trend(durations)), 1.0);
+/// assert!(result.passed);
+/// # Ok::<(), lucarne_load::threshold::ThresholdError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Threshold {
     /// Key as written.

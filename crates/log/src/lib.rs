@@ -13,6 +13,66 @@
 //!                                                           └→ fsck → repair
 //! ```
 //!
+//! A log is created once, then started. It returns the SCT of a chain after its entry is in a
+//! published checkpoint:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//!
+//! use lucarne_ct::{Chain, EntryKind, LogKey, Roots};
+//! use lucarne_log::{Clock, Log, LogConfig, Metrics};
+//! use lucarne_mint::{Authority, CaOptions, KeyType, LeafOptions};
+//! use lucarne_storage::{MemoryAssets, MemoryLock};
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let cache = tempfile::tempdir()?;
+//! let config = LogConfig {
+//!     shortname: "example".to_owned(),
+//!     origin: "log.example".to_owned(),
+//!     submission_prefix: "https://log.example/".to_owned(),
+//!     monitoring_prefix: "https://log.example/".to_owned(),
+//!     key: LogKey::from_seed(&[7; 32])?.into(),
+//!     cache: cache.path().join("dedup"),
+//!     period: Duration::from_millis(20),
+//! #     description: String::new(),
+//! #     metadata: Default::default(),
+//! #     also_at: None,
+//! #     policy: Default::default(),
+//! #     verification: Arc::default(),
+//! #     pool_size: 1000,
+//! #     lanes: Default::default(),
+//! #     checkpoint_interval: Duration::from_secs(5),
+//! #     journal_bytes: 1 << 30,
+//! #     read_cache_bytes: 1 << 20,
+//! #     rfc6962_reads: None,
+//! #     scrub: None,
+//! #     known: None,
+//! #     instances: None,
+//! #     clock: Clock::system(),
+//!     // And more settings.
+//! };
+//! let (assets, lock) = (Arc::new(MemoryAssets::new()), Arc::new(MemoryLock::new()));
+//! Log::create(&config, &*assets, &*lock).await?;
+//!
+//! let root = Authority::root(&CaOptions::named("Example Root", KeyType::EcdsaP256))?;
+//! let (roots, _) = Roots::from_pem(root.certificate_pem().as_bytes());
+//! let metrics = Metrics::register(&mut Default::default());
+//! let log = Log::start(config, roots, assets, lock, &metrics);
+//! log.started().await;
+//!
+//! let ca = root.intermediate(&CaOptions::named("Example CA", KeyType::EcdsaP256))?;
+//! let leaf = ca.issue(&LeafOptions::for_names(["www.example.test"])?)?;
+//! let chain = Chain::from_ders(ca.chain(leaf).certificates())?;
+//! let sct = log.submit(EntryKind::X509, chain).await?;
+//! assert_eq!(sct.index(), Some(0));
+//! assert_eq!(log.published().map(|published| published.size), Some(1));
+//! log.shutdown().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Map
 //!
 //! Each folder begins with the file of its name, which has the order of its modules.

@@ -65,6 +65,27 @@ pub use message::Hash;
 use modulus::Modulus;
 
 /// A public key, prepared for the vector instructions of the processor.
+///
+/// # Examples
+///
+/// ```
+/// use aws_lc_rs::digest::{SHA384, digest};
+/// use aws_lc_rs::rand::SystemRandom;
+/// use aws_lc_rs::rsa::KeySize;
+/// use aws_lc_rs::signature::{KeyPair, RSA_PKCS1_SHA384, RsaKeyPair};
+/// use lucarne_rsa::{Hash, KnownKey};
+///
+/// let pair = RsaKeyPair::generate(KeySize::Rsa2048)?;
+/// let mut signature = vec![0; pair.public_modulus_len()];
+/// pair.sign(&RSA_PKCS1_SHA384, &SystemRandom::new(), b"message", &mut signature)?;
+/// // `None` if the processor lacks AVX-512 IFMA.
+/// if let Some(key) = KnownKey::new(pair.public_key().as_ref()) {
+///     assert!(key.accepts(Hash::Sha384, digest(&SHA384, b"message").as_ref(), &signature));
+///     assert!(!key.accepts(Hash::Sha384, digest(&SHA384, b"another").as_ref(), &signature));
+/// }
+/// assert!(KnownKey::new(b"not a key").is_none());
+/// # Ok::<(), aws_lc_rs::error::Unspecified>(())
+/// ```
 #[derive(Debug)]
 pub struct KnownKey(Size);
 

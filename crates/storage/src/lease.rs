@@ -26,6 +26,31 @@ const NOBODY: &str = "nobody";
 const MOST_ADDRESS: usize = 253 + 6;
 
 /// The record of the process that leads.
+///
+/// # Examples
+///
+/// ```
+/// use lucarne_storage::{Lease, LeaseError, MemoryLock};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let (lock, log) = (MemoryLock::new(), [7; 32]);
+/// let first = Lease {
+///     holder: Some([1; 16]),
+///     address: "10.0.0.1:6963".to_owned(),
+///     epoch: 1,
+///     renewal: 0,
+/// };
+/// first.create(&lock, &log).await?;
+/// let second = Lease { holder: Some([2; 16]), epoch: 2, ..first.clone() };
+/// first.replace(&second, &lock, &log).await?;
+///
+/// // The first process has lost its lease.
+/// assert!(matches!(first.replace(&first, &lock, &log).await, Err(LeaseError::Lost)));
+/// assert_eq!(Lease::load(&lock, &log).await?, Some(second));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// The process that leads; `None` if the last one has handed the lease over.

@@ -44,6 +44,26 @@ use crate::{Asset, AssetError, Assets, ForReader, JournalContents, Repairs, Stat
 
 /// Assets in a directory of a POSIX file system. Another process cannot open the directory during
 /// the lifetime of this value.
+///
+/// # Examples
+///
+/// ```
+/// use lucarne_storage::{Asset, AssetKind, Assets, PosixAssets};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let directory = tempfile::tempdir()?;
+/// let assets = PosixAssets::create(directory.path().join("log"))?;
+/// assert!(assets.staged().await?.is_empty());
+/// let checkpoint = Asset::new("checkpoint", "a checkpoint", AssetKind::Checkpoint);
+/// assets.publish(vec![checkpoint]).await?;
+/// assert_eq!(assets.get("checkpoint").await?.as_deref(), Some(&b"a checkpoint"[..]));
+///
+/// // A log in use cannot be opened a second time.
+/// assert!(PosixAssets::open(directory.path().join("log")).is_err());
+/// # Ok(())
+/// # }
+/// ```
 pub struct PosixAssets {
     directory: Arc<Directory>,
     /// Thread for the rounds, which run one operation at a time.

@@ -35,6 +35,27 @@ use crate::{Lock, LockError, LogId};
 /// A commit is one `UPDATE` in a separate transaction, and one sync of the database's log. On a
 /// server, commits of different logs do not wait for each other. SQLite has one writer, so commits
 /// run one after the other.
+///
+/// # Examples
+///
+/// ```
+/// use lucarne_storage::{Lock, LockError, SqlLock};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let directory = tempfile::tempdir()?;
+/// let place = directory.path().join("locks.db").display().to_string();
+/// let (lock, log) = (SqlLock::create(&place).await?, [7; 32]);
+/// lock.create(&log, b"checkpoint 0").await?;
+/// lock.replace(&log, b"checkpoint 0", b"checkpoint 1").await?;
+/// assert_eq!(lock.load(&log).await?.as_deref(), Some(&b"checkpoint 1"[..]));
+///
+/// let lost = lock.replace(&log, b"checkpoint 0", b"a fork").await;
+/// assert!(matches!(lost, Err(LockError::Conflict { .. })));
+/// lock.close().await;
+/// # Ok(())
+/// # }
+/// ```
 pub struct SqlLock {
     database: Box<dyn Database>,
 }

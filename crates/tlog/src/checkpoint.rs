@@ -8,6 +8,18 @@ use crate::hash::Hash;
 /// A tree head: the origin of the log, the number of leaves, and the root.
 ///
 /// `Display` writes the signed text: three lines, each with its newline.
+///
+/// # Examples
+///
+/// ```
+/// use lucarne_tlog::{Checkpoint, EMPTY_ROOT};
+///
+/// let text = "log.example/2026h2\n0\n47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=\n";
+/// let checkpoint = Checkpoint::parse(text)?;
+/// assert_eq!((checkpoint.size, checkpoint.root), (0, EMPTY_ROOT));
+/// assert_eq!(checkpoint.to_string(), text);
+/// # Ok::<(), lucarne_tlog::CheckpointError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
     /// Name of the log: the submission prefix without scheme and trailing slash (C2SP

@@ -10,6 +10,21 @@ const LEVELS: usize = MAX_LEVEL as usize + 1;
 ///
 /// Each call of [`root`](Self::root) computes the root from these tiles, which are the published
 /// hashes. There is no other state that could disagree with them.
+///
+/// # Examples
+///
+/// ```
+/// use lucarne_tlog::{RightEdge, leaf_hash};
+///
+/// let mut edge = RightEdge::new();
+/// let tiles = edge.append(&[leaf_hash(b"one"), leaf_hash(b"two")]);
+/// assert_eq!(tiles[0].0.path(), "tile/0/000.p/2");
+///
+/// // The tiles are all that the next round needs.
+/// let reloaded = RightEdge::load(2, |_| Ok::<_, std::io::Error>(tiles[0].1.clone()))?;
+/// assert_eq!(reloaded.root(), edge.root());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RightEdge {
     size: u64,

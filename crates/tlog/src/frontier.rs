@@ -9,6 +9,18 @@ use crate::hash::{EMPTY_ROOT, Hash, node_hash};
 use crate::tile::{MAX_LEVEL, MAX_TREE_SIZE};
 
 /// The roots of the perfect subtrees of a tree, largest first.
+///
+/// # Examples
+///
+/// ```
+/// use lucarne_tlog::{Frontier, leaf_hash, node_hash};
+///
+/// let (one, two) = (leaf_hash(b"one"), leaf_hash(b"two"));
+/// let mut frontier = Frontier::new();
+/// frontier.push(one);
+/// frontier.push(two);
+/// assert_eq!(frontier.root(), node_hash(&one, &two));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frontier {
     size: u64,

@@ -8,6 +8,18 @@ use aws_lc_rs::digest::{Context, SHA256};
 use base64_simd::STANDARD;
 
 /// A text with its signatures.
+///
+/// # Examples
+///
+/// ```
+/// use lucarne_tlog::SignedNote;
+///
+/// let note = SignedNote::parse("a text\n\n— log.example AAAAAQI=\n".as_bytes())?;
+/// assert_eq!(note.text, "a text\n");
+/// let signatures: Vec<_> = note.signatures_by("log.example", [0, 0, 0, 1]).collect();
+/// assert_eq!(signatures, [[2]]);
+/// # Ok::<(), lucarne_tlog::NoteError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedNote {
     /// The signed text, including the newline of its last line.

@@ -40,6 +40,17 @@ impl Level {
 ///
 /// A tile always starts within [`MAX_TREE_SIZE`] leaves, so that computations with it never
 /// overflow.
+///
+/// # Examples
+///
+/// ```
+/// use lucarne_tlog::{Level, Tile};
+///
+/// let tile = Tile::widest(Level::Data, 1, 300).expect("a tree of 300 leaves has two tiles");
+/// assert_eq!(tile.path(), "tile/data/001.p/44");
+/// assert_eq!(tile.start_leaf(), 256);
+/// assert_eq!(Tile::parse("tile/data/001.p/44"), Ok(tile));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Tile {
     level: Level,

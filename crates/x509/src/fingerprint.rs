@@ -6,6 +6,16 @@ use std::str::FromStr;
 use aws_lc_rs::digest;
 
 /// SHA-256 of a certificate's DER, which is the name of an issuer in the static CT API.
+///
+/// # Examples
+///
+/// ```
+/// use lucarne_x509::Fingerprint;
+///
+/// let fingerprint = Fingerprint::of(b"a certificate in DER");
+/// assert_eq!(fingerprint.to_string().parse(), Ok(fingerprint));
+/// assert_eq!(fingerprint.to_string().len(), 64);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint(pub [u8; 32]);
 

@@ -15,6 +15,30 @@
 //! | [`algorithm()`] | encoded algorithm identifiers |
 //! | [`Fingerprint`] | fingerprints of certificates |
 //!
+//! DER that is written and encoded as PEM can be read again:
+//!
+//! ```
+//! use lucarne_x509::der::{Reader, tag};
+//! use lucarne_x509::{Der, Oid, Time, pem};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let server_auth: Oid = "1.3.6.1.5.5.7.3.1".parse()?;
+//! let der = Der::build(|der| {
+//!     der.sequence(|der| {
+//!         der.oid(&server_auth);
+//!         Time::from_unix(0).write(der);
+//!     });
+//! });
+//!
+//! let blocks = pem::decode(&pem::encode("EXAMPLE", &der))?;
+//! let mut fields = Reader::new(&blocks[0].1).expect(tag::SEQUENCE, "example")?.reader();
+//! assert_eq!(fields.expect(tag::OID, "purpose")?.value, server_auth.as_bytes());
+//! assert_eq!(Time::read(fields.any("time")?), Some(Time::from_unix(0)));
+//! fields.finish("example")?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Nothing here does I/O, or depends on the structure of certificates. Only [`now_ms`] and
 //! [`Time::now`] read the clock.
 

@@ -5,6 +5,17 @@ use std::fmt;
 use std::str::FromStr;
 
 /// An object identifier, stored as the content octets of its DER: `"1.3.6.1.5.5.7.1.24".parse()`.
+///
+/// # Examples
+///
+/// ```
+/// use lucarne_x509::Oid;
+///
+/// let poison: Oid = "1.3.6.1.4.1.11129.2.4.3".parse()?;
+/// assert_eq!(poison.as_bytes(), [0x2b, 6, 1, 4, 1, 0xd6, 0x79, 2, 4, 3]);
+/// assert_eq!(poison.to_string(), "1.3.6.1.4.1.11129.2.4.3");
+/// # Ok::<(), lucarne_x509::OidError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Oid(Cow<'static, [u8]>);
 

@@ -24,6 +24,16 @@ pub enum TimeForm {
 }
 
 /// A time in a certificate's validity: whole seconds, UTC.
+///
+/// # Examples
+///
+/// ```
+/// use lucarne_x509::{Der, Time};
+///
+/// let time = Time::from_unix(1_767_225_600);
+/// let der = Der::build(|der| time.write(der));
+/// assert_eq!(der, b"\x17\x0d260101000000Z");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Time {
     seconds: i64,

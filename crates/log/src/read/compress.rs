@@ -24,6 +24,18 @@ const CHUNK: u64 = 256 << 10;
 /// # Errors
 /// If the bytes are not exactly one complete gzip stream, differ from the checksum in its header,
 /// if it has one, or decompress to more bytes than any data tile has.
+///
+/// # Examples
+///
+/// ```
+/// use lucarne_log::gunzip;
+///
+/// // Plain tiles of other software are returned as they are.
+/// let plain = gunzip(vec![0, 0, 1].into())?;
+/// assert_eq!(plain, [0, 0, 1][..]);
+/// assert!(gunzip(vec![0x1f, 0x8b, 8].into()).is_err());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn gunzip(bytes: Bytes) -> std::io::Result<Bytes> {
     if !is_gzip(&bytes) {
         return Ok(bytes);

@@ -36,6 +36,15 @@ pub struct Step {
 }
 
 /// A round as stored in the journal.
+///
+/// # Examples
+///
+/// ```
+/// use lucarne_log::{Record, RecordError};
+///
+/// let outcome = Record::parse(vec![0; 200].into());
+/// assert_eq!(outcome, Err(RecordError::Magic));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The step from the tree before the round to the tree after it.

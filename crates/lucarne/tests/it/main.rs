@@ -40,6 +40,7 @@ mod load_s3;
 mod load_signals;
 mod lock_tools;
 mod metrics;
+mod mistakes;
 mod monitoring;
 mod notify;
 mod object_faults;

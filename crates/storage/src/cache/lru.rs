@@ -1,21 +1,13 @@
 //! The cached files with their sizes, in the order of their last use.
 
-use std::collections::{BTreeMap, HashMap};
+use lru::LruCache;
 
 /// A set of names that is bounded by the total size of the files.
 pub(super) struct Lru {
     most: u64,
     bytes: u64,
-    tick: u64,
-    entries: HashMap<String, Entry>,
-    /// Names in the order of their last use, least recent first.
-    order: BTreeMap<u64, String>,
-}
-
-#[derive(Clone, Copy)]
-struct Entry {
-    size: u64,
-    tick: u64,
+    /// Names with the sizes of their files.
+    sizes: LruCache<String, u64>,
 }
 
 impl Lru {
@@ -23,9 +15,7 @@ impl Lru {
         Self {
             most,
             bytes: 0,
-            tick: 0,
-            entries: HashMap::new(),
-            order: BTreeMap::new(),
+            sizes: LruCache::unbounded(),
         }
     }
 
@@ -40,46 +30,32 @@ impl Lru {
 
     /// Returns `true` if the name is in the set.
     pub(super) fn has(&self, name: &str) -> bool {
-        self.entries.contains_key(name)
+        self.sizes.contains(name)
     }
 
     /// Returns `true` if the name is in the set, and marks it as the most recent.
     pub(super) fn touch(&mut self, name: &str) -> bool {
-        self.tick += 1;
-        let Some(entry) = self.entries.get_mut(name) else {
-            return false;
-        };
-        self.order.remove(&entry.tick);
-        entry.tick = self.tick;
-        self.order.insert(self.tick, name.to_owned());
-        true
+        self.sizes.promote(name)
     }
 
     /// Adds a name and returns the names that must be removed to make room.
     pub(super) fn insert(&mut self, name: &str, size: u64) -> Vec<String> {
         self.remove(name);
-        self.tick += 1;
-        let tick = self.tick;
-        self.entries.insert(name.to_owned(), Entry { size, tick });
-        self.order.insert(tick, name.to_owned());
+        self.sizes.put(name.to_owned(), size);
         self.bytes += size;
         let mut gone = Vec::new();
-        while self.bytes > self.most {
-            let Some((_, oldest)) = self.order.pop_first() else {
-                break;
-            };
-            if let Some(entry) = self.entries.remove(&oldest) {
-                self.bytes -= entry.size;
-            }
+        while self.bytes > self.most
+            && let Some((oldest, size)) = self.sizes.pop_lru()
+        {
+            self.bytes -= size;
             gone.push(oldest);
         }
         gone
     }
 
     pub(super) fn remove(&mut self, name: &str) {
-        if let Some(entry) = self.entries.remove(name) {
-            self.order.remove(&entry.tick);
-            self.bytes -= entry.size;
+        if let Some(size) = self.sizes.pop(name) {
+            self.bytes -= size;
         }
     }
 }

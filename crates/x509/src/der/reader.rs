@@ -126,6 +126,20 @@ impl<'a> Tlv<'a> {
 }
 
 /// A parser of consecutive elements.
+///
+/// # Examples
+///
+/// ```
+/// use lucarne_x509::der::{Reader, tag};
+///
+/// let mut reader = Reader::new(&[0x02, 1, 5, 0x30, 0]);
+/// let serial = reader.expect(tag::INTEGER, "serialNumber")?;
+/// assert_eq!((serial.value, serial.end()), (&[5][..], 3));
+///
+/// let error = reader.expect(tag::INTEGER, "version").unwrap_err();
+/// assert_eq!((error.field, error.offset), ("version", 3));
+/// # Ok::<(), lucarne_x509::DerError>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Reader<'a> {
     rest: &'a [u8],

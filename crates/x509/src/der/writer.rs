@@ -16,6 +16,15 @@ pub enum Lengths {
 
 /// Writes DER front to back into one buffer. Lengths are inserted once the content is known, so
 /// that callers never compute a length.
+///
+/// # Examples
+///
+/// ```
+/// use lucarne_x509::Der;
+///
+/// let der = Der::build(|der| der.sequence(|der| der.integer(5)));
+/// assert_eq!(der, [0x30, 3, 2, 1, 5]);
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Der {
     bytes: Vec<u8>,

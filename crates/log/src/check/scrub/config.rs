@@ -7,6 +7,23 @@ use std::time::Duration;
 use super::window::ScrubWindow;
 
 /// The rate and the schedule at which the scrubber reads the files of a log.
+///
+/// # Examples
+///
+/// ```
+/// use std::num::NonZeroU64;
+///
+/// use lucarne_log::ScrubConfig;
+///
+/// let rate = NonZeroU64::new(4 << 20).expect("the rate is not zero");
+/// let nights = ScrubConfig {
+///     window: Some("22:00-06:00".parse()?),
+///     ..ScrubConfig::new(rate, "scrub/position".into())
+/// };
+/// assert!(!nights.sampling);
+/// assert!(ScrubConfig::of_samples("scrub/position".into()).sampling);
+/// # Ok::<(), lucarne_log::NoWindow>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct ScrubConfig {
     /// Maximum rate in stored bytes per second.

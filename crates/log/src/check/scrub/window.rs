@@ -12,6 +12,15 @@ const MINUTES_PER_DAY: u64 = 24 * 60;
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// A part of each day, UTC: `22:00-06:00`.
+///
+/// # Examples
+///
+/// ```
+/// use lucarne_log::{NoWindow, ScrubWindow};
+///
+/// assert!("22:00-06:00".parse::<ScrubWindow>().is_ok());
+/// assert_eq!("22:00-24:30".parse::<ScrubWindow>(), Err(NoWindow));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScrubWindow {
     /// The first minute, counted from midnight.
