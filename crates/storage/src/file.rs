@@ -143,10 +143,12 @@ mod tests {
         assert_eq!(read("tile/0/000").unwrap(), None);
         std::fs::write(at("tile/0/000"), [7; 64]).unwrap();
         assert_eq!(read("tile/0/000").unwrap().unwrap(), [7; 64][..]);
-        for (path, length) in [("tile/0/000", 1 << 16), ("tile/data/000", 3 << 30)] {
+        for (path, length, max) in [
+            ("tile/0/000", (1 << 16) + 1, 1 << 16),
+            ("tile/data/000", (3 << 30) + 1, 768 << 20),
+        ] {
             let sparse = File::create(at(path)).unwrap();
-            sparse.set_len(length + 1).unwrap();
-            let (length, max) = (length + 1, length);
+            sparse.set_len(length).unwrap();
             assert_eq!(unfit(path), UnfitFile::TooLong { length, max });
         }
         let fifo = at("tile/data/001");
