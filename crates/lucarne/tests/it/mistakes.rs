@@ -36,7 +36,7 @@ impl Workshop {
         };
         workshop.write("one.seed", &[7; 32]);
         workshop.write("short.seed", &[7; 31]);
-        workshop.write("garbage.pem", b"neither a key nor a certificate\n");
+        workshop.write("garbage.pem", b"neither key nor certificate\n");
         workshop.write("roots.pem", pki().root.certificate_pem().as_bytes());
         let good = configuration();
         let signer = "socket: signer.sock\nmemory: memory\nusers: [0]\nlogs:\n  - origin: \
