@@ -63,7 +63,7 @@ enum Failure {
 impl From<ReadError> for Failure {
     fn from(error: ReadError) -> Self {
         match error {
-            ReadError::Unavailable(problem) => Failure::Later(problem),
+            ReadError::Unavailable(problem) => Failure::Later(problem.to_string()),
             error => Failure::NoSource(error.to_string()),
         }
     }
@@ -221,7 +221,7 @@ async fn is_right(
     (file, plain): (FileId, &Bytes),
 ) -> Result<bool, Failure> {
     let found = match log.assets.get(&file.path()).await.map_err(ReadError::from) {
-        Err(ReadError::Unavailable(problem)) => return Err(Failure::Later(problem)),
+        Err(ReadError::Unavailable(problem)) => return Err(Failure::Later(problem.to_string())),
         found => found.unwrap_or_default(),
     };
     Ok(match (found, file) {

@@ -43,6 +43,7 @@ use self::tables::TABLES;
 use crate::error::Fatal;
 use crate::index::backlog::{Backlog, Pace};
 use crate::index::unreadable_entries::{Gap, Gaps};
+use crate::recovery::inconsistency::IndexInconsistency;
 
 mod anchor;
 mod failure;
@@ -54,6 +55,7 @@ mod table;
 mod tables;
 
 pub(crate) use self::anchor::{Anchor, LeafPosition, TreeHead};
+pub use self::failure::DedupError;
 pub(crate) use self::failure::{Unusable, last_seen};
 pub(crate) use self::portable::{BadStream, CHUNK_RECORDS, Sealed, chunk_bytes, first_record};
 pub(crate) use self::table::Record;
@@ -157,7 +159,7 @@ impl Dedup {
     fn opened(path: &Path, owner: LogId) -> Result<Self, Fatal> {
         let failed = |error: fjall::Error| fatal(path, &error);
         if failure::has_failed(path).map_err(|e| failed(fjall::Error::Io(e)))? {
-            return Err(unsound(path, HAS_FAILED));
+            return Err(unsound(path, DedupError::Failed));
         }
         let database = Database::builder(path)
             .cache_size(CACHE_BYTES)
@@ -262,14 +264,12 @@ impl Dedup {
             None => self.meta.insert(OWNER, owner.0).map_err(failed),
             Some(found) if *found == owner.0 => Ok(()),
             Some(found) => {
-                let path = self.path.display();
-                let found = <[u8; 32]>::try_from(&*found)
-                    .map_or_else(|_| "none".to_owned(), |id| LogId(id).to_string());
-                Err(Fatal::Inconsistent(format!(
-                    "the dedup index in {path} is of the log with ID {found}, and the key of this \
-                     log (`secret`) has ID {owner}: name the right key, or give this log a `cache` \
-                     of its own"
-                )))
+                let found = <[u8; 32]>::try_from(&*found).ok().map(LogId);
+                Err(Fatal::from(IndexInconsistency::OtherLog {
+                    path: self.path.clone(),
+                    found,
+                    owner,
+                }))
             }
         }
     }
@@ -315,7 +315,7 @@ impl Dedup {
             return Ok(None);
         };
         let anchor = Anchor::decode(&bytes);
-        let unreadable = || self.unsound("what it says of its tree cannot be read");
+        let unreadable = || self.unsound(DedupError::Anchor);
         anchor.map(Some).ok_or_else(unreadable)
     }
 
@@ -349,7 +349,7 @@ impl Dedup {
             None => Ok(None),
             Some(bytes) => LeafPosition::decode(&bytes)
                 .map(Some)
-                .ok_or_else(|| self.unsound("a value is not 16 bytes long")),
+                .ok_or_else(|| self.unsound(DedupError::Value)),
         }
     }
 
@@ -440,7 +440,7 @@ impl Dedup {
             if !unflushed.leaving.is_empty() {
                 // An anchor with more entries than the tables have would hide the missing entries
                 // forever.
-                return Err(self.unsound("the last table could not be written"));
+                return Err(self.unsound(DedupError::Table));
             }
             unflushed.leaving = Arc::new(std::mem::take(&mut unflushed.newest));
             (unflushed.leaving.clone(), unflushed.indexed)
@@ -605,17 +605,15 @@ impl Dedup {
         failure.of(&self.path)
     }
 
-    fn unsound(&self, problem: &str) -> Fatal {
+    fn unsound(&self, problem: DedupError) -> Fatal {
         unsound(&self.path, problem)
     }
 }
 
-const HAS_FAILED: &str = "its disk has failed to write or read it";
-
-fn unsound(path: &Path, problem: &str) -> Fatal {
+fn unsound(path: &Path, problem: DedupError) -> Fatal {
     Fatal::Dedup {
         path: path.display().to_string(),
-        problem: problem.into(),
+        problem,
         damaged: true,
         in_use: false,
     }
@@ -648,11 +646,10 @@ fn vacant(path: &Path) -> Result<PathBuf, Fatal> {
     let names = (1..=MOST_SET_ASIDE).map(|n| aside(path, n));
     let mut vacant = names.filter(|name| matches!(name.try_exists(), Ok(false)));
     vacant.next().ok_or_else(|| {
-        Fatal::Inconsistent(format!(
-            "{} cannot be used, and {MOST_SET_ASIDE} like it lie beside it already: find out what \
-             damages them (memory, disk), and remove those that were looked at",
-            path.display()
-        ))
+        Fatal::from(IndexInconsistency::TooManyDamaged {
+            path: path.to_path_buf(),
+            most: MOST_SET_ASIDE,
+        })
     })
 }
 

@@ -18,13 +18,14 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, pin_mut};
-use lucarne_ct::{Identity, TileLeafError, TileLeafRef};
+use lucarne_ct::{Identity, TileLeafRef};
+use lucarne_signer::Head;
 use lucarne_storage::{Lease, LeaseError};
 use lucarne_tlog::{Level, TILE_WIDTH, Tile, leaf_hash};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
-use crate::error::{Fatal, ReadError};
+use crate::error::{Away, Fatal, FollowedTileError, ReadError};
 use crate::index::catchup;
 use crate::index::dedup::{Dedup, LeafPosition, TreeHead};
 use crate::instances::config::Instances;
@@ -34,6 +35,7 @@ use crate::instances::forward::wire::Pressure;
 use crate::instances::lease_watch::LeaseWatch;
 use crate::read::read_ahead::read_ahead;
 use crate::read::stored_tiles;
+use crate::recovery::inconsistency::StorageInconsistency;
 use crate::recovery::known_checkpoints;
 use crate::recovery::recover::{self, Recovered};
 use crate::recovery::session::Session;
@@ -287,25 +289,22 @@ impl Follower {
     async fn advance(&mut self) -> Result<bool, Fatal> {
         let log = self.log.clone();
         let Some(published) = recover::published(&log.config, &*log.assets).await? else {
-            let location = log.assets.location();
-            let problem = format!("{location} has no readable checkpoint");
-            return Err(Fatal::Away(problem));
+            let storage = log.assets.location();
+            return Err(Away::NoCheckpoint { storage }.into());
         };
         let (head, tree) = (published.head(), &self.tree);
         let forked = head.size == tree.size() && head.root != tree.root;
         if head.size < tree.size() || head.timestamp_ms < tree.timestamp_ms || forked {
-            return Err(Fatal::Inconsistent(format!(
-                "{} publishes a checkpoint of {} entries with the root {}, signed at {}, and this \
-                 instance has seen {} entries with the root {}, signed at {}: storage was rolled \
-                 back, or another process publishes there. Restore the newest storage",
-                log.assets.location(),
-                head.size,
-                head.root,
-                head.timestamp_ms,
-                tree.size(),
-                tree.root,
-                tree.timestamp_ms,
-            )));
+            let seen = Head {
+                size: tree.size(),
+                root: tree.root,
+                timestamp_ms: tree.timestamp_ms,
+            };
+            return Err(Fatal::from(StorageInconsistency::BehindFollower {
+                storage: log.assets.location(),
+                published: head,
+                seen,
+            }));
         }
         if head.size - tree.size() > MOST_AT_ONCE {
             return Ok(false);
@@ -421,12 +420,13 @@ impl Shared {
     /// Rejects a tree that is smaller than the one clients of this process have seen.
     fn not_back(&self, size: u64) -> Result<(), Fatal> {
         match self.reader.published() {
-            Some(served) if served.size > size => Err(Fatal::Inconsistent(format!(
-                "{} publishes {size} entries, and this process has served {} from there: storage \
-                 was rolled back. Restore the newest one",
-                self.assets.location(),
-                served.size
-            ))),
+            Some(served) if served.size > size => {
+                Err(Fatal::from(StorageInconsistency::BehindReaders {
+                    storage: self.assets.location(),
+                    size,
+                    served: served.size,
+                }))
+            }
             _ => Ok(()),
         }
     }
@@ -458,36 +458,28 @@ async fn grow(
     let reads = read_ahead(reads, length);
     pin_mut!(reads);
     while let Some((tile, read)) = reads.next().await {
-        let away = |problem: String| Fatal::Away(format!("{location}/{}: {problem}", tile.path()));
-        let bytes = read.map_err(|error| away(error.to_string()))?;
-        let bytes = bytes.ok_or_else(|| away("is missing".into()))?;
+        let away = |problem| Away::Tile {
+            storage: location.clone(),
+            tile: tile.path(),
+            problem,
+        };
+        let bytes = read.map_err(|error| away(FollowedTileError::Read(error)))?;
+        let bytes = bytes.ok_or_else(|| away(FollowedTileError::Missing))?;
         let appended = spawn_blocking(move || append(grown, tile, &bytes));
         let appended = appended.await.map_err(panicked)?;
-        let (with_tile, mut found) = appended.map_err(|error| away(error.to_string()))?;
+        let (with_tile, mut found) = appended.map_err(away)?;
         grown = with_tile;
         entries.append(&mut found);
     }
     if grown.head() == head {
         Ok((grown, entries))
     } else {
-        Err(Fatal::Away(format!(
-            "the data tiles in {location}: expected {} entries with the root {}, as signed, found \
-             {} entries with the root {}: one of the last tiles is damaged",
-            head.size,
-            head.root,
-            grown.size(),
-            grown.root
-        )))
+        Err(Fatal::from(Away::Tree {
+            storage: location,
+            expected: (head.size, head.root),
+            found: (grown.size(), grown.root),
+        }))
     }
-}
-
-/// The reasons why a data tile does not extend the tree.
-#[derive(Debug, thiserror::Error)]
-enum TileError {
-    #[error("does not begin with the entries that this instance followed")]
-    Foreign,
-    #[error(transparent)]
-    Leaf(#[from] TileLeafError),
 }
 
 /// Appends those entries of a data tile that the tree does not have.
@@ -495,9 +487,9 @@ fn append(
     mut tree: Tree,
     tile: Tile,
     bytes: &Bytes,
-) -> Result<(Tree, Vec<(Identity, LeafPosition)>), TileError> {
+) -> Result<(Tree, Vec<(Identity, LeafPosition)>), FollowedTileError> {
     if !bytes.starts_with(&tree.data.bytes) {
-        return Err(TileError::Foreign);
+        return Err(FollowedTileError::Foreign);
     }
     let fresh = bytes.slice(tree.data.bytes.len()..);
     let (first, mut rest, mut leaf_bytes) = (tree.size(), &fresh[..], Vec::new());

@@ -10,11 +10,14 @@ use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use crate::config::LogConfig;
-use crate::error::{Fatal, ReadError};
+use crate::error::{Away, Fatal, ReadError};
 use crate::index::catchup;
 use crate::index::dedup::Dedup;
 use crate::instances::follow;
 use crate::read::proofs;
+use crate::recovery::inconsistency::{
+    IndexSeen, LockEvidence, LockInconsistency, StorageInconsistency,
+};
 use crate::recovery::known_checkpoints::{self, History, KnownCheckpoint};
 use crate::recovery::recover::{self, Recovered};
 use crate::recovery::session::Session;
@@ -119,7 +122,7 @@ impl Shared {
         let recovered = self.recover(signed).await?;
         self.settle(recovered.tree.size()).await?;
         let head = VerifiedCheckpoint::verify(recovered.committed, &self.config);
-        let head = head.map_err(|error| Fatal::Inconsistent(error.to_string()))?;
+        let head = head.map_err(|error| Fatal::from(LockInconsistency::Committed(error)))?;
         let edge = Arc::new(recovered.tree);
         self.reader.publish(head.published(), Some(edge));
         Ok(())
@@ -278,8 +281,8 @@ impl Shared {
         let proof =
             proofs::consistency(self.reader.tiles(), &tree.edge, signed.size, tree.size()).await;
         let proof = proof.map_err(|error| match error {
-            ReadError::Unavailable(problem) => Fatal::Away(problem),
-            error => Fatal::Inconsistent(error.to_string()),
+            ReadError::Unavailable(problem) => Away::Storage(problem).into(),
+            error => Fatal::from(StorageInconsistency::NoProof(error)),
         })?;
         let head = Head {
             size: tree.size(),
@@ -330,25 +333,22 @@ impl Shared {
     async fn not_created(&self, missing: Fatal) -> Fatal {
         let published = self.reader.published();
         let evidence = match published.map(|published| published.size) {
-            Some(size) => format!(
-                "a checkpoint of {size} entries was published from {}",
-                self.assets.location()
-            ),
+            Some(size) => LockEvidence::Published {
+                size,
+                storage: self.assets.location(),
+            },
             None => match seen(&self.config).await {
                 Ok(None) => return missing,
-                Ok(Some(seen)) => seen,
+                Ok(Some(seen)) => LockEvidence::Indexed(seen),
                 Err(fatal) => return fatal,
             },
         };
-        Fatal::Inconsistent(format!(
-            "{} holds no log with ID {} ({}), but it exists: {evidence}. Look for a wrong key, or \
-             a wrong lock. If both are right, the lock was emptied, rolled back or replaced, and \
-             perhaps the storage with it: restore the newest ones. Never create the log again: \
-             that signs a fork",
-            self.lock.location(),
-            self.config.key.log_id(),
-            self.config.shortname,
-        ))
+        Fatal::from(LockInconsistency::Missing {
+            lock: self.lock.location(),
+            log_id: self.config.key.log_id(),
+            name: self.config.shortname.clone(),
+            evidence,
+        })
     }
 
     /// Starts to accept submissions.
@@ -405,11 +405,11 @@ impl Shared {
 
 /// Returns the evidence in the dedup index of a log that is not in the lock; `None` if the index
 /// does not know the log either.
-pub(crate) async fn seen(config: &LogConfig) -> Result<Option<String>, Fatal> {
+pub(crate) async fn seen(config: &LogConfig) -> Result<Option<IndexSeen>, Fatal> {
     let found = indexed(config).await?;
-    Ok(found.map(|entries| {
-        let path = config.cache.display();
-        format!("the dedup index in {path} has seen {entries} entries of it")
+    Ok(found.map(|entries| IndexSeen {
+        path: config.cache.clone(),
+        entries,
     }))
 }
 

@@ -23,13 +23,40 @@ pub(crate) enum Unusable {
     Distrusted,
     /// The files differ from the written bytes.
     #[error("{0}")]
-    Damaged(String),
+    Damaged(DedupError),
+}
+
+/// The problem with a dedup index. Cloneable, because the index returns its first failure again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DedupError {
+    /// The disk of the index does not respond.
+    #[error("its disk does not respond")]
+    Silent,
+    /// Another process has the index open.
+    #[error("another process has it open, or this one still waits for its disk")]
+    InUse,
+    /// A write or a read failed in an earlier session.
+    #[error("its disk has failed to write or read it")]
+    Failed,
+    /// The recorded anchor is invalid.
+    #[error("what it says of its tree cannot be read")]
+    Anchor,
+    /// A recorded place is invalid.
+    #[error("a value is not 16 bytes long")]
+    Value,
+    /// An earlier table is missing, so no later table may follow.
+    #[error("the last table could not be written")]
+    Table,
+    /// The database failed: its text, because its error is neither `Clone` nor part of the API.
+    #[error("{0}")]
+    Database(String),
 }
 
 /// A failure that fjall reports, and whether its files are used again.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
-    problem: String,
+    problem: DedupError,
     pub(super) damaged: bool,
     in_use: bool,
 }
@@ -53,10 +80,8 @@ impl From<&fjall::Error> for Failure {
             _ => true,
         };
         let problem = match error {
-            fjall::Error::Locked => {
-                "another process has it open, or this one still waits for its disk".into()
-            }
-            error => error.to_string(),
+            fjall::Error::Locked => DedupError::InUse,
+            error => DedupError::Database(error.to_string()),
         };
         Failure {
             problem,

@@ -1,6 +1,7 @@
 use lucarne_tlog::EMPTY_ROOT;
 
 use super::*;
+use crate::recovery::inconsistency::Inconsistency;
 
 fn identity(n: u64) -> Identity {
     let mut bytes = [7; 32];
@@ -24,6 +25,13 @@ fn head(size: u64) -> TreeHead {
 fn add(dedup: &Dedup, range: std::ops::Range<u64>) {
     let entries = range.clone().map(|n| (identity(n), place(n)));
     dedup.extend(entries, range.end, head(range.end)).unwrap();
+}
+
+fn contradicts(fatal: Fatal) -> Inconsistency {
+    match fatal {
+        Fatal::Inconsistent(found) => *found,
+        other => panic!("no contradiction: {other}"),
+    }
 }
 
 #[test]
@@ -169,11 +177,18 @@ fn an_index_that_has_failed_is_not_written_and_not_opened_again() {
 fn another_logs_index_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     drop(Dedup::open(dir.path(), LogId([1; 32])).unwrap());
-    let error = Dedup::open(dir.path(), LogId([2; 32])).err().unwrap();
-    assert!(
-        error.to_string().contains("is of the log with ID"),
-        "{error}"
-    );
+    let owner = LogId([2; 32]);
+    let error = Dedup::open(dir.path(), owner).err().unwrap();
+    let Inconsistency::Index(IndexInconsistency::OtherLog {
+        path,
+        found,
+        owner: expected,
+    }) = contradicts(error)
+    else {
+        panic!("another contradiction");
+    };
+    assert_eq!(path, dir.path());
+    assert_eq!((found, expected), (Some(LogId([1; 32])), owner));
 }
 
 #[test]
@@ -192,7 +207,15 @@ fn a_rebuilt_index_is_empty_and_those_before_are_kept() {
     let aside = Dedup::open(&dir.path().join("dedup.damaged-1"), owner).unwrap();
     assert_eq!(aside.find(&identity(1)).unwrap(), Some(place(1)));
     let error = Dedup::rebuild(&path, owner).err().unwrap();
-    assert!(error.to_string().contains("lie beside it"), "{error}");
+    let found = contradicts(error);
+    let too_many = matches!(
+        found,
+        Inconsistency::Index(IndexInconsistency::TooManyDamaged {
+            most: MOST_SET_ASIDE,
+            ..
+        })
+    );
+    assert!(too_many, "{found}");
     assert!(path.exists());
 }
 
