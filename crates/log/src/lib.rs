@@ -147,6 +147,7 @@
 //! | `recover`, [`Newest`] | the newest tree, from lock, journal and storage |
 //! | `signed_ahead` | a tree head that the signer has signed, and the lock does not have |
 //! | [`NeverPublished`] | the earlier tree for a checkpoint that was never published |
+//! | [`Inconsistency`] | the contradictions between lock, journal, storage, signer and index |
 //! | [`KnownCheckpoints`], [`KnownError`] | the checkpoints of mirrors and witnesses |
 //! | [`ForeignLog`], [`Indexed`], `sunlight` | logs that other software has written |
 //!

@@ -56,19 +56,7 @@ impl Shared {
         let mut overtaken: Option<Instant> = None;
         while !self.closing.load(Ordering::SeqCst) {
             if self.config.retired(self.now_ms()) {
-                self.set_state(State::Retired);
-                match self.finish().await {
-                    Ok(()) => self.while_retired().await,
-                    Err(fatal) => {
-                        tracing::error!(log = name, error = %fatal, "retired, but not whole");
-                        let pause = if fatal.is_passing() {
-                            PASSING_BACKOFF
-                        } else {
-                            MAX_BACKOFF
-                        };
-                        self.pause(pause).await;
-                    }
-                }
+                self.retire().await;
                 continue;
             }
             let opened = Instant::now();
@@ -109,6 +97,23 @@ impl Shared {
             backoff = (2 * backoff).min(MAX_BACKOFF);
         }
         self.set_state(State::Closed);
+    }
+
+    /// Finishes a retired log, and waits while it is retired. After a failure, waits before the
+    /// next attempt.
+    async fn retire(&self) {
+        self.set_state(State::Retired);
+        let Err(fatal) = self.finish().await else {
+            return self.while_retired().await;
+        };
+        let log = &self.config.shortname;
+        tracing::error!(log, error = %fatal, "retired, but not whole");
+        let pause = if fatal.is_passing() {
+            PASSING_BACKOFF
+        } else {
+            MAX_BACKOFF
+        };
+        self.pause(pause).await;
     }
 
     /// Publishes the rounds that a crash left in the journal of a retired log. A retired log signs
