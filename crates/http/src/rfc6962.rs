@@ -156,8 +156,7 @@ async fn made_for(
     cache: &HeaderValue,
     encode: impl FnOnce() -> Vec<u8> + Send + 'static,
 ) -> Result<Response, ErrorResponse> {
-    let failed = |error: tokio::task::JoinError| ReadError::Storage(error.to_string());
-    let body = spawn_blocking(encode).await.map_err(failed);
+    let body = spawn_blocking(encode).await.map_err(ReadError::from);
     let body = body.map_err(Rfc6962Error::Read)?;
     Ok(json(Reservation::answer(client, body.into())?, cache))
 }

@@ -1,10 +1,20 @@
 //! The errors for submitters, clients that read, and operators.
 
+mod away;
+mod read_error;
+mod sign_error;
+
 use lucarne_ct::Rejection;
 use lucarne_tlog::Hash;
 
+use crate::index::dedup::DedupError;
+use crate::recovery::inconsistency::Inconsistency;
 use crate::sequence::verify::VerifyError;
 use crate::submit::lane::Lane;
+
+pub use self::away::{Away, FollowedTileError};
+pub use self::read_error::{ReadError, ReadFailure};
+pub use self::sign_error::SignError;
 
 /// The reasons why a submission gets no SCT.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -35,25 +45,6 @@ pub enum SubmitError {
     Gone,
 }
 
-/// The reasons why a read fails. Absence is not an error.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum ReadError {
-    /// The storage failed.
-    #[error("{0}")]
-    Storage(String),
-    /// Storage does not respond now: the same read may succeed later.
-    #[error("{0}")]
-    Unavailable(String),
-    /// The stored bytes differ from the bytes of the log.
-    #[error("{path}: {problem}")]
-    Damaged {
-        /// Path of the asset.
-        path: String,
-        /// The problem with the asset.
-        problem: String,
-    },
-}
-
 /// The reasons why a log cannot be opened, or had to stop. Other logs of the process continue.
 #[derive(Debug, thiserror::Error)]
 pub enum Fatal {
@@ -64,15 +55,15 @@ pub enum Fatal {
     #[error(transparent)]
     Lock(#[from] lucarne_storage::LockError),
     /// Storage did not respond to a read.
-    #[error("{0}")]
-    Away(String),
+    #[error(transparent)]
+    Away(Away),
     /// The dedup index failed.
     #[error("dedup index {path}: {problem}")]
     Dedup {
         /// Directory of the index.
         path: String,
         /// The problem with the index.
-        problem: String,
+        problem: DedupError,
         /// Whether the files of the index are damaged; the log then rebuilds the index.
         damaged: bool,
         /// Whether another process has the index open.
@@ -91,8 +82,8 @@ pub enum Fatal {
         name: String,
     },
     /// Lock, journal and storage contradict each other.
-    #[error("{0}")]
-    Inconsistent(String),
+    #[error(transparent)]
+    Inconsistent(Box<Inconsistency>),
     /// Storage and journal end before the signed tree. Perhaps only the last round is lost.
     #[error(
         "{problem}. Storage and journal end with {there} entries: if a failing disk has lost the \
@@ -101,7 +92,7 @@ pub enum Fatal {
     )]
     LastRound {
         /// The contradiction.
-        problem: String,
+        problem: Box<Inconsistency>,
         /// Number of entries that storage and journal lead to.
         there: u64,
     },
@@ -118,7 +109,7 @@ pub enum Fatal {
     Internal(String),
     /// Signing failed.
     #[error("signing failed: {0}")]
-    Sign(String),
+    Sign(SignError),
     /// The external signer does not sign.
     #[error(transparent)]
     Signer(#[from] lucarne_signer::ClientError),
@@ -263,8 +254,8 @@ pub enum KnownError {
         root: Hash,
         /// The time of the signature in Unix milliseconds.
         timestamp_ms: u64,
-        /// A description of the history that is here instead.
-        here: String,
+        /// The history that is here instead.
+        here: HistoryHere,
     },
     /// Unreadable tiles prevent the comparison with the known checkpoint.
     #[error(
@@ -277,7 +268,26 @@ pub enum KnownError {
         /// The number of entries in the checkpoint.
         known: u64,
         /// The problem with the tiles.
-        problem: String,
+        problem: ReadError,
+    },
+}
+
+/// The history of a log that does not have the tree of a known checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HistoryHere {
+    /// The tree of this size had another root.
+    #[error("the first {size} entries here have the root {root}")]
+    Root {
+        /// Number of entries.
+        size: u64,
+        /// Root of these entries.
+        root: Hash,
+    },
+    /// No tree had this size.
+    #[error("no round here ended with {size} entries")]
+    NoRound {
+        /// Number of entries.
+        size: u64,
     },
 }
 

@@ -147,6 +147,7 @@
 //! | `recover`, [`Newest`] | the newest tree, from lock, journal and storage |
 //! | `signed_ahead` | a tree head that the signer has signed, and the lock does not have |
 //! | [`NeverPublished`] | the earlier tree for a checkpoint that was never published |
+//! | [`Inconsistency`] | the contradictions between lock, journal, storage, signer and index |
 //! | [`KnownCheckpoints`], [`KnownError`] | the checkpoints of mirrors and witnesses |
 //! | [`ForeignLog`], [`Indexed`], `sunlight` | logs that other software has written |
 //!
@@ -211,9 +212,13 @@ pub use check::repair::{
 pub use check::scrub::{NoWindow, ScrubConfig, ScrubWindow};
 pub use check::unsigned::PartsError;
 pub use config::LogConfig;
-pub use error::{Fatal, KnownError, ReadError, SubmitError};
+pub use error::{
+    Away, Fatal, FollowedTileError, HistoryHere, KnownError, ReadError, ReadFailure, SignError,
+    SubmitError,
+};
 #[cfg(feature = "fill")]
 pub use fill::LooseIndex;
+pub use index::dedup::DedupError;
 pub use instances::config::Instances;
 pub use instances::messenger::{Messenger, MessengerError};
 pub use log::Log;
@@ -224,6 +229,11 @@ pub use read::read_cache::StoredFile;
 pub use read::rfc6962::{LogEntries, LogEntry, Rfc6962Error, Rfc6962Reads};
 pub use recovery::external_sources::{KnownCheckpoints, SourceResponse, SourceResponseError};
 pub use recovery::foreign_log::{ForeignLog, Indexed};
+pub use recovery::inconsistency::{
+    BundleError, HistoryError, Inconsistency, IndexInconsistency, IndexSeen, JournalInconsistency,
+    LockEvidence, LockInconsistency, ReplayError, SignedTime, SignerInconsistency,
+    StorageInconsistency, TreeError,
+};
 pub use recovery::known_checkpoints::KnownCheckpoint;
 pub use recovery::recover::{NeverPublished, Newest};
 pub use recovery::turn::{GiveTurn, Turn};

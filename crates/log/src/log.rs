@@ -20,6 +20,7 @@ use crate::error::{Fatal, KnownError, ReadError, SubmitError};
 use crate::read::read_cache::StoredFile;
 use crate::read::rfc6962::{Rfc6962Reads, keep_index};
 use crate::recovery::foreign_log::{self, ForeignLog};
+use crate::recovery::inconsistency::{IndexInconsistency, StorageInconsistency};
 use crate::recovery::known_checkpoints::KnownCheckpoint;
 use crate::recovery::recover::{self, NeverPublished, Newest};
 use crate::recovery::supervise::seen;
@@ -57,10 +58,8 @@ impl Log {
         lock: &dyn Lock,
     ) -> Result<(), Fatal> {
         if assets.get("checkpoint").await?.is_some() {
-            return Err(Fatal::Inconsistent(format!(
-                "{} already holds a log: it is not overwritten",
-                assets.location()
-            )));
+            let storage = assets.location();
+            return Err(StorageInconsistency::HoldsLog { storage }.into());
         }
         Log::unseen(config).await?;
         let now_ms = config.clock.now_ms();
@@ -83,12 +82,7 @@ impl Log {
     pub async fn unseen(config: &LogConfig) -> Result<(), Fatal> {
         match seen(config).await? {
             None => Ok(()),
-            Some(seen) => Err(Fatal::Inconsistent(format!(
-                "this log exists: {seen}. Lock and storage do not have it: they were emptied, \
-                 rolled back, or belong to another log. Restore the newest ones; a new log with \
-                 this key would fork it. Only if that log was never in use, as in a test, move the \
-                 index away"
-            ))),
+            Some(seen) => Err(IndexInconsistency::LogExists(seen).into()),
         }
     }
 

@@ -8,10 +8,12 @@
 //!
 //! `recover` finds the newest tree in lock, journal and storage. A tree head of a separate signer
 //! may be newer (`signed_ahead`), and so may the checkpoints of `external_sources`. `foreign_log`
-//! and `sunlight` read logs that other software has written.
+//! and `sunlight` read logs that other software has written. `inconsistency` has the contradictions
+//! between lock, journal, storage, signer and index.
 
 pub(crate) mod external_sources;
 pub(crate) mod foreign_log;
+pub(crate) mod inconsistency;
 pub(crate) mod known_checkpoints;
 pub(crate) mod recover;
 pub(crate) mod session;

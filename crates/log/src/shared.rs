@@ -15,7 +15,7 @@ use tokio::time::sleep_until;
 use crate::check::scrub::status::ScrubStatus;
 use crate::config::LogConfig;
 use crate::error::Fatal;
-use crate::index::dedup::{self, Dedup};
+use crate::index::dedup::{self, Dedup, DedupError};
 use crate::instances::config::holder_id;
 use crate::instances::forward::queue::Leader;
 use crate::read::reader::Reader;
@@ -292,7 +292,7 @@ impl Shared {
     pub(crate) fn index_is_silent(&self) -> Fatal {
         Fatal::Dedup {
             path: self.config.cache.display().to_string(),
-            problem: "its disk does not respond".into(),
+            problem: DedupError::Silent,
             damaged: false,
             in_use: false,
         }

@@ -10,7 +10,7 @@ use lucarne_tlog::{Checkpoint, Hash, SignedNote};
 use tokio::time::Instant;
 
 use crate::config::LogConfig;
-use crate::error::{Fatal, KnownError};
+use crate::error::{Away, Fatal, KnownError};
 use crate::recovery::known_checkpoints::KnownCheckpoint;
 use crate::recovery::recover::{self, Judged, is_beyond, steps_to};
 use crate::sequence::record::Step;
@@ -121,9 +121,7 @@ async fn steadily(
             return Ok(Err((held, fatal)));
         }
         if Instant::now() > end {
-            return Err(Fatal::Away(
-                "the log signs faster than its state can be read: retry".into(),
-            ));
+            return Err(Away::Changing.into());
         }
         tokio::time::sleep(PAUSE).await;
     }

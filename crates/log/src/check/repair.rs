@@ -54,7 +54,8 @@ pub struct Refusal {
     pub path: String,
     /// The place that offers the file.
     pub from: String,
-    /// The reason why the file could not be repaired.
+    /// The reason why the file could not be repaired: a text, because refusals are compared and
+    /// sorted.
     pub problem: String,
 }
 

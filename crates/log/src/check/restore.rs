@@ -6,6 +6,7 @@
 //! confirms every byte before it is written. The damaged file is kept as evidence.
 
 mod entries;
+mod failure;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,7 @@ use lucarne_ct::Fingerprint;
 use lucarne_storage::{Asset, AssetError, AssetKind, Assets, Encoding};
 use lucarne_tlog::{Level, RightEdge, Tile, tile_root};
 
+use self::failure::{Failure, Later, NoSource};
 use crate::check::damaged_files::DamagedFiles;
 use crate::check::fsck::beneath::{Depth, beneath};
 use crate::check::scrub::Unpaced;
@@ -51,30 +53,6 @@ enum Outcome {
     Right,
 }
 
-/// The reason why a file was not restored.
-#[derive(Debug)]
-enum Failure {
-    /// Storage is unavailable, or does not have the newest checkpoint.
-    Later(String),
-    /// The log has no data that lead to the right bytes.
-    NoSource(String),
-}
-
-impl From<ReadError> for Failure {
-    fn from(error: ReadError) -> Self {
-        match error {
-            ReadError::Unavailable(problem) => Failure::Later(problem),
-            error => Failure::NoSource(error.to_string()),
-        }
-    }
-}
-
-impl From<AssetError> for Failure {
-    fn from(error: AssetError) -> Self {
-        Failure::Later(error.to_string())
-    }
-}
-
 /// The right content of a file, without compression.
 struct Right {
     plain: Bytes,
@@ -97,7 +75,7 @@ pub(crate) async fn attend(log: Arc<Shared>) -> Infallible {
         for file in damaged.untried() {
             let again = restored.contains(&file) || restored.len() >= MOST_RESTORED;
             let outcome = if again {
-                Err(Failure::NoSource("it was restored before".into()))
+                Err(NoSource::Again.into())
             } else {
                 restore(&log, file).await
             };
@@ -110,7 +88,7 @@ pub(crate) async fn attend(log: Arc<Shared>) -> Infallible {
                     tracing::debug!(
                         log = log.config.shortname,
                         path = file.path(),
-                        problem,
+                        problem = problem.to_string(),
                         "not restored yet"
                     );
                     damaged.try_again(file);
@@ -118,7 +96,7 @@ pub(crate) async fn attend(log: Arc<Shared>) -> Infallible {
                 Err(Failure::NoSource(problem)) => tracing::warn!(
                     log = log.config.shortname,
                     path = file.path(),
-                    problem,
+                    problem = problem.to_string(),
                     "the log itself cannot restore a damaged file: run `lucarne repair --from` with a copy"
                 ),
             }
@@ -135,7 +113,7 @@ pub(crate) async fn names_tile(log: &Shared, data: Tile) {
         let edge = edge(log).await?;
         let entries = log.reader.tiles().entries(&edge, data).await?;
         let right = names_tile::names_tile(&entries);
-        let bytes = right.map_err(|error| Failure::NoSource(error.to_string()))?;
+        let bytes = right.map_err(NoSource::Coding)?;
         let path = data.names_path().unwrap_or_default();
         replace(
             log,
@@ -144,10 +122,10 @@ pub(crate) async fn names_tile(log: &Shared, data: Tile) {
         )
         .await
     };
-    if let Err(Failure::Later(problem) | Failure::NoSource(problem)) = restored.await {
+    if let Err(failure) = restored.await {
         tracing::warn!(
             log = log.config.shortname,
-            problem,
+            problem = failure.to_string(),
             "a names tile is not restored"
         );
     }
@@ -202,14 +180,11 @@ async fn cached(log: &Shared, edge: &Arc<RightEdge>, file: FileId) -> Option<Rig
 /// The right edge of the published tree. Storage with an older checkpoint was emptied or rolled
 /// back. The next recovery judges the storage; until then nothing is written.
 async fn edge(log: &Shared) -> Result<Arc<RightEdge>, Failure> {
-    let unpublished = || Failure::Later("no checkpoint is published".into());
-    let edge = log.reader.signed_edge().await?.ok_or_else(unpublished)?;
+    let edge = log.reader.signed_edge().await?.ok_or(Later::Unpublished)?;
     match recover::published(&log.config, &*log.assets).await {
         Ok(Some(head)) if head.checkpoint.size >= edge.size() => Ok(edge),
-        Ok(_) => Err(Failure::Later(
-            "storage does not have the newest checkpoint".into(),
-        )),
-        Err(fatal) => Err(Failure::Later(fatal.to_string())),
+        Ok(_) => Err(Later::Stale.into()),
+        Err(fatal) => Err(Later::Checkpoint(fatal).into()),
     }
 }
 
@@ -221,7 +196,7 @@ async fn is_right(
     (file, plain): (FileId, &Bytes),
 ) -> Result<bool, Failure> {
     let found = match log.assets.get(&file.path()).await.map_err(ReadError::from) {
-        Err(ReadError::Unavailable(problem)) => return Err(Failure::Later(problem)),
+        Err(ReadError::Unavailable(problem)) => return Err(Later::Storage(problem).into()),
         found => found.unwrap_or_default(),
     };
     Ok(match (found, file) {
@@ -272,9 +247,7 @@ async fn hash_tile(
             plain,
             from: "the journal",
         }),
-        None => Err(Failure::NoSource(
-            "the tiles beneath it are damaged as well".into(),
-        )),
+        None => Err(NoSource::Beneath.into()),
     }
 }
 
@@ -283,7 +256,7 @@ async fn issuer(log: &Shared, of: &Fingerprint) -> Result<Right, Failure> {
     let rounds = staged(log).await?;
     let mut issuers = rounds.into_iter().flat_map(|round| round.issuers);
     let plain = issuers.find(|der| Fingerprint::of(der) == *of);
-    let plain = plain.ok_or_else(|| Failure::NoSource("the journal does not have it".into()))?;
+    let plain = plain.ok_or(NoSource::Journal)?;
     let from = "the journal";
     Ok(Right { plain, from })
 }
@@ -302,7 +275,7 @@ fn asset(file: FileId, plain: Bytes) -> Result<Asset, Failure> {
         FileId::Issuer(_) => (plain, AssetKind::Issuer),
         FileId::Tile(tile) if tile.level() == Level::Data => {
             let encoding = Encoding::Gzip;
-            let packed = gzip(&plain).map_err(|error| Failure::NoSource(error.to_string()))?;
+            let packed = gzip(&plain).map_err(NoSource::Coding)?;
             (packed, AssetKind::DataTile { encoding })
         }
         FileId::Tile(_) => (plain, AssetKind::HashTile),

@@ -178,17 +178,7 @@ async fn pass(
             tile: checked.next.tile - 1,
             newest_ms: 0,
         };
-        let unread = |finding: &Finding| matches!(finding.problem, Problem::Unreadable(_));
-        if checked.findings.iter().any(unread) {
-            present(log).await.map_err(|problem| Away {
-                tile: at.tile,
-                problem,
-            })?;
-        }
-        for finding in checked.findings {
-            findings += 1;
-            report(log, finding, Some((&signed, at))).await;
-        }
+        findings += report_all(log, checked.findings, (&signed, at)).await?;
         position.tile = checked.next.tile;
         log.metrics.scrub_entries.set(checked.entries as i64);
         {
@@ -204,6 +194,29 @@ async fn pass(
             noted = Instant::now();
         }
     }
+}
+
+/// Reports the findings of one tile, and returns their number.
+///
+/// # Errors
+/// If files cannot be read because the store is unavailable.
+async fn report_all(
+    log: &Arc<Shared>,
+    findings: Vec<Finding>,
+    (signed, at): (&Checkpoint, FsckPosition),
+) -> Result<u64, Away> {
+    let unread = |finding: &Finding| matches!(finding.problem, Problem::Unreadable(_));
+    if findings.iter().any(unread) {
+        present(log).await.map_err(|problem| Away {
+            tile: at.tile,
+            problem,
+        })?;
+    }
+    let count = findings.len() as u64;
+    for finding in findings {
+        report(log, finding, Some((signed, at))).await;
+    }
+    Ok(count)
 }
 
 /// Distinguishes a file that cannot be read from a store that is unavailable.

@@ -12,44 +12,36 @@
 //!
 //! A follower reads the published checkpoint *before* the lock that it is compared with. The lock
 //! is therefore never older than the published checkpoint, unless the lock was rolled back.
+//!
+//! This file has the loop of a follower. `growing` extends its tree, and `leading` takes the lead.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bytes::Bytes;
-use futures_util::{StreamExt, pin_mut};
-use lucarne_ct::{Identity, TileLeafError, TileLeafRef};
 use lucarne_storage::{Lease, LeaseError};
-use lucarne_tlog::{Level, TILE_WIDTH, Tile, leaf_hash};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
-use crate::error::{Fatal, ReadError};
+use crate::error::Fatal;
 use crate::index::catchup;
-use crate::index::dedup::{Dedup, LeafPosition, TreeHead};
+use crate::index::dedup::Dedup;
 use crate::instances::config::Instances;
 use crate::instances::forward::forward;
 use crate::instances::forward::queue::{Forwarder, Leader};
 use crate::instances::forward::wire::Pressure;
 use crate::instances::lease_watch::LeaseWatch;
-use crate::read::read_ahead::read_ahead;
-use crate::read::stored_tiles;
+use crate::recovery::inconsistency::StorageInconsistency;
 use crate::recovery::known_checkpoints;
-use crate::recovery::recover::{self, Recovered};
+use crate::recovery::recover;
 use crate::recovery::session::Session;
-use crate::sequence::sequencer::Sequencer;
-use crate::sequence::term::{AGAIN, Term};
+use crate::sequence::term::Term;
 use crate::sequence::tree::Tree;
 use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
 use crate::shared::Shared;
 use crate::status::state::State;
 
-/// Maximum number of entries that a follower reads at once. The follower keeps 50 bytes of each
-/// entry until the root is verified. An instance that is further behind reopens the log, which has
-/// no such limit.
-const MOST_AT_ONCE: u64 = 1 << 18;
-/// Attempts to read lock, journal and storage while another instance still changes them.
-const ATTEMPTS: usize = 5;
+mod growing;
+mod leading;
 
 /// An instance of a log with several instances, while the instance does not lead.
 struct Follower {
@@ -254,98 +246,6 @@ impl Follower {
         }
     }
 
-    /// Takes the lease; returns `None` if another instance was faster.
-    async fn take(&self, lease: Option<Lease>) -> Result<Option<Term>, Fatal> {
-        let (log, at) = (&self.log, Instant::now());
-        let (lock, id) = (&*log.lock, log.config.key.log_id());
-        let taken = Lease {
-            holder: Some(log.holder),
-            address: self.instances.address.clone(),
-            epoch: lease.as_ref().map_or(1, |lease| lease.epoch + 1),
-            renewal: 0,
-        };
-        let result = match &lease {
-            None => taken.create(lock, &id.0).await,
-            Some(lease) => lease.replace(&taken, lock, &id.0).await,
-        };
-        match result {
-            Err(LeaseError::Lost) => return Ok(None),
-            result => result?,
-        }
-        tracing::info!(
-            log = log.config.shortname,
-            epoch = taken.epoch,
-            from = lease.map(|lease| lease.address),
-            "took the lease"
-        );
-        let instances = self.instances.clone();
-        Ok(Some(Term::begin(log.clone(), instances, taken, at)))
-    }
-
-    /// Extends the tree to the published checkpoint. Returns `false` if the checkpoint is too far
-    /// ahead.
-    async fn advance(&mut self) -> Result<bool, Fatal> {
-        let log = self.log.clone();
-        let Some(published) = recover::published(&log.config, &*log.assets).await? else {
-            let location = log.assets.location();
-            let problem = format!("{location} has no readable checkpoint");
-            return Err(Fatal::Away(problem));
-        };
-        let (head, tree) = (published.head(), &self.tree);
-        let forked = head.size == tree.size() && head.root != tree.root;
-        if head.size < tree.size() || head.timestamp_ms < tree.timestamp_ms || forked {
-            return Err(Fatal::Inconsistent(format!(
-                "{} publishes a checkpoint of {} entries with the root {}, signed at {}, and this \
-                 instance has seen {} entries with the root {}, signed at {}: storage was rolled \
-                 back, or another process publishes there. Restore the newest storage",
-                log.assets.location(),
-                head.size,
-                head.root,
-                head.timestamp_ms,
-                tree.size(),
-                tree.root,
-                tree.timestamp_ms,
-            )));
-        }
-        if head.size - tree.size() > MOST_AT_ONCE {
-            return Ok(false);
-        }
-        let head = TreeHead {
-            size: head.size,
-            root: head.root,
-        };
-        let grown = grow(&log, tree.clone(), head).await?;
-        self.take_up(grown, Some(published)).await?;
-        Ok(true)
-    }
-
-    /// Takes over an extended tree: first clients see it, then the index gets its entries.
-    async fn take_up(
-        &mut self,
-        (mut tree, entries): (Tree, Vec<(Identity, LeafPosition)>),
-        published: Option<VerifiedCheckpoint>,
-    ) -> Result<(), Fatal> {
-        if let Some(published) = &published {
-            tree.timestamp_ms = published.timestamp_ms;
-        }
-        let head = tree.head();
-        self.tree = Arc::new(tree);
-        if let Some(published) = published {
-            self.show(published);
-        }
-        if entries.is_empty() {
-            return Ok(());
-        }
-        let index = self.session.dedup.clone();
-        let indexed = spawn_blocking(move || index.extend(entries.into_iter(), head.size, head));
-        indexed.await.map_err(panicked)??;
-        self.log
-            .metrics
-            .dedup_indexed
-            .set(self.session.dedup.known() as i64);
-        Ok(())
-    }
-
     fn show(&mut self, published: VerifiedCheckpoint) {
         self.log.show(&self.tree, &published.note);
         self.published = Some(published);
@@ -373,150 +273,22 @@ impl Follower {
             self.log.set_state(state);
         }
     }
-
-    /// Leads: sequences until the log is closed, or another instance becomes the leader.
-    async fn lead(&mut self, term: &Arc<Term>) -> Result<(), Fatal> {
-        let session = self.session.clone();
-        let leading = async {
-            let recovered = self.recover().await?;
-            let (log, head) = (self.log.clone(), recovered.tree.head());
-            if head.size != self.tree.size() {
-                let grown = grow(&log, self.tree.clone(), head).await?;
-                self.take_up(grown, None).await?;
-            }
-            log.reader.recovered();
-            let (opened, session) = (log.clone(), self.session.clone());
-            let sequencer = Sequencer::new(log, session.clone(), recovered, Some(term.clone()));
-            sequencer
-                .run(move || opened.opened(session, head.size))
-                .await
-        };
-        tokio::select! {
-            led = leading => led,
-            never = term.keep(&session.pool) => match never {},
-        }
-    }
-
-    /// Recovers like at any start. The previous leader may not have noticed its loss yet; if the
-    /// lock changes during recovery, recovery starts again.
-    async fn recover(&self) -> Result<Recovered, Fatal> {
-        let (log, id) = (&self.log, self.log.config.key.log_id());
-        for _ in 0..ATTEMPTS {
-            let before = log.lock.load(&id.0).await?;
-            match log.recover(None).await {
-                Err(fatal) if log.lock.load(&id.0).await? != before => {
-                    let log = &log.config.shortname;
-                    tracing::info!(log, %fatal, "another instance has signed in the meantime");
-                    // The other instance may not have finished publishing.
-                    sleep(AGAIN).await;
-                }
-                recovered => return recovered,
-            }
-        }
-        Err(Fatal::Deposed { by: None })
-    }
 }
 
 impl Shared {
     /// Rejects a tree that is smaller than the one clients of this process have seen.
     fn not_back(&self, size: u64) -> Result<(), Fatal> {
         match self.reader.published() {
-            Some(served) if served.size > size => Err(Fatal::Inconsistent(format!(
-                "{} publishes {size} entries, and this process has served {} from there: storage \
-                 was rolled back. Restore the newest one",
-                self.assets.location(),
-                served.size
-            ))),
+            Some(served) if served.size > size => {
+                Err(Fatal::from(StorageInconsistency::BehindReaders {
+                    storage: self.assets.location(),
+                    size,
+                    served: served.size,
+                }))
+            }
             _ => Ok(()),
         }
     }
-}
-
-/// Extends the tree to `head` with tiles from storage, and returns its new entries as well.
-///
-/// # Errors
-/// [`Fatal::Away`] if tiles are missing or unreadable, or if their root is not the root of `head`.
-async fn grow(
-    log: &Shared,
-    tree: Arc<Tree>,
-    head: TreeHead,
-) -> Result<(Tree, Vec<(Identity, LeafPosition)>), Fatal> {
-    let location = log.assets.location();
-    let mut grown = Tree::clone(&tree);
-    let mut entries = Vec::new();
-    let tiles = (tree.size() / TILE_WIDTH..head.size.div_ceil(TILE_WIDTH)).filter_map(|index| {
-        let width = (head.size - index * TILE_WIDTH).min(TILE_WIDTH);
-        Tile::new(Level::Data, index, width as u16)
-    });
-    let reads = tiles
-        .filter(|tile| tile.end_leaf() > tree.size())
-        .map(|tile| async move { (tile, stored_tiles::tile(&*log.assets, tile).await) });
-    let length = |(_, read): &(Tile, Result<Option<Bytes>, ReadError>)| match read {
-        Ok(Some(bytes)) => bytes.len(),
-        _ => 0,
-    };
-    let reads = read_ahead(reads, length);
-    pin_mut!(reads);
-    while let Some((tile, read)) = reads.next().await {
-        let away = |problem: String| Fatal::Away(format!("{location}/{}: {problem}", tile.path()));
-        let bytes = read.map_err(|error| away(error.to_string()))?;
-        let bytes = bytes.ok_or_else(|| away("is missing".into()))?;
-        let appended = spawn_blocking(move || append(grown, tile, &bytes));
-        let appended = appended.await.map_err(panicked)?;
-        let (with_tile, mut found) = appended.map_err(|error| away(error.to_string()))?;
-        grown = with_tile;
-        entries.append(&mut found);
-    }
-    if grown.head() == head {
-        Ok((grown, entries))
-    } else {
-        Err(Fatal::Away(format!(
-            "the data tiles in {location}: expected {} entries with the root {}, as signed, found \
-             {} entries with the root {}: one of the last tiles is damaged",
-            head.size,
-            head.root,
-            grown.size(),
-            grown.root
-        )))
-    }
-}
-
-/// The reasons why a data tile does not extend the tree.
-#[derive(Debug, thiserror::Error)]
-enum TileError {
-    #[error("does not begin with the entries that this instance followed")]
-    Foreign,
-    #[error(transparent)]
-    Leaf(#[from] TileLeafError),
-}
-
-/// Appends those entries of a data tile that the tree does not have.
-fn append(
-    mut tree: Tree,
-    tile: Tile,
-    bytes: &Bytes,
-) -> Result<(Tree, Vec<(Identity, LeafPosition)>), TileError> {
-    if !bytes.starts_with(&tree.data.bytes) {
-        return Err(TileError::Foreign);
-    }
-    let fresh = bytes.slice(tree.data.bytes.len()..);
-    let (first, mut rest, mut leaf_bytes) = (tree.size(), &fresh[..], Vec::new());
-    let (mut hashes, mut ends, mut entries) = (Vec::new(), Vec::new(), Vec::new());
-    while !rest.is_empty() && first + (hashes.len() as u64) < tile.end_leaf() {
-        let leaf = TileLeafRef::read(&mut rest)?;
-        leaf_bytes.clear();
-        leaf.merkle_tree_leaf(&mut leaf_bytes);
-        let place = LeafPosition {
-            index: first + hashes.len() as u64,
-            timestamp_ms: leaf.timestamp,
-        };
-        entries.push((leaf.identity(), place));
-        hashes.push(leaf_hash(&leaf_bytes));
-        ends.push((fresh.len() - rest.len()) as u32);
-    }
-    tree.append_leaves(&hashes);
-    tree.append_data(first, &fresh, &ends);
-    Ok((tree, entries))
 }
 
 fn panicked(error: tokio::task::JoinError) -> Fatal {

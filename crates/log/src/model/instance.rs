@@ -189,77 +189,92 @@ impl Instance {
         rules: Protocol,
     ) -> Outcome {
         let head = self.committed;
-        let place = &mut *around.place;
-        self.mode = Mode::Opening(match step {
+        let next = match step {
             Opening::LastSigned => {
                 self.remembered = around.signed;
-                Opening::Committed
+                Some(Opening::Committed)
             }
             Opening::Committed => {
                 self.committed = around.lock;
-                Opening::Records
+                Some(Opening::Records)
             }
-            Opening::Records => {
-                let newest = self.newest(rules);
-                let Some(base) = place.base(head, newest) else {
-                    return Outcome::Stopped;
-                };
-                self.base = base as u8;
-                Opening::Published
-            }
-            Opening::Published => {
-                self.last = place.files.checkpoint;
-                let from = place.judge(head, self.base.into(), rules.in_bucket);
-                let Some(from) = from else {
-                    return Outcome::Stopped;
-                };
-                self.base = from as u8;
-                if self.newest(rules) == head {
-                    Opening::Replay
-                } else {
-                    Opening::CommitSigned
-                }
-            }
+            Opening::Records => self.read_records(around.place, rules),
+            Opening::Published => self.read_published(around.place, rules),
             Opening::CommitSigned if around.lock == head => {
                 self.committed = self.newest(rules);
                 around.lock = self.committed;
-                Opening::Replay
+                Some(Opening::Replay)
             }
-            Opening::CommitSigned => return Outcome::Stopped,
+            Opening::CommitSigned => None,
             Opening::Replay if usize::from(self.base) < head.tree.size() => {
                 self.base += 1;
-                place.files.publish_tiles(head.tree.first(self.base.into()));
-                rules.published(place);
-                Opening::Replay
+                let replayed = head.tree.first(self.base.into());
+                around.place.files.publish_tiles(replayed);
+                rules.published(around.place);
+                Some(Opening::Replay)
             }
-            Opening::Replay => {
-                let is_there = self.last == Some(head);
-                if !is_there && !self.publish(head, around, rules) {
-                    return Outcome::Stopped;
-                }
-                if rules.is_signed_apart {
-                    Opening::Remind
-                } else {
-                    Opening::CatchUp
-                }
-            }
-            Opening::Remind => {
-                let is_behind = self.remembered.tree.size() < head.tree.size();
-                if is_behind && !around.sign(head, self.remembered.tree) {
-                    return Outcome::Stopped;
-                }
-                self.remembered = Note::FIRST;
-                Opening::CatchUp
-            }
-            Opening::CatchUp => {
-                if !self.catch_up(head.tree) {
-                    return Outcome::Stopped;
-                }
-                (self.base, self.mode) = (0, Mode::Running);
-                self.last = self.last.filter(|_| rules.in_bucket);
-                return Outcome::Done;
-            }
-        });
+            Opening::Replay => self.end_replay(around, rules),
+            Opening::Remind => self.remind(around),
+            Opening::CatchUp => return self.end_opening(rules),
+        };
+        let Some(next) = next else {
+            return Outcome::Stopped;
+        };
+        self.mode = Mode::Opening(next);
+        Outcome::Done
+    }
+
+    /// Finds the tree at which the rounds of the journal begin.
+    fn read_records(&mut self, place: &Place, rules: Protocol) -> Option<Opening> {
+        let base = place.base(self.committed, self.newest(rules))?;
+        self.base = base as u8;
+        Some(Opening::Published)
+    }
+
+    /// Compares the published checkpoint with the head of the lock.
+    fn read_published(&mut self, place: &Place, rules: Protocol) -> Option<Opening> {
+        let head = self.committed;
+        self.last = place.files.checkpoint;
+        let from = place.judge(head, self.base.into(), rules.in_bucket)?;
+        self.base = from as u8;
+        if self.newest(rules) == head {
+            Some(Opening::Replay)
+        } else {
+            Some(Opening::CommitSigned)
+        }
+    }
+
+    /// Publishes the checkpoint of the lock after all rounds.
+    fn end_replay(&mut self, around: &mut Around<'_>, rules: Protocol) -> Option<Opening> {
+        let head = self.committed;
+        let is_there = self.last == Some(head);
+        if !is_there && !self.publish(head, around, rules) {
+            None
+        } else if rules.is_signed_apart {
+            Some(Opening::Remind)
+        } else {
+            Some(Opening::CatchUp)
+        }
+    }
+
+    /// Proves the growth of the log to a signer with an older tree.
+    fn remind(&mut self, around: &mut Around<'_>) -> Option<Opening> {
+        let head = self.committed;
+        let is_behind = self.remembered.tree.size() < head.tree.size();
+        if is_behind && !around.sign(head, self.remembered.tree) {
+            return None;
+        }
+        self.remembered = Note::FIRST;
+        Some(Opening::CatchUp)
+    }
+
+    /// Extends the index to the tree, and begins to sequence.
+    fn end_opening(&mut self, rules: Protocol) -> Outcome {
+        if !self.catch_up(self.committed.tree) {
+            return Outcome::Stopped;
+        }
+        (self.base, self.mode) = (0, Mode::Running);
+        self.last = self.last.filter(|_| rules.in_bucket);
         Outcome::Done
     }
 
@@ -366,6 +381,14 @@ impl Instance {
         course.get(usize::from(round.done)).copied()
     }
 
+    /// Encodes the entry of a round. A flipped bit changes the encoded entry.
+    fn prepare(&self, round: &mut Round) {
+        let leaf = round.leaf.unwrap_or(Leaf::new(0, 0));
+        let flips = std::mem::take(&mut round.flipped);
+        let encoded = if flips { leaf.flipped() } else { leaf };
+        round.tree = self.committed.tree.with(encoded);
+    }
+
     /// Takes a step of the sequencer.
     pub(super) fn step(
         &mut self,
@@ -384,13 +407,10 @@ impl Instance {
             }
             Phase::Seal | Phase::Settle | Phase::Sign => {}
             Phase::Prepare => {
-                let leaf = round.leaf.unwrap_or(Leaf::new(0, 0));
                 if round.flipped && rules.has(Guard::Verify) {
                     return Outcome::Stopped;
                 }
-                let flips = std::mem::take(&mut round.flipped);
-                let encoded = if flips { leaf.flipped() } else { leaf };
-                round.tree = self.committed.tree.with(encoded);
+                self.prepare(&mut round);
             }
             Phase::Stage => {
                 let record = Record {

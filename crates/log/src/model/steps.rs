@@ -2,16 +2,25 @@
 
 use crate::sequence::phase::{Phase, ROUND};
 
-const SEQUENCER: &str = include_str!("../sequence/sequencer.rs");
+const SEQUENCER: &str = concat!(
+    include_str!("../sequence/sequencer.rs"),
+    include_str!("../sequence/sequencer/steps.rs"),
+    include_str!("../sequence/sequencer/indexing.rs"),
+    include_str!("../sequence/sequencer/settling.rs"),
+);
 const RECOVERY: &str = concat!(
     include_str!("../recovery/recover.rs"),
     include_str!("../recovery/recover/judge.rs")
 );
 const CATCH_UP: &str = include_str!("../index/catchup.rs");
-const DEDUP: &str = include_str!("../index/dedup.rs");
+const DEDUP: &str = include_str!("../index/dedup/writing.rs");
 const SUBMIT: &str = include_str!("../submit/submission.rs");
 const SUPERVISOR: &str = include_str!("../recovery/supervise.rs");
-const FOLLOW: &str = include_str!("../instances/follow.rs");
+const FOLLOW: &str = concat!(
+    include_str!("../instances/follow.rs"),
+    include_str!("../instances/follow/growing.rs"),
+    include_str!("../instances/follow/leading.rs"),
+);
 const FORWARD: &str = include_str!("../instances/forward.rs");
 const POOL: &str = include_str!("../submit/pool.rs");
 
@@ -77,12 +86,22 @@ fn the_sequencer_does_what_the_model_does_under_the_same_names() {
     }
     for phase in ROUND.iter().chain(&[Phase::Settle]) {
         let enter = format!("self.enter(Phase::{phase:?})");
-        assert!(code.contains(&enter), "no `{enter}` in sequencer.rs");
+        assert!(code.contains(&enter), "no `{enter}` in the sequencer");
         assert!(
             EFFECTS.iter().any(|(_, of)| of == phase),
             "{phase:?} does nothing"
         );
     }
+    let sequence = [
+        "async fn sequence(",
+        "self.prepare(",
+        "self.stage(",
+        "self.commit(",
+        "self.publish(",
+        "self.answer(",
+        "self.index(",
+    ];
+    in_order(&code, &sequence);
     // There are no other writes.
     let writes = ["assets.", "lock."].map(|of| code.matches(&format!("log.{of}")).count());
     let reads = code.matches("log.assets.stats(").count()
@@ -218,7 +237,7 @@ fn a_follower_reads_and_a_new_leader_recovers_in_the_order_of_the_model() {
         "lock.replace(",
         "lock.create(",
     ] {
-        assert_eq!(follow.matches(write).count(), 0, "`{write}` in follow.rs");
+        assert_eq!(follow.matches(write).count(), 0, "`{write}` in a follower");
     }
 }
 

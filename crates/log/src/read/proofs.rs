@@ -10,7 +10,7 @@ use lucarne_tlog::{
     inclusion_proof, inclusion_tiles,
 };
 
-use crate::error::ReadError;
+use crate::error::{ReadError, ReadFailure};
 use crate::read::verified_tiles::VerifiedTiles;
 use crate::sequence::tree::NewTiles;
 
@@ -76,10 +76,8 @@ fn from(read: &HashMap<Tile, Bytes>) -> impl FnMut(Tile) -> Result<Vec<u8>, &'st
     }
 }
 
-fn made<E: std::fmt::Display>(
-    proof: Result<Vec<Hash>, MakeProofError<E>>,
-) -> Result<Vec<Hash>, ReadError> {
-    proof.map_err(|error| ReadError::Storage(error.to_string()))
+fn made(proof: Result<Vec<Hash>, MakeProofError<&'static str>>) -> Result<Vec<Hash>, ReadError> {
+    Ok(proof.map_err(|error| ReadFailure::Proof(Arc::new(error)))?)
 }
 
 #[cfg(test)]

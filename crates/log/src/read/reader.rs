@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::spawn_blocking;
 
 use crate::check::damaged_files::DamagedFiles;
-use crate::error::ReadError;
+use crate::error::{ReadError, ReadFailure};
 use crate::read::compress::zstd;
 use crate::read::feed::{self, TileEvents};
 use crate::read::gzip::gzip;
@@ -189,7 +189,7 @@ impl Reader {
         }
         let (cache, unpacked) = (self.cache.clone(), plain.clone());
         let packing = aside(self.packing.clone(), move || {
-            let packed = gzip(&unpacked).map_err(|error| ReadError::Storage(error.to_string()))?;
+            let packed = gzip(&unpacked).map_err(ReadError::coding)?;
             let stored = StoredFile::new(packed, Encoding::Gzip);
             cache.insert(key, stored.clone());
             Ok(stored)
@@ -212,7 +212,7 @@ impl Reader {
         let cache = self.cache.clone();
         let making = aside(self.packing.clone(), move || {
             let names = data.unpacked().and_then(|entries| names_tile(&entries));
-            let names = names.map_err(|error| ReadError::Storage(error.to_string()))?;
+            let names = names.map_err(ReadError::coding)?;
             let stored = StoredFile::new(names, Encoding::Gzip);
             cache.insert(key, stored.clone());
             Ok(stored)
@@ -244,16 +244,17 @@ impl Reader {
         };
         let (newest, cache) = (self.newest.clone(), self.cache.clone());
         let making = aside(self.packing.clone(), move || {
-            let failed = |error: std::io::Error| ReadError::Storage(error.to_string());
-            let entries = data.unpacked().map_err(failed)?;
+            let entries = data.unpacked().map_err(ReadError::coding)?;
             let before = newest.lock().clone();
             let events = if before.is_before(tile) {
                 let mut grown = before;
-                let events = grown.grow(tile, &entries).map_err(failed)?;
+                let events = grown.grow(tile, &entries).map_err(ReadError::coding)?;
                 *newest.lock() = grown;
                 events
             } else {
-                TileEvents::default().grow(tile, &entries).map_err(failed)?
+                TileEvents::default()
+                    .grow(tile, &entries)
+                    .map_err(ReadError::coding)?
             };
             if tile.is_full() {
                 cache.insert(key, StoredFile::identity(events.clone()));
@@ -366,7 +367,7 @@ impl Reader {
         }
         let looked = async {
             let view = self.view.load_full();
-            let view = view.ok_or(ReadError::Storage(String::new()))?;
+            let view = view.ok_or(ReadFailure::Unpublished)?;
             self.tiles.stored(&self.edge(&view).await?, file).await
         };
         if looked.await.is_err() {
@@ -413,7 +414,7 @@ async fn signed_edge(assets: &dyn Assets, published: &Published) -> Result<Right
         Err(edge::Problem::Away(problem)) => Err(ReadError::Unavailable(problem)),
         Err(edge::Problem::Tiles { problem, files }) => Err(ReadError::Damaged {
             path: files.join(", "),
-            problem,
+            problem: problem.to_string(),
         }),
     }
 }
@@ -429,8 +430,7 @@ async fn aside<T: Send + 'static>(
         let _permit = permit;
         work()
     });
-    let worked = working.await;
-    worked.unwrap_or_else(|error| Err(ReadError::Storage(error.to_string())))
+    working.await?
 }
 
 /// A tile that is in memory because it is the rightmost tile, or a prefix of it.

@@ -15,23 +15,6 @@ use crate::error::ReadError;
 use crate::read::compress::gunzip;
 use crate::sequence::tree::DataEdge;
 
-impl From<lucarne_storage::AssetError> for ReadError {
-    fn from(error: lucarne_storage::AssetError) -> Self {
-        use lucarne_storage::AssetError::{Io, Silent, Unavailable};
-        match error {
-            Unavailable { .. } | Silent { .. } => ReadError::Unavailable(error.to_string()),
-            // The file is too long or not a regular file: the log has not written it.
-            Io { path, source, .. } if source.kind() == std::io::ErrorKind::InvalidData => {
-                ReadError::Damaged {
-                    path,
-                    problem: source.to_string(),
-                }
-            }
-            error => ReadError::Storage(error.to_string()),
-        }
-    }
-}
-
 /// Returns the bytes, or `None` if the blocks of the file cannot be read: an unreadable file counts
 /// as missing. Other errors do not show that the file is unreadable.
 pub(crate) fn if_readable(
@@ -182,7 +165,7 @@ pub(crate) async fn edge(assets: &dyn Assets, size: u64) -> Result<RightEdge, Re
         let bytes = found.iter().find(|(found, _)| *found == tile);
         bytes.map(|(_, bytes)| bytes.to_vec()).ok_or("not read")
     })
-    .map_err(|error| ReadError::Storage(error.to_string()))
+    .map_err(ReadError::edge)
 }
 
 /// Returns the partial data tile, whose entries must have these hashes. Rounds append to its bytes,

@@ -28,7 +28,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use self::expected::{Expected, Unexpected};
 use crate::check::damaged_files::DamagedFiles;
-use crate::error::ReadError;
+use crate::error::{ReadError, ReadFailure};
 use crate::read::compress::is_gzip;
 use crate::read::read_cache::{CacheKey, FileId, ReadCache, StoredFile};
 use crate::read::single_flight::SingleFlight;
@@ -310,9 +310,7 @@ impl VerifiedTiles {
             let part = parts.iter().find(|(part, _)| *part == tile);
             part.map(|(_, bytes)| bytes.to_vec()).ok_or("was not read")
         });
-        earlier
-            .map(|edge| edge.root())
-            .map_err(|error| ReadError::Storage(error.to_string()))
+        earlier.map(|edge| edge.root()).map_err(ReadError::edge)
     }
 
     /// Returns the hash at `position` of a level of hash tiles.
@@ -326,10 +324,10 @@ impl VerifiedTiles {
         position: u64,
     ) -> Result<Hash, ReadError> {
         let (index, offset) = (position / TILE_WIDTH, position % TILE_WIDTH);
-        let no_tile = || ReadError::Storage(format!("no tile of level {level} holds {position}"));
+        let no_tile = || ReadFailure::NoHashTile { level, position };
         let tile = Tile::new(Level::Hashes(level), index, offset as u16 + 1).ok_or_else(no_tile)?;
         let hashes = self.hashes(edge, tile).await?;
-        hashes.last_chunk().copied().map(Hash).ok_or_else(no_tile)
+        Ok(hashes.last_chunk().copied().map(Hash).ok_or_else(no_tile)?)
     }
 
     /// Returns the leaf hashes of the entries of a data tile.
@@ -430,9 +428,9 @@ impl VerifiedTiles {
 }
 
 fn beyond(edge: &RightEdge, tile: Tile) -> ReadError {
-    ReadError::Storage(format!(
-        "{} is beyond the {} entries of the tree",
-        tile.path(),
-        edge.size()
-    ))
+    let failure = ReadFailure::Beyond {
+        tile: tile.path(),
+        size: edge.size(),
+    };
+    failure.into()
 }

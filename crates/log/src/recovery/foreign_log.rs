@@ -15,6 +15,7 @@ use tokio::task::spawn_blocking;
 use crate::config::LogConfig;
 use crate::error::{Fatal, KnownError};
 use crate::index::catchup;
+use crate::recovery::inconsistency::StorageInconsistency;
 use crate::recovery::known_checkpoints::{History, KnownCheckpoint};
 use crate::recovery::recover;
 use crate::sequence::tree::Tree;
@@ -53,15 +54,11 @@ impl Indexed {
 
 /// See [`Log::foreign`](crate::log::Log::foreign).
 pub(crate) async fn open(config: LogConfig, assets: Arc<dyn Assets>) -> Result<ForeignLog, Fatal> {
-    let location = assets.location();
-    let head = recover::published(&config, &*assets)
-        .await?
-        .ok_or_else(|| {
-            Fatal::Inconsistent(format!(
-                "{location} publishes no checkpoint of {}",
-                config.origin
-            ))
-        })?;
+    let head = recover::published(&config, &*assets).await?;
+    let head = head.ok_or_else(|| StorageInconsistency::NoCheckpoint {
+        storage: assets.location(),
+        origin: config.origin.clone(),
+    })?;
     let tree = recover::published_tree(&head, &*assets).await?;
     Ok(ForeignLog {
         config,

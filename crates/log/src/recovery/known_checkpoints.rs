@@ -10,7 +10,7 @@ use lucarne_tlog::{EMPTY_ROOT, Hash, RightEdge};
 
 use crate::check::damaged_files::DamagedFiles;
 use crate::config::LogConfig;
-use crate::error::{KnownError, ReadError};
+use crate::error::{HistoryHere, KnownError, ReadError};
 use crate::read::read_cache::read_cache;
 use crate::read::verified_tiles::VerifiedTiles;
 use crate::recovery::external_sources::{SourceResponse, SourceResponseError};
@@ -142,13 +142,13 @@ impl<'h> History<'h> {
         }
         let instead = match self.root_at(size).await {
             Ok(Some(root)) if root == known.root() => return Ok(()),
-            Ok(Some(root)) => format!("the first {size} entries here have the root {root}"),
-            Ok(None) => format!("no round here ended with {size} entries"),
+            Ok(Some(root)) => HistoryHere::Root { size, root },
+            Ok(None) => HistoryHere::NoRound { size },
             Err(error) => {
                 return Err(KnownError::Untold {
                     place,
                     known: size,
-                    problem: error.to_string(),
+                    problem: error,
                 });
             }
         };

@@ -11,6 +11,7 @@ use lucarne_storage::{Assets, Lock};
 
 use crate::config::LogConfig;
 use crate::error::Fatal;
+use crate::recovery::inconsistency::SignerInconsistency;
 use crate::sequence::record::Record;
 use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
 
@@ -56,19 +57,12 @@ pub(crate) fn newest(
             replaces: Some(committed.note),
         });
     }
-    Err(Fatal::Inconsistent(format!(
-        "the signer has signed {} entries with the root {}, the lock ({}) has {} with the root {}, \
-         and the journal in {} has no round that leads from one to the other. Lock and data were \
-         rolled back (a backup was restored, or a replica promoted that was behind), or belong to \
-         a copy of this log. Restore the newest lock and data: the signer signs only trees that \
-         extend its last one",
-        to.size,
-        to.root,
-        lock.location(),
-        from.size,
-        from.root,
-        assets.location(),
-    )))
+    Err(Fatal::from(SignerInconsistency::Ahead {
+        signed: (to.size, to.root),
+        lock: lock.location(),
+        committed: (from.size, from.root),
+        storage: assets.location(),
+    }))
 }
 
 impl Newest {

@@ -13,12 +13,13 @@ use std::io::Read;
 
 use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
-use lucarne_ct::{TileLeafError, TileLeafRef};
+use lucarne_ct::TileLeafRef;
 use lucarne_storage::{Asset, AssetKind, Assets};
 use lucarne_tlog::{Checkpoint, Level, TILE_WIDTH, Tile};
 
 use crate::error::Fatal;
 use crate::read::compress::gunzip;
+use crate::recovery::inconsistency::{BundleError, JournalInconsistency};
 use crate::sequence::record::{Record, Step};
 
 /// Maximum uncompressed bytes of a bundle. Rounds of Sunlight's default pool have a hundredth of
@@ -48,14 +49,13 @@ impl Bundle {
             return Ok(None);
         };
         let bundle = Bundle::parse(&bytes, published, signed).map_err(|problem| {
-            Fatal::Inconsistent(format!(
-                "{}/{path}, which Sunlight left when it was killed, does not lead from the {} \
-                 published entries to the {} signed ones: {problem}. Start that Sunlight again and \
-                 stop it with SIGTERM: it publishes the signed entries",
-                assets.location(),
-                published.size,
-                signed.size,
-            ))
+            JournalInconsistency::Bundle {
+                storage: assets.location(),
+                path,
+                published: published.size,
+                signed: signed.size,
+                problem,
+            }
         })?;
         Ok(Some(bundle))
     }
@@ -125,7 +125,10 @@ impl Bundle {
             _ => return Ok(asset),
         };
         let plain = |bytes| {
-            gunzip(bytes).map_err(|error| Fatal::Inconsistent(format!("{}: {error}", asset.path)))
+            gunzip(bytes).map_err(|problem| {
+                let path = asset.path.clone();
+                Fatal::from(JournalInconsistency::BundleTile { path, problem })
+            })
         };
         if plain(stored.clone())? != plain(asset.bytes.clone())? {
             // The bundle's tile has other entries as well. Our tile has only the signed entries.
@@ -133,27 +136,6 @@ impl Bundle {
         }
         Ok(Asset::new(asset.path, stored, asset.kind))
     }
-}
-
-/// The reasons why a bundle does not lead to this tree.
-#[derive(Debug, thiserror::Error)]
-enum BundleError {
-    #[error("{0}")]
-    Archive(std::io::Error),
-    #[error("the tree is too large")]
-    TooLarge,
-    #[error("the bundle has no {0}")]
-    Missing(String),
-    #[error("{0}: {1}")]
-    Gzip(String, std::io::Error),
-    #[error("{0}: {1}")]
-    Entry(String, TileLeafError),
-    #[error("{path}: expected entry {expected}, found entry {found}")]
-    Index {
-        path: String,
-        found: u64,
-        expected: u64,
-    },
 }
 
 /// Returns the data and names tiles of a bundle, as stored. Hash tiles are recomputed.

@@ -10,11 +10,14 @@ use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use crate::config::LogConfig;
-use crate::error::{Fatal, ReadError};
+use crate::error::{Away, Fatal, ReadError};
 use crate::index::catchup;
 use crate::index::dedup::Dedup;
 use crate::instances::follow;
 use crate::read::proofs;
+use crate::recovery::inconsistency::{
+    IndexSeen, LockEvidence, LockInconsistency, StorageInconsistency,
+};
 use crate::recovery::known_checkpoints::{self, History, KnownCheckpoint};
 use crate::recovery::recover::{self, Recovered};
 use crate::recovery::session::Session;
@@ -53,19 +56,7 @@ impl Shared {
         let mut overtaken: Option<Instant> = None;
         while !self.closing.load(Ordering::SeqCst) {
             if self.config.retired(self.now_ms()) {
-                self.set_state(State::Retired);
-                match self.finish().await {
-                    Ok(()) => self.while_retired().await,
-                    Err(fatal) => {
-                        tracing::error!(log = name, error = %fatal, "retired, but not whole");
-                        let pause = if fatal.is_passing() {
-                            PASSING_BACKOFF
-                        } else {
-                            MAX_BACKOFF
-                        };
-                        self.pause(pause).await;
-                    }
-                }
+                self.retire().await;
                 continue;
             }
             let opened = Instant::now();
@@ -108,6 +99,23 @@ impl Shared {
         self.set_state(State::Closed);
     }
 
+    /// Finishes a retired log, and waits while it is retired. After a failure, waits before the
+    /// next attempt.
+    async fn retire(&self) {
+        self.set_state(State::Retired);
+        let Err(fatal) = self.finish().await else {
+            return self.while_retired().await;
+        };
+        let log = &self.config.shortname;
+        tracing::error!(log, error = %fatal, "retired, but not whole");
+        let pause = if fatal.is_passing() {
+            PASSING_BACKOFF
+        } else {
+            MAX_BACKOFF
+        };
+        self.pause(pause).await;
+    }
+
     /// Publishes the rounds that a crash left in the journal of a retired log. A retired log signs
     /// nothing.
     async fn finish(&self) -> Result<(), Fatal> {
@@ -119,7 +127,7 @@ impl Shared {
         let recovered = self.recover(signed).await?;
         self.settle(recovered.tree.size()).await?;
         let head = VerifiedCheckpoint::verify(recovered.committed, &self.config);
-        let head = head.map_err(|error| Fatal::Inconsistent(error.to_string()))?;
+        let head = head.map_err(|error| Fatal::from(LockInconsistency::Committed(error)))?;
         let edge = Arc::new(recovered.tree);
         self.reader.publish(head.published(), Some(edge));
         Ok(())
@@ -278,8 +286,8 @@ impl Shared {
         let proof =
             proofs::consistency(self.reader.tiles(), &tree.edge, signed.size, tree.size()).await;
         let proof = proof.map_err(|error| match error {
-            ReadError::Unavailable(problem) => Fatal::Away(problem),
-            error => Fatal::Inconsistent(error.to_string()),
+            ReadError::Unavailable(problem) => Away::Storage(problem).into(),
+            error => Fatal::from(StorageInconsistency::NoProof(error)),
         })?;
         let head = Head {
             size: tree.size(),
@@ -330,25 +338,22 @@ impl Shared {
     async fn not_created(&self, missing: Fatal) -> Fatal {
         let published = self.reader.published();
         let evidence = match published.map(|published| published.size) {
-            Some(size) => format!(
-                "a checkpoint of {size} entries was published from {}",
-                self.assets.location()
-            ),
+            Some(size) => LockEvidence::Published {
+                size,
+                storage: self.assets.location(),
+            },
             None => match seen(&self.config).await {
                 Ok(None) => return missing,
-                Ok(Some(seen)) => seen,
+                Ok(Some(seen)) => LockEvidence::Indexed(seen),
                 Err(fatal) => return fatal,
             },
         };
-        Fatal::Inconsistent(format!(
-            "{} holds no log with ID {} ({}), but it exists: {evidence}. Look for a wrong key, or \
-             a wrong lock. If both are right, the lock was emptied, rolled back or replaced, and \
-             perhaps the storage with it: restore the newest ones. Never create the log again: \
-             that signs a fork",
-            self.lock.location(),
-            self.config.key.log_id(),
-            self.config.shortname,
-        ))
+        Fatal::from(LockInconsistency::Missing {
+            lock: self.lock.location(),
+            log_id: self.config.key.log_id(),
+            name: self.config.shortname.clone(),
+            evidence,
+        })
     }
 
     /// Starts to accept submissions.
@@ -405,11 +410,11 @@ impl Shared {
 
 /// Returns the evidence in the dedup index of a log that is not in the lock; `None` if the index
 /// does not know the log either.
-pub(crate) async fn seen(config: &LogConfig) -> Result<Option<String>, Fatal> {
+pub(crate) async fn seen(config: &LogConfig) -> Result<Option<IndexSeen>, Fatal> {
     let found = indexed(config).await?;
-    Ok(found.map(|entries| {
-        let path = config.cache.display();
-        format!("the dedup index in {path} has seen {entries} entries of it")
+    Ok(found.map(|entries| IndexSeen {
+        path: config.cache.clone(),
+        entries,
     }))
 }
 

@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::error::Fatal;
 use crate::instances::config::Instances;
+use crate::recovery::inconsistency::LockInconsistency;
 use crate::shared::Shared;
 use crate::submit::pool::Pool;
 
@@ -161,7 +162,7 @@ impl From<LeaseError> for Fatal {
         match error {
             LeaseError::Lock(error) => Fatal::Lock(error),
             LeaseError::Lost => Fatal::Deposed { by: None },
-            error @ LeaseError::Unreadable { .. } => Fatal::Inconsistent(error.to_string()),
+            error @ LeaseError::Unreadable { .. } => LockInconsistency::Lease(error).into(),
         }
     }
 }

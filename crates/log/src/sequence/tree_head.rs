@@ -5,7 +5,8 @@ use lucarne_signer::Head;
 use lucarne_tlog::Hash;
 
 use crate::config::LogConfig;
-use crate::error::Fatal;
+use crate::error::{Fatal, SignError};
+use crate::recovery::inconsistency::SignerInconsistency;
 use crate::sequence::signer::Signer;
 use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
 
@@ -19,17 +20,16 @@ pub(crate) async fn sign(
     let note = match &config.key {
         Signer::Own(key) => key
             .sign_checkpoint(&config.origin, head.size, &head.root, head.timestamp_ms)
-            .map_err(|error| Fatal::Sign(error.to_string()))?
+            .map_err(|error| Fatal::Sign(error.into()))?
             .into(),
         Signer::Apart(client) => Bytes::from(client.head(head, proof).await?),
     };
-    let unsound = |problem: String| Fatal::Sign(problem);
-    let signed =
-        VerifiedCheckpoint::verify(note, config).map_err(|error| unsound(error.to_string()))?;
+    let signed = VerifiedCheckpoint::verify(note, config);
+    let signed = signed.map_err(|error| Fatal::Sign(error.into()))?;
     if signed.head() == head {
         Ok(signed)
     } else {
-        Err(unsound("the signature is of another tree head".into()))
+        Err(Fatal::Sign(SignError::OtherHead))
     }
 }
 
@@ -43,12 +43,11 @@ pub(crate) async fn last_signed(config: &LogConfig) -> Result<Option<VerifiedChe
         return Ok(None);
     };
     let signed = VerifiedCheckpoint::verify(note.into(), config).map_err(|problem| {
-        Fatal::Inconsistent(format!(
-            "the signer at {} has a record for this key that is not a checkpoint of {}: {problem}. \
-             Either its `origin` or the `submissionprefix` belongs to another log",
-            client.path().display(),
-            config.origin
-        ))
+        SignerInconsistency::OtherLog {
+            signer: client.path().display().to_string(),
+            origin: config.origin.clone(),
+            problem,
+        }
     })?;
     Ok(Some(signed))
 }

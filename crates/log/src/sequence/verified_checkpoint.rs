@@ -6,6 +6,7 @@ use lucarne_signer::Head;
 use lucarne_tlog::Checkpoint;
 
 use crate::config::LogConfig;
+use crate::recovery::inconsistency::SignedTime;
 use crate::status::state::Published;
 
 /// A signed checkpoint that has been verified.
@@ -38,6 +39,14 @@ impl VerifiedCheckpoint {
         Head {
             size: self.checkpoint.size,
             root: self.checkpoint.root,
+            timestamp_ms: self.timestamp_ms,
+        }
+    }
+
+    /// Returns the size of the tree and the time of the signature.
+    pub(crate) fn signed_time(&self) -> SignedTime {
+        SignedTime {
+            size: self.checkpoint.size,
             timestamp_ms: self.timestamp_ms,
         }
     }

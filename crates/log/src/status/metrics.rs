@@ -1,43 +1,21 @@
 //! Prometheus metrics of all logs of a process, labelled by short name.
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::Registry;
 
+use self::labels::{FromLabels, LaneLabels, LogLabels, PhaseLabels, ResultLabels};
 use crate::check::damaged_files::DamagedFiles;
 use crate::submit::lane::Lane;
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct LogLabels {
-    log: String,
-}
+mod labels;
+mod names;
+mod of_log;
+mod removal;
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ResultLabels {
-    log: String,
-    result: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct FromLabels {
-    log: String,
-    from: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct LaneLabels {
-    log: String,
-    lane: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct PhaseLabels {
-    log: String,
-    phase: &'static str,
-}
+pub(crate) use self::of_log::{LaneMetrics, LogMetrics, ReadCounters};
 
 type Seconds<L> = Family<L, Histogram, fn() -> Histogram>;
 
@@ -127,183 +105,6 @@ impl Metrics {
         metrics
     }
 
-    fn describe(&self, r: &mut Registry) {
-        r.register(
-            "submissions",
-            "Submissions by result",
-            self.submissions.clone(),
-        );
-        r.register_with_unit(
-            "submission",
-            "Time from a decoded submission to its SCT",
-            Unit::Seconds,
-            self.submission_seconds.clone(),
-        );
-        r.register_with_unit(
-            "round",
-            "Time of each phase of a round: prepare, stage, commit, publish, and their total",
-            Unit::Seconds,
-            self.round_seconds.clone(),
-        );
-        r.register(
-            "round_entries",
-            "New entries per round",
-            self.round_entries.clone(),
-        );
-        r.register(
-            "tree_size",
-            "Entries in the published checkpoint",
-            self.tree_size.clone(),
-        );
-        r.register_with_unit(
-            "checkpoint_timestamp",
-            "Unix time of the published checkpoint",
-            Unit::Seconds,
-            self.checkpoint_timestamp.clone(),
-        );
-        r.register(
-            "pool_entries",
-            "Entries waiting for the next round",
-            self.pool_entries.clone(),
-        );
-        self.describe_lanes(r);
-        r.register(
-            "dedup_indexed_entries",
-            "Entries in the dedup index",
-            self.dedup_indexed.clone(),
-        );
-        r.register(
-            "dedup_backlog_entries",
-            "Entries that the dedup index has not read from the tiles yet",
-            self.dedup_backlog.clone(),
-        );
-        r.register(
-            "dedup_unknown_entries",
-            "Entries that the dedup index does not know because their tiles are damaged",
-            self.dedup_unknown.clone(),
-        );
-        r.register(
-            "dedup_wrong_places",
-            "Duplicates for which the dedup index named another entry: no SCT was signed",
-            self.dedup_wrong.clone(),
-        );
-        r.register(
-            "log_up",
-            "1 while the log accepts submissions",
-            self.up.clone(),
-        );
-        r.register(
-            "log_leads",
-            "1 while this process sequences the log: one of several instances does",
-            self.leads.clone(),
-        );
-        r.register(
-            "log_failures",
-            "Times the log was stopped by a fatal error",
-            self.restarts.clone(),
-        );
-        r.register(
-            "storage_syncs",
-            "Operations that waited for stable storage",
-            self.syncs.clone(),
-        );
-        r.register_with_unit(
-            "storage_journal",
-            "Bytes written to the journal",
-            Unit::Bytes,
-            self.journal_bytes.clone(),
-        );
-        r.register_with_unit(
-            "storage_published",
-            "Bytes written to public files",
-            Unit::Bytes,
-            self.published_bytes.clone(),
-        );
-        r.register_with_unit(
-            "storage_headroom",
-            "Free space, as of the last health check",
-            Unit::Bytes,
-            self.headroom.clone(),
-        );
-        r.register(
-            "housekeeping_failures",
-            "Failed removals of journal or superseded partial tiles, which are retried",
-            self.neglected.clone(),
-        );
-        r.register(
-            "reads",
-            "Tiles and issuers that readers requested, by source: the right edge, memory, or \
-             storage (with its cache on disk)",
-            self.reads.clone(),
-        );
-        r.register_with_unit(
-            "read_cache",
-            "Tiles and issuers kept in memory, as of the last round",
-            Unit::Bytes,
-            self.read_cache.clone(),
-        );
-        r.register(
-            "damaged_reads",
-            "Reads of tiles and issuers that found other bytes than the log wrote, or none",
-            self.damaged_reads.clone(),
-        );
-        r.register(
-            "damaged_files",
-            "Tiles and issuers that were damaged when they were last read; /health names them",
-            self.damaged_files.clone(),
-        );
-        r.register(
-            "restored_files",
-            "Damaged files that the log restored from its own data; the damaged ones are kept",
-            self.restored_files.clone(),
-        );
-        self.describe_scrubber(r);
-    }
-
-    fn describe_lanes(&self, r: &mut Registry) {
-        r.register(
-            "lane_entries",
-            "Entries waiting for a round, by lane: fresh, or old",
-            self.lane_entries.clone(),
-        );
-        r.register(
-            "lane_refused",
-            "Submissions refused because the lane was full or exceeded its rate",
-            self.lane_refused.clone(),
-        );
-        r.register_with_unit(
-            "lane_wait",
-            "Time from adding an entry to its lane until its round is published",
-            Unit::Seconds,
-            self.lane_wait.clone(),
-        );
-    }
-
-    fn describe_scrubber(&self, r: &mut Registry) {
-        r.register_with_unit(
-            "scrub_read",
-            "Bytes read by the scrubber, as stored",
-            Unit::Bytes,
-            self.scrub_read.clone(),
-        );
-        r.register(
-            "scrub_entries",
-            "Entries that the scrubber has checked in its pass",
-            self.scrub_entries.clone(),
-        );
-        r.register_with_unit(
-            "scrub_ended_timestamp",
-            "Unix time when the last whole pass of the scrubber ended",
-            Unit::Seconds,
-            self.scrub_ended.clone(),
-        );
-        r.register(
-            "scrub_findings",
-            "Problems that the scrubber has found; /health names the files",
-            self.scrub_findings.clone(),
-        );
-    }
-
     /// Returns the counters of the reads of one log.
     pub(crate) fn reads_of(&self, log: &str) -> ReadCounters {
         let from = |from| {
@@ -340,91 +141,25 @@ impl Metrics {
         }
     }
 
-    /// Removes the metrics of a log that this process no longer has.
-    pub fn forget(&self, log: &str) {
-        let label = LogLabels { log: log.into() };
-        for gauge in [
-            &self.tree_size,
-            &self.checkpoint_timestamp,
-            &self.pool_entries,
-            &self.dedup_indexed,
-            &self.dedup_backlog,
-            &self.dedup_unknown,
-            &self.up,
-            &self.leads,
-            &self.headroom,
-            &self.read_cache,
-            &self.damaged_files,
-            &self.scrub_entries,
-            &self.scrub_ended,
-        ] {
-            gauge.remove(&label);
-        }
-        for counter in [
-            &self.dedup_wrong,
-            &self.restarts,
-            &self.syncs,
-            &self.journal_bytes,
-            &self.published_bytes,
-            &self.neglected,
-            &self.damaged_reads,
-            &self.restored_files,
-            &self.scrub_read,
-            &self.scrub_findings,
-        ] {
-            counter.remove(&label);
-        }
-        self.submission_seconds.remove(&label);
-        self.round_entries.remove(&label);
-        self.forget_parts(log);
+    fn submissions_of(&self, log: &str, result: &'static str) -> Counter {
+        self.submissions.get_or_create_owned(&ResultLabels {
+            log: log.into(),
+            result,
+        })
     }
 
-    /// Removes the metrics of a log that have a second label.
-    fn forget_parts(&self, log: &str) {
-        for result in ["accepted", "duplicate", "rejected", "full", "unavailable"] {
-            self.submissions.remove(&ResultLabels {
-                log: log.into(),
-                result,
-            });
-        }
-        for phase in ["prepare", "stage", "commit", "publish", "total"] {
-            self.round_seconds.remove(&PhaseLabels {
-                log: log.into(),
-                phase,
-            });
-        }
-        for from in ["edge", "memory", "storage"] {
-            self.reads.remove(&FromLabels {
-                log: log.into(),
-                from,
-            });
-        }
-        for lane in [Lane::Fresh, Lane::Old] {
-            let label = LaneLabels {
-                log: log.into(),
-                lane: lane.name(),
-            };
-            self.lane_entries.remove(&label);
-            self.lane_refused.remove(&label);
-            self.lane_wait.remove(&label);
-        }
+    fn round_seconds_of(&self, log: &str, phase: &'static str) -> Histogram {
+        self.round_seconds.get_or_create_owned(&PhaseLabels {
+            log: log.into(),
+            phase,
+        })
     }
 
     /// Returns the metrics of one log, to look them up only once.
     pub(crate) fn of(&self, log: &str) -> LogMetrics {
         let label = LogLabels { log: log.into() };
-        let result = |result| {
-            self.submissions.get_or_create_owned(&ResultLabels {
-                log: log.into(),
-                result,
-            })
-        };
-        let phase = |phase| {
-            self.round_seconds.get_or_create_owned(&PhaseLabels {
-                log: log.into(),
-                phase,
-            })
-        };
+        let result = |result| self.submissions_of(log, result);
+        let phase = |phase| self.round_seconds_of(log, phase);
         LogMetrics {
             accepted: result("accepted"),
             duplicate: result("duplicate"),
@@ -462,83 +197,6 @@ impl Metrics {
             scrub_ended: self.scrub_ended.get_or_create_owned(&label),
             scrub_findings: self.scrub_findings.get_or_create_owned(&label),
         }
-    }
-}
-
-/// The metrics of one log.
-pub(crate) struct LogMetrics {
-    pub(crate) accepted: Counter,
-    pub(crate) duplicate: Counter,
-    pub(crate) rejected: Counter,
-    pub(crate) full: Counter,
-    pub(crate) unavailable: Counter,
-    pub(crate) submission_seconds: Histogram,
-    pub(crate) prepare: Histogram,
-    pub(crate) stage: Histogram,
-    pub(crate) commit: Histogram,
-    pub(crate) publish: Histogram,
-    pub(crate) total: Histogram,
-    pub(crate) round_entries: Histogram,
-    pub(crate) tree_size: Gauge,
-    pub(crate) checkpoint_timestamp: Gauge,
-    pub(crate) pool_entries: Gauge,
-    fresh: LaneMetrics,
-    old: LaneMetrics,
-    pub(crate) dedup_indexed: Gauge,
-    pub(crate) dedup_backlog: Gauge,
-    pub(crate) dedup_unknown: Gauge,
-    pub(crate) dedup_wrong: Counter,
-    pub(crate) up: Gauge,
-    pub(crate) leads: Gauge,
-    pub(crate) failures: Counter,
-    pub(crate) syncs: Counter,
-    pub(crate) journal_bytes: Counter,
-    pub(crate) published_bytes: Counter,
-    pub(crate) headroom: Gauge,
-    pub(crate) neglected: Counter,
-    pub(crate) read_cache: Gauge,
-    pub(crate) scrub_read: Counter,
-    pub(crate) scrub_entries: Gauge,
-    pub(crate) restored_files: Counter,
-    pub(crate) scrub_ended: Gauge,
-    pub(crate) scrub_findings: Counter,
-}
-
-/// The metrics of one lane of one log.
-pub(crate) struct LaneMetrics {
-    pub(crate) waiting: Gauge,
-    pub(crate) refused: Counter,
-    pub(crate) wait: Histogram,
-}
-
-/// The counters of reads, by the source of the data.
-#[derive(Default)]
-pub(crate) struct ReadCounters {
-    /// The rightmost tiles, which every round keeps in memory.
-    pub(crate) edge: Counter,
-    /// The cache in memory.
-    pub(crate) memory: Counter,
-    /// The storage of the log.
-    pub(crate) storage: Counter,
-}
-
-impl LogMetrics {
-    /// Returns the metrics of one lane.
-    pub(crate) fn lane(&self, lane: Lane) -> &LaneMetrics {
-        match lane {
-            Lane::Fresh => &self.fresh,
-            Lane::Old => &self.old,
-        }
-    }
-
-    /// Raises the storage counters to the values in `stats`.
-    pub(crate) fn note_storage(&self, stats: &lucarne_storage::Stats) {
-        let raise = |counter: &Counter, to: u64| {
-            counter.inc_by(to.saturating_sub(counter.get()));
-        };
-        raise(&self.syncs, stats.syncs());
-        raise(&self.journal_bytes, stats.journal_bytes());
-        raise(&self.published_bytes, stats.published_bytes());
     }
 }
 

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use crate::fixture::{Submission, World, audit, key, reached, submit_all};
 use lucarne_ct::verify_checkpoint;
-use lucarne_log::{Log, State};
-use lucarne_storage::{Assets, CachedAssets, Lock, MemoryAssets};
+use lucarne_log::{
+    Fatal, Inconsistency, IndexInconsistency, LockInconsistency, Log, State, StorageInconsistency,
+};
+use lucarne_storage::{Assets, CachedAssets, Lock, LockError, MemoryAssets};
 use lucarne_testkit::eventually;
 use lucarne_tlog::RightEdge;
 
@@ -23,6 +25,21 @@ async fn refusal_on(world: &World, assets: Arc<dyn Assets>) -> String {
     };
     log.shutdown().await;
     reason
+}
+
+/// Returns the contradiction with which `examine` refuses the log. The start must fail as well.
+async fn contradiction(world: &World) -> Inconsistency {
+    let assets = Arc::new(world.assets.clone());
+    let examined = Log::examine(&world.config, assets, &*world.lock).await;
+    refusal(world).await;
+    contradicts(examined.unwrap_err())
+}
+
+fn contradicts(fatal: Fatal) -> Inconsistency {
+    match fatal {
+        Fatal::Inconsistent(found) => *found,
+        other => panic!("no contradiction: {other}"),
+    }
 }
 
 /// Returns the lock's checkpoint of this log.
@@ -47,8 +64,16 @@ async fn grown() -> (World, World) {
 async fn an_older_lock_is_refused() {
     let (mut world, earlier) = grown().await;
     world.lock = earlier.lock;
-    let reason = refusal(&world).await;
-    assert!(reason.contains("The lock was rolled back"), "{reason}");
+    let found = contradiction(&world).await;
+    let Inconsistency::Lock(LockInconsistency::OlderThanStorage {
+        published,
+        committed,
+        ..
+    }) = found
+    else {
+        panic!("{found}");
+    };
+    assert_eq!((published.size, committed.size), (10, 5));
 }
 
 /// An idle process with the same key signs its tree again. The tree is smaller than one that this
@@ -70,11 +95,11 @@ async fn a_checkpoint_that_another_process_signed_is_refused() {
     crashed
         .assets
         .tamper("checkpoint", Some(theirs.unwrap().into()));
-    let reason = refusal(&crashed).await;
-    assert!(
-        reason.contains("another process signs with this log's key"),
-        "{reason}"
-    );
+    let found = contradiction(&crashed).await;
+    let Inconsistency::Lock(LockInconsistency::Shared { published, .. }) = found else {
+        panic!("{found}");
+    };
+    assert_eq!(published.size, early.size);
 }
 
 /// Another machine with its own lock has published a smaller tree. Clients have seen a history that
@@ -161,8 +186,12 @@ async fn a_published_checkpoint_with_a_flipped_bit_is_put_back_from_the_lock() {
     let last = larger.len() - 6;
     larger[last] = if larger[last] == b'A' { b'B' } else { b'A' }; // still base64
     lagging.assets.tamper("checkpoint", Some(larger.into()));
-    let reason = refusal(&lagging).await;
-    assert!(reason.contains("is not one of"), "{reason}");
+    let found = contradiction(&lagging).await;
+    let is_other = matches!(
+        found,
+        Inconsistency::Storage(StorageInconsistency::OtherLog { .. })
+    );
+    assert!(is_other, "{found}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -179,8 +208,12 @@ async fn older_storage_is_refused_unless_its_journal_leads_on() {
 async fn empty_storage_under_a_used_lock_is_refused() {
     let (mut world, _) = grown().await;
     world.assets = MemoryAssets::new();
-    let reason = refusal(&world).await;
-    assert!(reason.contains("emptied"), "{reason}");
+    let found = contradiction(&world).await;
+    let is_behind = matches!(
+        found,
+        Inconsistency::Storage(StorageInconsistency::BehindLock { size: 10, .. })
+    );
+    assert!(is_behind, "{found}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -190,8 +223,11 @@ async fn a_flipped_bit_in_the_newest_entries_is_refused() {
     let mut bytes = world.assets.get(path).await.unwrap().unwrap().to_vec();
     bytes[77] ^= 4;
     world.assets.tamper(path, Some(bytes.into()));
-    let reason = refusal(&world).await;
-    assert!(reason.contains(&format!("restore {path}")), "{reason}");
+    let found = contradiction(&world).await;
+    let Inconsistency::Storage(StorageInconsistency::BehindLock { files, .. }) = found else {
+        panic!("{found}");
+    };
+    assert_eq!(files, [path]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -213,17 +249,26 @@ async fn another_logs_storage_is_refused() {
     other.config.origin = "log.example/other".into();
     other.lock = world.lock.clone();
     other.assets = world.assets.clone();
-    let reason = refusal(&other).await;
-    assert!(reason.contains("origin"), "{reason}");
+    let found = contradiction(&other).await;
+    let Inconsistency::Lock(LockInconsistency::NoCheckpoint { origin, .. }) = found else {
+        panic!("{found}");
+    };
+    assert_eq!(origin, other.config.origin);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_is_created_once() {
     let world = World::new().await;
     let again = Log::create(&world.config, &world.assets, &*world.lock).await;
-    assert!(again.unwrap_err().to_string().contains("already holds"));
+    let again = contradicts(again.unwrap_err());
+    let holds_log = matches!(
+        again,
+        Inconsistency::Storage(StorageInconsistency::HoldsLog { .. })
+    );
+    assert!(holds_log, "{again}");
     let elsewhere = Log::create(&world.config, &MemoryAssets::new(), &*world.lock).await;
-    assert!(elsewhere.unwrap_err().to_string().contains("exists"));
+    let exists = matches!(elsewhere, Err(Fatal::Lock(LockError::Exists { .. })));
+    assert!(exists, "{elsewhere:?}");
     let id = world.config.key.log_id().0;
     assert!(world.lock.load(&id).await.unwrap().is_some());
 }
@@ -279,10 +324,11 @@ async fn an_index_that_has_seen_more_is_refused_and_kept() {
     earlier.config.cache = newer.clone();
     let before = signed(&earlier).await;
     for _ in 0..2 {
-        let reason = refusal(&earlier).await;
-        assert!(reason.contains("has seen 10 entries"), "{reason}");
-        assert!(reason.contains("only knows 5"), "{reason}");
-        assert!(reason.contains(newer.to_str().unwrap()), "{reason}");
+        let found = contradiction(&earlier).await;
+        let Inconsistency::Index(IndexInconsistency::Newer { seen, size, .. }) = found else {
+            panic!("{found}");
+        };
+        assert_eq!((&seen.path, seen.entries, size), (&newer, 10, 5));
     }
     assert_eq!(signed(&earlier).await, before, "nothing is signed");
     assert_eq!(newer.parent().unwrap().read_dir().unwrap().count(), 1);
@@ -310,10 +356,12 @@ async fn an_index_of_another_history_is_refused_and_kept() {
         }
         let own = world.config.cache.clone();
         world.config.cache = other.config.cache.clone();
-        let reason = refusal(&world).await;
-        assert!(reason.contains("another history"), "{reason}");
-        let path = world.config.cache.display().to_string();
-        assert!(reason.contains(&format!("move {path} away")), "{reason}");
+        let found = contradiction(&world).await;
+        let Inconsistency::Index(IndexInconsistency::OtherHistory { path, size, .. }) = found
+        else {
+            panic!("{found}");
+        };
+        assert_eq!((path, size), (world.config.cache.clone(), theirs as u64));
         // The index is unchanged, and each log starts with its own.
         let log = other.run().await;
         submissions[0].to(&log).await.unwrap();
@@ -353,8 +401,11 @@ async fn a_log_that_ran_is_never_told_to_be_made() {
     assert!(reason.contains("has seen 1 entries of it"), "{reason}");
     assert!(!reason.contains("init"), "{reason}");
     let made = Log::create(&world.config, &world.assets, &*world.lock).await;
-    let refused = made.unwrap_err().to_string();
-    assert!(refused.contains("would fork it"), "{refused}");
+    let found = contradicts(made.unwrap_err());
+    let Inconsistency::Index(IndexInconsistency::LogExists(seen)) = found else {
+        panic!("{found}");
+    };
+    assert_eq!(seen.entries, 1);
     assert!(signed(&world).await.is_none());
 }
 
@@ -383,10 +434,12 @@ async fn a_journal_that_goes_on_beyond_the_lock_is_refused() {
         let id = world.config.key.log_id().0;
         world.lock.tamper(&id, signed(moment).await);
         if entries < 5 {
-            let reason = refusal(&world).await;
-            assert!(reason.contains("The lock was rolled back"), "{reason}");
-            let beyond = format!("goes on from {} entries", entries + 1);
-            assert!(reason.contains(&beyond), "{reason}");
+            let found = contradiction(&world).await;
+            let Inconsistency::Lock(LockInconsistency::OlderThanJournal { from, size, .. }) = found
+            else {
+                panic!("{found}");
+            };
+            assert_eq!((from, size), (entries as u64 + 1, entries as u64));
         } else {
             // The round is staged, and nothing proves that it was committed.
             let log = world.run().await;
@@ -575,9 +628,13 @@ async fn a_log_goes_back_from_a_lost_round_and_not_to_a_backup() {
                 log.shutdown().await;
             }
             Err(error) => {
-                let error = error.to_string();
                 assert!(!goes_back, "{error}");
-                assert!(error.contains("more than one round is lost"), "{error}");
+                let found = contradicts(error);
+                let rounds_lost = matches!(
+                    found,
+                    Inconsistency::Storage(StorageInconsistency::RoundsLost { size: 4, .. })
+                );
+                assert!(rounds_lost, "{found}");
             }
         }
     }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile};
 
-use super::{Failure, Right, staged};
+use super::failure::{Failure, NoSource};
+use super::{Right, staged};
 use crate::read::compress::{gunzip, is_gzip};
 use crate::read::stored_tiles;
 use crate::sequence::record::Record;
@@ -83,7 +84,7 @@ pub(super) async fn data_tile(
     edge: &Arc<RightEdge>,
     tile: Tile,
 ) -> Result<Right, Failure> {
-    let missing = || Failure::NoSource(format!("{} is beyond the tree", tile.path()));
+    let missing = || NoSource::Beyond { tile: tile.path() };
     let hashes = Tile::new(Level::Hashes(0), tile.index(), tile.width()).ok_or_else(missing)?;
     let leaves = log.reader.tiles().hashes(edge, hashes).await?;
     let mut gathered = Gathered::new(tile, Some(leaves));
@@ -106,9 +107,7 @@ pub(super) async fn data_tile(
             plain,
             from: "the journal",
         }),
-        None => Err(Failure::NoSource(
-            "the journal does not have all of its entries".into(),
-        )),
+        None => Err(NoSource::Entries.into()),
     }
 }
 

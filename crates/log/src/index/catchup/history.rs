@@ -10,10 +10,11 @@ use tokio::task::spawn_blocking;
 use super::source::Source;
 use crate::check::damaged_files::DamagedFiles;
 use crate::config::LogConfig;
-use crate::error::{Fatal, ReadError};
+use crate::error::{Away, Fatal, ReadError};
 use crate::index::dedup::{Dedup, TreeHead, Unusable, last_seen};
 use crate::read::read_cache::read_cache;
 use crate::read::verified_tiles::VerifiedTiles;
+use crate::recovery::inconsistency::{IndexInconsistency, IndexSeen};
 use crate::sequence::tree::Tree;
 use crate::shared::Shared;
 
@@ -133,15 +134,14 @@ fn not_behind(config: &LogConfig, lock: &dyn Lock, seen: u64, tree: &Tree) -> Re
 /// Returns the error for an index of more entries than the log. The index records a tree only after
 /// the tree was committed, so that the log has lost entries.
 fn rolled_back(config: &LogConfig, lock: &dyn Lock, seen: u64, size: u64) -> Fatal {
-    let path = config.cache.display();
-    Fatal::Inconsistent(format!(
-        "the dedup index in {path} has seen {seen} entries of this log, the lock ({}) only \
-         knows {size}. Lock and storage were rolled back, or the index is of a copy of this log \
-         that went on. Restore the newest lock and storage; never start the log with older ones: \
-         it would sign a fork. Only if the log has certainly never signed more than {size} \
-         entries, move {path} away, and it is rebuilt. The log signs nothing until then",
-        lock.location(),
-    ))
+    Fatal::from(IndexInconsistency::Newer {
+        seen: IndexSeen {
+            path: config.cache.clone(),
+            entries: seen,
+        },
+        lock: lock.location(),
+        size,
+    })
 }
 
 /// Checks that the signed tree begins with the tree of the index.
@@ -152,32 +152,29 @@ async fn same_history(
     source: &Source<'_>,
 ) -> Result<(), Fatal> {
     not_behind(config, lock, indexed.size, source.tree)?;
-    let path = config.cache.display();
+    let path = config.cache.clone();
     let root = source
         .verified
         .root_at(&source.tree.edge, indexed.size)
         .await;
-    let root = root.map_err(|error| match error {
-        ReadError::Unavailable(problem) | ReadError::Storage(problem) => Fatal::Away(problem),
-        error => Fatal::Inconsistent(format!(
-            "cannot verify that the dedup index in {path} belongs to the history of this log: \
-             {error} (in {}). Restore that tile from a copy; the log signs nothing until then",
-            source.assets.location()
-        )),
+    let signed_root = root.map_err(|error| match error {
+        error @ (ReadError::Unavailable(_) | ReadError::Storage(_)) => Away::Read(error).into(),
+        problem => Fatal::from(IndexInconsistency::Unverifiable {
+            path: path.clone(),
+            problem,
+            storage: source.assets.location(),
+        }),
     })?;
-    if root == indexed.root {
+    if signed_root == indexed.root {
         return Ok(());
     }
-    Err(Fatal::Inconsistent(format!(
-        "the dedup index in {path} was made from another history of this log: its {} entries had \
-         the root {}, and those that the lock ({}) has signed have {root}. Either lock and storage \
-         were restored or swapped: restore the newest ones, because the log would fork the entries \
-         that were signed since. Or the cache came from elsewhere: if that is certain, move {path} \
-         away, and it is rebuilt. The log signs nothing until then",
-        indexed.size,
-        indexed.root,
-        lock.location(),
-    )))
+    Err(Fatal::from(IndexInconsistency::OtherHistory {
+        path,
+        size: indexed.size,
+        root: indexed.root,
+        lock: lock.location(),
+        signed_root,
+    }))
 }
 
 fn failed(path: &Path, problem: &dyn std::fmt::Display) -> Fatal {

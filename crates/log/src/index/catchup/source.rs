@@ -8,7 +8,7 @@ use lucarne_storage::guards::Guard;
 use lucarne_tlog::{Hash, Level, TILE_WIDTH, Tile};
 
 use super::unpack::{Unpacked, Unpackers};
-use crate::error::{Fatal, ReadError};
+use crate::error::{Away, Fatal, ReadError};
 use crate::index::dedup::Record;
 use crate::index::unreadable_entries::Gap;
 use crate::read::stored_tiles;
@@ -159,6 +159,6 @@ fn known<T>(read: Result<T, ReadError>) -> Result<Option<T>, Fatal> {
         Ok(found) => Ok(Some(found)),
         // The reader has logged it already.
         Err(ReadError::Damaged { .. }) => Ok(None),
-        Err(error) => Err(Fatal::Away(error.to_string())),
+        Err(error) => Err(Away::Read(error).into()),
     }
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use super::{Anchor, TreeHead};
+use super::{Anchor, Dedup, TreeHead};
 use crate::error::Fatal;
 
 /// The file in an index that could not be written or read; it has the anchor, from memory.
@@ -23,13 +23,40 @@ pub(crate) enum Unusable {
     Distrusted,
     /// The files differ from the written bytes.
     #[error("{0}")]
-    Damaged(String),
+    Damaged(DedupError),
+}
+
+/// The problem with a dedup index. Cloneable, because the index returns its first failure again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DedupError {
+    /// The disk of the index does not respond.
+    #[error("its disk does not respond")]
+    Silent,
+    /// Another process has the index open.
+    #[error("another process has it open, or this one still waits for its disk")]
+    InUse,
+    /// A write or a read failed in an earlier session.
+    #[error("its disk has failed to write or read it")]
+    Failed,
+    /// The recorded anchor is invalid.
+    #[error("what it says of its tree cannot be read")]
+    Anchor,
+    /// A recorded place is invalid.
+    #[error("a value is not 16 bytes long")]
+    Value,
+    /// An earlier table is missing, so no later table may follow.
+    #[error("the last table could not be written")]
+    Table,
+    /// The database failed: its text, because its error is neither `Clone` nor part of the API.
+    #[error("{0}")]
+    Database(String),
 }
 
 /// A failure that fjall reports, and whether its files are used again.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
-    problem: String,
+    problem: DedupError,
     pub(super) damaged: bool,
     in_use: bool,
 }
@@ -53,10 +80,8 @@ impl From<&fjall::Error> for Failure {
             _ => true,
         };
         let problem = match error {
-            fjall::Error::Locked => {
-                "another process has it open, or this one still waits for its disk".into()
-            }
-            error => error.to_string(),
+            fjall::Error::Locked => DedupError::InUse,
+            error => DedupError::Database(error.to_string()),
         };
         Failure {
             problem,
@@ -93,6 +118,65 @@ pub(super) fn caught<T>(
 
 pub(super) fn fatal(path: &Path, error: &fjall::Error) -> Fatal {
     Failure::from(error).of(path)
+}
+
+impl Dedup {
+    /// Runs work on the index; a panic counts as damage.
+    pub(super) fn caught<T>(&self, work: impl FnOnce() -> Result<T, Fatal>) -> Result<T, Fatal> {
+        caught(work, |error| self.fatal(&error))
+    }
+
+    /// Returns the error for the caller. The index is not written from then on.
+    pub(crate) fn fatal(&self, error: &fjall::Error) -> Fatal {
+        let failure = {
+            let mut ended = self.ended.lock();
+            if let (fjall::Error::Poisoned, Some(first)) = (error, &*ended) {
+                // After a failed write, fjall reports only this error. The first error has the
+                // reason, for example a full disk.
+                return first.of(&self.path);
+            }
+            let failure = Failure::from(error);
+            let marked = ended.as_ref().is_some_and(|first| first.damaged);
+            if marked || (ended.is_some() && !failure.damaged) {
+                return failure.of(&self.path);
+            }
+            *ended = Some(failure.clone());
+            failure
+        };
+        // The disk may hang: no lock is held here.
+        if failure.damaged {
+            let anchor = {
+                let unflushed = self.unflushed.read();
+                Anchor {
+                    head: unflushed.seen,
+                    ..unflushed.anchor.clone()
+                }
+            };
+            if let Err(error) = say_failed(&self.path, &anchor) {
+                // In this process, the failure is recorded in memory.
+                let path = self.path.display();
+                tracing::error!(
+                    %path,
+                    %error,
+                    "the dedup index has failed, and the failure cannot be recorded"
+                );
+            }
+        }
+        failure.of(&self.path)
+    }
+
+    pub(super) fn unsound(&self, problem: DedupError) -> Fatal {
+        unsound(&self.path, problem)
+    }
+}
+
+pub(super) fn unsound(path: &Path, problem: DedupError) -> Fatal {
+    Fatal::Dedup {
+        path: path.display().to_string(),
+        problem,
+        damaged: true,
+        in_use: false,
+    }
 }
 
 /// Writes the file that reports a failed index, with its anchor.

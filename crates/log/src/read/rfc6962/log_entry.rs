@@ -8,7 +8,7 @@ use lucarne_ct::{Fingerprint, TileLeafRef, extra_data};
 use lucarne_tlog::{Level, TILE_WIDTH, Tile};
 use tokio::task::spawn_blocking;
 
-use crate::error::ReadError;
+use crate::error::{ReadError, ReadFailure};
 use crate::read::read_cache::FileId;
 use crate::read::reader::Reader;
 
@@ -41,15 +41,14 @@ pub(super) async fn log_entries(
     end: u64,
     most_bytes: usize,
 ) -> Result<LogEntries, ReadError> {
-    let beyond = || ReadError::Storage(format!("no data tile of {size} entries holds {start}"));
+    let beyond = || ReadFailure::NoDataTile { size, start };
     let tile = Tile::widest(Level::Data, start / TILE_WIDTH, size).ok_or_else(beyond)?;
     let damaged = |problem: String| ReadError::Damaged {
         path: tile.path(),
         problem,
     };
     let stored = reader.tile(tile).await?.ok_or_else(beyond)?;
-    let plain = spawn_blocking(move || stored.unpacked()).await;
-    let plain = plain.map_err(|error| ReadError::Storage(error.to_string()))?;
+    let plain = spawn_blocking(move || stored.unpacked()).await?;
     let plain = plain.map_err(|error| damaged(error.to_string()))?;
     let wanted = end.min(tile.end_leaf() - 1) - start + 1;
     let mut tile_leaves = TileLeaves(&plain);

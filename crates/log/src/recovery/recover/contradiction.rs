@@ -6,9 +6,10 @@
 use lucarne_storage::{AssetError, Assets, Lock};
 use lucarne_tlog::{Checkpoint, EMPTY_ROOT, Hash, Level, TILE_WIDTH, Tile};
 
+use super::edge;
 use super::replay::base;
-use super::{edge, foreign};
-use crate::error::Fatal;
+use crate::error::{Away, Fatal};
+use crate::recovery::inconsistency::{HistoryError, LockInconsistency, StorageInconsistency};
 use crate::sequence::record::{Record, Step};
 use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
 
@@ -16,16 +17,12 @@ use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
 /// log is not new, because the lock has `size` entries of it.
 pub(crate) fn not_new(fatal: Fatal, size: u64, assets: &dyn Assets, lock: &dyn Lock) -> Fatal {
     match fatal {
-        Fatal::Storage(error) if error.is_absence() => Fatal::Inconsistent(format!(
-            "the storage ({}) does not exist, and the lock ({}) has signed {size} entries: the {} \
-             deleted. Restore the newest storage; the log signs nothing until then",
-            assets.location(),
-            lock.location(),
-            match error {
-                AssetError::NoBucket { .. } => "bucket was renamed or",
-                _ => "directory was moved away, is not mounted, or was",
-            },
-        )),
+        Fatal::Storage(error) if error.is_absence() => Fatal::from(StorageInconsistency::Absent {
+            storage: assets.location(),
+            lock: lock.location(),
+            size,
+            is_bucket: matches!(error, AssetError::NoBucket { .. }),
+        }),
         fatal => fatal,
     }
 }
@@ -46,20 +43,14 @@ pub(crate) fn not_newer(
     if p.size <= c.size && published.timestamp_ms <= committed.timestamp_ms && !forked {
         return Ok(());
     }
-    Err(Fatal::Inconsistent(format!(
-        "{} publishes a checkpoint of {} entries signed at {}, the lock ({}) only knows {} entries \
-         signed at {}{}. The lock was rolled back, it belongs to a copy of this log, or another \
-         process signs with this log's key{}: then stop that process for good. Restore the newest \
-         lock database; never start the log with an older one: it would sign a fork",
-        assets.location(),
-        p.size,
-        published.timestamp_ms,
-        lock.location(),
-        c.size,
-        committed.timestamp_ms,
-        if forked { ", with another root" } else { "" },
-        foreign::perhaps(assets),
-    )))
+    Err(Fatal::from(LockInconsistency::OlderThanStorage {
+        storage: assets.location(),
+        lock: lock.location(),
+        published: published.signed_time(),
+        committed: committed.signed_time(),
+        forked,
+        other: assets.others(),
+    }))
 }
 
 /// Refuses storage with a tile that is wider than the signed tree: nothing is published before
@@ -85,13 +76,12 @@ pub(super) async fn no_tile_beyond(
     };
     match beyond {
         None => Ok(()),
-        Some(tile) => Err(Fatal::Inconsistent(format!(
-            "{} has {tile}, beyond the {size} entries that the lock ({}) knows. The lock was \
-             rolled back, or it belongs to a copy of this log. Restore the newest lock database; \
-             never start the log with an older one: it would sign a fork",
-            assets.location(),
-            lock.location(),
-        ))),
+        Some(tile) => Err(Fatal::from(LockInconsistency::OlderThanTile {
+            storage: assets.location(),
+            tile,
+            size,
+            lock: lock.location(),
+        })),
     }
 }
 
@@ -119,21 +109,12 @@ pub(super) fn no_round_beyond(
     let Some(step) = refuted else {
         return Ok(());
     };
-    let other = if step.old_size == head.size {
-        " with another root"
-    } else {
-        ""
-    };
-    Err(Fatal::Inconsistent(format!(
-        "the journal in {} goes on from {} entries{other}, which had been signed by then, but the \
-         lock ({}) only knows {}. The lock was rolled back (a backup was restored, or a replica \
-         promoted that was behind), or it belongs to a copy of this log. Restore the newest lock \
-         database; never start the log with an older one: it would sign a fork",
-        assets.location(),
-        step.old_size,
-        lock.location(),
-        head.size,
-    )))
+    Err(Fatal::from(LockInconsistency::OlderThanJournal {
+        storage: assets.location(),
+        from: step.old_size,
+        lock: lock.location(),
+        size: head.size,
+    }))
 }
 
 /// Returns `true` if the tree at which the step begins does not lead to this size and root.
@@ -162,35 +143,32 @@ pub(super) async fn same_history(
     let mut known = rounds.chain([(first, root), (0, EMPTY_ROOT)]);
     let problem = match known.find(|(known, _)| *known == size) {
         Some((_, root)) if root == published.checkpoint.root => return Ok(()),
-        Some((_, root)) => format!("the first {size} of them have the root {root}"),
+        Some((_, root)) => HistoryError::Root { size, root },
         None if size < first => match edge::tree(assets, (size, published.checkpoint.root)).await {
             Ok(_) => return Ok(()),
-            Err(edge::Problem::Away(problem)) => return Err(Fatal::Away(problem)),
+            Err(edge::Problem::Away(problem)) => return Err(Away::Storage(problem).into()),
             // The tiles are undamaged and belong to another tree.
-            Err(edge::Problem::Tiles { problem, files }) if files.is_empty() => problem,
+            Err(edge::Problem::Tiles { problem, files }) if files.is_empty() => {
+                HistoryError::Tiles(problem)
+            }
             Err(edge::Problem::Tiles { problem, .. }) => {
-                return Err(Fatal::Inconsistent(format!(
-                    "{} publishes a checkpoint of {size} entries, and whether they lead to the {} \
-                     entries that the lock ({}) has signed cannot be verified: {problem}. Storage \
-                     was rolled back, emptied or damaged, or another process published there: the \
-                     log would sign a fork. Restore the newest storage; the log signs nothing \
-                     until then",
-                    assets.location(),
-                    head.checkpoint.size,
-                    lock.location(),
-                )));
+                return Err(Fatal::from(StorageInconsistency::Unverifiable {
+                    storage: assets.location(),
+                    size,
+                    signed: head.checkpoint.size,
+                    lock: lock.location(),
+                    problem,
+                }));
             }
         },
-        None => "no round ended there".into(),
+        None => HistoryError::NoRound,
     };
-    Err(Fatal::Inconsistent(format!(
-        "{} publishes a checkpoint of {size} entries with the root {}, which does not lead to the \
-         {} entries that the lock ({}) has signed: {problem}. Another process published there with \
-         another lock, or storage belongs to a copy of this log. Find out which lock is the right \
-         one; with the other lock, the log would sign a fork",
-        assets.location(),
-        published.checkpoint.root,
-        head.checkpoint.size,
-        lock.location(),
-    )))
+    Err(Fatal::from(StorageInconsistency::OtherHistory {
+        storage: assets.location(),
+        size,
+        root: published.checkpoint.root,
+        signed: head.checkpoint.size,
+        lock: lock.location(),
+        problem,
+    }))
 }

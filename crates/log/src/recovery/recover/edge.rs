@@ -3,13 +3,16 @@
 //! The hashes of a tile follow from lower tiles or from entries, and the signed root shows whether
 //! the hashes are right. A log with a damaged hash tile can start: the tile is computed again.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use lucarne_storage::{Asset, AssetKind, Assets};
+use lucarne_storage::{Asset, AssetError, AssetKind, Assets};
 use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile, tile_root};
 
 use crate::error::ReadError;
 use crate::read::stored_tiles;
+use crate::recovery::inconsistency::TreeError;
 use crate::sequence::tree::Tree;
 
 /// Tiles read at the same time.
@@ -25,10 +28,10 @@ pub(super) struct Found {
 /// The reason why tiles do not lead to a root.
 pub(crate) enum Problem {
     /// Storage is unavailable.
-    Away(String),
+    Away(Arc<AssetError>),
     /// Tiles are damaged, missing, or of another tree.
     Tiles {
-        problem: String,
+        problem: TreeError,
         /// The files that may be at fault. Empty if the tiles are undamaged and belong to another
         /// tree.
         files: Vec<String>,
@@ -44,7 +47,7 @@ struct Versions {
 }
 
 impl Versions {
-    async fn read(assets: &dyn Assets, tile: Tile) -> Result<Versions, ReadError> {
+    async fn read(assets: &dyn Assets, tile: Tile) -> Result<Versions, Arc<AssetError>> {
         let length = usize::from(tile.width()) * Hash::LENGTH;
         let stored = readable(stored_tiles::tile(assets, tile).await)?;
         Ok(Versions {
@@ -81,7 +84,7 @@ pub(super) async fn tree(assets: &dyn Assets, (size, root): (u64, Hash)) -> Resu
         }),
         Err(ReadError::Unavailable(problem)) => Err(Problem::Away(problem)),
         Err(error) => Err(Problem::Tiles {
-            problem: error.to_string(),
+            problem: TreeError::Read(error),
             files: Tile::rightmost_partial(Level::Data, size)
                 .iter()
                 .map(Tile::path)
@@ -101,19 +104,18 @@ pub(crate) async fn right_edge(
 ) -> Result<(RightEdge, Vec<Asset>), Problem> {
     let problem = match stored_tiles::edge(assets, size).await {
         Ok(edge) if edge.root() == root => return Ok((edge, Vec::new())),
-        Ok(edge) => format!(
-            "the tiles of {size} entries give the root {}, not {root}",
-            edge.root()
-        ),
+        Ok(edge) => TreeError::Root {
+            size,
+            found: edge.root(),
+            expected: root,
+        },
         Err(ReadError::Unavailable(problem)) => return Err(Problem::Away(problem)),
-        Err(error) => error.to_string(),
+        Err(error) => TreeError::Read(error),
     };
     let versions = stream::iter(RightEdge::tiles(size))
         .then(|tile| Versions::read(assets, tile))
         .try_collect::<Vec<_>>();
-    let versions = versions
-        .await
-        .map_err(|error| Problem::Away(error.to_string()))?;
+    let versions = versions.await.map_err(Problem::Away)?;
     restored((size, root), &versions).ok_or_else(|| {
         let broken = versions.iter().filter(|versions| !versions.is_whole());
         let files = broken.flat_map(|versions| {
@@ -177,9 +179,9 @@ async fn beneath(assets: &dyn Assets, of: Tile) -> Result<Option<Bytes>, ReadErr
 }
 
 /// Treats a damaged tile as a missing one.
-fn readable<T>(read: Result<Option<T>, ReadError>) -> Result<Option<T>, ReadError> {
+fn readable<T>(read: Result<Option<T>, ReadError>) -> Result<Option<T>, Arc<AssetError>> {
     match read {
-        Err(ReadError::Unavailable(problem)) => Err(ReadError::Unavailable(problem)),
+        Err(ReadError::Unavailable(problem)) => Err(problem),
         read => Ok(read.unwrap_or_default()),
     }
 }

@@ -4,6 +4,7 @@
 use lucarne_storage::Assets;
 
 use crate::error::Fatal;
+use crate::recovery::inconsistency::{LockInconsistency, SignedTime};
 use crate::sequence::record::Record;
 use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
 
@@ -24,20 +25,13 @@ pub(super) fn refuse(
     let Some(round) = later else {
         return Ok(());
     };
-    Err(Fatal::Inconsistent(format!(
-        "{} publishes a checkpoint of {} entries signed at {signed_ms}, after this log had signed one of {} \
-         entries at {}: another process signs with this log's key{}. Stop that one for good; if it has given \
-         SCTs for entries that are not here, this key has signed a fork",
-        assets.location(),
-        published.checkpoint.size,
-        round.step.new_size,
-        round.step.timestamp_ms,
-        perhaps(assets),
-    )))
-}
-
-/// Names the other process, if one is known, as the end of a clause.
-pub(super) fn perhaps(assets: &dyn Assets) -> String {
-    let named = |holder| format!(", perhaps {holder}");
-    assets.others().map_or_else(String::new, named)
+    Err(Fatal::from(LockInconsistency::Shared {
+        storage: assets.location(),
+        published: published.signed_time(),
+        own: SignedTime {
+            size: round.step.new_size,
+            timestamp_ms: round.step.timestamp_ms,
+        },
+        other: assets.others(),
+    }))
 }

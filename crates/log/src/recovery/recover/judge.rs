@@ -11,7 +11,8 @@ use super::published::{behind, is_damaged, published};
 use super::replay::{base, published_rounds, records, rounds_to};
 use super::{edge, foreign, never_published};
 use crate::config::LogConfig;
-use crate::error::Fatal;
+use crate::error::{Away, Fatal};
+use crate::recovery::inconsistency::{LockInconsistency, StorageInconsistency};
 use crate::recovery::known_checkpoints::History;
 use crate::recovery::signed_ahead::{self, Newest as NewestSigned};
 use crate::recovery::sunlight::Bundle;
@@ -135,12 +136,11 @@ pub(crate) fn verified(
         });
     };
     VerifiedCheckpoint::verify(note.into(), config).map_err(|problem| {
-        Fatal::Inconsistent(format!(
-            "{} holds, for this key, something that is no checkpoint of {}: {problem}. Has the \
-             submission prefix changed? A log's origin never does",
-            lock.location(),
-            config.origin
-        ))
+        Fatal::from(LockInconsistency::NoCheckpoint {
+            lock: lock.location(),
+            origin: config.origin.clone(),
+            problem,
+        })
     })
 }
 
@@ -153,22 +153,14 @@ async fn tree_at(
 ) -> Result<edge::Found, Fatal> {
     let (problem, files) = match edge::tree(assets, (size, root)).await {
         Ok(found) => return Ok(found),
-        Err(edge::Problem::Away(problem)) => return Err(Fatal::Away(problem)),
+        Err(edge::Problem::Away(problem)) => return Err(Away::Storage(problem).into()),
         Err(edge::Problem::Tiles { problem, files }) => (problem, files),
     };
-    let repair = match &files[..] {
-        [] => String::new(),
-        files => format!(
-            "If only files are damaged, restore {} from a copy with `lucarne repair --from`. ",
-            files.join(", ")
-        ),
-    };
-    Err(Fatal::Inconsistent(format!(
-        "the lock ({}) has signed {} entries, and neither journal nor storage ({}) lead there: \
-         {problem}. Storage was rolled back, emptied, damaged, or belongs to another log. \
-         {repair}Restore the newest storage; the log signs nothing until then",
-        lock.location(),
-        head.checkpoint.size,
-        assets.location(),
-    )))
+    Err(Fatal::from(StorageInconsistency::BehindLock {
+        lock: lock.location(),
+        size: head.checkpoint.size,
+        storage: assets.location(),
+        problem,
+        files,
+    }))
 }

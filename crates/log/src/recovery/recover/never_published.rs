@@ -18,6 +18,9 @@ use super::newest::newest;
 use super::replay::rounds_from;
 use crate::config::LogConfig;
 use crate::error::{Fatal, KnownError};
+use crate::recovery::inconsistency::{
+    LockInconsistency, SignerInconsistency, StorageInconsistency,
+};
 use crate::recovery::known_checkpoints::KnownCheckpoint;
 use crate::recovery::recover::Newest;
 use crate::recovery::supervise::indexed;
@@ -54,11 +57,7 @@ pub(crate) async fn never_published(
     lock: &dyn Lock,
 ) -> Result<NeverPublished, Fatal> {
     let Signer::Own(key) = &config.key else {
-        return Err(Fatal::Inconsistent(
-            "the signer has signed that round as well, and signs nothing that does not grow from \
-             it: the log cannot go back"
-                .into(),
-        ));
+        return Err(SignerInconsistency::SignedLostRound.into());
     };
     let signed = committed(config, lock).await?;
     let refusal = match judge(config, &*assets, lock, None).await {
@@ -67,12 +66,10 @@ pub(crate) async fn never_published(
         }
         Err(error) => return Err(error),
         Ok(_) => {
-            return Err(Fatal::Inconsistent(format!(
-                "storage and journal in {} have all {} entries that the lock has signed: there is \
-                 nothing to go back from",
-                assets.location(),
-                signed.checkpoint.size
-            )));
+            return Err(Fatal::from(LockInconsistency::NothingLost {
+                storage: assets.location(),
+                size: signed.checkpoint.size,
+            }));
         }
     };
     let newest = newest(config, assets, &[]).await?;
@@ -82,12 +79,7 @@ pub(crate) async fn never_published(
     }
     let apart = Duration::from_millis(signed.timestamp_ms - last_ms);
     if apart > most_apart(config) {
-        return Err(Fatal::Inconsistent(format!(
-            "storage and journal end with {size} entries, and the lock signed {} s later than the \
-             last of them: more than one round is lost. Storage was rolled back. Restore the \
-             newest storage; the log signs nothing until then",
-            apart.as_secs()
-        )));
+        return Err(StorageInconsistency::RoundsLost { size, apart }.into());
     }
     let again = sign_again(config, key, &newest, &signed)?;
     Ok(NeverPublished {
@@ -110,8 +102,8 @@ fn sign_again(
         return Err(Fatal::Clock { behind_ms });
     }
     let note = key.sign_checkpoint(&config.origin, tree.size, &tree.root, now_ms);
-    let note = note.map_err(|error| Fatal::Sign(error.to_string()))?;
-    VerifiedCheckpoint::verify(note.into(), config).map_err(|error| Fatal::Sign(error.to_string()))
+    let note = note.map_err(|error| Fatal::Sign(error.into()))?;
+    VerifiedCheckpoint::verify(note.into(), config).map_err(|error| Fatal::Sign(error.into()))
 }
 
 impl NeverPublished {

@@ -11,6 +11,7 @@ use super::published::{behind, published};
 use super::replay::{records, rounds_from};
 use crate::config::LogConfig;
 use crate::error::{Fatal, KnownError};
+use crate::recovery::inconsistency::StorageInconsistency;
 use crate::recovery::known_checkpoints::KnownCheckpoint;
 use crate::sequence::record::Record;
 use crate::sequence::signer::Signer;
@@ -63,12 +64,10 @@ pub(crate) async fn newest(
     assets: Arc<dyn Assets>,
     known: &[KnownCheckpoint],
 ) -> Result<Newest, Fatal> {
-    let location = assets.location();
-    let published = published(config, &*assets).await?.ok_or_else(|| {
-        Fatal::Inconsistent(format!(
-            "{location} publishes no checkpoint of {}: its lock cannot be created",
-            config.origin
-        ))
+    let published = published(config, &*assets).await?;
+    let published = published.ok_or_else(|| StorageInconsistency::NoCheckpointForLock {
+        storage: assets.location(),
+        origin: config.origin.clone(),
     })?;
     let head = match &config.key {
         Signer::Own(key) => signed_tip(config, key, published, &records(config, &*assets).await?)?,
@@ -122,6 +121,6 @@ fn signed_tip(
     }
     let note = key
         .sign_checkpoint(&config.origin, step.new_size, &step.new_root, now_ms)
-        .map_err(|error| Fatal::Sign(error.to_string()))?;
-    VerifiedCheckpoint::verify(note.into(), config).map_err(|error| Fatal::Sign(error.to_string()))
+        .map_err(|error| Fatal::Sign(error.into()))?;
+    VerifiedCheckpoint::verify(note.into(), config).map_err(|error| Fatal::Sign(error.into()))
 }

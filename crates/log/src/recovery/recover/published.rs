@@ -6,7 +6,8 @@ use lucarne_tlog::{Checkpoint, SignedNote};
 
 use super::edge;
 use crate::config::LogConfig;
-use crate::error::Fatal;
+use crate::error::{Away, Fatal};
+use crate::recovery::inconsistency::StorageInconsistency;
 use crate::sequence::tree::Tree;
 use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
 
@@ -34,13 +35,13 @@ pub(crate) async fn published(
         tracing::warn!(log = config.shortname, %error, "{location}/checkpoint is no signed note");
         return Ok(None);
     }
-    VerifiedCheckpoint::verify(note, config).map(Some).map_err(|problem| {
-        Fatal::Inconsistent(format!(
-            "{location}/checkpoint is not one of {}: {problem}. Either the directory or the key \
-             is another log's",
-            config.origin
-        ))
-    })
+    let verified = VerifiedCheckpoint::verify(note, config);
+    let verified = verified.map_err(|problem| StorageInconsistency::OtherLog {
+        storage: location,
+        origin: config.origin.clone(),
+        problem,
+    })?;
+    Ok(Some(verified))
 }
 
 /// Reads the published tree and verifies it against its root, without a lock: another process may
@@ -55,13 +56,14 @@ pub(crate) async fn published_tree(
     let Checkpoint { size, root, .. } = &published.checkpoint;
     let problem = match edge::tree(assets, (*size, *root)).await {
         Ok(found) => return Ok(found.tree),
-        Err(edge::Problem::Away(problem)) => return Err(Fatal::Away(problem)),
+        Err(edge::Problem::Away(problem)) => return Err(Away::Storage(problem).into()),
         Err(edge::Problem::Tiles { problem, .. }) => problem,
     };
-    Err(Fatal::Inconsistent(format!(
-        "the tiles in {} do not lead to the {size} entries of the published checkpoint: {problem}",
-        assets.location()
-    )))
+    Err(Fatal::from(StorageInconsistency::PublishedTree {
+        storage: assets.location(),
+        size: *size,
+        problem,
+    }))
 }
 
 /// Returns `true` if the published file is not a checkpoint of this log because bits of it

@@ -9,6 +9,7 @@ use super::published::published;
 use crate::config::LogConfig;
 use crate::error::Fatal;
 use crate::read::stored_tiles;
+use crate::recovery::inconsistency::{JournalInconsistency, ReplayError};
 use crate::sequence::record::{Record, Step};
 use crate::sequence::round::{issuer_asset, tile_assets};
 use crate::sequence::tree::{NewTiles, Tree};
@@ -29,12 +30,11 @@ pub(super) async fn records(config: &LogConfig, assets: &dyn Assets) -> Result<V
         staged => staged?,
     };
     let parse = |bytes| {
-        Record::parse(bytes).map_err(|error| {
-            Fatal::Inconsistent(format!(
-                "the journal in {} is not readable by this version: {error}. Start the \
-                 version that wrote it and stop it cleanly once: that empties the journal",
-                assets.location()
-            ))
+        Record::parse(bytes).map_err(|problem| {
+            Fatal::from(JournalInconsistency::Version {
+                storage: assets.location(),
+                problem,
+            })
         })
     };
     staged.into_iter().map(parse).collect()
@@ -113,14 +113,15 @@ pub(super) fn replay(
     assets: &dyn Assets,
 ) -> Result<Vec<Asset>, Fatal> {
     let size = record.step.new_size;
-    let damaged = |problem: String| {
-        Fatal::Inconsistent(format!(
-            "the journal in {} does not lead to the {size} entries that were signed: {problem}",
-            assets.location()
-        ))
+    let damaged = |problem| {
+        Fatal::from(JournalInconsistency::Replay {
+            storage: assets.location(),
+            size,
+            problem,
+        })
     };
-    let (leaves, ends) =
-        stored_tiles::leaves(&record.entries).map_err(|error| damaged(error.to_string()))?;
+    let (leaves, ends) = stored_tiles::leaves(&record.entries)
+        .map_err(|error| damaged(ReplayError::Entry(error)))?;
     let first = tree.size();
     let mut tiles = NewTiles {
         hashes: tree.append_leaves(&leaves),
@@ -133,11 +134,10 @@ pub(super) fn replay(
     tiles.hashes.retain(stays);
     tiles.data.retain(stays);
     if (tree.size(), tree.root) != (size, record.step.new_root) {
-        return Err(damaged(format!(
-            "its entries give {} entries and the root {}",
-            tree.size(),
-            tree.root
-        )));
+        return Err(damaged(ReplayError::Tree {
+            size: tree.size(),
+            root: tree.root,
+        }));
     }
     let mut batch = tile_assets(tiles, tree)?;
     for der in &record.issuers {

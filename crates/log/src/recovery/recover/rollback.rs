@@ -16,9 +16,10 @@ use lucarne_storage::{AssetError, Assets};
 use lucarne_tlog::{Level, RightEdge, TILE_WIDTH, Tile};
 
 use crate::check::damaged_files::DamagedFiles;
-use crate::error::{Fatal, ReadError};
+use crate::error::{Away, Fatal, ReadError};
 use crate::read::read_cache::read_cache;
 use crate::read::verified_tiles::VerifiedTiles;
+use crate::recovery::inconsistency::StorageInconsistency;
 use crate::sequence::record::Record;
 use crate::sequence::tree::Tree;
 use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
@@ -60,14 +61,13 @@ pub(super) async fn check(
     let rewritten = rewritten.map(|der| Fingerprint::of(der)).collect();
     match verify(published, &tree.edge, &rewritten, assets).await {
         Ok(()) => Ok(()),
-        Err(ReadError::Unavailable(problem)) => Err(Fatal::Away(problem)),
-        Err(error) => Err(Fatal::Inconsistent(format!(
-            "{} publishes {published} entries, but {} were published before the journal begins, \
-             and they are not whole: {error}. Storage was emptied or rolled back. Restore the \
-             newest storage; the log signs nothing until then",
-            assets.location(),
-            tree.size(),
-        ))),
+        Err(ReadError::Unavailable(problem)) => Err(Away::Storage(problem).into()),
+        Err(problem) => Err(Fatal::from(StorageInconsistency::BehindJournal {
+            storage: assets.location(),
+            published,
+            size: tree.size(),
+            problem,
+        })),
     }
 }
 
@@ -87,15 +87,12 @@ async fn not_emptied(size: u64, assets: &dyn Assets) -> Result<(), Fatal> {
     let Some(first) = gone.first().filter(|_| 2 * gone.len() > looked_for.len()) else {
         return Ok(());
     };
-    let path = first.path();
-    Err(Fatal::Inconsistent(format!(
-        "{} lacks {} of {} tiles of entries that were looked for, with their hashes ({path}, …). \
-         Storage was emptied or rolled back, perhaps while the log ran. Restore the newest \
-         storage; the log signs nothing until then",
-        assets.location(),
-        gone.len(),
-        looked_for.len(),
-    )))
+    Err(Fatal::from(StorageInconsistency::Emptied {
+        storage: assets.location(),
+        missing: gone.len(),
+        sampled: looked_for.len(),
+        first: first.path(),
+    }))
 }
 
 /// Returns `true` if both the entries and the hashes of a full tile are missing.
@@ -107,7 +104,7 @@ async fn is_gone(index: u64, assets: &dyn Assets) -> Result<bool, Fatal> {
         match assets.get(&tile.path()).await {
             Ok(None) => {}
             Err(error @ (AssetError::Unavailable { .. } | AssetError::Silent { .. })) => {
-                return Err(Fatal::Away(error.to_string()));
+                return Err(Away::Storage(Arc::new(error)).into());
             }
             Ok(Some(_)) | Err(_) => return Ok(false),
         }

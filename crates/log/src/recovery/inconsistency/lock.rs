@@ -1,0 +1,166 @@
+//! Contradictions in which the lock is wrong, older than the log, or used by another process.
+
+use lucarne_ct::{CheckpointError, LogId};
+use lucarne_storage::LeaseError;
+
+use super::index::IndexSeen;
+
+/// The number of entries of a checkpoint, and the time of its signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SignedTime {
+    /// Number of entries.
+    pub size: u64,
+    /// The time of the signature in Unix milliseconds.
+    pub timestamp_ms: u64,
+}
+
+/// The evidence of a log that the lock does not have.
+#[derive(Debug, thiserror::Error)]
+pub enum LockEvidence {
+    /// This process has served a checkpoint.
+    #[error("a checkpoint of {size} entries was published from {storage}")]
+    Published {
+        /// Number of entries.
+        size: u64,
+        /// Location of the storage.
+        storage: String,
+    },
+    /// The dedup index has entries of the log.
+    #[error("{0}")]
+    Indexed(IndexSeen),
+}
+
+/// A contradiction that shows a wrong lock, an old lock, or another process with the log's key.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LockInconsistency {
+    /// The value in the lock is not a checkpoint of this log.
+    #[error(
+        "{lock} holds, for this key, something that is no checkpoint of {origin}: {problem}. Has \
+         the submission prefix changed? A log's origin never does"
+    )]
+    NoCheckpoint {
+        /// Location of the lock.
+        lock: String,
+        /// The origin of the log.
+        origin: String,
+        /// The problem with the value.
+        problem: CheckpointError,
+    },
+    /// The checkpoint that was just committed does not verify.
+    #[error("{0}")]
+    Committed(CheckpointError),
+    /// This version cannot read the lease.
+    #[error("{0}")]
+    Lease(LeaseError),
+    /// Other evidence shows a log that the lock does not have.
+    #[error(
+        "{lock} holds no log with ID {log_id} ({name}), but it exists: {evidence}. Look for a \
+         wrong key, or a wrong lock. If both are right, the lock was emptied, rolled back or \
+         replaced, and perhaps the storage with it: restore the newest ones. Never create the log \
+         again: that signs a fork"
+    )]
+    Missing {
+        /// Location of the lock.
+        lock: String,
+        /// The ID of the log.
+        log_id: LogId,
+        /// The log's short name.
+        name: String,
+        /// The evidence.
+        evidence: LockEvidence,
+    },
+    /// Storage publishes a newer checkpoint than the lock has.
+    #[error(
+        "{storage} publishes a checkpoint of {} entries signed at {}, the lock ({lock}) only \
+         knows {} entries signed at {}{}. The lock was rolled back, it belongs to a copy of this \
+         log, or another process signs with this log's key{}: then stop that process for good. \
+         Restore the newest lock database; never start the log with an older one: it would sign a \
+         fork",
+        .published.size, .published.timestamp_ms, .committed.size, .committed.timestamp_ms,
+        if *.forked { ", with another root" } else { "" }, perhaps(.other)
+    )]
+    OlderThanStorage {
+        /// Location of the storage.
+        storage: String,
+        /// Location of the lock.
+        lock: String,
+        /// The published checkpoint.
+        published: SignedTime,
+        /// The checkpoint in the lock.
+        committed: SignedTime,
+        /// Whether both have the same size and different roots.
+        forked: bool,
+        /// The other process, if one is known.
+        other: Option<String>,
+    },
+    /// Storage has a tile beyond the tree of the lock.
+    #[error(
+        "{storage} has {tile}, beyond the {size} entries that the lock ({lock}) knows. The lock \
+         was rolled back, or it belongs to a copy of this log. Restore the newest lock database; \
+         never start the log with an older one: it would sign a fork"
+    )]
+    OlderThanTile {
+        /// Location of the storage.
+        storage: String,
+        /// Path of the tile.
+        tile: String,
+        /// Number of entries in the lock.
+        size: u64,
+        /// Location of the lock.
+        lock: String,
+    },
+    /// The journal has a round that was staged on a newer tree than the lock has.
+    #[error(
+        "the journal in {storage} goes on from {from} entries{}, which had been signed by then, \
+         but the lock ({lock}) only knows {size}. The lock was rolled back (a backup was \
+         restored, or a replica promoted that was behind), or it belongs to a copy of this log. \
+         Restore the newest lock database; never start the log with an older one: it would sign a \
+         fork",
+        if .from == .size { " with another root" } else { "" }
+    )]
+    OlderThanJournal {
+        /// Location of the storage.
+        storage: String,
+        /// Number of entries before the round.
+        from: u64,
+        /// Location of the lock.
+        lock: String,
+        /// Number of entries in the lock.
+        size: u64,
+    },
+    /// Another process has published an older tree with a later signature.
+    #[error(
+        "{storage} publishes a checkpoint of {} entries signed at {}, after this log had signed \
+         one of {} entries at {}: another process signs with this log's key{}. Stop that one for \
+         good; if it has given SCTs for entries that are not here, this key has signed a fork",
+        .published.size, .published.timestamp_ms, .own.size, .own.timestamp_ms, perhaps(.other)
+    )]
+    Shared {
+        /// Location of the storage.
+        storage: String,
+        /// The published checkpoint.
+        published: SignedTime,
+        /// The round that this log signed before.
+        own: SignedTime,
+        /// The other process, if one is known.
+        other: Option<String>,
+    },
+    /// No round of the lock is lost.
+    #[error(
+        "storage and journal in {storage} have all {size} entries that the lock has signed: there \
+         is nothing to go back from"
+    )]
+    NothingLost {
+        /// Location of the storage.
+        storage: String,
+        /// Number of entries in the lock.
+        size: u64,
+    },
+}
+
+/// Names the other process, if one is known, as the end of a clause.
+fn perhaps(other: &Option<String>) -> String {
+    let named = |holder| format!(", perhaps {holder}");
+    other.as_ref().map_or_else(String::new, named)
+}

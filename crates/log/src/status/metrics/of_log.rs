@@ -1,0 +1,84 @@
+//! The metrics of one log.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+
+use crate::submit::lane::Lane;
+
+/// The metrics of one log.
+pub(crate) struct LogMetrics {
+    pub(crate) accepted: Counter,
+    pub(crate) duplicate: Counter,
+    pub(crate) rejected: Counter,
+    pub(crate) full: Counter,
+    pub(crate) unavailable: Counter,
+    pub(crate) submission_seconds: Histogram,
+    pub(crate) prepare: Histogram,
+    pub(crate) stage: Histogram,
+    pub(crate) commit: Histogram,
+    pub(crate) publish: Histogram,
+    pub(crate) total: Histogram,
+    pub(crate) round_entries: Histogram,
+    pub(crate) tree_size: Gauge,
+    pub(crate) checkpoint_timestamp: Gauge,
+    pub(crate) pool_entries: Gauge,
+    pub(super) fresh: LaneMetrics,
+    pub(super) old: LaneMetrics,
+    pub(crate) dedup_indexed: Gauge,
+    pub(crate) dedup_backlog: Gauge,
+    pub(crate) dedup_unknown: Gauge,
+    pub(crate) dedup_wrong: Counter,
+    pub(crate) up: Gauge,
+    pub(crate) leads: Gauge,
+    pub(crate) failures: Counter,
+    pub(crate) syncs: Counter,
+    pub(crate) journal_bytes: Counter,
+    pub(crate) published_bytes: Counter,
+    pub(crate) headroom: Gauge,
+    pub(crate) neglected: Counter,
+    pub(crate) read_cache: Gauge,
+    pub(crate) scrub_read: Counter,
+    pub(crate) scrub_entries: Gauge,
+    pub(crate) restored_files: Counter,
+    pub(crate) scrub_ended: Gauge,
+    pub(crate) scrub_findings: Counter,
+}
+
+impl LogMetrics {
+    /// Returns the metrics of one lane.
+    pub(crate) fn lane(&self, lane: Lane) -> &LaneMetrics {
+        match lane {
+            Lane::Fresh => &self.fresh,
+            Lane::Old => &self.old,
+        }
+    }
+
+    /// Raises the storage counters to the values in `stats`.
+    pub(crate) fn note_storage(&self, stats: &lucarne_storage::Stats) {
+        let raise = |counter: &Counter, to: u64| {
+            counter.inc_by(to.saturating_sub(counter.get()));
+        };
+        raise(&self.syncs, stats.syncs());
+        raise(&self.journal_bytes, stats.journal_bytes());
+        raise(&self.published_bytes, stats.published_bytes());
+    }
+}
+
+/// The metrics of one lane of one log.
+pub(crate) struct LaneMetrics {
+    pub(crate) waiting: Gauge,
+    pub(crate) refused: Counter,
+    pub(crate) wait: Histogram,
+}
+
+/// The counters of reads, by the source of the data.
+#[derive(Default)]
+pub(crate) struct ReadCounters {
+    /// The rightmost tiles, which every round keeps in memory.
+    pub(crate) edge: Counter,
+    /// The cache in memory.
+    pub(crate) memory: Counter,
+    /// The storage of the log.
+    pub(crate) storage: Counter,
+}

@@ -1,0 +1,77 @@
+//! Removal of the metrics of a log that this process no longer has.
+
+use super::Metrics;
+use super::labels::{FromLabels, LaneLabels, LogLabels, PhaseLabels, ResultLabels};
+use crate::submit::lane::Lane;
+
+impl Metrics {
+    /// Removes the metrics of a log that this process no longer has.
+    pub fn forget(&self, log: &str) {
+        let label = LogLabels { log: log.into() };
+        for gauge in [
+            &self.tree_size,
+            &self.checkpoint_timestamp,
+            &self.pool_entries,
+            &self.dedup_indexed,
+            &self.dedup_backlog,
+            &self.dedup_unknown,
+            &self.up,
+            &self.leads,
+            &self.headroom,
+            &self.read_cache,
+            &self.damaged_files,
+            &self.scrub_entries,
+            &self.scrub_ended,
+        ] {
+            gauge.remove(&label);
+        }
+        for counter in [
+            &self.dedup_wrong,
+            &self.restarts,
+            &self.syncs,
+            &self.journal_bytes,
+            &self.published_bytes,
+            &self.neglected,
+            &self.damaged_reads,
+            &self.restored_files,
+            &self.scrub_read,
+            &self.scrub_findings,
+        ] {
+            counter.remove(&label);
+        }
+        self.submission_seconds.remove(&label);
+        self.round_entries.remove(&label);
+        self.forget_parts(log);
+    }
+
+    /// Removes the metrics of a log that have a second label.
+    fn forget_parts(&self, log: &str) {
+        for result in ["accepted", "duplicate", "rejected", "full", "unavailable"] {
+            self.submissions.remove(&ResultLabels {
+                log: log.into(),
+                result,
+            });
+        }
+        for phase in ["prepare", "stage", "commit", "publish", "total"] {
+            self.round_seconds.remove(&PhaseLabels {
+                log: log.into(),
+                phase,
+            });
+        }
+        for from in ["edge", "memory", "storage"] {
+            self.reads.remove(&FromLabels {
+                log: log.into(),
+                from,
+            });
+        }
+        for lane in [Lane::Fresh, Lane::Old] {
+            let label = LaneLabels {
+                log: log.into(),
+                lane: lane.name(),
+            };
+            self.lane_entries.remove(&label);
+            self.lane_refused.remove(&label);
+            self.lane_wait.remove(&label);
+        }
+    }
+}
