@@ -10,7 +10,9 @@ use futures_util::future::join_all;
 use object_store::{ObjectStoreExt, PutMode, UpdateVersion};
 use tokio::time::{Instant, timeout};
 
-use super::{Failure, ObjectLock, Put, Stored, mark};
+use super::ObjectLock;
+use super::put::{Put, Stored, mark};
+use super::request_failure::Failure;
 use crate::LockError;
 
 /// Number of races that must have a winner. Each uses a separate key, because some stores (GCS)
