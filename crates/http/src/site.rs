@@ -153,7 +153,7 @@ impl Site {
     }
 
     /// Responds to one request.
-    pub(crate) async fn answer(
+    pub(crate) async fn respond(
         &self,
         endpoints: EndpointSet,
         client: &Arc<Client>,
@@ -183,8 +183,9 @@ impl Site {
                 let limits = passage.limits();
                 let response = match found {
                     Some((served, resource)) => {
-                        let answer = served.answer(resource, parts, body, client, self, limits);
-                        answer.await
+                        let responding =
+                            served.respond(resource, parts, body, client, self, limits);
+                        responding.await
                     }
                     None => self.operations(&table, endpoint, parts, limits).await,
                 };
@@ -217,7 +218,7 @@ impl Site {
             _ if endpoint == Endpoint::Unknown => table.nothing(&parts),
             _ if method == Method::OPTIONS => submission::options("GET, HEAD, OPTIONS"),
             _ if method != Method::GET && method != Method::HEAD => read_only(method),
-            "/health" => health::answer(table.logs(), self.tls.get().map(|tls| &**tls)).await,
+            "/health" => health::response(table.logs(), self.tls.get().map(|tls| &**tls)).await,
             "/metrics" => {
                 let metrics = self.render_metrics();
                 let (kind, text) = lucarne_net::exposition(&parts.headers, metrics);
@@ -225,8 +226,8 @@ impl Site {
                 plain(StatusCode::OK, &kind, &value::NO_STORE, text)
             }
             "/page.css" => pages::style(),
-            "/errors" => error_page::answer(),
-            "/robots.txt" => robots::answer(table.logs()),
+            "/errors" => error_page::response(),
+            "/robots.txt" => robots::response(table.logs()),
             "/logs.v3.json" => logjson::list(table.logs(), limits),
             _ => pages::index(table.logs()),
         }

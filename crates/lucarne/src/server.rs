@@ -381,29 +381,29 @@ fn first_signals(config: &Config) -> Result<Signals> {
 /// If the limit of open files of the process is too low.
 #[cfg(feature = "load")]
 pub(crate) fn fit_connections(config: &mut Config) -> Result<()> {
-    if let Some((_, most)) = most_connections(config)? {
+    if let Some((_, max)) = max_connections(config)? {
         let connections = &mut config.http.connections;
-        *connections = (*connections).min(most);
+        *connections = (*connections).min(max);
     }
     Ok(())
 }
 
 /// Returns the files that the process may have open, and the most connections that leave enough of
 /// them for the logs; `None` if there is no limit.
-fn most_connections(config: &Config) -> Result<Option<(u64, usize)>> {
+fn max_connections(config: &Config) -> Result<Option<(u64, usize)>> {
     let Some(files) = runtime::raise_open_files() else {
         return Ok(None);
     };
-    let most = descriptors::connections(files, config.logs.len() as u64)?;
-    Ok(Some((files, most as usize)))
+    let max = descriptors::connections(files, config.logs.len() as u64)?;
+    Ok(Some((files, max as usize)))
 }
 
 /// Reports that the logs of a reload leave too few files for `maxconnections`.
 pub(crate) fn check_connections(config: &Config) {
-    match most_connections(config) {
-        Ok(Some((files, most))) if config.http.connections > most => tracing::warn!(
+    match max_connections(config) {
+        Ok(Some((files, max))) if config.http.connections > max => tracing::warn!(
             maxconnections = config.http.connections,
-            most,
+            most = max,
             files,
             "maxconnections does not leave enough open files for the logs: raise the limit \
              (LimitNOFILE) or lower maxconnections, then restart"
@@ -415,20 +415,20 @@ pub(crate) fn check_connections(config: &Config) {
 
 /// Lowers `maxconnections` so that enough open files are left for the logs.
 fn bound_connections(config: &mut Config) -> Result<()> {
-    let Some((files, most)) = most_connections(config)? else {
+    let Some((files, max)) = max_connections(config)? else {
         return Ok(());
     };
     let connections = &mut config.http.connections;
-    if *connections > most {
+    if *connections > max {
         tracing::warn!(
             maxconnections = *connections,
-            most,
+            most = max,
             files,
             "maxconnections does not fit the files that this process may have open, of \
              which some are kept for the logs: raise that limit (LimitNOFILE), or lower \
              maxconnections"
         );
-        *connections = most;
+        *connections = max;
     }
     Ok(())
 }

@@ -272,8 +272,8 @@ pub(crate) async fn stores(config: &Config, report: &mut Report) {
         report.add(severity, log.line, log.key_path(key), refusal);
     }
     while let Some(asked) = asking.join_next().await {
-        if let Ok((index, answers)) = asked {
-            known(&config.logs[index], answers, &*lock, report).await;
+        if let Ok((index, responses)) = asked {
+            known(&config.logs[index], responses, &*lock, report).await;
         }
     }
     lock.close().await;
@@ -317,16 +317,16 @@ fn ask_outside(config: &Config) -> JoinSet<(usize, Vec<SourceResponse>)> {
 /// Compares a log with its outside checkpoints.
 async fn known(
     log: &LogSettings,
-    answers: Vec<SourceResponse>,
+    responses: Vec<SourceResponse>,
     lock: &dyn Lock,
     report: &mut Report,
 ) {
     let (line, key) = (log.line, log.key_path("known_checkpoints"));
     let settings = log.to_log_config();
     let mut known = Vec::new();
-    for answer in answers {
-        let place = answer.place.clone();
-        match KnownCheckpoint::verify(answer, &settings) {
+    for response in responses {
+        let place = response.place.clone();
+        match KnownCheckpoint::verify(response, &settings) {
             Ok(checkpoint) => known.push(checkpoint),
             Err(problem) => report.warning(line, key.as_str(), format!("{place}: {problem}")),
         }

@@ -30,7 +30,7 @@ use crate::{Lock, LockError, LogId, ObjectStoreConfig, Observer, Stats};
 
 /// Minimum time of an attempt. A working store responds within this time, so that the error has the
 /// store's response and not a timeout.
-const LEAST: Duration = Duration::from_secs(1);
+const MIN_ATTEMPT: Duration = Duration::from_secs(1);
 
 /// Timeout of [`Lock::check`], short because the caller waits for the result.
 const CHECK: Duration = Duration::from_secs(3);
@@ -47,14 +47,14 @@ struct Limits {
     /// Time for a whole call.
     call: Duration,
     /// Time for one response: a call has time for a second request.
-    answer: Duration,
+    response: Duration,
 }
 
 impl Limits {
     fn of(policy: &RequestPolicy) -> Self {
         Self {
             call: policy.lock_call,
-            answer: policy.lock_call * 2 / 5,
+            response: policy.lock_call * 2 / 5,
         }
     }
 }
@@ -119,8 +119,8 @@ impl ObjectLock {
         // whereas an interrupted retry would look like silence.
         let limits = Limits::of(&config.policy);
         let policy = RequestPolicy {
-            request: limits.answer,
-            retrying: limits.answer / 2,
+            request: limits.response,
+            retrying: limits.response / 2,
             ..config.policy
         };
         let config = &ObjectStoreConfig {
@@ -186,8 +186,8 @@ impl ObjectLock {
             ..PutOptions::default()
         };
         let body = Bytes::copy_from_slice(put.body).into();
-        let answer = self.store.put_opts(&put.key, body, options);
-        let done = timeout_at(put.limit(self.limits.answer), answer).await??;
+        let response = self.store.put_opts(&put.key, body, options);
+        let done = timeout_at(put.limit(self.limits.response), response).await??;
         Ok(UpdateVersion {
             e_tag: done.e_tag,
             version: done.version,
@@ -195,7 +195,7 @@ impl ObjectLock {
     }
 
     async fn read(&self, key: &Path, deadline: Instant) -> Result<Option<Stored>, Failure> {
-        let limit = deadline.min(Instant::now() + self.limits.answer);
+        let limit = deadline.min(Instant::now() + self.limits.response);
         let read = async {
             let got = match self.store.get_opts(key, GetOptions::default()).await {
                 Err(error) if failure::is_absent(&error) => return Ok(None),
@@ -228,7 +228,7 @@ impl ObjectLock {
         deadline: Instant,
         failure: &Failure,
     ) -> Result<(), LockError> {
-        if failure.is_final() || Instant::now() + PAUSE + LEAST > deadline {
+        if failure.is_final() || Instant::now() + PAUSE + MIN_ATTEMPT > deadline {
             return Err(LockError::Failed {
                 location: self.location.clone(),
                 action,

@@ -76,11 +76,11 @@ pub struct PosixAssets {
 }
 
 /// Timeout of a round's disk operations: a resetting disk controller takes that long.
-const ROUND_PATIENCE: Duration = Duration::from_secs(30);
+const ROUND_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout of a settle, which may write much data, including data of other programs.
-const SETTLE_PATIENCE: Duration = Duration::from_secs(600);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(600);
 /// Timeout of a reader.
-const READ_PATIENCE: Duration = Duration::from_secs(10);
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of concurrent reads.
 const READERS: usize = 16;
 
@@ -164,10 +164,10 @@ impl PosixAssets {
         };
         Self {
             directory: Arc::new(directory),
-            rounds: BlockingPool::new(1, ROUND_PATIENCE),
-            settling: BlockingPool::new(1, SETTLE_PATIENCE),
-            reading: BlockingPool::new(READERS, READ_PATIENCE),
-            probing: BlockingPool::new(1, READ_PATIENCE),
+            rounds: BlockingPool::new(1, ROUND_TIMEOUT),
+            settling: BlockingPool::new(1, SETTLE_TIMEOUT),
+            reading: BlockingPool::new(READERS, READ_TIMEOUT),
+            probing: BlockingPool::new(1, READ_TIMEOUT),
         }
     }
 
@@ -319,9 +319,9 @@ impl Assets for PosixAssets {
         .await
     }
 
-    async fn get_private(&self, name: &str, most: u64) -> Result<Option<Bytes>, AssetError> {
+    async fn get_private(&self, name: &str, max: u64) -> Result<Option<Bytes>, AssetError> {
         let path = path::private(name)?;
-        self.blocking(&self.reading, move |d| d.get_private(&path, most))
+        self.blocking(&self.reading, move |d| d.get_private(&path, max))
             .await
     }
 

@@ -52,7 +52,7 @@ impl ServedLog {
         Reading::Tree((!tile.is_full()).then_some(partial))
     }
 
-    pub(super) async fn answer(
+    pub(super) async fn respond(
         &self,
         resource: Resource,
         parts: Parts,
@@ -82,21 +82,21 @@ impl ServedLog {
             },
             Resource::Feed if method == Method::GET || method == Method::HEAD => {
                 let (log, query) = (&self.log, parts.uri.query());
-                feed::answer(log, &method, query, &headers, client, &self.closing)
+                feed::respond(log, &method, query, &headers, client, &self.closing)
             }
             Resource::Rfc6962(read) if method == Method::GET || method == Method::HEAD => {
                 let (log, query) = (&self.log, parts.uri.query());
                 // Boxed, as below: the state of a connection should not grow for rare requests.
                 Box::pin(async {
                     log.follow().await;
-                    rfc6962::answer(log, read, query, client).await
+                    rfc6962::respond(log, read, query, client).await
                 })
                 .await
             }
             Resource::Checkpoint if method == Method::GET && parts.uri.query().is_some() => {
                 let query = parts.uri.query();
-                let answer = self.checkpoint_after(query, headers, client);
-                Box::pin(answer).await
+                let response = self.checkpoint_after(query, headers, client);
+                Box::pin(response).await
             }
             _ if method == Method::GET || method == Method::HEAD => {
                 self.read(resource, &method, headers, client, reads).await
@@ -172,16 +172,16 @@ impl ServedLog {
             Resource::Tile(tile) => monitoring.tile(log, tile, method, asked, client).await,
             Resource::Names(data) => monitoring.names(log, data, method, asked, client).await,
             Resource::Issuer(of) => monitoring.issuer(log, of, method, asked).await,
-            Resource::GetRoots => self.roots.answer(log, method, asked).await,
+            Resource::GetRoots => self.roots.respond(log, method, asked).await,
             Resource::LogJson => {
                 let published = log.published();
-                logjson::answer(log.config(), &log.state(), published.as_deref(), reads)
+                logjson::response(log.config(), &log.state(), published.as_deref(), reads)
             }
             Resource::Page => Box::pin(pages::log(log, reads)).await,
             Resource::Stats => pages::stats(log),
             Resource::Style => pages::style(),
             Resource::Script => pages::script(),
-            Resource::Errors => error_page::answer(),
+            Resource::Errors => error_page::response(),
             Resource::Redirect => match HeaderValue::try_from(&log.config().monitoring_prefix) {
                 Ok(location) => redirect(StatusCode::SEE_OTHER, location),
                 Err(_) => nothing(PathError::Unknown),

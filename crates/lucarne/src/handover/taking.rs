@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::doorway::{Candidates, Doorway, Estate};
 use super::wire::{Message, Offer, Wire};
-use super::{ANSWER, OPENING, places};
+use super::{OPENING, RESPONSE_TIMEOUT, places};
 use crate::config::Config;
 use crate::notify;
 
@@ -63,13 +63,13 @@ pub(crate) async fn ask(path: &Path, config: &Config) -> Result<Option<Taking>> 
     );
     let hello = places::hello(config).await;
     let hello = hello.context("cannot take over (the running process continues)")?;
-    let answer = async {
+    let response = async {
         wire.send(&Message::Hello(hello)).await?;
         wire.receive().await
     };
-    let answer = timeout(ANSWER, answer).await;
+    let response = timeout(RESPONSE_TIMEOUT, response).await;
     let silent = || format!("process {pid}, which listens there, does not respond");
-    match answer.with_context(silent).with_context(of_path)? {
+    match response.with_context(silent).with_context(of_path)? {
         Ok(Some(Message::Offer(offer))) => {
             let Offer {
                 version,
@@ -172,12 +172,12 @@ impl Taking {
         // systemd must know the new main process before the old one exits.
         notify::ready();
         // A dead process needs no message.
-        let _ = timeout(ANSWER, self.wire.send(&Message::Leading)).await;
+        let _ = timeout(RESPONSE_TIMEOUT, self.wire.send(&Message::Leading)).await;
         Ok(candidates)
     }
 
     /// Reports a failure, after which the other process continues.
     pub(crate) async fn fail(self, why: String) {
-        let _ = timeout(ANSWER, self.wire.send(&Message::Failed(why))).await;
+        let _ = timeout(RESPONSE_TIMEOUT, self.wire.send(&Message::Failed(why))).await;
     }
 }

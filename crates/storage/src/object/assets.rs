@@ -243,14 +243,14 @@ impl Assets for ObjectAssets {
             .await
     }
 
-    async fn get_private(&self, name: &str, most: u64) -> Result<Option<Bytes>, AssetError> {
-        self.read_from(&self.store, &path::private(name)?, most)
+    async fn get_private(&self, name: &str, max: u64) -> Result<Option<Bytes>, AssetError> {
+        self.read_from(&self.store, &path::private(name)?, max)
             .await
     }
 
     async fn headroom(&self) -> Result<Option<u64>, AssetError> {
-        let most = max_file_bytes(checkpoint::PATH);
-        self.read_from(&self.hasty, checkpoint::PATH, most).await?;
+        let max = max_file_bytes(checkpoint::PATH);
+        self.read_from(&self.hasty, checkpoint::PATH, max).await?;
         Ok(None)
     }
 

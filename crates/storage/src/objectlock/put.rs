@@ -27,8 +27,8 @@ impl<'p> Put<'p> {
         }
     }
 
-    pub(super) fn limit(&self, answer: Duration) -> Instant {
-        self.deadline.min(Instant::now() + answer)
+    pub(super) fn limit(&self, response: Duration) -> Instant {
+        self.deadline.min(Instant::now() + response)
     }
 }
 

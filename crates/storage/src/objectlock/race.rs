@@ -173,7 +173,7 @@ async fn never(lock: &ObjectLock, put: &Put<'_>, mode: PutMode, what: &str) -> R
 
 /// Deletes the test object. A failure is harmless.
 async fn clean(lock: &ObjectLock, key: &object_store::path::Path) {
-    let deleted = timeout(lock.limits.answer, lock.store.delete(key)).await;
+    let deleted = timeout(lock.limits.response, lock.store.delete(key)).await;
     if let Ok(Err(error)) = deleted
         && !matches!(error, object_store::Error::NotFound { .. })
     {

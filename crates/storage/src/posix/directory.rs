@@ -61,9 +61,9 @@ impl Directory {
         written.map_err(|e| AssetError::io("write", file.display().to_string(), e))
     }
 
-    pub(super) fn get_private(&self, path: &str, most: u64) -> Result<Option<Bytes>, AssetError> {
+    pub(super) fn get_private(&self, path: &str, max: u64) -> Result<Option<Bytes>, AssetError> {
         let path = self.path.join(path);
-        let read = file::open(&path).and_then(|mut file| file::read_bounded(&mut file, most));
+        let read = file::open(&path).and_then(|mut file| file::read_bounded(&mut file, max));
         match read {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -25,7 +25,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time limit for connecting and for each response. The server itself ends a statement one second
 /// before this limit (see the dialects).
-const ANSWER: Duration = Duration::from_secs(4);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Timeout of [`Lock::check`](crate::Lock::check), short because the caller waits for the result.
 const CHECK: Duration = Duration::from_secs(3);
@@ -230,7 +230,7 @@ impl<E: Engine> Server<E> {
         &self,
         answer: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, LockError> {
-        let answer = timeout_at(Instant::now() + ANSWER, answer).await;
+        let answer = timeout_at(Instant::now() + RESPONSE_TIMEOUT, answer).await;
         let answer = answer.unwrap_or(Err(Failure::Silence));
         answer.map_err(|failure| {
             let reason = message::<E>(&failure);
@@ -276,7 +276,7 @@ impl<E: Engine> Server<E> {
         unknown: &mut bool,
         call: &C,
     ) -> Result<C::Answer, Failure> {
-        let limit = || deadline.min(Instant::now() + ANSWER);
+        let limit = || deadline.min(Instant::now() + RESPONSE_TIMEOUT);
         let slot = timeout_at(deadline, self.connections.slot()).await;
         let Some(slot) = slot.map_err(|_| Failure::Silence)? else {
             return Err(Failure::Unfit("the lock is closed".into()));
@@ -341,7 +341,7 @@ impl<E: Engine> Database for Server<E> {
 
     async fn close(&self) {
         for connection in self.connections.close() {
-            let _ = timeout_at(Instant::now() + ANSWER, connection.close()).await;
+            let _ = timeout_at(Instant::now() + RESPONSE_TIMEOUT, connection.close()).await;
         }
     }
 }

@@ -94,7 +94,7 @@ pub(super) async fn run(options: &Options, count: usize) -> Result<()> {
             screen.trouble(&error);
         }
     });
-    let mut told = Told {
+    let mut reporter = Reporter {
         screen,
         url,
         page: format!("{base}{PAGE}"),
@@ -106,10 +106,10 @@ pub(super) async fn run(options: &Options, count: usize) -> Result<()> {
     loop {
         for (process, standing) in processes.iter_mut().zip(instances.iter()) {
             if let Some(status) = process.look(standing).await? {
-                told.end(&standing.lock(), status);
+                reporter.end(&standing.lock(), status);
             }
         }
-        told.tell(&instances);
+        reporter.report(&instances);
         tokio::select! {
             () = tokio::time::sleep(LOOK) => {}
             wish = signals.next() => match wish {
@@ -246,7 +246,7 @@ impl Scts {
 }
 
 /// Reported state of the instances.
-struct Told {
+struct Reporter {
     screen: Screen,
     url: String,
     page: String,
@@ -257,8 +257,8 @@ struct Told {
     invited: bool,
 }
 
-impl Told {
-    fn tell(&mut self, instances: &[Mutex<Standing>]) {
+impl Reporter {
+    fn report(&mut self, instances: &[Mutex<Standing>]) {
         let all: Vec<Standing> = instances.iter().map(|it| it.lock().clone()).collect();
         for (standing, before) in all.iter().zip(&mut self.parts) {
             let was = std::mem::replace(before, standing.part);

@@ -63,13 +63,13 @@ impl ObjectAssets {
         let mut tries_left = 5;
         loop {
             let put = self.store.put_opts(&key, object.clone(), options.clone());
-            let answer = put.await;
-            let Err(error) = &answer else {
-                return Ok(answer);
+            let response = put.await;
+            let Err(error) = &response else {
+                return Ok(response);
             };
             let decided = conditional && failure::is_lost(error);
             if decided || !failure::is_passing(error) || tries_left == 0 {
-                return Ok(answer);
+                return Ok(response);
             }
             tries_left -= 1;
             // The concurrent work of the store ends within milliseconds and cannot be awaited.
@@ -83,19 +83,19 @@ impl ObjectAssets {
             .await
     }
 
-    /// Returns the stored bytes of an object of at most `most` bytes.
+    /// Returns the stored bytes of an object of at most `max` bytes.
     pub(super) async fn read_from(
         &self,
         store: &Arc<dyn ObjectStore>,
         path: &str,
-        most: u64,
+        max: u64,
     ) -> Result<Option<Bytes>, AssetError> {
         let key = self.key(path)?;
         let mut options = GetOptions::default();
         options.extensions.insert(Tries::default());
         let found = store.get_opts(&key, options).await;
         if let Ok(found) = &found
-            && let Err(unfit) = check_length(found.meta.size, most)
+            && let Err(unfit) = check_length(found.meta.size, max)
         {
             return Err(AssetError::io(
                 "read",
