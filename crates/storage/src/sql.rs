@@ -22,6 +22,8 @@ mod server;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod tessera;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod unfit;
 
 use async_trait::async_trait;
 

@@ -26,8 +26,23 @@ pub(super) enum Placement {
     Kept(usize),
     /// A new log, with its accepted roots.
     Added(Roots),
-    /// A new log that cannot be opened beside the present ones, with the reason.
-    Refused(String),
+    /// A new log that cannot be opened beside the present ones.
+    Refused(Refusal),
+}
+
+/// The reasons why a new log cannot be opened beside the present ones.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Refusal {
+    #[error(
+        "`{key}` has changed, and a log must not be opened with the old lock: restart, or send \
+         SIGUSR2"
+    )]
+    OtherLock { key: &'static str },
+    #[error(
+        "its `{key}` is that of log `{log}`, which this process still has: send SIGHUP again when \
+         that log is closed"
+    )]
+    Taken { key: &'static str, log: String },
 }
 
 /// Reads the file with all checks of a start, and reports its problems.
@@ -75,16 +90,12 @@ fn place(
         };
         placements.push(match (kept, other_lock) {
             (Some(place), _) => Placement::Kept(place),
-            (None, Some(key)) => Placement::Refused(format!(
-                "`{key}` has changed, and a log must not be opened with the old lock: restart, or \
-                 send SIGUSR2"
-            )),
+            (None, Some(key)) => Placement::Refused(Refusal::OtherLock { key }),
             (None, None) => match taken() {
-                Some((other, key)) => Placement::Refused(format!(
-                    "its `{key}` is that of log `{}`, which this process still has: send SIGHUP \
-                     again when that log is closed",
-                    other.shortname.value
-                )),
+                Some((other, key)) => Placement::Refused(Refusal::Taken {
+                    key,
+                    log: other.shortname.value.clone(),
+                }),
                 None => Placement::Added(roots::load(log, Purpose::Start, report)),
             },
         });
@@ -155,14 +166,20 @@ mod tests {
         let Placement::Refused(why) = &places[1] else {
             panic!("a log is opened while its directory is in use");
         };
-        assert!(why.contains("that of log `removed`"), "{why}");
+        assert!(
+            matches!(why, Refusal::Taken { log, .. } if log == "removed"),
+            "{why}"
+        );
         assert!(matches!(places[2], Placement::Kept(1)));
         let places = placed(&read("other.db", &["first", "new"]), &present, &[]);
         assert!(matches!(places[0], Placement::Kept(0)));
         let Placement::Refused(why) = &places[1] else {
             panic!("a log is opened with another lock");
         };
-        assert!(why.contains("`checkpoints` has changed"), "{why}");
+        assert!(
+            matches!(why, Refusal::OtherLock { key: "checkpoints" }),
+            "{why}"
+        );
     }
 
     #[test]

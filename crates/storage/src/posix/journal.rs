@@ -338,11 +338,11 @@ impl SegmentFile {
         self.damaged(offset, "a complete record was damaged later")
     }
 
-    pub(super) fn damaged(&self, offset: usize, detail: &str) -> AssetError {
+    pub(super) fn damaged(&self, offset: usize, detail: &'static str) -> AssetError {
         AssetError::Damaged {
             file: self.path.display().to_string(),
             offset: offset as u64,
-            detail: detail.to_owned(),
+            detail,
         }
     }
 }

@@ -17,6 +17,7 @@ use url::Url;
 
 use super::connections::Connections;
 use super::dialect::Dialect;
+use super::unfit::Unfit;
 use super::{Change, Database, database_url};
 use crate::{LockError, LogId};
 
@@ -65,10 +66,10 @@ pub(super) trait Engine: Sized + Send + Sync + 'static {
         if Self::fits(&columns) {
             Ok(Some(()))
         } else {
-            Err(Failure::Unfit(format!(
-                "Lucarne cannot use its table `checkpoints`; expected: {}",
-                Self::DIALECT.schema
-            )))
+            Err(Unfit::Table {
+                expected: Self::DIALECT.schema,
+            }
+            .into())
         }
     }
 
@@ -133,11 +134,17 @@ pub(super) fn trusted_pem() -> Vec<u8> {
 /// The reasons why an attempt failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The server or the table has the wrong settings; the text has the remedy.
-    Unfit(String),
+    /// The server or the table has the wrong settings.
+    Unfit(Unfit),
     Sql(sqlx::Error),
     /// There was no response in time.
     Silence,
+}
+
+impl From<Unfit> for Failure {
+    fn from(unfit: Unfit) -> Self {
+        Self::Unfit(unfit)
+    }
 }
 
 impl From<sqlx::Error> for Failure {
@@ -255,8 +262,8 @@ impl<E: Engine> Server<E> {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
-            if let Failure::Unfit(reason) = &failure {
-                return Err(self.unusable(reason));
+            if let Failure::Unfit(unfit) = &failure {
+                return Err(self.unusable(&unfit.to_string()));
             }
             if !passing::<E>(&failure) || Instant::now() + PAUSE >= deadline {
                 return Err(LockError::Failed {
@@ -279,7 +286,7 @@ impl<E: Engine> Server<E> {
         let limit = || deadline.min(Instant::now() + RESPONSE_TIMEOUT);
         let slot = timeout_at(deadline, self.connections.slot()).await;
         let Some(slot) = slot.map_err(|_| Failure::Silence)? else {
-            return Err(Failure::Unfit("the lock is closed".into()));
+            return Err(Unfit::Closed.into());
         };
         let mut connection = match slot.take() {
             Some(connection) => connection,
@@ -441,7 +448,7 @@ fn passing<E: Engine>(failure: &Failure) -> bool {
 /// Describes the failure and the remedy for the usual cases.
 fn message<E: Engine>(failure: &Failure) -> String {
     match failure {
-        Failure::Unfit(reason) => reason.clone(),
+        Failure::Unfit(unfit) => unfit.to_string(),
         Failure::Silence => "no response: the server hangs or is overloaded, or the network \
                              drops packets. Check the server first"
             .into(),

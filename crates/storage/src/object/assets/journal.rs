@@ -45,7 +45,7 @@ impl ObjectAssets {
             .map_err(|(offset, detail)| AssetError::Damaged {
                 file: format!("{path} in {}", self.location),
                 offset,
-                detail: detail.into(),
+                detail,
             })
     }
 
