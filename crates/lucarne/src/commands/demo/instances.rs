@@ -84,16 +84,8 @@ pub(super) async fn run(options: &Options, count: usize) -> Result<()> {
     tokio::spawn(Arc::new(balancer).serve(front));
     let processes = (0..count).map(|_| Process::new(traffic.home(), client.clone(), &path));
     let mut processes: Vec<_> = processes.collect();
-    let scts = Arc::new(Mutex::new(Scts::default()));
-    let submitting = Arc::clone(&scts);
     let url = traffic.url().to_owned();
-    // The thread is not joined: it ends with the process.
-    std::thread::spawn(move || {
-        let took = |at: Instant| submitting.lock().note(at);
-        if let Err(error) = traffic.go_on(RATE, took) {
-            screen.trouble(&error);
-        }
-    });
+    let scts = submit(traffic, screen);
     let mut reporter = Reporter {
         screen,
         url,
@@ -103,24 +95,48 @@ pub(super) async fn run(options: &Options, count: usize) -> Result<()> {
         scts,
         invited: false,
     };
+    watch(&mut processes, &instances, &mut reporter, &mut signals).await?;
+    futures_util::future::join_all(processes.iter_mut().map(Process::stop)).await;
+    Ok(())
+}
+
+/// Submits certificates in a thread, and returns the times of the SCTs.
+fn submit(traffic: Traffic, screen: Screen) -> Arc<Mutex<Scts>> {
+    let scts = Arc::new(Mutex::new(Scts::default()));
+    let submitting = Arc::clone(&scts);
+    // The thread is not joined: it ends with the process.
+    std::thread::spawn(move || {
+        let took = |at: Instant| submitting.lock().note(at);
+        if let Err(error) = traffic.go_on(RATE, took) {
+            screen.trouble(&error);
+        }
+    });
+    scts
+}
+
+/// Restarts instances that have ended, and reports changes, until a signal.
+async fn watch(
+    processes: &mut [Process],
+    instances: &[Mutex<Standing>],
+    reporter: &mut Reporter,
+    signals: &mut Signals,
+) -> Result<()> {
     loop {
         for (process, standing) in processes.iter_mut().zip(instances.iter()) {
             if let Some(status) = process.look(standing).await? {
                 reporter.end(&standing.lock(), status);
             }
         }
-        reporter.report(&instances);
+        reporter.report(instances);
         tokio::select! {
             () = tokio::time::sleep(LOOK) => {}
             wish = signals.next() => match wish {
                 // The demo ends with its terminal, too.
-                Wish::Stop(_) | Wish::Reread => break,
+                Wish::Stop(_) | Wish::Reread => return Ok(()),
                 Wish::Successor => {}
             }
         }
     }
-    futures_util::future::join_all(processes.iter_mut().map(Process::stop)).await;
-    Ok(())
 }
 
 /// Creates the log with `lucarne init`, in a process that has the credentials in its environment.
