@@ -8,6 +8,8 @@ mod connections;
 mod database_file;
 mod database_url;
 mod dialect;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod failure;
 #[cfg(feature = "sqlite")]
 mod looking;
 #[cfg(feature = "mysql")]
@@ -22,8 +24,6 @@ mod server;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod tessera;
-#[cfg(any(feature = "mysql", feature = "postgres"))]
-mod unfit;
 
 use async_trait::async_trait;
 

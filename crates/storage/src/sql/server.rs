@@ -17,7 +17,7 @@ use url::Url;
 
 use super::connections::Connections;
 use super::dialect::Dialect;
-use super::unfit::Unfit;
+use super::failure::{Failure, Unfit};
 use super::{Change, Database, database_url};
 use crate::{LockError, LogId};
 
@@ -129,28 +129,6 @@ pub(super) fn trusted_pem() -> Vec<u8> {
         pem.extend_from_slice(b"-----END CERTIFICATE-----\n");
     }
     pem
-}
-
-/// The reasons why an attempt failed.
-#[derive(Debug)]
-pub(super) enum Failure {
-    /// The server or the table has the wrong settings.
-    Unfit(Unfit),
-    Sql(sqlx::Error),
-    /// There was no response in time.
-    Silence,
-}
-
-impl From<Unfit> for Failure {
-    fn from(unfit: Unfit) -> Self {
-        Self::Unfit(unfit)
-    }
-}
-
-impl From<sqlx::Error> for Failure {
-    fn from(error: sqlx::Error) -> Self {
-        Self::Sql(error)
-    }
 }
 
 /// The meaning of a server's error.

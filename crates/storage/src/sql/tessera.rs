@@ -3,9 +3,9 @@
 
 #[cfg(feature = "mysql")]
 use {
+    super::failure::{Failure, Unfit},
     super::mysql::MySql,
-    super::server::{Failure, Server},
-    super::unfit::Unfit,
+    super::server::Server,
     crate::LockError,
     sqlx::mysql::MySqlConnection,
     url::Url,

@@ -1,4 +1,26 @@
-//! Servers and tables that cannot hold a lock.
+//! Failures of attempts to use a database server.
+
+/// The reasons why an attempt failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The server or the table has the wrong settings.
+    Unfit(Unfit),
+    Sql(sqlx::Error),
+    /// There was no response in time.
+    Silence,
+}
+
+impl From<Unfit> for Failure {
+    fn from(unfit: Unfit) -> Self {
+        Self::Unfit(unfit)
+    }
+}
+
+impl From<sqlx::Error> for Failure {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Sql(error)
+    }
+}
 
 /// The wrong settings of a server or a table. Each text has the remedy.
 #[derive(Debug, thiserror::Error)]
