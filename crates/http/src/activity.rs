@@ -19,7 +19,7 @@ pub(crate) struct Activity {
     /// Number of requests that wait for their response.
     in_flight: AtomicU32,
     /// Time of the last response, in milliseconds since `since`.
-    answered: AtomicU64,
+    responded: AtomicU64,
     /// Whether bytes have arrived that belong to no complete request head.
     head: AtomicBool,
     /// Whether the client does not read the response.
@@ -38,7 +38,7 @@ impl Activity {
             since: Instant::now(),
             used: AtomicBool::new(false),
             in_flight: AtomicU32::new(0),
-            answered: AtomicU64::new(0),
+            responded: AtomicU64::new(0),
             head: AtomicBool::new(false),
             blocked: AtomicBool::new(false),
             writes: AtomicU32::new(0),
@@ -61,7 +61,7 @@ impl Activity {
     /// Called when a response is ready to be written.
     pub(crate) fn end(&self) {
         let now = self.since.elapsed().as_millis() as u64;
-        self.answered.store(now, RELAXED);
+        self.responded.store(now, RELAXED);
         self.in_flight.fetch_sub(1, RELAXED);
     }
 
@@ -74,11 +74,11 @@ impl Activity {
         if self.blocked.load(RELAXED) {
             Phase::Writing(self.writes.load(RELAXED))
         } else if self.in_flight.load(RELAXED) > 0 {
-            Phase::Answering
+            Phase::Responding
         } else if self.head.load(RELAXED) {
             Phase::Head
         } else {
-            Phase::Idle(self.answered.load(RELAXED))
+            Phase::Idle(self.responded.load(RELAXED))
         }
     }
 }
@@ -91,7 +91,7 @@ enum Phase {
     /// Waits for the rest of a request head.
     Head,
     /// Waits for the log. Bodies and submissions have separate time limits.
-    Answering,
+    Responding,
     /// Waits for the client to read, after this number of writes.
     Writing(u32),
 }
@@ -142,13 +142,13 @@ impl Watchdog {
     pub(crate) fn look(&mut self, activity: &Activity) -> Option<Instant> {
         let mut phase = activity.phase();
         if phase == Phase::Head && self.timeouts.head.is_none() {
-            phase = Phase::Idle(activity.answered.load(RELAXED));
+            phase = Phase::Idle(activity.responded.load(RELAXED));
         }
         if phase != self.phase {
             self.phase = phase;
             self.entered = match phase {
-                Phase::Idle(answered) => activity.since + Duration::from_millis(answered),
-                Phase::Answering => self.entered,
+                Phase::Idle(responded) => activity.since + Duration::from_millis(responded),
+                Phase::Responding => self.entered,
                 Phase::Head | Phase::Writing(_) => Instant::now(),
             };
         }
@@ -156,7 +156,7 @@ impl Watchdog {
             Phase::Idle(_) => self.timeouts.idle,
             Phase::Head => self.timeouts.head?,
             Phase::Writing(_) => self.timeouts.write,
-            Phase::Answering => return None,
+            Phase::Responding => return None,
         };
         Some(self.entered + limit)
     }
@@ -164,7 +164,7 @@ impl Watchdog {
     /// Returns the reason for the timeout, once the deadline has passed.
     pub(crate) fn timed_out(&self) -> TimedOut {
         match self.phase {
-            Phase::Idle(_) | Phase::Answering => TimedOut::Idle,
+            Phase::Idle(_) | Phase::Responding => TimedOut::Idle,
             Phase::Head => TimedOut::Head,
             Phase::Writing(_) => TimedOut::Writing,
         }

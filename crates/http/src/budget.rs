@@ -22,8 +22,8 @@ const FREE: usize = 16 << 10;
 
 /// The budget of all listeners.
 pub(crate) struct Budget {
-    most: usize,
-    most_each: usize,
+    max: usize,
+    max_each: usize,
     /// Bytes in use beyond the free bytes of each client.
     held: AtomicUsize,
     /// Requests that wait for the log to grow.
@@ -69,11 +69,11 @@ pub(crate) enum Exhausted {
 }
 
 impl Budget {
-    /// Creates a budget of `most` bytes for all clients and `most_each` for one.
-    pub(crate) fn new(most: usize, most_each: usize, metrics: BudgetMetrics) -> Arc<Self> {
+    /// Creates a budget of `max` bytes for all clients and `max_each` for one.
+    pub(crate) fn new(max: usize, max_each: usize, metrics: BudgetMetrics) -> Arc<Self> {
         Arc::new(Budget {
-            most,
-            most_each,
+            max,
+            max_each,
             held: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             clients: Mutex::default(),
@@ -121,12 +121,12 @@ impl Client {
 
     fn take(&self, bytes: usize) -> Result<(), Exhausted> {
         let budget = &*self.budget;
-        let Some(before) = add(&self.account.bytes, bytes, budget.most_each) else {
+        let Some(before) = add(&self.account.bytes, bytes, budget.max_each) else {
             budget.metrics.client.inc();
             return Err(Exhausted::Client);
         };
         let shared = beyond_free(before + bytes) - beyond_free(before);
-        if add(&budget.held, shared, budget.most).is_none() {
+        if add(&budget.held, shared, budget.max).is_none() {
             self.account.bytes.fetch_sub(bytes, Relaxed);
             budget.metrics.all.inc();
             return Err(Exhausted::All);
@@ -143,10 +143,10 @@ impl Client {
     }
 }
 
-/// Adds `bytes` unless the sum would exceed `most`; returns the previous value.
-fn add(held: &AtomicUsize, bytes: usize, most: usize) -> Option<usize> {
+/// Adds `bytes` unless the sum would exceed `max`; returns the previous value.
+fn add(held: &AtomicUsize, bytes: usize, max: usize) -> Option<usize> {
     let added = held.fetch_update(Relaxed, Relaxed, |held| {
-        held.checked_add(bytes).filter(|total| *total <= most)
+        held.checked_add(bytes).filter(|total| *total <= max)
     });
     added.ok()
 }
@@ -167,9 +167,9 @@ impl Drop for Client {
 }
 
 /// Maximum number of requests of one client that wait for a log to grow: long polls and feeds.
-pub(crate) const MOST_WAITING_EACH: usize = 64;
+pub(crate) const MAX_WAITING_EACH: usize = 64;
 /// Maximum number of waiting requests of all clients.
-const MOST_WAITING: usize = 16_384;
+const MAX_WAITING: usize = 16_384;
 
 /// A request that waits for a log to grow, counted until this is dropped.
 pub(crate) struct Waiting(Arc<Client>);
@@ -181,8 +181,8 @@ impl Waiting {
     /// If the client or all clients together have reached the limit.
     pub(crate) fn enter(client: &Arc<Client>) -> Result<Self, Exhausted> {
         let (each, all) = (&client.account.waiting, &client.budget.waiting);
-        add(each, 1, MOST_WAITING_EACH).ok_or(Exhausted::Client)?;
-        if add(all, 1, MOST_WAITING).is_none() {
+        add(each, 1, MAX_WAITING_EACH).ok_or(Exhausted::Client)?;
+        if add(all, 1, MAX_WAITING).is_none() {
             each.fetch_sub(1, Relaxed);
             return Err(Exhausted::All);
         }
@@ -199,7 +199,7 @@ impl Drop for Waiting {
 
 /// Maximum number of requests of one client that read entries or search a leaf (RFC 6962). A log
 /// processes a few of these requests at a time, in the order of arrival.
-pub(crate) const MOST_LOOKING_EACH: usize = 16;
+pub(crate) const MAX_LOOKING_EACH: usize = 16;
 
 /// A request that reads entries or searches a leaf, counted until this is dropped.
 pub(crate) struct Looking(Arc<Client>);
@@ -207,7 +207,7 @@ pub(crate) struct Looking(Arc<Client>);
 impl Looking {
     /// Counts one more request of this client; `None` if the client has reached the limit.
     pub(crate) fn enter(client: &Arc<Client>) -> Option<Self> {
-        add(&client.account.looking, 1, MOST_LOOKING_EACH)?;
+        add(&client.account.looking, 1, MAX_LOOKING_EACH)?;
         Some(Looking(client.clone()))
     }
 }
@@ -244,7 +244,7 @@ impl Reservation {
     }
 
     /// Reserves the bytes of a response until the client has received them.
-    pub(crate) fn answer(client: &Arc<Client>, bytes: Bytes) -> Result<Bytes, Exhausted> {
+    pub(crate) fn of_response(client: &Arc<Client>, bytes: Bytes) -> Result<Bytes, Exhausted> {
         let mut held = Reservation::nothing(client);
         held.grow(bytes.len())?;
         Ok(Bytes::from_owner(ReservedBytes { bytes, _held: held }))
@@ -272,11 +272,11 @@ impl AsRef<[u8]> for ReservedBytes {
 mod tests {
     use super::*;
 
-    const MOST: usize = 10 * FREE;
+    const MAX: usize = 10 * FREE;
     const EACH: usize = 4 * FREE;
 
     fn budget() -> Arc<Budget> {
-        Budget::new(MOST, EACH, BudgetMetrics::default())
+        Budget::new(MAX, EACH, BudgetMetrics::default())
     }
 
     fn client(budget: &Arc<Budget>, address: &str) -> Arc<Client> {
@@ -333,7 +333,7 @@ mod tests {
         let budget = budget();
         let (one, other) = (client(&budget, "192.0.2.1"), client(&budget, "192.0.2.2"));
         let enter = |_| Waiting::enter(&one).unwrap();
-        let mut waiting: Vec<_> = (0..MOST_WAITING_EACH).map(enter).collect();
+        let mut waiting: Vec<_> = (0..MAX_WAITING_EACH).map(enter).collect();
         assert_eq!(Waiting::enter(&one).err(), Some(Exhausted::Client));
         assert!(Waiting::enter(&other).is_ok());
         waiting.pop();
@@ -346,7 +346,7 @@ mod tests {
     fn no_client_looks_for_all() {
         let budget = budget();
         let (one, other) = (client(&budget, "192.0.2.1"), client(&budget, "192.0.2.2"));
-        let looking: Vec<_> = (0..MOST_LOOKING_EACH)
+        let looking: Vec<_> = (0..MAX_LOOKING_EACH)
             .map(|_| Looking::enter(&one).unwrap())
             .collect();
         assert!(Looking::enter(&one).is_none());
@@ -367,12 +367,12 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_held_until_it_is_taken() {
+    fn a_response_is_held_until_it_is_taken() {
         let budget = budget();
         let client = client(&budget, "::1");
-        let answer = Reservation::answer(&client, Bytes::from_static(b"unpacked")).unwrap();
-        let part = answer.slice(2..);
-        drop(answer);
+        let response = Reservation::of_response(&client, Bytes::from_static(b"unpacked")).unwrap();
+        let part = response.slice(2..);
+        drop(response);
         assert_eq!(budget.metrics.held.get(), 8);
         drop(part);
         assert_eq!(budget.metrics.held.get(), 0);

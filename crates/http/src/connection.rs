@@ -358,7 +358,7 @@ fn service(
         async move {
             activity.begin();
             let in_flight = InFlightRequest(activity);
-            let mut response: Response = shared.site.answer(endpoints, &client, request).await;
+            let mut response: Response = shared.site.respond(endpoints, &client, request).await;
             if http1 && shared.is_leaving() {
                 response
                     .headers_mut()
@@ -466,9 +466,9 @@ pub(crate) async fn close<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, last
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_fixed_answers_count_right() {
-        for answer in [super::REQUEST_TIMEOUT, super::TOO_MANY] {
-            let text = std::str::from_utf8(answer).unwrap();
+    fn the_fixed_responses_count_right() {
+        for response in [super::REQUEST_TIMEOUT, super::TOO_MANY] {
+            let text = std::str::from_utf8(response).unwrap();
             let (head, body) = text.split_once("\r\n\r\n").unwrap();
             let length = format!("content-length: {}", body.len());
             assert!(head.contains(&length), "{length}");

@@ -44,7 +44,7 @@ struct Part {
     is_code: bool,
 }
 
-pub(crate) fn answer() -> Response {
+pub(crate) fn response() -> Response {
     static PAGE: LazyLock<ErrorPage> = LazyLock::new(|| ErrorPage {
         sections: sections(),
     });

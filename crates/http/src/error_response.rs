@@ -9,7 +9,7 @@ use lucarne_log::{Lane, SubmitError};
 use lucarne_net::RequestId;
 use serde::{Serialize, Serializer};
 
-use crate::budget::{Exhausted, MOST_WAITING_EACH};
+use crate::budget::{Exhausted, MAX_WAITING_EACH};
 use crate::error_page::PATH;
 use crate::reply::{Response, plain, value};
 
@@ -119,7 +119,7 @@ impl ErrorResponse {
             Exhausted::Client => (
                 StatusCode::TOO_MANY_REQUESTS,
                 format!(
-                    "this client has {MOST_WAITING_EACH} requests that wait for logs to grow, \
+                    "this client has {MAX_WAITING_EACH} requests that wait for logs to grow, \
                      the maximum for one client: use one connection to the feed"
                 ),
             ),

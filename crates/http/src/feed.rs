@@ -29,7 +29,7 @@ use crate::signal::Signal;
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// Maximum number of unread entries of a reader that was up to date before.
-const MOST_BEHIND: u64 = 1 << 16;
+const MAX_BEHIND: u64 = 1 << 16;
 
 /// Reconnection delay of a reader, in milliseconds.
 const RETRY: &str = "retry: 5000\n\n";
@@ -37,7 +37,7 @@ const RETRY: &str = "retry: 5000\n\n";
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Responds to a request for the feed.
-pub(crate) fn answer(
+pub(crate) fn respond(
     log: &Arc<Log>,
     method: &Method,
     query: Option<&str>,
@@ -149,7 +149,7 @@ impl FeedReader {
                 return None;
             }
             let size = *self.grown.borrow_and_update();
-            if self.is_live && size.saturating_sub(self.next) > MOST_BEHIND {
+            if self.is_live && size.saturating_sub(self.next) > MAX_BEHIND {
                 return Some(self.end(End::Behind));
             }
             match self.log.feed(self.next).await {
@@ -169,7 +169,7 @@ impl FeedReader {
     }
 
     fn send(mut self, events: Bytes, next: u64) -> (Bytes, Option<Self>) {
-        match Reservation::answer(&self.client, events) {
+        match Reservation::of_response(&self.client, events) {
             Ok(events) => {
                 self.next = next;
                 (events, Some(self))
@@ -236,8 +236,8 @@ mod tests {
         let beyond = |next| Err(BadIndex::Beyond { next, size: 7 });
         assert_eq!(first(None, &header("7"), 7), beyond(8));
         assert_eq!(first(Some("from=8"), &none, 7), beyond(8));
-        let most = header("18446744073709551615");
-        assert_eq!(first(None, &most, 7), beyond(u64::MAX));
+        let max = header("18446744073709551615");
+        assert_eq!(first(None, &max, 7), beyond(u64::MAX));
         for (query, headers) in [(None, header("x")), (Some("from="), none)] {
             let bad = first(query, &headers, 7);
             assert!(matches!(bad, Err(BadIndex::Number { .. })), "{query:?}");

@@ -11,7 +11,7 @@ use lucarne_net::{Network, special};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// Maximum number of proxies in a chain.
-const MOST_HOPS: usize = 32;
+const MAX_HOPS: usize = 32;
 
 /// The configured proxies.
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ fn forwarded(headers: &HeaderMap, named: &[Network]) -> Option<IpAddr> {
 /// Returns the rightmost hop that is not a configured proxy. `None` in `hops` is a hop without an
 /// address.
 fn client_of(hops: &[Option<IpAddr>], named: &[Network]) -> Option<IpAddr> {
-    let hops = hops.iter().rev().take(MOST_HOPS);
+    let hops = hops.iter().rev().take(MAX_HOPS);
     let mut beyond = hops.skip_while(|hop| hop.is_some_and(|hop| is_named(named, hop)));
     beyond.next().copied().flatten()
 }

@@ -45,7 +45,7 @@ impl Packed {
 impl GetRoots {
     /// Responds in gzip only if the client requests it: a client of RFC 6962 without the header may
     /// not support it.
-    pub(crate) async fn answer(&self, log: &Log, method: &Method, asked: HeaderMap) -> Response {
+    pub(crate) async fn respond(&self, log: &Log, method: &Method, asked: HeaderMap) -> Response {
         let packed = self.packed(log.roots().get_roots_json()).await;
         let accepts = asked.get(ACCEPT_ENCODING).is_some_and(|header| {
             let order = AcceptedCodings::parse(Some(header.as_bytes())).order();
@@ -65,7 +65,7 @@ impl GetRoots {
             encoding,
             varies: true,
         };
-        representation.answer(method, asked)
+        representation.respond(method, asked)
     }
 
     async fn packed(&self, json: Bytes) -> Arc<Packed> {

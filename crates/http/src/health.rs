@@ -38,7 +38,10 @@ struct Check {
 
 /// Returns 200 if every log that should run is healthy, else 503. The body has the state and the
 /// reasons. A retired log need not run, but must be readable.
-pub(crate) async fn answer<'a>(logs: impl Iterator<Item = &'a Log>, tls: Option<&Tls>) -> Response {
+pub(crate) async fn response<'a>(
+    logs: impl Iterator<Item = &'a Log>,
+    tls: Option<&Tls>,
+) -> Response {
     let logs: Vec<_> = logs.collect();
     let certificate = tls.and_then(Tls::certificate);
     let checks = certificate

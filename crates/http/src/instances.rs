@@ -46,18 +46,18 @@ const MARK: &str = "lucarne-mark";
 /// Length in bytes of the random number that binds a response to a request.
 const NUMBER: usize = 16;
 /// Maximum length of a request in bytes: a megabyte of entries, and one entry of any size.
-const MOST_REQUEST: usize = 8 << 20;
+const MAX_REQUEST: usize = 8 << 20;
 /// Maximum length of a response in bytes.
-const MOST_ANSWER: usize = 1 << 20;
+const MAX_RESPONSE: usize = 1 << 20;
 /// Maximum number of connections, with and without a key.
-const MOST_CONNECTIONS: usize = 32;
+const MAX_CONNECTIONS: usize = 32;
 /// Bytes that a peer may send before its MAC is verified.
 const WINDOW: u32 = 1 << 20;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout for the first request of a connection, and for the body of each request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of a response: several rounds.
-const ANSWER: Duration = Duration::from_secs(60);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time limit for the detection of a dead peer.
 const ALIVE: Duration = Duration::from_secs(2);
 
@@ -204,7 +204,7 @@ impl InstanceClient {
             StatusCode::NOT_FOUND => return Err(ExchangeError::UnknownLog),
             status => return Err(ExchangeError::Status(status)),
         }
-        let body = Limited::new(body, MOST_ANSWER).collect().await;
+        let body = Limited::new(body, MAX_RESPONSE).collect().await;
         let body = body.map_err(ExchangeError::Body)?.to_bytes();
         let mark = head
             .headers
@@ -231,12 +231,12 @@ impl Messenger for InstanceClient {
         log: LogId,
         message: Bytes,
     ) -> Result<Bytes, MessengerError> {
-        let answer = timeout(ANSWER, self.exchange(address, log, message)).await;
-        let answer = answer.unwrap_or(Err(ExchangeError::Silent));
-        if answer.is_err() {
+        let response = timeout(RESPONSE_TIMEOUT, self.exchange(address, log, message)).await;
+        let response = response.unwrap_or(Err(ExchangeError::Silent));
+        if response.is_err() {
             self.connections.lock().await.remove(address);
         }
-        answer.map_err(|error| MessengerError {
+        response.map_err(|error| MessengerError {
             address: address.to_owned(),
             source: error.into(),
         })
@@ -271,7 +271,7 @@ impl InstanceServer {
     pub async fn serve(self: Arc<Self>, listener: TcpListener) -> Infallible {
         loop {
             let (tcp, peer) = lucarne_net::accept(&listener).await;
-            if self.connections.fetch_add(1, Ordering::SeqCst) >= MOST_CONNECTIONS {
+            if self.connections.fetch_add(1, Ordering::SeqCst) >= MAX_CONNECTIONS {
                 self.connections.fetch_sub(1, Ordering::SeqCst);
                 continue;
             }
@@ -290,7 +290,7 @@ impl InstanceServer {
             let (server, known) = (Arc::clone(self), Arc::clone(&known));
             move |request| {
                 let (server, known) = (Arc::clone(&server), Arc::clone(&known));
-                async move { Ok::<_, Infallible>(server.answer(request, &known, peer).await) }
+                async move { Ok::<_, Infallible>(server.respond(request, &known, peer).await) }
             }
         });
         let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
@@ -319,7 +319,7 @@ impl InstanceServer {
         }
     }
 
-    async fn answer(
+    async fn respond(
         &self,
         request: Request<Incoming>,
         known: &AtomicBool,
@@ -345,7 +345,7 @@ impl InstanceServer {
             return empty(StatusCode::UNAUTHORIZED);
         };
         known.store(true, Ordering::SeqCst);
-        let body = Limited::new(request.into_body(), MOST_REQUEST).collect();
+        let body = Limited::new(request.into_body(), MAX_REQUEST).collect();
         let Ok(Ok(body)) = timeout(REQUEST_TIMEOUT, body).await else {
             return empty(StatusCode::BAD_REQUEST);
         };
@@ -353,10 +353,10 @@ impl InstanceServer {
         if sum(&body).as_ref() != authorized.sum {
             return empty(StatusCode::BAD_REQUEST);
         }
-        let answer = log.take_forwarded(body).await;
-        let sum = sum(&answer);
+        let message = log.take_forwarded(body).await;
+        let sum = sum(&message);
         let mark = key.mark(RESPONSE, &id, &authorized.number, sum.as_ref());
-        let mut response = Response::new(Full::from(answer));
+        let mut response = Response::new(Full::from(message));
         if let Ok(mark) = HeaderValue::try_from(hex::encode(mark)) {
             response.headers_mut().insert(MARK, mark);
         }

@@ -155,12 +155,12 @@ pub(crate) async fn accept(listener: Listener, shared: Arc<Shared>) {
 }
 
 fn take(stream: TcpStream, peer: IpAddr, listener: &Listener, shared: &Arc<Shared>) {
-    let most = shared.site.limits.connections;
+    let max = shared.site.limits.connections;
     let open = shared.open.count();
-    if open >= most {
+    if open >= max {
         shared.site.metrics.cut("too many");
         // Sends a short explanation, unless there are too many explanations already.
-        if listener.tls.is_none() && open < most + EXPLAINED {
+        if listener.tls.is_none() && open < max + EXPLAINED {
             let open = OpenConnection::new(shared, peer);
             tokio::spawn(async move {
                 close(stream, TOO_MANY).await;

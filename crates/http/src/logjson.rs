@@ -110,7 +110,7 @@ struct Software {
 }
 
 /// Responds to a request for `log.v3.json`.
-pub(crate) fn answer(
+pub(crate) fn response(
     config: &LogConfig,
     state: &State,
     published: Option<&Published>,

@@ -68,12 +68,12 @@ impl Monitoring {
         };
         let cached = self.head.load();
         match &*cached {
-            Some(head) if Arc::ptr_eq(&head.published, &published) => head.answer(method, asked),
+            Some(head) if Arc::ptr_eq(&head.published, &published) => head.respond(method, asked),
             _ => {
                 let etag = etag::of_bytes(&published.checkpoint);
                 let head = Arc::new(Head { published, etag });
                 self.head.store(Some(head.clone()));
-                head.answer(method, asked)
+                head.respond(method, asked)
             }
         }
     }
@@ -102,7 +102,7 @@ impl Monitoring {
             return self.packed(log, packed, method, asked, client).await;
         }
         let etag = etag::of(&stored, ContentCoding::Identity);
-        immutable(stored.bytes, ContentCoding::Identity, &etag).answer(method, asked)
+        immutable(stored.bytes, ContentCoding::Identity, &etag).respond(method, asked)
     }
 
     /// Responds to `tile/names/<N>[.p/<W>]`: the names of a data tile's entries (the names tiles
@@ -169,7 +169,7 @@ impl Monitoring {
             let mut representation = varying(bytes, coding, &etag);
             representation.file = file;
             representation.content_type = content_type;
-            return representation.answer(method, asked);
+            return representation.respond(method, asked);
         }
         // No acceptable coding is available. Any response is better than none (RFC 9110, section
         // 12.5.3), and every client can read unencoded bytes.
@@ -194,17 +194,17 @@ impl Monitoring {
         if stored.encoding == Encoding::Identity || known {
             let mut representation = varying(stored.bytes);
             representation.file = stored.file;
-            return representation.answer(method, asked);
+            return representation.respond(method, asked);
         }
         if let Some(plain) = stored.plain {
-            return varying(plain).answer(method, asked);
+            return varying(plain).respond(method, asked);
         }
         // The semaphore is never closed.
         let _permit = self.decompressing.acquire().await;
         let unpacked = tokio::task::spawn_blocking(move || stored.unpacked()).await;
         match unpacked {
-            Ok(Ok(bytes)) => match Reservation::answer(client, bytes) {
-                Ok(bytes) => varying(bytes).answer(method, asked),
+            Ok(Ok(bytes)) => match Reservation::of_response(client, bytes) {
+                Ok(bytes) => varying(bytes).respond(method, asked),
                 Err(exhausted) => ErrorResponse::from(exhausted).into_response(),
             },
             Ok(Err(error)) => failed(&error),
@@ -225,7 +225,7 @@ impl Monitoring {
                 let etag = etag::of(&stored, ContentCoding::Identity);
                 let mut representation = immutable(stored.bytes, ContentCoding::Identity, &etag);
                 representation.content_type = &value::PKIX;
-                representation.answer(method, asked)
+                representation.respond(method, asked)
             }
             Ok(None) => not_yet("no entry of this log refers to this issuer\n"),
             Err(error) => unread(&error),
@@ -283,7 +283,7 @@ fn varying(bytes: Bytes, coding: ContentCoding, etag: &HeaderValue) -> Represent
 }
 
 impl Head {
-    fn answer(&self, method: &Method, asked: HeaderMap) -> Response {
+    fn respond(&self, method: &Method, asked: HeaderMap) -> Response {
         let representation = Representation {
             bytes: self.published.checkpoint.clone(),
             file: None,
@@ -293,7 +293,7 @@ impl Head {
             encoding: None,
             varies: false,
         };
-        representation.answer(method, asked)
+        representation.respond(method, asked)
     }
 }
 

@@ -72,7 +72,7 @@ impl Representation<'_> {
     ///
     /// The header map of the request is reused for the response, and hyper reuses it for the next
     /// request of the connection: nothing is allocated.
-    pub(crate) fn answer(self, method: &Method, asked: HeaderMap) -> Response {
+    pub(crate) fn respond(self, method: &Method, asked: HeaderMap) -> Response {
         if etag::already_there(&asked, self.etag) {
             return self.not_modified(asked);
         }
@@ -186,7 +186,7 @@ mod tests {
 
     static TAG: HeaderValue = HeaderValue::from_static("\"t\"");
 
-    fn answer(method: Method, asked: &[(http::HeaderName, &'static str)]) -> Response {
+    fn respond(method: Method, asked: &[(http::HeaderName, &'static str)]) -> Response {
         let asked = asked
             .iter()
             .map(|(n, v)| (n.clone(), HeaderValue::from_static(v)));
@@ -199,12 +199,12 @@ mod tests {
             encoding: None,
             varies: false,
         };
-        representation.answer(&method, asked.collect())
+        representation.respond(&method, asked.collect())
     }
 
     #[test]
     fn nothing_of_the_request_comes_back() {
-        let response = answer(Method::GET, &[(http::header::COOKIE, "secret")]);
+        let response = respond(Method::GET, &[(http::header::COOKIE, "secret")]);
         assert_eq!(response.status(), 200);
         assert!(!response.headers().contains_key(http::header::COOKIE));
         assert_eq!(&response.body().bytes()[..], b"0123456789");
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn head_has_the_length_and_no_body() {
-        let response = headed(answer(Method::HEAD, &[(RANGE, "bytes=0-1")]));
+        let response = headed(respond(Method::HEAD, &[(RANGE, "bytes=0-1")]));
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()[CONTENT_LENGTH], "10");
         assert!(response.body().bytes().is_empty());
@@ -220,22 +220,22 @@ mod tests {
 
     #[test]
     fn conditions_come_before_ranges() {
-        let response = answer(
+        let response = respond(
             Method::GET,
             &[(IF_NONE_MATCH, "\"t\""), (RANGE, "bytes=0-1")],
         );
         assert_eq!(response.status(), 304);
         assert_eq!(response.headers()[ETAG], "\"t\"");
-        let response = answer(
+        let response = respond(
             Method::GET,
             &[(IF_NONE_MATCH, "\"u\""), (RANGE, "bytes=2-3")],
         );
         assert_eq!(response.status(), 206);
         assert_eq!(response.headers()[CONTENT_RANGE], "bytes 2-3/10");
         assert_eq!(&response.body().bytes()[..], b"23");
-        let response = answer(Method::GET, &[(IF_RANGE, "\"u\""), (RANGE, "bytes=2-3")]);
+        let response = respond(Method::GET, &[(IF_RANGE, "\"u\""), (RANGE, "bytes=2-3")]);
         assert_eq!(response.status(), 200);
-        let response = answer(Method::GET, &[(RANGE, "bytes=10-")]);
+        let response = respond(Method::GET, &[(RANGE, "bytes=10-")]);
         assert_eq!(response.status(), 416);
         assert_eq!(response.headers()[CONTENT_RANGE], "bytes */10");
     }

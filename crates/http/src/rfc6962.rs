@@ -14,7 +14,7 @@ use lucarne_tlog::Hash;
 use tokio::task::spawn_blocking;
 
 use self::parameters::Parameters;
-use crate::budget::{Client, Looking, MOST_LOOKING_EACH, Reservation};
+use crate::budget::{Client, Looking, MAX_LOOKING_EACH, Reservation};
 use crate::error_response::ErrorResponse;
 use crate::monitoring::say_state;
 use crate::reply::{Response, plain, value};
@@ -25,14 +25,14 @@ mod parameters;
 pub(crate) use endpoint::Rfc6962Read;
 
 /// Responds to a GET.
-pub(crate) async fn answer(
+pub(crate) async fn respond(
     log: &Log,
     read: Rfc6962Read,
     query: Option<&str>,
     client: &Arc<Client>,
 ) -> Response {
     let parameters = Parameters::of(query);
-    let answered = match log.rfc6962() {
+    let response = match log.rfc6962() {
         None => Err(off(log)),
         Some(reads) => match read {
             Rfc6962Read::Sth => sth(log, &reads),
@@ -42,7 +42,7 @@ pub(crate) async fn answer(
             Rfc6962Read::EntryAndProof => entry_and_proof(&reads, &parameters, client).await,
         },
     };
-    answered.unwrap_or_else(ErrorResponse::into_response)
+    response.unwrap_or_else(ErrorResponse::into_response)
 }
 
 /// Creates the refusal of a log that only serves tiles.
@@ -142,7 +142,7 @@ async fn entry_and_proof(
 fn looking(client: &Arc<Client>) -> Result<Looking, ErrorResponse> {
     Looking::enter(client).ok_or_else(|| {
         let detail = format!(
-            "this client has {MOST_LOOKING_EACH} such requests in flight, the maximum for one \
+            "this client has {MAX_LOOKING_EACH} such requests in flight, the maximum for one \
              client: wait for their responses first"
         );
         let status = StatusCode::TOO_MANY_REQUESTS;
@@ -158,7 +158,7 @@ async fn made_for(
 ) -> Result<Response, ErrorResponse> {
     let body = spawn_blocking(encode).await.map_err(ReadError::from);
     let body = body.map_err(Rfc6962Error::Read)?;
-    Ok(json(Reservation::answer(client, body.into())?, cache))
+    Ok(json(Reservation::of_response(client, body.into())?, cache))
 }
 
 fn json(body: impl Into<bytes::Bytes>, cache: &HeaderValue) -> Response {

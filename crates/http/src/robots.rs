@@ -9,7 +9,7 @@ use crate::reply::{Response, plain, value};
 use crate::route::Prefix;
 
 /// Responds to a request for `robots.txt`. Crawlers must not read millions of tiles.
-pub(crate) fn answer<'l>(logs: impl Iterator<Item = &'l Log>) -> Response {
+pub(crate) fn response<'l>(logs: impl Iterator<Item = &'l Log>) -> Response {
     let mut text = String::from("User-agent: *\n");
     for log in logs {
         let config = log.config();

@@ -279,11 +279,11 @@ mod tests {
         let (stream, there) = connected().await;
         let body = large();
         // In this test the file has different bytes, to show which source was sent.
-        let told: Vec<u8> = body.iter().map(|byte| !byte).collect();
-        stream.queued.put(&body, Some(&file(&told)));
+        let other: Vec<u8> = body.iter().map(|byte| !byte).collect();
+        stream.queued.put(&body, Some(&file(&other)));
         let parts = [Bytes::from("head"), body, Bytes::from("next")];
         let arrived = written(stream, there, &parts).await;
-        assert!(arrived == [&b"head"[..], &told, b"next"].concat());
+        assert!(arrived == [&b"head"[..], &other, b"next"].concat());
     }
 
     #[tokio::test]

@@ -46,7 +46,7 @@ where
         }
     };
     match submitted.instrument(span).await {
-        Ok(sct) => answer(headers, sct),
+        Ok(sct) => response(headers, sct),
         Err(error) => error.into_response(),
     }
 }
@@ -100,8 +100,8 @@ where
         Ok::<_, ErrorResponse>(log.judge(&decode(&body, limits)?)?)
     };
     match judged.await {
-        Ok(EntryKind::X509) => answer(headers, br#"{"accepted":true,"on":"add-chain"}"#.to_vec()),
-        Ok(EntryKind::Precert) => answer(
+        Ok(EntryKind::X509) => response(headers, br#"{"accepted":true,"on":"add-chain"}"#.to_vec()),
+        Ok(EntryKind::Precert) => response(
             headers,
             br#"{"accepted":true,"on":"add-pre-chain"}"#.to_vec(),
         ),
@@ -126,7 +126,7 @@ async fn await_start(
     Ok(())
 }
 
-fn answer(mut headers: HeaderMap, json: Vec<u8>) -> Response {
+fn response(mut headers: HeaderMap, json: Vec<u8>) -> Response {
     headers.clear();
     headers.insert(CONTENT_TYPE, value::JSON.clone());
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, value::ANY.clone());

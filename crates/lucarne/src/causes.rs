@@ -19,19 +19,19 @@ mod tests {
 
     #[derive(Debug, thiserror::Error)]
     #[error("{path}: {source}")]
-    struct Told {
+    struct Failed {
         path: &'static str,
         source: std::io::Error,
     }
 
     #[test]
     fn each_cause_is_there_once() {
-        let told = || Told {
+        let failed = || Failed {
             path: "/a",
             source: std::io::ErrorKind::PermissionDenied.into(),
         };
-        let error = Err::<(), _>(told()).context("cannot open").unwrap_err();
+        let error = Err::<(), _>(failed()).context("cannot open").unwrap_err();
         assert_eq!(causes(&error), "cannot open: /a: permission denied");
-        assert_eq!(causes(&told().into()), "/a: permission denied");
+        assert_eq!(causes(&failed().into()), "/a: permission denied");
     }
 }

@@ -15,7 +15,7 @@ use lucarne_storage::make_private_directory;
 use parking_lot::Mutex;
 
 /// Maximum size of a report in bytes. A usual report has about 2 MB.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Downloaded reports by URL. All logs of a process read the same one or two reports regularly, and
@@ -67,7 +67,7 @@ fn download_now(url: &str) -> Result<Bytes> {
     let known = REPORTS.lock().get(url).cloned();
     let (last, validators) = known.unwrap_or_default();
     let client = BlockingClient::new(Client::of_system(TIMEOUT))?;
-    match client.get_if_changed(url, MOST_BYTES, &validators)? {
+    match client.get_if_changed(url, MAX_BYTES, &validators)? {
         None => Ok(last),
         Some((report, validators)) => {
             let fetched = (report.clone(), validators);

@@ -1,11 +1,25 @@
 //! Definition of the command line.
 
-use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+mod fsck;
+mod generate;
+mod lock;
+mod look;
+mod serve;
+mod signer;
+mod takeover;
+
+use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
-use jiff::civil::Date;
 
+pub use self::fsck::{Fsck, Repair};
+pub use self::generate::{Generate, Shell};
+pub use self::lock::{Lock, Rebuild};
+pub use self::look::{Journal, Look};
+pub use self::serve::Serve;
+pub use self::signer::{Signer, SignerTask};
+use self::takeover::ADOPT_CODES;
+pub use self::takeover::{Adopt, GiveBack, Software};
 use crate::commands::ca::Ca;
 use crate::commands::check::Options as Check;
 use crate::commands::config::Task as Config;
@@ -14,7 +28,6 @@ use crate::commands::lint::Options as Lint;
 use crate::commands::load::Load;
 use crate::commands::proxy::Options as Proxy;
 use crate::commands::watch::Options as Watch;
-use crate::config::Flags;
 use crate::logging::Format;
 use crate::version::LONG;
 
@@ -176,37 +189,6 @@ pub enum Command {
     Generate(Generate),
 }
 
-/// Files that are generated from the definition of the command line.
-#[derive(Debug, Subcommand)]
-pub enum Generate {
-    /// Write the manual pages to a directory: one for each command
-    ///
-    /// Creates the directory if it does not exist. Replaces existing pages.
-    Man {
-        /// Directory for the pages
-        #[arg(value_name = "DIRECTORY")]
-        directory: PathBuf,
-    },
-
-    /// Print the completion script of a shell
-    Completions {
-        /// Shell that runs the script
-        #[arg(value_enum, value_name = "SHELL")]
-        shell: Shell,
-    },
-}
-
-/// Shells with a completion script.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Shell {
-    /// The Bourne Again Shell
-    Bash,
-    /// The Z shell
-    Zsh,
-    /// The friendly interactive shell
-    Fish,
-}
-
 /// Path of the configuration.
 #[derive(Debug, clap::Args)]
 pub struct File {
@@ -215,317 +197,12 @@ pub struct File {
     pub config: PathBuf,
 }
 
-/// Options of `lucarne signer`.
-#[derive(Debug, clap::Args)]
-pub struct Signer {
-    /// Configuration file of the signer
-    #[arg(
-        short,
-        long,
-        value_name = "FILE",
-        default_value = "signer.yaml",
-        global = true
-    )]
-    pub config: PathBuf,
-
-    /// Task to perform instead of signing.
-    #[command(subcommand)]
-    pub task: Option<SignerTask>,
-}
-
-/// Tasks that require a stopped signer.
-#[derive(Debug, Subcommand)]
-pub enum SignerTask {
-    /// Allow the key of a new log to sign: the key must never have signed anything
-    ///
-    /// The first checkpoint has no entries. For an existing log, use `adopt`: the signer refuses
-    /// its checkpoints otherwise.
-    FirstUse {
-        /// Origin of the log
-        #[arg(value_name = "ORIGIN")]
-        origin: String,
-    },
-
-    /// Allow the key of an existing log to sign from its newest checkpoint onwards
-    ///
-    /// Needed once, when the key of a running log moves to a signer, and after the signer's memory
-    /// is lost. The checkpoint must be the newest that was ever published: stop the log, and use
-    /// the checkpoint of the lock from `lucarne lock show`, or the published one.
-    Adopt {
-        /// File with the checkpoint
-        #[arg(value_name = "FILE")]
-        checkpoint: PathBuf,
-    },
-}
-
-/// Commands for the lock.
-#[derive(Debug, Subcommand)]
-pub enum Lock {
-    /// Show the lock's checkpoint of each log, with the published one
-    ///
-    /// Compares both, and the rounds of the journal between them, exactly as `serve` does at
-    /// startup. Only reads; may run while the server runs.
-    #[command(after_help = LOOKING_CODES)]
-    Show(Look),
-
-    /// Rebuild a lost lock from the log's own data
-    ///
-    /// Writes the newest checkpoint of data and journal to a lock that has no checkpoint of this
-    /// log. Creates a missing lock first.
-    ///
-    /// Safe only if the data are the newest that ever existed: not restored from a backup, and not
-    /// a copy. Refuses if the tiles, the journal, the index in the cache or an outside checkpoint
-    /// are newer. Never overwrites a checkpoint, except with --replace-older or --never-published.
-    Rebuild(Box<Rebuild>),
-}
-
-/// Commands for the journal.
-#[derive(Debug, Subcommand)]
-pub enum Journal {
-    /// List the rounds of the journal and the state of each
-    ///
-    /// Prints whether each round follows the one before, and its state: published, signed, staged,
-    /// or passed over. Only reads; may run while the server runs.
-    #[command(after_help = LOOKING_CODES)]
-    List(Look),
-}
-
-/// Exit codes of the commands that inspect logs.
-const LOOKING_CODES: &str = "Exit codes: 0 all is well; 1 something is wrong (details on standard \
-                             error); 2 something could not be checked.";
-
-/// Selection of logs to inspect.
-#[derive(Debug, clap::Args)]
-pub struct Look {
-    /// Short name of the log [default: all]
-    #[arg(value_name = "SHORTNAME")]
-    pub name: Option<String>,
-
-    /// Configuration file
-    #[arg(short, long, value_name = "FILE", default_value = "lucarne.yaml")]
-    pub config: PathBuf,
-
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Exit codes of `lucarne adopt`.
-const ADOPT_CODES: &str = "Exit codes: 0 done, or stopped while following; 1 refused, and nothing \
-                           was written; 2 something could not be checked.";
-
-/// Options of `lucarne adopt`.
-#[derive(Debug, clap::Args)]
-#[command(args_override_self = true)]
-pub struct Adopt {
-    /// Short name of the log; optional if there is only one
-    #[arg(value_name = "SHORTNAME")]
-    pub name: Option<String>,
-
-    /// Configuration file
-    #[arg(short, long, value_name = "FILE", default_value = "lucarne.yaml")]
-    pub config: PathBuf,
-
-    /// Check and index the log while the old software still runs, until a signal. Writes only to
-    /// the log's `cache`
-    #[arg(long, conflicts_with = "check")]
-    pub follow: bool,
-
-    /// Check only, and write nothing
-    #[arg(long, alias = "dry-run")]
-    pub check: bool,
-
-    /// Number of entries that TesseraCT's database has sequenced. For a log in a bucket whose
-    /// database is not queried: `SELECT next FROM SeqCoord WHERE id = 0`
-    #[arg(long, value_name = "NUMBER")]
-    pub sequenced: Option<u64>,
-
-    /// Print one JSON object per line
-    #[arg(long)]
-    pub json: bool,
-
-    /// Flags that replace a configuration file.
-    #[command(flatten)]
-    pub flags: Flags,
-}
-
-/// Software that takes over the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Software {
-    /// Sunlight, with an SQLite lock and a directory.
-    Sunlight,
-    /// TesseraCT for POSIX.
-    Tesseract,
-}
-
-/// Options of `lucarne give-back`.
-#[derive(Debug, clap::Args)]
-#[command(args_override_self = true)]
-pub struct GiveBack {
-    /// Short name of the log; optional if there is only one
-    #[arg(value_name = "SHORTNAME")]
-    pub name: Option<String>,
-
-    /// Configuration file
-    #[arg(short, long, value_name = "FILE", default_value = "lucarne.yaml")]
-    pub config: PathBuf,
-
-    /// Software that takes over the log
-    #[arg(long, value_enum)]
-    pub to: Software,
-
-    /// Print one JSON object per line
-    #[arg(long)]
-    pub json: bool,
-
-    /// Flags that replace a configuration file.
-    #[command(flatten)]
-    pub flags: Flags,
-}
-
-/// Options of `lucarne lock rebuild`.
-#[derive(Debug, clap::Args)]
-#[command(args_override_self = true)]
-pub struct Rebuild {
-    /// Short name of the log; optional if there is only one
-    #[arg(value_name = "SHORTNAME")]
-    pub name: Option<String>,
-
-    /// Configuration file
-    #[arg(short, long, value_name = "FILE", default_value = "lucarne.yaml")]
-    pub config: PathBuf,
-
-    /// Also compare with the checkpoint in this file or at this URL, in addition to the log's
-    /// `known_checkpoints`. May be repeated
-    #[arg(long, value_name = "URL|FILE")]
-    pub known: Vec<String>,
-
-    /// Replace the lock's checkpoint if it is an older one of this log, or damaged. A checkpoint
-    /// from outside (--known) must confirm the new one
-    #[arg(long)]
-    pub replace_older: bool,
-
-    /// Continue although this place with a known checkpoint does not respond. May be repeated
-    #[arg(long, value_name = "URL|FILE")]
-    pub without: Vec<String>,
-
-    /// Go back to the checkpoint before a round that the lock signed and that a failing disk lost
-    /// before any of it was published. Refuses unless storage, journal, index and a place that
-    /// follows the log prove this
-    #[arg(long)]
-    pub never_published: bool,
-
-    /// Flags that replace a configuration file.
-    #[command(flatten)]
-    pub flags: Flags,
-}
-
-/// Options of `lucarne serve`: a configuration file, or flags.
-#[derive(Debug, clap::Args)]
-#[command(args_override_self = true)]
-pub struct Serve {
-    /// Configuration file [default: lucarne.yaml]
-    #[arg(short, long, alias = "c", value_name = "FILE")]
-    pub config: Option<PathBuf>,
-
-    /// Serve TLS with test certificates for every requested host name, issued by a CA that
-    /// is created in DIR [default: testcert in the first log's cache]
-    #[arg(long, value_name = "DIR", num_args = 0..=1)]
-    testcert: Option<Option<PathBuf>>,
-
-    /// Confirm that the clock is right and that today (UTC) is this day: logs start even if their
-    /// last signature is more than a day old
-    #[arg(long, value_name = "YYYY-MM-DD")]
-    pub confirm_clock: Option<Date>,
-
-    /// Flags that replace a configuration file.
-    #[command(flatten)]
-    pub flags: Flags,
-}
-
-/// Options of `lucarne fsck`.
-#[derive(Debug, clap::Args)]
-pub struct Fsck {
-    /// Short name of the log; optional if there is only one
-    #[arg(value_name = "SHORTNAME")]
-    pub name: Option<String>,
-
-    /// Configuration file
-    #[arg(short, long, value_name = "FILE", default_value = "lucarne.yaml")]
-    pub config: PathBuf,
-
-    /// Log outside the configuration: its directory, its bucket (s3://bucket/prefix?region=…), or
-    /// the URL of its monitoring prefix
-    #[arg(long, value_name = "PLACE", conflicts_with_all = ["name", "config"])]
-    pub at: Option<String>,
-
-    /// Origin of the log [default: from its log.v3.json]
-    #[arg(long, value_name = "NAME", requires = "at")]
-    pub origin: Option<String>,
-
-    /// Public key of the log: base64 of its DER, or a PEM file [default: from its log.v3.json]
-    #[arg(long, value_name = "KEY|FILE", requires = "at")]
-    pub log_public_key: Option<String>,
-
-    /// Number of data tiles to read and hash concurrently [default: two for each core]
-    #[arg(long, value_name = "N")]
-    pub at_once: Option<NonZeroUsize>,
-
-    /// File that records the progress of the check. The next check continues from there
-    #[arg(long, value_name = "FILE")]
-    pub state: Option<PathBuf>,
-
-    /// Verify precertificates and chains only in data tiles that are stored uncompressed. In the
-    /// others, the checksum of gzip detects damage, but not forgery
-    #[arg(long)]
-    pub skip_signatures: bool,
-
-    /// Print one JSON object per line
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Options of `lucarne repair`.
-#[derive(Debug, clap::Args)]
-pub struct Repair {
-    /// Options of the check.
-    #[command(flatten)]
-    pub fsck: Fsck,
-
-    /// Another place that holds the same log: a directory, a bucket, or the URL of a monitoring
-    /// prefix. Its files are verified against the signed root. May be repeated
-    #[arg(long, value_name = "PLACE")]
-    pub from: Vec<String>,
-
-    /// Additional accepted roots, in PEM. A chain from another place must end in one of these roots
-    /// or in a root of the configuration. May be repeated
-    #[arg(long, value_name = "FILE")]
-    pub roots: Vec<PathBuf>,
-
-    /// Write nothing; list the repairs
-    #[arg(long, conflicts_with = "state")]
-    pub dry_run: bool,
-}
-
 /// Options of `lucarne keygen`.
 #[derive(Debug, clap::Args)]
 pub struct Keygen {
     /// Seed file to create
     #[arg(short, long, value_name = "FILE")]
     pub file: PathBuf,
-}
-
-impl Serve {
-    /// Returns `Some` if test certificates are requested, with the directory if one is named.
-    /// Sunlight's flag is a switch: `true` and `false` are not directories.
-    pub fn testcert(&self) -> Option<Option<&Path>> {
-        let directory = self.testcert.as_ref()?.as_deref();
-        match directory.and_then(Path::to_str) {
-            Some("false") => None,
-            Some("true") => Some(None),
-            _ => Some(directory),
-        }
-    }
 }
 
 #[cfg(test)]

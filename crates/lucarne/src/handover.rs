@@ -45,7 +45,7 @@ pub(crate) use taking::{Giver, Taking, ask};
 const PROTOCOL: u32 = 1;
 
 /// Timeout for a response that needs no work.
-const ANSWER: Duration = Duration::from_secs(10);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Timeout for the next process to become ready.
 const PREPARING: Duration = Duration::from_secs(60);

@@ -17,7 +17,7 @@ use crate::config::values::{PrefixError, checkpoint_url};
 /// Timeout for all places together, which limits the delay of a start.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum size of a checkpoint in bytes.
-const MOST_BYTES: usize = 64 << 10;
+const MAX_BYTES: usize = 64 << 10;
 
 /// A place with a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Place {
     async fn read(&self, client: &Client) -> Result<Bytes, SilentPlace> {
         let reading = async {
             Ok(match self {
-                Place::Url(url) => client.get(url, MOST_BYTES).await?,
+                Place::Url(url) => client.get(url, MAX_BYTES).await?,
                 Place::File(path) => tokio::fs::read(path).await?.into(),
             })
         };

@@ -305,8 +305,8 @@ impl Assets for LateAssets {
         self.open().await?.put_private(name, bytes).await
     }
 
-    async fn get_private(&self, name: &str, most: u64) -> Result<Option<Bytes>, AssetError> {
-        self.open().await?.get_private(name, most).await
+    async fn get_private(&self, name: &str, max: u64) -> Result<Option<Bytes>, AssetError> {
+        self.open().await?.get_private(name, max).await
     }
 
     async fn headroom(&self) -> Result<Option<u64>, AssetError> {

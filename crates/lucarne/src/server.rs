@@ -1,5 +1,7 @@
 //! A running server: the lock, the logs, the listeners, and their shutdown.
 
+mod running;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +14,11 @@ use lucarne_storage::Lock;
 use prometheus_client::registry::Registry;
 use tokio::task::JoinSet;
 
+use self::running::Running;
 use crate::closing::close;
 use crate::config::{Config, Report};
 use crate::creation::{Creation, create_missing, open_lock};
-use crate::handover::{self, Candidates, Doorway, Estate, Given, Giver, Taking};
+use crate::handover::{Candidates, Doorway, Estate, Giver, Taking};
 use crate::hosting::{Current, Host, Hosted};
 use crate::instances::InstanceServers;
 use crate::listen::{self, Socket};
@@ -25,7 +28,7 @@ use crate::open::LateLock;
 use crate::reload::{Progress, Reload};
 use crate::roots::{self, Purpose};
 use crate::signals::{self, Signals};
-use crate::upkeep::{Upkeep, Wanted};
+use crate::upkeep::Upkeep;
 use crate::{descriptors, notify, process_metrics, runtime, tls, verification};
 
 /// The time for closing the lock at the end of a shutdown.
@@ -93,7 +96,7 @@ impl Server {
     /// # Errors
     /// If an address is taken, the lock cannot be opened, or no log exists.
     pub(crate) async fn start(
-        config: Config,
+        mut config: Config,
         roots: Vec<Roots>,
         begin: Begin,
         logging: &Logging,
@@ -106,15 +109,7 @@ impl Server {
             file,
         } = begin;
         let fresh = matches!(predecessor, Predecessor::Nobody);
-        let (signals, taking) = match predecessor {
-            Predecessor::Itself(signals) => (signals, None),
-            Predecessor::Nobody => (first_signals(&config)?, None),
-            Predecessor::Another(mut taking) => {
-                sockets.append(&mut taking.sockets);
-                (first_signals(&config)?, Some(taking))
-            }
-        };
-        let mut config = config;
+        let (signals, taking) = signals_and_taking(predecessor, &config, &mut sockets)?;
         bound_connections(&mut config)?;
         let (give, turn) = Turn::later();
         if taking.is_none() {
@@ -122,63 +117,34 @@ impl Server {
         }
         // The watch begins before the files are read, so that no change is missed.
         let tls_watch = tls::Watch::new(tls_files(&config));
-        let tls = match (&config.tls, tls) {
-            (_, Some(tls)) => Some(tls),
-            (Some(files), None) => Some(tls::load(&files.certificate.value, &files.key.value)?),
-            (None, None) => None,
-        };
+        let tls = served_tls(&config, tls)?;
         let listeners =
             listen::all(&config, sockets, creation.listen_option(), tls.as_ref()).await?;
-        let handover = config.handover.as_ref();
-        let doorway = handover
-            .map(|path| Doorway::open(&path.value))
-            .transpose()?;
+        let doorway = config.handover.as_ref();
+        let doorway = doorway.map(|path| Doorway::open(&path.value)).transpose()?;
         let instances = InstanceServers::of(&config.logs).await?;
         let mut registry = Registry::default();
-        let metrics = Metrics::register(&mut registry);
-        let metering = Metering::register(&mut registry);
-        let lock = if fresh {
-            open_lock(&config, creation, &metering).await?
-        } else {
-            // The lock exists, and another process may still have it open.
-            let observer = metering.of("lock");
-            Arc::new(LateLock::new(
-                &config.checkpoints.value,
-                observer,
-                turn.clone(),
-            ))
+        let opening = Opening {
+            config: &config,
+            creation,
+            fresh,
+            turn: &turn,
         };
-        let lock = metering.lock(lock);
-        logging.register(&mut registry);
-        process_metrics::register(&mut registry);
-        if let Some(tls) = &tls {
-            registry.register_collector(Box::new(tls::Expiry(Arc::clone(tls))));
-        }
-        let verification = verification::start(config.verification, &mut registry);
-        if fresh {
-            create_missing(&config, creation, &lock).await?;
-        }
-        let mut host = Host {
-            lock: Arc::clone(&lock),
-            metrics,
-            metering,
-            verification,
-            instances,
-            describing: JoinSet::new(),
-        };
-        let mut logs = Vec::new();
-        for (settings, roots) in config.logs.iter().zip(roots) {
-            logs.push(host.start(settings, roots, &turn));
-        }
+        let mut host = opening
+            .host(instances, tls.as_ref(), logging, &mut registry)
+            .await?;
+        let logs = config.logs.iter().zip(roots);
+        let logs = logs.map(|(settings, roots)| host.start(settings, roots, &turn));
+        let logs: Vec<_> = logs.collect();
         host.instances.serve();
         let site = Site::new(logs.clone(), registry, config.http.clone())?;
         Ok(Server {
             hosted: Current::new(Hosted { config, logs }),
             creation,
             file,
+            lock: Arc::clone(&host.lock),
             host,
             turn: give,
-            lock,
             listeners,
             tls,
             tls_watch,
@@ -204,82 +170,35 @@ impl Server {
             None => Vec::new(),
         };
         let takes_over = self.taking.is_some();
-        let (mut serving, mut candidates) = match self.taking.take() {
+        let (serving, candidates) = match self.taking.take() {
             Some(taking) => self.take_over(taking).await?,
             None => self.begin()?,
         };
-        let notifying = notify::keep(&self.hosted, takes_over);
-        let drain_timeout = self.hosted.now().config.http.drain_timeout;
-        let mut upkeep = Upkeep {
-            hosted: self.hosted.clone(),
-            reload: Reload {
-                file: self.file.clone(),
-                creation: self.creation,
-                host: self.host,
-                site: Arc::clone(&self.site),
+        let running = Running {
+            upkeep: Upkeep {
                 hosted: self.hosted.clone(),
-                progress: Progress::default(),
+                reload: Reload {
+                    file: self.file,
+                    creation: self.creation,
+                    host: self.host,
+                    site: Arc::clone(&self.site),
+                    hosted: self.hosted.clone(),
+                    progress: Progress::default(),
+                },
+                tls: self.tls.clone(),
+                tls_watch: self.tls_watch,
+                terminal: self.creation == Creation::Done,
             },
-            tls: self.tls.clone(),
-            tls_watch: self.tls_watch,
-            terminal: self.creation == Creation::Done,
+            notifying: notify::keep(&self.hosted, takes_over),
+            serving,
+            candidates,
+            sockets,
+            signals: self.signals,
+            lock: self.lock,
+            tls: self.tls,
+            drain_timeout: self.hosted.now().config.http.drain_timeout,
         };
-        while let Wanted::Logs(candidate) = upkeep
-            .until_wanted(&mut self.signals, candidates.as_mut())
-            .await
-        {
-            let hosted = self.hosted.now();
-            let obstacle = if candidate.knows(&hosted) {
-                upkeep.reload.obstacle()
-            } else {
-                Some("its logs have changed since (SIGHUP): start the other process again")
-            };
-            if let Some(why) = obstacle {
-                candidate.withdraw(why).await;
-                continue;
-            }
-            let (logs, lock) = (&hosted.logs, &self.lock);
-            match handover::give(candidate, &mut serving, logs, lock, drain_timeout).await {
-                Given::Not => {}
-                Given::Over => {
-                    drop(notifying);
-                    self.signals.exit_at_next();
-                    serving.drain().await;
-                    return Ok(Ended::Stopped);
-                }
-                Given::Back => {
-                    let roots = logs.iter().map(|log| Roots::clone(&log.roots()));
-                    let begin = Begin {
-                        creation: self.creation,
-                        tls: self.tls,
-                        sockets,
-                        predecessor: Predecessor::Itself(self.signals),
-                        file: self.file,
-                    };
-                    let again = (hosted.config.clone(), roots.collect(), begin);
-                    return Ok(Ended::Again(Box::new(again)));
-                }
-            }
-        }
-        notify::stopping();
-        drop((candidates, sockets, notifying));
-        self.signals.exit_at_next();
-        // The listeners accept no more connections. The rounds of the requests in flight are
-        // finished, and the requests get their responses.
-        serving.close().await;
-        let logs = upkeep.reload.logs();
-        let (late, ()) = tokio::join!(close(&logs, drain_timeout), serving.drain());
-        if !late.is_empty() {
-            bail!(
-                "`draintimeout` is over, and the lock or the storage of these logs does not \
-                 respond: {}. No acknowledged entry is lost: the next start continues from the \
-                 journals",
-                late.join(", ")
-            );
-        }
-        close_lock(&*self.lock).await;
-        tracing::info!("stopped; every submission that was taken has been answered");
-        Ok(Ended::Stopped)
+        running.until_ended().await
     }
 
     /// Returns copies of the sockets.
@@ -367,6 +286,83 @@ impl Server {
     }
 }
 
+/// The steps of a start that concern all logs.
+struct Opening<'c> {
+    config: &'c Config,
+    creation: Creation,
+    /// Whether no other process ran the logs before.
+    fresh: bool,
+    turn: &'c Turn,
+}
+
+impl Opening<'_> {
+    /// Registers the metrics of the process, opens the lock, and creates missing logs.
+    async fn host(
+        &self,
+        instances: InstanceServers,
+        tls: Option<&Arc<Tls>>,
+        logging: &Logging,
+        registry: &mut Registry,
+    ) -> Result<Host> {
+        let metrics = Metrics::register(registry);
+        let metering = Metering::register(registry);
+        let lock = metering.lock(self.lock(&metering).await?);
+        logging.register(registry);
+        process_metrics::register(registry);
+        if let Some(tls) = tls {
+            registry.register_collector(Box::new(tls::Expiry(Arc::clone(tls))));
+        }
+        let verification = verification::start(self.config.verification, registry);
+        if self.fresh {
+            create_missing(self.config, self.creation, &lock).await?;
+        }
+        Ok(Host {
+            lock,
+            metrics,
+            metering,
+            verification,
+            instances,
+            describing: JoinSet::new(),
+        })
+    }
+
+    async fn lock(&self, metering: &Metering) -> Result<Arc<dyn Lock>> {
+        if self.fresh {
+            return open_lock(self.config, self.creation, metering).await;
+        }
+        // The lock exists, and another process may still have it open.
+        let observer = metering.of("lock");
+        let place = &self.config.checkpoints.value;
+        Ok(Arc::new(LateLock::new(place, observer, self.turn.clone())))
+    }
+}
+
+/// Returns the signals of the process and the hand-over of the predecessor, whose sockets are added
+/// to `sockets`.
+fn signals_and_taking(
+    predecessor: Predecessor,
+    config: &Config,
+    sockets: &mut Vec<Socket>,
+) -> Result<(Signals, Option<Taking>)> {
+    Ok(match predecessor {
+        Predecessor::Itself(signals) => (signals, None),
+        Predecessor::Nobody => (first_signals(config)?, None),
+        Predecessor::Another(mut taking) => {
+            sockets.append(&mut taking.sockets);
+            (first_signals(config)?, Some(taking))
+        }
+    })
+}
+
+/// Returns `given`, or else the certificate of the configuration.
+fn served_tls(config: &Config, given: Option<Arc<Tls>>) -> Result<Option<Arc<Tls>>> {
+    Ok(match (&config.tls, given) {
+        (_, Some(tls)) => Some(tls),
+        (Some(files), None) => Some(tls::load(&files.certificate.value, &files.key.value)?),
+        (None, None) => None,
+    })
+}
+
 /// Listens for signals, and bounds the time of a shutdown.
 fn first_signals(config: &Config) -> Result<Signals> {
     let signals = Signals::listen().context("cannot listen for signals")?;
@@ -381,29 +377,29 @@ fn first_signals(config: &Config) -> Result<Signals> {
 /// If the limit of open files of the process is too low.
 #[cfg(feature = "load")]
 pub(crate) fn fit_connections(config: &mut Config) -> Result<()> {
-    if let Some((_, most)) = most_connections(config)? {
+    if let Some((_, max)) = max_connections(config)? {
         let connections = &mut config.http.connections;
-        *connections = (*connections).min(most);
+        *connections = (*connections).min(max);
     }
     Ok(())
 }
 
 /// Returns the files that the process may have open, and the most connections that leave enough of
 /// them for the logs; `None` if there is no limit.
-fn most_connections(config: &Config) -> Result<Option<(u64, usize)>> {
+fn max_connections(config: &Config) -> Result<Option<(u64, usize)>> {
     let Some(files) = runtime::raise_open_files() else {
         return Ok(None);
     };
-    let most = descriptors::connections(files, config.logs.len() as u64)?;
-    Ok(Some((files, most as usize)))
+    let max = descriptors::connections(files, config.logs.len() as u64)?;
+    Ok(Some((files, max as usize)))
 }
 
 /// Reports that the logs of a reload leave too few files for `maxconnections`.
 pub(crate) fn check_connections(config: &Config) {
-    match most_connections(config) {
-        Ok(Some((files, most))) if config.http.connections > most => tracing::warn!(
+    match max_connections(config) {
+        Ok(Some((files, max))) if config.http.connections > max => tracing::warn!(
             maxconnections = config.http.connections,
-            most,
+            most = max,
             files,
             "maxconnections does not leave enough open files for the logs: raise the limit \
              (LimitNOFILE) or lower maxconnections, then restart"
@@ -415,20 +411,20 @@ pub(crate) fn check_connections(config: &Config) {
 
 /// Lowers `maxconnections` so that enough open files are left for the logs.
 fn bound_connections(config: &mut Config) -> Result<()> {
-    let Some((files, most)) = most_connections(config)? else {
+    let Some((files, max)) = max_connections(config)? else {
         return Ok(());
     };
     let connections = &mut config.http.connections;
-    if *connections > most {
+    if *connections > max {
         tracing::warn!(
             maxconnections = *connections,
-            most,
+            most = max,
             files,
             "maxconnections does not fit the files that this process may have open, of \
              which some are kept for the logs: raise that limit (LimitNOFILE), or lower \
              maxconnections"
         );
-        *connections = most;
+        *connections = max;
     }
     Ok(())
 }

@@ -213,28 +213,15 @@ fn free(path: &Path) -> Option<u64> {
 /// An opened bucket; `None` for a directory or after an error.
 type Opened = Option<Arc<dyn Assets>>;
 
+/// The buckets that are being opened, each with the index of its log.
+type Opening = JoinSet<(usize, Result<Arc<dyn Assets>, AssetError>)>;
+
 /// Checks the lock and the data: whether they are available, whether each log exists, and whether
 /// it would start. Writes nothing to the logs.
 pub(crate) async fn stores(config: &Config, report: &mut Report) {
-    let mut opening = JoinSet::new();
-    for (index, log) in config.logs.iter().enumerate() {
-        if let DataPlace::Bucket(_) = log.data.value {
-            let place = log.data.value.clone();
-            opening.spawn(async move { (index, open::assets(&place, Arc::new(())).await) });
-        }
-    }
+    let opening = open_buckets(config);
     let lock = open::lock(&config.checkpoints.value, Arc::new(())).await;
-    let mut buckets: Vec<Opened> = vec![None; config.logs.len()];
-    for (index, opened) in opening.join_all().await {
-        let log = &config.logs[index];
-        match opened {
-            Ok(assets) => buckets[index] = Some(assets),
-            Err(error) => {
-                let (key, severity) = (log.key_path(log.data.value.key()), of_data(&error));
-                report.add(severity, log.data.line, key, error.to_string());
-            }
-        }
-    }
+    let buckets = opened_buckets(opening, config, report).await;
     let lock_failed = |error: &LockError, report: &mut Report| {
         let line = config.checkpoints.line;
         report.add(of_lock(error), line, "checkpoints", error.to_string());
@@ -272,11 +259,39 @@ pub(crate) async fn stores(config: &Config, report: &mut Report) {
         report.add(severity, log.line, log.key_path(key), refusal);
     }
     while let Some(asked) = asking.join_next().await {
-        if let Ok((index, answers)) = asked {
-            known(&config.logs[index], answers, &*lock, report).await;
+        if let Ok((index, responses)) = asked {
+            known(&config.logs[index], responses, &*lock, report).await;
         }
     }
     lock.close().await;
+}
+
+/// Begins to open the buckets of all logs.
+fn open_buckets(config: &Config) -> Opening {
+    let mut opening = JoinSet::new();
+    for (index, log) in config.logs.iter().enumerate() {
+        if let DataPlace::Bucket(_) = log.data.value {
+            let place = log.data.value.clone();
+            opening.spawn(async move { (index, open::assets(&place, Arc::new(())).await) });
+        }
+    }
+    opening
+}
+
+/// Waits for the buckets of all logs, and reports errors.
+async fn opened_buckets(opening: Opening, config: &Config, report: &mut Report) -> Vec<Opened> {
+    let mut buckets: Vec<Opened> = vec![None; config.logs.len()];
+    for (index, opened) in opening.join_all().await {
+        let log = &config.logs[index];
+        match opened {
+            Ok(assets) => buckets[index] = Some(assets),
+            Err(error) => {
+                let (key, severity) = (log.key_path(log.data.value.key()), of_data(&error));
+                report.add(severity, log.data.line, key, error.to_string());
+            }
+        }
+    }
+    buckets
 }
 
 /// Returns the severity of an error of one log's data.
@@ -317,16 +332,16 @@ fn ask_outside(config: &Config) -> JoinSet<(usize, Vec<SourceResponse>)> {
 /// Compares a log with its outside checkpoints.
 async fn known(
     log: &LogSettings,
-    answers: Vec<SourceResponse>,
+    responses: Vec<SourceResponse>,
     lock: &dyn Lock,
     report: &mut Report,
 ) {
     let (line, key) = (log.line, log.key_path("known_checkpoints"));
     let settings = log.to_log_config();
     let mut known = Vec::new();
-    for answer in answers {
-        let place = answer.place.clone();
-        match KnownCheckpoint::verify(answer, &settings) {
+    for response in responses {
+        let place = response.place.clone();
+        match KnownCheckpoint::verify(response, &settings) {
             Ok(checkpoint) => known.push(checkpoint),
             Err(problem) => report.warning(line, key.as_str(), format!("{place}: {problem}")),
         }

@@ -120,24 +120,13 @@ impl Authority {
                 "PRIVATE KEY" => keys.push(der),
                 "CERTIFICATE" => certificates.push(der),
                 "ENCRYPTED PRIVATE KEY" => {
-                    return Err(MintError::Pem(
-                        "the private key is encrypted with a passphrase: write it without one \
-                         (openssl pkey -in KEY -out NEW)"
-                            .to_owned(),
-                    ));
+                    return Err(MintError::Encrypted);
                 }
                 "EC PRIVATE KEY" | "RSA PRIVATE KEY" => {
-                    return Err(MintError::Pem(format!(
-                        "it has a {label}, and must have a PRIVATE KEY (PKCS#8): convert it \
-                         (openssl pkey -in KEY -out NEW)"
-                    )));
+                    return Err(MintError::OldKeyFormat { label });
                 }
                 "EC PARAMETERS" => {}
-                _ => {
-                    return Err(MintError::Pem(format!(
-                        "unexpected PEM block {label} in a CA file"
-                    )));
-                }
+                _ => return Err(MintError::UnexpectedBlock { label }),
             }
         }
         match &keys[..] {
@@ -146,10 +135,7 @@ impl Authority {
                 own_first(&mut certificates, &key);
                 Self::new(key, certificates)
             }
-            _ => Err(MintError::Pem(format!(
-                "a CA file must have one PRIVATE KEY (PKCS#8), this one has {}",
-                keys.len()
-            ))),
+            _ => Err(MintError::KeyCount { found: keys.len() }),
         }
     }
 

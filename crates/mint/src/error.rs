@@ -19,8 +19,38 @@ pub enum MintError {
         algorithm: crate::SignatureAlgorithm,
     },
     /// The PEM text is invalid.
-    #[error("{0}")]
-    Pem(String),
+    #[error(transparent)]
+    Pem(#[from] PemError),
+    /// The private key of a CA is encrypted.
+    #[error(
+        "the private key is encrypted with a passphrase: write it without one (openssl pkey -in \
+         KEY -out NEW)"
+    )]
+    Encrypted,
+    /// The private key of a CA has an older format than PKCS#8.
+    #[error(
+        "it has a {label}, and must have a PRIVATE KEY (PKCS#8): convert it (openssl pkey -in KEY \
+         -out NEW)"
+    )]
+    OldKeyFormat {
+        /// The words after BEGIN.
+        label: String,
+    },
+    /// A CA file has a block of another kind.
+    #[error("unexpected PEM block {label} in a CA file")]
+    UnexpectedBlock {
+        /// The words after BEGIN.
+        label: String,
+    },
+    /// A CA file does not have exactly one private key.
+    #[error("a CA file must have one PRIVATE KEY (PKCS#8), this one has {found}")]
+    KeyCount {
+        /// Number of private keys.
+        found: usize,
+    },
+    /// The private key of a certificate cannot be parsed.
+    #[error("the private key cannot be parsed: {0}")]
+    PrivateKey(&'static str),
     /// The CA certificate is not usable for issuing.
     #[error("not a usable CA certificate: {0}")]
     Certificate(&'static str),
@@ -40,10 +70,4 @@ pub enum MintError {
     #[cfg(feature = "store")]
     #[error("TLS cannot use the certificate: {0}")]
     Tls(#[from] rustls::Error),
-}
-
-impl From<PemError> for MintError {
-    fn from(error: PemError) -> Self {
-        MintError::Pem(error.to_string())
-    }
 }

@@ -34,7 +34,7 @@ const AGENT: &str = concat!("lucarne/", env!("CARGO_PKG_VERSION"));
 /// Limit of consecutive redirects.
 const REDIRECTS: usize = 10;
 /// Size limit of a response to a POST, in bytes.
-const MOST_ANSWER: usize = 1 << 20;
+const MAX_RESPONSE: usize = 1 << 20;
 
 /// HTTP/1.1 client with TLS for `https` URLs, which keeps connections. Clones are cheap and share
 /// the connections.
@@ -46,7 +46,7 @@ pub struct Client {
 
 /// A complete response.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct CompleteResponse {
     /// Status of the response.
     pub status: StatusCode,
     /// Time to wait before the next request, if the server requests it (RFC 9110, section 10.2.3).
@@ -113,10 +113,10 @@ impl Client {
             for _ in 0..=REDIRECTS {
                 let mut request = request(Method::GET, at.as_str(), None)?;
                 known.put(request.headers_mut());
-                let (answer, headers) = self.exchange(request, limit).await?;
-                match answer.status {
+                let (response, headers) = self.exchange(request, limit).await?;
+                match response.status {
                     StatusCode::OK => {
-                        return Ok(Some((answer.body, Validators::of(&headers))));
+                        return Ok(Some((response.body, Validators::of(&headers))));
                     }
                     StatusCode::NOT_MODIFIED if known.is_some() => return Ok(None),
                     status if status.is_redirection() => at = redirected(&at, status, &headers)?,
@@ -136,37 +136,37 @@ impl Client {
         &self,
         url: &str,
         json: impl Into<Bytes>,
-    ) -> Result<Answer, ClientError> {
+    ) -> Result<CompleteResponse, ClientError> {
         let request = request(Method::POST, url, Some(json.into()))?;
-        let (answer, _) = self.in_time(self.exchange(request, MOST_ANSWER)).await?;
-        Ok(answer)
+        let (response, _) = self.in_time(self.exchange(request, MAX_RESPONSE)).await?;
+        Ok(response)
     }
 
     async fn in_time<T>(
         &self,
         exchange: impl Future<Output = Result<T, ClientError>>,
     ) -> Result<T, ClientError> {
-        let answer = timeout(self.timeout, exchange).await;
-        answer.unwrap_or(Err(ClientError::Timeout(self.timeout)))
+        let response = timeout(self.timeout, exchange).await;
+        response.unwrap_or(Err(ClientError::Timeout(self.timeout)))
     }
 
     async fn exchange(
         &self,
         request: Request<Full<Bytes>>,
         limit: usize,
-    ) -> Result<(Answer, HeaderMap), ClientError> {
+    ) -> Result<(CompleteResponse, HeaderMap), ClientError> {
         let response = self.pool.request(request).await;
         let (head, body) = response.map_err(ClientError::Exchange)?.into_parts();
         let body = Limited::new(body, limit).collect().await;
         let body = body.map_err(|error| ClientError::Body { limit, error })?;
         let retry_after = head.headers.get(RETRY_AFTER);
         let retry_after = retry_after.and_then(|value| value.to_str().ok());
-        let answer = Answer {
+        let response = CompleteResponse {
             status: head.status,
             retry_after: retry_after.and_then(|value| wait(value, jiff::Timestamp::now())),
             body: body.to_bytes(),
         };
-        Ok((answer, head.headers))
+        Ok((response, head.headers))
     }
 }
 

@@ -31,7 +31,7 @@ mod tls;
 
 pub use accept::accept;
 #[cfg(feature = "client")]
-pub use client::{Answer, BlockingClient, Client, ClientError, Validators};
+pub use client::{BlockingClient, Client, ClientError, CompleteResponse, Validators};
 pub use dial::{first_of, interleave};
 pub use exposition::exposition;
 pub use network::{Network, NetworkError, special};

@@ -50,12 +50,12 @@ impl FromStr for Network {
     fn from_str(text: &str) -> Result<Self, NetworkError> {
         let (base, length) = text.split_once('/').unwrap_or((text, ""));
         let base = base.parse::<IpAddr>().map_err(|_| NetworkError)?;
-        let most = if base.is_ipv4() { 32 } else { 128 };
+        let max = if base.is_ipv4() { 32 } else { 128 };
         let length = match length {
-            "" if !text.contains('/') => most,
+            "" if !text.contains('/') => max,
             length => length.parse().map_err(|_| NetworkError)?,
         };
-        if length > most {
+        if length > max {
             return Err(NetworkError);
         }
         // IPv4-mapped addresses are converted to IPv4.

@@ -84,7 +84,7 @@ impl Admin {
             tokio::spawn(async move {
                 let service = service_fn(move |request: Request<Incoming>| {
                     let shown = shown.clone();
-                    async move { Ok::<_, Infallible>(answer(&shown, &request).map(Full::new)) }
+                    async move { Ok::<_, Infallible>(respond(&shown, &request).map(Full::new)) }
                 });
                 let connection = http1::Builder::new()
                     .timer(TokioTimer::new())
@@ -98,7 +98,7 @@ impl Admin {
     }
 }
 
-fn answer<B>(shown: &AdminState, request: &Request<B>) -> Response<Bytes> {
+fn respond<B>(shown: &AdminState, request: &Request<B>) -> Response<Bytes> {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
     }

@@ -13,8 +13,8 @@ use tokio::time::{Instant, timeout_at};
 /// client can send a password.
 const AT_A_TIME: usize = 2;
 /// Limits of the passwords that are checked or wait: of one client, and of all clients.
-const MOST_OF_A_CLIENT: usize = 16;
-const MOST: usize = 512;
+const MAX_PER_CLIENT: usize = 16;
+const MAX_PENDING: usize = 512;
 /// Longest wait for a turn.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -95,10 +95,11 @@ impl Checks {
         check: impl FnOnce() -> bool + Send + 'static,
     ) -> Result<bool, ChecksFull> {
         let mut verdict = self.join(network(client), key, check)?;
-        let told = verdict.wait_for(Option::is_some).await;
+        let result = verdict.wait_for(Option::is_some).await;
         // A sender that was dropped without a verdict means that the check failed.
-        told.ok()
-            .and_then(|told| *told)
+        result
+            .ok()
+            .and_then(|result| *result)
             .unwrap_or(Err(ChecksFull::OfAll))
     }
 
@@ -113,25 +114,25 @@ impl Checks {
             if let Some(same) = queue.under_way.get(&key) {
                 return Ok(same.subscribe());
             }
-            if queue.under_way.len() >= MOST_OF_A_CLIENT {
+            if queue.under_way.len() >= MAX_PER_CLIENT {
                 return Err(ChecksFull::OfClient);
             }
         }
-        if queues.total >= MOST {
+        if queues.total >= MAX_PENDING {
             return Err(ChecksFull::OfAll);
         }
         queues.total += 1;
-        let (tell, verdict) = watch::channel(None);
-        let tell = Arc::new(tell);
+        let (sender, verdict) = watch::channel(None);
+        let sender = Arc::new(sender);
         let queue = queues.of.entry(client).or_default();
-        queue.under_way.insert(key, tell.clone());
+        queue.under_way.insert(key, sender.clone());
         let turn = queue.turn.clone();
         let place = Place {
             checks: self.clone(),
             client,
             key,
         };
-        tokio::spawn(place.take_turn(turn, tell, check));
+        tokio::spawn(place.take_turn(turn, sender, check));
         Ok(verdict)
     }
 
@@ -160,17 +161,17 @@ impl Place {
     async fn take_turn(
         self,
         turn: Arc<Semaphore>,
-        tell: Arc<watch::Sender<Verdict>>,
+        sender: Arc<watch::Sender<Verdict>>,
         check: impl FnOnce() -> bool + Send + 'static,
     ) {
         let permits = match self.checks.admit(turn).await {
             Ok(permits) => permits,
             Err(full) => {
-                tell.send_replace(Some(Err(full)));
+                sender.send_replace(Some(Err(full)));
                 return;
             }
         };
-        if tell.receiver_count() == 0 {
+        if sender.receiver_count() == 0 {
             return; // every caller has gone
         }
         // A running check cannot be stopped: it holds its permits until it ends, even if no caller
@@ -181,7 +182,7 @@ impl Place {
             right
         };
         if let Ok(right) = tokio::task::spawn_blocking(run).await {
-            tell.send_replace(Some(Ok(right)));
+            sender.send_replace(Some(Ok(right)));
         }
     }
 }
@@ -267,7 +268,7 @@ mod tests {
         let (checks, gate) = (Arc::new(Checks::new(LONG)), Gate::default());
         let (greedy, other) = (ip("192.0.2.1"), ip("192.0.2.2"));
         let mut waiting = Vec::new();
-        for n in 0..MOST_OF_A_CLIENT {
+        for n in 0..MAX_PER_CLIENT {
             let mut one = Box::pin(checks.run(greedy, key(n), gate.check()));
             assert!(poll!(&mut one).is_pending());
             waiting.push(one);
@@ -285,7 +286,7 @@ mod tests {
             assert_eq!(one.await, Ok(true));
         }
         assert_eq!(again.await, Ok(true));
-        assert_eq!(gate.begun(), MOST_OF_A_CLIENT, "each once");
+        assert_eq!(gate.begun(), MAX_PER_CLIENT, "each once");
         assert_eq!(checks.run(greedy, key(99), || true).await, Ok(true));
     }
 
@@ -293,8 +294,8 @@ mod tests {
     async fn all_clients_together_find_a_bound() {
         let (checks, gate) = (Arc::new(Checks::new(LONG)), Gate::default());
         let mut waiting = Vec::new();
-        for n in 0..MOST {
-            let client = IpAddr::from([10, 0, 0, u8::try_from(n / MOST_OF_A_CLIENT).unwrap()]);
+        for n in 0..MAX_PENDING {
+            let client = IpAddr::from([10, 0, 0, u8::try_from(n / MAX_PER_CLIENT).unwrap()]);
             let mut one = Box::pin(checks.run(client, key(n), gate.check()));
             assert!(poll!(&mut one).is_pending());
             waiting.push(one);

@@ -23,7 +23,7 @@ use crate::target::Target;
 use crate::tunnel::Connect;
 
 /// Responds to CONNECT. The connection continues in a task of its own after the response.
-pub(crate) async fn answer(
+pub(crate) async fn respond(
     core: &Arc<Core>,
     client: SocketAddr,
     mut request: Request<Incoming>,

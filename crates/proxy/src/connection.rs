@@ -40,7 +40,7 @@ pub(crate) fn builder_http2(limits: &Limits) -> http2::Builder<TokioExecutor> {
 }
 
 /// Logs the error that ended a connection, if any.
-pub(crate) fn tell(client: SocketAddr, ended: Result<(), hyper::Error>) {
+pub(crate) fn log_end(client: SocketAddr, ended: Result<(), hyper::Error>) {
     if let Err(error) = ended {
         let cause = std::error::Error::source(&error).map_or(String::new(), |e| format!(": {e}"));
         tracing::debug!(%client, "connection ended: {error}{cause}");

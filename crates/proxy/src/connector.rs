@@ -28,7 +28,7 @@ pub(crate) struct Connector {
     /// TLS client without a certificate.
     pub(crate) nobody: TlsClient,
     pub(crate) patience: Duration,
-    pub(crate) answer: Duration,
+    pub(crate) response: Duration,
     pub(crate) head_bytes: usize,
 }
 

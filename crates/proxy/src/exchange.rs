@@ -29,7 +29,7 @@ use crate::tunnel::splice;
 use crate::upstream_proxy::UpstreamProxy;
 
 /// Responds to a request with the server's response, or with a page that states the failure.
-pub(crate) async fn answer(session: &Arc<Session>, request: Request<Incoming>) -> Response<Body> {
+pub(crate) async fn respond(session: &Arc<Session>, request: Request<Incoming>) -> Response<Body> {
     let core = &session.core;
     core.stats.requests.inc();
     let accept = request.headers().get(ACCEPT).cloned();
@@ -70,8 +70,8 @@ async fn exchange(
     let route = route(session, &request).map_err(|failure| (failure, None))?;
     let trouble = |failure| (failure, Some(route.target.clone()));
     permit(session, &request, &route).map_err(trouble)?;
-    if let Some(answer) = hops::count(&mut request) {
-        return Ok(answer);
+    if let Some(response) = hops::count(&mut request) {
+        return Ok(response);
     }
     // HTTP/2 carries trailers for every client.
     let trailers =
@@ -79,12 +79,12 @@ async fn exchange(
     let client_upgrade = hyper::upgrade::on(&mut request);
     let interim = session.interim.as_ref();
     let interim = interim.filter(|_| request.version() == Version::HTTP_11);
-    let teller = interim.map(Interim::begin);
+    let interim_sender = interim.map(Interim::begin);
     let (prepared, moving) = prepare(session, request, &route).map_err(trouble)?;
     let upgrade = prepared.upgrade;
-    let sent = send(session, &route, prepared, &moving, teller.as_ref()).await;
-    if let Some(teller) = &teller {
-        teller.end().await;
+    let sent = send(session, &route, prepared, &moving, interim_sender.as_ref()).await;
+    if let Some(interim_sender) = &interim_sender {
+        interim_sender.end().await;
     }
     let (mut response, lease) = sent.map_err(trouble)?;
     if let Some(proxy) = route.forwarder() {
@@ -102,9 +102,9 @@ fn forwarded(response: &mut Response<Incoming>, proxy: &UpstreamProxy) -> Result
         return Err(relay::refused(response, proxy));
     }
     let failed = status.is_client_error() || status.is_server_error();
-    let told = format!("lucarne; {}", next_hop(proxy, status));
-    if let (true, Ok(told)) = (failed, HeaderValue::try_from(told)) {
-        response.headers_mut().append(PROXY_STATUS, told);
+    let value = format!("lucarne; {}", next_hop(proxy, status));
+    if let (true, Ok(value)) = (failed, HeaderValue::try_from(value)) {
+        response.headers_mut().append(PROXY_STATUS, value);
     }
     Ok(())
 }

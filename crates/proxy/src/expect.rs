@@ -45,7 +45,7 @@ impl BodyGate {
 
     /// Records the server's final response. A body that is still held back is not sent, and its
     /// connection serves this response only.
-    pub(crate) fn answered(self) -> Option<Withheld> {
+    pub(crate) fn responded(self) -> Option<Withheld> {
         self.turn(Expectation::None, Expectation::Refused)
             .then_some(Withheld(self))
     }

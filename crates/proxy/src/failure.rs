@@ -82,7 +82,7 @@ pub enum Step {
     /// The TLS handshake with the server.
     Handshake,
     /// The head of the response.
-    Answer,
+    Response,
 }
 
 impl Failure {
@@ -121,7 +121,7 @@ impl Failure {
             Failure::Closed(_) => "connection_terminated",
             Failure::Timeout(Step::Resolve, _) => "dns_timeout",
             Failure::Timeout(Step::Connect | Step::Handshake, _) => "connection_timeout",
-            Failure::Timeout(Step::Answer, _) => "http_response_timeout",
+            Failure::Timeout(Step::Response, _) => "http_response_timeout",
             Failure::Upstream(_, trouble) => trouble.kind(),
             Failure::Mint(_) => "proxy_internal_error",
         }
@@ -363,7 +363,7 @@ impl Step {
             Step::Resolve => "The name was not resolved",
             Step::Connect => "No connection was established",
             Step::Handshake => "The TLS handshake did not finish",
-            Step::Answer => "No response began",
+            Step::Response => "No response began",
         };
         format!("{what} within {:.1} s.", after.as_secs_f64())
     }

@@ -44,5 +44,5 @@ fn echo<B>(request: &Request<B>) -> Response<Body> {
     let secret = [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION];
     let fields = request.headers().iter();
     headers::write(fields.filter(|(name, _)| !secret.contains(name)), &mut text);
-    page::answer(StatusCode::OK, "message/http", text)
+    page::response(StatusCode::OK, "message/http", text)
 }

@@ -65,10 +65,10 @@ pub struct HostRow {
 pub(crate) struct Hosts(Mutex<LruCache<Host, Arc<Seen>>>);
 
 impl Hosts {
-    /// Keeps statistics of at most `most` hosts and forgets the least recently used.
-    pub(crate) fn new(most: usize) -> Self {
-        let most = NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN);
-        Hosts(Mutex::new(LruCache::new(most)))
+    /// Keeps statistics of at most `max` hosts and forgets the least recently used.
+    pub(crate) fn new(max: usize) -> Self {
+        let max = NonZeroUsize::new(max).unwrap_or(NonZeroUsize::MIN);
+        Hosts(Mutex::new(LruCache::new(max)))
     }
 
     /// Counts a connection to `host` and returns the counters of that host.

@@ -62,7 +62,7 @@ impl Connect {
             }
             Ok(First::Client(Opening::Http1)) => false,
             Ok(First::Client(Opening::Http2)) => true,
-            Err(failure) => return self.told_nobody(&failure),
+            Err(failure) => return self.log_failure(&failure),
         };
         let action = self.core.rules.load().action(&self.target, None);
         match action {
@@ -193,7 +193,7 @@ impl Connect {
 
     /// Ends a TLS connection that the rules deny.
     async fn deny(&self, mut stream: Rewind, failure: &Failure) {
-        self.told_nobody(failure);
+        self.log_failure(failure);
         // A client that closed the connection early needs no alert.
         if stream.write_all(&ACCESS_DENIED).await.is_ok() {
             let _ = stream.shutdown().await;

@@ -9,7 +9,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::connection::{builder_http1, builder_http2, tell};
+use crate::connection::{builder_http1, builder_http2, log_end};
 use crate::core::{Core, Phase};
 use crate::exchange;
 use crate::interim::InterimStream;
@@ -28,7 +28,7 @@ where
     let stream = TokioIo::new(stream);
     let service = service_fn(move |request| {
         let session = session.clone();
-        async move { Ok::<_, Infallible>(exchange::answer(&session, request).await) }
+        async move { Ok::<_, Infallible>(exchange::respond(&session, request).await) }
     });
     if http2 {
         let connection = builder_http2(&core.limits).serve_connection(stream, service);
@@ -47,8 +47,8 @@ where
 {
     let mut connection = pin!(connection);
     tokio::select! {
-        ended = connection.as_mut() => return tell(client, ended),
+        ended = connection.as_mut() => return log_end(client, ended),
         () = core.reached(Phase::Closing) => close(connection.as_mut()),
     }
-    tell(client, connection.await);
+    log_end(client, connection.await);
 }

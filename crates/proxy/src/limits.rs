@@ -40,7 +40,7 @@ pub struct Limits {
     /// a server that does not know expectations sends nothing.
     pub expectation: Duration,
     /// Time for a server to begin its response after it received the request.
-    pub answer: Duration,
+    pub response: Duration,
     /// Time without a byte after which a body or a tunnel is closed.
     pub idle: Duration,
     /// Time for requests in progress when the proxy stops.
@@ -60,7 +60,7 @@ impl Default for Limits {
             silence: Duration::from_secs(3),
             connect: Duration::from_secs(10),
             expectation: Duration::from_secs(1),
-            answer: Duration::from_secs(120),
+            response: Duration::from_secs(120),
             idle: Duration::from_secs(300),
             drain: Duration::from_secs(10),
         }

@@ -41,7 +41,7 @@ pub(crate) fn failure(
     } else {
         ("text/plain; charset=utf-8", text(failure, host))
     };
-    let mut response = answer(status, kind, text);
+    let mut response = response(status, kind, text);
     let headers = response.headers_mut();
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
     headers.insert(RequestId::HEADER, id.to_value());
@@ -62,7 +62,7 @@ pub(crate) fn failure(
 }
 
 /// Returns a response that must not be cached.
-pub(crate) fn answer(
+pub(crate) fn response(
     status: StatusCode,
     kind: &'static str,
     body: impl Into<Bytes>,
@@ -123,7 +123,7 @@ mod tests {
     use lucarne_mint::testing::Pki;
 
     /// Formats a certificate of this validity as the page and as text.
-    fn told(not_before: i64, not_after: i64) -> (String, String) {
+    fn formatted(not_before: i64, not_after: i64) -> (String, String) {
         let mut options = Pki::shared().leaf("dated.example");
         options.not_before = Time::from_unix(not_before);
         options.not_after = Time::from_unix(not_after);
@@ -135,13 +135,13 @@ mod tests {
 
     #[test]
     fn the_validity_of_a_certificate_can_be_read() {
-        let (page, text) = told(1_751_371_200, 1_759_147_199);
-        for told in [&page, &text] {
-            assert!(told.contains("2025-07-01 12:00:00 UTC"), "{told}");
-            assert!(told.contains("2025-09-29 11:59:59 UTC"), "{told}");
+        let (page, text) = formatted(1_751_371_200, 1_759_147_199);
+        for formatted in [&page, &text] {
+            assert!(formatted.contains("2025-07-01 12:00:00 UTC"), "{formatted}");
+            assert!(formatted.contains("2025-09-29 11:59:59 UTC"), "{formatted}");
         }
         // The end of "never" (RFC 5280, section 4.1.2.5).
-        let (page, _) = told(0, 253_402_300_799);
+        let (page, _) = formatted(0, 253_402_300_799);
         assert!(page.contains("1970-01-01 00:00:00 UTC"), "{page}");
         assert!(page.contains("9999-12-31 23:59:59 UTC"), "{page}");
     }

@@ -105,11 +105,11 @@ struct Entry {
 }
 
 impl Pool {
-    /// Creates a pool for `most` routes whose connections are kept for `keep`.
-    pub(crate) fn new(most: usize, keep: Duration) -> Arc<Self> {
-        let most = NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN);
+    /// Creates a pool for `max` routes whose connections are kept for `keep`.
+    pub(crate) fn new(max: usize, keep: Duration) -> Arc<Self> {
+        let max = NonZeroUsize::new(max).unwrap_or(NonZeroUsize::MIN);
         Arc::new(Pool {
-            routes: Mutex::new(LruCache::new(most)),
+            routes: Mutex::new(LruCache::new(max)),
             keep,
         })
     }

@@ -54,10 +54,10 @@ pub(crate) async fn tunnel(
     let mut sender = connector.speak_http1(stream).await?.sender;
     let request = ask(proxy, target, via)?;
     let asking = sender.send_request(request);
-    let response = match timeout(connector.answer, asking).await {
-        Ok(answered) => answered.map_err(broke)?,
+    let response = match timeout(connector.response, asking).await {
+        Ok(response) => response.map_err(broke)?,
         Err(_) => {
-            let late = Failure::Timeout(Step::Answer, connector.answer);
+            let late = Failure::Timeout(Step::Response, connector.response);
             return Err(UpstreamFailure::Unreached(Box::new(late)).of(proxy));
         }
     };

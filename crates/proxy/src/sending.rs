@@ -134,16 +134,16 @@ async fn dial(session: &Session, fixed: &FixedOrigin) -> Result<Connection, Fail
 fn listen(
     request: &mut Request<Outgoing>,
     expects: Option<Duration>,
-    teller: Option<&InterimSender>,
+    interim: Option<&InterimSender>,
 ) -> Option<BodyGate> {
     let gate = expects.map(|patience| request.body_mut().hold(patience));
-    let (opened, teller) = (gate.clone(), teller.cloned());
+    let (opened, interim) = (gate.clone(), interim.cloned());
     hyper::ext::on_informational(request, move |said| match said.status() {
         // hyper sends 100 to the client when its body is polled.
         StatusCode::CONTINUE => opened.iter().for_each(BodyGate::open),
         status => {
-            if let Some(teller) = &teller {
-                teller.say(status, said.headers());
+            if let Some(interim) = &interim {
+                interim.say(status, said.headers());
             }
         }
     });
@@ -156,7 +156,7 @@ pub(crate) async fn send(
     route: &Arc<Route>,
     prepared: Prepared,
     moving: &AtomicBool,
-    teller: Option<&InterimSender>,
+    interim: Option<&InterimSender>,
 ) -> Result<(Response<Incoming>, Option<Lease>), Failure> {
     let Prepared {
         mut request,
@@ -175,18 +175,18 @@ pub(crate) async fn send(
                     Some(proxy) => for_forwarder(&mut request, route, proxy),
                     None => for_http1(&mut request),
                 }
-                let gate = listen(&mut request, expects, teller);
+                let gate = listen(&mut request, expects, interim);
                 one_at_a_time(session, route, connection, request, gate, moving).await
             }
             Connection::Http2(mut connection) => {
                 for_http2(&mut request, route);
                 let sending = connection.sender.try_send_request(request);
-                let sent = patiently(sending, session.core.limits.answer, moving).await;
+                let sent = patiently(sending, session.core.limits.response, moving).await;
                 sent.map(|sent| sent.map(|response| (response, None)))
             }
         };
         let unsent = match sent? {
-            Ok(answered) => return Ok(answered),
+            Ok(response) => return Ok(response),
             Err(unsent) => unsent,
         };
         attempts += 1;
@@ -235,13 +235,13 @@ async fn one_at_a_time(
     moving: &AtomicBool,
 ) -> Sent<(Response<Incoming>, Option<Lease>)> {
     let sending = connection.sender.try_send_request(request);
-    let sent = patiently(sending, session.core.limits.answer, moving).await?;
+    let sent = patiently(sending, session.core.limits.response, moving).await?;
     Ok(sent.map(|response| {
         let lease = Lease {
             pool: session.core.upstream.pool.clone(),
             route: route.clone(),
             connection,
-            withheld: gate.and_then(BodyGate::answered),
+            withheld: gate.and_then(BodyGate::responded),
             cut: lasts_until_the_end(&response).then(|| cut(session, route)),
         };
         (response, Some(lease))
@@ -282,7 +282,7 @@ async fn patiently(
         match tokio::time::timeout(patience, sending.as_mut()).await {
             Ok(sent) => return Ok(sent.map_err(Unsent::from)),
             Err(_) if moving.swap(false, Ordering::Relaxed) => {}
-            Err(_) => return Err(Failure::Timeout(Step::Answer, patience)),
+            Err(_) => return Err(Failure::Timeout(Step::Response, patience)),
         }
     }
 }

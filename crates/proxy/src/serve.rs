@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use crate::body::Body;
 use crate::connect;
-use crate::connection::{builder_http1, tell};
+use crate::connection::{builder_http1, log_end};
 use crate::core::{Core, Phase};
 use crate::exchange;
 use crate::interim::InterimStream;
@@ -54,11 +54,11 @@ pub(crate) async fn bare(core: Arc<Core>, mut stream: TcpStream, client: SocketA
     let connection = builder_http1(&core.limits).serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection.with_upgrades());
     tokio::select! {
-        ended = connection.as_mut() => return tell(client, ended),
+        ended = connection.as_mut() => return log_end(client, ended),
         () = core.reached(Phase::Closing) => connection.as_mut().graceful_shutdown(),
     }
     tokio::select! {
-        ended = connection => tell(client, ended),
+        ended = connection => log_end(client, ended),
         () = core.reached(Phase::Cut) => {}
     }
 }
@@ -102,8 +102,8 @@ async fn refuse(stream: &mut TcpStream) -> io::Result<()> {
 async fn to_proxy(session: &Arc<Session>, request: Request<Incoming>) -> Response<Body> {
     let core = &session.core;
     let own = request.uri().authority().is_none();
-    if own && let Some(answer) = welcome::answer_own(core, &request) {
-        return answer;
+    if own && let Some(response) = welcome::respond_own(core, &request) {
+        return response;
     }
     if let Some(users) = core.users.load_full() {
         let authorization = request.headers().get(PROXY_AUTHORIZATION);
@@ -116,13 +116,13 @@ async fn to_proxy(session: &Arc<Session>, request: Request<Incoming>) -> Respons
         }
     }
     if *request.method() != Method::CONNECT {
-        return exchange::answer(session, request).await;
+        return exchange::respond(session, request).await;
     }
-    let mut answer = connect::answer(core, session.client, request).await;
-    if !answer.status().is_success() {
+    let mut response = connect::respond(core, session.client, request).await;
+    if !response.status().is_success() {
         // The bytes that the client sent after CONNECT are not a request to the proxy.
         let close = HeaderValue::from_static("close");
-        answer.headers_mut().insert(CONNECTION, close);
+        response.headers_mut().insert(CONNECTION, close);
     }
-    answer
+    response
 }

@@ -22,7 +22,7 @@ pub(crate) enum BodyError {
     #[error("no byte arrived for {0:?}")]
     Still(Duration),
     /// The sender is too slow.
-    #[error("fewer than {LEAST} bytes arrived in {0:?}")]
+    #[error("fewer than {MIN_BYTES} bytes arrived in {0:?}")]
     Slow(Duration),
     #[error("the server responded without the body")]
     Unwanted,
@@ -30,7 +30,7 @@ pub(crate) enum BodyError {
 
 /// Minimum of bytes within the idle limit for a body of known length. Other bodies may be slow
 /// streams of events.
-const LEAST: u64 = 1024;
+const MIN_BYTES: u64 = 1024;
 
 /// Bytes of a body, and the time spent waiting for them.
 #[derive(Default)]
@@ -45,7 +45,7 @@ impl Pace {
     fn is_slow(&mut self, bytes: usize, waited: Duration, idle: Duration) -> bool {
         self.bytes += bytes as u64;
         self.waited += waited;
-        self.waited >= idle && std::mem::take(self).bytes < LEAST
+        self.waited >= idle && std::mem::take(self).bytes < MIN_BYTES
     }
 }
 

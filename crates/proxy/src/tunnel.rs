@@ -40,12 +40,12 @@ impl Connect {
                 self.core.stats.tunnelled.inc();
                 splice(stream, server, self.core.limits.idle).await;
             }
-            Err(failure) => self.told_nobody(&failure),
+            Err(failure) => self.log_failure(&failure),
         }
     }
 
     /// Counts and logs a failure that cannot be reported to the client.
-    pub(crate) fn told_nobody(&self, failure: &Failure) {
+    pub(crate) fn log_failure(&self, failure: &Failure) {
         let Connect { client, target, .. } = self;
         self.core.stats.failed(failure.kind());
         tracing::info!(%client, %target, "{failure}");

@@ -69,7 +69,7 @@ impl Upstream {
                 verifier,
                 nobody: TlsClient::new(&config, None),
                 patience: limits.connect,
-                answer: limits.answer,
+                response: limits.response,
                 head_bytes: limits.head_bytes,
             },
             pool: Pool::new(limits.idle_connections, limits.keep),

@@ -23,7 +23,7 @@ use crate::failure::Failure;
 const REMEMBERED: Duration = Duration::from_secs(600);
 /// Highest cost of bcrypt: one check takes about a second, and checks wait at most five seconds for
 /// their turn.
-const MOST_COST: u32 = 14;
+const MAX_COST: u32 = 14;
 /// Number of bytes of a password that bcrypt reads.
 const BCRYPT_BYTES: usize = 72;
 
@@ -78,7 +78,7 @@ pub enum UsersError {
     /// Checking the hash takes too long.
     #[error(
         "line {0} has a bcrypt hash of cost {1}, which takes too long to check: recreate the hash \
-         with a cost of at most {MOST_COST} (`htpasswd -B -C 10`)"
+         with a cost of at most {MAX_COST} (`htpasswd -B -C 10`)"
     )]
     Cost(usize, u32),
     /// The system provides no random bytes.
@@ -251,7 +251,7 @@ impl Secret {
             let hash = text.trim_end();
             let parts = HashParts::from_str(hash).map_err(|_| UsersError::Malformed(line))?;
             return match parts.get_cost() {
-                cost @ 4..=MOST_COST => Ok(Secret::Bcrypt(hash.to_owned(), cost)),
+                cost @ 4..=MAX_COST => Ok(Secret::Bcrypt(hash.to_owned(), cost)),
                 ..4 => Err(UsersError::Malformed(line)),
                 cost => Err(UsersError::Cost(line, cost)),
             };

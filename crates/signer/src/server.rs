@@ -59,7 +59,7 @@ pub struct Server {
     /// Users who may send requests.
     users: Vec<u32>,
     connections: Arc<AtomicUsize>,
-    most_connections: usize,
+    max_connections: usize,
     /// Rate limits of log lines about refused connections.
     refusals: Refusals,
     /// Keeps the directory locked against other signers.
@@ -95,7 +95,7 @@ impl Server {
         let logs: HashMap<_, _> = logs.into_iter().map(|log| (log.log_id(), log)).collect();
         Ok(Self {
             listener,
-            most_connections: logs.len() * CONNECTIONS_PER_LOG,
+            max_connections: logs.len() * CONNECTIONS_PER_LOG,
             logs: Arc::new(logs),
             users,
             connections: Arc::default(),
@@ -145,10 +145,10 @@ impl Server {
             }
             return;
         }
-        let most = self.most_connections;
-        let Some(slot) = Slot::take(&self.connections, most) else {
+        let max = self.max_connections;
+        let Some(slot) = Slot::take(&self.connections, max) else {
             if let Some(left_out) = self.refusals.too_many.due() {
-                tracing::error!(left_out, "refused: {most} connections are open");
+                tracing::error!(left_out, "refused: {max} connections are open");
             }
             return;
         };
@@ -170,9 +170,9 @@ impl Server {
 struct Slot(Arc<AtomicUsize>);
 
 impl Slot {
-    fn take(taken: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
+    fn take(taken: &Arc<AtomicUsize>, max: usize) -> Option<Self> {
         let slot = Self(taken.clone());
-        (taken.fetch_add(1, Ordering::SeqCst) < most).then_some(slot)
+        (taken.fetch_add(1, Ordering::SeqCst) < max).then_some(slot)
     }
 }
 

@@ -325,8 +325,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn hashes(most: usize) -> impl Strategy<Value = Vec<Hash>> {
-        prop::collection::vec(any::<[u8; 32]>().prop_map(Hash), 0..most)
+    fn hashes(max: usize) -> impl Strategy<Value = Vec<Hash>> {
+        prop::collection::vec(any::<[u8; 32]>().prop_map(Hash), 0..max)
     }
 
     fn round_trips(log_id: [u8; 32], wish: Wish<'_>) {

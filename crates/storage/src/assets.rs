@@ -176,12 +176,12 @@ pub trait Assets: Repairs + 'static {
         Err(AssetError::BadPath { path: name.into() })
     }
 
-    /// Returns a private file of at most `most` bytes, or `None` if it does not exist.
+    /// Returns a private file of at most `max` bytes, or `None` if it does not exist.
     ///
     /// # Errors
     /// If the file is longer, which is noticed before it is read, or cannot be read.
-    async fn get_private(&self, name: &str, most: u64) -> Result<Option<Bytes>, AssetError> {
-        let _ = (name, most);
+    async fn get_private(&self, name: &str, max: u64) -> Result<Option<Bytes>, AssetError> {
+        let _ = (name, max);
         Ok(None)
     }
 

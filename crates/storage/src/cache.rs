@@ -40,10 +40,10 @@ impl CachedAssets {
         observer: Arc<dyn Observer>,
     ) -> Self {
         let disk = Arc::new(Disk::new(directory, bytes));
-        let (scanned, told) = (disk.clone(), observer.clone());
+        let (scanned, reported) = (disk.clone(), observer.clone());
         tokio::task::spawn_blocking(move || {
             scanned.scan();
-            told.cache_holds(scanned.bytes());
+            reported.cache_holds(scanned.bytes());
         });
         Self {
             assets,
@@ -162,8 +162,8 @@ impl Assets for CachedAssets {
         self.assets.put_private(name, bytes).await
     }
 
-    async fn get_private(&self, name: &str, most: u64) -> Result<Option<Bytes>, AssetError> {
-        self.assets.get_private(name, most).await
+    async fn get_private(&self, name: &str, max: u64) -> Result<Option<Bytes>, AssetError> {
+        self.assets.get_private(name, max).await
     }
 
     async fn headroom(&self) -> Result<Option<u64>, AssetError> {

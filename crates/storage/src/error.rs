@@ -94,7 +94,7 @@ pub enum AssetError {
         /// The byte at which the damage begins.
         offset: u64,
         /// Description of the damage.
-        detail: String,
+        detail: &'static str,
     },
     /// An earlier write or sync failed, so later writes and syncs cannot be trusted.
     #[error("{location}: {reason}; the log must be reopened, which recovers from the journal")]

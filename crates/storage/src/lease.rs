@@ -23,7 +23,7 @@ pub type HolderId = [u8; 16];
 const TITLE: &str = "lucarne lease 1";
 const NOBODY: &str = "nobody";
 /// Maximum length of an address in bytes: a host name and a port.
-const MOST_ADDRESS: usize = 253 + 6;
+const MAX_ADDRESS: usize = 253 + 6;
 
 /// The record of the process that leads.
 ///
@@ -149,7 +149,7 @@ impl Lease {
             renewal: value("renewal")?.parse().ok()?,
         };
         let is_whole = lease.encode().as_bytes() == bytes;
-        (is_whole && lease.address.len() <= MOST_ADDRESS).then_some(lease)
+        (is_whole && lease.address.len() <= MAX_ADDRESS).then_some(lease)
     }
 
     fn encode(&self) -> String {

@@ -5,31 +5,32 @@
 //! stores a random mark, `writer`, in the object's metadata. A put whose response was lost is
 //! recognised by this mark, no matter which layer repeated the put.
 
+mod put;
 mod race;
+mod request_failure;
 
 use std::collections::HashMap;
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use md5::{Digest, Md5};
 use object_store::path::Path;
 use object_store::{
-    Attribute, Attributes, Error, GetOptions, ObjectStore, PutMode, PutOptions, UpdateVersion,
+    Attribute, Attributes, GetOptions, ObjectStore, PutMode, PutOptions, UpdateVersion,
 };
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use self::put::{Put, Stored};
+use self::request_failure::Failure;
 use crate::object::{RequestPolicy, failure};
 use crate::{Lock, LockError, LogId, ObjectStoreConfig, Observer, Stats};
 
 /// Minimum time of an attempt. A working store responds within this time, so that the error has the
 /// store's response and not a timeout.
-const LEAST: Duration = Duration::from_secs(1);
+const MIN_ATTEMPT: Duration = Duration::from_secs(1);
 
 /// Timeout of [`Lock::check`], short because the caller waits for the result.
 const CHECK: Duration = Duration::from_secs(3);
@@ -46,14 +47,14 @@ struct Limits {
     /// Time for a whole call.
     call: Duration,
     /// Time for one response: a call has time for a second request.
-    answer: Duration,
+    response: Duration,
 }
 
 impl Limits {
     fn of(policy: &RequestPolicy) -> Self {
         Self {
             call: policy.lock_call,
-            answer: policy.lock_call * 2 / 5,
+            response: policy.lock_call * 2 / 5,
         }
     }
 }
@@ -118,8 +119,8 @@ impl ObjectLock {
         // whereas an interrupted retry would look like silence.
         let limits = Limits::of(&config.policy);
         let policy = RequestPolicy {
-            request: limits.answer,
-            retrying: limits.answer / 2,
+            request: limits.response,
+            retrying: limits.response / 2,
             ..config.policy
         };
         let config = &ObjectStoreConfig {
@@ -185,8 +186,8 @@ impl ObjectLock {
             ..PutOptions::default()
         };
         let body = Bytes::copy_from_slice(put.body).into();
-        let answer = self.store.put_opts(&put.key, body, options);
-        let done = timeout_at(put.limit(self.limits.answer), answer).await??;
+        let response = self.store.put_opts(&put.key, body, options);
+        let done = timeout_at(put.limit(self.limits.response), response).await??;
         Ok(UpdateVersion {
             e_tag: done.e_tag,
             version: done.version,
@@ -194,7 +195,7 @@ impl ObjectLock {
     }
 
     async fn read(&self, key: &Path, deadline: Instant) -> Result<Option<Stored>, Failure> {
-        let limit = deadline.min(Instant::now() + self.limits.answer);
+        let limit = deadline.min(Instant::now() + self.limits.response);
         let read = async {
             let got = match self.store.get_opts(key, GetOptions::default()).await {
                 Err(error) if failure::is_absent(&error) => return Ok(None),
@@ -227,7 +228,7 @@ impl ObjectLock {
         deadline: Instant,
         failure: &Failure,
     ) -> Result<(), LockError> {
-        if failure.is_final() || Instant::now() + PAUSE + LEAST > deadline {
+        if failure.is_final() || Instant::now() + PAUSE + MIN_ATTEMPT > deadline {
             return Err(LockError::Failed {
                 location: self.location.clone(),
                 action,
@@ -353,156 +354,5 @@ impl Lock for ObjectLock {
 
     fn location(&self) -> String {
         self.location.clone()
-    }
-}
-
-/// A value to store, with any number of requests.
-struct Put<'p> {
-    key: Path,
-    body: &'p [u8],
-    writer: String,
-    deadline: Instant,
-}
-
-impl<'p> Put<'p> {
-    fn new(key: Path, body: &'p [u8], deadline: Instant) -> Self {
-        Self {
-            key,
-            body,
-            writer: mark(),
-            deadline,
-        }
-    }
-
-    fn limit(&self, answer: Duration) -> Instant {
-        self.deadline.min(Instant::now() + answer)
-    }
-}
-
-/// A stored object.
-struct Stored {
-    body: Vec<u8>,
-    version: UpdateVersion,
-    writer: Option<String>,
-}
-
-impl Stored {
-    fn is_by(&self, put: &Put<'_>) -> bool {
-        // The store may have saved the mark before the object, so compare both.
-        self.writer.as_deref() == Some(&put.writer) && self.body == put.body
-    }
-
-    /// Returns `true` if the e-tag is the MD5 of the object.
-    fn has_md5(&self) -> bool {
-        let tag = self.version.e_tag.as_deref().unwrap_or_default();
-        tag.trim_matches('"') == hex::encode(Md5::digest(&self.body))
-    }
-}
-
-/// Returns a unique value for a put. The value may be predictable.
-fn mark() -> String {
-    let half = || RandomState::new().hash_one(std::process::id());
-    format!("{:016x}{:016x}", half(), half())
-}
-
-/// The reasons why a request failed.
-#[derive(Debug)]
-enum Failure {
-    /// The stored object is not the expected one.
-    Lost,
-    /// The content and the e-tag belong to two different objects.
-    Torn,
-    Silence,
-    Store(Error),
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        if failure::is_lost(&error) {
-            Self::Lost
-        } else {
-            Self::Store(error)
-        }
-    }
-}
-
-impl From<tokio::time::error::Elapsed> for Failure {
-    fn from(_: tokio::time::error::Elapsed) -> Self {
-        Self::Silence
-    }
-}
-
-impl Failure {
-    /// Returns `true` if the next attempt would fail in the same way.
-    fn is_final(&self) -> bool {
-        use crate::AssetError::{NoBucket, Refused, Untrusted};
-        let Self::Store(error) = self else {
-            return false;
-        };
-        let sorted = failure::sort("", String::new(), error);
-        matches!(
-            error,
-            Error::NotFound { .. }
-                | Error::InvalidPath { .. }
-                | Error::NotSupported { .. }
-                | Error::NotImplemented { .. }
-                | Error::PermissionDenied { .. }
-                | Error::Unauthenticated { .. }
-                | Error::UnknownConfigurationKey { .. }
-        ) || matches!(sorted, NoBucket { .. } | Refused { .. } | Untrusted { .. })
-    }
-
-    /// Returns `true` if the store is unavailable.
-    fn is_absence(&self) -> bool {
-        matches!(self, Self::Silence | Self::Store(Error::Generic { .. }))
-    }
-
-    /// Describes the failure and the remedy for the usual cases.
-    fn message(&self) -> String {
-        let (said, advice) = match self {
-            Self::Lost => (
-                "other processes overwrite the same object repeatedly",
-                "find out who writes to this prefix",
-            ),
-            Self::Torn => (
-                "an object does not match its e-tag",
-                "find out who writes to this prefix",
-            ),
-            Self::Silence => (
-                "no response in time",
-                "the store hangs, or the network drops packets",
-            ),
-            Self::Store(error) => return said(error),
-        };
-        format!("{said}; {advice}")
-    }
-}
-
-/// Returns the store's response and the remedy.
-fn said(error: &Error) -> String {
-    let detail = failure::detail(error);
-    use crate::AssetError::{NoBucket, Store, Unavailable};
-    match (error, failure::sort("", String::new(), error)) {
-        // For a put, "not found" means that the bucket is absent.
-        (_, NoBucket { .. }) | (Error::NotFound { .. }, Store { .. } | Unavailable { .. }) => {
-            format!("{detail}; no such bucket: check its name, region and endpoint")
-        }
-        (_, crate::AssetError::ClockSkew { .. }) => format!(
-            "this machine's clock and the store's are too far apart ({detail}); set the clock"
-        ),
-        (Error::PermissionDenied { .. } | Error::Unauthenticated { .. }, _)
-        | (_, crate::AssetError::Refused { .. }) => format!(
-            "the store refuses the request ({detail}). Check the credentials and their \
-             permissions to get, put and delete objects under this prefix"
-        ),
-        (_, crate::AssetError::Untrusted { .. }) => format!(
-            "the store's certificate is not trusted ({detail}). If the endpoint is correct, add \
-             its certificate authority to the system's certificates, or name its file in \
-             SSL_CERT_FILE"
-        ),
-        (_, Unavailable { .. }) => {
-            format!("the store is unavailable ({detail})")
-        }
-        _ => detail,
     }
 }

@@ -57,7 +57,7 @@ impl Stamp {
 
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 
-static MOST: LazyLock<usize> = LazyLock::new(|| {
+static MAX_OPEN: LazyLock<usize> = LazyLock::new(|| {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(1 << 20);
     usize::try_from(limit / 4).unwrap_or(usize::MAX)
 });
@@ -72,7 +72,7 @@ impl OpenFile {
     /// Keeps the file, whose `stamp` was taken before its bytes were read.
     pub(crate) fn keep_as(file: File, stamp: Stamp) -> Option<Self> {
         let counted = OPEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| {
-            (open < *MOST).then_some(open + 1)
+            (open < *MAX_OPEN).then_some(open + 1)
         });
         counted.ok().map(|_| Self {
             file,
@@ -124,9 +124,9 @@ mod tests {
         let _one = ONE_AT_A_TIME.lock();
         let file = tempfile::tempfile().unwrap();
         let keep = || OpenFile::keep(file.try_clone().unwrap());
-        OPEN.fetch_add(*MOST, Ordering::Relaxed);
+        OPEN.fetch_add(*MAX_OPEN, Ordering::Relaxed);
         assert!(keep().is_none());
-        OPEN.fetch_sub(*MOST, Ordering::Relaxed);
+        OPEN.fetch_sub(*MAX_OPEN, Ordering::Relaxed);
         let kept = keep().unwrap();
         assert_eq!(OPEN.load(Ordering::Relaxed), 1);
         drop(kept);

@@ -10,6 +10,7 @@
 //!     tmp/                files on their way; empty between calls
 //! ```
 
+mod directory;
 mod directory_lock;
 mod journal;
 mod processes;
@@ -21,9 +22,6 @@ mod settle;
 #[cfg(test)]
 mod tests;
 
-use std::fs::{DirBuilder, File, Permissions, set_permissions};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,14 +31,17 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
+pub(crate) use self::directory::make_durably;
+pub use self::directory::make_private_directory;
+use self::directory::{Directory, OWN, existing, keep_private};
 use self::directory_lock::DirectoryLock;
-use self::journal::{Journal, open_directory};
+use self::journal::Journal;
 pub use self::processes::{Holder, Holders, holders};
 use self::publisher::Publisher;
 pub use self::repairs::PosixRepairs;
 use self::settle::Durability;
 use crate::blocking_pool::{BlockingPool, NoResult};
-use crate::{Asset, AssetError, Assets, ForReader, JournalContents, Repairs, Stats, file, path};
+use crate::{Asset, AssetError, Assets, ForReader, JournalContents, Repairs, Stats, path};
 
 /// Assets in a directory of a POSIX file system. Another process cannot open the directory during
 /// the lifetime of this value.
@@ -75,32 +76,13 @@ pub struct PosixAssets {
 }
 
 /// Timeout of a round's disk operations: a resetting disk controller takes that long.
-const ROUND_PATIENCE: Duration = Duration::from_secs(30);
+const ROUND_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout of a settle, which may write much data, including data of other programs.
-const SETTLE_PATIENCE: Duration = Duration::from_secs(600);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(600);
 /// Timeout of a reader.
-const READ_PATIENCE: Duration = Duration::from_secs(10);
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of concurrent reads.
 const READERS: usize = 16;
-
-struct Directory {
-    path: PathBuf,
-    /// The path as given to `open`; `path` is its resolved form at that time.
-    given: PathBuf,
-    publisher: Publisher,
-    journal: Journal,
-    durability: Durability,
-    /// Held by `settle` and by a call that reopens the journal, which would otherwise remove the
-    /// unused segment that `settle` prepares.
-    settling: Mutex<()>,
-    stats: Arc<Stats>,
-    /// Whether all writes are refused.
-    read_only: bool,
-    /// Whether the directory was released to other processes.
-    closed: AtomicBool,
-    /// The last field, so that the directory is released after everything else is dropped.
-    lock: Option<DirectoryLock>,
-}
 
 impl PosixAssets {
     /// Opens the directory of an existing log: a Lucarne log, Sunlight's `localdirectory` or
@@ -182,10 +164,10 @@ impl PosixAssets {
         };
         Self {
             directory: Arc::new(directory),
-            rounds: BlockingPool::new(1, ROUND_PATIENCE),
-            settling: BlockingPool::new(1, SETTLE_PATIENCE),
-            reading: BlockingPool::new(READERS, READ_PATIENCE),
-            probing: BlockingPool::new(1, READ_PATIENCE),
+            rounds: BlockingPool::new(1, ROUND_TIMEOUT),
+            settling: BlockingPool::new(1, SETTLE_TIMEOUT),
+            reading: BlockingPool::new(READERS, READ_TIMEOUT),
+            probing: BlockingPool::new(1, READ_TIMEOUT),
         }
     }
 
@@ -232,45 +214,6 @@ impl PosixAssets {
                 Err(AssetError::io("finish work on", self.location(), e.into()))
             }
         }
-    }
-}
-
-impl Directory {
-    fn writable(&self) -> Result<&Self, AssetError> {
-        let error: io::Error = if self.read_only {
-            io::ErrorKind::ReadOnlyFilesystem.into()
-        } else if self.closed.load(Ordering::SeqCst) {
-            io::Error::other("the directory was released to another process")
-        } else {
-            return Ok(self);
-        };
-        let path = self.path.display().to_string();
-        Err(AssetError::io("write", path, error))
-    }
-
-    fn put_private(&self, path: &str, bytes: &[u8]) -> Result<(), AssetError> {
-        let file = self.path.join(path);
-        if let Some(folder) = file.parent() {
-            make_durably(folder, 0o700)?;
-        }
-        let next = file.with_added_extension("next");
-        let written = std::fs::write(&next, bytes).and_then(|()| std::fs::rename(&next, &file));
-        written.map_err(|e| AssetError::io("write", file.display().to_string(), e))
-    }
-
-    fn get_private(&self, path: &str, most: u64) -> Result<Option<Bytes>, AssetError> {
-        let path = self.path.join(path);
-        let read = file::open(&path).and_then(|mut file| file::read_bounded(&mut file, most));
-        match read {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(AssetError::io("read", path.display().to_string(), error)),
-        }
-    }
-
-    fn let_go(&self) -> Result<(), AssetError> {
-        let released = self.lock.as_ref().map_or(Ok(()), DirectoryLock::release);
-        released.map_err(|e| AssetError::io("release", self.path.display().to_string(), e))
     }
 }
 
@@ -376,9 +319,9 @@ impl Assets for PosixAssets {
         .await
     }
 
-    async fn get_private(&self, name: &str, most: u64) -> Result<Option<Bytes>, AssetError> {
+    async fn get_private(&self, name: &str, max: u64) -> Result<Option<Bytes>, AssetError> {
         let path = path::private(name)?;
-        self.blocking(&self.reading, move |d| d.get_private(&path, most))
+        self.blocking(&self.reading, move |d| d.get_private(&path, max))
             .await
     }
 
@@ -422,111 +365,8 @@ impl Repairs for PosixAssets {
     }
 }
 
-impl Directory {
-    /// Fails if the path leads to a different directory than the open one, or its lock to a
-    /// different file. Rounds would be written to a directory that no process finds again, and
-    /// another process could start the same log a second time.
-    fn still_there(&self) -> Result<(), AssetError> {
-        let held = |lock: &DirectoryLock| is_same(&self.path.join(LOCK), lock.file());
-        let same = is_same(&self.given, self.publisher.root())
-            .and_then(|same| Ok(same && self.lock.as_ref().map_or(Ok(true), held)?));
-        match same {
-            Ok(true) => Ok(()),
-            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(AssetError::io(
-                "examine",
-                self.given.display().to_string(),
-                e,
-            )),
-            _ => Err(AssetError::Moved {
-                directory: self.given.display().to_string(),
-            }),
-        }
-    }
-}
-
 /// Describes another process that has files of the log open.
 fn first_holder(directory: &Path) -> Option<String> {
     let holders = holders(directory, &[]);
     holders.found.first().map(Holder::to_string)
-}
-
-/// Returns `true` if the path leads to the open file.
-fn is_same(path: &Path, file: &File) -> io::Result<bool> {
-    let (there, open) = (path.metadata()?, file.metadata()?);
-    Ok((there.dev(), there.ino()) == (open.dev(), open.ino()))
-}
-
-/// The lock file: only one process at a time can lock it.
-const LOCK: &str = ".lucarne/lock";
-/// The directory for private files.
-const OWN: &str = ".lucarne";
-
-/// Removes permissions of other users that an older version or a umask left.
-fn keep_private(own: &Path) {
-    let open = |mode: u32| mode & 0o077 != 0;
-    if !own.metadata().is_ok_and(|metadata| open(metadata.mode())) {
-        return;
-    }
-    if let Err(error) = set_permissions(own, Permissions::from_mode(0o700)) {
-        tracing::warn!(%error, "{}: other users may enter, and the mode cannot be changed", own.display());
-    }
-}
-
-/// Returns the directory, which must exist, as an absolute path without links.
-fn existing(path: &Path) -> Result<PathBuf, AssetError> {
-    let failed = |e: io::Error| match e.kind() {
-        io::ErrorKind::NotFound => AssetError::Missing {
-            directory: path.display().to_string(),
-        },
-        _ => AssetError::io("open", path.display().to_string(), e),
-    };
-    let real = path.canonicalize().map_err(failed)?;
-    if !real.is_dir() {
-        let error = io::ErrorKind::NotADirectory.into();
-        return Err(AssetError::io("open", real.display().to_string(), error));
-    }
-    Ok(real)
-}
-
-/// Creates a directory that only this user may enter. Missing parents are created, too; other users
-/// may enter them unless they are in `.lucarne`.
-///
-/// # Errors
-/// If the directory cannot be created or synced.
-pub fn make_private_directory(path: &Path) -> Result<(), AssetError> {
-    make_durably(path, 0o700)
-}
-
-/// Creates a directory like `mkdir -p`, syncs each new entry into its parent, and sets this mode
-/// regardless of the umask. Everything in `.lucarne` is private.
-pub(crate) fn make_durably(path: &Path, mode: u32) -> Result<(), AssetError> {
-    if path.is_dir() {
-        return Ok(());
-    }
-    let mode = if path.iter().any(|part| part == OWN) {
-        0o700
-    } else {
-        mode
-    };
-    let parent = match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
-    make_durably(parent, 0o755)?;
-    let failed = |e| AssetError::io("create the directory", path.display().to_string(), e);
-    match DirBuilder::new().mode(mode).create(path) {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-            if !path.is_dir() {
-                return Err(failed(io::ErrorKind::NotADirectory.into()));
-            }
-        }
-        result => {
-            result.map_err(failed)?;
-            let made = path.metadata().map_err(failed)?.mode() & 0o777;
-            if made != mode {
-                set_permissions(path, Permissions::from_mode(mode)).map_err(failed)?;
-            }
-        }
-    }
-    open_directory(parent)?.sync_all().map_err(failed)
 }

@@ -55,7 +55,7 @@ pub enum SecretError {
     },
     /// Any other response.
     #[error("cannot be fetched: {server} responded with {detail}")]
-    Answer {
+    Response {
         /// The service.
         server: String,
         /// The error in its response.

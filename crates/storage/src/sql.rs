@@ -8,6 +8,8 @@ mod connections;
 mod database_file;
 mod database_url;
 mod dialect;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod failure;
 #[cfg(feature = "sqlite")]
 mod looking;
 #[cfg(feature = "mysql")]

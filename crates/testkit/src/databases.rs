@@ -1,26 +1,22 @@
+mod installation;
+mod running;
+
 use std::{
-    fmt::Write as _,
     fs,
     net::{Ipv4Addr, SocketAddr},
     os::unix::fs::{PermissionsExt, chown},
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicU32, Ordering},
     },
-    thread,
-    time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail, ensure};
-use lucarne_mint::testing::once_per_run;
-use rustix::process::{Pid, Signal, getuid, kill_process};
+use anyhow::{Result, ensure};
+use rustix::process::getuid;
 
-use crate::takeover::copy_directory;
-use crate::{Launch, Server, TempDir, free_port, temp_dir, wait::pause};
-
-/// Timeout for creating the files of a server, starting it or stopping it.
-const PATIENCE: Duration = Duration::from_secs(60);
+use self::installation::{ids, postgres_program};
+use crate::{Launch, Server, TempDir, free_port, temp_dir};
 
 /// The user of the logs, with all privileges in their databases.
 const USER: &str = "lucarne";
@@ -247,126 +243,6 @@ impl DatabaseServer {
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
-    /// Restarts the server with additional settings (`name=value`), which apply until the next
-    /// restart.
-    ///
-    /// # Errors
-    /// If the server does not stop or does not start.
-    pub fn restart(&mut self, settings: &[&str]) -> Result<()> {
-        self.stop()?;
-        self.begin(settings)
-    }
-
-    /// Stops the server cleanly and closes its connections.
-    ///
-    /// # Errors
-    /// If the server does not stop.
-    pub fn stop(&mut self) -> Result<()> {
-        if let Some(mut server) = self.server.take() {
-            // PostgreSQL waits for its clients after SIGTERM.
-            server.signal(match self.kind {
-                DatabaseKind::MariaDb => Signal::TERM,
-                DatabaseKind::Postgres => Signal::INT,
-            })?;
-            server.wait(PATIENCE)?;
-        }
-        Ok(())
-    }
-
-    /// Sends SIGKILL to all of its processes.
-    ///
-    /// # Errors
-    /// Only if the system refuses.
-    pub fn kill(&mut self) -> Result<()> {
-        // Its children keep its output open: reading the output to the end, as `Server::kill` does,
-        // is only possible after all have ended.
-        let _ = self.signal_all(Signal::KILL);
-        if let Some(mut server) = self.server.take() {
-            server.kill()?;
-        }
-        Ok(())
-    }
-
-    /// Starts the server after [`stop`](Self::stop) or [`kill`](Self::kill).
-    ///
-    /// # Errors
-    /// If the server does not start.
-    pub fn begin(&mut self, settings: &[&str]) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            match self.launch(settings)?.start(self.address) {
-                Ok(server) => {
-                    self.server = Some(server);
-                    break;
-                }
-                // Processes of the former server may take a moment to end.
-                Err(error) if Instant::now() > deadline => return Err(error),
-                Err(_) => pause(),
-            }
-        }
-        while let Err(error) = self.admin("", "SELECT 1") {
-            ensure!(Instant::now() < deadline, "not ready: {error}");
-            // Polled, because a server listens before it responds.
-            pause();
-        }
-        Ok(())
-    }
-
-    /// Suspends all of its processes (SIGSTOP): connections stay open, but there are no responses.
-    ///
-    /// # Errors
-    /// If the server is down, or cannot be suspended.
-    pub fn freeze(&mut self) -> Result<()> {
-        self.signal_all(Signal::STOP)?;
-        // A thread on another processor continues for a moment, and may still respond.
-        let deadline = Instant::now() + PATIENCE;
-        while !self.is_frozen() {
-            ensure!(Instant::now() < deadline, "the server does not stop");
-            pause();
-        }
-        Ok(())
-    }
-
-    fn is_frozen(&self) -> bool {
-        let server = self.server.as_ref().map(Server::pid);
-        let children = self
-            .children()
-            .into_iter()
-            .map(|pid| pid.as_raw_pid() as u32);
-        server.into_iter().chain(children).all(is_stopped)
-    }
-
-    /// Resumes the server.
-    ///
-    /// # Errors
-    /// If the server is down.
-    pub fn thaw(&mut self) -> Result<()> {
-        self.signal_all(Signal::CONT)
-    }
-
-    fn signal_all(&mut self, signal: Signal) -> Result<()> {
-        let children = self.children();
-        self.server
-            .as_mut()
-            .context("the server is down")?
-            .signal(signal)?;
-        for child in children {
-            let _ = kill_process(child, signal);
-        }
-        Ok(())
-    }
-
-    /// Returns the child processes: PostgreSQL has one for each connection, and some others.
-    fn children(&self) -> Vec<Pid> {
-        let pid = self.server.as_ref().map_or(0, Server::pid);
-        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-        let children = children.unwrap_or_default();
-        let children = children.split_whitespace();
-        children
-            .filter_map(|pid| Pid::from_raw(pid.parse().ok()?))
-            .collect()
-    }
-
     fn scheme(&self) -> &'static str {
         match self.kind {
             DatabaseKind::MariaDb => "mysql",
@@ -386,108 +262,6 @@ impl DatabaseServer {
         }
     }
 
-    /// Creates the files of an empty server once for all tests of a run. Other tests get copies.
-    fn initialise(&self) -> Result<()> {
-        let install = |copies: &Path| {
-            // A test that misses the server fails with the remedy.
-            self.install().unwrap_or_else(|error| panic!("{error:#}"));
-            copy_directory(&self.data(), &copies.join("data"));
-        };
-        match once_per_run(&format!("{:?}", self.kind), install) {
-            None => self.install(),
-            Some(_) if self.data().exists() => Ok(()),
-            Some(copies) => {
-                copy_directory(&copies.join("data"), &self.data());
-                Ok(())
-            }
-        }
-    }
-
-    fn install(&self) -> Result<()> {
-        fs::create_dir(self.data())?;
-        let launch = match self.kind {
-            DatabaseKind::MariaDb => self
-                .as_its_user("mariadb-install-db".into())?
-                .args(["--no-defaults", "--skip-test-db", "--skip-name-resolve"])
-                .arg("--auth-root-authentication-method=normal")
-                // The system tables need not survive a power failure.
-                .args([
-                    "--innodb-flush-log-at-trx-commit=0",
-                    "--innodb-log-file-size=8M",
-                ])
-                .arg(format!("--datadir={}", self.data().display())),
-            DatabaseKind::Postgres => self
-                .as_its_user(postgres_program("initdb")?)?
-                .args(["--auth=trust", "--no-sync", "--no-instructions"])
-                .args(["--username=postgres", "--encoding=UTF8", "--no-locale"])
-                .arg(self.data()),
-        };
-        // MariaDB once failed here for an unknown reason, when several servers started on a busy
-        // machine. Therefore one retry.
-        let mut output = launch.run()?;
-        if !output.status.success() {
-            // The cause is unknown, but a busy machine was part of it. The pause does not affect
-            // the result, because the second attempt decides.
-            thread::sleep(Duration::from_secs(1));
-            fs::remove_dir_all(self.data())?;
-            fs::create_dir(self.data())?;
-            self.own_data()?;
-            output = launch.run()?;
-        }
-        if !output.status.success() {
-            let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
-            let _ = write!(said, "{}", String::from_utf8_lossy(&output.stderr));
-            bail!("{:?} cannot make its files:\n{said}", self.kind);
-        }
-        if self.kind == DatabaseKind::Postgres {
-            // TCP connections require a password.
-            let access = "local all all trust\nhost all all samenet scram-sha-256\n";
-            fs::write(self.data().join("pg_hba.conf"), access)?;
-        }
-        Ok(())
-    }
-
-    fn launch(&self, settings: &[&str]) -> Result<Launch> {
-        let (data, host, port) = (self.data(), self.address.ip(), self.address.port());
-        let launch = match self.kind {
-            DatabaseKind::MariaDb => self
-                .as_its_user(mariadbd()?)?
-                .args(["--no-defaults", "--skip-name-resolve"])
-                .arg(format!("--bind-address={host}"))
-                .args(["--innodb-log-file-size=8M", "--innodb-buffer-pool-size=16M"])
-                .arg(format!("--datadir={}", data.display()))
-                .arg(format!("--socket={}", self.socket().display()))
-                .arg(format!("--port={port}"))
-                .args(settings.iter().map(|setting| format!("--{setting}"))),
-            DatabaseKind::Postgres => self
-                .as_its_user(postgres_program("postgres")?)?
-                .args(["-c", &format!("listen_addresses={host}")])
-                .args(["-c", &format!("unix_socket_directories={}", data.display())])
-                .args(["-c", &format!("port={port}")])
-                .args(settings.iter().flat_map(|setting| ["-c", setting]))
-                .arg("-D")
-                .arg(&data),
-        };
-        Ok(launch.patience(PATIENCE))
-    }
-
-    /// Returns the user that the package creates.
-    fn user(&self) -> &'static str {
-        match self.kind {
-            DatabaseKind::MariaDb => "mysql",
-            DatabaseKind::Postgres => "postgres",
-        }
-    }
-
-    /// Changes the owner of the data directory to that user, if we are root.
-    fn own_data(&self) -> Result<()> {
-        if getuid().is_root() {
-            let (uid, gid) = ids(self.user())?;
-            chown(self.data(), Some(uid), Some(gid))?;
-        }
-        Ok(())
-    }
-
     fn create_user(&self) -> String {
         let password = PASSWORD.0;
         match self.kind {
@@ -498,76 +272,12 @@ impl DatabaseServer {
             DatabaseKind::Postgres => format!("CREATE USER {USER} PASSWORD '{password}'"),
         }
     }
-
-    /// Runs a program as the user of its package, who also gets the data directory.
-    fn as_its_user(&self, program: PathBuf) -> Result<Launch> {
-        let directory = self.directory.path();
-        if !getuid().is_root() {
-            return Ok(Launch::new(program).directory(directory));
-        }
-        let user = self.user();
-        self.own_data()?;
-        // `setpriv` replaces itself with the program, so that the pid is the server's. The server
-        // must not write to our directory of temporary files.
-        let launch = Launch::new("setpriv")
-            .env("TMPDIR", self.data())
-            .args(["--reuid", user, "--regid", user, "--init-groups"])
-            .arg(program);
-        Ok(launch.directory(directory))
-    }
 }
 
 impl Drop for DatabaseServer {
     fn drop(&mut self) {
         let _ = self.kill();
     }
-}
-
-/// Returns a program of the newest PostgreSQL: Debian installs them outside the path.
-fn postgres_program(name: &str) -> Result<PathBuf> {
-    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
-    let version = |path: &Path| -> Option<u32> { path.file_name()?.to_str()?.parse().ok() };
-    let newest = versions
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.join("bin").join(name).is_file())
-        .max_by_key(|path| version(path));
-    let newest = newest.with_context(|| missing("PostgreSQL"))?;
-    Ok(newest.join("bin").join(name))
-}
-
-fn mariadbd() -> Result<PathBuf> {
-    let path = PathBuf::from("/usr/sbin/mariadbd");
-    ensure!(path.is_file(), missing("MariaDB"));
-    Ok(path)
-}
-
-fn missing(what: &str) -> String {
-    format!("{what} is not there. Run scripts/install-test-tools (cargo xtask test does)")
-}
-
-/// Returns user and group of a name from `/etc/passwd`.
-fn ids(user: &str) -> Result<(u32, u32)> {
-    let users = fs::read_to_string("/etc/passwd")?;
-    let fields = users
-        .lines()
-        .map(|line| line.split(':').collect::<Vec<_>>());
-    let fields = fields.into_iter().find(|fields| fields[0] == user);
-    let fields = fields.with_context(|| missing(user))?;
-    Ok((fields[2].parse()?, fields[3].parse()?))
-}
-
-/// Returns `true` if no thread of the process runs. This includes a process that has ended.
-fn is_stopped(pid: u32) -> bool {
-    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
-        return true;
-    };
-    threads.flatten().all(|thread| {
-        let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-        // The state follows the name, which may contain any characters but ends at the last
-        // parenthesis.
-        let state = stat.rsplit(')').next().unwrap_or_default();
-        state.trim_start().starts_with(['T', 't', 'Z', 'X']) || stat.is_empty()
-    })
 }
 
 #[cfg(test)]

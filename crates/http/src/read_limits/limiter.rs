@@ -9,7 +9,7 @@ use lucarne_tlog::Tile;
 
 use super::client_table::{ClientTable, Found, Place, WhenFull};
 use super::contact;
-use super::policy::{FORGOTTEN_NS, MOST_DOUBLINGS, Policy, ReadLimits, UNIT_BYTES};
+use super::policy::{FORGOTTEN_NS, MAX_DOUBLINGS, Policy, ReadLimits, UNIT_BYTES};
 use super::rate::Rate;
 use crate::forwarded::Proxies;
 
@@ -324,7 +324,7 @@ fn doublings(until: u64, now: u64) -> u64 {
 /// Returns the time at which all doublings are forgotten after one more request.
 fn once_more(until: u64, now: u64) -> u64 {
     let once_more = until.max(now) + FORGOTTEN_NS;
-    once_more.min(now + MOST_DOUBLINGS * FORGOTTEN_NS)
+    once_more.min(now + MAX_DOUBLINGS * FORGOTTEN_NS)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ pub const UNIT_BYTES: usize = 16 << 10;
 /// Size of the bucket of an IPv6 /48, as a multiple of one client's.
 const NETWORK_TIMES: u64 = 4;
 /// Maximum number of doublings of the price of a partial tile.
-pub(super) const MOST_DOUBLINGS: u64 = 10;
+pub(super) const MAX_DOUBLINGS: u64 = 10;
 /// Time in seconds after which the price of a partial tile is halved again.
 pub(super) const FORGOTTEN_SECONDS: u64 = 10;
 pub(super) const FORGOTTEN_NS: u64 = FORGOTTEN_SECONDS * 1_000_000_000;
@@ -50,16 +50,16 @@ impl ReadLimits {
     }
 
     /// Returns the maximum price of a request for a partial tile before its response is known.
-    pub(crate) fn most_of_repeats(&self) -> u64 {
+    pub(crate) fn max_of_repeats(&self) -> u64 {
         self.client
             .burst()
             .min(self.no_contact.burst())
-            .min(1 << MOST_DOUBLINGS)
+            .min(1 << MAX_DOUBLINGS)
     }
 
     /// Returns the price of a partial tile after this number of repetitions.
     pub(super) fn price(&self, doublings: u64) -> u64 {
-        (1 << doublings).min(self.most_of_repeats())
+        (1 << doublings).min(self.max_of_repeats())
     }
 }
 

@@ -53,7 +53,7 @@ impl PublishedLimits {
             policies: Policy::ALL.map(published).into(),
             partial_tile_again: Again {
                 factor: 2,
-                most_units: limits.most_of_repeats(),
+                most_units: limits.max_of_repeats(),
                 forgotten_seconds: FORGOTTEN_SECONDS,
             },
             unlimited: ["checkpoint"],

@@ -14,9 +14,9 @@ pub struct Rate {
 }
 
 /// Maximum time until a bucket is full, about 30 years, so that sums never overflow.
-const MOST_NS: u64 = 1_000_000_000_000_000_000;
+const MAX_NS: u64 = 1_000_000_000_000_000_000;
 /// Maximum time until a unit is refilled: eleven days.
-const MOST_INTERVAL_NS: u64 = MOST_NS / 1_000_000;
+const MAX_INTERVAL_NS: u64 = MAX_NS / 1_000_000;
 
 impl Rate {
     /// Creates a bucket of `burst` units with one new unit every `interval`. The minimum is one
@@ -25,13 +25,13 @@ impl Rate {
     pub const fn new(burst: u64, interval: Duration) -> Self {
         let interval = match interval.as_nanos() {
             0 => 1,
-            long if long > MOST_INTERVAL_NS as u128 => MOST_INTERVAL_NS,
+            long if long > MAX_INTERVAL_NS as u128 => MAX_INTERVAL_NS,
             interval => interval as u64,
         };
-        let most = MOST_NS / interval;
+        let max = MAX_NS / interval;
         let burst = match burst {
             0 => 1,
-            burst if burst > most => most,
+            burst if burst > max => max,
             burst => burst,
         };
         Rate { burst, interval }

@@ -12,6 +12,32 @@ use crate::error_response::ErrorResponse;
 /// Maximum number of characters of a wrong value that an error shows.
 const SHOWN: usize = 60;
 
+/// The reasons why a parameter cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ParameterError {
+    #[error("the parameter {name} is missing")]
+    Missing { name: &'static str },
+    #[error("the parameter {name} is given twice")]
+    Repeated { name: &'static str },
+    #[error("{name} is {value:?}; expected {expected}")]
+    Invalid {
+        name: &'static str,
+        /// The value, truncated.
+        value: String,
+        expected: &'static str,
+    },
+}
+
+impl From<ParameterError> for ErrorResponse {
+    fn from(error: ParameterError) -> Self {
+        let code = match error {
+            ParameterError::Missing { .. } => "missing_parameter",
+            ParameterError::Repeated { .. } | ParameterError::Invalid { .. } => "bad_parameter",
+        };
+        ErrorResponse::read(StatusCode::BAD_REQUEST, code, error.to_string())
+    }
+}
+
 /// The parameters in a query.
 pub(super) struct Parameters<'q>(&'q str);
 
@@ -21,7 +47,7 @@ impl<'q> Parameters<'q> {
     }
 
     /// Parses a size or an index: decimal digits, without a sign or leading zeros.
-    pub(super) fn number(&self, name: &'static str) -> Result<u64, ErrorResponse> {
+    pub(super) fn number(&self, name: &'static str) -> Result<u64, ParameterError> {
         let text = self.text(name)?;
         let is_plain = text == "0" || !text.starts_with('0');
         let digits = is_plain && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -33,37 +59,32 @@ impl<'q> Parameters<'q> {
 
     /// Parses a SHA-256 hash in base64, with padding. Most clients escape `+`, `/` and `=`; the
     /// escapes are decoded.
-    pub(super) fn hash(&self, name: &'static str) -> Result<Hash, ErrorResponse> {
+    pub(super) fn hash(&self, name: &'static str) -> Result<Hash, ParameterError> {
         let text = self.text(name)?;
         let expected = "the base64 of 32 bytes, with padding (in a URL, + is %2B)";
         Hash::from_base64(&text).ok_or_else(|| wrong(name, &text, expected))
     }
 
     /// Returns the value of a required parameter, which must occur once.
-    fn text(&self, name: &'static str) -> Result<Cow<'q, str>, ErrorResponse> {
+    fn text(&self, name: &'static str) -> Result<Cow<'q, str>, ParameterError> {
         let pairs = self.0.split('&');
         let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
         let mut values = pairs.filter(|(key, _)| *key == name);
-        let (_, value) = values.next().ok_or_else(|| {
-            let detail = format!("the parameter {name} is missing");
-            ErrorResponse::read(StatusCode::BAD_REQUEST, "missing_parameter", detail)
-        })?;
+        let (_, value) = values.next().ok_or(ParameterError::Missing { name })?;
         if values.next().is_some() {
-            let detail = format!("the parameter {name} is given twice");
-            return Err(refused(detail));
+            return Err(ParameterError::Repeated { name });
         }
         let decoded = percent_decode_str(value).decode_utf8();
         decoded.map_err(|_| wrong(name, value, "text"))
     }
 }
 
-fn wrong(name: &str, value: &str, expected: &str) -> ErrorResponse {
-    let shown: String = value.chars().take(SHOWN).collect();
-    refused(format!("{name} is {shown:?}; expected {expected}"))
-}
-
-fn refused(detail: String) -> ErrorResponse {
-    ErrorResponse::read(StatusCode::BAD_REQUEST, "bad_parameter", detail)
+fn wrong(name: &'static str, value: &str, expected: &'static str) -> ParameterError {
+    ParameterError::Invalid {
+        name,
+        value: value.chars().take(SHOWN).collect(),
+        expected,
+    }
 }
 
 #[cfg(test)]

@@ -84,12 +84,12 @@ pub(crate) fn run(ca: &Ca) -> ExitCode {
     match ca {
         Ca::New(at) => new(&at.directory),
         Ca::Show(at) => show(&at.directory),
-        Ca::Mint(options) => told(mint(options)),
-        Ca::Inspect(at) => told(inspect(&at.path)),
+        Ca::Mint(options) => report(mint(options)),
+        Ca::Inspect(at) => report(inspect(&at.path)),
     }
 }
 
-fn told(done: Result<String>) -> ExitCode {
+fn report(done: Result<String>) -> ExitCode {
     match done {
         Ok(text) => {
             out!("{text}");

@@ -36,7 +36,7 @@ use crate::runtime;
 use crate::signals::Signals;
 
 /// Exit code if the check is incomplete.
-const UNTOLD: u8 = 2;
+const INCOMPLETE: u8 = 2;
 /// Interval at which the state file is written.
 const NOTED_EVERY: Duration = Duration::from_secs(5);
 
@@ -55,7 +55,7 @@ fn ended(check: impl Future<Output = Result<ExitCode>>) -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             errln!("lucarne: the log was not checked: {error:#}");
-            ExitCode::from(UNTOLD)
+            ExitCode::from(INCOMPLETE)
         }
     }
 }
@@ -311,8 +311,8 @@ fn lock_and_journal(inspection: &Inspection, report: &mut Report) {
 fn verdict(whole: bool, report: &Report) -> (&'static str, ExitCode) {
     match (whole, report.still_wrong(), report.unread) {
         (_, 1.., _) => ("wrong", ExitCode::FAILURE),
-        (false, _, _) => ("interrupted", ExitCode::from(UNTOLD)),
-        (true, 0, 1..) => ("not to be told", ExitCode::from(UNTOLD)),
+        (false, _, _) => ("interrupted", ExitCode::from(INCOMPLETE)),
+        (true, 0, 1..) => ("not to be told", ExitCode::from(INCOMPLETE)),
         (true, 0, 0) => ("right", ExitCode::SUCCESS),
     }
 }

@@ -96,13 +96,9 @@ fn look(options: &Options) -> Result<ExitCode> {
         .iter()
         .map(|file| Subject::read(file))
         .collect();
-    let mut issuers = Vec::new();
-    for file in &options.issuer {
-        issuers.extend(certificates(file)?);
-    }
-    let given = issuers.clone();
+    let given = given_issuers(options)?;
     let above = files.iter().flatten().flat_map(|file| &file.above);
-    let issuers: Vec<_> = issuers
+    let issuers: Vec<_> = given
         .iter()
         .chain(above)
         .filter_map(|der| Certificate::parse(der).ok())
@@ -148,6 +144,14 @@ fn look(options: &Options) -> Result<ExitCode> {
         (false, true) => ExitCode::from(UNSEEN),
         (false, false) => ExitCode::SUCCESS,
     })
+}
+
+fn given_issuers(options: &Options) -> Result<Vec<Vec<u8>>> {
+    let mut issuers = Vec::new();
+    for file in &options.issuer {
+        issuers.extend(certificates(file)?);
+    }
+    Ok(issuers)
 }
 
 /// Finds the precertificate of a certificate by serial number. With two files, returns the other

@@ -113,6 +113,6 @@ pub(super) fn policy(reader: &mut Reader<'_, '_>) -> Policy {
         reject_extensions: reader.values(&REJECT_EXTENSIONS, values::oid),
         not_after_start: start,
         not_after_limit: limit.map(|located| located.value),
-        max_chain: max_chain.map_or(Policy::DEFAULT_MAX_CHAIN, |most| most as usize),
+        max_chain: max_chain.map_or(Policy::DEFAULT_MAX_CHAIN, |max| max as usize),
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum size of the output in bytes, more than any key has.
-const MOST: u64 = 64 << 10;
+const MAX_OUTPUT: u64 = 64 << 10;
 
 /// Reasons why a command has no output. The text follows the command.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +52,10 @@ pub(super) fn output(words: &[String]) -> Result<Vec<u8>, CommandError> {
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
-        let read = printed.take(MOST).read_to_end(&mut bytes).map(|_| bytes);
+        let read = printed
+            .take(MAX_OUTPUT)
+            .read_to_end(&mut bytes)
+            .map(|_| bytes);
         // There is no receiver after a timeout.
         let _ = sender.send(read);
     });

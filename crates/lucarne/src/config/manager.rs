@@ -127,8 +127,8 @@ impl Manager {
     /// [`FetchError`], whose text follows [`Display`](fmt::Display).
     pub(super) fn fetch(&self) -> Result<Vec<u8>, FetchError> {
         match self {
-            Manager::Aws { name, place } => aws_value(&answer(secrets::aws(name, place))?),
-            Manager::Gcp { version, place } => gcp_value(&answer(secrets::gcp(version, place))?),
+            Manager::Aws { name, place } => aws_value(&response(secrets::aws(name, place))?),
+            Manager::Gcp { version, place } => gcp_value(&response(secrets::gcp(version, place))?),
         }
     }
 }
@@ -205,7 +205,7 @@ fn parameters<const N: usize>(
 }
 
 /// Runs the request to its end, inside or outside of a runtime.
-fn answer<B: AsRef<[u8]> + Send>(
+fn response<B: AsRef<[u8]> + Send>(
     asked: impl Future<Output = Result<B, secrets::SecretError>> + Send,
 ) -> Result<serde_json::Value, FetchError> {
     let body = std::thread::scope(|scope| {
@@ -228,10 +228,10 @@ fn decoded(text: &str) -> Result<Vec<u8>, FetchError> {
     decoded.map_err(FetchError::NoBase64)
 }
 
-fn aws_value(answer: &serde_json::Value) -> Result<Vec<u8>, FetchError> {
+fn aws_value(response: &serde_json::Value) -> Result<Vec<u8>, FetchError> {
     match (
-        answer["SecretString"].as_str(),
-        answer["SecretBinary"].as_str(),
+        response["SecretString"].as_str(),
+        response["SecretBinary"].as_str(),
     ) {
         (Some(text), _) => Ok(text.as_bytes().to_vec()),
         (None, Some(binary)) => decoded(binary),
@@ -240,8 +240,8 @@ fn aws_value(answer: &serde_json::Value) -> Result<Vec<u8>, FetchError> {
 }
 
 /// Returns the value of a GCP secret. Verifies its checksum if there is one.
-fn gcp_value(answer: &serde_json::Value) -> Result<Vec<u8>, FetchError> {
-    let payload = &answer["payload"];
+fn gcp_value(response: &serde_json::Value) -> Result<Vec<u8>, FetchError> {
+    let payload = &response["payload"];
     let data = payload["data"].as_str().ok_or(FetchError::NoValue)?;
     let value = decoded(data)?;
     // Google's JSON has 64-bit integers as strings.

@@ -70,8 +70,8 @@ fn of_shape(shape: Shape, words: &[&str]) -> Value {
     match shape {
         Shape::Text | Shape::Secret => json!({"type": ["string", "number"]}),
         Shape::Boolean => json!({"type": "boolean"}),
-        Shape::Number(least, most) => {
-            json!({"type": "integer", "minimum": least, "maximum": most})
+        Shape::Number(min, max) => {
+            json!({"type": "integer", "minimum": min, "maximum": max})
         }
         Shape::Duration(numbers) => with_numbers(text(DURATION), numbers),
         Shape::Size(numbers) => with_numbers(text(SIZE), numbers),

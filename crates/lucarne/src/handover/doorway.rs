@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::giving::withdraw;
 use super::places::{Mismatch, compare, lock_place, log_place};
 use super::wire::{Hello, LogPlace, Message, Offer, Wire};
-use super::{ANSWER, PREPARING};
+use super::{PREPARING, RESPONSE_TIMEOUT};
 use crate::hosting::{Current, Hosted};
 
 /// A listening socket that does not have its final name yet.
@@ -189,7 +189,7 @@ async fn greet(stream: UnixStream, estate: &Estate, one: Arc<Mutex<()>>) -> Resu
         }
         Err(refusal) => {
             let message = Message::Refused(refusal.to_string());
-            let _ = timeout(ANSWER, wire.send(&message)).await;
+            let _ = timeout(RESPONSE_TIMEOUT, wire.send(&message)).await;
             bail!("process {pid}: {refusal}")
         }
     }
@@ -215,7 +215,7 @@ enum Refusal {
 
 /// Receives the hello of a process. Returns a refusal if the first message is not a hello.
 async fn hear(wire: &mut Wire) -> Result<Result<Hello, Refusal>> {
-    match timeout(ANSWER, wire.receive())
+    match timeout(RESPONSE_TIMEOUT, wire.receive())
         .await
         .context("the other process does not respond")?
     {
@@ -275,7 +275,7 @@ async fn prepare(wire: &mut Wire, estate: &Estate, hosted: &Hosted) -> Result<()
             .map(|log| log.config().key.log_id().to_string())
             .collect(),
     });
-    timeout(ANSWER, wire.send_with(&offer, &sockets)).await??;
+    timeout(RESPONSE_TIMEOUT, wire.send_with(&offer, &sockets)).await??;
     match timeout(PREPARING, wire.receive()).await {
         Ok(Ok(Some(Message::Ready))) => Ok(()),
         Ok(Ok(Some(Message::Failed(why)))) => bail!("the other process failed: {why}"),

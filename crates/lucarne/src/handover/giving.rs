@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use super::doorway::Candidate;
 use super::wire::{Message, Wire};
-use super::{ANSWER, OPENING};
+use super::{OPENING, RESPONSE_TIMEOUT};
 use crate::closing::close;
 
 /// Time for clients to open new connections. Responses in this time announce the end of their
@@ -130,7 +130,7 @@ async fn switch(
     }
     let yours = wire.send(&Message::Yours).await;
     yours.map_err(SwitchError::Unsent)?;
-    match timeout(OPENING + ANSWER, wire.receive()).await {
+    match timeout(OPENING + RESPONSE_TIMEOUT, wire.receive()).await {
         Ok(Ok(Some(Message::Leading))) => Ok(()),
         Ok(Ok(Some(Message::Failed(why)))) => Err(SwitchError::Failed(why)),
         Ok(Ok(Some(_))) => Err(SwitchError::Unexpected),
@@ -143,9 +143,9 @@ async fn switch(
 /// Sends a withdrawal, and waits until the other process has ended, because it may have opened
 /// logs.
 pub(super) async fn withdraw(wire: &mut Wire, why: String) {
-    let _ = timeout(ANSWER, wire.send(&Message::Withdrawn(why))).await;
+    let _ = timeout(RESPONSE_TIMEOUT, wire.send(&Message::Withdrawn(why))).await;
     let ended = async { while let Ok(Some(_)) = wire.receive().await {} };
-    if timeout(ANSWER, ended).await.is_err() {
+    if timeout(RESPONSE_TIMEOUT, ended).await.is_err() {
         tracing::error!("the other process does not end: stop it");
     }
 }

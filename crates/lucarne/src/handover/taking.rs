@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::doorway::{Candidates, Doorway, Estate};
 use super::wire::{Message, Offer, Wire};
-use super::{ANSWER, OPENING, places};
+use super::{OPENING, RESPONSE_TIMEOUT, places};
 use crate::config::Config;
 use crate::notify;
 
@@ -39,7 +39,7 @@ pub(crate) enum Giver {
 /// If the running process refuses, does not respond, or belongs to another user; or if a check
 /// shows that a log could not be opened here.
 pub(crate) async fn ask(path: &Path, config: &Config) -> Result<Option<Taking>> {
-    let of_path = || format!("`handover`: {}", path.display());
+    let of_path = || of_path(path);
     let mut wire = match Wire::connect(path).await {
         Ok(wire) => wire,
         // Left by a killed process.
@@ -63,33 +63,14 @@ pub(crate) async fn ask(path: &Path, config: &Config) -> Result<Option<Taking>> 
     );
     let hello = places::hello(config).await;
     let hello = hello.context("cannot take over (the running process continues)")?;
-    let answer = async {
+    let response = async {
         wire.send(&Message::Hello(hello)).await?;
         wire.receive().await
     };
-    let answer = timeout(ANSWER, answer).await;
+    let response = timeout(RESPONSE_TIMEOUT, response).await;
     let silent = || format!("process {pid}, which listens there, does not respond");
-    match answer.with_context(silent).with_context(of_path)? {
-        Ok(Some(Message::Offer(offer))) => {
-            let Offer {
-                version,
-                sockets: texts,
-                running,
-            } = offer;
-            let sockets = wire.take_sockets();
-            ensure!(
-                sockets.len() == texts.len(),
-                "{}: {} sockets are missing",
-                of_path(),
-                texts.len().abs_diff(sockets.len())
-            );
-            tracing::info!(pid, version, "taking over from the running process");
-            Ok(Some(Taking {
-                wire,
-                sockets: std::iter::zip(texts, sockets).collect(),
-                running,
-            }))
-        }
+    match response.with_context(silent).with_context(of_path)? {
+        Ok(Some(Message::Offer(offer))) => Ok(Some(taking(wire, offer, pid, path)?)),
         Ok(Some(Message::Refused(why))) => bail!("cannot take over: {why}"),
         Ok(Some(_)) => bail!("{}: process {pid} sent an unexpected message", of_path()),
         // The other process died before it offered anything.
@@ -98,6 +79,32 @@ pub(crate) async fn ask(path: &Path, config: &Config) -> Result<Option<Taking>> 
             Err(error).context("cannot take over: the running process sent no valid message")
         }
     }
+}
+
+/// Takes the sockets of an offer.
+fn taking(mut wire: Wire, offer: Offer, pid: i32, path: &Path) -> Result<Taking> {
+    let Offer {
+        version,
+        sockets: texts,
+        running,
+    } = offer;
+    let sockets = wire.take_sockets();
+    ensure!(
+        sockets.len() == texts.len(),
+        "{}: {} sockets are missing",
+        of_path(path),
+        texts.len().abs_diff(sockets.len())
+    );
+    tracing::info!(pid, version, "taking over from the running process");
+    Ok(Taking {
+        wire,
+        sockets: std::iter::zip(texts, sockets).collect(),
+        running,
+    })
+}
+
+fn of_path(path: &Path) -> String {
+    format!("`handover`: {}", path.display())
 }
 
 impl Taking {
@@ -172,12 +179,12 @@ impl Taking {
         // systemd must know the new main process before the old one exits.
         notify::ready();
         // A dead process needs no message.
-        let _ = timeout(ANSWER, self.wire.send(&Message::Leading)).await;
+        let _ = timeout(RESPONSE_TIMEOUT, self.wire.send(&Message::Leading)).await;
         Ok(candidates)
     }
 
     /// Reports a failure, after which the other process continues.
     pub(crate) async fn fail(self, why: String) {
-        let _ = timeout(ANSWER, self.wire.send(&Message::Failed(why))).await;
+        let _ = timeout(RESPONSE_TIMEOUT, self.wire.send(&Message::Failed(why))).await;
     }
 }

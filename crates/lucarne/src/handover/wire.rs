@@ -20,7 +20,7 @@ use tokio::net::UnixStream;
 const LONGEST: usize = 1 << 20;
 
 /// Maximum number of sockets in a message.
-pub(super) const MOST_SOCKETS: usize = 64;
+pub(super) const MAX_SOCKETS: usize = 64;
 
 /// Message of either side.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -115,8 +115,8 @@ impl Wire {
     /// Sends a message with sockets.
     pub(super) async fn send_with(&self, message: &Message, sockets: &[OwnedFd]) -> Result<()> {
         ensure!(
-            sockets.len() <= MOST_SOCKETS,
-            "cannot hand over {} sockets: the maximum is {MOST_SOCKETS}",
+            sockets.len() <= MAX_SOCKETS,
+            "cannot hand over {} sockets: the maximum is {MAX_SOCKETS}",
             sockets.len()
         );
         let mut line = serde_json::to_vec(message)?;
@@ -176,7 +176,7 @@ impl Wire {
 
 fn send_some(stream: &UnixStream, bytes: &[u8], sockets: &[OwnedFd]) -> io::Result<usize> {
     let borrowed: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MOST_SOCKETS))];
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MAX_SOCKETS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !borrowed.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&borrowed)) {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -191,7 +191,7 @@ fn send_some(stream: &UnixStream, bytes: &[u8], sockets: &[OwnedFd]) -> io::Resu
 }
 
 fn receive_some(stream: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MOST_SOCKETS))];
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MAX_SOCKETS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
     let received = recvmsg(stream, &mut [IoSliceMut::new(bytes)], &mut control, flags)?;

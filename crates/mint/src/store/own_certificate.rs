@@ -19,8 +19,7 @@ pub fn read_pair(
     key: &[u8],
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), MintError> {
     let chain = pem::certificates(certificates)?.into_iter();
-    let key = PrivateKeyDer::try_from(pem::private_key(key)?)
-        .map_err(|why| MintError::Pem(format!("the private key cannot be parsed: {why}")))?;
+    let key = PrivateKeyDer::try_from(pem::private_key(key)?).map_err(MintError::PrivateKey)?;
     Ok((chain.map(CertificateDer::from).collect(), key))
 }
 

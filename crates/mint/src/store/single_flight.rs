@@ -80,7 +80,7 @@ impl SingleFlight {
                 limit: self.limit,
             });
         }
-        let (tell, outcome) = watch::channel(None);
+        let (sender, outcome) = watch::channel(None);
         open.insert(key.clone(), outcome.clone());
         let in_flight = InFlight {
             fetches: self.clone(),
@@ -91,7 +91,7 @@ impl SingleFlight {
             let in_flight = in_flight;
             let outcome = work.await;
             drop(in_flight);
-            tell.send_replace(Some(outcome));
+            sender.send_replace(Some(outcome));
         });
         Joined::Leader(waiter(outcome))
     }

@@ -5,7 +5,7 @@ use std::io;
 use bytes::Bytes;
 use tokio::runtime::Runtime;
 
-use super::{Answer, Client, ClientError, Validators};
+use super::{Client, ClientError, CompleteResponse, Validators};
 
 /// Client for synchronous code: the demo, startup, commands.
 ///
@@ -84,7 +84,11 @@ impl BlockingClient {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub fn post_json(&self, url: &str, json: impl Into<Bytes>) -> Result<Answer, ClientError> {
+    pub fn post_json(
+        &self,
+        url: &str,
+        json: impl Into<Bytes>,
+    ) -> Result<CompleteResponse, ClientError> {
         let json: Bytes = json.into();
         self.wait(self.client.post_json(url, json))
     }

@@ -6,26 +6,26 @@ use super::*;
 
 /// Starts a server that sends these responses, each on a separate connection. Returns the first
 /// lines of the requests.
-async fn server(answers: Vec<String>) -> (String, tokio::task::JoinHandle<Vec<String>>) {
-    let (address, asked) = whole(answers).await;
+async fn server(responses: Vec<String>) -> (String, tokio::task::JoinHandle<Vec<String>>) {
+    let (address, asked) = whole(responses).await;
     let first = |request: &String| request.lines().next().unwrap_or_default().to_owned();
     let lines = async move { asked.await.unwrap().iter().map(first).collect() };
     (address, tokio::spawn(lines))
 }
 
 /// Starts a server that sends these responses. Returns the complete requests.
-async fn whole(answers: Vec<String>) -> (String, tokio::task::JoinHandle<Vec<String>>) {
+async fn whole(responses: Vec<String>) -> (String, tokio::task::JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let serving = tokio::spawn(async move {
         let mut asked = Vec::new();
-        for answer in answers {
+        for response in responses {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut request = vec![0; 4096];
             let length = stream.read(&mut request).await.unwrap();
             let request = String::from_utf8_lossy(&request[..length]).into_owned();
             asked.push(request);
-            stream.write_all(answer.as_bytes()).await.unwrap();
+            stream.write_all(response.as_bytes()).await.unwrap();
         }
         asked
     });
@@ -49,12 +49,12 @@ fn client() -> Client {
 
 #[tokio::test]
 async fn what_has_not_changed_is_not_sent_again() {
-    let answers = [
+    let responses = [
         "HTTP/1.1 200 OK\r\netag: \"7\"\r\ncontent-length: 3\r\nconnection: close\r\n\r\nnew",
         "HTTP/1.1 304 Not Modified\r\nconnection: close\r\n\r\n",
         "HTTP/1.1 304 Not Modified\r\nconnection: close\r\n\r\n",
     ];
-    let (address, asked) = whole(answers.map(str::to_owned).to_vec()).await;
+    let (address, asked) = whole(responses.map(str::to_owned).to_vec()).await;
     let client = client();
     let url = format!("http://{address}/report");
     let none = Validators::default();
@@ -111,7 +111,7 @@ fn tls_is_not_left() {
 }
 
 #[tokio::test]
-async fn answers_are_bounded() {
+async fn responses_are_bounded() {
     let (address, _serving) = server(vec![ok("0123456789")]).await;
     let error = client()
         .get(&format!("http://{address}/"), 9)
@@ -131,11 +131,11 @@ fn several_threads_ask_at_once() {
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
-                let answer = client
+                let response = client
                     .post_json(&format!("http://{address}/"), "{}")
                     .unwrap();
                 assert_eq!(
-                    (answer.status, &answer.body[..]),
+                    (response.status, &response.body[..]),
                     (StatusCode::OK, &b"1"[..])
                 );
             });

@@ -15,7 +15,7 @@ use super::submitter::PendingSubmission;
 use crate::time::day;
 
 /// Size limit of `log.v3.json` in bytes; published files have one or two kB.
-const MOST_BYTES: usize = 64 << 10;
+const MAX_BYTES: usize = 64 << 10;
 /// Time that a log may take to send `log.v3.json` while the proxy starts.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -114,7 +114,7 @@ pub(crate) fn listed<'l>(
 /// to trust the log's key.
 pub(crate) async fn window(client: &Client, log: &Url) -> Option<Range<u64>> {
     let url = format!("{}/log.v3.json", log.as_str().trim_end_matches('/'));
-    let body = timeout(FETCH_TIMEOUT, client.get(&url, MOST_BYTES)).await;
+    let body = timeout(FETCH_TIMEOUT, client.get(&url, MAX_BYTES)).await;
     let log: Value = serde_json::from_slice(&body.ok()?.ok()?).ok()?;
     // The fields are the same as in a log list.
     let list = json!({"operators": [{"name": "", "tiled_logs": [log]}]});

@@ -11,7 +11,7 @@ pub(crate) type Issuers = Arc<[Arc<Issuer>]>;
 /// Limit of certificates above a leaf.
 const LONGEST: usize = 8;
 /// Maximum number of certificates with the same name whose keys are tried, for each source.
-const MOST_NAMESAKES: usize = 8;
+const MAX_NAMESAKES: usize = 8;
 
 /// Certificates above a leaf. An issuer is found by its signature, not by name alone, because CAs
 /// keep their name when they change keys.
@@ -87,7 +87,7 @@ fn issuer_of(
         let parsed = Certificate::parse(&issuer.der);
         parsed.is_ok_and(|issuer| names_match(issuer.subject(), below.issuer()))
     });
-    let mut named = named.take(MOST_NAMESAKES).inspect(|_| *is_namesake = true);
+    let mut named = named.take(MAX_NAMESAKES).inspect(|_| *is_namesake = true);
     let signer = named.find(|issuer| {
         Certificate::parse(&issuer.der).is_ok_and(|issuer| is_issued_by(below, &issuer))
     });

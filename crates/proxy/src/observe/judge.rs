@@ -147,7 +147,7 @@ pub(crate) fn judge(
 ) -> Judgement {
     let leaf = match Certificate::parse(subject.leaf) {
         Ok(leaf) => leaf,
-        Err(error) => return unreadable(error.to_string(), list.is_some()),
+        Err(error) => return unreadable(&error, list.is_some()),
     };
     let issuer = subject.path.issuer.as_deref();
     let staple = Staple::of(&subject.deliveries.ocsp, &leaf, issuer, now_ms);
@@ -212,7 +212,7 @@ fn standing(scts: &[PresentedSct], verdicts: &[Verdict], staple: &Staple) -> Sta
 }
 
 /// Judges bytes that are not a certificate.
-fn unreadable(why: String, listed: bool) -> Judgement {
+fn unreadable(why: &DerError, listed: bool) -> Judgement {
     let seen = SeenSct {
         sct: None,
         delivery: Delivery::Embedded,

@@ -12,11 +12,11 @@ use super::judge::{Judgement, SctDeliveries};
 use super::submission::Submission;
 
 /// Maximum number of remembered certificates of one host; the latest are kept.
-const MOST_OF_A_HOST: usize = 8;
+const MAX_PER_HOST: usize = 8;
 /// Limit of issuers, which all certificates share.
-const MOST_ISSUERS: usize = 512;
+const MAX_ISSUERS: usize = 512;
 /// Limit of remembered fingerprints of certificates that were offered to a log.
-const MOST_OFFERED: usize = 65_536;
+const MAX_OFFERED: usize = 65_536;
 
 /// An observed certificate.
 #[derive(Debug, Clone)]
@@ -133,7 +133,7 @@ impl Memory {
         if host.certificates.front() != Some(&fingerprint) {
             host.certificates.retain(|other| *other != fingerprint);
             host.certificates.push_front(fingerprint);
-            host.certificates.truncate(MOST_OF_A_HOST);
+            host.certificates.truncate(MAX_PER_HOST);
         }
         while self.hosts.len() > self.bounds.hosts.max(1) {
             self.hosts.pop_lru();
@@ -191,7 +191,7 @@ impl Memory {
             issuer
         });
         let issuers: Vec<_> = issuers.collect();
-        while self.issuers.len() > MOST_ISSUERS {
+        while self.issuers.len() > MAX_ISSUERS {
             self.issuers.pop_lru();
         }
         (issuers.into(), new)
@@ -208,7 +208,7 @@ impl Memory {
     /// Returns whether a certificate is offered to a log for the first time.
     pub(crate) fn offer(&mut self, fingerprint: Fingerprint) -> bool {
         let first = self.offered.put(fingerprint, ()).is_none();
-        while self.offered.len() > MOST_OFFERED {
+        while self.offered.len() > MAX_OFFERED {
             self.offered.pop_lru();
         }
         first

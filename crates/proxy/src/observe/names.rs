@@ -9,7 +9,7 @@ use lucarne_mint::oid::content::SUBJECT_ALT_NAME;
 const DNS_NAME: u8 = 0x82;
 const IP_ADDRESS: u8 = 0x87;
 /// Limit of the names that are shown.
-const MOST_NAMES: usize = 100;
+const MAX_NAMES: usize = 100;
 
 /// Returns the DNS names and IP addresses in the order of the certificate.
 pub(crate) fn dns_names(certificate: &Certificate<'_>) -> Vec<String> {
@@ -21,7 +21,7 @@ pub(crate) fn dns_names(certificate: &Certificate<'_>) -> Vec<String> {
     };
     let mut list = list.reader();
     let mut names = Vec::new();
-    while names.len() < MOST_NAMES
+    while names.len() < MAX_NAMES
         && let Ok(name) = list.any("GeneralName")
     {
         match (name.tag, name.value) {

@@ -24,19 +24,19 @@ use super::metrics::Metrics;
 use super::options::SubmitTo;
 use super::shared::{Listed, Shared};
 use super::source::{Source, SourceError};
-use super::submitter::{MOST_WAITING, PendingSubmission, Submitter};
+use super::submitter::{MAX_WAITING, PendingSubmission, Submitter};
 use super::worker::{Message, Sighting, Worker};
 
 /// Time limit of the observer's own requests.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Time limit of reading the log list at startup.
-const LIST_PATIENCE: Duration = Duration::from_secs(3);
+const LIST_TIMEOUT: Duration = Duration::from_secs(3);
 /// Interval between attempts while no log list has been read yet.
 const READ_AGAIN: Duration = Duration::from_secs(60);
 
 /// Limits of the handshakes in the queue: number, and bytes.
-const MOST_QUEUED: usize = 1024;
-const MOST_QUEUED_BYTES: usize = 8 << 20;
+const MAX_QUEUED: usize = 1024;
+const MAX_QUEUED_BYTES: usize = 8 << 20;
 
 /// Reasons why an observer cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -87,7 +87,7 @@ impl Observer {
         if let (Some(source), Some(from)) = (&mut source, &options.log_list) {
             let from = from.to_string();
             listed.from = Some(from.clone());
-            match tokio::time::timeout(LIST_PATIENCE, source.read()).await {
+            match tokio::time::timeout(LIST_TIMEOUT, source.read()).await {
                 Ok(Ok(list)) => listed = now_listed(list, from),
                 Ok(Err(why)) => return Err(ObserveError::LogList { from, why }),
                 Err(_) => tracing::warn!(
@@ -95,13 +95,13 @@ impl Observer {
                 ),
             }
         }
-        let (messages, received) = sync_channel(MOST_QUEUED);
+        let (messages, received) = sync_channel(MAX_QUEUED);
         let shared = Arc::new(shared(&options, &targets, listed));
         let mut tasks = Vec::new();
         let mut destinations = Vec::new();
         for target in targets {
             // Each log has its own queue and task, so an unavailable log does not delay the others.
-            let (send, submissions) = mpsc::channel(MOST_WAITING);
+            let (send, submissions) = mpsc::channel(MAX_WAITING);
             let key = target.key.clone();
             let submitter = Submitter::new(client.clone(), &target.log, key, &shared);
             tasks.push(tokio::spawn(submitter.run(submissions)).abort_handle());
@@ -135,7 +135,7 @@ impl Observer {
         let certificates: usize = chain.iter().map(|der| der.len()).sum();
         let length = host.len() + certificates + ocsp.len() + tls_scts.len();
         let before = self.queued.fetch_add(length, Ordering::Relaxed);
-        let room = before.saturating_add(length) <= MOST_QUEUED_BYTES;
+        let room = before.saturating_add(length) <= MAX_QUEUED_BYTES;
         let sighting = || Sighting {
             host: host.to_owned(),
             chain: chain.iter().map(|der| der.to_vec()).collect(),
@@ -218,9 +218,9 @@ fn shared(options: &ObserveOptions, targets: &[Target], listed: Listed) -> Share
     metrics.logs.set(i64::try_from(logs).unwrap_or(i64::MAX));
     Shared {
         memory: Mutex::new(Memory::new(Bounds {
-            hosts: options.most_hosts,
-            certificates: options.most_certificates,
-            bytes: options.most_bytes,
+            hosts: options.max_hosts,
+            certificates: options.max_certificates,
+            bytes: options.max_bytes,
         })),
         list: ArcSwap::from_pointee(listed),
         list_trouble: ArcSwap::default(),

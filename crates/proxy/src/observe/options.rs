@@ -40,11 +40,11 @@ pub struct ObserveOptions {
     /// Trusted roots. The issuer of a leaf without intermediates is looked up here.
     pub roots: Arc<Roots>,
     /// Limit of remembered hosts; the least recently seen is dropped.
-    pub most_hosts: usize,
+    pub max_hosts: usize,
     /// Limit of remembered certificates; the least recently seen is dropped.
-    pub most_certificates: usize,
+    pub max_certificates: usize,
     /// Limit of the bytes of remembered certificates.
-    pub most_bytes: usize,
+    pub max_bytes: usize,
 }
 
 impl ObserveOptions {
@@ -56,9 +56,9 @@ impl ObserveOptions {
             submit_to: Vec::new(),
             tls,
             roots: Arc::default(),
-            most_hosts: 4096,
-            most_certificates: 4096,
-            most_bytes: 32 << 20,
+            max_hosts: 4096,
+            max_certificates: 4096,
+            max_bytes: 32 << 20,
         }
     }
 }

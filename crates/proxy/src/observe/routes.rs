@@ -35,7 +35,7 @@ pub fn routes(observer: &Observer, path: &str, query: &str) -> Option<Response<B
         "chain.pem" => Some(chain(shared, query)),
         "observe.css" => {
             let css = include_str!("../../assets/observe.css");
-            Some(answer(StatusCode::OK, CSS, css))
+            Some(response(StatusCode::OK, CSS, css))
         }
         _ => None,
     }
@@ -149,22 +149,22 @@ fn chain(shared: &Shared, query: &str) -> Response<Bytes> {
     for issuer in record.issuers.iter() {
         text.push_str(&pem::encode("CERTIFICATE", &issuer.der));
     }
-    answer(StatusCode::OK, PEM, text)
+    response(StatusCode::OK, PEM, text)
 }
 
 fn not_found(text: &'static str) -> Response<Bytes> {
-    answer(StatusCode::NOT_FOUND, TEXT, text)
+    response(StatusCode::NOT_FOUND, TEXT, text)
 }
 
 fn json(value: &impl Serialize) -> Response<Bytes> {
     // Serializing our own structures of texts and numbers cannot fail.
     let json = serde_json::to_vec(value).unwrap_or_default();
-    answer(StatusCode::OK, JSON, json)
+    response(StatusCode::OK, JSON, json)
 }
 
 fn page(template: &impl Template) -> Response<Bytes> {
     // Rendering our own templates of numbers and texts cannot fail.
-    let mut response = answer(StatusCode::OK, HTML, template.render().unwrap_or_default());
+    let mut response = response(StatusCode::OK, HTML, template.render().unwrap_or_default());
     let policy = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'self'; \
          frame-ancestors 'none'";
     let headers = response.headers_mut();
@@ -172,7 +172,7 @@ fn page(template: &impl Template) -> Response<Bytes> {
     response
 }
 
-fn answer(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Response<Bytes> {
+fn response(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Response<Bytes> {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
     let headers = response.headers_mut();

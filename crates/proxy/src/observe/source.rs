@@ -9,7 +9,7 @@ use lucarne_net::{Client, ClientError};
 use super::options::LogListSource;
 
 /// Size limit in bytes. Chrome's list of all logs has about 300 kB.
-const MOST_BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 16 << 20;
 
 impl fmt::Display for LogListSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -44,7 +44,7 @@ impl Source {
     pub(crate) async fn read(&mut self) -> Result<Option<LogList>, SourceError> {
         let mut stamp = None;
         let json = match &self.from {
-            LogListSource::Url(url) => self.client.get(url.as_str(), MOST_BYTES).await?,
+            LogListSource::Url(url) => self.client.get(url.as_str(), MAX_BYTES).await?,
             LogListSource::File(path) => {
                 let metadata = tokio::fs::metadata(path).await?;
                 // A copy may keep the modification time and the length, but not the inode and the
@@ -54,7 +54,7 @@ impl Source {
                 if self.stamp == stamp {
                     return Ok(None);
                 }
-                if metadata.len() > MOST_BYTES as u64 {
+                if metadata.len() > MAX_BYTES as u64 {
                     return Err(SourceError::TooLong);
                 }
                 tokio::fs::read(path).await?.into()
@@ -79,7 +79,7 @@ pub enum SourceError {
     #[error(transparent)]
     File(#[from] std::io::Error),
     /// The list is too long.
-    #[error("the list has more than {MOST_BYTES} bytes")]
+    #[error("the list has more than {MAX_BYTES} bytes")]
     TooLong,
     /// The content is not a valid log list.
     #[error(transparent)]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use http::StatusCode;
 use lucarne_ct::{Certificate, Fingerprint, Issuer, ListedLog, PublicKey, Sct, delivered_entry};
 use lucarne_mint::now_ms;
-use lucarne_net::{Answer, Client};
+use lucarne_net::{Client, CompleteResponse};
 use tokio::sync::mpsc;
 use url::Url;
 
@@ -18,7 +18,7 @@ use super::shared::Shared;
 use super::submission::{Submission, Verified};
 
 /// Limit of chains in a queue.
-pub(crate) const MOST_WAITING: usize = 512;
+pub(crate) const MAX_WAITING: usize = 512;
 /// Attempts for one chain before the next chain has its turn.
 const ATTEMPTS: u32 = 8;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -26,7 +26,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// Longest `Retry-After` that is obeyed.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(3600);
 /// Limit of the bytes of a log's refusal that are kept.
-const MOST_REASON: usize = 300;
+const MAX_REASON: usize = 300;
 
 /// A chain that waits for its submission.
 #[derive(Debug)]
@@ -121,26 +121,26 @@ impl Submitter {
 
     async fn attempt(&self, pending: &PendingSubmission, shared: &Shared) -> Attempt {
         let json = add_chain_json(pending);
-        let answer = match self.client.post_json(&self.add_chain, json).await {
-            Ok(answer) => answer,
+        let response = match self.client.post_json(&self.add_chain, json).await {
+            Ok(response) => response,
             Err(why) => return Attempt::Again(why.to_string(), None),
         };
-        match answer.status {
-            StatusCode::OK => Attempt::Done(self.accepted(&answer, pending, shared)),
+        match response.status {
+            StatusCode::OK => Attempt::Done(self.accepted(&response, pending, shared)),
             status if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() => {
-                Attempt::Again(reason(&answer), answer.retry_after)
+                Attempt::Again(reason(&response), response.retry_after)
             }
-            _ => Attempt::Done(Submission::Refused(reason(&answer))),
+            _ => Attempt::Done(Submission::Refused(reason(&response))),
         }
     }
 
     fn accepted(
         &self,
-        answer: &Answer,
+        response: &CompleteResponse,
         pending: &PendingSubmission,
         shared: &Shared,
     ) -> Submission {
-        let sct = match Sct::parse(&answer.body) {
+        let sct = match Sct::parse(&response.body) {
             Ok(sct) => sct,
             Err(error) => {
                 return Submission::Failed(format!("the log sent status 200, but {error}"));
@@ -168,7 +168,7 @@ impl Submitter {
             return Verified::No("the certificate cannot be parsed".to_owned());
         };
         match sct.verify(key, &delivered_entry(&leaf)) {
-            Ok(()) if sct.timestamp > now_ms().saturating_add(MOST_AHEAD_MS) => {
+            Ok(()) if sct.timestamp > now_ms().saturating_add(MAX_AHEAD_MS) => {
                 Verified::No("its timestamp is in the future".to_owned())
             }
             Ok(()) => Verified::By(name),
@@ -178,7 +178,7 @@ impl Submitter {
 }
 
 /// Tolerance for a log's clock that is ahead: the SCT is brand new.
-const MOST_AHEAD_MS: u64 = 60_000;
+const MAX_AHEAD_MS: u64 = 60_000;
 
 /// Returns the URL of `add-chain` below a submission prefix, with or without a final slash.
 fn add_chain(log: &Url) -> String {
@@ -202,17 +202,17 @@ fn add_chain_json(pending: &PendingSubmission) -> Vec<u8> {
 }
 
 /// Formats the status and the beginning of the log's response.
-fn reason(answer: &Answer) -> String {
-    let said = String::from_utf8_lossy(&answer.body);
+fn reason(response: &CompleteResponse) -> String {
+    let said = String::from_utf8_lossy(&response.body);
     let said: String = said
         .trim()
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })
-        .take(MOST_REASON)
+        .take(MAX_REASON)
         .collect();
     if said.is_empty() {
-        answer.status.to_string()
+        response.status.to_string()
     } else {
-        format!("{}: {said}", answer.status)
+        format!("{}: {said}", response.status)
     }
 }

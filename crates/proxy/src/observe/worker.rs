@@ -72,7 +72,7 @@ impl Worker {
         let mut memory = self.shared.memory.lock();
         let known = memory.record(&fingerprint);
         let mut new_issuers = Vec::new();
-        if known.is_none_or(|record| tells_more(record, &sighting)) {
+        if known.is_none_or(|record| has_news(record, &sighting)) {
             let before = known.cloned();
             let issuers;
             (issuers, new_issuers) = memory.intern(&sighting.chain[1..]);
@@ -284,7 +284,7 @@ impl Worker {
 
 /// Returns whether a known certificate came with new data: another staple, which may have other
 /// SCTs, or other issuers while one is missing.
-fn tells_more(record: &Record, sighting: &Sighting) -> bool {
+fn has_news(record: &Record, sighting: &Sighting) -> bool {
     let other_beside = sighting.deliveries.len() != 0 && *record.deliveries != sighting.deliveries;
     let issuers = record.issuers.iter().map(|issuer| &issuer.der[..]);
     let sent = sighting.chain[1..].iter().map(|der| &der[..]);

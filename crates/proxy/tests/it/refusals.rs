@@ -262,7 +262,7 @@ async fn a_server_that_is_not_to_be_believed_is_explained() {
 #[tokio::test]
 async fn servers_that_are_not_there_are_told_apart() {
     let mut setup = Setup::new();
-    setup.limits.answer = std::time::Duration::from_millis(300);
+    setup.limits.response = std::time::Duration::from_millis(300);
     let rig = setup.start().await;
     let gone = Origin::plain().await.address;
     let slams = Origin::of(origin::slam).await;

@@ -315,7 +315,7 @@ async fn early_hints_pass() {
 #[tokio::test]
 async fn interim_answers_without_end_end_with_their_request() {
     let mut setup = Setup::new();
-    setup.limits.answer = std::time::Duration::from_millis(500);
+    setup.limits.response = std::time::Duration::from_millis(500);
     let rig = setup.start().await;
     let origin = Origin::of(|mut stream| async move {
         let hint = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n".repeat(100);

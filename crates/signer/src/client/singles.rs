@@ -20,7 +20,7 @@ pub(super) const CONNECTIONS: usize = 2;
 const TOGETHER: usize = 16;
 
 /// Maximum number of waiting requests; more are refused.
-pub(super) const MOST_WAITING: usize = 256;
+pub(super) const MAX_WAITING: usize = 256;
 
 /// The reasons why there is no response.
 #[derive(Debug, PartialEq, Eq)]
@@ -67,10 +67,10 @@ impl Singles {
 
     /// Sends a frame together with others, and returns its response.
     pub(super) async fn ask(self: &Arc<Self>, frame: Vec<u8>) -> Response {
-        let (response, told) = oneshot::channel();
+        let (response, receiver) = oneshot::channel();
         {
             let mut queue = self.queue.lock();
-            if queue.waiting.len() >= MOST_WAITING {
+            if queue.waiting.len() >= MAX_WAITING {
                 return Err(NoResponse::Busy);
             }
             queue.waiting.push_back(Waiting { frame, response });
@@ -80,7 +80,7 @@ impl Singles {
                 tokio::spawn(self.clone().send_all());
             }
         }
-        match timeout(RESPONSE_TIMEOUT, told).await {
+        match timeout(RESPONSE_TIMEOUT, receiver).await {
             Ok(Ok(response)) => response,
             _ => Err(NoResponse::Late),
         }

@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
-use super::singles::{CONNECTIONS, MOST_WAITING};
+use super::singles::{CONNECTIONS, MAX_WAITING};
 use super::*;
 use crate::wire::{encode_response, encode_signatures};
 
@@ -66,8 +66,8 @@ async fn single_leaves_keep_nothing_from_rounds() {
     let stuck = Stuck::start();
     let client = Arc::new(stuck.client());
     // Requests that are being sent leave the queue, which fills again.
-    let most = MOST_WAITING + 1000;
-    let mut single: tokio::task::JoinSet<_> = (0..most)
+    let count = MAX_WAITING + 1000;
+    let mut single: tokio::task::JoinSet<_> = (0..count)
         .map(|_| {
             let client = client.clone();
             async move { client.leaf(1, 0, b"leaf", Vec::new()).await }

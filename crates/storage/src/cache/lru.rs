@@ -4,16 +4,16 @@ use lru::LruCache;
 
 /// A set of names that is bounded by the total size of the files.
 pub(super) struct Lru {
-    most: u64,
+    max: u64,
     bytes: u64,
     /// Names with the sizes of their files.
     sizes: LruCache<String, u64>,
 }
 
 impl Lru {
-    pub(super) fn new(most: u64) -> Self {
+    pub(super) fn new(max: u64) -> Self {
         Self {
-            most,
+            max,
             bytes: 0,
             sizes: LruCache::unbounded(),
         }
@@ -25,7 +25,7 @@ impl Lru {
 
     /// Returns `true` if a file of this size fits at all.
     pub(super) fn takes(&self, size: u64) -> bool {
-        size <= self.most
+        size <= self.max
     }
 
     /// Returns `true` if the name is in the set.
@@ -44,7 +44,7 @@ impl Lru {
         self.sizes.put(name.to_owned(), size);
         self.bytes += size;
         let mut gone = Vec::new();
-        while self.bytes > self.most
+        while self.bytes > self.max
             && let Some((oldest, size)) = self.sizes.pop_lru()
         {
             self.bytes -= size;

@@ -1,30 +1,27 @@
 //! [`ObjectAssets`]: the files of a log as objects in a bucket.
 
 mod checkpoint;
+mod journal;
+mod objects;
 mod repairs;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
-use ::http::Extensions;
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures_util::stream::{self, BoxStream};
+use futures_util::stream;
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::Path;
-use object_store::{
-    Attribute, Attributes, GetOptions, ObjectStore, PutMode, PutOptions, PutPayload, PutResult,
-};
+use object_store::{ObjectStore, PutOptions, PutPayload};
 
 use self::checkpoint::Published;
-use super::http::{Immutable, Tries};
-use super::journal::{self, Journal, Name};
+use self::journal::{JOURNAL, staged_path};
+use self::objects::{headers, immutable, private_headers};
+use super::journal::{Journal, Name, header};
 use super::{ObjectStoreConfig, RequestPolicy, failure};
-use crate::file::{check_length, max_file_bytes};
-use crate::{
-    Asset, AssetError, AssetKind, Assets, JournalContents, Observer, StagedRecord, Stats, path,
-};
+use crate::file::max_file_bytes;
+use crate::{Asset, AssetError, Assets, Observer, Stats, path};
 
 /// Assets in a bucket of S3, Google Cloud Storage or Azure. The [module](super) describes two
 /// processes that open the same bucket.
@@ -100,182 +97,6 @@ impl ObjectAssets {
         failure::sort(action, format!("{path} in {}", self.location), error)
     }
 
-    async fn put(&self, asset: Asset) -> Result<(), AssetError> {
-        let size = asset.bytes.len() as u64;
-        if asset.kind == AssetKind::Checkpoint {
-            self.replace_checkpoint(asset.bytes).await?;
-        } else {
-            let mut options = PutOptions::from(headers(asset.kind));
-            if asset.kind != AssetKind::LogJson {
-                options.extensions = immutable();
-            }
-            self.write(&asset.path, asset.bytes.into(), options).await?;
-        }
-        self.stats.published(size);
-        Ok(())
-    }
-
-    async fn write(
-        &self,
-        path: &str,
-        object: PutPayload,
-        options: PutOptions,
-    ) -> Result<(), AssetError> {
-        let put = self.try_write(path, object, options).await?;
-        put.map_err(|error| self.failed("write", path, &error))?;
-        Ok(())
-    }
-
-    /// Puts an object, and retries transient errors of the store ([`failure::is_passing`]). The
-    /// inner result is the store's response.
-    async fn try_write(
-        &self,
-        path: &str,
-        object: PutPayload,
-        mut options: PutOptions,
-    ) -> Result<object_store::Result<PutResult>, AssetError> {
-        let key = self.key(path)?;
-        options.extensions.insert(Tries::default());
-        let conditional = options.mode != PutMode::Overwrite;
-        let mut tries_left = 5;
-        loop {
-            let put = self.store.put_opts(&key, object.clone(), options.clone());
-            let answer = put.await;
-            let Err(error) = &answer else {
-                return Ok(answer);
-            };
-            let decided = conditional && failure::is_lost(error);
-            if decided || !failure::is_passing(error) || tries_left == 0 {
-                return Ok(answer);
-            }
-            tries_left -= 1;
-            // The concurrent work of the store ends within milliseconds and cannot be awaited.
-            tokio::time::sleep(STUMBLE).await;
-        }
-    }
-
-    /// Returns the stored bytes of an object.
-    async fn read(&self, path: &str) -> Result<Option<Bytes>, AssetError> {
-        self.read_from(&self.store, path, max_file_bytes(path))
-            .await
-    }
-
-    /// Returns the stored bytes of an object of at most `most` bytes.
-    async fn read_from(
-        &self,
-        store: &Arc<dyn ObjectStore>,
-        path: &str,
-        most: u64,
-    ) -> Result<Option<Bytes>, AssetError> {
-        let key = self.key(path)?;
-        let mut options = GetOptions::default();
-        options.extensions.insert(Tries::default());
-        let found = store.get_opts(&key, options).await;
-        if let Ok(found) = &found
-            && let Err(unfit) = check_length(found.meta.size, most)
-        {
-            return Err(AssetError::io(
-                "read",
-                format!("{path} in {}", self.location),
-                unfit.into(),
-            ));
-        }
-        let read = async { found?.bytes().await };
-        match read.await {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(error) if failure::is_absent(&error) => Ok(None),
-            Err(error) => Err(self.failed("read", path, &error)),
-        }
-    }
-
-    /// Returns the names of the staged rounds, oldest first. The listing is paged: 1,000 names per
-    /// request.
-    async fn list_journal(&self) -> Result<Vec<Name>, AssetError> {
-        let mut objects = self.store.list(Some(&self.key(JOURNAL)?));
-        let mut names = Vec::new();
-        while let Some(object) = objects.next().await {
-            let object = object.map_err(|e| self.failed("list", JOURNAL, &e))?;
-            match object.location.filename().and_then(Name::parse) {
-                Some(name) => names.push(name),
-                None => tracing::warn!(
-                    key = %object.location,
-                    "ignored: not an object of the journal of {}", self.location
-                ),
-            }
-        }
-        names.sort_unstable();
-        Ok(names)
-    }
-
-    /// Returns the record, unless it has been removed since it was listed.
-    async fn read_staged(&self, name: Name) -> Result<Option<Bytes>, AssetError> {
-        let path = staged_path(name);
-        let Some(object) = self.read(&path).await? else {
-            return Ok(None);
-        };
-        journal::record(object)
-            .map(Some)
-            .map_err(|(offset, detail)| AssetError::Damaged {
-                file: format!("{path} in {}", self.location),
-                offset,
-                detail: detail.into(),
-            })
-    }
-
-    /// Returns the staged rounds, oldest first, without damaged rounds of at most `size` entries.
-    /// Damaged rounds are evidence, and `settle` never removes them.
-    async fn read_journal(&self, size: u64) -> Result<(Vec<Name>, Vec<Bytes>), AssetError> {
-        let mut read = stream::iter(self.list_journal().await?)
-            .map(async |name| (name, self.read_staged(name).await))
-            .buffered(self.parallel);
-        let (mut names, mut records) = (Vec::new(), Vec::new());
-        while let Some((name, record)) = read.next().await {
-            match record {
-                Err(error @ AssetError::Damaged { .. }) if name.new_size <= size => {
-                    tracing::warn!(
-                        %error,
-                        "skipped a damaged round, because it is published: run `lucarne repair` \
-                         to remove it"
-                    );
-                }
-                record => {
-                    names.push(name);
-                    records.extend(record?);
-                }
-            }
-        }
-        Ok((names, records))
-    }
-
-    /// Returns the content of the journal with the position of each record. Only reads, and
-    /// tolerates processes that stage and remove rounds at the same time.
-    ///
-    /// # Errors
-    ///
-    /// If the store does not respond or refuses. Damage is part of the result.
-    pub async fn journal(&self) -> Result<JournalContents, AssetError> {
-        let names = self.list_journal().await?;
-        let mut read = stream::iter(names)
-            .map(async |name| (staged_path(name), self.read_staged(name).await))
-            .buffered(self.parallel);
-        let mut contents = JournalContents::default();
-        while let Some((file, record)) = read.next().await {
-            match record {
-                Ok(Some(record)) => contents.records.push(StagedRecord {
-                    file,
-                    offset: 0,
-                    bytes: journal::length(&record),
-                    record,
-                }),
-                // The round was removed after it was listed.
-                Ok(None) => {}
-                Err(damage @ AssetError::Damaged { .. }) => contents.damage.push(damage),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(contents)
-    }
-
     fn usable(&self) -> Result<(), AssetError> {
         match self.journal.poison_found() {
             None => Ok(()),
@@ -285,89 +106,6 @@ impl ObjectAssets {
             }),
         }
     }
-
-    /// Deletes objects in batches as large as the store allows (S3: 1,000), and calls `gone` for
-    /// each deleted object.
-    async fn delete(&self, keys: Vec<Path>, mut gone: impl FnMut(&Path)) -> Result<(), AssetError> {
-        let keys: BoxStream<'static, _> = stream::iter(keys.into_iter().map(Ok)).boxed();
-        let mut results = self.store.delete_stream(keys);
-        let mut failure = None;
-        while let Some(result) = results.next().await {
-            match result {
-                Ok(key) => gone(&key),
-                Err(object_store::Error::NotFound { path, .. }) => gone(&Path::from(path)),
-                Err(error) => failure = Some(self.failed("delete", "objects", &error)),
-            }
-        }
-        failure.map_or(Ok(()), Err)
-    }
-
-    /// Returns the objects under `<tile>.p/` for tiles of one directory. One listing of a thousand
-    /// objects covers a hundred tiles.
-    async fn partials_of(
-        &self,
-        directory: &str,
-        tiles: &BTreeSet<&str>,
-    ) -> Result<Vec<Path>, AssetError> {
-        let (Some(first), Some(last)) = (tiles.first(), tiles.last()) else {
-            return Ok(Vec::new());
-        };
-        // In byte order, `0` follows `/`.
-        let end = self.key(&format!("{last}.p0"))?;
-        let directory_key = self.key(directory)?;
-        let offset = self.key(first)?;
-        let mut objects = self.store.list_with_offset(Some(&directory_key), &offset);
-        let mut found = Vec::new();
-        while let Some(object) = objects.next().await {
-            let key = object
-                .map_err(|e| self.failed("list", directory, &e))?
-                .location;
-            if key.as_ref() >= end.as_ref() {
-                break;
-            }
-            let path = self.path(&key).and_then(|path| path.rsplit_once(".p/"));
-            if path.is_some_and(|(tile, _)| tiles.contains(tile)) {
-                found.push(key);
-            }
-        }
-        Ok(found)
-    }
-}
-
-/// Time to wait before a put is retried after a transient error.
-const STUMBLE: Duration = Duration::from_millis(20);
-
-const JOURNAL: &str = ".lucarne/journal";
-
-fn staged_path(name: Name) -> String {
-    format!("{JOURNAL}/{}", name.file())
-}
-
-fn immutable() -> Extensions {
-    let mut extensions = Extensions::new();
-    extensions.insert(Immutable);
-    extensions
-}
-
-/// Headers of objects that are not for readers.
-fn private_headers() -> Attributes {
-    Attributes::from_iter([
-        (Attribute::ContentType, "application/octet-stream"),
-        (Attribute::CacheControl, "private, no-store"),
-    ])
-}
-
-/// Returns headers for a public bucket or a CDN, so that it serves the log like the log's own
-/// server.
-fn headers(kind: AssetKind) -> Attributes {
-    let mut headers = Attributes::from_iter([
-        (Attribute::ContentType, kind.content_type()),
-        (Attribute::CacheControl, kind.cache_control()),
-    ]);
-    if let Some(encoding) = kind.content_encoding() {
-        headers.insert(Attribute::ContentEncoding, encoding.into());
-    }
-    headers
 }
 
 #[async_trait]
@@ -384,7 +122,7 @@ impl Assets for ObjectAssets {
             extensions: immutable(),
             ..PutOptions::default()
         };
-        let object = PutPayload::from_iter([journal::header(&record), record]);
+        let object = PutPayload::from_iter([header(&record), record]);
         let size = object.content_length() as u64;
         if let Err(error) = self.write(&path, object, options).await {
             self.journal.poison(error.to_string());
@@ -505,14 +243,14 @@ impl Assets for ObjectAssets {
             .await
     }
 
-    async fn get_private(&self, name: &str, most: u64) -> Result<Option<Bytes>, AssetError> {
-        self.read_from(&self.store, &path::private(name)?, most)
+    async fn get_private(&self, name: &str, max: u64) -> Result<Option<Bytes>, AssetError> {
+        self.read_from(&self.store, &path::private(name)?, max)
             .await
     }
 
     async fn headroom(&self) -> Result<Option<u64>, AssetError> {
-        let most = max_file_bytes(checkpoint::PATH);
-        self.read_from(&self.hasty, checkpoint::PATH, most).await?;
+        let max = max_file_bytes(checkpoint::PATH);
+        self.read_from(&self.hasty, checkpoint::PATH, max).await?;
         Ok(None)
     }
 

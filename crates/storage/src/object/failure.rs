@@ -170,10 +170,10 @@ pub(crate) fn line(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn sorted(answer: &str) -> AssetError {
+    fn sorted(response: &str) -> AssetError {
         let error = object_store::Error::Generic {
             store: "S3",
-            source: format!("Server returned non-2xx status code: {answer}").into(),
+            source: format!("Server returned non-2xx status code: {response}").into(),
         };
         sort("list", "s3://logs/".into(), &error)
     }

@@ -112,14 +112,14 @@ impl Transport {
     async fn attempt(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let operation = requests::operation(&request);
         let start = Instant::now();
-        let answer = self.exchange(request).await;
-        let outcome = match &answer {
+        let response = self.exchange(request).await;
+        let outcome = match &response {
             Ok(response) => requests::outcome(response.status()),
             Err(_) => Outcome::Lost,
         };
         let stats = &self.options.stats;
-        stats.tell(|observer| observer.request(operation, outcome, start.elapsed()));
-        answer
+        stats.report(|observer| observer.request(operation, outcome, start.elapsed()));
+        response
     }
 
     /// Sends one request and reads the complete response.
@@ -131,9 +131,9 @@ impl Transport {
         let failed = |error: &(dyn std::error::Error + 'static)| fault(harmless, error);
         let late = |_| HttpError::new(kind(harmless, HttpErrorKind::Timeout), Late);
 
-        let answer = timeout_at(start, self.client.request(request)).await;
-        let answer = answer.map_err(late)?.map_err(|e| failed(&e))?;
-        let (parts, mut body) = answer.into_parts();
+        let response = timeout_at(start, self.client.request(request)).await;
+        let response = response.map_err(late)?.map_err(|e| failed(&e))?;
+        let (parts, mut body) = response.into_parts();
         let mut whole = BytesMut::new();
         let mut deadline = start;
         while let Some(frame) = timeout_at(deadline, body.frame()).await.map_err(late)? {
@@ -154,22 +154,22 @@ impl Transport {
     ) -> Result<HttpResponse, HttpError> {
         let after = after + per_mib(request.body().content_length());
         let mut first = pin!(self.attempt(request.clone()));
-        if let Ok(answer) = timeout(after, &mut first).await {
-            return answer;
+        if let Ok(response) = timeout(after, &mut first).await {
+            return response;
         }
         if !self.budget.take() {
             return first.await;
         }
         self.options.stats.hedged();
         let second = pin!(self.attempt(request));
-        let (answer, other) = match select(first, second).await {
-            Either::Left((answer, other)) => (answer, other),
-            Either::Right((answer, other)) => (answer, other),
+        let (response, other) = match select(first, second).await {
+            Either::Left((response, other)) => (response, other),
+            Either::Right((response, other)) => (response, other),
         };
-        if good(&answer) {
-            answer
+        if good(&response) {
+            response
         } else {
-            Some(other.await).filter(good).unwrap_or(answer)
+            Some(other.await).filter(good).unwrap_or(response)
         }
     }
 }
@@ -181,7 +181,7 @@ impl HttpService for Transport {
         if let Some(Tries(tried)) = request.extensions().get::<Tries>()
             && tried.swap(true, Relaxed)
         {
-            self.options.stats.tell(|observer| observer.retry());
+            self.options.stats.report(|observer| observer.retry());
         }
         let headers = request.headers_mut();
         headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
@@ -214,8 +214,8 @@ fn repeatable<B>(request: &Request<B>) -> bool {
     request.method() == Method::POST && query.starts_with("delete")
 }
 
-fn good(answer: &Result<HttpResponse, HttpError>) -> bool {
-    matches!(answer, Ok(response) if !response.status().is_server_error())
+fn good(response: &Result<HttpResponse, HttpError>) -> bool {
+    matches!(response, Ok(response) if !response.status().is_server_error())
 }
 
 /// Adds one second for each MiB: a request that transfers data is not stuck.
@@ -277,11 +277,11 @@ struct Budget(AtomicI64);
 
 impl Budget {
     const PRICE: i64 = 10;
-    const MOST: i64 = 10 * Self::PRICE;
+    const MAX_SAVED: i64 = 10 * Self::PRICE;
 
     fn earn(&self) {
         let _ = self.0.fetch_update(Relaxed, Relaxed, |saved| {
-            (saved < Self::MOST).then_some(saved + 1)
+            (saved < Self::MAX_SAVED).then_some(saved + 1)
         });
     }
 
@@ -293,6 +293,6 @@ impl Budget {
 
 impl Default for Budget {
     fn default() -> Self {
-        Self(AtomicI64::new(Self::MOST))
+        Self(AtomicI64::new(Self::MAX_SAVED))
     }
 }

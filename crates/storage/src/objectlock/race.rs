@@ -10,7 +10,9 @@ use futures_util::future::join_all;
 use object_store::{ObjectStoreExt, PutMode, UpdateVersion};
 use tokio::time::{Instant, timeout};
 
-use super::{Failure, ObjectLock, Put, Stored, mark};
+use super::ObjectLock;
+use super::put::{Put, Stored, mark};
+use super::request_failure::Failure;
 use crate::LockError;
 
 /// Number of races that must have a winner. Each uses a separate key, because some stores (GCS)
@@ -28,10 +30,25 @@ const LIMIT: u32 = 6;
 
 /// The result of a race without exactly one winner.
 enum Verdict {
-    /// Two processes could sign for one log; the text is the evidence.
-    Unsafe(String),
+    /// Two processes could sign for one log.
+    Unsafe(Evidence),
     /// The race proves nothing: there was no winner, or a response is missing.
     Open(Failure),
+}
+
+/// The evidence that conditional puts are not atomic.
+#[derive(Debug, thiserror::Error)]
+enum Evidence {
+    #[error("a put object was not stored")]
+    NotStored,
+    #[error("the winner's object was not stored")]
+    WinnerNotStored,
+    #[error("{0} of {CONTESTANTS} won a race")]
+    Winners(usize),
+    #[error("its objects have no e-tags")]
+    NoTags,
+    #[error("a put replaced {0} against its condition")]
+    AgainstCondition(&'static str),
 }
 
 pub(super) async fn run(lock: &ObjectLock) -> Result<(), LockError> {
@@ -125,7 +142,7 @@ async fn one_wins(
     let Some(stored) = stored else {
         return Err(match results.into_iter().find_map(Result::err) {
             Some(failure) => Verdict::Open(failure),
-            None => Verdict::Unsafe("a put object was not stored".into()),
+            None => Verdict::Unsafe(Evidence::NotStored),
         });
     };
     if stored.has_md5() {
@@ -137,14 +154,11 @@ async fn one_wins(
     match &winners[..] {
         [] => {}
         [(winner, _)] if stored.is_by(winner) && stored.body == winner.body => {}
-        [_] => return Err(Verdict::Unsafe("the winner's object was not stored".into())),
-        winners => {
-            let of = format!("{} of {CONTESTANTS} won a race", winners.len());
-            return Err(Verdict::Unsafe(of));
-        }
+        [_] => return Err(Verdict::Unsafe(Evidence::WinnerNotStored)),
+        winners => return Err(Verdict::Unsafe(Evidence::Winners(winners.len()))),
     }
     if stored.version.e_tag.is_none() && stored.version.version.is_none() {
-        return Err(Verdict::Unsafe("its objects have no e-tags".into()));
+        return Err(Verdict::Unsafe(Evidence::NoTags));
     }
     let nobody = winners.is_empty();
     let failed = |result| match result {
@@ -159,19 +173,22 @@ async fn one_wins(
 }
 
 /// Sends a put that must not succeed.
-async fn never(lock: &ObjectLock, put: &Put<'_>, mode: PutMode, what: &str) -> Result<(), Verdict> {
+async fn never(
+    lock: &ObjectLock,
+    put: &Put<'_>,
+    mode: PutMode,
+    what: &'static str,
+) -> Result<(), Verdict> {
     match lock.put(put, mode).await {
         Err(Failure::Lost) => Ok(()),
         Err(failure) => Err(Verdict::Open(failure)),
-        Ok(_) => Err(Verdict::Unsafe(format!(
-            "a put replaced {what} against its condition"
-        ))),
+        Ok(_) => Err(Verdict::Unsafe(Evidence::AgainstCondition(what))),
     }
 }
 
 /// Deletes the test object. A failure is harmless.
 async fn clean(lock: &ObjectLock, key: &object_store::path::Path) {
-    let deleted = timeout(lock.limits.answer, lock.store.delete(key)).await;
+    let deleted = timeout(lock.limits.response, lock.store.delete(key)).await;
     if let Ok(Err(error)) = deleted
         && !matches!(error, object_store::Error::NotFound { .. })
     {

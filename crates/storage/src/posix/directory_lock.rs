@@ -10,6 +10,9 @@ use rustix::fs::{FlockOperation, flock};
 use super::processes::hold_tesseract;
 use crate::AssetError;
 
+/// The lock file: only one process at a time can lock it.
+pub(super) const LOCK: &str = ".lucarne/lock";
+
 /// Holds the directory for this process. The kernel releases the lock when the process ends for any
 /// reason; the file stays and has no meaning by itself.
 pub(super) struct DirectoryLock {
@@ -19,9 +22,9 @@ pub(super) struct DirectoryLock {
 }
 
 impl DirectoryLock {
-    /// Takes [`LOCK`](super::LOCK) for the log in `directory`.
+    /// Takes [`LOCK`] for the log in `directory`.
     pub(super) fn take(directory: &Path) -> Result<Self, AssetError> {
-        let path = directory.join(super::LOCK);
+        let path = directory.join(LOCK);
         let failed = |action| {
             let path = path.display().to_string();
             move |e| AssetError::io(action, path, e)
@@ -57,7 +60,7 @@ impl DirectoryLock {
 
     /// Takes the lock without writing; `None` if no process ever took it.
     pub(super) fn look(directory: &Path) -> Result<Option<Self>, AssetError> {
-        let path = directory.join(super::LOCK);
+        let path = directory.join(LOCK);
         match File::open(&path) {
             Ok(mut file) => {
                 hold(&mut file, directory, &path)?;

@@ -32,7 +32,7 @@ const FIRST_ROOM: u64 = 128 << 10;
 
 /// Maximum number of zeros that are added to a segment, unless one record is longer. A shorter
 /// segment doubles its length, so that few rounds wait for a second sync.
-const MOST_ROOM: u64 = 2 << 20;
+const MAX_ROOM: u64 = 2 << 20;
 
 pub(super) struct Journal {
     directory: PathBuf,
@@ -338,11 +338,11 @@ impl SegmentFile {
         self.damaged(offset, "a complete record was damaged later")
     }
 
-    pub(super) fn damaged(&self, offset: usize, detail: &str) -> AssetError {
+    pub(super) fn damaged(&self, offset: usize, detail: &'static str) -> AssetError {
         AssetError::Damaged {
             file: self.path.display().to_string(),
             offset: offset as u64,
-            detail: detail.to_owned(),
+            detail,
         }
     }
 }
@@ -408,7 +408,7 @@ impl Active {
     fn grow(&mut self, length: u64) -> io::Result<()> {
         let more = self
             .room
-            .min(MOST_ROOM)
+            .min(MAX_ROOM)
             .max(length.next_multiple_of(FIRST_ROOM));
         self.file.seek(SeekFrom::Start(self.room))?;
         if let Err(e) = write_zeros(&mut self.file, more) {

@@ -38,7 +38,7 @@ pub(super) const RECORD_HEADER: usize = 56;
 
 /// Maximum number of bytes after the last complete record: an unfinished record, and room of the
 /// same length.
-const MOST_AFTER: u64 = 2 * file::OTHER_BYTES;
+const MAX_AFTER: u64 = 2 * file::OTHER_BYTES;
 
 /// Random bytes, equal in all frames of a segment and different in each segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -148,7 +148,7 @@ impl Segment {
 pub(super) fn read(path: &Path) -> io::Result<Bytes> {
     let mut file = file::open(path)?;
     let max = if file.metadata()?.is_file() {
-        records_end(&file)?.saturating_add(MOST_AFTER)
+        records_end(&file)?.saturating_add(MAX_AFTER)
     } else {
         0
     };
@@ -268,7 +268,7 @@ mod tests {
         std::fs::write(&path, with_room(&file)).unwrap();
         assert_eq!(read(&path).unwrap(), with_room(&file));
         let sparse = File::options().write(true).open(&path).unwrap();
-        sparse.set_len(file.len() as u64 + MOST_AFTER + 1).unwrap();
+        sparse.set_len(file.len() as u64 + MAX_AFTER + 1).unwrap();
         let error = read(&path).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         assert!(error.to_string().contains("expected at most"), "{error}");

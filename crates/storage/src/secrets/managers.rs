@@ -154,7 +154,7 @@ impl Service {
                     // Wait until the service may be available again.
                     tokio::time::sleep(pause).await;
                 }
-                (answer, _) => return answer,
+                (response, _) => return response,
             }
         }
     }
@@ -169,9 +169,9 @@ impl Service {
             let cause = error.source().map(ToString::to_string);
             self.unavailable(cause.unwrap_or_else(|| error.to_string()))
         };
-        let answer = client.execute(request).await.map_err(lost)?;
-        let status = answer.status();
-        let body = answer.into_body().bytes().await.map_err(lost)?;
+        let response = client.execute(request).await.map_err(lost)?;
+        let status = response.status();
+        let body = response.into_body().bytes().await.map_err(lost)?;
         if status.is_success() {
             Ok(body)
         } else {
@@ -207,7 +207,7 @@ impl Service {
             (_, "ThrottlingException") | (408 | 429 | 500.., _) => self.unavailable(detail),
             (401 | 403, _) => self.refused(detail),
             (_, code) if UNKNOWN.contains(&code) => self.refused(detail),
-            _ => SecretError::Answer { server, detail },
+            _ => SecretError::Response { server, detail },
         }
     }
 

@@ -8,7 +8,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Maximum number of connections, and so of concurrent commits. A server accepts 100 or 150
 /// connections by default, and other instances need connections, too.
-const MOST: usize = 16;
+const MAX_CONNECTIONS: usize = 16;
 
 /// Idle connections, and a bound on all open ones.
 pub(super) struct Connections<C> {
@@ -26,11 +26,11 @@ impl<C> Connections<C> {
     pub(super) fn new() -> Self {
         Self {
             idle: Mutex::default(),
-            slots: Semaphore::new(MOST),
+            slots: Semaphore::new(MAX_CONNECTIONS),
         }
     }
 
-    /// Waits until fewer than [`MOST`] connections are in use.
+    /// Waits until fewer than [`MAX_CONNECTIONS`] connections are in use.
     pub(super) async fn slot(&self) -> Option<Slot<'_, C>> {
         let permit = self.slots.acquire().await.ok()?;
         Some(Slot {

@@ -8,7 +8,7 @@ use url::Url;
 use crate::{LockError, NotBuilt};
 
 /// URL parameters that locate a server and are shown. Other parameters may be secret.
-const TELLING: [&str; 3] = ["host", "port", "socket"];
+const PUBLIC: [&str; 3] = ["host", "port", "socket"];
 
 /// A location, by kind of database.
 #[derive(Debug)]
@@ -106,12 +106,12 @@ pub(super) fn location(url: &Url) -> String {
     // This fails only for a URL without a host, which is refused later and has nothing to hide.
     let _ = shown.set_password(None);
     shown.set_fragment(None);
-    let told: Vec<_> = url
+    let public: Vec<_> = url
         .query_pairs()
-        .filter(|(key, _)| TELLING.contains(&key.as_ref()))
+        .filter(|(key, _)| PUBLIC.contains(&key.as_ref()))
         .map(|(key, value)| format!("{key}={value}"))
         .collect();
-    shown.set_query((!told.is_empty()).then(|| told.join("&")).as_deref());
+    shown.set_query((!public.is_empty()).then(|| public.join("&")).as_deref());
     shown.to_string()
 }
 

@@ -7,7 +7,8 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError};
 use url::Url;
 
 use super::dialect::{Dialect, MYSQL};
-use super::server::{Diagnosis, Engine, Failure, advice, names_authority, trusted_pem};
+use super::failure::{Failure, Unfit};
+use super::server::{Diagnosis, Engine, advice, names_authority, trusted_pem};
 use crate::LogId;
 
 /// Query of the columns: name, type, key, and the table's engine.
@@ -124,21 +125,13 @@ type Column = (String, String, String, Option<String>);
 
 /// Fails for a server that loses commits in a power failure. `log_bin` matters because the binary
 /// log, if enabled, decides after a restart which transactions have happened.
-fn durable((flush, log_bin, sync_binlog): (i64, i64, i64)) -> Result<(), Failure> {
+fn durable((flush, log_bin, sync_binlog): (i64, i64, i64)) -> Result<(), Unfit> {
     // 3 is an additional value of MariaDB: like 1, with more syncs.
     if flush != 1 && flush != 3 {
-        return Err(Failure::Unfit(format!(
-            "the server has innodb_flush_log_at_trx_commit = {flush}: it loses commits in a \
-             power failure, and a log that loses a commit forks. Set it to 1 in the server's \
-             configuration, and run: SET GLOBAL innodb_flush_log_at_trx_commit = 1"
-        )));
+        return Err(Unfit::Flush { found: flush });
     }
     if log_bin != 0 && sync_binlog != 1 {
-        return Err(Failure::Unfit(format!(
-            "the server has a binary log with sync_binlog = {sync_binlog}: it loses commits in a \
-             power failure, and a log that loses a commit forks. Set it to 1 in the server's \
-             configuration, and run: SET GLOBAL sync_binlog = 1"
-        )));
+        return Err(Unfit::BinaryLog { found: sync_binlog });
     }
     Ok(())
 }

@@ -7,7 +7,8 @@ use sqlx::postgres::{PgConnectOptions, PgConnection};
 use url::Url;
 
 use super::dialect::{Dialect, POSTGRES};
-use super::server::{Diagnosis, Engine, Failure, advice, names_authority, trusted_pem};
+use super::failure::{Failure, Unfit};
+use super::server::{Diagnosis, Engine, advice, names_authority, trusted_pem};
 use crate::LogId;
 
 /// Query of the columns: name, type, whether the column alone is unique, and whether changes of the
@@ -59,11 +60,7 @@ impl Engine for Postgres {
         let settings = sqlx::query_as(POSTGRES_DURABILITY);
         let (fsync, commit): (bool, String) = settings.fetch_one(&mut connection).await?;
         if !fsync {
-            return Err(Failure::Unfit(
-                "the server has fsync = off: it loses commits in a power failure, and a log that \
-                 loses a commit forks. Set fsync = on in its configuration and restart it"
-                    .into(),
-            ));
+            return Err(Unfit::Fsync.into());
         }
         if !["on", "remote_apply"].contains(&&*commit) {
             let synchronous = sqlx::raw_sql(POSTGRES_SYNCHRONOUS);

@@ -17,6 +17,7 @@ use url::Url;
 
 use super::connections::Connections;
 use super::dialect::Dialect;
+use super::failure::{Failure, Unfit};
 use super::{Change, Database, database_url};
 use crate::{LockError, LogId};
 
@@ -25,7 +26,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time limit for connecting and for each response. The server itself ends a statement one second
 /// before this limit (see the dialects).
-const ANSWER: Duration = Duration::from_secs(4);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Timeout of [`Lock::check`](crate::Lock::check), short because the caller waits for the result.
 const CHECK: Duration = Duration::from_secs(3);
@@ -65,10 +66,10 @@ pub(super) trait Engine: Sized + Send + Sync + 'static {
         if Self::fits(&columns) {
             Ok(Some(()))
         } else {
-            Err(Failure::Unfit(format!(
-                "Lucarne cannot use its table `checkpoints`; expected: {}",
-                Self::DIALECT.schema
-            )))
+            Err(Unfit::Table {
+                expected: Self::DIALECT.schema,
+            }
+            .into())
         }
     }
 
@@ -128,22 +129,6 @@ pub(super) fn trusted_pem() -> Vec<u8> {
         pem.extend_from_slice(b"-----END CERTIFICATE-----\n");
     }
     pem
-}
-
-/// The reasons why an attempt failed.
-#[derive(Debug)]
-pub(super) enum Failure {
-    /// The server or the table has the wrong settings; the text has the remedy.
-    Unfit(String),
-    Sql(sqlx::Error),
-    /// There was no response in time.
-    Silence,
-}
-
-impl From<sqlx::Error> for Failure {
-    fn from(error: sqlx::Error) -> Self {
-        Self::Sql(error)
-    }
 }
 
 /// The meaning of a server's error.
@@ -230,7 +215,7 @@ impl<E: Engine> Server<E> {
         &self,
         answer: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, LockError> {
-        let answer = timeout_at(Instant::now() + ANSWER, answer).await;
+        let answer = timeout_at(Instant::now() + RESPONSE_TIMEOUT, answer).await;
         let answer = answer.unwrap_or(Err(Failure::Silence));
         answer.map_err(|failure| {
             let reason = message::<E>(&failure);
@@ -255,8 +240,8 @@ impl<E: Engine> Server<E> {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
-            if let Failure::Unfit(reason) = &failure {
-                return Err(self.unusable(reason));
+            if let Failure::Unfit(unfit) = &failure {
+                return Err(self.unusable(&unfit.to_string()));
             }
             if !passing::<E>(&failure) || Instant::now() + PAUSE >= deadline {
                 return Err(LockError::Failed {
@@ -276,10 +261,10 @@ impl<E: Engine> Server<E> {
         unknown: &mut bool,
         call: &C,
     ) -> Result<C::Answer, Failure> {
-        let limit = || deadline.min(Instant::now() + ANSWER);
+        let limit = || deadline.min(Instant::now() + RESPONSE_TIMEOUT);
         let slot = timeout_at(deadline, self.connections.slot()).await;
         let Some(slot) = slot.map_err(|_| Failure::Silence)? else {
-            return Err(Failure::Unfit("the lock is closed".into()));
+            return Err(Unfit::Closed.into());
         };
         let mut connection = match slot.take() {
             Some(connection) => connection,
@@ -341,7 +326,7 @@ impl<E: Engine> Database for Server<E> {
 
     async fn close(&self) {
         for connection in self.connections.close() {
-            let _ = timeout_at(Instant::now() + ANSWER, connection.close()).await;
+            let _ = timeout_at(Instant::now() + RESPONSE_TIMEOUT, connection.close()).await;
         }
     }
 }
@@ -441,7 +426,7 @@ fn passing<E: Engine>(failure: &Failure) -> bool {
 /// Describes the failure and the remedy for the usual cases.
 fn message<E: Engine>(failure: &Failure) -> String {
     match failure {
-        Failure::Unfit(reason) => reason.clone(),
+        Failure::Unfit(unfit) => unfit.to_string(),
         Failure::Silence => "no response: the server hangs or is overloaded, or the network \
                              drops packets. Check the server first"
             .into(),

@@ -3,8 +3,9 @@
 
 #[cfg(feature = "mysql")]
 use {
+    super::failure::{Failure, Unfit},
     super::mysql::MySql,
-    super::server::{Failure, Server},
+    super::server::Server,
     crate::LockError,
     sqlx::mysql::MySqlConnection,
     url::Url,
@@ -57,11 +58,11 @@ async fn state(connection: &mut MySqlConnection) -> Result<Option<TesseraState>,
             integrated,
             root,
         })),
-        Some((version, ..)) => Err(Failure::Unfit(format!(
-            "TesseraCT's tables have version {version}: only version {VERSION} is supported"
-        ))),
-        None => Err(Failure::Unfit(
-            "TesseraCT's tables have no log: it was never started with them".into(),
-        )),
+        Some((version, ..)) => Err(Unfit::TesseraVersion {
+            found: version,
+            supported: VERSION,
+        }
+        .into()),
+        None => Err(Unfit::NoTesseraLog.into()),
     }
 }

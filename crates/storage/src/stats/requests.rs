@@ -15,7 +15,7 @@ impl Stats {
         }
     }
 
-    pub(crate) fn tell(&self, what: impl FnOnce(&dyn Observer)) {
+    pub(crate) fn report(&self, what: impl FnOnce(&dyn Observer)) {
         if let Some(observer) = &self.observer {
             what(&**observer);
         }
@@ -27,6 +27,6 @@ impl Stats {
 
     pub(crate) fn hedged(&self) {
         self.hedges.fetch_add(1, Relaxed);
-        self.tell(|observer| observer.hedge());
+        self.report(|observer| observer.hedge());
     }
 }

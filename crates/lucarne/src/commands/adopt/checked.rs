@@ -16,7 +16,7 @@ use crate::commands::fsck::State;
 use crate::config::LogSettings;
 
 /// Maximum number of findings that are printed in full.
-const TOLD: usize = 5;
+const MAX_PRINTED: usize = 5;
 
 /// Outcome of a check.
 pub(crate) struct Checked {
@@ -25,7 +25,7 @@ pub(crate) struct Checked {
     /// Number of entries that an earlier check has verified, and number of entries in the tree.
     pub(super) before: u64,
     pub(super) size: u64,
-    told: Vec<String>,
+    printed: Vec<String>,
 }
 
 impl Checked {
@@ -53,7 +53,7 @@ impl Checked {
             state: State::begin(published.checkpoint.clone()),
             before: from.tile * TILE_WIDTH,
             size: published.size,
-            told: Vec::new(),
+            printed: Vec::new(),
         };
         let at_once = std::thread::available_parallelism().map_or(2, usize::from);
         let tiles = fsck(files, foreign.checkpoint(), from, FsckOptions::new(at_once));
@@ -64,8 +64,8 @@ impl Checked {
                     Problem::Unreadable(_) => checked.state.unread += 1,
                     _ => checked.state.wrong += 1,
                 }
-                if checked.told.len() < TOLD {
-                    checked.told.push(finding.to_string());
+                if checked.printed.len() < MAX_PRINTED {
+                    checked.printed.push(finding.to_string());
                 }
             }
             checked.state.next = tile.next;
@@ -80,7 +80,7 @@ impl Checked {
             format!(
                 "{wrong} files are wrong and {unread} are unreadable: {}. `lucarne fsck` lists all \
                  of them, and `lucarne repair` restores them from a copy",
-                self.told.join("; ")
+                self.printed.join("; ")
             )
         })
     }
@@ -101,7 +101,7 @@ impl Checked {
     pub(super) fn verdict(&self) -> Verdict {
         match (self.state.wrong, self.state.unread) {
             (0, 0) => Verdict::Right,
-            (0, _) => Verdict::Untold,
+            (0, _) => Verdict::Unknown,
             _ => Verdict::Refused,
         }
     }
@@ -125,11 +125,11 @@ async fn earlier(log: &LogSettings, foreign: &ForeignLog) -> Result<FsckPosition
     let Some(state) = State::read(&file(log))? else {
         return Ok(FsckPosition::default());
     };
-    let answer = SourceResponse {
+    let response = SourceResponse {
         place: file(log).display().to_string(),
         note: Ok(state.note),
     };
-    let known = KnownCheckpoint::verify(answer, &log.to_log_config())?;
+    let known = KnownCheckpoint::verify(response, &log.to_log_config())?;
     foreign.hold_against(&known).await?;
     Ok(FsckPosition {
         tile: known.size() / TILE_WIDTH,

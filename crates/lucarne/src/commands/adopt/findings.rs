@@ -6,7 +6,7 @@ use lucarne_log::Fatal;
 use serde_json::{Value, json};
 
 /// Exit code if a check could not be carried out.
-const UNTOLD: u8 = 2;
+const UNKNOWN: u8 = 2;
 
 /// Verdict of a check; the order is from best to worst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,7 +16,7 @@ pub(crate) enum Verdict {
     /// This process cannot check the condition, and nothing is lost if it is not met.
     Noted,
     /// The check could not be carried out.
-    Untold,
+    Unknown,
     Refused,
 }
 
@@ -26,7 +26,7 @@ impl Verdict {
         match self {
             Verdict::Right => "right",
             Verdict::Noted => "noted",
-            Verdict::Untold => "untold",
+            Verdict::Unknown => "untold",
             Verdict::Refused => "refused",
         }
     }
@@ -49,7 +49,7 @@ impl Findings {
         let sign = match verdict {
             Verdict::Right => '✓',
             Verdict::Noted => '·',
-            Verdict::Untold => '?',
+            Verdict::Unknown => '?',
             Verdict::Refused => '✗',
         };
         self.worst = self.worst.max(verdict);
@@ -72,7 +72,7 @@ impl Findings {
         let verdict = if fatal.is_verdict() {
             Verdict::Refused
         } else {
-            Verdict::Untold
+            Verdict::Unknown
         };
         self.add(what, verdict, &fatal.to_string());
     }
@@ -100,10 +100,10 @@ impl Findings {
         errln!("lucarne: {detail}");
         let code = match self.worst {
             Verdict::Refused => ExitCode::FAILURE,
-            _ => ExitCode::from(UNTOLD),
+            _ => ExitCode::from(UNKNOWN),
         };
         if self.json {
-            let verdict = self.worst.max(Verdict::Untold).word();
+            let verdict = self.worst.max(Verdict::Unknown).word();
             self.line("", &json!({ "verdict": verdict, "detail": detail }));
         }
         code

@@ -21,7 +21,7 @@ use crate::signals::Signals;
 const PACE: Duration = Duration::from_secs(2);
 /// Maximum number of consecutive failures: the other process removes partial tiles while a pass
 /// reads them.
-const MOST_FAILURES: u32 = 5;
+const MAX_FAILURES: u32 = 5;
 
 /// Checks and indexes the log while it grows.
 pub(super) async fn follow(log: &LogSettings, findings: &mut Findings) -> Result<ExitCode> {
@@ -56,11 +56,11 @@ async fn passes(
     loop {
         match pass(log, last, findings).await {
             Ok(()) => failures = 0,
-            Err(error) if failures == MOST_FAILURES => {
+            Err(error) if failures == MAX_FAILURES => {
                 let verdict = if is_verdict(&error) {
                     Verdict::Refused
                 } else {
-                    Verdict::Untold
+                    Verdict::Unknown
                 };
                 findings.add("follow", verdict, &causes(&error));
                 return findings.fail("cannot follow the log; the index is kept");
@@ -68,7 +68,7 @@ async fn passes(
             Err(error) => {
                 failures += 1;
                 findings.note(&format!(
-                    "reading the log failed {failures} of {MOST_FAILURES} times: {}",
+                    "reading the log failed {failures} of {MAX_FAILURES} times: {}",
                     causes(&error)
                 ));
             }

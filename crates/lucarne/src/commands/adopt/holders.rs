@@ -22,7 +22,7 @@ pub(super) async fn look(log: &LogSettings, lock: &LockPlace, findings: &mut Fin
         Err(error @ AssetError::InUse { .. }) => {
             return findings.refused("holder", &error.to_string());
         }
-        Err(error) => return findings.add("holder", Verdict::Untold, &error.to_string()),
+        Err(error) => return findings.add("holder", Verdict::Unknown, &error.to_string()),
     }
     let lock = match lock {
         LockPlace::Sqlite(path) => vec![path.clone()],

@@ -113,7 +113,7 @@ async fn bucket(config: &ObjectStoreConfig, findings: &mut Findings) {
              detected one round later",
         ),
         Err(error @ AssetError::Refused { .. }) => findings.refused("bucket", &error.to_string()),
-        Err(error) => findings.add("bucket", Verdict::Untold, &error.to_string()),
+        Err(error) => findings.add("bucket", Verdict::Unknown, &error.to_string()),
     }
     findings.add(
         "retention",
@@ -196,7 +196,7 @@ fn attributes<'p>(places: impl Iterator<Item = &'p PathBuf>, findings: &mut Find
         );
         findings.add("immutable", Verdict::Refused, &why);
     } else if !unseen.is_empty() {
-        findings.add("immutable", Verdict::Untold, &unseen.join("; "));
+        findings.add("immutable", Verdict::Unknown, &unseen.join("; "));
     } else {
         findings.right("immutable", "not set on any file that must change");
     }

@@ -169,7 +169,7 @@ async fn lock(config: &Config, log: &LogSettings, findings: &mut Findings) -> Op
     let place = &config.checkpoints.value;
     match known(place, log).await {
         Err(error) => {
-            findings.add("lock", Verdict::Untold, &error.to_string());
+            findings.add("lock", Verdict::Unknown, &error.to_string());
             None
         }
         Ok(false) => unlocked(log, findings).await,
@@ -231,7 +231,7 @@ async fn unlocked(log: &LogSettings, findings: &mut Findings) -> Option<LockStat
     let assets = match open::watched_assets(&log.data.value).await {
         Ok(assets) => assets,
         Err(error) => {
-            findings.add("lock", Verdict::Untold, &error.to_string());
+            findings.add("lock", Verdict::Unknown, &error.to_string());
             return None;
         }
     };
@@ -265,7 +265,7 @@ fn tesseract_state(directory: &Path, foreign: &ForeignLog, findings: &mut Findin
         Ok(None) => return,
         Err(error) => {
             let why = format!("{}: {error}", path.display());
-            return findings.add(".state", Verdict::Untold, &why);
+            return findings.add(".state", Verdict::Unknown, &why);
         }
         Ok(Some(json)) => json,
     };
@@ -278,7 +278,7 @@ fn tesseract_state(directory: &Path, foreign: &ForeignLog, findings: &mut Findin
     });
     let (Some(size), Some(root)) = (size, root) else {
         let why = format!("{} is not a state file of TesseraCT", path.display());
-        return findings.add(".state", Verdict::Untold, &why);
+        return findings.add(".state", Verdict::Unknown, &why);
     };
     let published = foreign.published();
     if size == published.size && root == published.root.0 {
@@ -309,7 +309,7 @@ async fn files(log: &LogSettings, foreign: &ForeignLog, findings: &mut Findings)
         Err(error) => Err(error),
     };
     match checked {
-        Err(error) => findings.add("files", Verdict::Untold, &causes(&error)),
+        Err(error) => findings.add("files", Verdict::Unknown, &causes(&error)),
         Ok(checked) => match checked.problem() {
             Some(problem) => findings.add("files", checked.verdict(), &problem),
             None => findings.right("files", &checked.extent()),

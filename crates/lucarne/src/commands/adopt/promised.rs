@@ -30,15 +30,15 @@ pub(super) async fn look(
     }
     let LockPlace::Server(url) = lock else {
         let why = format!("the promised size is only in TesseraCT's database: {ASK}");
-        return findings.add("database", Verdict::Untold, &why);
+        return findings.add("database", Verdict::Unknown, &why);
     };
     match SqlLock::tessera(url).await {
         Ok(Some(state)) => integrated(&state, published, findings),
         Ok(None) => {
             let why = format!("{lock} has no tables of TesseraCT: {ASK}");
-            findings.add("database", Verdict::Untold, &why);
+            findings.add("database", Verdict::Unknown, &why);
         }
-        Err(error) => findings.add("database", Verdict::Untold, &error.to_string()),
+        Err(error) => findings.add("database", Verdict::Unknown, &error.to_string()),
     }
 }
 

@@ -84,17 +84,9 @@ pub(super) async fn run(options: &Options, count: usize) -> Result<()> {
     tokio::spawn(Arc::new(balancer).serve(front));
     let processes = (0..count).map(|_| Process::new(traffic.home(), client.clone(), &path));
     let mut processes: Vec<_> = processes.collect();
-    let scts = Arc::new(Mutex::new(Scts::default()));
-    let submitting = Arc::clone(&scts);
     let url = traffic.url().to_owned();
-    // The thread is not joined: it ends with the process.
-    std::thread::spawn(move || {
-        let took = |at: Instant| submitting.lock().note(at);
-        if let Err(error) = traffic.go_on(RATE, took) {
-            screen.trouble(&error);
-        }
-    });
-    let mut told = Told {
+    let scts = submit(traffic, screen);
+    let mut reporter = Reporter {
         screen,
         url,
         page: format!("{base}{PAGE}"),
@@ -103,24 +95,48 @@ pub(super) async fn run(options: &Options, count: usize) -> Result<()> {
         scts,
         invited: false,
     };
+    watch(&mut processes, &instances, &mut reporter, &mut signals).await?;
+    futures_util::future::join_all(processes.iter_mut().map(Process::stop)).await;
+    Ok(())
+}
+
+/// Submits certificates in a thread, and returns the times of the SCTs.
+fn submit(traffic: Traffic, screen: Screen) -> Arc<Mutex<Scts>> {
+    let scts = Arc::new(Mutex::new(Scts::default()));
+    let submitting = Arc::clone(&scts);
+    // The thread is not joined: it ends with the process.
+    std::thread::spawn(move || {
+        let took = |at: Instant| submitting.lock().note(at);
+        if let Err(error) = traffic.go_on(RATE, took) {
+            screen.trouble(&error);
+        }
+    });
+    scts
+}
+
+/// Restarts instances that have ended, and reports changes, until a signal.
+async fn watch(
+    processes: &mut [Process],
+    instances: &[Mutex<Standing>],
+    reporter: &mut Reporter,
+    signals: &mut Signals,
+) -> Result<()> {
     loop {
         for (process, standing) in processes.iter_mut().zip(instances.iter()) {
             if let Some(status) = process.look(standing).await? {
-                told.end(&standing.lock(), status);
+                reporter.end(&standing.lock(), status);
             }
         }
-        told.tell(&instances);
+        reporter.report(instances);
         tokio::select! {
             () = tokio::time::sleep(LOOK) => {}
             wish = signals.next() => match wish {
                 // The demo ends with its terminal, too.
-                Wish::Stop(_) | Wish::Reread => break,
+                Wish::Stop(_) | Wish::Reread => return Ok(()),
                 Wish::Successor => {}
             }
         }
     }
-    futures_util::future::join_all(processes.iter_mut().map(Process::stop)).await;
-    Ok(())
 }
 
 /// Creates the log with `lucarne init`, in a process that has the credentials in its environment.
@@ -246,7 +262,7 @@ impl Scts {
 }
 
 /// Reported state of the instances.
-struct Told {
+struct Reporter {
     screen: Screen,
     url: String,
     page: String,
@@ -257,8 +273,8 @@ struct Told {
     invited: bool,
 }
 
-impl Told {
-    fn tell(&mut self, instances: &[Mutex<Standing>]) {
+impl Reporter {
+    fn report(&mut self, instances: &[Mutex<Standing>]) {
         let all: Vec<Standing> = instances.iter().map(|it| it.lock().clone()).collect();
         for (standing, before) in all.iter().zip(&mut self.parts) {
             let was = std::mem::replace(before, standing.part);

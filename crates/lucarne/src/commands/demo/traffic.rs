@@ -200,8 +200,8 @@ impl Traffic {
     fn submit(&self, submission: &Submission) -> Result<Duration> {
         let url = format!("{}ct/v1/{}", self.url, submission.endpoint);
         let start = Instant::now();
-        let answer = self.client.post_json(&url, submission.chain.to_json())?;
-        let (status, body) = (answer.status, String::from_utf8_lossy(&answer.body));
+        let response = self.client.post_json(&url, submission.chain.to_json())?;
+        let (status, body) = (response.status, String::from_utf8_lossy(&response.body));
         ensure!(status.as_u16() == 200, "{url} responded {status}: {body}");
         Ok(start.elapsed())
     }

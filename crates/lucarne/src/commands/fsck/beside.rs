@@ -13,7 +13,7 @@ use super::mending::Mending;
 use super::report::Report;
 
 /// Maximum number of unexpected files that are named; others are counted.
-const MOST_NAMED: usize = 20;
+const MAX_NAMED: usize = 20;
 
 /// Files below a directory, by kind.
 #[derive(Default)]
@@ -78,11 +78,11 @@ pub(super) async fn look(
         let count = listed.newer;
         report.note(&format!("{count} tiles are newer than the checkpoint"));
     }
-    for path in listed.others.iter().take(MOST_NAMED) {
+    for path in listed.others.iter().take(MAX_NAMED) {
         report.note(&format!("{path} is not a file of a log"));
     }
-    if listed.others.len() > MOST_NAMED {
-        let more = listed.others.len() - MOST_NAMED;
+    if listed.others.len() > MAX_NAMED {
+        let more = listed.others.len() - MAX_NAMED;
         report.note(&format!("and {more} more are not files of a log"));
     }
     Ok(())

@@ -13,7 +13,7 @@ use lucarne_storage::{Assets, max_file_bytes, read_file};
 use parking_lot::Mutex;
 
 /// Maximum size of a file at a URL in bytes: a tile of 256 entries of 128 kB each.
-const MOST: usize = 32 << 20;
+const MAX_FILE: usize = 32 << 20;
 /// Maximum number of attempts for a URL.
 const ATTEMPTS: u32 = 4;
 /// Pause before the second attempt, which doubles for each further attempt.
@@ -51,10 +51,10 @@ pub(super) struct Prefix {
 impl Files for Prefix {
     async fn read(&self, path: &str) -> Result<Option<Bytes>, FileError> {
         let url = format!("{}{path}", self.url);
-        let most = usize::try_from(max_file_bytes(path)).map_or(MOST, |most| most.min(MOST));
+        let max = usize::try_from(max_file_bytes(path)).map_or(MAX_FILE, |max| max.min(MAX_FILE));
         let mut pause = PAUSE;
         for attempt in 1.. {
-            match self.client.get(&url, most).await {
+            match self.client.get(&url, max).await {
                 Ok(bytes) => return Ok(Some(bytes)),
                 Err(ClientError::Status(status)) if matches!(status.as_u16(), 404 | 410) => break,
                 Err(error) if attempt == ATTEMPTS => {

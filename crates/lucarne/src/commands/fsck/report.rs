@@ -15,7 +15,7 @@ pub(super) struct Report {
     json: bool,
     terminal: bool,
     began: Instant,
-    told: Instant,
+    printed: Instant,
     /// Number of wrong files.
     pub(super) wrong: u64,
     /// Number of files and items that could not be read.
@@ -34,7 +34,7 @@ impl Report {
             json,
             terminal: std::io::stderr().is_terminal(),
             began: Instant::now(),
-            told: Instant::now(),
+            printed: Instant::now(),
             wrong: 0,
             unread: 0,
             disordered: 0,
@@ -139,10 +139,10 @@ impl Report {
     /// Prints the progress at regular intervals.
     pub(super) fn progress(&mut self, checked: u64, first: u64, of: u64, bytes: u64) {
         let every = if self.terminal { EVERY.0 } else { EVERY.1 };
-        if self.told.elapsed() < every {
+        if self.printed.elapsed() < every {
             return;
         }
-        self.told = Instant::now();
+        self.printed = Instant::now();
         let rate = Rate::of(checked - first, bytes, self.began.elapsed());
         let left = (of - checked) as f64 / rate.entries.max(1.0);
         let line = format!("{checked} of {of} entries, {rate}, {} left", time(left));

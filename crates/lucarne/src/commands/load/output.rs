@@ -167,8 +167,8 @@ impl Report {
         let elsewhere = [&self.summary, &self.html]
             .iter()
             .any(|file| file.as_deref() == Some(Path::new(STDOUT)));
-        let told = say(&text, elsewhere);
-        let mut failures: Vec<OutputError> = told.err().into_iter().collect();
+        let written = say(&text, elsewhere);
+        let mut failures: Vec<OutputError> = written.err().into_iter().collect();
         for (file, render) in files {
             let Some(path) = file else { continue };
             failures.extend(place(path, &render(summary)).err());

@@ -78,9 +78,9 @@ impl Outside {
         config: &LogConfig,
     ) -> Result<(Vec<KnownCheckpoint>, Vec<String>)> {
         let (mut known, mut silent) = (Vec::new(), Vec::new());
-        for answer in self.places.ask().await {
-            let place = answer.place.clone();
-            match KnownCheckpoint::verify(answer, config) {
+        for response in self.places.ask().await {
+            let place = response.place.clone();
+            match KnownCheckpoint::verify(response, config) {
                 Ok(checkpoint) => known.push(checkpoint),
                 Err(_) if self.without.contains(&place) => silent.push(place),
                 Err(problem) => bail!(
@@ -197,11 +197,11 @@ async fn is_older(
         "--replace-older needs a checkpoint that is known outside: name the URL of a mirror, \
          monitor or witness, or a file, with --known"
     );
-    let answer = SourceResponse {
+    let response = SourceResponse {
         place: place.to_string(),
         note: Ok(old.to_vec().into()),
     };
-    let found = match KnownCheckpoint::verify(answer, settings) {
+    let found = match KnownCheckpoint::verify(response, settings) {
         Ok(found) => found,
         Err(_) => return is_of_no_other(old, settings, place),
     };

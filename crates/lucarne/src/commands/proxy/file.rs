@@ -241,7 +241,7 @@ fn limits(top: &Section<'_>, directory: &Path, config: &mut Config, report: &mut
         (&keys::HEADERTIMEOUT, &mut limits.head),
         (&keys::HANDSHAKETIMEOUT, &mut limits.handshake),
         (&keys::CONNECTTIMEOUT, &mut limits.connect),
-        (&keys::ANSWERTIMEOUT, &mut limits.answer),
+        (&keys::ANSWERTIMEOUT, &mut limits.response),
         (&keys::IDLETIMEOUT, &mut limits.idle),
         (&keys::DRAINTIMEOUT, &mut limits.drain),
     ] {

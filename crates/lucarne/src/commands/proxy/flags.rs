@@ -208,10 +208,10 @@ impl Flags {
     fn through(&self, report: &mut Report) -> Vec<Through> {
         let read = |text: &String| {
             let given = Through::parse(text);
-            let told = given.map_err(|why| {
+            let parsed = given.map_err(|why| {
                 report.problem(None, "--upstream-proxy", format!("the value {why}"));
             });
-            told.ok()
+            parsed.ok()
         };
         self.upstream_proxy.iter().filter_map(read).collect()
     }

@@ -183,7 +183,7 @@ pub(super) async fn observer(
     options.log_list = config.log_list.as_deref().map(log_list).transpose()?;
     options.submit_to = submit_to(config)?;
     options.roots = roots;
-    options.most_hosts = config.limits.hosts;
+    options.max_hosts = config.limits.hosts;
     Ok(Observer::start(options).await?)
 }
 

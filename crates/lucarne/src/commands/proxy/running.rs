@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use lucarne_mint::CaDirectory;
 use lucarne_mint::store::Minter;
 use lucarne_proxy::observe::Observer;
-use lucarne_proxy::{Admin, Proxy, ProxySettings, UpstreamRoutes};
+use lucarne_proxy::{Admin, Proxy, ProxySettings, Trust, UpstreamRoutes};
 use prometheus_client::registry::Registry;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::oneshot;
@@ -44,17 +44,7 @@ pub(super) async fn run(config: Config, draw: bool, logging: &Logging) -> Result
     };
     // The sockets open last: until then, clients are refused at once instead of waiting.
     let listeners = bind_all(&config.listen)?;
-    let proxy = Proxy::new(ProxySettings {
-        minter: minter.clone(),
-        trust,
-        upstream_routes,
-        rules: config.rules.clone(),
-        users: open::users(&config.users)?,
-        limits: config.limits.clone(),
-        observer: Some(observer.clone()),
-        key_log: open::key_log()?,
-    })
-    .context("TLS cannot be set up")?;
+    let proxy = proxy(&config, minter.clone(), trust, upstream_routes, &observer)?;
     let addresses = addresses(&listeners)?;
     let admin = match &config.admin {
         Some(place) => Some(serve_admin(place, &proxy, observer, logging)?),
@@ -89,6 +79,26 @@ pub(super) async fn run(config: Config, draw: bool, logging: &Logging) -> Result
     upkeep.abort();
     tracing::info!("stopped");
     served.context("cannot serve")
+}
+
+fn proxy(
+    config: &Config,
+    minter: Arc<Minter>,
+    trust: Trust,
+    upstream_routes: UpstreamRoutes,
+    observer: &Arc<Observer>,
+) -> Result<Proxy> {
+    Proxy::new(ProxySettings {
+        minter,
+        trust,
+        upstream_routes,
+        rules: config.rules.clone(),
+        users: open::users(&config.users)?,
+        limits: config.limits.clone(),
+        observer: Some(observer.clone()),
+        key_log: open::key_log()?,
+    })
+    .context("TLS cannot be set up")
 }
 
 /// Returns the load of the proxy on one line, for the service manager.

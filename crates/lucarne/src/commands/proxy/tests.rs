@@ -109,7 +109,7 @@ fn the_documented_defaults_are_those_of_the_program() {
         (&keys::limits::HEADERTIMEOUT, limits.head),
         (&keys::limits::HANDSHAKETIMEOUT, limits.handshake),
         (&keys::limits::CONNECTTIMEOUT, limits.connect),
-        (&keys::limits::ANSWERTIMEOUT, limits.answer),
+        (&keys::limits::ANSWERTIMEOUT, limits.response),
         (&keys::limits::IDLETIMEOUT, limits.idle),
         (&keys::limits::DRAINTIMEOUT, limits.drain),
         (&keys::top::LIFETIME, Config::default().lifetime),

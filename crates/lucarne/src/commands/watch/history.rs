@@ -90,11 +90,11 @@ impl History {
     pub(super) fn sparkline(&self, columns: usize) -> String {
         let skip = self.growth.len().saturating_sub(columns);
         let shown = || self.growth.iter().skip(skip);
-        let most = shown().copied().max().unwrap_or(0).max(1);
+        let max = shown().copied().max().unwrap_or(0).max(1);
         shown()
             .map(|&added| match added {
                 0 => ' ',
-                added => BARS[(added * (BARS.len() as u64 - 1)).div_ceil(most) as usize],
+                added => BARS[(added * (BARS.len() as u64 - 1)).div_ceil(max) as usize],
             })
             .collect()
     }

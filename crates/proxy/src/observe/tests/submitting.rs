@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 
-type Answers = Vec<(u16, &'static [(&'static str, &'static str)], &'static str)>;
+type Responses = Vec<(u16, &'static [(&'static str, &'static str)], &'static str)>;
 
 /// Arrival time of each request, and the first certificate of its chain.
 type Requests = Arc<Mutex<Vec<(Instant, Vec<u8>)>>>;
@@ -23,23 +23,23 @@ struct Double {
 }
 
 /// Starts the log; `key` signs its SCTs.
-async fn double(answers: Answers, key: u8) -> Double {
-    double_that_says(answers, key, Value::Null).await
+async fn double(responses: Responses, key: u8) -> Double {
+    double_that_says(responses, key, Value::Null).await
 }
 
 /// Starts a log that also serves `log.v3.json`.
-async fn double_that_says(answers: Answers, key: u8, about: Value) -> Double {
+async fn double_that_says(responses: Responses, key: u8, about: Value) -> Double {
     let about = Arc::new(about);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/2026", listener.local_addr().unwrap());
     let requests = Arc::new(Mutex::new(Vec::new()));
-    let (seen, answers) = (requests.clone(), Arc::new(Mutex::new(answers)));
+    let (seen, responses) = (requests.clone(), Arc::new(Mutex::new(responses)));
     tokio::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
-            let (seen, answers, about) = (seen.clone(), answers.clone(), about.clone());
+            let (seen, responses, about) = (seen.clone(), responses.clone(), about.clone());
             let service = service_fn(move |request| {
-                respond(request, seen.clone(), answers.clone(), key, about.clone())
+                respond(request, seen.clone(), responses.clone(), key, about.clone())
             });
             let connection = hyper::server::conn::http1::Builder::new();
             tokio::spawn(connection.serve_connection(TokioIo::new(stream), service));
@@ -54,7 +54,7 @@ async fn double_that_says(answers: Answers, key: u8, about: Value) -> Double {
 async fn respond(
     request: Request<Incoming>,
     seen: Requests,
-    answers: Arc<Mutex<Answers>>,
+    responses: Arc<Mutex<Responses>>,
     key: u8,
     about: Arc<Value>,
 ) -> Result<Response<Full<bytes::Bytes>>, std::convert::Infallible> {
@@ -75,19 +75,19 @@ async fn respond(
     };
     let leaf = der(0);
     seen.lock().push((Instant::now(), leaf.clone()));
-    let mut answers = answers.lock();
+    let mut responses = responses.lock();
     if body["chain"].as_array().unwrap().len() > 1 {
         assert_eq!(body["chain"].as_array().unwrap().len(), 2);
         assert_eq!(der(1), ca().cert_der());
     } else {
-        assert!(!answers.is_empty(), "a leaf alone is not taken");
+        assert!(!responses.is_empty(), "a leaf alone is not taken");
     }
-    if answers.is_empty() {
+    if responses.is_empty() {
         let entry = delivered_entry(&Certificate::parse(&leaf).unwrap());
         let sct = log_key(key).sign_sct(now_ms(), &entry, 42).unwrap();
         return Ok(Response::new(Full::from(sct.to_json())));
     }
-    let (status, headers, text) = answers.remove(0);
+    let (status, headers, text) = responses.remove(0);
     let mut response = Response::builder().status(StatusCode::from_u16(status).unwrap());
     for (name, value) in headers {
         response = response.header(*name, *value);
@@ -180,7 +180,7 @@ async fn an_sct_by_another_key_is_false_and_one_by_nobody_is_unverified() {
 
 #[tokio::test]
 async fn a_log_that_wants_to_be_left_alone_is() {
-    let busy: Answers = vec![
+    let busy: Responses = vec![
         (503, &[("retry-after", "2")], "the pool is full"),
         (429, &[("retry-after", "0")], ""),
         (200, &[], "{}"),

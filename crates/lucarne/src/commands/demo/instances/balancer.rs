@@ -23,11 +23,11 @@ use super::server::serve;
 /// Path of the page.
 pub(super) const PAGE: &str = "/instances";
 /// Maximum size of a request body in bytes.
-const MOST: usize = 4 << 20;
+const MAX_BODY: usize = 4 << 20;
 /// Timeout of a local connection, and of a response to `/health`.
 const SOON: Duration = Duration::from_secs(1);
 
-type Answer = Response<Either<Full<Bytes>, Incoming>>;
+type BalancerResponse = Response<Either<Full<Bytes>, Incoming>>;
 
 /// HTTP client for the instances.
 #[derive(Clone)]
@@ -43,12 +43,12 @@ impl Client {
 
     /// Returns the body of a response of any status, or `None` after [`SOON`] or an error.
     pub(super) async fn get(&self, url: &str) -> Option<Bytes> {
-        let answer = async {
-            let answer = self.0.get(url.parse().ok()?).await.ok()?;
-            let body = Limited::new(answer.into_body(), MOST).collect().await;
+        let response = async {
+            let response = self.0.get(url.parse().ok()?).await.ok()?;
+            let body = Limited::new(response.into_body(), MAX_BODY).collect().await;
             Some(body.ok()?.to_bytes())
         };
-        timeout(SOON, answer).await.ok()?
+        timeout(SOON, response).await.ok()?
     }
 }
 
@@ -67,17 +67,17 @@ impl Balancer {
     pub(super) async fn serve(self: Arc<Self>, listener: TcpListener) -> Infallible {
         serve(listener, move |request| {
             let balancer = Arc::clone(&self);
-            async move { balancer.answer(request).await }
+            async move { balancer.respond(request).await }
         })
         .await
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Answer {
+    async fn respond(&self, request: Request<Incoming>) -> BalancerResponse {
         if request.uri().path().trim_end_matches('/') == PAGE {
             return self.page();
         }
         let (head, body) = request.into_parts();
-        let Ok(body) = Limited::new(body, MOST).collect().await else {
+        let Ok(body) = Limited::new(body, MAX_BODY).collect().await else {
             return words(StatusCode::PAYLOAD_TOO_LARGE, "The request is too long.\n");
         };
         let (body, path) = (body.to_bytes(), head.uri.path_and_query());
@@ -89,8 +89,8 @@ impl Balancer {
             let mut request = Request::new(Full::from(body.clone()));
             (*request.method_mut(), *request.uri_mut()) = (head.method.clone(), uri);
             request.headers_mut().clone_from(&head.headers);
-            if let Ok(answer) = self.client.0.request(request).await {
-                return answer.map(Either::Right);
+            if let Ok(response) = self.client.0.request(request).await {
+                return response.map(Either::Right);
             }
         }
         words(StatusCode::BAD_GATEWAY, "No instance responds.\n")
@@ -101,12 +101,13 @@ impl Balancer {
         let count = self.instances.len();
         let first = self.turn.fetch_add(1, Ordering::Relaxed);
         let all = (0..count).map(|n| self.instances[(first + n) % count].lock());
-        let answering = |standing: &Standing| [Part::Leads, Part::Follows].contains(&standing.part);
-        let chosen = all.filter(|it| answering(it));
+        let responding =
+            |standing: &Standing| [Part::Leads, Part::Follows].contains(&standing.part);
+        let chosen = all.filter(|it| responding(it));
         chosen.map(|it| it.address.clone()).collect()
     }
 
-    fn page(&self) -> Answer {
+    fn page(&self) -> BalancerResponse {
         let mut rows = String::new();
         for standing in self.instances.iter() {
             let Standing {
@@ -127,10 +128,10 @@ impl Balancer {
             );
         }
         let html = PAGE_HTML.replace("LOG", &self.log).replace("ROWS", &rows);
-        let mut answer = words(StatusCode::OK, html);
+        let mut response = words(StatusCode::OK, html);
         let kind = HeaderValue::from_static("text/html; charset=utf-8");
-        answer.headers_mut().insert("content-type", kind);
-        answer
+        response.headers_mut().insert("content-type", kind);
+        response
     }
 }
 
@@ -144,10 +145,10 @@ table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.3rem .8
 <p>One leads, which means that it sequences. Kill it: another one leads within seconds, and what is \
 submitted meanwhile waits for it.";
 
-fn words(status: StatusCode, text: impl Into<Bytes>) -> Answer {
-    let mut answer = Response::new(Either::Left(Full::from(text.into())));
-    *answer.status_mut() = status;
+fn words(status: StatusCode, text: impl Into<Bytes>) -> BalancerResponse {
+    let mut response = Response::new(Either::Left(Full::from(text.into())));
+    *response.status_mut() = status;
     let never = HeaderValue::from_static("no-store");
-    answer.headers_mut().insert("cache-control", never);
-    answer
+    response.headers_mut().insert("cache-control", never);
+    response
 }

@@ -28,9 +28,9 @@ use tokio::net::TcpListener;
 use super::server::serve;
 
 /// Maximum size of an object in bytes.
-const MOST: usize = 64 << 20;
+const MAX_OBJECT: usize = 64 << 20;
 /// Maximum number of objects in a listing, as in S3.
-const MOST_LISTED: usize = 1000;
+const MAX_LISTED: usize = 1000;
 /// Request headers that are stored with an object, besides `x-amz-meta-…`.
 const KEPT: [&str; 3] = ["content-type", "content-encoding", "cache-control"];
 
@@ -50,7 +50,7 @@ struct Known {
     modified: jiff::Timestamp,
 }
 
-type Answer = Response<Full<Bytes>>;
+type BucketResponse = Response<Full<Bytes>>;
 
 impl Bucket {
     /// Opens the bucket in a directory, which is created if necessary.
@@ -83,20 +83,20 @@ impl Bucket {
     pub(super) async fn serve(self: Arc<Self>, listener: TcpListener) -> Infallible {
         serve(listener, move |request| {
             let bucket = Arc::clone(&self);
-            async move { bucket.answer(request).await }
+            async move { bucket.respond(request).await }
         })
         .await
     }
 
-    async fn answer(self: &Arc<Self>, request: Request<Incoming>) -> Answer {
+    async fn respond(self: &Arc<Self>, request: Request<Incoming>) -> BucketResponse {
         let (head, body) = request.into_parts();
-        let Ok(body) = Limited::new(body, MOST).collect().await else {
+        let Ok(body) = Limited::new(body, MAX_OBJECT).collect().await else {
             return error(StatusCode::BAD_REQUEST, "EntityTooLarge");
         };
         let (bucket, body) = (Arc::clone(self), body.to_bytes());
         let done = tokio::task::spawn_blocking(move || bucket.done(&head, &body)).await;
         match done {
-            Ok(Ok(answer)) => answer,
+            Ok(Ok(response)) => response,
             failed => {
                 tracing::error!(?failed, "the demo's bucket");
                 error(StatusCode::INTERNAL_SERVER_ERROR, "InternalError")
@@ -104,7 +104,7 @@ impl Bucket {
         }
     }
 
-    fn done(&self, head: &http::request::Parts, body: &Bytes) -> Result<Answer> {
+    fn done(&self, head: &http::request::Parts, body: &Bytes) -> Result<BucketResponse> {
         let path = head.uri.path().trim_start_matches('/');
         let (name, key) = path.split_once('/').unwrap_or((path, ""));
         if name != self.name {
@@ -118,14 +118,14 @@ impl Bucket {
             (&Method::GET | &Method::HEAD, key) => self.get(key, head.method == Method::HEAD),
             (&Method::DELETE, key) => {
                 self.delete(key)?;
-                Ok(answer(StatusCode::NO_CONTENT, Bytes::new()))
+                Ok(response(StatusCode::NO_CONTENT, Bytes::new()))
             }
             _ => Ok(error(StatusCode::NOT_IMPLEMENTED, "NotImplemented")),
         }
     }
 
     /// Stores an object if the conditions of RFC 9110 section 13.1 hold.
-    fn put(&self, key: &str, headers: &HeaderMap, body: &Bytes) -> Result<Answer> {
+    fn put(&self, key: &str, headers: &HeaderMap, body: &Bytes) -> Result<BucketResponse> {
         // Under the lock, a second writer sees the first writer's object.
         let mut objects = self.objects.lock();
         let there = objects.get(key).map(|known| known.etag.as_bytes());
@@ -145,13 +145,13 @@ impl Bucket {
         });
         let known = Known::of(body, kept.collect(), jiff::Timestamp::now());
         write(&self.directory, &self.file(key), &known.headers, body)?;
-        let mut put = answer(StatusCode::OK, Bytes::new());
+        let mut put = response(StatusCode::OK, Bytes::new());
         put.headers_mut().insert(ETAG, known.etag.parse()?);
         objects.insert(key.to_owned(), known);
         Ok(put)
     }
 
-    fn get(&self, key: &str, is_head: bool) -> Result<Answer> {
+    fn get(&self, key: &str, is_head: bool) -> Result<BucketResponse> {
         // The lock prevents replacement during the read.
         let objects = self.objects.lock();
         let Some(known) = objects.get(key).cloned() else {
@@ -163,18 +163,18 @@ impl Bucket {
             read(&self.file(key))?.1
         };
         drop(objects);
-        let mut got = answer(StatusCode::OK, body);
+        let mut got = response(StatusCode::OK, body);
         for (name, value) in &known.headers {
             got.headers_mut()
                 .insert(HeaderName::try_from(name)?, value.parse()?);
         }
         let modified = known.modified.strftime("%a, %d %b %Y %H:%M:%S GMT");
-        let told = [
+        let described = [
             ("etag", known.etag),
             ("last-modified", modified.to_string()),
             ("content-length", known.length.to_string()),
         ];
-        for (name, value) in told {
+        for (name, value) in described {
             got.headers_mut().insert(name, value.parse()?);
         }
         Ok(got)
@@ -188,7 +188,7 @@ impl Bucket {
         Ok(())
     }
 
-    fn delete_all(&self, body: &[u8]) -> Result<Answer> {
+    fn delete_all(&self, body: &[u8]) -> Result<BucketResponse> {
         let request = std::str::from_utf8(body)?;
         let mut xml = String::from("<DeleteResult>");
         for part in request.split("<Key>").skip(1) {
@@ -197,10 +197,10 @@ impl Bucket {
             write!(xml, "<Deleted><Key>{key}</Key></Deleted>")?;
         }
         xml += "</DeleteResult>";
-        Ok(answer(StatusCode::OK, Bytes::from(xml)))
+        Ok(response(StatusCode::OK, Bytes::from(xml)))
     }
 
-    fn list(&self, query: &str) -> Answer {
+    fn list(&self, query: &str) -> BucketResponse {
         let query: BTreeMap<_, _> = url::form_urlencoded::parse(query.as_bytes()).collect();
         let of = |name: &str| query.get(name).map_or("", |value| value.as_ref());
         let prefix = of("prefix");
@@ -212,7 +212,7 @@ impl Bucket {
             .take_while(|(key, _)| key.starts_with(prefix))
             .filter(|(key, _)| key.as_str() > after);
         let (mut xml, mut last) = (String::from("<ListBucketResult>"), "");
-        for (key, known) in found.by_ref().take(MOST_LISTED) {
+        for (key, known) in found.by_ref().take(MAX_LISTED) {
             let Known {
                 etag,
                 length,
@@ -230,7 +230,7 @@ impl Bucket {
             xml += &format!("<NextContinuationToken>{last}</NextContinuationToken>");
         }
         xml += "</ListBucketResult>";
-        answer(StatusCode::OK, Bytes::from(xml))
+        response(StatusCode::OK, Bytes::from(xml))
     }
 
     fn file(&self, key: &str) -> PathBuf {
@@ -273,18 +273,18 @@ fn write(directory: &Path, file: &Path, headers: &[(String, String)], body: &[u8
     Ok(fs::File::open(directory)?.sync_all()?)
 }
 
-fn answer(status: StatusCode, body: Bytes) -> Answer {
-    let mut answer = Response::new(Full::from(body));
-    *answer.status_mut() = status;
-    answer
+fn response(status: StatusCode, body: Bytes) -> BucketResponse {
+    let mut response = Response::new(Full::from(body));
+    *response.status_mut() = status;
+    response
 }
 
-fn error(status: StatusCode, code: &'static str) -> Answer {
+fn error(status: StatusCode, code: &'static str) -> BucketResponse {
     let body = format!("<Error><Code>{code}</Code><Message>{code}</Message></Error>");
-    let mut answer = answer(status, Bytes::from(body));
+    let mut response = response(status, Bytes::from(body));
     let xml = HeaderValue::from_static("application/xml");
-    answer.headers_mut().insert("content-type", xml);
-    answer
+    response.headers_mut().insert("content-type", xml);
+    response
 }
 
 #[cfg(test)]
@@ -298,10 +298,16 @@ mod tests {
         body: &'static str,
     ) -> (u16, String, String) {
         let (head, ()) = request.body(()).unwrap().into_parts();
-        let answer = bucket.done(&head, &Bytes::from(body)).unwrap();
-        let tag = answer.headers().get(ETAG).map(|tag| tag.to_str().unwrap());
-        let (status, tag) = (answer.status().as_u16(), tag.unwrap_or_default().to_owned());
-        let body = answer.into_body().collect();
+        let response = bucket.done(&head, &Bytes::from(body)).unwrap();
+        let tag = response
+            .headers()
+            .get(ETAG)
+            .map(|tag| tag.to_str().unwrap());
+        let (status, tag) = (
+            response.status().as_u16(),
+            tag.unwrap_or_default().to_owned(),
+        );
+        let body = response.into_body().collect();
         let body = futures_util::FutureExt::now_or_never(body).unwrap();
         let body = body.unwrap().to_bytes().to_vec();
         (status, String::from_utf8(body).unwrap(), tag)

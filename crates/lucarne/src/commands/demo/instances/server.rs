@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
 /// Serves requests on this socket until the process ends.
-pub(super) async fn serve<F, A, B>(listener: TcpListener, answer: F) -> Infallible
+pub(super) async fn serve<F, A, B>(listener: TcpListener, respond: F) -> Infallible
 where
     F: Fn(Request<Incoming>) -> A + Clone + Send + Sync + 'static,
     A: Future<Output = Response<B>> + Send + 'static,
@@ -20,10 +20,10 @@ where
     loop {
         let (tcp, _) = lucarne_net::accept(&listener).await;
         let _ = tcp.set_nodelay(true);
-        let answer = answer.clone();
+        let respond = respond.clone();
         let service = service_fn(move |request| {
-            let answered = answer(request);
-            async move { Ok::<_, Infallible>(answered.await) }
+            let response = respond(request);
+            async move { Ok::<_, Infallible>(response.await) }
         });
         // A disconnected client is not an error.
         tokio::spawn(async move {

@@ -1,0 +1,91 @@
+//! The table of logs and routes.
+
+use std::sync::Arc;
+
+use http::header::HOST;
+use http::request::Parts;
+use http::{HeaderValue, StatusCode};
+use lucarne_log::Log;
+
+use super::served_log::{ServedLog, redirect};
+use crate::monitoring::not_yet;
+use crate::reply::Response;
+use crate::route::{Prefix, PrefixError, Resource, Roles, Routes};
+
+/// The logs of a site with their routes.
+pub(super) struct Table {
+    /// All logs. Logs that are being removed are at the end.
+    pub(super) logs: Vec<Arc<ServedLog>>,
+    /// The number of logs that are not being removed.
+    pub(super) listed: usize,
+    pub(super) routes: Routes,
+}
+
+impl Table {
+    /// Returns the logs that are not being removed, in the order of the configuration.
+    pub(super) fn logs(&self) -> impl Iterator<Item = &Log> {
+        let listed = self.logs.iter().take(self.listed);
+        listed.map(|served| &*served.log)
+    }
+
+    /// Returns the log and the resource of a request. `None` for a path of the site itself, which
+    /// applies if no log has the path.
+    pub(super) fn find(&self, parts: &Parts) -> Option<(&ServedLog, Resource)> {
+        let path = parts.uri.path();
+        let authority = parts.uri.authority().map(|authority| authority.as_str());
+        let host = authority.or_else(|| parts.headers.get(HOST)?.to_str().ok());
+        let found = self.routes.find(path, host)?;
+        let resource = Resource::parse(found.rest, found.roles);
+        // A log at the root of its host does not hide the site's own paths. The list of logs is
+        // useless if there is only one log.
+        let own = match path {
+            "/" => self.listed > 1,
+            "/metrics" | "/health" | "/robots.txt" | "/logs.v3.json" => true,
+            _ => false,
+        };
+        if own
+            && matches!(
+                resource,
+                Resource::Page | Resource::Redirect | Resource::NotFound(_)
+            )
+        {
+            return None;
+        }
+        Some((&**self.logs.get(found.log)?, resource))
+    }
+
+    /// Returns 404 with the existing paths, or 301 if only the slash is missing.
+    pub(super) fn nothing(&self, parts: &Parts) -> Response {
+        let path = parts.uri.path();
+        let slashed = format!("{path}/");
+        if let Some(found) = self.routes.find(&slashed, None)
+            && found.rest.is_empty()
+            && let Ok(location) = HeaderValue::try_from(slashed)
+        {
+            return redirect(StatusCode::MOVED_PERMANENTLY, location);
+        }
+        let mut words = String::from("not found; the logs of this server:\n");
+        for log in self.logs() {
+            let config = log.config();
+            words += &format!("{}: {}\n", config.shortname, config.monitoring_prefix);
+        }
+        not_yet(&words)
+    }
+}
+
+pub(super) fn routes(logs: &[Arc<Log>]) -> Result<Routes, PrefixError> {
+    let mut routes = Routes::default();
+    let name = |n: usize| logs[n].config().shortname.clone();
+    for (n, log) in logs.iter().enumerate() {
+        let config = log.config();
+        let submission = Prefix::parse(&config.submission_prefix)?;
+        routes.add(submission, Roles::SUBMISSION, n, name)?;
+        let monitoring = Prefix::parse(&config.monitoring_prefix)?;
+        routes.add(monitoring, Roles::MONITORING, n, name)?;
+        if let Some(url) = &config.also_at {
+            let roles = Roles::SUBMISSION.or(Roles::MONITORING);
+            routes.add(Prefix::parse(url)?, roles, n, name)?;
+        }
+    }
+    Ok(routes)
+}

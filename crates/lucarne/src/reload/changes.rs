@@ -1,0 +1,42 @@
+//! Reports of changed settings that are not applied.
+
+use crate::config::{Config, LogSettings};
+
+/// The keys of a log that are applied without a new process.
+const ROOTS: [&str; 5] = [
+    "roots",
+    "ccadbroots",
+    "extraroots",
+    "rootsurl",
+    "refusedroots",
+];
+
+/// Reports changed settings of the process that need a new process.
+pub(super) fn report_process(present: &Config, file: &Config) {
+    let mut changed = present.written.changed(&file.written);
+    // Other TLS files are read; without a listener for TLS, they cannot be.
+    if present.tls.is_some() == file.tls.is_some() {
+        changed.retain(|key| *key != "tls");
+    }
+    if !changed.is_empty() {
+        tracing::warn!(
+            keys = changed.join(", "),
+            "SIGHUP: settings have changed that are not applied: restart or send SIGUSR2 to apply \
+             them"
+        );
+    }
+}
+
+/// Reports changed settings of a log that need a new process.
+pub(super) fn report_log(present: &LogSettings, file: &LogSettings) {
+    let mut changed = present.written.changed(&file.written);
+    changed.retain(|key| !ROOTS.contains(key));
+    if !changed.is_empty() {
+        tracing::warn!(
+            log = present.shortname.value,
+            keys = changed.join(", "),
+            "SIGHUP: settings of the log have changed that are not applied: restart or send \
+             SIGUSR2 to apply them"
+        );
+    }
+}
