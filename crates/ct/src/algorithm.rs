@@ -74,7 +74,7 @@ impl SignatureAlgorithm {
     }
 
     /// Parses an AlgorithmIdentifier (DER). Returns `None` for algorithms that prove nothing: MD5,
-    /// SHA-1 and unknown ones.
+    /// SHA-1 and unknown algorithms.
     pub(crate) fn read(identifier: &[u8]) -> Option<Self> {
         let algorithm = AlgorithmIdentifier::read(identifier)
             .ok()?
@@ -93,7 +93,7 @@ impl SignatureAlgorithm {
     }
 }
 
-/// A part of error messages.
+/// The accepted signature algorithms, for error messages.
 pub(crate) const ACCEPTED: &str =
     "accepted are RSA PKCS#1 and PSS, ECDSA on P-256, P-384 and P-521, and Ed25519";
 
@@ -114,7 +114,7 @@ struct AlgorithmIdentifier<'a> {
 enum Parameters<'a> {
     Absent,
     Null,
-    /// Parameters as they are encoded.
+    /// The encoded parameters.
     Other(&'a [u8]),
 }
 

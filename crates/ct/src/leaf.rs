@@ -23,7 +23,7 @@ pub(crate) fn leaf_index_extension(index: u64) -> [u8; EXTENSIONS_LEN as usize] 
     [kind, high, low, a, b, c, d, e]
 }
 
-/// Returns the index in a list of extensions if it has a `leaf_index`.
+/// Returns the index in a list of extensions; `None` if the list has no `leaf_index`.
 pub(crate) fn leaf_index(mut extensions: &[u8]) -> Option<u64> {
     loop {
         let kind = take(&mut extensions, 1)?;

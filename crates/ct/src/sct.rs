@@ -22,7 +22,7 @@ pub struct Sct {
     pub signature: Vec<u8>,
 }
 
-/// The reasons why bytes are not an SCT, or not one for this entry.
+/// The reasons why bytes are not an SCT, or not an SCT for this entry.
 #[derive(Debug, thiserror::Error)]
 pub enum SctError {
     /// The bytes are not the JSON of RFC 6962, section 4.1.

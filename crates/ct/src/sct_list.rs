@@ -41,7 +41,7 @@ impl<'a> SctList<'a> {
     }
 
     /// Returns the members in order. A member of another version, or one that is not an SCT, does
-    /// not affect the others: RFC 6962 permits such extensions of lists.
+    /// not affect the other members: RFC 6962 permits such extensions of lists.
     pub fn iter(&self) -> impl Iterator<Item = Result<Sct, SctError>> + use<'a> {
         let mut members = self.0;
         std::iter::from_fn(move || opaque(&mut members).map(Sct::from_tls))
