@@ -55,7 +55,7 @@ impl SignatureAlgorithm {
             Refused::Weak(name) => reject(
                 Code::WeakAlgorithm,
                 format!(
-                    "signed with {name}; accepted are SHA-2 and, unless configured otherwise, SHA-1"
+                    "signed with {name}; expected SHA-2 or, unless configured otherwise, SHA-1"
                 ),
             ),
             Refused::Unknown => reject(
@@ -95,7 +95,7 @@ impl SignatureAlgorithm {
 
 /// The accepted signature algorithms, for error messages.
 pub(crate) const ACCEPTED: &str =
-    "accepted are RSA PKCS#1 and PSS, ECDSA on P-256, P-384 and P-521, and Ed25519";
+    "expected RSA PKCS#1 or PSS, ECDSA on P-256, P-384 or P-521, or Ed25519";
 
 enum Refused {
     Weak(&'static str),

@@ -197,7 +197,7 @@ pub enum TileLeafError {
     #[error("unknown entry type {0}")]
     UnknownEntryType(u16),
     /// The extensions have no `leaf_index`.
-    #[error("an entry without the leaf_index extension")]
+    #[error("an entry has no leaf_index extension")]
     NoLeafIndex,
     /// The fingerprints are not a multiple of 32 bytes.
     #[error("{0} bytes of fingerprints are not a multiple of 32")]
@@ -310,7 +310,7 @@ pub enum MerkleTreeLeafError {
     #[error(transparent)]
     Entry(#[from] TileLeafError),
     /// There are other extensions than the index, or trailing bytes.
-    #[error("a leaf with more in it than an entry and its index")]
+    #[error("the leaf has extensions other than leaf_index, or trailing bytes")]
     Extra,
 }
 

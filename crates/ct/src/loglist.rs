@@ -179,7 +179,7 @@ pub enum ListedLogError {
     #[error("`{0}` is not a known state")]
     UnknownState(String),
     /// The object has more than one state.
-    #[error("`state` names more than one")]
+    #[error("`state` has more than one state")]
     States,
     /// The temporal interval is empty.
     #[error("`temporal_interval` ends before it starts")]

@@ -72,7 +72,7 @@ impl SctFinding {
             SctFinding::OtherIssuer => {
                 "not verified: only certificates with another key are known for the issuer"
             }
-            SctFinding::UnprovenStaple => "not verified: the OCSP response that it came in is not",
+            SctFinding::UnprovenStaple => "not verified: the OCSP response with the SCT proves nothing",
         };
         text.to_owned()
     }

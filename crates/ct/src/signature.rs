@@ -179,7 +179,7 @@ impl IssuerKey {
         let scheme = match (self.kind, algorithm) {
             (KeyKind::Rsa { modulus_bits }, _) if !(1024..=8192).contains(&modulus_bits) => {
                 return Err(VerifyError::UnsupportedKey(format!(
-                    "the issuer has an RSA key of {modulus_bits} bits, accepted are 1024 to 8192"
+                    "the issuer has an RSA key of {modulus_bits} bits; expected 1024 to 8192"
                 )));
             }
             (KeyKind::Rsa { modulus_bits }, RsaPkcs1(hash)) => rsa_pkcs1(modulus_bits, hash),

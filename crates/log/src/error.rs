@@ -35,7 +35,7 @@ pub enum SubmitError {
     Gone,
 }
 
-/// The reasons why a read fails. Absence is not an error.
+/// The reasons why a read fails. A missing file is not an error.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ReadError {
     /// The storage failed.

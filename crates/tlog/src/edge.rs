@@ -60,7 +60,7 @@ pub enum LoadError<E> {
     #[error(transparent)]
     Tile(#[from] TileError<E>),
     /// The tree is larger than any static CT log.
-    #[error("a tree of {0} leaves is larger than the 2^40 of static-ct-api")]
+    #[error("a tree of {0} leaves is too large: a static CT log has at most 2^40")]
     Size(u64),
 }
 

@@ -54,7 +54,7 @@ pub struct Refusal {
     pub path: String,
     /// The place that offers the file.
     pub from: String,
-    /// The reason why the file could not be repaired.
+    /// The reason for the rejection.
     pub problem: String,
 }
 
@@ -65,7 +65,7 @@ pub struct Cure {
     pub finding: Finding,
     /// The source of the correct bytes, as text for operators.
     pub from: String,
-    /// The place of the wrong bytes; `None` if there were none.
+    /// The path at which the wrong bytes are kept; `None` if the file was missing.
     pub kept: Option<String>,
 }
 
@@ -161,7 +161,7 @@ impl Walk {
                 }
             }
         }
-        // A source may have had the missing issuer, so that this comes last.
+        // Fingerprints come last, because a source may have had the missing issuer.
         let renamed = rename::renamed(&self.repair.files, &self.repair.accepted, findings).await;
         let cures = self
             .take(renamed, "the rest of its chain", findings)
@@ -263,7 +263,7 @@ fn wrong(findings: &[Finding], size: u64) -> [Vec<String>; 2] {
     [found.into_iter().collect(), misnaming]
 }
 
-/// The fault of another file that explains a finding as well.
+/// Returns the fault of another file that explains a finding as well.
 fn elsewhere(finding: &Finding, size: u64) -> Option<Finding> {
     misnamed(finding, size).or_else(|| lost(finding))
 }

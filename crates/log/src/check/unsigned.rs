@@ -244,7 +244,7 @@ impl Chains {
     /// Verifies the unsigned parts of an entry.
     ///
     /// # Errors
-    /// If they are certainly damaged or forged.
+    /// If these parts are certainly damaged or forged.
     pub(crate) fn check(
         &self,
         leaf: &TileLeafRef<'_>,
@@ -396,9 +396,9 @@ fn identifier(algorithm: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((oid.value, parameters))
 }
 
-/// Returns whether other software accepts the unsigned algorithm of the signature. Its encoding may
-/// differ from the signed one (RFC 5280, section 4.1.1.2), and its parameters may be absent or
-/// NULL.
+/// Returns whether other software accepts the unsigned algorithm of the signature. The encoding may
+/// differ from the encoding of the signed algorithm (RFC 5280, section 4.1.1.2), and the parameters
+/// may be absent or NULL.
 fn is_algorithm_right(precertificate: &Certificate<'_>) -> bool {
     let outer = identifier(precertificate.algorithm());
     match (outer, identifier(precertificate.tbs_algorithm())) {

@@ -22,8 +22,8 @@
 //! After an I/O error the contents of the disk are unknown: the kernel may show bytes that it could
 //! not write, and let the next sync succeed. The index is not written any more, and a file reports
 //! the failure to the next process (`failure.rs`): the index is set aside and rebuilt. This file
-//! has the newest tree of the index, and an index that named a wrong place still has its own. Both
-//! prove that lock and storage are older, even if the index is no longer used.
+//! has the newest tree of the index. An index that named a wrong place still has its own newest
+//! tree. Both trees prove that lock and storage are older, even if the index is no longer used.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -657,8 +657,8 @@ fn vacant(path: &Path) -> Result<PathBuf, Fatal> {
 }
 
 /// Returns the options of places outside of tables. Nearly every lookup is for an identity that is
-/// not in the index, and reads only the filter. Filters and block indexes are partitioned at
-/// every level: whole ones are read in megabytes as soon as they outgrow the cache.
+/// not in the index, and reads only the filter. Filters and block indexes are partitioned at every
+/// level: otherwise, each read of a filter or index that outgrows the cache would take megabytes.
 fn places_options() -> KeyspaceCreateOptions {
     let bloom = FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(12.0));
     KeyspaceCreateOptions::default()

@@ -12,7 +12,7 @@ pub trait Messenger: std::fmt::Debug + Send + Sync + 'static {
     /// Sends a message to the instance at `address`, and returns its response.
     ///
     /// # Errors
-    /// If there is no response, or it is not from an instance of this log.
+    /// If there is no response, or if the response is not from an instance of this log.
     async fn ask(&self, address: &str, log: LogId, message: Bytes)
     -> Result<Bytes, MessengerError>;
 }

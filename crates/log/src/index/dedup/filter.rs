@@ -20,7 +20,7 @@ const PER_SECTOR: u64 = SECTOR_BITS as u64 / 12;
 /// Maximum size of a filter that is kept in memory, in bytes. Most tables are small.
 const FILTER_IN_MEMORY: u64 = 14 << 20;
 
-/// The file of the filter of table number `id`.
+/// Returns the path of the filter of table number `id`.
 pub(super) fn path(folder: &Path, id: u64) -> PathBuf {
     folder.join(format!("{id:010}.filter"))
 }
