@@ -72,7 +72,9 @@ impl SctFinding {
             SctFinding::OtherIssuer => {
                 "not verified: only certificates with another key are known for the issuer"
             }
-            SctFinding::UnprovenStaple => "not verified: the OCSP response with the SCT proves nothing",
+            SctFinding::UnprovenStaple => {
+                "not verified: the OCSP response with the SCT proves nothing"
+            }
         };
         text.to_owned()
     }

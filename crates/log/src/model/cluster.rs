@@ -40,7 +40,8 @@ pub(super) struct Cluster {
     broken: Broken,
 }
 
-/// Is called with an action and its change, which returns whether the action is possible.
+/// A function that gets an action and its change. The change returns whether the action is
+/// possible.
 type Happens<'h> = dyn FnMut(Action, &dyn Fn(&mut Cluster) -> bool) + 'h;
 
 /// The protocol of two instances, and the bounds of an exploration.
@@ -53,9 +54,10 @@ pub(super) struct ClusterBounds {
     pub(super) rounds: u8,
     /// Submissions, if they are not forwarded.
     pub(super) submissions: u8,
-    /// How often the lease may be taken.
+    /// Maximum number of times that the lease is taken.
     pub(super) epochs: u8,
-    /// Followers forward one entry. A recovery is one step, and nothing is signed again.
+    /// Whether followers forward one entry. If so, a recovery is one step, and nothing is signed
+    /// again.
     pub(super) forwards: bool,
 }
 
@@ -454,7 +456,7 @@ impl ClusterBounds {
         outcome
     }
 
-    /// Responds to all that wait for a round.
+    /// Responds to all requests that wait for a round.
     fn respond(&self, cluster: &mut Cluster, i: usize, index: usize, leaf: Leaf) {
         if !self.forwards {
             return cluster.promise(index, leaf);

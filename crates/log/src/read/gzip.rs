@@ -45,7 +45,7 @@ const LAST_BLOCK: [u8; 2] = [3, 0];
 
 /// Compresses a data tile.
 ///
-/// If the compressed bytes do not decompress to `plain`.
+/// # Errors
 pub(crate) fn gzip(plain: &[u8]) -> io::Result<Bytes> {
     GrowingGzip::default().grow(0, plain)
 }
@@ -145,8 +145,8 @@ fn crc(bytes: &[u8]) -> Crc {
     crc
 }
 
-/// Compresses the bytes from `start` on to blocks, and verifies that these decompress to the same
-/// bytes.
+/// Compresses the bytes from `start` on to blocks, and verifies that the blocks decompress to the
+/// same bytes.
 fn chunk(plain: &[u8], start: usize) -> io::Result<Vec<u8>> {
     let (before, plain) = plain.split_at(start);
     if plain.is_empty() {
@@ -165,7 +165,7 @@ fn chunk(plain: &[u8], start: usize) -> io::Result<Vec<u8>> {
 /// half as long again and saves a twentieth of the size.
 ///
 /// Each call uses a new compressor: after a reset, a compressor still has old bytes beyond the end
-/// of its window, and finds other matches because of them.
+/// of its window, and finds other matches because of these bytes.
 fn deflate_behind(window: &[u8], plain: &[u8]) -> io::Result<Vec<u8>> {
     let mut deflate = Compress::new(Compression::fast(), false);
     if !window.is_empty() {
@@ -239,7 +239,7 @@ mod tests {
         }
     }
 
-    /// Includes the bits that do not affect the entries.
+    /// Flips all bits, including the bits that do not affect the entries.
     #[test]
     fn any_flipped_bit_is_noticed() {
         let tile = entries(3 * CHUNK / 1000);

@@ -115,7 +115,7 @@ async fn examine_judged(
 /// has `signed` more than the lock has, its checkpoint is committed first.
 ///
 /// # Errors
-/// If they contradict each other, or if one of them fails.
+/// If lock, journal and storage contradict each other, or if one of them fails.
 pub(crate) async fn recover(
     config: &LogConfig,
     assets: &Arc<dyn Assets>,

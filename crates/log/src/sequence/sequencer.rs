@@ -55,8 +55,8 @@ use crate::submit::pool::{SealedRound, Sequenced};
 use crate::submit::promises::Promised;
 use crate::submit::sct_signatures;
 
-/// Storage is settled after the bytes staged and published reach `journal_bytes` divided by this:
-/// storage is synced, the journal is cut, and superseded partial tiles are removed.
+/// Storage is settled after the bytes staged and published reach `journal_bytes` divided by this
+/// number: storage is synced, the journal is cut, and superseded partial tiles are removed.
 const SETTLE_AT: u64 = 8;
 
 /// Upper bound of these bytes for storage on a disk. A restart reads the journal into memory and

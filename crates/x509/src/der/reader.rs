@@ -52,7 +52,7 @@ pub enum Problem {
     #[error("{0} extra bytes follow")]
     Trailing(usize),
     /// The length is not in its shortest form.
-    #[error("expected a length of {shortest} octets, found {found}")]
+    #[error("the length has {found} octets, but its shortest form has {shortest}")]
     LongLength {
         /// Number of octets of the length.
         found: usize,
@@ -264,7 +264,7 @@ mod tests {
         }
         assert_eq!(
             read(&[4, 0x82, 0, 1], 1).unwrap_err().to_string(),
-            "element at byte 0: expected a length of 1 octets, found 3"
+            "element at byte 0: the length has 3 octets, but its shortest form has 1"
         );
     }
 

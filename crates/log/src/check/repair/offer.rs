@@ -168,7 +168,7 @@ pub(super) fn stored(tile: Tile, plain: Bytes) -> Option<Bytes> {
 impl fmt::Display for Origin<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Origin::Beneath => f.write_str("what lies beneath it"),
+            Origin::Beneath => f.write_str("the tiles or entries beneath it"),
             Origin::Source(source) => f.write_str(&source.place),
             Origin::Entries => f.write_str("the entries beneath it"),
         }

@@ -136,7 +136,7 @@ fn rolled_back(config: &LogConfig, lock: &dyn Lock, seen: u64, size: u64) -> Fat
     let path = config.cache.display();
     Fatal::Inconsistent(format!(
         "the dedup index in {path} has seen {seen} entries of this log, the lock ({}) only \
-         knows {size}. Lock and storage were rolled back, or the index is of a copy of this log \
+         knows {size}. Lock and storage were rolled back, or the index belongs to a copy of this log \
          that went on. Restore the newest lock and storage; never start the log with older ones: \
          it would sign a fork. Only if the log has certainly never signed more than {size} \
          entries, move {path} away, and it is rebuilt. The log signs nothing until then",

@@ -106,7 +106,7 @@ struct Issuers<'r> {
 }
 
 impl Issuers<'_> {
-    /// Returns the certificates above the entry's own.
+    /// Returns the certificates above the certificate of the entry.
     async fn chain(&mut self, leaf: &TileLeafRef<'_>) -> Result<Vec<Bytes>, ReadError> {
         let mut chain = Vec::with_capacity(leaf.fingerprints.len());
         for fingerprint in leaf.fingerprints {

@@ -1,6 +1,6 @@
 //! Contradictions between lock, journal and storage, and the refusals that report them.
 //!
-//! Each of them means that the lock or the storage was rolled back, copied or lost, or that
+//! Each contradiction means that the lock or the storage was rolled back, copied or lost, or that
 //! another process signs with the key of the log. The log then signs nothing.
 
 use lucarne_storage::{AssetError, Assets, Lock};

@@ -1,11 +1,11 @@
 //! Storage that was emptied or rolled back while the log ran.
 //!
-//! The journal drops a round only after its tiles and a checkpoint that covers the round
-//! are in storage. If the published checkpoint is older than the first round of the journal,
-//! storage lost the newer checkpoint, and perhaps more. The right edge does not show this: a round
-//! that crosses a tile boundary writes wide tiles, which replace the lost narrow ones. The tiles
-//! between the published checkpoint and the journal show it. If the log continued and has
-//! published a newer checkpoint since, tiles anywhere below show it.
+//! The journal drops a round only after its tiles and a checkpoint that covers the round are in
+//! storage. If the published checkpoint is older than the first round of the journal, storage lost
+//! the newer checkpoint, and perhaps more. The right edge does not show this: a round that crosses
+//! a tile boundary writes wide tiles, which replace the lost narrow tiles. The tiles between the
+//! published checkpoint and the journal show it. If the log continued and has published a newer
+//! checkpoint since, tiles anywhere below show it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
