@@ -12,13 +12,13 @@ pub struct Exchange {
     pub finished: Instant,
     /// Time to the established TCP connection.
     pub connect: Option<Duration>,
-    /// Time from there to the end of the TLS handshake.
+    /// Time from the TCP connection to the end of the TLS handshake.
     pub tls: Option<Duration>,
     /// Time until the request was passed to the system.
     pub sending: Option<Duration>,
-    /// Time from there to the first byte of the response.
+    /// Time from the end of `sending` to the first byte of the response.
     pub first_byte: Option<Duration>,
-    /// Time from there to the last byte of the response.
+    /// Time from the first to the last byte of the response.
     pub body: Option<Duration>,
     /// Status of the response; 0 without a response.
     pub status: u16,

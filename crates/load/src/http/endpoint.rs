@@ -17,7 +17,7 @@ pub struct Endpoint {
     /// Value of `host` in requests: without the port if it is the scheme's default.
     pub authority: String,
     /// Path of the URL without its final slash; empty for the root. Requests contain complete
-    /// paths, so the caller must prepend it.
+    /// paths, so the caller must prepend the prefix.
     pub prefix: String,
     /// Addresses to connect to, in the order of attempts.
     pub addresses: Vec<SocketAddr>,

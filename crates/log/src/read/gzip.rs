@@ -46,6 +46,7 @@ const LAST_BLOCK: [u8; 2] = [3, 0];
 /// Compresses a data tile.
 ///
 /// # Errors
+/// If the compressed bytes do not decompress to `plain`.
 pub(crate) fn gzip(plain: &[u8]) -> io::Result<Bytes> {
     GrowingGzip::default().grow(0, plain)
 }
@@ -131,7 +132,7 @@ pub(crate) fn check_sum(stream: &[u8]) -> io::Result<()> {
     let ours = stream.strip_prefix(&HEADER);
     let (sum, packed) = ours
         .and_then(<[u8]>::split_first_chunk)
-        .ok_or_else(|| invalid("a header that none of these tiles has"))?;
+        .ok_or_else(|| invalid("unknown header: expected the header of the log's own tiles"))?;
     if crc(packed).sum() == u32::from_le_bytes(*sum) {
         Ok(())
     } else {

@@ -143,7 +143,7 @@ impl<'l> Rfc6962Reads<'l> {
         let found = self.entries(leaf_index, leaf_index).await?.entries;
         let entry = found.into_iter().next();
         let entry = entry.ok_or(Rfc6962Error::Read(ReadError::Storage(
-            "a data tile without its entry".into(),
+            "a data tile does not have the requested entry".into(),
         )))?;
         Ok((entry, path))
     }

@@ -97,7 +97,7 @@ impl Drop for Place<'_> {
 }
 
 /// Verifies a batch. Dropping the batch afterwards notifies all submissions. If the verification
-/// panics, the signatures count as not tried, and each submission verifies its own.
+/// panics, the signatures count as not tried, and each submission verifies its own signature.
 fn try_all(batch: &[Waiting]) {
     let signatures: Vec<_> = batch.iter().map(|it| it.signature.clone()).collect();
     let tried = catch_unwind(AssertUnwindSafe(|| KnownSignature::try_all(&signatures)));

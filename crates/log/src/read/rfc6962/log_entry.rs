@@ -41,7 +41,11 @@ pub(super) async fn log_entries(
     end: u64,
     most_bytes: usize,
 ) -> Result<LogEntries, ReadError> {
-    let beyond = || ReadError::Storage(format!("no data tile of {size} entries holds {start}"));
+    let beyond = || {
+        ReadError::Storage(format!(
+            "a tree of {size} entries has no data tile with entry {start}"
+        ))
+    };
     let tile = Tile::widest(Level::Data, start / TILE_WIDTH, size).ok_or_else(beyond)?;
     let damaged = |problem: String| ReadError::Damaged {
         path: tile.path(),
@@ -70,7 +74,8 @@ pub(super) async fn log_entries(
         let mut leaf_input = Vec::new();
         leaf.merkle_tree_leaf(&mut leaf_input);
         let extra_data = extra_data(leaf.precertificate, &chain);
-        let extra_data = extra_data.ok_or_else(|| damaged("a chain beyond 16 MiB".into()))?;
+        let extra_data =
+            extra_data.ok_or_else(|| damaged("a chain is longer than 16 MiB".into()))?;
         bytes += leaf_input.len() + extra_data.len();
         if bytes > most_bytes && !entries.is_empty() {
             break;
