@@ -10,7 +10,7 @@ use crate::threshold::ThresholdResult;
 /// Smallest 99th percentile of start delays that reports mark as delay by the load generator.
 pub const LATE: Duration = Duration::from_millis(10);
 
-/// State of a run; a new one each second.
+/// State of a run; a new state each second.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
     /// Time since the first arrival was due. Zero while scenarios prepare.
@@ -35,7 +35,7 @@ pub enum Phase {
     Preparing,
     /// Iterations begin and end.
     Running,
-    /// No further iterations begin; the run waits for running ones.
+    /// No further iterations begin; the run waits for running iterations.
     Stopping,
     /// Scenarios finish with their audits.
     Finishing,

@@ -27,7 +27,7 @@ pub struct Kind {
 
 impl Kind {
     /// Creates a kind. `read` receives the node under `options` with its path for messages, and
-    /// reports all its errors.
+    /// reports all errors.
     pub fn new(
         name: &'static str,
         about: &'static str,

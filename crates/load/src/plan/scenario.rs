@@ -70,7 +70,7 @@ impl PlannedScenario {
     /// Builds the scenario.
     ///
     /// # Errors
-    /// If its options contradict each other.
+    /// If the options of the scenario contradict each other.
     pub fn into_config(self, seed: u64) -> Result<ScenarioConfig, PrepareError> {
         let scenario = (self.build)(seed).map_err(|error| self.name_it(error))?;
         Ok(ScenarioConfig {

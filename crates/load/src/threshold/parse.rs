@@ -111,7 +111,7 @@ impl Threshold {
     ///
     /// # Errors
     ///
-    /// The reason why it is invalid.
+    /// The reason why the line is invalid.
     pub fn parse(line: &str) -> Result<Self, ThresholdError> {
         let brace = closing_brace(line).unwrap_or(0);
         match line[brace..].find(':') {
@@ -198,7 +198,7 @@ fn known_kind(metric: &str) -> Option<&'static str> {
     })
 }
 
-/// Finds the brace that closes the first one of `text`, because the name of a check may contain
+/// Finds the brace that closes the first brace of `text`, because the name of a check may contain
 /// braces.
 fn closing_brace(text: &str) -> Option<usize> {
     let mut open = 0_usize;

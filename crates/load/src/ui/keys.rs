@@ -22,9 +22,9 @@ pub enum Action {
 pub enum Load {
     /// The chosen scenario. Otherwise all reading scenarios, or all scenarios if none reads.
     Reads,
-    /// The scenarios that write, otherwise all.
+    /// The scenarios that write, otherwise all scenarios.
     Writes,
-    /// Users of the chosen scenario, otherwise of all.
+    /// Users of the chosen scenario, otherwise of all scenarios.
     Vus,
 }
 

@@ -100,7 +100,7 @@ impl Model {
         }
     }
 
-    /// Returns the history of the chosen scenario, or the sum of all.
+    /// Returns the history of the chosen scenario, or the sum of all scenarios.
     pub(super) fn shown(&self) -> Past {
         let mut sum = Past::default();
         let chosen = |index: &usize| self.chosen.is_none_or(|chosen| chosen == *index);
