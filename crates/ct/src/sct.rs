@@ -37,7 +37,7 @@ pub enum SctError {
     /// The version is not v1 (0).
     #[error("SCT version {0} is unknown")]
     Version(u8),
-    /// The SCT is by another log than the key's.
+    /// The SCT is by another log than the log of the key.
     #[error("the SCT is by log {found}, not {expected}")]
     OtherLog {
         /// ID of the key's log.

@@ -41,7 +41,7 @@ pub struct Exchange {
     pub outcome: Result<(), Failure>,
 }
 
-/// Reasons of a repetition: the kept connection was reset before any byte of a response.
+/// Reasons why a request was sent again: its kept connection ended before any byte of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resent {
     /// The connection had been idle, and the server closed it.

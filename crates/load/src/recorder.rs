@@ -73,7 +73,7 @@ impl Recorder {
         self.check(tags, name, Ok::<_, Infallible>(()));
     }
 
-    /// Returns whether failures of this check do not count. Such failures must not fail a request
+    /// Returns whether failures of this check do not count. These failures must not fail a request
     /// or an iteration either.
     pub fn excuses(&self, check: &str) -> bool {
         self.0.excuses.of_check(check).is_some()

@@ -184,7 +184,7 @@ fn trends(summary: &Summary, scenario: &str) -> BTreeSet<String> {
         .filter(|(_, metric)| metric.trend().is_some_and(|trend| !trend.is_empty()))
         .map(|(name, _)| name.clone())
         .filter(|name| !name.starts_with("http_req_") || name == "http_req_duration")
-        // This metric is about this machine, not about the target.
+        // The start delay is about this machine, not about the target.
         .filter(|name| name != "iteration_start_delay")
         .collect()
 }

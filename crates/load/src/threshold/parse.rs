@@ -29,7 +29,7 @@ pub enum ThresholdProblem {
     /// The braces are empty.
     #[error("there are no tags between {{ and }}")]
     NoTags,
-    /// The name is not a metric's.
+    /// The name is not the name of a metric.
     #[error("\"{0}\" is not the name of a metric")]
     Metric(String),
     /// A tag has no colon.
@@ -39,7 +39,7 @@ pub enum ThresholdProblem {
     #[error("expected an aggregation, an operator and a number, as in \"p(95)<500\"")]
     NoOperator,
     /// The operator is unknown.
-    #[error("the operators are <, <=, >, >=, == and !=")]
+    #[error("the operator is unknown; expected <, <=, >, >=, == or !=")]
     Operator,
     /// The percentile is out of range.
     #[error("\"{0}\" is not a percentile between 0 and 100")]

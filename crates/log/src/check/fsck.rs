@@ -57,7 +57,7 @@ pub enum NamesTiles {
     /// check expects no names tiles at all. The check also does not expect names tiles before the
     /// first existing names tile.
     AsFound,
-    /// All names tiles: an absent one is a finding.
+    /// All names tiles: a missing names tile is a finding.
     All,
 }
 

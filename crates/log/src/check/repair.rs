@@ -130,8 +130,8 @@ impl Walk {
             self.at = checked.next;
             Some(tiles)
         } else {
-            // Tiles that were read ahead were compared with the wrong files: the check goes back.
-            // It will find the remaining faults again.
+            // Tiles that were read ahead were compared with the wrong files: the check goes back,
+            // and finds the remaining faults again.
             checked.findings.clear();
             checked.next = self.at;
             None

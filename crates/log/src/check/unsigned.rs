@@ -326,8 +326,8 @@ impl Chains {
         self.known.lock().insert(fingerprint, is_present);
     }
 
-    /// Returns the fingerprint of a certificate of the log that differs from this one in a few
-    /// bits, if earlier tiles name it, or else in one bit, if the file exists.
+    /// Returns the fingerprint of a certificate of the log that differs from this fingerprint in a
+    /// few bits, if earlier tiles name it, or else in one bit, if the file exists.
     pub(crate) async fn near(&self, fingerprint: &Fingerprint) -> Option<Fingerprint> {
         match self.nearly(fingerprint) {
             None => self.one_bit_away(fingerprint).await,
@@ -335,7 +335,7 @@ impl Chains {
         }
     }
 
-    /// Looks up a certificate under each fingerprint that differs from this one in one bit.
+    /// Looks up a certificate under each fingerprint that differs from this fingerprint in one bit.
     async fn one_bit_away(&self, fingerprint: &Fingerprint) -> Option<Fingerprint> {
         if self.searches.fetch_add(1, Ordering::Relaxed) >= MAX_SEARCHES {
             return None;

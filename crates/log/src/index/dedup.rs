@@ -76,7 +76,7 @@ const MOST_SET_ASIDE: usize = 9;
 const OWNER: &[u8] = b"log id";
 /// The number of indexed entries, and their tree.
 const ANCHOR: &[u8] = b"anchor of tables";
-/// The anchor of an index without tables. Versions without tables use only this key, so that it
+/// The anchor of an index without tables. Versions without tables use only this key, so the key
 /// must not exist together with tables.
 const ANCHOR_WITHOUT_TABLES: &[u8] = b"anchor";
 /// The number of indexed entries in indices of the previous format, which has no anchor.
@@ -96,7 +96,7 @@ pub(crate) struct Dedup {
     /// Whether the anchor is still recorded as in an index without tables.
     old_anchor: AtomicBool,
     unflushed: RwLock<Unflushed>,
-    /// Held while an anchor is recorded, so that each anchor follows the last one.
+    /// Held while an anchor is recorded, so that each anchor follows the last anchor.
     noting: Mutex<()>,
     /// The indexed entries that could not be read.
     pub(crate) gaps: Gaps,

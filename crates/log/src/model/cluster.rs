@@ -491,7 +491,7 @@ impl Cluster {
     }
 
     /// Responds to the client of this instance with an SCT, or to another instance with the place.
-    /// Both promise that the entry is published.
+    /// Both responses promise that the entry is published.
     fn respond(&mut self, (from, at): (usize, usize), index: usize, leaf: Leaf) {
         self.promise(index, leaf);
         if from != at {

@@ -84,7 +84,7 @@ pub(crate) async fn examine(
 /// Judges the log as [`judge`] does, and refuses storage that was emptied or rolled back.
 ///
 /// # Errors
-/// Those of [`judge`], and of [`rollback::check`].
+/// Returns the errors of [`judge`] and of [`rollback::check`].
 pub(crate) async fn judge_whole(
     config: &LogConfig,
     assets: &Arc<dyn Assets>,

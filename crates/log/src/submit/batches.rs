@@ -1,4 +1,4 @@
-//! Batches of signatures that one submission verifies for several.
+//! Batches of signatures, which one submission verifies for several submissions.
 //!
 //! A submission whose signature can share a batch adds the signature here, then yields once to the
 //! tasks that are ready to run. The submission that fills a batch verifies the whole batch. If the

@@ -84,7 +84,7 @@ pub struct Tlv<'a> {
 }
 
 impl<'a> Tlv<'a> {
-    /// Returns a reader of the elements inside this one.
+    /// Returns a reader of the elements inside this element.
     #[inline]
     pub fn reader(&self) -> Reader<'a> {
         Reader {

@@ -19,7 +19,7 @@ pub trait Files: Send + Sync + 'static {
     /// exist.
     ///
     /// # Errors
-    /// If it is not known whether the file exists, or if it cannot be read.
+    /// If it is unknown whether the file exists, or if the file cannot be read.
     async fn read(&self, path: &str) -> Result<Option<Bytes>, FileError>;
 }
 

@@ -148,7 +148,7 @@ impl Parents {
             }
         }
         if edge.is_none() && self.findings.is_empty() {
-            // One of these tiles is wrong, but which one is unknown.
+            // One of these tiles is wrong, but it is unknown which tile.
             for here in agreeing {
                 self.found(here, None, Problem::Root);
             }

@@ -2,7 +2,7 @@
 //!
 //! The instance that leads writes a snapshot: the records of its index in chunks, and then a
 //! manifest with the tree, the sizes and the SHA-256 of each chunk. There are two sets of chunks,
-//! which are replaced in turn, so that the newest snapshot stays whole while the next one is
+//! which are replaced in turn, so that the newest snapshot stays whole while the next snapshot is
 //! written, and storage is bounded.
 //!
 //! An instance with an empty index takes the snapshot up before it reads the rest from the tiles,

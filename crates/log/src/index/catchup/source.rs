@@ -29,8 +29,8 @@ pub(super) struct Source<'a> {
 pub(super) struct Found {
     /// Entries that are in the tree, in order.
     pub(super) entries: Vec<Record>,
-    /// Entries that are missing. If no entry follows the last ones, the bound of their timestamps
-    /// is unknown.
+    /// Entries that are missing. If no entry follows the last missing entries, the bound of their
+    /// timestamps is unknown.
     pub(super) gaps: Vec<Gap>,
     /// The number of the first entry, found or missing.
     pub(super) first: u64,

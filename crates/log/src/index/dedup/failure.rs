@@ -26,7 +26,7 @@ pub(crate) enum Unusable {
     Damaged(String),
 }
 
-/// A failure that fjall reports, and whether its files are used again.
+/// A failure that fjall reports. The files of a damaged index are never used again.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
     problem: String,

@@ -32,7 +32,7 @@ pub(super) fn prefix(identity: &Identity) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
-/// The bits of an identity in its sector.
+/// Returns the bits of an identity in its sector.
 fn bits(identity: &Identity) -> impl Iterator<Item = (usize, u8)> {
     identity.0[16..].chunks_exact(2).map(|two| {
         let bit = (u32::from(u16::from_be_bytes([two[0], two[1]])) * SECTOR_BITS) >> 16;

@@ -223,7 +223,7 @@ impl Tables {
         })
     }
 
-    /// Merges tables into a new one that is not in the list yet; `None` if the index is being
+    /// Merges tables into a new table that is not in the list yet; `None` if the index is being
     /// closed.
     pub(crate) fn merge(&self, old: &[Arc<Table>]) -> io::Result<Option<Arc<Table>>> {
         let id = self.next_id();

@@ -12,8 +12,8 @@ use crate::error::Fatal;
 use crate::sequence::record::{Record, Step};
 use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
 
-/// Replaces the error of missing storage. Its advice is meant for a log that may be new; this
-/// log is not new, because the lock has `size` entries of it.
+/// Replaces the error of missing storage. The advice of that error is meant for a log that may be
+/// new; this log is not new, because the lock has signed `size` of its entries.
 pub(crate) fn not_new(fatal: Fatal, size: u64, assets: &dyn Assets, lock: &dyn Lock) -> Fatal {
     match fatal {
         Fatal::Storage(error) if error.is_absence() => Fatal::Inconsistent(format!(

@@ -49,7 +49,7 @@ impl Judged {
 /// `signed`. Writes nothing.
 ///
 /// # Errors
-/// If they contradict each other, or if one of them cannot be read.
+/// If these sources contradict each other, or if one of them cannot be read.
 pub(crate) async fn judge(
     config: &LogConfig,
     assets: &dyn Assets,
