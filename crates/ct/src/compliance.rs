@@ -220,7 +220,7 @@ pub enum Shortfall {
         needed: usize,
     },
     /// All logs are static CT logs.
-    #[error("no SCT of a log that follows RFC 6962: all are of static CT logs")]
+    #[error("no SCT of a log that follows RFC 6962: all SCTs are of static CT logs")]
     NoRfc6962,
 }
 

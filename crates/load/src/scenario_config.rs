@@ -11,7 +11,7 @@ use crate::threshold::Threshold;
 pub struct ScenarioConfig {
     /// Name in the plan, which is the value of the tag `scenario`.
     pub name: String,
-    /// Registered name of its kind.
+    /// Registered name of the scenario's kind.
     pub kind: String,
     /// Executor of the iterations.
     pub executor: ExecutorConfig,

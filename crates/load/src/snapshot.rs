@@ -48,7 +48,7 @@ pub enum Phase {
 pub struct ScenarioRow {
     /// Name in the plan.
     pub name: String,
-    /// Registered name of its kind.
+    /// Registered name of the scenario's kind.
     pub kind: String,
     /// Quantity that keys change.
     pub adjustable: Adjustable,

@@ -70,7 +70,7 @@ pub struct Summary {
     pub statuses: Vec<Status>,
     /// Responses by tags and protocol.
     pub protocols: Vec<Protocol>,
-    /// Thresholds, including built-in ones.
+    /// Thresholds, including built-in thresholds.
     pub thresholds: Vec<ThresholdResult>,
     /// Course of the run over time.
     pub timeline: Timeline,

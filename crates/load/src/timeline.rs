@@ -183,7 +183,7 @@ impl Point {
 }
 
 impl PointRow {
-    /// Merges the data of the same time.
+    /// Merges the data of another part of the run for the same time.
     fn beside(&mut self, other: &PointRow) {
         self.add(other);
         self.asked += other.asked;

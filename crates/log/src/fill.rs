@@ -70,7 +70,7 @@ impl LooseIndex {
         self.0.indexed()
     }
 
-    /// Adds a round of entries, which follow the existing ones and have this timestamp.
+    /// Adds a round of entries, which follow the existing entries and have this timestamp.
     ///
     /// # Errors
     /// If the disk fails.

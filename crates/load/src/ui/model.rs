@@ -31,7 +31,7 @@ pub(super) struct Model {
     pub(super) snapshot: Arc<Snapshot>,
     /// History of each scenario.
     pub(super) past: Vec<Past>,
-    /// The chosen scenario; `None` for all.
+    /// The chosen scenario; `None` for all scenarios.
     pub(super) chosen: Option<usize>,
     pub(super) help: bool,
     /// Text about the effect of the last key.

@@ -174,8 +174,8 @@ async fn read_range(
 
 fn warn(log: &Shared, gap: &Gap) {
     tracing::warn!(
-        "{}/{} is not what was signed, or cannot be read: put it back from a copy. \
-         Submissions that may be among its entries are refused until then",
+        "{}/{} differs from the signed file, or cannot be read: restore the file from a copy. \
+         Until then, submissions that may be among its entries are refused",
         log.assets.location(),
         gap.tile()
     );

@@ -121,7 +121,7 @@ async fn hash_tiles_come_from_their_entries() {
     }
 }
 
-/// Wrong entries stay wrong and are reported if no other source has the correct ones.
+/// Wrong entries stay wrong and are reported if no other source has the correct entries.
 #[tokio::test]
 async fn what_nobody_has_stays_wrong() {
     let (right, signed) = log(600);
