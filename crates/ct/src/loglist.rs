@@ -5,8 +5,9 @@
 //!   (schema: `log_list_schema.json` in the same directory).
 //! - Apple: <https://valid.apple.com/ct/log_list/current_log_list.json>.
 //!
-//! Relevant fields (log ID, key, state, times) are parsed strictly, others tolerantly: unknown
-//! fields are ignored. A log that cannot be used is skipped with a reason; the other logs stay.
+//! Relevant fields (log ID, key, state, times) are parsed strictly, other fields tolerantly:
+//! unknown fields are ignored. A log that cannot be used is skipped with a reason; the other logs
+//! stay.
 
 use std::collections::HashMap;
 use std::fmt;

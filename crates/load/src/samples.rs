@@ -210,7 +210,7 @@ impl Samples {
         }
     }
 
-    /// Merges other samples into these.
+    /// Merges other samples into these samples.
     pub(crate) fn merge(&mut self, other: &Samples) {
         self.span.merge(&other.span);
         for (tags, series) in other.iter() {

@@ -60,7 +60,7 @@ pub struct ScenarioRow {
     pub iterations: f64,
     /// Requests completed per second.
     pub requests: f64,
-    /// Failures per second: failed requests, iterations and others.
+    /// Failures per second: failed requests, failed iterations and other failures.
     pub failures: f64,
     /// Bytes received per second.
     pub bytes_in: f64,

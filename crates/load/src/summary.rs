@@ -91,7 +91,7 @@ pub struct Summary {
 pub struct ScenarioSummary {
     /// Name in the plan.
     pub name: String,
-    /// Registered name of its kind.
+    /// Registered name of the scenario's kind.
     pub kind: String,
     /// Executor in words: `500/s for 60s`.
     pub executor: String,

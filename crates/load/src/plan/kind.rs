@@ -20,7 +20,7 @@ pub struct Kind {
     pub name: &'static str,
     /// Description in one line.
     pub about: &'static str,
-    /// Default thresholds, unless the plan has others for the same metrics.
+    /// Default thresholds, unless the plan has other thresholds for the same metrics.
     pub demands: &'static [&'static str],
     read: Read,
 }

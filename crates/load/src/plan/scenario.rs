@@ -51,7 +51,7 @@ pub struct PlannedScenario {
     pub graceful_stop: Duration,
     /// Tags of all samples.
     pub tags: Vec<(String, String)>,
-    /// Default thresholds, unless the plan has others.
+    /// Default thresholds, unless the plan has other thresholds for the same metrics.
     pub demands: Vec<Threshold>,
     /// Builder of the scenario.
     pub build: Build,

@@ -36,7 +36,7 @@ impl Backlog {
         self.0.last().copied()
     }
 
-    /// Adds entries that follow all others.
+    /// Adds entries that follow all other entries.
     pub(crate) fn push(&mut self, range: Gap) {
         match self.0.last_mut() {
             Some(last) if last.end == range.first => {

@@ -275,7 +275,7 @@ impl Dedup {
     }
 
     /// Returns the number of indexed entries. The index has all entries below this number except
-    /// for backlog and gaps, and no others.
+    /// for backlog and gaps, and no other entries.
     pub(crate) fn indexed(&self) -> u64 {
         self.unflushed.read().indexed
     }

@@ -1,4 +1,4 @@
-//! The channel from one instance of a log to the others.
+//! The channel from one instance of a log to the other instances.
 
 use std::error::Error;
 

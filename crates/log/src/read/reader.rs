@@ -178,7 +178,7 @@ impl Reader {
     }
 
     /// Returns a partial data tile in gzip, as all data tiles are, and keeps the compressed bytes:
-    /// if one client requests a superseded width, others usually do as well.
+    /// if one client requests a superseded width, other clients usually do as well.
     async fn packed(&self, tile: Tile, plain: Bytes) -> Result<StoredFile, ReadError> {
         let key = CacheKey::File(FileId::Tile(tile));
         if let Some(stored) = self.cache.get(&key) {

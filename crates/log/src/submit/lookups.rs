@@ -64,8 +64,8 @@ impl Lookups {
             let mut dedup = dedup;
             while let Err(shared) = Arc::try_unwrap(dedup).map(drop) {
                 dedup = shared;
-                // Polling, because the last release by others sends no notification. Only the end
-                // of the log waits here.
+                // Polling, because the release of the index by its other users sends no
+                // notification. Only the end of the log waits here.
                 std::thread::sleep(Duration::from_millis(1));
             }
             let _ = closing.send(true);

@@ -437,8 +437,8 @@ struct Chunk {
     sum: String,
 }
 
-/// Reads the chunks of an index in a thread that gives way to all others. `None` follows the last
-/// chunk.
+/// Reads the chunks of an index in a thread that gives way to all other threads. `None` follows the
+/// last chunk.
 fn read_chunks(sealed: Sealed) -> io::Result<mpsc::Receiver<io::Result<Option<Chunk>>>> {
     let (sender, receiver) = mpsc::channel(1);
     let read = move || {

@@ -103,8 +103,8 @@ pub(super) async fn no_tile_beyond(
 /// has less was rolled back: a backup was restored, or a replica was promoted that had not
 /// received the last commits.
 ///
-/// The *new* size and root of a record prove nothing. A process may stop between stage and
-/// commit, and others may have staged other rounds on the same tree.
+/// The *new* size and root of a record prove nothing. A process may stop between stage and commit,
+/// and other processes may have staged other rounds on the same tree.
 ///
 /// # Errors
 /// [`Fatal::Inconsistent`].

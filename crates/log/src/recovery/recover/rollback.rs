@@ -24,8 +24,8 @@ use crate::sequence::tree::Tree;
 use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
 
 /// Maximum number of data tiles that one start verifies: one to two seconds of reads from a disk.
-/// If there are more tiles, the start verifies the first, the last, and others at equal distances;
-/// the scrubber reads the rest.
+/// If there are more tiles, the start verifies the first, the last, and further tiles at equal
+/// distances; the scrubber reads the rest.
 const MAX_TILES: u64 = 4096;
 
 /// Full tiles that each start looks for, from the first to the last before the journal.

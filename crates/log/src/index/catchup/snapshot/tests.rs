@@ -244,7 +244,7 @@ async fn a_snapshot_that_lacks_an_entry_is_refused() {
     assert!(lacks, "{unfit}");
 }
 
-/// Chunks and manifest agree, and the tree has something else.
+/// Chunks and manifest agree, but the tree has other entries.
 #[tokio::test]
 async fn entries_that_the_tree_does_not_have_are_refused() {
     let log = Log::new().await;
