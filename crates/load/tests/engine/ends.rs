@@ -110,7 +110,7 @@ impl VirtualUser for Patient {
     }
 
     fn cut_off(&mut self, iteration: &mut Iteration) {
-        iteration.check(iteration.base(), "certified", Err("none".into()));
+        iteration.check(iteration.base(), "certified", Err("none"));
     }
 }
 

@@ -35,7 +35,7 @@ impl VirtualUser for Checking {
         let tags = iteration.base();
         iteration.passed(tags, "good");
         for name in ["nicety", "one", "other"] {
-            iteration.check(tags, name, Err("wrong".into()));
+            iteration.check(tags, name, Err("wrong"));
         }
     }
 }

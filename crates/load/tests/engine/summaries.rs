@@ -76,7 +76,7 @@ impl Scenario for Failing {
     }
 
     async fn finish(&self, recorder: Recorder) -> Vec<Note> {
-        recorder.check(recorder.base(), "finish", Err("one is missing".into()));
+        recorder.check(recorder.base(), "finish", Err("one is missing"));
         vec![Note {
             title: "Audit".into(),
             lines: vec!["done".into()],
