@@ -55,7 +55,7 @@ impl SignatureAlgorithm {
             Refused::Weak(name) => reject(
                 Code::WeakAlgorithm,
                 format!(
-                    "signed with {name}; accepted are SHA-2 and, unless configured otherwise, SHA-1"
+                    "signed with {name}; expected SHA-2 or, unless configured otherwise, SHA-1"
                 ),
             ),
             Refused::Unknown => reject(
@@ -74,7 +74,7 @@ impl SignatureAlgorithm {
     }
 
     /// Parses an AlgorithmIdentifier (DER). Returns `None` for algorithms that prove nothing: MD5,
-    /// SHA-1 and unknown ones.
+    /// SHA-1 and unknown algorithms.
     pub(crate) fn read(identifier: &[u8]) -> Option<Self> {
         let algorithm = AlgorithmIdentifier::read(identifier)
             .ok()?
@@ -93,9 +93,9 @@ impl SignatureAlgorithm {
     }
 }
 
-/// A part of error messages.
+/// The accepted signature algorithms, for error messages.
 pub(crate) const ACCEPTED: &str =
-    "accepted are RSA PKCS#1 and PSS, ECDSA on P-256, P-384 and P-521, and Ed25519";
+    "expected RSA PKCS#1 or PSS, ECDSA on P-256, P-384 or P-521, or Ed25519";
 
 enum Refused {
     Weak(&'static str),
@@ -114,7 +114,7 @@ struct AlgorithmIdentifier<'a> {
 enum Parameters<'a> {
     Absent,
     Null,
-    /// Parameters as they are encoded.
+    /// The encoded parameters.
     Other(&'a [u8]),
 }
 

@@ -23,7 +23,7 @@ impl Default for ChainLimits {
 }
 
 /// A submitted chain: the leaf, then its issuers. The chain is one buffer with the end of each
-/// certificate; the certificates are not parsed. Never empty.
+/// certificate; the certificates are not parsed. A chain has at least one certificate.
 ///
 /// # Examples
 ///
@@ -137,8 +137,8 @@ impl Chain {
         self.bytes.slice(..self.leaf_end())
     }
 
-    /// Returns the bytes after the leaf in one slice, and the ends of the certificates. Together
-    /// they determine the certificates.
+    /// Returns the bytes after the leaf in one slice, and the ends of the certificates. The slice
+    /// and the ends determine the certificates.
     pub(crate) fn tail(&self) -> (&[u8], &[u32]) {
         (&self.bytes[self.leaf_end()..], &self.ends)
     }

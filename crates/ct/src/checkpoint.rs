@@ -64,7 +64,7 @@ impl SignedTreeHead {
     /// its signature.
     ///
     /// # Errors
-    /// If it is not a checkpoint of this log, or has no signature by the log's key.
+    /// If the note is not a checkpoint of this log, or has no signature by the log's key.
     pub fn of_checkpoint(
         note: &[u8],
         origin: &str,
@@ -143,8 +143,8 @@ impl CheckpointVerifier {
         })
     }
 
-    /// Verifies a checkpoint; returns it with its timestamp in milliseconds since 1970. Other
-    /// signatures, such as those of witnesses, are ignored.
+    /// Verifies a checkpoint; returns the checkpoint and its timestamp in milliseconds since 1970.
+    /// Other signatures, such as those of witnesses, are ignored.
     ///
     /// # Errors
     /// Every error except [`CheckpointError::Key`].

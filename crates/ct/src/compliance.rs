@@ -74,8 +74,8 @@ pub struct CtPolicy {
     /// Embedded SCTs that were signed before their log entered one of these states also count, if
     /// at least one SCT is of a current log.
     pub once: &'static [LogStatus],
-    /// Whether the earliest of all presented SCTs decides if an SCT was signed before that;
-    /// otherwise each SCT's own timestamp decides.
+    /// Whether the earliest of all presented SCTs decides if an SCT was signed before its log
+    /// entered this state; otherwise each SCT's own timestamp decides.
     pub earliest_decides: bool,
     /// Rules for embedded SCTs by lifetime, shortest first.
     pub embedded: &'static [LifetimeRule],
@@ -192,7 +192,7 @@ impl fmt::Display for Verdict {
 /// The first requirement that is not met.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Shortfall {
-    /// There is no SCT, or none that verifies with a log of the list.
+    /// No SCT verifies with a log of the list.
     #[error("no valid SCT")]
     None,
     /// All SCTs are in a stapled OCSP response, which does not count.
@@ -220,7 +220,7 @@ pub enum Shortfall {
         needed: usize,
     },
     /// All logs are static CT logs.
-    #[error("no SCT of a log that follows RFC 6962: all are of static CT logs")]
+    #[error("no SCT of a log that follows RFC 6962: all SCTs are of static CT logs")]
     NoRfc6962,
 }
 
@@ -232,7 +232,8 @@ fn lived(days: Option<u64>) -> String {
 }
 
 impl CtPolicy {
-    /// Judges the valid SCTs of a certificate. Its validity is given in milliseconds since 1970.
+    /// Judges the valid SCTs of a certificate. The validity of the certificate is in milliseconds
+    /// since 1970.
     ///
     /// SCTs from the future are invalid (RFC 6962, section 5.2) and must not be passed.
     pub fn judge(&self, not_before_ms: i64, not_after_ms: i64, scts: &[ValidSct<'_>]) -> Verdict {
@@ -248,7 +249,8 @@ impl CtPolicy {
         self.judge_counting(not_before_ms, not_after_ms, &scts, earliest)
     }
 
-    /// Judges SCTs whose delivery counts. The `earliest` timestamp may belong to another SCT.
+    /// Judges SCTs whose delivery counts. The `earliest` timestamp may belong to an SCT whose
+    /// delivery does not count.
     fn judge_counting(
         &self,
         not_before_ms: i64,

@@ -128,7 +128,7 @@ pub struct Entry {
 
 impl Entry {
     /// Returns the total size in bytes of certificate, precertificate and chain. Most entries share
-    /// their chains with others.
+    /// their chains with other entries.
     pub fn size(&self) -> usize {
         let (SignedEntry::X509 { certificate: body } | SignedEntry::Precert { tbs: body, .. }) =
             &self.signed;

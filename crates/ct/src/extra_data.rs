@@ -10,7 +10,7 @@ const LONGEST: usize = (1 << 24) - 1;
 /// precertificate its PrecertChainEntry, which begins with the submitted precertificate.
 ///
 /// `chain` has the DER certificates above the leaf, issuer first, accepted root last. Returns
-/// `None` if they are too long for the structure.
+/// `None` if the certificates are too long for the structure.
 pub fn extra_data(precertificate: Option<&[u8]>, chain: &[impl AsRef<[u8]>]) -> Option<Vec<u8>> {
     let certificates = || chain.iter().map(AsRef::as_ref);
     let length: usize = certificates().map(|der| 3 + der.len()).sum();

@@ -22,7 +22,7 @@ pub enum PublicKeyError {
         problem: lucarne_x509::pem::PemError,
     },
     /// The file has no public key.
-    #[error("{0}: no block PUBLIC KEY")]
+    #[error("{0}: the file has no PUBLIC KEY block")]
     NoKey(String),
 }
 

@@ -1,4 +1,4 @@
-//! The certificates above a leaf: those after it in the chain, up to an accepted root.
+//! The certificates after the leaf of a chain, up to an accepted root.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::verified_issuer::{PrecertIssuer, PreissuerRewrite, VerifiedIssuer, ke
 pub(crate) struct IssuerChain<'c> {
     /// The leaf's issuer.
     issuer: UnverifiedCertificate<'c>,
-    /// The issuers above it, without the accepted root.
+    /// The issuers above `issuer`, without the accepted root.
     above: Vec<UnverifiedCertificate<'c>>,
     /// The candidate roots, at least one. One of them must have signed the last certificate: the
     /// root at the end of the chain, or, if the chain has no root, any root with the right name.
@@ -44,7 +44,7 @@ pub(crate) struct UnverifiedCertificate<'c> {
 /// The path of a chain after its leaf.
 #[derive(Debug)]
 pub(crate) enum IssuerPath<'c> {
-    /// The leaf is directly below a root: one of these must have signed it.
+    /// The leaf is directly below a root: one of these roots must have signed the leaf.
     Roots(Vec<Arc<Root>>),
     /// The leaf is below intermediates.
     IssuerChain(Box<IssuerChain<'c>>),
@@ -116,7 +116,7 @@ pub(crate) fn parse(index: usize, der: &[u8]) -> Result<Certificate<'_>, Rejecti
     })
 }
 
-/// Checks that the certificate at `index` may be followed by the one with this subject.
+/// Checks that the certificate at `index` may be followed by a certificate with this subject.
 pub(crate) fn check_order(
     index: usize,
     certificate: &Certificate<'_>,
@@ -177,8 +177,8 @@ fn intermediate<'c>(
 }
 
 impl IssuerChain<'_> {
-    /// Returns the issuer name and key that a precertificate's entry would have, as far as they are
-    /// known before the root of the chain is known.
+    /// Returns the issuer name and key in the entry of a precertificate. The root of the chain may
+    /// still be unknown.
     pub(crate) fn precerts(&self) -> PrecertIssuerKey {
         match PreissuerRewrite::of(&self.issuer.certificate) {
             None => PrecertIssuerKey {
@@ -285,8 +285,8 @@ impl UnverifiedCertificate<'_> {
     }
 }
 
-/// Returns the root whose key verifies this signature. The certificate itself is not an accepted
-/// root byte for byte, because the signature of a root is irrelevant.
+/// Returns the root whose key verifies this signature. Callers never pass a certificate that is
+/// itself an accepted root, because the signature of a root is irrelevant.
 ///
 /// # Errors
 /// The error of the first root, if no root verifies the signature.

@@ -192,8 +192,8 @@ pub trait KeyHolder: fmt::Debug + Send + Sync {
         Ok(note.encode())
     }
 
-    /// Signs the SCT of an entry, given as its MerkleTreeLeaf: the signed bytes are the same.
-    /// Returns the DigitallySigned.
+    /// Signs the SCT of an entry, given as its MerkleTreeLeaf, which has the same bytes as the
+    /// signed input of the SCT. Returns the DigitallySigned.
     ///
     /// # Errors
     /// [`KeyError::Signing`].

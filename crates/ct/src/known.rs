@@ -16,8 +16,8 @@ pub(crate) const TABLE_BYTES: usize = 22_000_000;
 
 /// Number of valid signatures after which all counts are halved, so that counts reflect recent use.
 ///
-/// It also bounds the number of counts: a count that survives a halving was at least 2, so that
-/// there are never more than 1.5 times as many keys.
+/// The period also bounds the number of counts: a count that survives a halving was at least 2, so
+/// that there are never more than 1.5 times this number of counts.
 const PERIOD: u32 = 1 << 15;
 
 /// The kinds of keys that our own arithmetic supports.
@@ -103,7 +103,7 @@ fn rsa_hash(digest: &Digest) -> Option<lucarne_rsa::Hash> {
     }
 }
 
-/// A prepared key.
+/// A prepared key, and whether aws-lc-rs has verified its first signature, too.
 #[derive(Debug)]
 pub(crate) struct Known {
     prepared: Prepared,
@@ -129,7 +129,7 @@ impl Known {
         self.kind
     }
 
-    /// Returns `true` at the first call only.
+    /// Returns `true` at the first call only: aws-lc-rs then verifies the signature, too.
     pub(crate) fn is_new(&self) -> bool {
         !self.proven.swap(true, Ordering::Relaxed)
     }
@@ -145,7 +145,7 @@ pub(crate) struct KnownKeys {
     capacity: usize,
     keys: RwLock<HashMap<[u8; 32], Arc<Known>>>,
     uses: Mutex<Uses>,
-    /// Held by the thread that prepares a key; no other thread waits for it.
+    /// Held by the thread that prepares a key; no other thread waits for this lock.
     making: Mutex<()>,
 }
 
@@ -164,8 +164,8 @@ impl KnownKeys {
         self.keys.read().get(&name.hash).cloned()
     }
 
-    /// Records that the key verified a signature. Occasionally this makes the key a prepared one,
-    /// with the result of `prepare`.
+    /// Records that the key verified a signature. If the key is used often, `prepare` is called,
+    /// and the result is kept.
     pub(crate) fn used(&self, name: &KeyName, prepare: impl FnOnce() -> Option<Prepared>) {
         let uses = self.uses.lock().note(&name.hash);
         let (often, over) = (uses / name.kind.often(), uses % name.kind.often());
@@ -186,8 +186,8 @@ impl KnownKeys {
     }
 
     /// Returns the keys to remove, so that this number of bytes becomes free. Returns `None` if
-    /// these keys together have verified more than half as many signatures. Otherwise two keys
-    /// would replace each other repeatedly.
+    /// these keys together have verified more than half as many signatures as the new key.
+    /// Otherwise two keys would replace each other repeatedly.
     fn room_for(&self, bytes: usize, uses: u32) -> Option<Vec<[u8; 32]>> {
         let keys = self.keys.read();
         let held: usize = keys.values().map(|known| known.kind.bytes()).sum();

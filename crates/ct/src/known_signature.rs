@@ -23,7 +23,7 @@ pub struct KnownSignature {
 }
 
 impl KnownSignature {
-    /// Number of signatures in a batch; more take longer.
+    /// Number of signatures in a batch; more signatures need several batches.
     pub const BATCH: usize = lucarne_ecdsa::BATCH;
 
     /// Returns `None` if a batch has no advantage: for RSA keys, for processors that verify one
@@ -80,8 +80,8 @@ impl KnownSignature {
         &self.signature
     }
 
-    /// Returns the key if our own arithmetic accepts the signature. Tries the signature if that has
-    /// not happened yet.
+    /// Returns the key if our own arithmetic accepts the signature. Tries the signature first, if
+    /// it is still untried.
     pub(crate) fn accepting(&self) -> Option<Arc<Known>> {
         let accept = || self.known.accepts(&self.digest, &self.signature);
         self.accepted

@@ -23,7 +23,7 @@ pub(crate) fn leaf_index_extension(index: u64) -> [u8; EXTENSIONS_LEN as usize] 
     [kind, high, low, a, b, c, d, e]
 }
 
-/// Returns the index in a list of extensions if it has a `leaf_index`.
+/// Returns the index in a list of extensions; `None` if the list has no `leaf_index`.
 pub(crate) fn leaf_index(mut extensions: &[u8]) -> Option<u64> {
     loop {
         let kind = take(&mut extensions, 1)?;
@@ -197,7 +197,7 @@ pub enum TileLeafError {
     #[error("unknown entry type {0}")]
     UnknownEntryType(u16),
     /// The extensions have no `leaf_index`.
-    #[error("an entry without the leaf_index extension")]
+    #[error("an entry has no leaf_index extension")]
     NoLeafIndex,
     /// The fingerprints are not a multiple of 32 bytes.
     #[error("{0} bytes of fingerprints are not a multiple of 32")]
@@ -310,7 +310,7 @@ pub enum MerkleTreeLeafError {
     #[error(transparent)]
     Entry(#[from] TileLeafError),
     /// There are other extensions than the index, or trailing bytes.
-    #[error("a leaf with more in it than an entry and its index")]
+    #[error("the leaf has extensions other than leaf_index, or trailing bytes")]
     Extra,
 }
 

@@ -57,7 +57,8 @@ impl LintFinding {
 pub struct LintedSct {
     /// The SCT and the result of its verification.
     pub seen: SeenSct,
-    /// State of the log at the date of the lint; `None` if the list does not have it.
+    /// State of the log at the date of the lint; `None` if the list has no log or no state for this
+    /// date.
     pub state: Option<LogState>,
 }
 

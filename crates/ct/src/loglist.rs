@@ -5,8 +5,9 @@
 //!   (schema: `log_list_schema.json` in the same directory).
 //! - Apple: <https://valid.apple.com/ct/log_list/current_log_list.json>.
 //!
-//! Relevant fields (log ID, key, state, times) are parsed strictly, others tolerantly: unknown
-//! fields are ignored. A log that cannot be used is skipped with a reason; the others stay.
+//! Relevant fields (log ID, key, state, times) are parsed strictly, other fields tolerantly:
+//! unknown fields are ignored. A log that cannot be used is skipped with a reason; the other logs
+//! stay.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -100,11 +101,11 @@ pub struct ListedLog {
     pub log_id: LogId,
     /// Public key.
     pub key: PublicKey,
-    /// Maximum merge delay in seconds; 0 if the list does not have it.
+    /// Maximum merge delay in seconds; 0 if the list has no merge delay.
     pub mmd: u64,
     /// API and URLs.
     pub api: LogApi,
-    /// State; `None` if the list does not have it, as for test logs.
+    /// State; `None` if the list has no state, as for test logs.
     pub state: Option<LogState>,
     /// Accepted range of notAfter in milliseconds since 1970.
     pub temporal_interval: Option<Range<u64>>,
@@ -118,8 +119,8 @@ impl ListedLog {
         before.next().map_or(&self.operator, |(name, _)| name)
     }
 
-    /// Returns the state at a time in milliseconds since 1970. Returns `None` if the list does not
-    /// have it: a list has only the last state, without earlier states.
+    /// Returns the state at a time in milliseconds since 1970. Returns `None` before the start of
+    /// the last state, because a list has no earlier states.
     pub fn state_at(&self, at_ms: u64) -> Option<LogState> {
         self.state.filter(|state| state.since_ms <= at_ms)
     }
@@ -179,7 +180,7 @@ pub enum ListedLogError {
     #[error("`{0}` is not a known state")]
     UnknownState(String),
     /// The object has more than one state.
-    #[error("`state` names more than one")]
+    #[error("`state` has more than one state")]
     States,
     /// The temporal interval is empty.
     #[error("`temporal_interval` ends before it starts")]
@@ -221,8 +222,8 @@ fn first(skipped: &[SkippedLog]) -> String {
 }
 
 /// Logs whose private keys are public: Chrome's lists contain them for applications that use the
-/// list against its terms, so that anyone can create SCTs for such applications. Their SCTs prove
-/// nothing. <https://groups.google.com/a/chromium.org/g/ct-policy/c/qY3aOKr5-sU>
+/// list against its terms, so that anyone can create SCTs for such applications. The SCTs of these
+/// logs prove nothing. <https://groups.google.com/a/chromium.org/g/ct-policy/c/qY3aOKr5-sU>
 const MIMICS: [&str; 2] = [
     "LtakTeuPDIZGZ3acTt0EH4QjZ1X6OqymNNCTXfzVmnA=",
     "0vxlL6X5tzi4N1X6XrFfC0UlP06Po7m2T9TeVmLRhwg=",

@@ -104,7 +104,7 @@ fn a_list_in_apples_form() {
     assert_eq!(log.description, key(1).log_id().to_string());
 }
 
-/// Each change makes the second log invalid; the first stays, and the reason is reported.
+/// Each change makes the second log invalid; the first log stays, and the reason is reported.
 #[test]
 fn a_log_that_is_wrong_is_left_out_with_a_reason() {
     for (field, value, why) in [

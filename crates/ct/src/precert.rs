@@ -3,8 +3,8 @@
 //!
 //! The TBSCertificate is derived from the submitted bytes: the poison is removed, the lengths of
 //! the three enclosing structures are rewritten, and every other byte stays as the authority wrote
-//! it. The result is equal to that of the final certificate, from which the SCT list is removed in
-//! the same way.
+//! it. The result equals the TBSCertificate of the final certificate, from which the SCT list is
+//! removed in the same way.
 
 use lucarne_x509::der::{push_header, tag};
 use lucarne_x509::oid;
@@ -47,8 +47,9 @@ pub(crate) fn check_kind(leaf: &Certificate<'_>, kind: EntryKind) -> Result<(), 
     }
 }
 
-/// Returns the TBSCertificate of a precertificate without its poison, which equals that of the
-/// final certificate without its SCTs. If the poison is the only extension, `[3]` is removed.
+/// Returns the TBSCertificate of a precertificate without its poison, which equals the
+/// TBSCertificate of the final certificate without its SCTs. If the poison is the only extension,
+/// `[3]` is removed.
 ///
 /// For a certificate without poison it returns the TBSCertificate (with minimal lengths around the
 /// extensions).

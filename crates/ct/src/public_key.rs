@@ -35,10 +35,10 @@ pub enum KeyError {
         found: usize,
     },
     /// The seed gives no key (probability 2^-64).
-    #[error("this seed gives no key: create another one")]
+    #[error("this seed gives no key: create another seed")]
     Derivation,
     /// No PEM block is a private key.
-    #[error("no block EC PRIVATE KEY or PRIVATE KEY in the PEM file")]
+    #[error("the PEM file has no EC PRIVATE KEY or PRIVATE KEY block")]
     NoPem,
     /// A PEM block is damaged.
     #[error("the PEM block at line {line} is damaged: {why}")]

@@ -97,11 +97,11 @@ codes! {
     NotCanonical = "not_canonical",
     /// A certificate directly follows itself. Accepted: each certificate once.
     DuplicateCertificate = "duplicate_certificate",
-    /// A certificate's issuer is not the subject of the next one. Accepted: leaf first, each
-    /// certificate directly certifying the one before it (RFC 6962 section 4.1).
+    /// A certificate's issuer is not the subject of the next certificate. Accepted: leaf first,
+    /// each certificate directly certifying the certificate before (RFC 6962 section 4.1).
     WrongOrder = "wrong_order",
-    /// The chain ends neither in an accepted root nor below one. Accepted: the roots of
-    /// `get-roots`; the detail names the subject of the missing root.
+    /// The chain ends neither in an accepted root nor below an accepted root. Accepted: the roots
+    /// of `get-roots`; the detail names the subject of the missing root.
     UnknownRoot = "unknown_root",
     /// An intermediate is not a certificate authority: an X.509 v1 certificate, or one without
     /// `basicConstraints` CA:TRUE. Accepted roots are exempt.
@@ -110,7 +110,7 @@ codes! {
     AlgorithmMismatch = "algorithm_mismatch",
     /// Signed with MD2, MD4 or MD5. Accepted: SHA-1 (unless configured otherwise) and SHA-2.
     WeakAlgorithm = "weak_algorithm",
-    /// Signed with SHA-1, and this log is configured to refuse it.
+    /// Signed with SHA-1, and this log is configured to refuse SHA-1.
     Sha1Refused = "sha1_refused",
     /// The signature algorithm, or the combination of key and algorithm, is unknown.
     /// Accepted: RSA PKCS#1 and PSS, ECDSA on P-256, P-384, P-521, Ed25519.
@@ -132,7 +132,8 @@ codes! {
     NotExpired = "not_expired",
     /// The leaf's validity cannot be parsed, and this log has rules about it.
     InvalidValidity = "invalid_validity",
-    /// The leaf has an extension that this log is configured to refuse. The detail names it.
+    /// The leaf has an extension that this log is configured to refuse. The detail names the
+    /// extension.
     ExtensionRefused = "extension_refused",
     /// A precertificate was sent to `add-chain`. Accepted: on `add-pre-chain`.
     PrecertificateOnAddChain = "precertificate_on_add_chain",

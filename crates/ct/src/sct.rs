@@ -22,7 +22,7 @@ pub struct Sct {
     pub signature: Vec<u8>,
 }
 
-/// The reasons why bytes are not an SCT, or not one for this entry.
+/// The reasons why bytes are not an SCT, or not an SCT for this entry.
 #[derive(Debug, thiserror::Error)]
 pub enum SctError {
     /// The bytes are not the JSON of RFC 6962, section 4.1.
@@ -37,7 +37,7 @@ pub enum SctError {
     /// The version is not v1 (0).
     #[error("SCT version {0} is unknown")]
     Version(u8),
-    /// The SCT is by another log than the key's.
+    /// The SCT is by another log than the log of the key.
     #[error("the SCT is by log {found}, not {expected}")]
     OtherLog {
         /// ID of the key's log.

@@ -1,5 +1,5 @@
-//! The findings about the SCTs of a certificate: each is parsed and compared with the entry that
-//! the log must have signed. The proxy and the lint share this module.
+//! The findings about the SCTs of a certificate: each SCT is parsed, and verified with the entry
+//! that the log must have signed. The proxy and the lint share this module.
 
 use std::sync::Arc;
 
@@ -72,7 +72,9 @@ impl SctFinding {
             SctFinding::OtherIssuer => {
                 "not verified: only certificates with another key are known for the issuer"
             }
-            SctFinding::UnprovenStaple => "not verified: the OCSP response that it came in is not",
+            SctFinding::UnprovenStaple => {
+                "not verified: the OCSP response with the SCT proves nothing"
+            }
         };
         text.to_owned()
     }
@@ -112,7 +114,7 @@ pub struct SeenSct {
     pub delivery: Delivery,
     /// The log, if the list has it.
     pub log: Option<Arc<ListedLog>>,
-    /// The problem with the SCT.
+    /// The result of the verification.
     pub finding: SctFinding,
 }
 
@@ -166,7 +168,7 @@ impl SeenSct {
 /// The entries that logs may have signed for a certificate.
 #[derive(Debug)]
 pub struct LoggedEntries {
-    /// The entry with the issuer's key, or the reason why it is unknown.
+    /// The entry with the issuer's key, or the reason why the issuer is unknown.
     embedded: Result<SignedEntry, SctFinding>,
     delivered: SignedEntry,
     /// Whether SCTs in the stapled OCSP response count.
@@ -175,8 +177,8 @@ pub struct LoggedEntries {
 
 impl LoggedEntries {
     /// Creates the entries of `leaf`. `issuer` is the certificate whose key has signed the leaf, or
-    /// the finding for embedded SCTs if it is unknown. `stapled` states whether the stapled OCSP
-    /// response is valid.
+    /// the finding for embedded SCTs if the issuer is unknown. `stapled` states whether the stapled
+    /// OCSP response is valid.
     pub fn new(
         leaf: &Certificate<'_>,
         issuer: Result<&Certificate<'_>, SctFinding>,

@@ -40,8 +40,8 @@ impl<'a> SctList<'a> {
         Ok(Self(list))
     }
 
-    /// Returns the members in order. A member of another version, or one that is not an SCT, does
-    /// not affect the others: RFC 6962 permits such extensions of lists.
+    /// Returns the members in order. A member of another version, or a member that is not an SCT,
+    /// does not affect the other members: RFC 6962 permits such extensions of lists.
     pub fn iter(&self) -> impl Iterator<Item = Result<Sct, SctError>> + use<'a> {
         let mut members = self.0;
         std::iter::from_fn(move || opaque(&mut members).map(Sct::from_tls))

@@ -15,8 +15,8 @@ use crate::name::names_match;
 use crate::rejection::Code;
 use crate::verification::{KeyInUse, Verification};
 
-/// The public key of an issuer. aws-lc-rs parses it once for each algorithm, which in practice is
-/// one.
+/// The public key of an issuer. aws-lc-rs parses the key once for each algorithm; most keys sign
+/// with only one algorithm.
 #[derive(Debug)]
 pub(crate) struct IssuerKey {
     kind: KeyKind,
@@ -24,7 +24,7 @@ pub(crate) struct IssuerKey {
     /// SubjectPublicKeyInfo.
     bits: Box<[u8]>,
     parsed: [OnceLock<Option<Box<ParsedPublicKey>>>; SLOTS],
-    /// Name of the key for our own arithmetic, if that supports the key.
+    /// Name of the key, if our own arithmetic supports this kind of key.
     name: Option<KeyName>,
 }
 
@@ -79,7 +79,7 @@ impl IssuerKey {
 
     /// Verifies the signature of `certificate` with the `algorithm` that the certificate names.
     ///
-    /// The issuer is a root, or its own certificate has been verified: see
+    /// The issuer must be a root, or its own certificate must have been verified: see
     /// [`Verification::verify`].
     pub(crate) fn verify(
         &self,
@@ -179,7 +179,7 @@ impl IssuerKey {
         let scheme = match (self.kind, algorithm) {
             (KeyKind::Rsa { modulus_bits }, _) if !(1024..=8192).contains(&modulus_bits) => {
                 return Err(VerifyError::UnsupportedKey(format!(
-                    "the issuer has an RSA key of {modulus_bits} bits, accepted are 1024 to 8192"
+                    "the issuer has an RSA key of {modulus_bits} bits; expected 1024 to 8192"
                 )));
             }
             (KeyKind::Rsa { modulus_bits }, RsaPkcs1(hash)) => rsa_pkcs1(modulus_bits, hash),

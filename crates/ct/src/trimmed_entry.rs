@@ -1,9 +1,9 @@
 //! TrimmedEntry: the names of an entry as a line of JSON in a names tile
 //! (<https://github.com/FiloSottile/sunlight/blob/main/names-tiles.md>).
 //!
-//! The lines equal those of Sunlight byte for byte, so the JSON is written like its encoder does.
-//! If Sunlight cannot parse a certificate, it omits the line, which shifts all later entries. Here
-//! such a certificate has a line with all readable names.
+//! The lines equal those of Sunlight byte for byte, so the JSON is written by the rules of
+//! Sunlight's encoder. If Sunlight cannot parse a certificate, it omits the line, which shifts all
+//! later entries. Here such a certificate has a line with all readable names.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

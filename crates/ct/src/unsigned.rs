@@ -8,10 +8,10 @@
 //! part. The signed part stays as tolerant as its authority wrote it.
 //!
 //! The signature value has one form, too, by the rules of the verifiers (aws-lc-rs, and the crates
-//! `ecdsa` and `rsa` before it). RSA's is as long as the modulus and less than it. The second half
-//! of Ed25519's is less than the order of the group. ECDSA's two integers are positive, less than
-//! the order, and in DER. One ambiguity remains: (r, n − s) is as valid as (r, s), and it is
-//! impossible to determine which one the authority created.
+//! `ecdsa` and `rsa` before it). An RSA signature is as long as the modulus, and below the modulus.
+//! The second half of an Ed25519 signature is below the order of the group. The two integers of an
+//! ECDSA signature are positive, below the order, and in DER. One ambiguity remains: (r, n − s) is
+//! as valid as (r, s), and it is impossible to determine which of them the authority created.
 
 use lucarne_x509::der::{DerError, Problem, Tlv, tag};
 
@@ -20,10 +20,10 @@ use crate::rejection::{Code, Rejection};
 use crate::roots::Roots;
 
 /// Checks the certificate at `index` of a chain, unless it is an accepted root: the operator chose
-/// the bytes of a root, and no other form is accepted for it.
+/// the bytes of a root, and no other form of this root is accepted.
 ///
 /// [`SignatureAlgorithm::of`](crate::algorithm::SignatureAlgorithm::of) checks that the algorithm
-/// equals the signed one.
+/// equals the signed algorithm.
 ///
 /// # Errors
 /// [`Code::NotCanonical`].
@@ -64,7 +64,7 @@ fn check_algorithm(identifier: Tlv<'_>) -> Result<(), DerError> {
     if fields.is_empty() {
         return Ok(());
     }
-    // Parameters other than NULL equal the signed ones, byte for byte.
+    // Parameters other than NULL equal the signed parameters, byte for byte.
     let parameters = fields.any("parameters")?;
     if parameters.tag == tag::NULL && parameters.raw.len() != 2 {
         let problem = Problem::LongNull(parameters.raw.len());

@@ -103,7 +103,7 @@ impl Validator {
     /// `now_ms` is the time in milliseconds since 1970, for policies about expiry.
     ///
     /// # Errors
-    /// Every [`Code`] except those of the body and of signatures.
+    /// Every [`Code`] except the codes of the body and of signatures.
     pub fn examine<'c>(
         &self,
         chain: &'c Chain,
@@ -131,7 +131,7 @@ impl Validator {
 
     /// Judges a chain like a submission to a log that does not have the entry. All signatures are
     /// verified, except those of issuers that have been verified before. The kind of the entry is
-    /// that of the leaf.
+    /// the kind of the leaf.
     ///
     /// # Errors
     /// The errors of [`examine`](Self::examine) and [`verify`](Self::verify).
@@ -179,9 +179,9 @@ impl Validator {
     }
 
     /// Returns the leaf's signature if a batch with other submissions makes
-    /// [`verify`](Self::verify) cheaper: its issuer has been verified before, and its key is a
-    /// prepared one. `verify` uses the result of the batch, and tries the signature itself if there
-    /// is none.
+    /// [`verify`](Self::verify) cheaper: its issuer has been verified before, and its key is
+    /// prepared. `verify` uses the result of the batch, and tries the signature itself if there is
+    /// no result.
     pub fn known_signature(&self, examined: &mut Examined<'_>) -> Option<Arc<KnownSignature>> {
         let Path::VerifiedIssuer(algorithm, signer) = &examined.path else {
             return None;
@@ -305,11 +305,11 @@ impl Examined<'_> {
 enum Path<'c> {
     /// No signature: the leaf itself is an accepted root.
     Itself,
-    /// The leaf's, by one of these roots.
+    /// The leaf's signature, by one of these roots.
     Roots(SignatureAlgorithm, Vec<Arc<Root>>),
-    /// The leaf's: everything above it has been verified before.
+    /// The leaf's signature: the issuers above the leaf have been verified before.
     VerifiedIssuer(SignatureAlgorithm, Arc<VerifiedIssuer>),
-    /// The leaf's, and those of everything above it.
+    /// The signatures of the leaf and of the issuers above the leaf.
     IssuerChain {
         algorithm: SignatureAlgorithm,
         issuers: Box<IssuerChain<'c>>,

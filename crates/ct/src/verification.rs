@@ -1,5 +1,5 @@
-//! The choice of the verifier: our own arithmetic for frequent keys, aws-lc-rs for all others and
-//! as a check of both.
+//! The choice of the verifier: our own arithmetic for frequent keys, aws-lc-rs for all other keys,
+//! and for a sample as a check.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -12,18 +12,18 @@ use crate::known::{KeyName, Known, KnownKeys, Prepared, TABLE_BYTES};
 use crate::known_signature::KnownSignature;
 
 /// aws-lc-rs verifies one in this number of the signatures that our own arithmetic accepts. A
-/// general verification costs four to five times one of ours, so that the overhead is less than 0.5
-/// %.
+/// general verification costs four to five times as much as our own, so that the overhead is less
+/// than 0.5 %.
 const RECHECK_ONE_IN: u64 = 1000;
 
 /// The verification of signatures for all logs of a process: the prepared issuing keys, and whether
-/// our own arithmetic may be used. It is shared by all logs, because a key is the same in all of
-/// them.
+/// our own arithmetic may be used. All logs share the prepared keys, because all logs get
+/// certificates of the same issuing keys.
 ///
 /// Our own arithmetic either accepts a signature or leaves the decision to aws-lc-rs. aws-lc-rs
 /// also verifies an unpredictable sample of the accepted signatures, and the first signature of
-/// each key. If it ever disagrees, the signature is refused, our own arithmetic is disabled, and
-/// the [`Disagreement`] is reported.
+/// each key. If aws-lc-rs ever disagrees, the signature is refused, our own arithmetic is disabled,
+/// and the [`Disagreement`] is reported.
 pub struct Verification {
     by_own: AtomicBool,
     keys: KnownKeys,
@@ -79,12 +79,12 @@ impl Default for Verification {
 }
 
 impl Verification {
-    /// Uses our own arithmetic for frequent keys.
+    /// Creates a verification that uses our own arithmetic for frequent keys.
     pub fn by_own_arithmetic() -> Self {
         Self::new(true, TABLE_BYTES)
     }
 
-    /// Uses aws-lc-rs alone.
+    /// Creates a verification that uses aws-lc-rs alone.
     pub fn general() -> Self {
         Self::new(false, 0)
     }
@@ -185,7 +185,8 @@ impl Verification {
         self.decide(key, digest, signature, || known.accepting(), complete)
     }
 
-    /// Decides on a signature; `accepting` has the key if our own arithmetic accepts the signature.
+    /// Decides on a signature; `accepting` returns the key if our own arithmetic accepts the
+    /// signature.
     fn decide(
         &self,
         key: &KeyInUse<'_>,

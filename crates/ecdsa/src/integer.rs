@@ -40,7 +40,7 @@ pub(crate) const fn sub<const N: usize>(a: &[u64; N], b: &[u64; N]) -> ([u64; N]
     (difference, borrow)
 }
 
-/// Returns true if `a < b`.
+/// Returns `true` if `a < b`.
 pub(crate) const fn less<const N: usize>(a: &[u64; N], b: &[u64; N]) -> bool {
     sub(a, b).1 == 1
 }

@@ -43,7 +43,8 @@
 //! A signature that [`KnownKey::accepts`] accepts is valid. A signature that it does not accept may
 //! still be valid: encodings other than DER are not accepted, and neither are inputs that lead the
 //! short formulas for addition into their exceptions, which do not occur by chance. Use a complete
-//! verifier to confirm that a signature is invalid. Both then always agree on invalid signatures.
+//! verifier to confirm that a signature is invalid. With this confirmation, the result is always
+//! the result of the complete verifier.
 //!
 //! The running time depends on the input, because verification has no secrets. Do not use this
 //! crate for signing.
@@ -198,8 +199,8 @@ impl<'c> Claim<'c> {
     }
 }
 
-/// Returns the result of [`KnownKey::accepts`] for each claim, independent of the others. Claims on
-/// the same curve are verified in batches of [`BATCH`] if the processor supports that.
+/// Returns the result of [`KnownKey::accepts`] for each claim, independent of the other claims.
+/// Claims on the same curve are verified in batches of [`BATCH`] if the processor supports batches.
 pub fn accept_all(claims: &[Claim<'_>]) -> Vec<bool> {
     let mut accepted = vec![false; claims.len()];
     answer(claims.iter().map(Claim::on_p256), &mut accepted);

@@ -13,8 +13,8 @@ pub(crate) trait Modulus<const N: usize>: Copy + Debug {
     /// R² mod p.
     const R_SQUARED: [u64; N] = r_squared(&Self::PRIME);
 
-    /// Adds the multiple of the prime (less than 2^64 times it) that clears the lowest limb, and
-    /// drops that limb. Returns the other limbs, and a limb above them.
+    /// Adds the multiple of the prime, below 2^64·p, that clears the lowest limb, and drops this
+    /// limb. Returns the other limbs, and the limb above them.
     #[inline(always)]
     fn drop_limb(sum: [u64; N]) -> ([u64; N], u64) {
         let factor = sum[0].wrapping_mul(Self::NEGATED_INVERSE);

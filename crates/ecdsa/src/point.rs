@@ -7,7 +7,7 @@ use crate::residue::Residue;
 
 pub(crate) type Coordinate<C, const N: usize> = Residue<<C as Curve<N>>::Field, N>;
 
-/// A point in affine coordinates; the point at infinity has none.
+/// A point in affine coordinates; the point at infinity has no affine coordinates.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Affine<C: Curve<N>, const N: usize> {
     pub(crate) x: Coordinate<C, N>,
@@ -138,8 +138,8 @@ impl<C: Curve<N>, const N: usize> From<Xyzz<C, N>> for XCoordinate<C, N> {
 }
 
 impl<C: Curve<N>, const N: usize> XCoordinate<C, N> {
-    /// Returns `true` if this is `r` modulo the order: because x is below the field's prime, it is
-    /// r, or r + n if that is below the prime, too. The comparison avoids the division by ZZ.
+    /// Returns `true` if x is `r` modulo the order n. Because x is below the field's prime p, x
+    /// must be r, or r + n if r + n is below p. The comparison avoids the division by ZZ.
     pub(crate) fn is(&self, r: &[u64; N]) -> bool {
         let is = |x: [u64; N]| Residue::new(x).mul(&self.zz) == self.x;
         if is(*r) {

@@ -86,8 +86,8 @@ impl<M: Modulus<N>, const N: usize> Residue<M, N> {
 
     /// Returns the Montgomery product by coarsely integrated operand scanning: after each limb of
     /// `other`, a multiple of the prime clears one limb of the sum, which is dropped. The lower
-    /// halves of the products are added first, then the higher ones: two long chains of carries
-    /// instead of many short ones.
+    /// halves of the products are added first, then the higher halves: two long chains of carries
+    /// instead of many short chains.
     #[inline(always)]
     pub(crate) fn mul(&self, other: &Self) -> Self {
         let (mut sum, mut high) = ([0; N], 0);

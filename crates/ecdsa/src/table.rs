@@ -10,7 +10,8 @@ use crate::point::{Affine, Xyzz, normalise};
 /// window. An additional bit saves an eighth of the additions, and nearly doubles the table.
 pub(crate) const MANY: usize = 7;
 
-/// The same number for the generator, and for a key that has the cache to itself.
+/// Number of scalar bits per addition, for the generator and for a key whose table stays in the
+/// cache.
 pub(crate) const FEW: usize = 10;
 
 /// The multiples j·2^(wi)·P for every window i of w bits and 1 ≤ j ≤ 2^(w - 1). Digits are from
@@ -49,7 +50,7 @@ impl<C: Curve<N>, const N: usize, const W: usize> Table<C, N, W> {
 
 /// A table of any window width.
 pub(crate) trait Multiples<C: Curve<N>, const N: usize> {
-    /// Collects the multiples whose sum is the product with `scalar`. All of them are read here at
+    /// Collects the multiples whose sum is the product with `scalar`. All multiples are read at
     /// once, because the table is rarely in the nearest cache: additions in between would wait for
     /// each read.
     fn terms(&self, scalar: &[u64; N], terms: &mut Vec<Affine<C, N>>);

@@ -47,7 +47,7 @@ pub(crate) struct Question<'q, C: Curve<N>, const N: usize> {
 }
 
 impl<'q, C: Vectorised<N>, const N: usize> Question<'q, C, N> {
-    /// Parses a claim; `None` if a number is out of range.
+    /// Parses a claim; `None` if the signature is not DER, or if r or s is out of range.
     pub(crate) fn read(
         key: &'q dyn Multiples<C, N>,
         digest: &[u8],

@@ -12,13 +12,13 @@ pub struct Exchange {
     pub finished: Instant,
     /// Time to the established TCP connection.
     pub connect: Option<Duration>,
-    /// Time from there to the end of the TLS handshake.
+    /// Time from the TCP connection to the end of the TLS handshake.
     pub tls: Option<Duration>,
     /// Time until the request was passed to the system.
     pub sending: Option<Duration>,
-    /// Time from there to the first byte of the response.
+    /// Time from the end of `sending` to the first byte of the response.
     pub first_byte: Option<Duration>,
-    /// Time from there to the last byte of the response.
+    /// Time from the first to the last byte of the response.
     pub body: Option<Duration>,
     /// Status of the response; 0 without a response.
     pub status: u16,
@@ -41,7 +41,7 @@ pub struct Exchange {
     pub outcome: Result<(), Failure>,
 }
 
-/// Reasons of a repetition: the kept connection was reset before any byte of a response.
+/// Reasons why a request was sent again: its kept connection ended before any byte of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resent {
     /// The connection had been idle, and the server closed it.

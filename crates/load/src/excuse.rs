@@ -48,7 +48,7 @@ impl Excuses {
         Excuses(own.chain(allowed).chain(warnings).collect())
     }
 
-    /// Returns the reason why failures of this check do not count, if they do not.
+    /// Returns the reason why failures of this check do not count; `None` if they count.
     pub(crate) fn of_check(&self, name: &str) -> Option<Excuse> {
         let mut all = self.0.iter();
         all.find(|(known, _)| known == name)

@@ -59,7 +59,7 @@ pub(crate) struct RunOptions {
     pub(crate) workers: usize,
 }
 
-/// Reasons why there is nothing to run.
+/// Reasons why the run cannot begin.
 #[derive(Debug, thiserror::Error)]
 enum RunError {
     #[error("there is no scenario to run")]
@@ -254,7 +254,7 @@ impl Execution {
     }
 }
 
-/// Waits for the end of all workers. Returns the error that ended one.
+/// Waits for the end of all workers. Returns the error that ended a worker, if any.
 async fn wait(workers: Vec<Worker>) -> Option<String> {
     let mut broken = None;
     for mut worker in workers {

@@ -12,7 +12,7 @@ use ramp::Ramp;
 ///
 /// The two executors by rate are an open loop: iteration `j` is due at a computed time, regardless
 /// of the target. The two executors by users are a closed loop: a user begins its next iteration
-/// when its last one has finished.
+/// when its previous iteration has finished.
 ///
 /// # Examples
 ///
@@ -213,7 +213,7 @@ impl ExecutorConfig {
         }
     }
 
-    /// Returns the options of an open loop; `None` for a closed one.
+    /// Returns the options of an open loop; `None` for a closed loop.
     pub fn arrival_rate(&self) -> Option<&ArrivalRateOptions> {
         match self {
             ExecutorConfig::ConstantArrivalRate { options, .. }

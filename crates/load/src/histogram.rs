@@ -9,15 +9,15 @@ use serde::Serialize;
 
 /// Resolution in nanoseconds: closer durations may be equal in a histogram.
 const RESOLUTION: u64 = 128;
-/// Longest duration, one day; longer ones are counted as this one.
+/// Longest duration, one day; longer durations are counted as one day.
 const LONGEST: u64 = 86_400_000_000_000;
 const DIGITS: u8 = 3;
 
 /// A histogram of durations with three significant digits, and their exact sum, minimum and
 /// maximum.
 ///
-/// It takes no memory until the first duration is recorded. Then the memory depends on the longest
-/// duration: 64 kB for ten milliseconds. Two histograms can be merged without loss.
+/// A histogram takes no memory until the first duration is recorded. Then the memory depends on the
+/// longest duration: 64 kB for ten milliseconds. Two histograms can be merged without loss.
 ///
 /// # Examples
 ///
@@ -117,7 +117,7 @@ impl Histogram {
         self.percentiles(&[p])[0]
     }
 
-    /// Returns several percentiles in the given order, for the cost of one.
+    /// Returns several percentiles in the given order, for the cost of a single percentile.
     pub fn percentiles(&self, ps: &[f64]) -> Vec<Duration> {
         let Some(last) = self.count().checked_sub(1) else {
             return vec![Duration::ZERO; ps.len()];

@@ -11,8 +11,9 @@
 //!   after a request was written, the request is repeated, with any method, unless a part of a
 //!   response had arrived. The repetition is part of the same exchange, whose time counts from the
 //!   first attempt, and has its reason ([`Exchange::resent`](crate::Exchange::resent)). A
-//!   connection that had been idle for a second was closed by the server's cleanup. Another one
-//!   broke under load, and is counted. The second attempt has its own connection and is the last.
+//!   connection that had been idle for a second was closed by the server's cleanup. Any other
+//!   connection broke under load, and is counted. The second attempt has its own connection and is
+//!   the last.
 //! - A response is complete or it is a failure; malformed responses are never interpreted. Failures
 //!   have stable kinds: see [`kind`].
 //! - Idle connections own no buffers: reading uses the thread's buffer.

@@ -20,7 +20,7 @@ pub struct Iteration {
     user: u64,
     requested: bool,
     failed: bool,
-    /// Whether it is in a pause of the plan, and so does not wait for the target.
+    /// Whether the iteration is in a pause of the plan, and so does not wait for the target.
     pausing: bool,
     /// Whether there was nothing to do.
     idle: bool,
@@ -90,7 +90,7 @@ impl Iteration {
         }
     }
 
-    /// Records a request of this iteration. The duration of the first one counts from
+    /// Records a request of this iteration. The duration of the first request counts from
     /// [`intended`](Iteration::intended), so it includes time lost by the load generator or while
     /// all users were busy with a slow target.
     pub fn request(&mut self, tags: Tags, exchange: &Exchange) {
@@ -115,8 +115,8 @@ impl Iteration {
         self.failed
     }
 
-    /// Postpones the due time at the scenario's wish: a wait before the first request does not
-    /// count as latency.
+    /// Postpones the due time, if the scenario requires this: a wait before the first request does
+    /// not count as latency.
     pub fn postpone(&mut self, by: Duration) {
         self.intended += by;
     }
@@ -139,7 +139,7 @@ impl Iteration {
         self.idle = true;
     }
 
-    /// Returns whether it is in a pause of the plan.
+    /// Returns whether the iteration is in a pause of the plan.
     pub(crate) fn is_pausing(&self) -> bool {
         self.pausing
     }

@@ -66,7 +66,7 @@ impl Metric {
         }
     }
 
-    /// Merges a metric of the same kind; one of another kind is ignored.
+    /// Merges a metric of the same kind; a metric of another kind is ignored.
     pub fn merge(&mut self, other: &Metric) {
         match (self, other) {
             (Metric::Trend(mine), Metric::Trend(theirs)) => mine.merge(theirs),
@@ -262,7 +262,8 @@ impl TryFrom<Stored> for Metric {
     }
 }
 
-/// Returns the narrowing of a metric besides its tags, and the remaining tags of `wanted`.
+/// Returns the check, status or kind of error in `wanted`, which narrows a metric besides its tags,
+/// and the remaining tags.
 pub(crate) fn narrowing<'t>(
     metric: &str,
     wanted: &[(&'t str, &'t str)],

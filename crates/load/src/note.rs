@@ -8,6 +8,6 @@ use serde::{Deserialize, Serialize};
 pub struct Note {
     /// Headline of the note.
     pub title: String,
-    /// Lines of text below it.
+    /// Lines of text below the headline.
     pub lines: Vec<String>,
 }

@@ -1,6 +1,6 @@
 //! Plans: YAML files that define load and thresholds.
 //!
-//! The parser is strict: it suggests the nearest known key for an unknown one, and reports all
+//! The parser is strict: it suggests the nearest known key for an unknown key, and reports all
 //! errors at once with their lines. The keys are k6's if k6 has them.
 
 mod arithmetic;
@@ -115,7 +115,8 @@ impl Plan {
     /// Builds the scenarios with `seed` for their random choices, and combines them into a run.
     ///
     /// # Errors
-    /// If a scenario cannot be built from its options; the message begins with its name.
+    /// If a scenario cannot be built from its options; the message begins with the name of the
+    /// scenario.
     pub fn into_run(self, seed: u64) -> Result<Run, PrepareError> {
         let planned = self.scenarios.into_iter().enumerate();
         let planned = planned.map(|(index, scenario)| {

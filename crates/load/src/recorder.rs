@@ -61,8 +61,8 @@ impl Recorder {
             .request(tags, exchange, exchange.started);
     }
 
-    /// Records a check. All failures are counted; the details of the first ten become texts, and are
-    /// kept.
+    /// Records a check. All failures are counted; the details of the first ten failures are kept as
+    /// texts.
     pub fn check<E: Display>(&self, tags: Tags, name: &'static str, outcome: Result<(), E>) {
         let counts = !self.excuses(name);
         self.0.shard.lock().check(tags, name, outcome, counts);
@@ -73,8 +73,8 @@ impl Recorder {
         self.check(tags, name, Ok::<_, Infallible>(()));
     }
 
-    /// Returns whether failures of this check do not count. They must not fail a request or an
-    /// iteration either.
+    /// Returns whether failures of this check do not count. These failures must not fail a request
+    /// or an iteration either.
     pub fn excuses(&self, check: &str) -> bool {
         self.0.excuses.of_check(check).is_some()
     }

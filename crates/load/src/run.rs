@@ -89,7 +89,7 @@ impl Run {
     }
 }
 
-/// A run in progress. Dropping it does not end the run.
+/// A run in progress. Dropping this value does not end the run.
 pub struct Running {
     snapshots: watch::Receiver<Arc<Snapshot>>,
     run_state: Arc<RunState>,
@@ -112,8 +112,9 @@ impl Running {
         Controls::of(self.run_state.clone())
     }
 
-    /// Stops the run: no further iterations begin, and running ones have their `gracefulStop`. A
-    /// second call, or a call after the load, cuts everything off, including `finish`.
+    /// Stops the run: no further iterations begin, and running iterations have their
+    /// `gracefulStop`. A second call, or a call after the load, cuts everything off, including
+    /// `finish`.
     pub fn stop(&self) {
         let stop = if self.run_state.is_stopping() || self.run_state.is_finishing() {
             StopMode::Now

@@ -44,7 +44,7 @@ pub(crate) struct Samples {
     pub(crate) span: Span,
 }
 
-/// Times of the first request sent, the last one sent, and the last one completed.
+/// Times of the first request sent, the last request sent, and the last request completed.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Span {
     pub(crate) first_sent: Option<Instant>,
@@ -90,7 +90,7 @@ pub(crate) struct Requests {
     pub(crate) first_byte: Histogram,
     pub(crate) body: Histogram,
     pub(crate) failed: u64,
-    /// Requests that were repeated because an idle connection, or one in use, had ended.
+    /// Requests that were repeated because an idle connection, or a connection in use, had ended.
     pub(crate) resent_idle: u64,
     pub(crate) resent_busy: u64,
     pub(crate) bytes_in: u64,
@@ -146,7 +146,7 @@ impl Samples {
         tally(&mut self.series(tags).errors, failure.kind).bad(&failure.detail);
     }
 
-    /// Records a check, whose failures are among `checks` only if it `counts`.
+    /// Records a check, whose failures are among `checks` only if the check `counts`.
     pub(crate) fn check<E: Display>(
         &mut self,
         tags: Tags,
@@ -210,7 +210,7 @@ impl Samples {
         }
     }
 
-    /// Merges other samples into these.
+    /// Merges other samples into these samples.
     pub(crate) fn merge(&mut self, other: &Samples) {
         self.span.merge(&other.span);
         for (tags, series) in other.iter() {
@@ -401,7 +401,7 @@ fn tally<'a>(tallies: &'a mut Vec<Tally>, name: &'static str) -> &'a mut Tally {
 /// Result of an iteration.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IterationResult {
-    /// Time since it was due.
+    /// Time since the iteration was due.
     pub(crate) duration: Duration,
     /// Part of the duration that the load generator lost before the start; `None` in a closed loop,
     /// which has no due times.

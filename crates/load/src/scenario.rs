@@ -22,8 +22,8 @@ pub trait Scenario: Send + Sync + 'static {
     /// normal summary).
     async fn prepare(&self) -> Result<(), PrepareError>;
 
-    /// Creates a virtual user (VU), as in k6. It owns its connections and its random generator, and
-    /// executes one iteration at a time.
+    /// Creates a virtual user (VU), as in k6. The user owns its connections and its random
+    /// generator, and executes one iteration at a time.
     ///
     /// The user's iterations record with `recorder`; intern [`Tags`](crate::Tags) here. `number`
     /// counts from 0.
@@ -42,8 +42,8 @@ pub trait Scenario: Send + Sync + 'static {
     }
 
     /// Returns the longest time of [`background`](Scenario::background) and
-    /// [`finish`](Scenario::finish) together after the last iteration. Work beyond it is cut off,
-    /// and the run fails.
+    /// [`finish`](Scenario::finish) together after the last iteration. Work beyond this time is cut
+    /// off, and the run fails.
     fn grace(&self) -> Duration {
         Duration::from_secs(60)
     }

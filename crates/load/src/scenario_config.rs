@@ -11,7 +11,7 @@ use crate::threshold::Threshold;
 pub struct ScenarioConfig {
     /// Name in the plan, which is the value of the tag `scenario`.
     pub name: String,
-    /// Registered name of its kind.
+    /// Registered name of the scenario's kind.
     pub kind: String,
     /// Executor of the iterations.
     pub executor: ExecutorConfig,
@@ -21,7 +21,7 @@ pub struct ScenarioConfig {
     pub graceful_stop: Duration,
     /// Tags of all samples.
     pub tags: Vec<(String, String)>,
-    /// Default thresholds without tags, unless the run has others for their metrics.
+    /// Default thresholds without tags, unless the run has other thresholds for the same metrics.
     pub demands: Vec<Threshold>,
     /// Work of an iteration.
     pub scenario: Arc<dyn Scenario>,

@@ -10,7 +10,7 @@ use crate::threshold::ThresholdResult;
 /// Smallest 99th percentile of start delays that reports mark as delay by the load generator.
 pub const LATE: Duration = Duration::from_millis(10);
 
-/// State of a run; a new one each second.
+/// State of a run; a new state each second.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
     /// Time since the first arrival was due. Zero while scenarios prepare.
@@ -35,7 +35,7 @@ pub enum Phase {
     Preparing,
     /// Iterations begin and end.
     Running,
-    /// No further iterations begin; the run waits for running ones.
+    /// No further iterations begin; the run waits for running iterations.
     Stopping,
     /// Scenarios finish with their audits.
     Finishing,
@@ -48,7 +48,7 @@ pub enum Phase {
 pub struct ScenarioRow {
     /// Name in the plan.
     pub name: String,
-    /// Registered name of its kind.
+    /// Registered name of the scenario's kind.
     pub kind: String,
     /// Quantity that keys change.
     pub adjustable: Adjustable,
@@ -60,7 +60,7 @@ pub struct ScenarioRow {
     pub iterations: f64,
     /// Requests completed per second.
     pub requests: f64,
-    /// Failures per second: failed requests, iterations and others.
+    /// Failures per second: failed requests, failed iterations and other failures.
     pub failures: f64,
     /// Bytes received per second.
     pub bytes_in: f64,

@@ -2,11 +2,11 @@
 
 use tokio::sync::watch;
 
-/// Signal for a task to stop. Clones share it.
+/// Signal for a task to stop. Clones share the signal.
 #[derive(Debug, Clone)]
 pub struct Stop(watch::Receiver<bool>);
 
-/// Sender of a [`Stop`]. Dropping it stops, too.
+/// Sender of a [`Stop`]. Dropping the stopper sends the signal, too.
 #[derive(Debug)]
 pub struct Stopper(watch::Sender<bool>);
 

@@ -27,8 +27,8 @@ pub const SCHEMA: &str = "lucarne-load/1";
 /// Pairs of name and value, in ascending order of names.
 pub type TagList = Vec<(String, String)>;
 
-/// Everything that reports are made of. As JSON it is `summary.json`, whose
-/// schema is documented in `docs/reference/load/summary.md`.
+/// The data of all reports. Its JSON form is `summary.json`, whose schema is documented in
+/// `docs/reference/load/summary.md`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
@@ -47,9 +47,9 @@ pub struct Summary {
     pub started: u64,
     /// Seconds from the first arrival to the last completion.
     pub duration: f64,
-    /// Seconds from the first request sent to the last one sent.
+    /// Seconds from the first request sent to the last request sent.
     pub attack: f64,
-    /// Seconds from the last request sent to the last one completed.
+    /// Seconds from the last request sent to the last request completed.
     pub wait: f64,
     /// Verdict on the run.
     pub verdict: Verdict,
@@ -70,7 +70,7 @@ pub struct Summary {
     pub statuses: Vec<Status>,
     /// Responses by tags and protocol.
     pub protocols: Vec<Protocol>,
-    /// Thresholds, including built-in ones.
+    /// Thresholds, including built-in thresholds.
     pub thresholds: Vec<ThresholdResult>,
     /// Course of the run over time.
     pub timeline: Timeline,
@@ -91,7 +91,7 @@ pub struct Summary {
 pub struct ScenarioSummary {
     /// Name in the plan.
     pub name: String,
-    /// Registered name of its kind.
+    /// Registered name of the scenario's kind.
     pub kind: String,
     /// Executor in words: `500/s for 60s`.
     pub executor: String,
@@ -157,7 +157,7 @@ pub struct ErrorKind {
     pub kind: String,
     /// Number of failures.
     pub count: u64,
-    /// Details of the first ten.
+    /// Details of the first ten failures.
     pub details: Vec<String>,
 }
 

@@ -38,7 +38,7 @@ impl TagRegistry {
         sets.number(set.into())
     }
 
-    /// Returns a scenario's base tags with further ones.
+    /// Returns a scenario's base tags with further tags.
     pub(crate) fn extend(&self, base: Tags, extra: &[(&str, &str)]) -> Tags {
         let Some(set) = self.get(base).filter(|_| !extra.is_empty()) else {
             return base;

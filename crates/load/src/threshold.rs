@@ -50,9 +50,9 @@ pub struct Threshold {
     pub key: String,
     /// Expression as written.
     pub expression: String,
-    /// Whether crossing it aborts the run.
+    /// Whether a crossed threshold aborts the run.
     pub abort_on_fail: bool,
-    /// Earliest time after the start at which it may abort the run.
+    /// Earliest time after the start at which the threshold may abort the run.
     pub delay_abort_eval: Duration,
     metric: String,
     tags: Vec<(String, String)>,
@@ -90,7 +90,7 @@ enum Operator {
 pub struct ThresholdError {
     /// Text of the threshold.
     pub threshold: String,
-    /// Reason why it is invalid.
+    /// Reason why the threshold is invalid.
     pub problem: ThresholdProblem,
 }
 
@@ -139,11 +139,11 @@ pub struct ThresholdResult {
     pub observed: Option<f64>,
     /// Number of samples.
     pub samples: u64,
-    /// Whether it passed.
+    /// Whether the threshold passed.
     pub passed: bool,
-    /// Whether it aborted the run.
+    /// Whether the threshold aborted the run.
     pub aborted: bool,
-    /// Whether it is built in: every run by rate has it.
+    /// Whether the threshold is built in: every run by rate has it.
     pub built_in: bool,
     /// Reason of a failure that the figures do not show.
     pub reason: Option<String>,

@@ -56,8 +56,8 @@ pub struct PointRow {
     pub heat: [u32; HEAT],
 }
 
-/// Limit of the points of a timeline. When it is full, neighbours are merged, and each point covers
-/// twice the time from then on.
+/// Limit of the points of a timeline. When the timeline is full, neighbours are merged, and each
+/// point covers twice the time from then on.
 pub const MOST_POINTS: usize = 512;
 
 /// Builder of a timeline.
@@ -183,7 +183,7 @@ impl Point {
 }
 
 impl PointRow {
-    /// Merges the data of the same time.
+    /// Merges the data of another part of the run for the same time.
     fn beside(&mut self, other: &PointRow) {
         self.add(other);
         self.asked += other.asked;

@@ -17,8 +17,8 @@ impl Timer {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
         let interest = tokio::io::Interest::READABLE;
-        // Its replacement is unsafe, because a descriptor might be closed while it is registered.
-        // An `OwnedFd` cannot be.
+        // The replacement of this function is unsafe, because a descriptor might be closed while it
+        // is registered. The timer is an `OwnedFd`, which stays open as long as it is registered.
         #[expect(deprecated, reason = "the descriptor is owned")]
         let timer = tokio::io::unix::AsyncFd::with_interest(timer, interest)?;
         Ok(Timer { timer, armed: None })

@@ -25,7 +25,7 @@ pub(crate) use crate::heat::HEAT as BUCKETS;
 const ATTENTION: Duration = Duration::from_millis(100);
 
 /// Takes over the terminal until the run ends: draws each snapshot, and handles the keys of
-/// [`HELP`]. The first `q` or Ctrl-C stops gracefully, the second one at once.
+/// [`HELP`]. The first `q` or Ctrl-C stops gracefully, the second stops at once.
 ///
 /// The variable `NO_COLOR` disables colours.
 ///

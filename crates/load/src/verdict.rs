@@ -38,7 +38,8 @@ impl Verdict {
         }
     }
 
-    /// Returns the more severe of two verdicts: a merged run has passed only if every part has.
+    /// Returns the more severe of two verdicts: a merged run has passed only if every part has
+    /// passed.
     pub fn worse(self, other: Verdict) -> Verdict {
         if other.weight() > self.weight() {
             other

@@ -168,8 +168,8 @@ impl Fatal {
         matches!(self, Self::Dedup { in_use: true, .. })
     }
 
-    /// Returns whether another instance has advanced the log. With several instances, this one then
-    /// follows the other; this is not a fault.
+    /// Returns whether another instance has advanced the log. With several instances, this instance
+    /// then follows the other; this is not a fault.
     pub(crate) fn is_overtaken(&self) -> bool {
         use lucarne_storage::{AssetError, LockError};
         matches!(

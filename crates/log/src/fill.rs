@@ -1,6 +1,6 @@
 //! Creation of large logs and indices for measurements (feature `fill`). The entries of its rounds
 //! were neither submitted nor verified, but pass through the same pool, sequencer and index as all
-//! others.
+//! other entries.
 //!
 //! Servers are built without this code: only `bench/large` enables the feature.
 
@@ -70,7 +70,7 @@ impl LooseIndex {
         self.0.indexed()
     }
 
-    /// Adds a round of entries, which follow the existing ones and have this timestamp.
+    /// Adds a round of entries, which follow the existing entries and have this timestamp.
     ///
     /// # Errors
     /// If the disk fails.
@@ -84,7 +84,7 @@ impl LooseIndex {
             };
             (*identity, place)
         });
-        // The root of no tree, because there is no log to compare it with.
+        // A root that belongs to no tree, because there is no log to compare the root with.
         let mut root = EMPTY_ROOT;
         root.0[..8].copy_from_slice(&size.to_be_bytes());
         self.0.extend(entries, size, TreeHead { size, root })

@@ -99,9 +99,9 @@
 //! |---|---|
 //! | `submission` | all steps of a submission, in order |
 //! | `lookups`, `duplicate_limit` | lookups of known entries, and the limit on their cost |
-//! | `batches` | signatures that one submission verifies for several |
+//! | `batches` | signatures that one submission verifies for several submissions |
 //! | `pool`, [`Lane`], [`LaneConfig`] | waiting submissions in two lanes, and the newest entries |
-//! | `promises`, `sct_signatures`, `issued_scts` | SCTs of a separate signer, and the newest ones |
+//! | `promises`, `sct_signatures`, `issued_scts` | SCTs of a separate signer, and the newest SCTs |
 //!
 //! ## `index`
 //!

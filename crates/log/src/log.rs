@@ -148,11 +148,10 @@ impl Log {
 
     /// Returns the newest checkpoint that storage, journal and index prove, for the lock of a log
     /// that has lost it. A checkpoint of `known` external sources may be newer than the published
-    /// one if the tiles lead to it. Writes nothing.
+    /// checkpoint if the tiles lead to the newer tree. Writes nothing.
     ///
     /// # Errors
-    /// If no checkpoint is published, if one source is newer than the others, or if they contradict
-    /// each other.
+    /// If no checkpoint is published, or if storage, journal and index contradict each other.
     pub async fn newest(
         config: &LogConfig,
         assets: Arc<dyn Assets>,
@@ -179,7 +178,8 @@ impl Log {
     /// nothing, and does not read the lock.
     ///
     /// # Errors
-    /// If no checkpoint of this log is published, or its tiles do not lead to it.
+    /// If no checkpoint of this log is published, or its tiles do not lead to the root of the
+    /// checkpoint.
     pub async fn foreign(config: LogConfig, assets: Arc<dyn Assets>) -> Result<ForeignLog, Fatal> {
         foreign_log::open(config, assets).await
     }
@@ -321,8 +321,8 @@ impl Log {
         result
     }
 
-    /// Takes verified entries from another instance of the log if this one leads, and returns the
-    /// response. The caller must have authenticated the sender as such an instance.
+    /// Takes verified entries from another instance of the log if this instance leads, and returns
+    /// the response. The caller must have authenticated the sender as an instance of this log.
     pub async fn take_forwarded(&self, message: Bytes) -> Bytes {
         self.shared.take(message).await
     }
@@ -338,8 +338,8 @@ impl Log {
         self.shared.validator.store(Arc::new(validator));
     }
 
-    /// Sets whether some accepted roots are not loaded yet. Until then, a chain to an unknown root
-    /// is not rejected; its client must retry.
+    /// Sets whether some accepted roots are not loaded yet. If so, a chain to an unknown root is
+    /// not rejected; its client must retry.
     pub fn await_roots(&self, awaits: bool) {
         self.shared.awaits_roots.store(awaits, Ordering::SeqCst);
     }
@@ -359,9 +359,9 @@ impl Log {
         self.shared.reader.published()
     }
 
-    /// Returns a tile as stored; data tiles have gzip encoding. Any partial width up to the newest
-    /// is available, as a prefix of the newest. Returns `None` if the published checkpoint does not
-    /// cover the tile.
+    /// Returns a tile as stored; data tiles have gzip encoding. Every partial width up to the
+    /// newest width is available, as a prefix of the newest tile. Returns `None` if the published
+    /// checkpoint does not cover the tile.
     ///
     /// # Errors
     /// If storage fails or is damaged.

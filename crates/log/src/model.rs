@@ -19,7 +19,7 @@
 //! - rounds with several entries: all entries of a round have the same outcome;
 //! - the pool: outside `cluster.rs`, a submission is looked up and sealed in one step;
 //! - superseded partial tiles;
-//! - clocks: they only count;
+//! - clocks: the model only counts;
 //! - certificates that are too young to be among the missing entries of the index.
 //!
 //! The absence of a violation proves nothing if the model cannot find violations. The model must

@@ -246,7 +246,8 @@ impl Shared {
         }
     }
 
-    /// Records why the leading instance rejects requests of this one, and logs each change once.
+    /// Records why the leading instance rejects requests of this instance, and logs each change
+    /// once.
     pub(crate) fn note_refusal(&self, refusal: Option<String>) {
         if !is_news(&self.refusal, &refusal) {
             return;

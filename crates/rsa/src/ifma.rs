@@ -1,13 +1,14 @@
 //! Montgomery multiplication with AVX-512 IFMA.
 //!
-//! For a modulus n of L digits of 52 bits, and R = 2^(52·L), it computes a·b/R modulo n. Both
-//! factors and the product are below 2n, not n: because R is above 4n, (a·b + q·n)/R, where q is
-//! below R, is less than (4n² + R·n)/R < 2n, and multiplications need no comparisons in between.
+//! For a modulus n of L digits of 52 bits, and R = 2^(52·L), a multiplication returns a·b/R modulo
+//! n. Both factors and the product are below 2n, not n: because R is above 4n, (a·b + q·n)/R, where
+//! q is below R, is less than (4n² + R·n)/R < 2n, and multiplications need no comparisons in
+//! between.
 //!
 //! For each digit of b, its product with a is added to L columns. Then the multiple q of n is added
 //! that makes the lowest column divisible by 2^52, and the columns move down by one. A vector holds
 //! eight columns of 64 bits. Each digit adds less than 4·2^52 to a column, and a column stays for
-//! at most L ≤ 80 digits, so that none overflows.
+//! at most L ≤ 80 digits, so that no column overflows.
 //!
 //! The next q depends on the lowest column, and everything else depends on q. The contribution of
 //! the last q to the lowest column (one digit of n, and the upper half of another) is therefore

@@ -18,8 +18,9 @@
 //!
 //! A verification raises a number to the power 65537: seventeen consecutive multiplications modulo
 //! the key. General libraries use the 64-bit multiplier, one product at a time, but the vector
-//! units have eight multipliers of 52 bits. They need numbers in digits of 52 bits, and the
-//! constants of the Montgomery form for the key. This crate computes both once for each key.
+//! units have eight multipliers of 52 bits. These multipliers need numbers in digits of 52 bits,
+//! and the constants of the Montgomery form for the key. This crate computes both once for each
+//! key.
 //!
 //! ```
 //! # use aws_lc_rs::{digest, rand, rsa::KeySize, signature::{RSA_PKCS1_SHA256, KeyPair, RsaKeyPair}};
@@ -39,10 +40,10 @@
 //! # Limitations
 //!
 //! A signature that [`KnownKey::accepts`] accepts is valid. Use a complete verifier to confirm that
-//! a signature is invalid. Both then always agree on invalid signatures. An error in the arithmetic
-//! here would not accept invalid signatures. It would only miss valid ones, which the complete
-//! verifier then accepts: a wrong power never equals, in all its bits, the only message (RFC 8017,
-//! section 9.2) for the digest by accident.
+//! a signature is invalid. With this confirmation, the result is always the result of the complete
+//! verifier. An error in the arithmetic here would not accept invalid signatures. An error would
+//! only miss valid signatures, which the complete verifier then accepts: a wrong power never
+//! equals, in all its bits, the only message (RFC 8017, section 9.2) for the digest by accident.
 //!
 //! The running time depends on the input, because verification has no secrets. Do not use this
 //! crate for signing.
@@ -89,7 +90,7 @@ use modulus::Modulus;
 #[derive(Debug)]
 pub struct KnownKey(Size);
 
-/// The number of 512-bit vectors whose digits of 52 bits hold a modulus.
+/// The modulus, in the smallest number of 512-bit vectors that have room for its digits.
 #[derive(Debug)]
 enum Size {
     Bits2048(Box<Modulus<5>>),

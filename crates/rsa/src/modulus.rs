@@ -14,7 +14,7 @@ pub(crate) struct Modulus<const V: usize> {
     r_squared: Number<V>,
     /// -1/n modulo 2^52.
     inverse: u64,
-    /// The modulus as it was given.
+    /// The modulus in big-endian bytes, as in the key.
     big_endian: Box<[u8]>,
 }
 
@@ -61,7 +61,8 @@ impl<const V: usize> Modulus<V> {
 
     /// Returns the number to the power 65537, modulo n.
     fn raise(&self, number: &Number<V>) -> Number<V> {
-        // From here on the value is R times too large, until the multiplication by a plain number.
+        // The value is R times too large until the multiplication by `number`, which is not in
+        // Montgomery form.
         let mut power = self.multiply(number, &self.r_squared);
         for _ in 0..16 {
             power = self.multiply(&power, &power);

@@ -34,7 +34,7 @@ pub struct Checkpoint {
 /// The reasons why a text is not a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CheckpointError {
-    /// There are fewer than three lines, or the last one has no newline.
+    /// There are fewer than three lines, or the last line has no newline.
     #[error("the checkpoint is not three whole lines (origin, size, root)")]
     Lines,
     /// The first line is empty or has a control character.
@@ -60,8 +60,8 @@ impl Checkpoint {
         }
     }
 
-    /// Parses the checkpoint of any transparency log. Returns it with its extension lines (C2SP
-    /// tlog-checkpoint). Every line has text.
+    /// Parses the checkpoint of any transparency log. Returns the checkpoint and its extension
+    /// lines (C2SP tlog-checkpoint), which must not be empty.
     pub fn parse_extended(text: &str) -> Result<(Self, Vec<&str>), CheckpointError> {
         let text = text.strip_suffix('\n').ok_or(CheckpointError::Lines)?;
         let mut lines = text.split('\n');

@@ -1,5 +1,5 @@
 //! The right edge of the tree: the partial hash tile at the end of each level (C2SP tlog-tiles,
-//! "Partial Tiles"). It is all the state that a publisher needs between rounds.
+//! "Partial Tiles"). The right edge is all the state that a publisher needs between rounds.
 
 use crate::hash::{EMPTY_ROOT, Hash, node_hash};
 use crate::tile::{Level, MAX_LEVEL, MAX_TREE_SIZE, TILE_WIDTH, Tile};
@@ -60,7 +60,7 @@ pub enum LoadError<E> {
     #[error(transparent)]
     Tile(#[from] TileError<E>),
     /// The tree is larger than any static CT log.
-    #[error("a tree of {0} leaves is larger than the 2^40 of static-ct-api")]
+    #[error("a tree of {0} leaves is too large: a static CT log has at most 2^40")]
     Size(u64),
 }
 
@@ -137,7 +137,7 @@ impl RightEdge {
 
     /// Appends leaves by their hashes, and returns the tiles to write in the order of
     /// [`tiles_between`](crate::tile::tiles_between): for each level the tiles that became full,
-    /// then the partial one if it changed.
+    /// then the partial tile if it changed.
     ///
     /// # Panics
     ///
@@ -206,7 +206,7 @@ pub fn tile_root(full_tile_bytes: &[u8]) -> Option<Hash> {
 }
 
 /// Returns the root of a row of hashes (RFC 6962, section 2.1), computed row by row from the
-/// bottom; `None` if it is empty. Afterwards the row has only the root.
+/// bottom; `None` if the row is empty. Afterwards the row has only the root.
 pub(crate) fn halve_to_root(row: &mut Vec<Hash>) -> Option<Hash> {
     while row.len() > 1 {
         let pairs = row.len() / 2;
@@ -235,7 +235,7 @@ pub(crate) fn hashes_of<E>(
         })
 }
 
-/// Parses the hashes in the bytes of a tile; `None` if the last one is incomplete.
+/// Parses the hashes in the bytes of a tile; `None` if the last hash is incomplete.
 fn read_hashes(bytes: &[u8]) -> Option<Vec<Hash>> {
     let (hashes, rest) = bytes.as_chunks::<{ Hash::LENGTH }>();
     rest.is_empty()

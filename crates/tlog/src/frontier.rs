@@ -1,8 +1,8 @@
 //! The frontier: the roots of the perfect subtrees of a tree, one for each bit that is set in its
 //! size.
 //!
-//! It computes the root of a [`RightEdge`] in a different way, by a binary counter without tiles. A
-//! log signs a root only if both agree.
+//! The frontier computes the root of a [`RightEdge`] in a different way, by a binary counter
+//! without tiles. A log signs a root only if both agree.
 
 use crate::edge::RightEdge;
 use crate::hash::{EMPTY_ROOT, Hash, node_hash};
@@ -73,7 +73,7 @@ impl Frontier {
     }
 
     /// Appends a perfect subtree of 2^height leaves to a tree without smaller subtrees. This is an
-    /// increment of a binary counter; each carry is a node.
+    /// increment of a binary counter; each carry creates a node.
     fn push_subtree(&mut self, mut root: Hash, height: u32) {
         for _ in 0..(self.size >> height).trailing_ones() {
             if let Some(left) = self.subtrees.pop() {

@@ -95,8 +95,8 @@ mod tests {
         assert_eq!(EMPTY_ROOT, Hash::of_digest(&digest::digest(&SHA256, b"")));
     }
 
-    /// The test vectors of all RFC 6962 implementations: the empty leaf, and the node of it and the
-    /// leaf `00`.
+    /// The test vectors of all RFC 6962 implementations: the empty leaf, and the node of the empty
+    /// leaf and the leaf `00`.
     #[test]
     fn known_vectors() {
         let empty = leaf_hash(b"");

@@ -65,7 +65,7 @@ impl SignedNote {
         if note.bytes().any(|byte| byte < b' ' && byte != b'\n') {
             return Err(NoteError::ControlCharacter);
         }
-        // The text itself may contain empty lines: the last one counts.
+        // The text itself may contain empty lines: the last empty line ends the text.
         let end = note.rfind("\n\n").ok_or(NoteError::NoSignatures)? + 1;
         let (text, signatures) = (&note[..end], &note[end + 1..]);
         if signatures.is_empty() {

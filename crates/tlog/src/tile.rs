@@ -38,7 +38,7 @@ impl Level {
 
 /// A tile, full or partial: its level, index and width.
 ///
-/// A tile always starts within [`MAX_TREE_SIZE`] leaves, so that computations with it never
+/// A tile always starts within [`MAX_TREE_SIZE`] leaves, so that computations with tiles never
 /// overflow.
 ///
 /// # Examples
@@ -93,8 +93,8 @@ impl Tile {
         })
     }
 
-    /// Returns the widest tile at `index` of `level` in a tree of `size` leaves; `None` if that
-    /// tree has none.
+    /// Returns the widest tile at `index` of `level` in a tree of `size` leaves; `None` if the tree
+    /// has no tile there.
     #[must_use]
     pub fn widest(level: Level, index: u64, size: u64) -> Option<Self> {
         let entries = size / Self::new(level, index, 1)?.level.entry_leaves();
@@ -235,8 +235,8 @@ fn parse_level(text: &str) -> Option<Level> {
     }
 }
 
-/// Parses the index in `x001/x234/067`: only the last group has no `x`, and the first of several is
-/// not `x000`.
+/// Parses the index in `x001/x234/067`: only the last group has no `x`, and the first of several
+/// groups is not `x000`.
 fn parse_index(text: &str) -> Option<u64> {
     let (leading, last) = match text.rsplit_once('/') {
         Some((leading, last)) => (Some(leading), last),
@@ -266,7 +266,7 @@ fn parse_width(text: &str) -> Option<u16> {
 
 /// Returns the hash tiles that a publisher writes when its tree grows from `old_size` to
 /// `new_size`: for each level, lowest first, the tiles that became full, then the rightmost partial
-/// one if it changed.
+/// tile if it changed.
 pub fn tiles_between(old_size: u64, new_size: u64) -> impl Iterator<Item = Tile> {
     (0..=MAX_LEVEL).flat_map(move |level| changed(Level::Hashes(level), old_size, new_size))
 }
@@ -427,7 +427,7 @@ mod tests {
             }
         }
 
-        /// `tiles_between` agrees with its definition: the tiles of the new tree that the old one
+        /// `tiles_between` agrees with its definition: the tiles of the new tree that the old tree
         /// did not have.
         #[test]
         fn tiles_between_is_the_difference(a in 0..200_000u64, b in 0..200_000u64) {

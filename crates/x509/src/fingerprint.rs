@@ -30,7 +30,7 @@ impl Fingerprint {
 
 /// The error for a string that is not a SHA-256 fingerprint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not a SHA-256 fingerprint: 64 hexadecimal digits, with or without colons")]
+#[error("not a SHA-256 fingerprint: expected 64 hexadecimal digits, with or without colons")]
 pub struct FingerprintError;
 
 /// Parses hexadecimal digits in any case, with or without colons between bytes.

@@ -45,9 +45,10 @@ pub enum PemError {
 const NOT_BASE64: &str = "its contents are not base64";
 const ENCRYPTED: &str = "it is encrypted: write it without its passphrase (openssl pkey)";
 const NO_BEGIN: &str = "its BEGIN line is missing or damaged";
-const BAD_BEGIN: &str = "its BEGIN line is damaged, or has more text: a line of its own is needed";
-const BAD_END: &str = "its END line is damaged, or has more text: a line of its own is needed";
-const NO_END: &str = "it never ends";
+const BAD_BEGIN: &str =
+    "its BEGIN line is damaged, or has more text: write BEGIN on a separate line";
+const BAD_END: &str = "its END line is damaged, or has more text: write END on a separate line";
+const NO_END: &str = "it has no END line";
 const CUT: &str = "the file ends before the block does";
 const OTHER_LABEL: &str = "the END line has another name than the BEGIN line";
 const HEADERS: &str = "no empty line follows its headers";

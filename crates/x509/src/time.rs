@@ -201,8 +201,8 @@ impl Digits<'_> {
     }
 }
 
-/// Returns the year and the calendar time of a second since 1970. The calendar time is the one in
-/// the first 400 years, because the calendar repeats itself: every second is in jiff's range.
+/// Returns the year and the calendar time of a second since 1970. The calendar time has a year of
+/// the first 400 years, because the calendar repeats itself: every second is then in jiff's range.
 fn civil(seconds: i64) -> (i64, DateTime) {
     let moment = EPOCH + SignedDuration::from_secs(seconds.rem_euclid(ERA));
     let year = i64::from(moment.year()) + 400 * seconds.div_euclid(ERA);

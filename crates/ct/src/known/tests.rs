@@ -110,8 +110,8 @@ fn a_table_takes_the_places_of_several_small_keys() {
     }
     assert_eq!(keys.size().0, fit);
     let signer = Signer::new();
-    // Together they have verified more than half as many signatures, until the new key has verified
-    // enough.
+    // The RSA keys together have verified more than half as many signatures, until the new key has
+    // verified enough.
     signer.is_used(&keys, 2 * Kind::P256.often());
     assert!(!signer.is_known(&keys));
     signer.is_used(&keys, 64 * Kind::P256.often());

@@ -63,7 +63,7 @@ codes! {
     SctExtensionsDropped = "sct-extensions-dropped" Wrong;
     /// The extensions of an SCT are base64.
     SctExtensionsBase64 = "sct-extensions-base64" Wrong;
-    /// The leaf index of an SCT is missing or differs from the signed one.
+    /// The leaf index of an SCT is missing or differs from the signed index.
     SctLeafIndex = "sct-leaf-index" Wrong;
     /// An SCT was altered, or belongs to another certificate: other SCTs verify.
     SctAltered = "sct-altered" Wrong;

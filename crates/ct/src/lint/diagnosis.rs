@@ -178,7 +178,7 @@ impl Patient<'_> {
         let entry = self.precertificate?;
         self.verifies(&self.sct.extensions, entry).then(|| {
             let detail =
-                "it verifies for the precertificate, but the certificate differs from that";
+                "it verifies for the precertificate, but the certificate differs from the precertificate";
             (LintCode::SctForPrecertificate, detail.to_owned())
         })
     }

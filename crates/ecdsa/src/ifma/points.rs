@@ -59,7 +59,7 @@ where
     C: Curve<N>,
     C::Field: Digits<N, L>,
 {
-    /// Loads the term at this position of each lane; any value if a lane has none.
+    /// Loads the term at this position of each lane; zeros for a lane without this term.
     #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
     #[inline]
     fn load(terms: &[Vec<Affine<C, N>>; LANES], place: usize) -> Self {
@@ -120,7 +120,7 @@ where
         }
     }
 
-    /// Selects these values for set bits of the mask, and others for clear bits.
+    /// Selects these values for set bits of the mask, and `others` for clear bits.
     #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
     #[inline]
     fn or(self, others: &Self, mask: u8) -> Self {

@@ -1,8 +1,8 @@
 //! Eight integers modulo a prime, in Montgomery form with R = 2^(52·L).
 //!
 //! There are several forms. [`Residues`] have digits of 52 bits; only these can be multiplied. A
-//! [`Product`], the result of its reduction, and differences with it are [`Columns`] of 64 bits
-//! with a sign, each less than 2^59 from zero. They become digits once, at the end.
+//! [`Product`], its reduction ([`Columns`]) and their differences have columns of 64 bits with a
+//! sign, each less than 2^59 from zero. Columns become digits once, at the end.
 
 use std::arch::x86_64::{
     __m512i, _mm_cvtsi64_si128, _mm256_extract_epi64, _mm512_add_epi64, _mm512_and_si512,
@@ -18,9 +18,9 @@ use crate::residue::Residue;
 
 /// Integers below R whose digits are below 2^52.
 ///
-/// They may exceed the prime, but each has a bound. Because p is below R/16, their product is below
-/// (a·b/R + 1)·p: the product of two numbers below 4·p is below 2·p, and the product of any number
-/// and one below 2·p is below 3·p.
+/// The integers may exceed the prime, but each has a bound. The product of a and b is below a·b/R +
+/// p. Because p is below R/16, the product of two numbers below 4·p is below 2·p, and the product
+/// of any number and one below 2·p is below 3·p.
 #[derive(Clone, Copy)]
 pub(super) struct Residues<M, const N: usize, const L: usize> {
     digits: [__m512i; L],
@@ -137,7 +137,7 @@ impl<M: Digits<N, L>, const N: usize, const L: usize> Residues<M, N, L> {
         Columns::new(self.digits).minus(other)
     }
 
-    /// Selects these values for set bits of the mask, and others for clear bits.
+    /// Selects these values for set bits of the mask, and `others` for clear bits.
     #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
     #[inline]
     pub(super) fn or(mut self, others: &Self, mask: u8) -> Self {
@@ -257,14 +257,14 @@ impl<M: Digits<N, L>, const N: usize, const L: usize> Columns<M, N, L> {
         Residues::new(digits)
     }
 
-    /// Reduces modulo the prime to a positive number that hardly exceeds it (less than 2^(64·N) and
-    /// a thousandth).
+    /// Reduces modulo the prime to a number that is not negative, and below 1.001·2^(64·N).
     ///
     /// The top column, without its lowest bits, is the nearest lower multiple k of 2^(64·N), and
     /// k·p is subtracted. The rest could be negative for two reasons: by less than 2^8 in the top
     /// column because of the other columns, and, if k is negative (k > -64), by less than
     /// 64·(2^(64·N) - p), which is 2^22 in the top column for P-256 and zero for P-384. So k is
-    /// computed from a smaller top column, reduced by half of the bits in question (2^24 and 2^10).
+    /// computed from a smaller top column: 2^([`TOP`](Digits::TOP)/2) is subtracted first, which is
+    /// 2^24 and 2^10.
     #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
     #[inline]
     pub(super) fn reduce(mut self) -> Residues<M, N, L> {

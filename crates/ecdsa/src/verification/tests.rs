@@ -157,7 +157,7 @@ fn exceptions<C: Vectorised<N>, const N: usize>() {
         vec![],
         of(&[3]),
         points.clone(),
-        // The double, and sums beyond it.
+        // The double, and larger sums.
         of(&[3, 3]),
         of(&[3, 3, 7, 9, 11]),
         // The point at infinity.

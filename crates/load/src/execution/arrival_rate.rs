@@ -18,8 +18,8 @@ use crate::executor::ArrivalRateOptions;
 use crate::executor::schedule::Schedule;
 use crate::timer::Timer;
 
-/// Limit of waiting arrivals, which take 24 MB. Beyond it, the oldest are dropped regardless of
-/// `maxStartDelay`.
+/// Limit of waiting arrivals, which take 24 MB. Beyond this limit, the oldest arrivals are dropped
+/// regardless of `maxStartDelay`.
 const MOST_WAITING: usize = 1 << 20;
 
 /// Executes one scenario by arrival rate on one worker, which takes every `workers`-th arrival.
@@ -40,7 +40,7 @@ struct Queue {
     next_due: Option<Instant>,
     /// Due arrivals that have not started, in order.
     waiting: VecDeque<Arrival>,
-    /// Idle users. The last one to finish is used next, because its connection is warm.
+    /// Idle users. The last user to finish is used next, because its connection is warm.
     idle_vus: Vec<ActiveVu>,
     /// Number of VUs that may still be created: k6's remaining unplanned VUs.
     unplanned_vus: u64,
@@ -109,7 +109,7 @@ impl ArrivalRateExecutor {
         Ok(())
     }
 
-    /// Starts arrivals when they are due, until there are no more.
+    /// Starts arrivals when they are due, until no arrivals are left.
     async fn pace(
         self: &Arc<Self>,
         adjustments: &mut watch::Receiver<Adjustments>,
@@ -188,7 +188,7 @@ impl ArrivalRateExecutor {
         }
     }
 
-    /// Returns a user and an arrival for it, if there are both.
+    /// Returns a user and an arrival for this user, if both are available.
     fn start_one(&self, queue: &mut Queue) -> Option<(ActiveVu, Arrival)> {
         if queue.closed || queue.waiting.is_empty() {
             return None;
@@ -242,7 +242,7 @@ impl ArrivalRateExecutor {
     }
 }
 
-/// Allows another user to be created when a panic has destroyed one.
+/// Allows another user to be created when a panic has destroyed a user.
 struct LostVu<'a>(&'a ArrivalRateExecutor);
 
 impl Drop for LostVu<'_> {

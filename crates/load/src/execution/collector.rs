@@ -290,7 +290,7 @@ impl Collector {
             };
             let mut result = threshold.evaluate(select, elapsed.as_secs_f64());
             let may = threshold.abort_on_fail && elapsed >= threshold.delay_abort_eval;
-            // Before the end, missing samples only mean that none has been recorded yet.
+            // Before the end, missing samples only mean that no sample has been recorded yet.
             if may && !result.passed && result.observed.is_some() && self.phase == Phase::Running {
                 self.aborted.push(index);
             }

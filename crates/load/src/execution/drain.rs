@@ -16,7 +16,7 @@ pub(crate) async fn drain(
     let all = async { while tasks.join_next().await.is_some() {} };
     tokio::select! {
         () = all => {}
-        // This is the `gracefulStop` of the scenario.
+        // `patience` is the `gracefulStop` of the scenario.
         () = tokio::time::sleep(patience) => {}
         _ = adjustments.wait_for(|adjustments| adjustments.stop == StopMode::Now) => {}
     }

@@ -61,7 +61,7 @@ impl RunState {
         *self.reason.lock()
     }
 
-    /// Waits until the run is stopped in this mode or a stronger one.
+    /// Waits until the run is stopped in this mode or a stronger mode.
     pub(crate) async fn stopped(&self, least: StopMode) {
         // The sender is a field of `self`, so there is no error.
         let _ = self.stop.subscribe().wait_for(|stop| *stop >= least).await;

@@ -48,7 +48,7 @@ pub(crate) struct Progress {
     pub(crate) completed: AtomicU64,
     pub(crate) dropped: AtomicU64,
     pub(crate) interrupted: AtomicU64,
-    /// Iterations that finished, without idle ones.
+    /// Iterations that finished, without idle iterations.
     pub(crate) finished: AtomicU64,
     /// Iterations that were cut off while they waited for the target.
     pub(crate) unfinished: AtomicU64,
@@ -101,7 +101,7 @@ impl ScenarioState {
         });
     }
 
-    /// Sets the factor of the plan's load to `factor` of the current one.
+    /// Sets the factor of the plan's load to the result of `factor` for the current factor.
     pub(crate) fn scale(&self, factor: impl FnOnce(f64) -> f64) {
         let elapsed = self.elapsed(Instant::now());
         self.adjustments.send_modify(|adjustments| {

@@ -106,7 +106,7 @@ impl VusExecutor {
         }
     }
 
-    /// Executes iterations with one user until it is no longer wanted.
+    /// Executes iterations with one user until the user is no longer wanted.
     async fn work(self: Arc<Self>, place: u64) {
         let _free_place = FreePlace {
             executor: &self,

@@ -16,7 +16,7 @@ use crate::Recorder;
 /// A thread with its own runtime and a part of the users.
 pub(crate) struct Worker {
     begin: mpsc::Sender<Instant>,
-    /// Completes when its last iteration has finished.
+    /// Completes when the last iteration of the worker has finished.
     pub(crate) over: oneshot::Receiver<io::Result<()>>,
     thread: JoinHandle<()>,
 }

@@ -64,7 +64,7 @@ struct For(Duration);
 impl fmt::Display for For {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_secs() {
-            // There is no duration.
+            // A time of ten years or more stands for a run without a duration.
             315_360_000.. => Ok(()),
             _ => write!(f, " for {:?}", self.0),
         }

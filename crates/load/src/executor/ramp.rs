@@ -75,7 +75,8 @@ impl Ramp {
         })
     }
 
-    /// Returns the earliest time at which the area exceeds this value; `None` if it never does.
+    /// Returns the earliest time at which the area exceeds this value; `None` if the area never
+    /// exceeds the value.
     pub(crate) fn reaches(&self, area: f64) -> Option<f64> {
         let piece = self
             .0

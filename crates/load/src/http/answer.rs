@@ -18,7 +18,7 @@ const MAX_HEAD: usize = 32 << 10;
 const MAX_HEADERS: usize = 96;
 /// Limit of the bytes of a line with the size of a chunk.
 const MAX_CHUNK_LINE: usize = 256;
-/// Limit of interim responses (1xx) before the final one.
+/// Limit of interim responses (1xx) before the final response.
 const MAX_INTERIM: u32 = 16;
 /// Bytes reserved for a body whose length is announced.
 const RESERVE: usize = 256 << 10;

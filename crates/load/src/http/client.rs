@@ -135,7 +135,7 @@ impl Client {
         response
     }
 
-    /// Closes the connection; the next request opens another.
+    /// Closes the connection; the next request opens another connection.
     pub fn close(&mut self) {
         if let Some(kept) = self.kept.take()
             && let Connection::Http1(stream) = kept.connection

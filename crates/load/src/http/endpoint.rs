@@ -17,7 +17,7 @@ pub struct Endpoint {
     /// Value of `host` in requests: without the port if it is the scheme's default.
     pub authority: String,
     /// Path of the URL without its final slash; empty for the root. Requests contain complete
-    /// paths, so the caller must prepend it.
+    /// paths, so the caller must prepend the prefix.
     pub prefix: String,
     /// Addresses to connect to, in the order of attempts.
     pub addresses: Vec<SocketAddr>,
@@ -104,7 +104,9 @@ impl Endpoint {
             _ => return Err(wrong("it begins with neither http:// nor https://")),
         };
         if !parsed.username().is_empty() || parsed.password().is_some() {
-            return Err(wrong("a user name in it would not be sent"));
+            return Err(wrong(
+                "it has a user name or a password, which requests would not send",
+            ));
         }
         if parsed.query().is_some() || parsed.fragment().is_some() {
             return Err(wrong("it has a query or a fragment"));
@@ -179,7 +181,7 @@ async fn addresses(
         .map_err(|error| failed(error.to_string()))?;
     let found: Vec<_> = found.collect();
     if found.is_empty() {
-        return Err(failed("it has none".to_owned()));
+        return Err(failed("the host has no address".to_owned()));
     }
     Ok(found)
 }

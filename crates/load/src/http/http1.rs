@@ -105,7 +105,7 @@ pub(super) fn write_head(
     Ok(())
 }
 
-/// Refuses requests that the server would read as different ones.
+/// Refuses requests that the server would read as different requests.
 pub(super) fn check(request: &Request<'_>) -> Result<(), Failure> {
     let wrong = |detail: String| Err(Failure::new(kind::REQUEST, detail));
     let path = request.path_and_query;
@@ -260,7 +260,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Running<'_, '_, S> {
         record.bytes_in += bytes.len() as u64;
         let mut progress = record.answer.feed(&mut bytes)?;
         while progress == Progress::Interim && !bytes.is_empty() {
-            // The final response arrived together with an interim one.
+            // The final response arrived together with an interim response.
             self.asked = None;
             progress = record.answer.feed(&mut bytes)?;
         }

@@ -23,10 +23,10 @@ pub const PROTOCOL: &str = "protocol";
 /// The body ended early, or is longer than allowed.
 pub const BODY: &str = "body";
 /// A complete response has a status that the scenario did not expect. The client itself never
-/// reports this.
+/// reports this kind.
 pub const STATUS: &str = "status";
 /// The request is invalid: a line break in a header, a space in a path.
 pub const REQUEST: &str = "request";
 /// The handshake was completed, but the certificate failed a check of the scenario. The client
-/// itself never reports this.
+/// itself never reports this kind.
 pub const CERTIFICATE: &str = "certificate";

@@ -18,7 +18,7 @@ pub struct ClientOptions {
     /// Whether a connection serves more than one request; on by default.
     pub keepalive: bool,
     /// Whether a new connection resumes an earlier TLS session. Off by default, so that every
-    /// measured handshake is a full one.
+    /// measured handshake is a full handshake.
     pub resume: bool,
     /// Addresses of hosts that are not resolved by DNS.
     pub resolve: Vec<(String, IpAddr)>,
@@ -30,14 +30,14 @@ pub struct ClientOptions {
     pub tls: TlsOptions,
 }
 
-/// TLS settings. The default offers everything safe.
+/// TLS settings. The default offers all safe settings.
 #[derive(Clone, Debug, Default)]
 pub struct TlsOptions {
     /// Versions to offer; empty means all.
     pub versions: Vec<TlsVersion>,
     /// Cipher suites to offer by IANA's names; empty means all.
     pub suites: Vec<String>,
-    /// Groups for the key exchange by IANA's names, the preferred one first; empty means the
+    /// Groups for the key exchange by IANA's names, the preferred group first; empty means the
     /// default groups.
     pub groups: Vec<String>,
     /// Client certificate.

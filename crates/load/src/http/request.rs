@@ -13,7 +13,7 @@ pub struct Request<'a> {
     /// Body of the request.
     pub body: Body<'a>,
     /// Whether to send `expect: 100-continue`, and the body only after the server's response or
-    /// after a second without one (HTTP/1.1 only).
+    /// after a second without a response (HTTP/1.1 only).
     pub expect_continue: bool,
 }
 

@@ -35,7 +35,8 @@ impl Stream {
             .is_pending()
     }
 
-    /// Connects to the first address of `endpoint` that accepts, and performs the handshake.
+    /// Connects to the first address of `endpoint` that accepts the connection, and performs the
+    /// handshake.
     pub(super) async fn open(
         endpoint: &Endpoint,
         options: &ClientOptions,
@@ -99,7 +100,7 @@ impl Stream {
     }
 }
 
-/// Tries the addresses in order; each gets a share of the remaining time.
+/// Tries the addresses in order; each address gets a share of the remaining time.
 pub(super) async fn dial(addresses: &[SocketAddr], until: Instant) -> Result<TcpStream, Failure> {
     let mut failure = Failure::new(kind::CONNECT, "the host has no address");
     for (tried, address) in addresses.iter().enumerate() {

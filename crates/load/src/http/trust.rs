@@ -19,7 +19,7 @@ pub fn trust(files: &[PathBuf]) -> Result<Trust, EndpointError> {
 /// Trusts the certificates of the PEM files alone.
 ///
 /// # Errors
-/// If a file has no certificate, or one that cannot be read.
+/// If a file has no certificate, or an unreadable certificate.
 pub fn trust_only(files: &[PathBuf]) -> Result<Trust, EndpointError> {
     trust_also(Trust::none(), files)
 }

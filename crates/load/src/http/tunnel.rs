@@ -1,5 +1,5 @@
 //! Requests through an HTTP proxy: a tunnel (CONNECT, RFC 9110, section 9.3.6), TLS within it, and
-//! a request within that.
+//! a request within TLS.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -198,7 +198,12 @@ impl Tunnel {
                 return Err(Failure::new(kind::PROXY, detail));
             }
             (_, Err(failure)) => return Err(failure),
-            (_, Ok(())) => return Err(Failure::new(kind::PROXY, "the proxy gave no status")),
+            (_, Ok(())) => {
+                return Err(Failure::new(
+                    kind::PROXY,
+                    "the response of the proxy has no status",
+                ));
+            }
         }
         match stream {
             Stream::Plain(tcp) => Ok(tcp),

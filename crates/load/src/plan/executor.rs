@@ -266,7 +266,7 @@ fn positive(worth: Worth) -> Result<Worth, RateError> {
     }
 }
 
-/// Applies the scenario's time unit to a plain number. Refuses it for a complete rate.
+/// Applies the scenario's time unit to a plain number. Refuses a time unit for a complete rate.
 fn in_unit(
     reader: &mut Reader<'_, '_>,
     key: &str,

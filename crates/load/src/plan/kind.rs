@@ -20,14 +20,14 @@ pub struct Kind {
     pub name: &'static str,
     /// Description in one line.
     pub about: &'static str,
-    /// Default thresholds, unless the plan has others for the same metrics.
+    /// Default thresholds, unless the plan has other thresholds for the same metrics.
     pub demands: &'static [&'static str],
     read: Read,
 }
 
 impl Kind {
     /// Creates a kind. `read` receives the node under `options` with its path for messages, and
-    /// reports all its errors.
+    /// reports all errors.
     pub fn new(
         name: &'static str,
         about: &'static str,

@@ -12,9 +12,10 @@ const LEAST: f64 = 10.0;
 const GRACEFUL_STOP: Duration = Duration::from_secs(5);
 
 impl Plan {
-    /// Shortens the plan to `length`: starts, durations and stages in proportion, and thresholds on
-    /// counts with them. Rates stay the same, unless a scenario would have too few iterations for
-    /// figures. Returns a line for each raised rate. A plan that is short enough is not changed.
+    /// Shortens the plan to `length`: starts, durations and stages in proportion, and so minimum
+    /// counts in thresholds. Rates stay the same, unless a scenario would have too few iterations
+    /// for figures. Returns a line for each raised rate. A plan that is short enough is not
+    /// changed.
     pub fn quicken(&mut self, length: Duration) -> Vec<String> {
         let ends = self.scenarios.iter().map(PlannedScenario::end);
         let whole = ends.max().unwrap_or_default();

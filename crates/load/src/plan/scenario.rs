@@ -51,7 +51,7 @@ pub struct PlannedScenario {
     pub graceful_stop: Duration,
     /// Tags of all samples.
     pub tags: Vec<(String, String)>,
-    /// Default thresholds, unless the plan has others.
+    /// Default thresholds, unless the plan has other thresholds for the same metrics.
     pub demands: Vec<Threshold>,
     /// Builder of the scenario.
     pub build: Build,
@@ -70,7 +70,7 @@ impl PlannedScenario {
     /// Builds the scenario.
     ///
     /// # Errors
-    /// If its options contradict each other.
+    /// If the options of the scenario contradict each other.
     pub fn into_config(self, seed: u64) -> Result<ScenarioConfig, PrepareError> {
         let scenario = (self.build)(seed).map_err(|error| self.name_it(error))?;
         Ok(ScenarioConfig {

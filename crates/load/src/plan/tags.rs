@@ -30,7 +30,7 @@ pub(super) fn read(node: Option<&Node>, path: &str, report: &mut Report) -> Vec<
 /// Reasons why a tag or a name is invalid. The message follows the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TagError {
-    /// A flag without `=`.
+    /// The flag has no `=`.
     #[error("is not name=value")]
     NoPair,
     /// The value is a list or a map.
@@ -43,7 +43,7 @@ pub enum TagError {
     #[error("must have a value, without commas and braces")]
     Value,
     /// The name could not be part of a threshold.
-    #[error("is not a name: letters, digits, `_`, `-` and `.`")]
+    #[error("is not a name of letters, digits, `_`, `-` and `.`")]
     Name,
 }
 

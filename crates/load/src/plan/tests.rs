@@ -337,11 +337,11 @@ fn names_can_stand_in_a_threshold() {
         "scenarios:\n  a b:\n    scenario: ct-write\n    options: { logUrl: x }\n    \
          executor: constant-vus\n    duration: 1s\n    tags: { scenario: x, \"y z\": 1, ok: \"\" }\n",
         &[
-            "p:2: scenarios.a b: is not a name: letters, digits, `_`, `-` and `.`",
+            "p:2: scenarios.a b: is not a name of letters, digits, `_`, `-` and `.`",
             "p:7: scenarios.a b.tags.ok: must have a value, without commas and braces",
             "p:7: scenarios.a b.tags.scenario: is reserved for the scenario's name; use \
              another tag",
-            "p:7: scenarios.a b.tags.y z: is not a name: letters, digits, `_`, `-` and `.`",
+            "p:7: scenarios.a b.tags.y z: is not a name of letters, digits, `_`, `-` and `.`",
         ],
     );
 }

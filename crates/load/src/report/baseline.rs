@@ -173,7 +173,7 @@ fn interval(trend: &Histogram, quantile: f64) -> (f64, f64) {
     (at(quantile - margin), at(quantile + margin))
 }
 
-/// Returns the trends to compare: totals instead of phases, and the scenario's own.
+/// Returns the trends to compare: totals instead of phases, and the scenario's own trends.
 fn trends(summary: &Summary, scenario: &str) -> BTreeSet<String> {
     let of_scenario = summary
         .series
@@ -184,7 +184,7 @@ fn trends(summary: &Summary, scenario: &str) -> BTreeSet<String> {
         .filter(|(_, metric)| metric.trend().is_some_and(|trend| !trend.is_empty()))
         .map(|(name, _)| name.clone())
         .filter(|name| !name.starts_with("http_req_") || name == "http_req_duration")
-        // This metric is about this machine, not about the target.
+        // The start delay is about this machine, not about the target.
         .filter(|name| name != "iteration_start_delay")
         .collect()
 }
@@ -264,7 +264,7 @@ impl fmt::Display for Comparison {
             0 => {}
             count => writeln!(
                 f,
-                "\n    ? {count} figures look worse, on so few samples that it may be chance: run it longer"
+                "\n    ? {count} figures look worse, but this may be chance, because samples are few: run longer"
             )?,
         }
         let worse = self.regressions().count();
@@ -274,11 +274,11 @@ impl fmt::Display for Comparison {
             (_, 0) => writeln!(f, "\n    ✓ nothing is worse by more than ×{allowed}"),
             (_, 1) => writeln!(
                 f,
-                "\n    ✗ one figure is worse by more than ×{allowed}, or gone"
+                "\n    ✗ one figure is worse by more than ×{allowed}, or missing"
             ),
             _ => writeln!(
                 f,
-                "\n    ✗ {worse} figures are worse by more than ×{allowed}, or gone"
+                "\n    ✗ {worse} figures are worse by more than ×{allowed}, or missing"
             ),
         }
     }

@@ -94,24 +94,24 @@ pub fn percent(part: u64, whole: u64) -> String {
     }
 }
 
-/// The width of a text in a terminal, for the characters that are used here.
+/// Returns the width of a text in a terminal, for the characters that are used here.
 pub fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// `text` with spaces up to `columns`.
+/// Returns `text` with spaces up to `columns`.
 pub fn pad(text: &str, columns: usize) -> String {
     let missing = columns.saturating_sub(width(text));
     format!("{text}{}", " ".repeat(missing))
 }
 
-/// `text` with spaces before it, up to `columns`.
+/// Returns `text` with spaces before it, up to `columns`.
 pub fn pad_left(text: &str, columns: usize) -> String {
     let missing = columns.saturating_sub(width(text));
     format!("{}{text}", " ".repeat(missing))
 }
 
-/// `text` cut to `columns`, with an ellipsis where something is missing.
+/// Cuts `text` to `columns`, and ends cut text with an ellipsis.
 pub fn cut(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -123,8 +123,8 @@ pub fn cut(text: &str, columns: usize) -> String {
     short
 }
 
-/// Text of a server or a plan made harmless for a terminal: control characters
-/// (which could move the cursor or change its colours) become visible.
+/// Replaces control characters in the text of a server or a plan, because they could move the
+/// cursor or change colours of the terminal.
 pub fn printable(text: &str) -> String {
     text.chars()
         .map(|c| match c {
@@ -135,7 +135,7 @@ pub fn printable(text: &str) -> String {
         .collect()
 }
 
-/// Characters that reorder the line they stand in.
+/// Returns whether a character changes the direction of text in its line.
 fn is_direction(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
 }

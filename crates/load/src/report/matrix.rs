@@ -31,7 +31,7 @@ pub(crate) struct Cell {
     /// Bytes per second.
     pub(crate) bytes: f64,
     pub(crate) latency: Statistics,
-    /// Number of failed requests, and of all.
+    /// Number of failed requests, and of all requests.
     pub(crate) failed: (u64, u64),
 }
 

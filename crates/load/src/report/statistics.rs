@@ -33,7 +33,7 @@ impl Statistics {
         }
     }
 
-    /// Returns `None` for a metric that is not a trend, or an empty one.
+    /// Returns `None` for a metric that is not a trend, and for an empty trend.
     pub(crate) fn of_metric(metric: Option<&Metric>) -> Option<Self> {
         let histogram = metric?.trend()?;
         (!histogram.is_empty()).then(|| Statistics::of(histogram))
@@ -61,7 +61,7 @@ pub(crate) fn count(metric: Option<&Metric>) -> u64 {
     }
 }
 
-/// Returns the true values of a rate, and all.
+/// Returns the true values of a rate, and of all values.
 pub(crate) fn share(metric: Option<&Metric>) -> (u64, u64) {
     match metric {
         Some(Metric::Rate { good, total }) => (*good, *total),
@@ -78,7 +78,7 @@ pub(crate) fn per(count: u64, seconds: f64) -> f64 {
     }
 }
 
-/// Formats a metric in one line. Trends have their columns; others have k6's format.
+/// Formats a metric in one line. Trends have their columns; other metrics have k6's format.
 pub(crate) fn line(name: &str, metric: &Metric, seconds: f64) -> String {
     match metric {
         Metric::Trend(histogram) => {

@@ -18,7 +18,7 @@ pub(crate) fn common(summary: &Summary) -> TagList {
     first.tags.iter().filter(everywhere).cloned().collect()
 }
 
-/// Returns `tags` without `common`, or all of them if none would be left.
+/// Returns `tags` without `common`, or all `tags` if no tag would be left.
 pub(crate) fn telling(tags: &TagList, common: &TagList) -> TagList {
     let left: TagList = tags
         .iter()

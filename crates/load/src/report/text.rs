@@ -83,7 +83,7 @@ fn scenarios(out: &mut String, summary: &Summary) {
     }
 }
 
-/// Describes the planned load and the actual one.
+/// Describes the planned load and the actual load.
 fn offered(summary: &Summary, scenario: &ScenarioSummary) -> String {
     let ScenarioSummary {
         asked,

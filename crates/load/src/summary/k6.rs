@@ -26,7 +26,7 @@ pub struct Shown {
 /// Result of a threshold.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Kept {
-    /// Whether it passed.
+    /// Whether the threshold passed.
     pub ok: bool,
 }
 

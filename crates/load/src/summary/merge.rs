@@ -26,9 +26,9 @@ pub enum MergeError {
 impl Summary {
     /// Merges the summaries of several processes or machines that ran at the same time.
     ///
-    /// Counts and histograms are merged without loss, and thresholds are evaluated again over all.
-    /// The result has the durations of the longest part, and name, command and environment of the
-    /// first part. Timelines are aligned at their beginnings.
+    /// Counts and histograms are merged without loss, and thresholds are evaluated again over all
+    /// parts. The result has the durations of the longest part, and name, command and environment
+    /// of the first part. Timelines are aligned at their beginnings.
     ///
     /// # Errors
     ///
@@ -208,7 +208,7 @@ impl Summary {
     }
 }
 
-/// Returns the share of planned iterations that began; 1 if none were planned.
+/// Returns the share of planned iterations that began; 1 if no iterations were planned.
 pub(crate) fn achieved(started: u64, asked: u64) -> f64 {
     if asked == 0 {
         1.0

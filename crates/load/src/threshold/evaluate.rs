@@ -53,7 +53,8 @@ impl Threshold {
 }
 
 impl Aggregation {
-    /// Returns `None` if the metric has no such aggregation, or no samples.
+    /// Returns the value of the aggregation, or `None` if the metric has no such aggregation, or no
+    /// samples.
     fn of_metric(self, metric: &Metric, seconds: f64) -> Option<f64> {
         Some(match (self, metric) {
             (Aggregation::Count, Metric::Counter { count }) => *count as f64,

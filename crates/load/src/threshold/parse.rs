@@ -29,7 +29,7 @@ pub enum ThresholdProblem {
     /// The braces are empty.
     #[error("there are no tags between {{ and }}")]
     NoTags,
-    /// The name is not a metric's.
+    /// The name is not the name of a metric.
     #[error("\"{0}\" is not the name of a metric")]
     Metric(String),
     /// A tag has no colon.
@@ -39,7 +39,7 @@ pub enum ThresholdProblem {
     #[error("expected an aggregation, an operator and a number, as in \"p(95)<500\"")]
     NoOperator,
     /// The operator is unknown.
-    #[error("the operators are <, <=, >, >=, == and !=")]
+    #[error("the operator is unknown; expected <, <=, >, >=, == or !=")]
     Operator,
     /// The percentile is out of range.
     #[error("\"{0}\" is not a percentile between 0 and 100")]
@@ -111,7 +111,7 @@ impl Threshold {
     ///
     /// # Errors
     ///
-    /// The reason why it is invalid.
+    /// The reason why the line is invalid.
     pub fn parse(line: &str) -> Result<Self, ThresholdError> {
         let brace = closing_brace(line).unwrap_or(0);
         match line[brace..].find(':') {
@@ -198,7 +198,7 @@ fn known_kind(metric: &str) -> Option<&'static str> {
     })
 }
 
-/// Finds the brace that closes the first one of `text`, because the name of a check may contain
+/// Finds the brace that closes the first brace of `text`, because the name of a check may contain
 /// braces.
 fn closing_brace(text: &str) -> Option<usize> {
     let mut open = 0_usize;

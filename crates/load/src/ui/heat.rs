@@ -1,4 +1,4 @@
-//! Heat strip: a column per second, fast responses at the bottom, slow ones at the top, more
+//! Heat strip: a column per second, fast responses at the bottom, slow responses at the top, more
 //! responses in darker cells.
 
 use std::collections::VecDeque;
@@ -78,8 +78,8 @@ fn total(column: &[u32; BUCKETS], row: &std::ops::Range<usize>) -> u64 {
         .sum()
 }
 
-/// The buckets of each line, lowest first: those in use and a little around them, as evenly as
-/// they fill all lines.
+/// Returns the buckets of each line, lowest first: all used buckets, spread over the lines as
+/// evenly as possible, and unused buckets around them if lines would be left.
 fn rows(columns: &[&[u32; BUCKETS]], height: usize) -> Vec<std::ops::Range<usize>> {
     let used = |bucket: &usize| columns.iter().any(|column| column[*bucket] > 0);
     let lowest = (0..BUCKETS).find(used).unwrap_or(0);

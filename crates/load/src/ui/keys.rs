@@ -7,7 +7,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 pub enum Action {
     /// Changes a kind of load by one step.
     Scale(Load, Direction),
-    /// Chooses the next or the previous scenario; beyond both ends, all are chosen.
+    /// Chooses the next or the previous scenario; beyond both ends, all scenarios are chosen.
     Choose(Direction),
     /// Shows or hides the list of keys.
     Help,
@@ -22,9 +22,9 @@ pub enum Action {
 pub enum Load {
     /// The chosen scenario. Otherwise all reading scenarios, or all scenarios if none reads.
     Reads,
-    /// The scenarios that write, otherwise all.
+    /// The scenarios that write, otherwise all scenarios.
     Writes,
-    /// Users of the chosen scenario, otherwise of all.
+    /// Users of the chosen scenario, otherwise of all scenarios.
     Vus,
 }
 

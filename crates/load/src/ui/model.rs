@@ -31,7 +31,7 @@ pub(super) struct Model {
     pub(super) snapshot: Arc<Snapshot>,
     /// History of each scenario.
     pub(super) past: Vec<Past>,
-    /// The chosen scenario; `None` for all.
+    /// The chosen scenario; `None` for all scenarios.
     pub(super) chosen: Option<usize>,
     pub(super) help: bool,
     /// Text about the effect of the last key.
@@ -100,7 +100,7 @@ impl Model {
         }
     }
 
-    /// Returns the history of the chosen scenario, or the sum of all.
+    /// Returns the history of the chosen scenario, or the sum of all scenarios.
     pub(super) fn shown(&self) -> Past {
         let mut sum = Past::default();
         let chosen = |index: &usize| self.chosen.is_none_or(|chosen| chosen == *index);

@@ -60,7 +60,7 @@ pub(super) fn title(words: &str, rest: &str, width: usize) -> Line<'static> {
     ])
 }
 
-/// Returns the name of the shown scenario, or of all.
+/// Returns the name of the shown scenario, or "all scenarios".
 pub(super) fn subject(model: &Model) -> String {
     match model
         .chosen
@@ -127,7 +127,7 @@ pub(super) fn errors(model: &Model, width: usize, height: usize) -> Vec<Line<'st
     lines
 }
 
-/// Returns the thresholds, crossed ones first.
+/// Returns the thresholds, crossed thresholds first.
 pub(super) fn thresholds(model: &Model, width: usize, height: usize) -> Vec<Line<'static>> {
     let thresholds = &model.snapshot.thresholds;
     let crossed = |sampled: bool| {

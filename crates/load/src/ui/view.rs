@@ -86,7 +86,7 @@ impl Heights {
         let below = wanted.min(most);
         let heat = left.saturating_sub(table + throughput + below);
         let throughput = throughput + heat.saturating_sub(HEAT);
-        // Errors matter more, but they may not hide all thresholds.
+        // Errors matter more, but must not hide all thresholds.
         let spare = thresholds.min(below / 2);
         let errors = if side_by_side {
             below

@@ -18,15 +18,15 @@ const RESPITE: Duration = Duration::from_secs(1);
 /// Maximum number of files that are remembered by name. Further files are only counted.
 const MOST_NAMES: usize = 1000;
 
-/// Most files that a report lists, and that are read again at once.
+/// Maximum number of files that a report lists, and that are read again at once.
 const MOST_LISTED: usize = 5;
 
 /// The files that were damaged at their last read.
 #[derive(Default)]
 pub(crate) struct DamagedFiles {
     files: Mutex<HashMap<FileId, Damage>>,
-    /// Files with stored bytes, identified by their checksum, that are wrong although every hash
-    /// matches.
+    /// Files that are wrong although every hash matches, with the checksum of their bytes and the
+    /// problem.
     condemned: Mutex<HashMap<FileId, (u128, String)>>,
     /// The time during which a result is reused.
     respite: Duration,
@@ -148,7 +148,7 @@ impl DamagedFiles {
     }
 
     /// Returns the problem with the bytes that have this checksum, if they are condemned. If other
-    /// bytes have replaced condemned ones, the record is removed.
+    /// bytes have replaced condemned bytes, the record is removed.
     pub(crate) fn condemned(&self, file: FileId, sum: impl FnOnce() -> u128) -> Option<String> {
         let mut condemned = self.condemned.lock();
         let (wrong, problem) = condemned.get(&file)?.clone();
@@ -182,7 +182,7 @@ impl DamagedFiles {
         self.named.set(files.len() as i64);
     }
 
-    /// Returns the problem with the file if it was found a moment ago.
+    /// Returns the problem with the file if a read found the problem within the respite.
     pub(crate) fn just_now(&self, file: FileId) -> Option<ReadError> {
         let files = self.files.lock();
         let damage = files.get(&file)?;

@@ -55,9 +55,9 @@ pub struct Checked {
 pub enum NamesTiles {
     /// The names tiles of a log that writes them. If the last data tile has no names tile, the
     /// check expects no names tiles at all. The check also does not expect names tiles before the
-    /// first existing one.
+    /// first existing names tile.
     AsFound,
-    /// All names tiles: an absent one is a finding.
+    /// All names tiles: a missing names tile is a finding.
     All,
 }
 
@@ -67,7 +67,7 @@ pub enum NamesTiles {
 pub enum Parts {
     /// All data tiles.
     All,
-    /// The uncompressed data tiles. The checksum of gzip protects the others against bit rot.
+    /// The uncompressed data tiles. The checksum of gzip protects compressed tiles against bit rot.
     Uncompressed,
 }
 
@@ -148,8 +148,8 @@ struct Job {
     names: bool,
 }
 
-/// Returns whether the log writes names tiles: its last data tile has one, or the attempt to read
-/// it fails.
+/// Returns whether the log writes names tiles: the last data tile has a names tile, or the attempt
+/// to read this names tile fails.
 async fn has_names(files: &dyn Files, size: u64) -> bool {
     let last = size.checked_sub(1);
     let last = last.and_then(|last| Tile::widest(Level::Data, last / TILE_WIDTH, size));

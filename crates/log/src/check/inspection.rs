@@ -56,7 +56,7 @@ pub struct Inspection {
     pub lock: Option<FoundCheckpoint>,
     /// The published checkpoint.
     pub published: Option<FoundCheckpoint>,
-    /// The rounds of the journal from the published checkpoint to the one in the lock.
+    /// The rounds of the journal from the published checkpoint to the checkpoint in the lock.
     pub bridge: Vec<Step>,
     /// The error with which the log's start would fail.
     pub refusal: Option<String>,
@@ -134,7 +134,8 @@ async fn sound(
 ) -> Result<Inspection, Fatal> {
     let published = match &judged.published {
         Some(published) => Some(FoundCheckpoint::read(&published.note, config)),
-        // The checkpoint is missing or damaged: the next start publishes the one from the lock.
+        // The checkpoint is missing or damaged: the next start publishes the checkpoint from the
+        // lock.
         None => published(config, assets).await?,
     };
     let from = judged

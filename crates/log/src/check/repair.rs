@@ -66,7 +66,7 @@ pub struct Cure {
     pub finding: Finding,
     /// The source of the correct bytes, as text for operators.
     pub from: String,
-    /// The place of the wrong bytes; `None` if there were none.
+    /// The path at which the wrong bytes are kept; `None` if the file was missing.
     pub kept: Option<String>,
 }
 
@@ -131,8 +131,8 @@ impl Walk {
             self.at = checked.next;
             Some(tiles)
         } else {
-            // Tiles that were read ahead were compared with the wrong files: the check goes back.
-            // It will find the remaining faults again.
+            // Tiles that were read ahead were compared with the wrong files: the check goes back,
+            // and finds the remaining faults again.
             checked.findings.clear();
             checked.next = self.at;
             None
@@ -162,7 +162,7 @@ impl Walk {
                 }
             }
         }
-        // A source may have had the missing issuer, so that this comes last.
+        // Fingerprints come last, because a source may have had the missing issuer.
         let renamed = rename::renamed(&self.repair.files, &self.repair.accepted, findings).await;
         let cures = self
             .take(renamed, "the rest of its chain", findings)
@@ -264,7 +264,7 @@ fn wrong(findings: &[Finding], size: u64) -> [Vec<String>; 2] {
     [found.into_iter().collect(), misnaming]
 }
 
-/// The fault of another file that explains a finding as well.
+/// Returns the fault of another file that explains a finding as well.
 fn elsewhere(finding: &Finding, size: u64) -> Option<Finding> {
     misnamed(finding, size).or_else(|| lost(finding))
 }

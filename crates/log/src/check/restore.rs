@@ -177,8 +177,8 @@ async fn cached(log: &Shared, edge: &Arc<RightEdge>, file: FileId) -> Option<Rig
     Some(Right { plain, from })
 }
 
-/// The right edge of the published tree. Storage with an older checkpoint was emptied or rolled
-/// back. The next recovery judges the storage; until then nothing is written.
+/// Returns the right edge of the published tree. Storage with an older checkpoint was emptied or
+/// rolled back. The next recovery judges the storage; until then nothing is written.
 async fn edge(log: &Shared) -> Result<Arc<RightEdge>, Failure> {
     let edge = log.reader.signed_edge().await?.ok_or(Later::Unpublished)?;
     match recover::published(&log.config, &*log.assets).await {
@@ -261,7 +261,7 @@ async fn issuer(log: &Shared, of: &Fingerprint) -> Result<Right, Failure> {
     Ok(Right { plain, from })
 }
 
-/// The rounds of the journal, newest first. Some of them may never have been signed.
+/// Returns the rounds of the journal, newest first. Some of them may never have been signed.
 async fn staged(log: &Shared) -> Result<Vec<Record>, Failure> {
     let staged = log.assets.staged_now().await?;
     let rounds = staged.into_iter().rev();

@@ -235,7 +235,7 @@ async fn report(log: &Shared, finding: Finding, tile: Option<(&Checkpoint, FsckP
         log = log.config.shortname,
         location = log.assets.location(),
         %finding,
-        "scrub: a file differs from what the log wrote. Unless a later line reports that the log \
+        "scrub: a file differs from the bytes of the log. Unless a later line reports that the log \
          restored the file, run `lucarne repair`"
     );
     let Some(file) = FileId::parse(&finding.path) else {

@@ -244,7 +244,7 @@ impl Chains {
     /// Verifies the unsigned parts of an entry.
     ///
     /// # Errors
-    /// If they are certainly damaged or forged.
+    /// If these parts are certainly damaged or forged.
     pub(crate) fn check(
         &self,
         leaf: &TileLeafRef<'_>,
@@ -326,8 +326,8 @@ impl Chains {
         self.known.lock().insert(fingerprint, is_present);
     }
 
-    /// Returns the fingerprint of a certificate of the log that differs from this one in a few
-    /// bits, if earlier tiles name it, or else in one bit, if the file exists.
+    /// Returns the fingerprint of a certificate of the log that differs from this fingerprint in a
+    /// few bits, if earlier tiles name it, or else in one bit, if the file exists.
     pub(crate) async fn near(&self, fingerprint: &Fingerprint) -> Option<Fingerprint> {
         match self.nearly(fingerprint) {
             None => self.one_bit_away(fingerprint).await,
@@ -335,7 +335,7 @@ impl Chains {
         }
     }
 
-    /// Looks up a certificate under each fingerprint that differs from this one in one bit.
+    /// Looks up a certificate under each fingerprint that differs from this fingerprint in one bit.
     async fn one_bit_away(&self, fingerprint: &Fingerprint) -> Option<Fingerprint> {
         if self.searches.fetch_add(1, Ordering::Relaxed) >= MAX_SEARCHES {
             return None;
@@ -396,9 +396,9 @@ fn identifier(algorithm: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((oid.value, parameters))
 }
 
-/// Returns whether other software accepts the unsigned algorithm of the signature. Its encoding may
-/// differ from the signed one (RFC 5280, section 4.1.1.2), and its parameters may be absent or
-/// NULL.
+/// Returns whether other software accepts the unsigned algorithm of the signature. The encoding may
+/// differ from the encoding of the signed algorithm (RFC 5280, section 4.1.1.2), and the parameters
+/// may be absent or NULL.
 fn is_algorithm_right(precertificate: &Certificate<'_>) -> bool {
     let outer = identifier(precertificate.algorithm());
     match (outer, identifier(precertificate.tbs_algorithm())) {

@@ -3,7 +3,7 @@
 //! While the log is open, it reads a lost or stale index from its tiles, the newest first. A
 //! submission that the index does not find may be in the backlog, unless its certificate is younger
 //! than the whole backlog (`unreadable_entries.rs` has the rule). Most submissions are a few hours
-//! old. The index can therefore decide about these as soon as it has read the last days.
+//! old. The index can therefore decide about most submissions as soon as it has read the last days.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -31,12 +31,12 @@ impl Backlog {
         self.0.iter().map(|range| range.end - range.first).sum()
     }
 
-    /// Returns the range to read next, the newest one.
+    /// Returns the range to read next: the newest range.
     pub(crate) fn newest(&self) -> Option<Gap> {
         self.0.last().copied()
     }
 
-    /// Adds entries that follow all others.
+    /// Adds entries that follow all other entries.
     pub(crate) fn push(&mut self, range: Gap) {
         match self.0.last_mut() {
             Some(last) if last.end == range.first => {
@@ -58,7 +58,7 @@ impl Backlog {
         }
     }
 
-    /// Removes all entries below `indexed`, in whichever ranges they are.
+    /// Removes all entries below `indexed` from all ranges.
     pub(crate) fn cut_below(&mut self, indexed: u64) {
         self.0.retain(|range| range.end > indexed);
         if let Some(oldest) = self.0.first_mut() {
@@ -241,7 +241,7 @@ mod tests {
             Backlog::decode(&backlog.encode(), 2500),
             Some(backlog.clone())
         );
-        // A range that does not end where the newest one ends is ignored.
+        // A range that does not end at the end of the newest range is ignored.
         backlog.cut(2400..2501, 0);
         assert_eq!(backlog.entries(), 1500);
         backlog.cut(2000..2500, 200 * HOUR);

@@ -96,7 +96,7 @@ pub(crate) async fn attend(log: &Shared, session: &Session, tree: &Tree) -> Infa
                 return session.pool.fail(error);
             }
             let name = &log.config.shortname;
-            tracing::warn!(log = name, %error, retry_in = ?LOOK_AGAIN, "dedup index: not read on");
+            tracing::warn!(log = name, %error, retry_in = ?LOOK_AGAIN, "dedup index: cannot catch up");
             session.dedup.pace.note_problem(error.to_string());
             // Give the store time to recover before the next attempt.
             tokio::time::sleep(LOOK_AGAIN).await;
@@ -174,8 +174,8 @@ async fn read_range(
 
 fn warn(log: &Shared, gap: &Gap) {
     tracing::warn!(
-        "{}/{} is not what was signed, or cannot be read: put it back from a copy. \
-         Submissions that may be among its entries are refused until then",
+        "{}/{} differs from the signed file, or cannot be read: restore the file from a copy. \
+         Until then, submissions that may be among its entries are refused",
         log.assets.location(),
         gap.tile()
     );

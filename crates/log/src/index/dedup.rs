@@ -70,7 +70,7 @@ pub(crate) const PART: u64 = 1 << 18;
 
 /// The number of indexed entries, and their tree.
 const ANCHOR: &[u8] = b"anchor of tables";
-/// The anchor of an index without tables. Versions without tables use only this key, so that it
+/// The anchor of an index without tables. Versions without tables use only this key, so the key
 /// must not exist together with tables.
 const ANCHOR_WITHOUT_TABLES: &[u8] = b"anchor";
 const DISTRUSTED: &[u8] = b"distrusted";
@@ -88,7 +88,7 @@ pub(crate) struct Dedup {
     /// Whether the anchor is still recorded as in an index without tables.
     old_anchor: AtomicBool,
     unflushed: RwLock<Unflushed>,
-    /// Held while an anchor is recorded, so that each anchor follows the last one.
+    /// Held while an anchor is recorded, so that each anchor follows the last anchor.
     noting: Mutex<()>,
     /// The indexed entries that could not be read.
     pub(crate) gaps: Gaps,
@@ -147,7 +147,7 @@ impl Dedup {
     }
 
     /// Returns the number of indexed entries. The index has all entries below this number except
-    /// for backlog and gaps, and no others.
+    /// for backlog and gaps, and no other entries.
     pub(crate) fn indexed(&self) -> u64 {
         self.unflushed.read().indexed
     }

@@ -22,8 +22,8 @@ impl Instances {
     /// The default of [`lease`](Self::lease).
     pub const LEASE: Duration = Duration::from_millis(1500);
 
-    /// Returns the interval for polling the lock, which is also the maximum delay of a follower's
-    /// clients.
+    /// Returns the interval for polling the lock, which also bounds the additional delay for
+    /// clients of a follower.
     pub(crate) fn poll(&self) -> Duration {
         self.lease / 6
     }

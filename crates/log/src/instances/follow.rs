@@ -122,7 +122,7 @@ pub(crate) async fn take_part(log: Arc<Shared>, instances: Instances) -> Result<
 /// Reads the published checkpoint and updates the index to it. Writes nothing else.
 async fn open(log: &Shared) -> Result<(Option<VerifiedCheckpoint>, Tree, Arc<Dedup>), Fatal> {
     // Other instances may continue at the same time. The known checkpoints are therefore read
-    // before the published one, which is then not older.
+    // before the published checkpoint, which is then not older.
     let known = known_checkpoints::ask(&log.config).await;
     let published = recover::published(&log.config, &*log.assets).await?;
     let committed = log.committed().await?;
@@ -276,7 +276,7 @@ impl Follower {
 }
 
 impl Shared {
-    /// Rejects a tree that is smaller than the one clients of this process have seen.
+    /// Rejects a tree that is smaller than the tree that clients of this process have seen.
     fn not_back(&self, size: u64) -> Result<(), Fatal> {
         match self.reader.published() {
             Some(served) if served.size > size => {

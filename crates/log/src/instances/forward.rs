@@ -33,7 +33,7 @@ const MOST_FRESH: usize = 64;
 const MOST_OLD: usize = 16;
 /// Bytes after which a batch takes no further entry.
 const MOST_BYTES: usize = 1 << 20;
-/// Maximum time that an entry waits for others of its batch.
+/// Maximum time that an entry waits for other entries of its batch.
 const MOST_GATHERING: Duration = Duration::from_millis(20);
 
 /// Sends queued entries in batches until the queue ends. Dropping the future cancels all batches in
@@ -219,14 +219,14 @@ enum Undelivered {
     #[error(transparent)]
     Messenger(#[from] MessengerError),
     #[error(
-        "the leading instance at {address} has another configuration of this log (its name, or \
-         what it accepts), and refuses submissions from here. Use the same configuration for all \
-         instances"
+        "the leading instance at {address} has another configuration of this log (another name, \
+         or other rules for submissions), and refuses submissions from this instance: use the same \
+         configuration for all instances"
     )]
     Configuration { address: String },
     #[error(
         "the leading instance at {address} has an incompatible version, and refuses submissions \
-         from here. Run the same version on all instances"
+         from this instance: run the same version on all instances"
     )]
     Version { address: String },
 }

@@ -1,4 +1,4 @@
-//! The channel from one instance of a log to the others.
+//! The channel from one instance of a log to the other instances.
 
 use std::error::Error;
 
@@ -12,7 +12,7 @@ pub trait Messenger: std::fmt::Debug + Send + Sync + 'static {
     /// Sends a message to the instance at `address`, and returns its response.
     ///
     /// # Errors
-    /// If there is no response, or it is not from an instance of this log.
+    /// If there is no response, or if the response is not from an instance of this log.
     async fn ask(&self, address: &str, log: LogId, message: Bytes)
     -> Result<Bytes, MessengerError>;
 }

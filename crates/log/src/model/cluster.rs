@@ -54,9 +54,10 @@ pub(super) struct ClusterBounds {
     pub(super) rounds: u8,
     /// Submissions, if they are not forwarded.
     pub(super) submissions: u8,
-    /// How often the lease may be taken.
+    /// Maximum number of times that the lease is taken.
     pub(super) epochs: u8,
-    /// Followers forward one entry. A recovery is one step, and nothing is signed again.
+    /// Whether followers forward one entry. If so, a recovery is one step, and nothing is signed
+    /// again.
     pub(super) forwards: bool,
 }
 
@@ -139,7 +140,7 @@ impl Cluster {
     }
 
     /// Responds to the client of this instance with an SCT, or to another instance with the place.
-    /// Both promise that the entry is published.
+    /// Both responses promise that the entry is published.
     fn respond(&mut self, (from, at): (usize, usize), index: usize, leaf: Leaf) {
         self.promise(index, leaf);
         if from != at {

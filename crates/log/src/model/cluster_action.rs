@@ -14,7 +14,8 @@ pub(super) enum Action {
     Compare(usize),
     /// A follower extends its tree to the published checkpoint.
     Follow(usize),
-    /// A follower reads the checkpoint, and the store responds with the first one of the log.
+    /// A follower reads the checkpoint, and the store responds with the first checkpoint of the
+    /// log.
     FollowStale(usize),
     TakeLease(usize),
     /// The lease names no holder any more.

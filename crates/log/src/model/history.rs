@@ -10,7 +10,7 @@ pub(super) struct Leaf(u8);
 const FLIPPED: u8 = 0x80;
 
 impl Leaf {
-    /// `submission` from 1 to 3, `time` below 16.
+    /// Creates an entry. `submission` is from 1 to 3, and `time` below 16.
     pub(super) fn new(submission: u8, time: u8) -> Self {
         Leaf(submission | time << 2)
     }
@@ -24,7 +24,7 @@ impl Leaf {
         self.0 & FLIPPED != 0
     }
 
-    /// The time of the round.
+    /// Returns the time of the round.
     pub(super) fn time(self) -> u8 {
         (self.0 & !FLIPPED) >> 2
     }
@@ -54,7 +54,7 @@ impl Tree {
         Tree(self.0 | u32::from(leaf.0) << (8 * self.size()))
     }
 
-    /// Returns the tree of the first `size` entries, or the whole tree if it is smaller.
+    /// Returns the tree of the first `size` entries, or the whole tree if the tree is smaller.
     pub(super) fn first(self, size: usize) -> Tree {
         if size < MOST {
             Tree(self.0 & ((1 << (8 * size)) - 1))

@@ -18,7 +18,7 @@ pub(super) enum Opening {
     Records,
     /// Reads the published files, and compares them with lock and journal.
     Published,
-    /// Commits the tree head that the signer has signed after the one in the lock.
+    /// Commits the tree head that the signer has signed after the head in the lock.
     CommitSigned,
     /// Publishes the rounds up to the tree in the lock, one at a time, then its checkpoint.
     Replay,
@@ -121,7 +121,7 @@ pub(super) struct Around<'w> {
     pub(super) told: Told,
 }
 
-/// The events of a step that the invariants are about.
+/// The events of a step that the invariants restrict.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Told {
     /// A publication: the former checkpoint and the new checkpoint.
@@ -131,7 +131,7 @@ pub(super) struct Told {
 }
 
 impl<'w> Around<'w> {
-    /// Surroundings with these notes of the lock and the signer, and this storage.
+    /// Creates surroundings with these notes of the lock and the signer, and this storage.
     pub(super) fn of((lock, signed): (Note, Note), place: &'w mut Place) -> Self {
         Around {
             lock,
@@ -168,7 +168,7 @@ pub(super) enum Outcome {
 }
 
 impl Instance {
-    /// A process that is not running, and has this index.
+    /// Returns a process that is not running, and has this index.
     pub(super) fn down(index: Index) -> Self {
         Instance {
             mode: Mode::Down,
@@ -292,7 +292,7 @@ impl Instance {
     }
 
     /// Extends the index to the tree of a follower, which reads all new entries at once; returns
-    /// `false` if this tree does not extend the indexed one.
+    /// `false` if this tree does not extend the indexed tree.
     pub(super) fn follow(&mut self, tree: Tree) -> bool {
         let extends = tree.goes_on_from(self.index.tree);
         if extends {
@@ -331,8 +331,8 @@ impl Instance {
         true
     }
 
-    /// Publishes a checkpoint; returns `false` if the published checkpoint is not the last one that
-    /// this process knows.
+    /// Publishes a checkpoint; returns `false` if the published checkpoint is not the last
+    /// checkpoint that this process knows.
     fn publish(&mut self, note: Note, around: &mut Around<'_>, rules: Protocol) -> bool {
         let there = around.place.files.checkpoint;
         if rules.has_condition() && there != self.last {
@@ -345,8 +345,8 @@ impl Instance {
         true
     }
 
-    /// Returns the put of a checkpoint that is under way: the former checkpoint and the new one.
-    /// The store may apply the put after the end of the process.
+    /// Returns the put of a checkpoint that is under way: the former checkpoint and the new
+    /// checkpoint. The store may apply the put after the end of the process.
     pub(super) fn put_under_way(&self, rules: Protocol) -> Option<(Option<Note>, Note)> {
         let round = self.round?;
         let next = rules
@@ -363,7 +363,7 @@ impl Instance {
         is_idle && has_room && is_told && self.index.find(submission).is_none()
     }
 
-    /// Begins a round with this entry, or without any.
+    /// Begins a round with this entry, or without an entry.
     pub(super) fn begin(&mut self, leaf: Option<Leaf>, time: u8, flipped: bool) {
         self.round = Some(Round {
             leaf,

@@ -9,7 +9,8 @@ pub(super) const CHAIN: u8 = 1;
 /// Number of different times of entries: one more than the rounds.
 const TIMES: u8 = 4;
 
-/// The record in the lock that names the leader. The renewal is left out: it only counts.
+/// The record in the lock that names the leader. The number of the renewal is left out, because it
+/// only counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Lease {
     /// `None`: the last leader has handed the lease over, or the record is wrong.
@@ -47,7 +48,8 @@ pub(super) enum Request {
     None,
     /// Neither the pool nor the index has the entry.
     Absent,
-    /// Neither had the entry, but a round has moved it from the pool to the index after the lookup.
+    /// Neither the pool nor the index had the entry, but a round has moved it from the pool to the
+    /// index after the lookup.
     Outdated,
     /// The entry waits for its round, or its round is under way.
     Waiting,
@@ -68,7 +70,7 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// An instance that has this index, and is not running.
+    /// Returns an instance that has this index, and is not running.
     pub(super) fn down(index: Index) -> Self {
         Member {
             role: Role::Down,
@@ -104,7 +106,8 @@ impl Member {
         matches!(self.role, Role::Leading(_)) && self.instance.mode == Mode::Running
     }
 
-    /// Returns whether the pool has the entry: it waits, or it is in a round that the index lacks.
+    /// Returns whether the pool has the entry: the entry waits, or is in a round that the index
+    /// lacks.
     pub(super) fn has_in_memory(&self) -> bool {
         self.waits || self.instance.is_sequencing(CHAIN)
     }

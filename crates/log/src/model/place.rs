@@ -101,13 +101,13 @@ impl Place {
             .for_each(|record| record.synced = true);
     }
 
-    /// Syncs the published files: those in a bucket are durable at once.
+    /// Syncs the published files: files in a bucket are durable at once.
     pub(super) fn settle_files(&mut self) {
         self.settled = self.files;
     }
 
     /// Returns a bit for each file that is not durable: tiles by size, the end of the journal, and
-    /// two bits for the checkpoint, which may revert to the former one or be torn.
+    /// two bits for the checkpoint, which may revert to the former checkpoint or be torn.
     pub(super) fn at_risk(&self) -> u8 {
         let (now, before) = (&self.files, &self.settled);
         let tiles = (0..MOST).filter(|at| now.tiles[*at] != before.tiles[*at]);
@@ -136,10 +136,10 @@ impl Place {
         self.settle(0);
     }
 
-    /// Returns the size at which the rounds of the journal that lead to the newest head begin.
-    /// The newest head is the head of the lock, or was signed after it. Returns `None` if the
-    /// journal has a round on a tree that the lock never had, or if it does not lead from the head
-    /// of the lock to the newest one. (`no_round_beyond`, `ahead::newest`, `rounds_to`)
+    /// Returns the size at which the rounds of the journal that lead to the newest head begin. The
+    /// newest head is the head of the lock, or was signed after it. Returns `None` if the journal
+    /// has a round on a tree that the lock never had, or if it does not lead from the head of the
+    /// lock to the newest head. (`no_round_beyond`, `ahead::newest`, `rounds_to`)
     pub(super) fn base(&self, head: Note, newest: Note) -> Option<usize> {
         let signed = head.tree;
         let beyond = |record: &Record| {

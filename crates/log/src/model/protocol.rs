@@ -45,7 +45,7 @@ impl Protocol {
         }
     }
 
-    /// The steps of a round, or of a new signature of the same tree.
+    /// Returns the steps of a round, or of a new signature of the same tree.
     #[rustfmt::skip]
     pub(super) fn course(self, has_entries: bool) -> &'static [Phase] {
         match self.without {
@@ -69,7 +69,7 @@ impl Protocol {
 pub(super) enum InstanceRule {
     /// A follower writes neither to the lock nor to the bucket, also when it opens the log.
     ReadOnly,
-    /// A follower reads the published checkpoint before the lock that it compares with it.
+    /// A follower reads the published checkpoint before the lock, and compares both.
     ReadOrder,
     /// A follower refuses a checkpoint that is older than its own tree.
     NoStaleView,

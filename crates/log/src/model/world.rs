@@ -14,7 +14,7 @@ use crate::sequence::phase::Phase;
 pub(super) enum Invariant {
     /// Any two published or committed trees extend each other. Every published tree was committed.
     OneHistory,
-    /// A published checkpoint is replaced only by one of a tree that extends its tree.
+    /// A published checkpoint is replaced only by a checkpoint of a tree that extends its tree.
     AppendOnly,
     /// An SCT has the index and the time of its entry in a published tree.
     NoSctOutside,
@@ -51,13 +51,13 @@ pub(super) struct World {
     pub(super) lock: Note,
     /// The last note that the separate signer has signed and remembers.
     pub(super) signed: Note,
-    /// The second place is a copy of the first one, unless both instances have one bucket.
+    /// The second place is a copy of the first place, unless both instances have one bucket.
     places: [Place; 2],
     is_copied: bool,
     instances: [Instance; 2],
     /// The time of the last round.
     time: u8,
-    /// The put of a checkpoint by an ended process: the former checkpoint and the new one.
+    /// The put of a checkpoint by an ended process: the former checkpoint and the new checkpoint.
     late: Option<(Option<Note>, Note)>,
     /// The largest tree that was ever published.
     seen: Tree,
@@ -113,7 +113,7 @@ impl fmt::Display for Action {
             Action::Seal(i, n, true) => {
                 write!(f, "instance {i}: Seal submission {n}, of which a bit flips")
             }
-            Action::Resign(i) => write!(f, "instance {i} begins to sign its tree anew"),
+            Action::Resign(i) => write!(f, "instance {i} begins to sign its tree again"),
             Action::Step(i, phase) => write!(f, "instance {i}: {phase:?}"),
             Action::Settle(i) => write!(f, "instance {i}: Settle"),
             Action::Crash(i) => write!(f, "instance {i} is killed"),
@@ -128,14 +128,15 @@ impl fmt::Display for Action {
             Action::Read(i) => write!(f, "instance {i} reads an entry for its dedup index"),
             Action::Copy => write!(f, "the directory of instance 0 is copied for instance 1"),
             Action::Late => write!(f, "the put of a dead process arrives"),
-            Action::BackUp => write!(f, "a backup is made"),
+            Action::BackUp => write!(f, "a backup is created"),
             Action::RollBack => write!(f, "lock, data and index are restored from the backup"),
             Action::Forget => write!(f, "the signer's memory is restored from the backup"),
         }
     }
 }
 
-/// Is called with an action and its change, which returns whether the action is possible.
+/// A function that gets an action and its change. The change returns whether the action is
+/// possible.
 type Happens<'h> = dyn FnMut(Action, &dyn Fn(&mut World) -> bool) + 'h;
 
 /// The protocol, and the bounds of an exploration.
@@ -379,7 +380,7 @@ impl Bounds {
         }
     }
 
-    /// The first step of an opening.
+    /// Returns the first step of an opening.
     fn first_step(&self) -> Opening {
         if self.protocol.is_signed_apart {
             Opening::LastSigned
@@ -402,7 +403,7 @@ impl Bounds {
     }
 
     /// Takes a step, and the steps after it that change only the memory of the process: a crash
-    /// before them has the same result as one after them.
+    /// before them has the same result as a crash after them.
     fn step(&self, world: &mut World, i: usize, phase: Phase) -> bool {
         let (mut instance, mut place) = (world.instances[i], world.places[self.place_of(i)]);
         let mut around = world.around(&mut place);
@@ -474,7 +475,7 @@ impl Bounds {
 }
 
 impl World {
-    /// The surroundings of an instance with this storage.
+    /// Returns the surroundings of an instance with this storage.
     fn around<'w>(&self, place: &'w mut Place) -> Around<'w> {
         Around::of((self.lock, self.signed), place)
     }
@@ -484,7 +485,7 @@ impl World {
     }
 }
 
-/// Checks a published checkpoint against the former one and against the largest tree `seen`.
+/// Checks a published checkpoint against the former checkpoint and against the largest tree `seen`.
 pub(super) fn note_publication(
     (seen, broken): (&mut Tree, &mut Broken),
     there: Option<Note>,

@@ -8,22 +8,22 @@ use lucarne_ct::{TileLeafError, TileLeafRef};
 
 use crate::read::gzip::check_sum;
 
-/// First bytes of a gzip stream. A `TileLeaf` starts with a 64-bit timestamp; one with these first
-/// bytes would be 71 million years in the future.
+/// First bytes of a gzip stream. A `TileLeaf` starts with a 64-bit timestamp; a timestamp with
+/// these first bytes would be 71 million years in the future.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// Most bytes of a data tile: 256 entries, each with two copies of a certificate of the largest
-/// configurable request body (2 MiB). Decompression stops beyond this length.
+/// Maximum length of a data tile in bytes: 256 entries, each with two copies of a certificate of
+/// the largest configurable request body (2 MiB). Decompression stops beyond this length.
 const MAX_TILE_BYTES: u64 = 768 << 20;
 
 /// Bytes to decompress before the next attempt to read entries.
 const CHUNK: u64 = 256 << 10;
 
-/// Decompresses the bytes of a data tile; returns bytes that are not compressed as they are.
+/// Decompresses the bytes of a data tile; returns uncompressed bytes unchanged.
 ///
 /// # Errors
-/// If the bytes are not exactly one complete gzip stream, differ from the checksum in its header,
-/// if it has one, or decompress to more bytes than any data tile has.
+/// If the bytes are not exactly one complete gzip stream, do not match the checksum in its header,
+/// if there is a checksum, or decompress to more bytes than any data tile has.
 ///
 /// # Examples
 ///
@@ -123,7 +123,7 @@ pub(crate) fn gunzip_entries(bytes: Bytes, count: u16) -> std::io::Result<Bytes>
 }
 
 /// Returns the bytes that were decompressed up to the first invalid entry, if the stream is
-/// complete. The stream is then not damaged, but no data tile.
+/// complete. The stream is then not damaged, but is not a data tile.
 fn without_rest(
     bytes: &[u8],
     unpacking: GzDecoder<&[u8]>,

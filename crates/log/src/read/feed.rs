@@ -11,8 +11,8 @@ use lucarne_ct::{Certificate, EntryKind, Fingerprint, TileLeafRef, TrimmedEntry,
 use lucarne_tlog::Tile;
 use serde::Serialize;
 
-/// Most bytes of names in an event, so that 256 events have at most 4 MiB of names. The event has
-/// the number of omitted names.
+/// Maximum number of bytes of names in an event, so that 256 events have at most 4 MiB of names.
+/// The event has the number of omitted names.
 const MOST_NAME_BYTES: usize = 16 << 10;
 
 /// The JSON data of an event.
@@ -131,7 +131,7 @@ impl TileEvents {
         Ok(self.events.clone())
     }
 
-    /// Returns whether these events belong to an older tile than `tile`, or to the same.
+    /// Returns whether these events belong to an older tile than `tile`, or to `tile`.
     pub(crate) fn is_before(&self, tile: Tile) -> bool {
         self.tile <= tile.index()
     }

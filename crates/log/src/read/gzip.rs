@@ -45,6 +45,7 @@ const LAST_BLOCK: [u8; 2] = [3, 0];
 
 /// Compresses a data tile.
 ///
+/// # Errors
 /// If the compressed bytes do not decompress to `plain`.
 pub(crate) fn gzip(plain: &[u8]) -> io::Result<Bytes> {
     GrowingGzip::default().grow(0, plain)
@@ -131,7 +132,7 @@ pub(crate) fn check_sum(stream: &[u8]) -> io::Result<()> {
     let ours = stream.strip_prefix(&HEADER);
     let (sum, packed) = ours
         .and_then(<[u8]>::split_first_chunk)
-        .ok_or_else(|| invalid("a header that none of these tiles has"))?;
+        .ok_or_else(|| invalid("unknown header: expected the header of the log's own tiles"))?;
     if crc(packed).sum() == u32::from_le_bytes(*sum) {
         Ok(())
     } else {
@@ -145,8 +146,8 @@ fn crc(bytes: &[u8]) -> Crc {
     crc
 }
 
-/// Compresses the bytes from `start` on to blocks, and verifies that these decompress to the same
-/// bytes.
+/// Compresses the bytes from `start` on to blocks, and verifies that the blocks decompress to the
+/// same bytes.
 fn chunk(plain: &[u8], start: usize) -> io::Result<Vec<u8>> {
     let (before, plain) = plain.split_at(start);
     if plain.is_empty() {
@@ -165,7 +166,7 @@ fn chunk(plain: &[u8], start: usize) -> io::Result<Vec<u8>> {
 /// half as long again and saves a twentieth of the size.
 ///
 /// Each call uses a new compressor: after a reset, a compressor still has old bytes beyond the end
-/// of its window, and finds other matches because of them.
+/// of its window, and finds other matches because of these bytes.
 fn deflate_behind(window: &[u8], plain: &[u8]) -> io::Result<Vec<u8>> {
     let mut deflate = Compress::new(Compression::fast(), false);
     if !window.is_empty() {
@@ -239,7 +240,7 @@ mod tests {
         }
     }
 
-    /// Includes the bits that do not affect the entries.
+    /// Flips all bits, including the bits that do not affect the entries.
     #[test]
     fn any_flipped_bit_is_noticed() {
         let tile = entries(3 * CHUNK / 1000);

@@ -19,7 +19,7 @@ const FIRST: usize = 256 << 10;
 
 /// Returns the results of `reads`, in order. `bytes` returns the size of a result.
 ///
-/// A finished read that waits for an earlier one counts as in flight. So at most [`AT_ONCE`] bytes
+/// A finished read that waits for an earlier read counts as in flight. So at most [`AT_ONCE`] bytes
 /// are in flight or waiting if sizes stay similar. If sizes grow suddenly, the reads in flight, at
 /// most [`MOST`], exceed that bound.
 pub(crate) fn read_ahead<F: Future>(
@@ -120,7 +120,7 @@ mod tests {
         let grown = [small, vec![2 * AT_ONCE; 200]].concat();
         let seen = observed(&grown);
         assert_eq!(seen[99].0, MOST);
-        // No read begins before those in flight have ended; then one read begins at a time.
+        // No read begins before the reads in flight have ended; then one read begins at a time.
         for (n, (reads, _)) in seen[100..].iter().enumerate() {
             assert_eq!(*reads, MOST.saturating_sub(n).max(1), "{n} after they grew");
         }
@@ -145,7 +145,7 @@ mod tests {
         assert!(results.next().now_or_never().is_none());
         let (begun, _) = store.under_way();
         (1..begun).for_each(|number| store.answer(number));
-        // Finished reads wait for the first one, and are in memory as well.
+        // Finished reads wait for the first read, and are in memory as well.
         assert!(results.next().now_or_never().is_none());
         assert_eq!(store.under_way().0, 1);
         store.answer(0);

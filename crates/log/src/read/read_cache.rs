@@ -46,7 +46,8 @@ impl StoredFile {
     /// Returns the decoded bytes.
     ///
     /// # Errors
-    /// If the bytes cannot be decoded. They could be decoded when they were read.
+    /// If the bytes cannot be decoded. This is unlikely, because the bytes could be decoded when
+    /// they were read.
     pub fn unpacked(&self) -> std::io::Result<Bytes> {
         match (&self.plain, self.encoding) {
             (Some(plain), _) => Ok(plain.clone()),
@@ -72,7 +73,7 @@ impl FileId {
         }
     }
 
-    /// Parses a path in storage; returns `None` if it is neither a tile nor an issuer.
+    /// Parses a path in storage; returns `None` if the file is neither a tile nor an issuer.
     pub(crate) fn parse(path: &str) -> Option<FileId> {
         match path.strip_prefix("issuer/") {
             Some(name) => name.parse().ok().map(FileId::Issuer),

@@ -119,12 +119,12 @@ impl Reader {
         self.view.load().as_ref().map(|view| view.published.clone())
     }
 
-    /// The tiles in storage. Each is verified when it is read.
+    /// Returns the tiles in storage. Each tile is verified when it is read.
     pub(crate) fn tiles(&self) -> &VerifiedTiles {
         &self.tiles
     }
 
-    /// The tree of the published checkpoint, after the log has been opened.
+    /// Returns the tree of the published checkpoint, after the log has been opened.
     pub(crate) fn tree(&self) -> Option<Arc<Tree>> {
         self.view.load().as_ref()?.tree.clone()
     }
@@ -178,7 +178,7 @@ impl Reader {
     }
 
     /// Returns a partial data tile in gzip, as all data tiles are, and keeps the compressed bytes:
-    /// if one client requests a superseded width, others usually do as well.
+    /// if one client requests a superseded width, other clients usually do as well.
     async fn packed(&self, tile: Tile, plain: Bytes) -> Result<StoredFile, ReadError> {
         let key = CacheKey::File(FileId::Tile(tile));
         if let Some(stored) = self.cache.get(&key) {
@@ -200,7 +200,8 @@ impl Reader {
         })
     }
 
-    /// Returns the names tile of a data tile, generated from the entries, and keeps it.
+    /// Returns the names tile of a data tile, generated from the entries, and caches the names
+    /// tile.
     pub(crate) async fn names(&self, tile: Tile) -> Result<Option<StoredFile>, ReadError> {
         let key = CacheKey::Names(tile);
         if let Some(stored) = self.cache.get(&key) {
@@ -358,8 +359,8 @@ impl Reader {
         }
     }
 
-    /// Removes a file from memory that was found damaged in storage, and reports it with `problem`
-    /// unless it is intact when it is read again from the store itself.
+    /// Removes a file that was found damaged in storage from memory. Reports the file with
+    /// `problem`, unless a second read, from the store itself, finds the file intact.
     pub(crate) async fn distrust(&self, file: FileId, problem: String) {
         self.cache.invalidate(&CacheKey::File(file));
         if let FileId::Tile(tile) = file {
@@ -389,7 +390,8 @@ impl Reader {
         }
     }
 
-    /// Returns the right edge of the tree, and reads it if no session has recovered it.
+    /// Returns the right edge of the tree. Reads the edge from storage if no session has recovered
+    /// the tree.
     async fn edge(&self, view: &Arc<View>) -> Result<Arc<RightEdge>, ReadError> {
         if let Some(tree) = &view.tree {
             return Ok(tree.edge.clone());
@@ -440,7 +442,8 @@ enum Edge {
     Entries(Bytes),
 }
 
-/// Returns the tile as a prefix of the rightmost tile of its level; `None` if it is another tile.
+/// Returns the tile as a prefix of the rightmost tile of its level; `None` if the tile is to the
+/// left of that tile.
 fn from_edge(tree: &Tree, tile: Tile) -> Option<Edge> {
     let rightmost = Tile::rightmost_partial(tile.level(), tree.size())?;
     if tile.index() != rightmost.index() {

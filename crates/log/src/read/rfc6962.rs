@@ -2,7 +2,7 @@
 //! log.
 //!
 //! All data comes from tiles that were verified against the signed tree, and each proof is verified
-//! again before it is returned. Nothing is signed: the tree head is the one in the checkpoint.
+//! again before it is returned. Nothing is signed: the tree head comes from the checkpoint.
 
 use std::sync::Arc;
 
@@ -27,7 +27,8 @@ pub use self::error::Rfc6962Error;
 pub(crate) use self::indexer::keep_index;
 pub use self::log_entry::{LogEntries, LogEntry};
 
-/// Maximum bytes of the entries in one response, before base64. The first entry may exceed it.
+/// Maximum bytes of the entries in one response, before base64. The first entry may exceed this
+/// limit.
 const MOST_BYTES: usize = 3 << 20;
 
 /// The reads of RFC 6962 of one log.
@@ -54,8 +55,8 @@ impl<'l> Rfc6962Reads<'l> {
             .map_err(|error| ReadError::from(ReadFailure::TreeHead(error)).into())
     }
 
-    /// Returns the proof of `get-sth-consistency` (section 4.4). The proof is empty if RFC 6962
-    /// does not define one: between equal sizes, and from the empty tree.
+    /// Returns the proof of `get-sth-consistency` (section 4.4). The proof is empty between equal
+    /// sizes, and from the empty tree, for which RFC 6962 defines no proof.
     ///
     /// # Errors
     /// If a tree of these sizes does not exist, or its tiles cannot be read.

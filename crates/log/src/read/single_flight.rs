@@ -27,8 +27,8 @@ impl<K, T: Clone> Default for SingleFlight<K, T> {
 }
 
 impl<K: Copy + Eq + Hash, T: Clone> SingleFlight<K, T> {
-    /// Waits for the request in flight for `key`, or starts `fetch` if there is none. The request
-    /// continues as long as it has a waiter, even if the first one leaves.
+    /// Waits for the request in flight for `key`, or starts `fetch` if no request is in flight. The
+    /// request continues as long as it has a waiter, even if the first waiter leaves.
     pub(crate) async fn join(&self, key: K, fetch: impl Future<Output = T> + Send + 'static) -> T {
         let future = {
             let mut flights = self.0.lock();
@@ -48,7 +48,7 @@ impl<K: Copy + Eq + Hash, T: Clone> SingleFlight<K, T> {
     }
 }
 
-/// A waiting caller. The last one to leave, for any reason, removes the request.
+/// A waiting caller. The last caller to leave, for any reason, removes the request.
 struct Waiter<'f, K: Copy + Eq + Hash, T: Clone> {
     single_flight: &'f SingleFlight<K, T>,
     key: K,
@@ -63,7 +63,7 @@ impl<K: Copy + Eq + Hash, T: Clone> Drop for Waiter<'_, K, T> {
             return;
         };
         flight.waiters -= 1;
-        // A completed request, or one without waiters, is not used for the next caller.
+        // A completed request, or a request without waiters, is not used for the next caller.
         if flight.waiters == 0 || flight.future.peek().is_some() {
             flights.remove(&self.key);
         }
@@ -100,7 +100,7 @@ mod tests {
         tokio::task::yield_now().await;
         let others: Vec<_> = (0..10).map(|_| ask()).collect();
         tokio::task::yield_now().await;
-        // The first caller may leave; the others still get the result.
+        // The first caller may leave; the other callers still get the result.
         first.abort();
         assert!(first.await.is_err());
         go.notify_one();

@@ -1,9 +1,9 @@
 //! Tiles as stored, by any software.
 //!
-//! A narrower partial tile is a prefix of a wider one, and of the full tile. Lucarne and Sunlight
-//! store data tiles in gzip. TesseraCT does not compress them, and earlier versions of Lucarne did
-//! not compress partial ones. The first bytes distinguish the two: gzip begins with 1f 8b, a tile
-//! with a timestamp. So any stored tile with the requested entries can be used.
+//! A narrower partial tile is a prefix of a wider partial tile, and of the full tile. Lucarne and
+//! Sunlight store data tiles in gzip. TesseraCT does not compress them, and earlier versions of
+//! Lucarne did not compress partial tiles. The first bytes distinguish the two: gzip begins with 1f
+//! 8b, a tile with a timestamp. So any stored tile with the requested entries can be used.
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
@@ -27,7 +27,7 @@ pub(crate) fn if_readable(
 }
 
 /// Returns the uncompressed bytes of exactly this tile, from the narrowest stored tile that
-/// contains them; `None` if there is none.
+/// contains them; `None` if there is no such tile.
 pub(crate) async fn tile(assets: &dyn Assets, tile: Tile) -> Result<Option<Bytes>, ReadError> {
     // In nearly all cases the tile itself exists, and one request is enough.
     let own = tile.path();
@@ -52,7 +52,7 @@ fn unpacked(tile: Tile, path: String, bytes: Bytes) -> Result<Bytes, ReadError> 
     })
 }
 
-/// Returns the tiles that contain this one: the tile itself, the full tile, wider partial tiles.
+/// Returns the tiles that contain this tile: the tile itself, the full tile, wider partial tiles.
 pub(crate) async fn candidates(assets: &dyn Assets, tile: Tile) -> Result<Vec<Tile>, ReadError> {
     let mut tiles = vec![tile];
     if !tile.is_full() {
@@ -156,7 +156,7 @@ pub(crate) fn leaves(entries: &[u8]) -> Result<(Vec<Hash>, Vec<u32>), TileLeafEr
 }
 
 /// Returns the rightmost hash tiles of the tree of `size` entries. The caller must compare their
-/// root with a signed one.
+/// root with a signed root.
 pub(crate) async fn edge(assets: &dyn Assets, size: u64) -> Result<RightEdge, ReadError> {
     let tiles: Vec<Tile> = RightEdge::tiles(size).collect();
     let found = try_join_all(tiles.iter().map(|tile| whole(assets, *tile))).await?;

@@ -1,10 +1,10 @@
 //! Tiles that are verified against the tree before a reader receives them.
 //!
-//! The right edge in memory gives the signed root. All other tiles are reached from it: the root
-//! over a full hash tile is an entry of the tile above, and the leaf hashes of a data tile's
-//! entries are the hash tile of level 0. Until the bytes from storage match, they are only a hint.
-//! If they do not match, they are read again from the store, without caches. If they still do not
-//! match, the file is damaged.
+//! The right edge in memory gives the signed root. All other tiles are reached from the right edge:
+//! the root over a full hash tile is an entry of the tile above, and the leaf hashes of a data
+//! tile's entries are the hash tile of level 0. Until the bytes from storage match, they are only a
+//! hint. Bytes that do not match are read again from the store, without caches. If the second bytes
+//! do not match either, the file is damaged.
 //!
 //! The tree does not sign the precertificates and the issuer fingerprints in a data tile. The
 //! checksum of the gzip stream covers them. A tile that other software stored uncompressed has no
@@ -37,7 +37,7 @@ use crate::read::stored_tiles;
 /// Data tiles of one log that are decompressed and hashed at the same time.
 const CHECKING: usize = 4;
 
-/// The tiles of one log in storage. Each is verified when it is read.
+/// The tiles of one log in storage. Each tile is verified when it is read.
 ///
 /// Clones share the cache.
 #[derive(Clone)]
@@ -83,8 +83,8 @@ impl VerifiedTiles {
         Self::with_source(Source::Caches, assets, cache, damaged)
     }
 
-    /// Creates a reader of the tiles that the store itself has, past the caches of `assets`: they
-    /// may have tiles that the store has lost.
+    /// Creates a reader of the tiles that the store itself has, past the caches of `assets`,
+    /// because a cache may have tiles that the store has lost.
     pub(crate) fn past_caches(
         assets: Arc<dyn Assets>,
         cache: ReadCache,
@@ -114,7 +114,8 @@ impl VerifiedTiles {
         &self.0.damaged
     }
 
-    /// Returns a full tile of the tree with this right edge, as stored, and keeps it.
+    /// Returns a full tile of the tree with this right edge, as stored, and keeps the tile in the
+    /// cache.
     ///
     /// # Errors
     /// If the tile, or a tile that leads to it, is missing or damaged, or if storage fails.
@@ -168,7 +169,7 @@ impl VerifiedTiles {
     }
 
     /// Returns the uncompressed entries of a data tile of any width, from the narrowest stored tile
-    /// with these entries. They are not kept.
+    /// with these entries. The entries are not cached.
     ///
     /// # Errors
     /// See [`full`](Self::full).
@@ -205,7 +206,7 @@ impl VerifiedTiles {
     pub(crate) async fn partial(&self, edge: &Arc<RightEdge>, tile: Tile) -> Result<(), ReadError> {
         let file = FileId::Tile(tile);
         if tile.full().covered_by(edge.size()) && self.0.assets.get(&file.path()).await?.is_none() {
-            // The full tile has replaced the partial one.
+            // The full tile has replaced the partial tile.
             self.0.damaged.forget(file);
             return Ok(());
         }
@@ -223,7 +224,7 @@ impl VerifiedTiles {
     /// Reads a file that entries need from the store itself, and verifies it.
     ///
     /// # Errors
-    /// As [`full`](Self::full).
+    /// See [`full`](Self::full).
     pub(crate) async fn stored(
         &self,
         edge: &Arc<RightEdge>,
@@ -238,10 +239,11 @@ impl VerifiedTiles {
         found.map(drop).ok_or_else(|| self.missing(file))
     }
 
-    /// Returns the certificate with this fingerprint, if it exists. It is not kept.
+    /// Returns the certificate with this fingerprint, if it exists. The certificate is not kept in
+    /// memory.
     ///
     /// # Errors
-    /// If it is damaged, or storage fails.
+    /// If the certificate is damaged, or storage fails.
     pub(crate) async fn issuer(&self, of: &Fingerprint) -> Result<Option<Bytes>, ReadError> {
         let file = FileId::Issuer(*of);
         let expected = Expected::Certificate(*of);
@@ -379,7 +381,7 @@ impl VerifiedTiles {
                 path,
                 problem,
                 ?attempt,
-                "the stored bytes differ from those that the log wrote"
+                "the stored bytes differ from the bytes that the log wrote"
             );
             assets.forget_for_readers(&path).await;
         }

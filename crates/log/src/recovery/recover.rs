@@ -84,7 +84,7 @@ pub(crate) async fn examine(
 /// Judges the log as [`judge`] does, and refuses storage that was emptied or rolled back.
 ///
 /// # Errors
-/// Those of [`judge`], and of [`rollback::check`].
+/// Returns the errors of [`judge`] and of [`rollback::check`].
 pub(crate) async fn judge_whole(
     config: &LogConfig,
     assets: &Arc<dyn Assets>,
@@ -115,7 +115,7 @@ async fn examine_judged(
 /// has `signed` more than the lock has, its checkpoint is committed first.
 ///
 /// # Errors
-/// If they contradict each other, or if one of them fails.
+/// If lock, journal and storage contradict each other, or if one of them fails.
 pub(crate) async fn recover(
     config: &LogConfig,
     assets: &Arc<dyn Assets>,

@@ -276,8 +276,8 @@ impl Shared {
     }
 
     /// Proves the growth of the log to a separate signer whose last checkpoint is older than the
-    /// committed one, because its memory was restored from a backup. A signer that has signed
-    /// another history refuses.
+    /// committed checkpoint, because its memory was restored from a backup. A signer that has
+    /// signed another history refuses.
     async fn remind(&self, recovered: &Recovered, signed: Option<Head>) -> Result<(), Fatal> {
         let tree = &recovered.tree;
         let Some(signed) = signed.filter(|signed| signed.size < tree.size()) else {

@@ -2,8 +2,8 @@
 
 use tokio::sync::watch;
 
-/// The turn of a process to run its logs. Until it comes, another process runs them, and this
-/// process only reads the published files.
+/// The turn of a process to run its logs. Before the turn comes, another process runs the logs, and
+/// this process only reads the published files.
 #[derive(Clone, Debug)]
 pub struct Turn(watch::Receiver<bool>);
 
@@ -30,7 +30,7 @@ impl Turn {
         *self.0.borrow()
     }
 
-    /// Waits until the turn comes; forever if it never does.
+    /// Waits until the turn comes, forever if the turn is never given.
     pub async fn comes(&self) {
         if self.0.clone().wait_for(|come| *come).await.is_err() {
             std::future::pending::<()>().await;

@@ -4,8 +4,8 @@
 //! While the process runs, the clock is compared with the monotonic clock. A jump of at most
 //! [`TOLERATED_MS`] is accepted. A jump of up to a day is accepted if the clock keeps it for a
 //! minute, as after a pause of the machine. A longer jump is never accepted. At the start of the
-//! process, the clock is compared with the last signed checkpoint. If that is more than a day old,
-//! an operator must confirm that the log was down for so long.
+//! process, the clock is compared with the last signed checkpoint. If this checkpoint is more than
+//! a day old, an operator must confirm that the log was down for so long.
 
 use std::time::{Duration, Instant};
 
@@ -105,7 +105,7 @@ impl ClockJumps {
         wall_ms - self.ahead_ms(wall_ms, at)
     }
 
-    /// Returns by how many milliseconds the clock is ahead; 0 if this is tolerated.
+    /// Returns the number of milliseconds that the clock is ahead; 0 if the jump is tolerated.
     pub(crate) fn ahead_ms(&self, wall_ms: u64, at: Instant) -> u64 {
         let trusted = self.0.lock().trusted;
         let expected_ms = trusted.map_or(wall_ms, |trusted| trusted.expected_ms(at));

@@ -14,7 +14,7 @@ pub(crate) enum Phase {
     Stage,
     /// Signs the tree.
     Sign,
-    /// Replaces the checkpoint in the lock by the signed one.
+    /// Replaces the checkpoint in the lock by the signed checkpoint.
     Commit,
     /// Publishes tiles and issuers.
     PublishTiles,
@@ -24,7 +24,7 @@ pub(crate) enum Phase {
     Answer,
     /// Adds the round to the dedup index.
     Index,
-    /// Makes the published files durable and truncates the journal, concurrently with rounds.
+    /// Syncs the published files and truncates the journal, concurrently with rounds.
     Settle,
 }
 

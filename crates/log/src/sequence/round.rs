@@ -25,7 +25,7 @@ pub(crate) struct Round {
     pub(crate) issuers: Vec<Arc<Issuer>>,
     /// The hashes of the round's leaves.
     pub(crate) leaves: Vec<Hash>,
-    /// The tree after the round, except its frontier, which is still the one before the round.
+    /// The tree after the round, except its frontier, which is still the frontier before the round.
     pub(crate) tree: Tree,
 }
 

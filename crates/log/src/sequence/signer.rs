@@ -27,7 +27,7 @@ impl From<LogKey> for Signer {
 }
 
 impl Signer {
-    /// The log's ID.
+    /// Returns the log ID.
     pub fn log_id(&self) -> LogId {
         match self {
             Self::Own(key) => key.log_id(),
@@ -35,7 +35,7 @@ impl Signer {
         }
     }
 
-    /// The public key as a SubjectPublicKeyInfo in DER.
+    /// Returns the public key as a SubjectPublicKeyInfo in DER.
     pub fn public_key_spki(&self) -> &[u8] {
         match self {
             Self::Own(key) => key.public_key_spki(),
@@ -43,7 +43,7 @@ impl Signer {
         }
     }
 
-    /// The public key.
+    /// Returns the public key.
     ///
     /// # Errors
     /// The errors of [`PublicKey::from_spki`].

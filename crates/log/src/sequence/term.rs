@@ -58,8 +58,9 @@ impl Term {
         self.changed.lock().any = at;
     }
 
-    /// Checks before a commit that no other instance has replaced this process. This reads the lock
-    /// only if this process has changed nothing for so long that another instance may take over.
+    /// Checks before a commit that no other instance has replaced this process. The check reads the
+    /// lock only if this process has changed nothing for so long that another instance may take
+    /// over.
     ///
     /// # Errors
     /// [`Fatal::Deposed`] if another instance has taken over, or an error of the lock.
@@ -72,7 +73,8 @@ impl Term {
         }
     }
 
-    /// Renews the lease as long as this process holds it. If it is lost, the pool fails.
+    /// Renews the lease as long as this process holds the lease. If the lease is lost, the pool
+    /// fails.
     pub(crate) async fn keep(&self, pool: &Pool) -> std::convert::Infallible {
         loop {
             let due = self.changed.lock().renewal_due(&self.instances);
@@ -107,7 +109,8 @@ impl Term {
         .await
     }
 
-    /// Releases the lease, for the first instance that takes it. If that fails, the lease lapses.
+    /// Releases the lease, for the first instance that takes it. If the release fails, the lease
+    /// lapses.
     pub(crate) async fn release(&self) {
         let nobody = |lease: &Lease| Lease {
             holder: None,
@@ -167,7 +170,7 @@ impl From<LeaseError> for Fatal {
     }
 }
 
-/// The pause between a failed attempt to lead and the next one.
+/// The pause between a failed attempt to lead and the next attempt.
 pub(crate) const AGAIN: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

@@ -52,9 +52,9 @@ pub(crate) struct Tree {
 /// The tiles that a round writes.
 #[derive(Debug, Default)]
 pub(crate) struct NewTiles {
-    /// Completed hash tiles, and the new partial of each level that changed.
+    /// Completed hash tiles, and the new partial tile of each level that changed.
     pub(crate) hashes: Vec<(Tile, Bytes)>,
-    /// Completed data tiles, and the new partial one, uncompressed.
+    /// Completed data tiles, and the new partial tile, uncompressed.
     pub(crate) data: Vec<(Tile, Bytes)>,
 }
 
@@ -109,8 +109,8 @@ impl Tree {
             .collect()
     }
 
-    /// Appends the entries of those leaves. The first has the index `first`; `ends` are the ends of
-    /// the entries in `entries`.
+    /// Appends the entries of these leaves. The first entry has the index `first`; `ends` are the
+    /// ends of the entries in `entries`.
     pub(crate) fn append_data(
         &mut self,
         first: u64,

@@ -10,8 +10,9 @@ use crate::recovery::inconsistency::SignerInconsistency;
 use crate::sequence::signer::Signer;
 use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
 
-/// Signs a tree head. A separate signer needs `proof`, the consistency proof from the last one. The
-/// returned signature has been verified, because an invalid one must never be committed.
+/// Signs a tree head. A separate signer needs `proof`, the consistency proof from the last tree
+/// head. The returned signature has been verified, because an invalid signature must never be
+/// committed.
 pub(crate) async fn sign(
     config: &LogConfig,
     head: Head,
@@ -33,8 +34,8 @@ pub(crate) async fn sign(
     }
 }
 
-/// Returns the last checkpoint of a separate signer; `None` without a signer, or if it has not
-/// signed.
+/// Returns the last checkpoint of a separate signer; `None` without a signer, or if the signer has
+/// not signed anything.
 pub(crate) async fn last_signed(config: &LogConfig) -> Result<Option<VerifiedCheckpoint>, Fatal> {
     let Signer::Apart(client) = &config.key else {
         return Ok(None);

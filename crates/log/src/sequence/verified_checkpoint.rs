@@ -20,7 +20,7 @@ impl VerifiedCheckpoint {
     /// Verifies a checkpoint of this log.
     ///
     /// # Errors
-    /// If it is not a valid checkpoint of this log.
+    /// If the note is not a valid checkpoint of this log.
     pub(crate) fn verify(
         note: Bytes,
         config: &LogConfig,

@@ -1,4 +1,4 @@
-//! Verify before sign: the second path to the root.
+//! Verification before signing: a second computation of the root.
 //!
 //! The bytes to be published are read back: each entry is parsed, compared with the submission, and
 //! hashed again. The frontier, which shares no code with the tiles, computes the root. The tiles
@@ -191,7 +191,7 @@ fn data_tiles(
     record: &Record,
     tiles: &[(Tile, bytes::Bytes)],
 ) -> Result<(), VerifyError> {
-    // The first tile begins with the old partial tile, the others with new entries.
+    // The first tile begins with the old partial tile, the other tiles with new entries.
     let mut old = before.data.bytes.as_ref();
     let mut new = record.entries.as_ref();
     for (tile, bytes) in tiles {
@@ -220,7 +220,8 @@ mod tests {
         range.map(|n| Arc::new(entry(n, issuers.clone()))).collect()
     }
 
-    /// Returns an entry: every eighth has a real precertificate, the others have arbitrary bytes.
+    /// Returns an entry: every eighth entry has a real precertificate, the other entries have
+    /// arbitrary bytes.
     fn entry(n: u32, issuers: Arc<[Arc<Issuer>]>) -> Entry {
         let body = Bytes::from(n.to_be_bytes().repeat(20));
         let (signed, precertificate) = if n % 8 == 3 {

@@ -14,7 +14,8 @@ use crate::sequence::clock_jump::TOLERATED_MS;
 use crate::shared::Shared;
 use crate::status::state::{Check, Health, State};
 
-/// Maximum age of a result before the checks run again: they cost the lock and the disk some work.
+/// Maximum age of a result before the checks run again, because they cost the lock and the disk
+/// some work.
 const FRESH: Duration = Duration::from_secs(1);
 /// The MMD of a static log: the maximum age of its checkpoint.
 const MAX_CHECKPOINT_AGE_MS: u64 = 60_000;
@@ -26,8 +27,9 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs the checks at most once a second, and at once when the log's state has changed.
 ///
-/// Only one run is in progress at a time, for all clients, and it continues when they disconnect: a
-/// hung disk therefore gets one request. Concurrent clients get the previous result with its age.
+/// Only one run is in progress at a time, for all clients. The run continues when the clients
+/// disconnect: a hung disk therefore gets one request. Concurrent clients get the previous result
+/// with its age.
 #[derive(Default)]
 pub(crate) struct Prober {
     last: Arc<Mutex<Option<Answer>>>,
@@ -168,7 +170,7 @@ fn instances_check(log: &Shared) -> Check {
     Check {
         name: "instances",
         ok: trouble.is_none(),
-        detail: trouble.unwrap_or_else(|| "takes its part".into()),
+        detail: trouble.unwrap_or_else(|| "leads or follows as configured".into()),
     }
 }
 

@@ -23,7 +23,7 @@ pub struct Metadata {
 pub enum IntendedUse {
     /// Production: eligible for the lists of browsers.
     Production,
-    /// Test, by the operator or others.
+    /// Test, by the operator or other parties.
     #[default]
     Test,
     /// Permanently shut down by its operator; reads may still work.

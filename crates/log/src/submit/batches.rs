@@ -1,4 +1,4 @@
-//! Batches of signatures that one submission verifies for several.
+//! Batches of signatures, which one submission verifies for several submissions.
 //!
 //! A submission whose signature can share a batch adds the signature here, then yields once to the
 //! tasks that are ready to run. The submission that fills a batch verifies the whole batch. If the
@@ -97,7 +97,7 @@ impl Drop for Place<'_> {
 }
 
 /// Verifies a batch. Dropping the batch afterwards notifies all submissions. If the verification
-/// panics, the signatures count as not tried, and each submission verifies its own.
+/// panics, the signatures count as not tried, and each submission verifies its own signature.
 fn try_all(batch: &[Waiting]) {
     let signatures: Vec<_> = batch.iter().map(|it| it.signature.clone()).collect();
     let tried = catch_unwind(AssertUnwindSafe(|| KnownSignature::try_all(&signatures)));

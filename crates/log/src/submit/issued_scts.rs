@@ -1,5 +1,5 @@
-//! Signatures of the newest SCTs. A client that submits a chain again gets the first SCT if it is
-//! still in memory, without a new signature.
+//! Signatures of the newest SCTs. A client that submits a chain again gets the first SCT without a
+//! new signature, if the first SCT is still in memory.
 
 use lucarne_ct::Identity;
 use parking_lot::Mutex;

@@ -1,4 +1,4 @@
-//! The two lanes of submissions: urgent certificates are logged before others.
+//! The two lanes of submissions: urgent certificates are logged before other certificates.
 //!
 //! Clients wait for the SCTs of a newly issued certificate. Clients do not wait for the SCTs of an
 //! old certificate, or of a certificate that already has SCTs, and CAs submit millions of these

@@ -1,9 +1,9 @@
 //! Lookups in the dedup index, on a separate thread.
 //!
-//! Memory has the data of nearly every lookup, but which ones need the disk is unknown in advance.
-//! A hung disk must not block the threads that serve all logs. It therefore blocks only the lookup
-//! thread of its own log, and callers have a timeout. Waking a thread costs more than a lookup, so
-//! lookups within a short time share one wakeup.
+//! Memory has the data of nearly every lookup, but it is unknown in advance which lookups need the
+//! disk. A hung disk must not block the threads that serve all logs. It therefore blocks only the
+//! lookup thread of its own log, and callers have a timeout. Waking a thread costs more than a
+//! lookup, so lookups within a short time share one wakeup.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use crate::error::Fatal;
 use crate::index::dedup::{Dedup, LeafPosition};
 
-/// Most lookups that wait; further ones are rejected.
+/// Maximum number of waiting lookups; further lookups are rejected.
 const WAITING: usize = 4096;
 /// Pause of the thread after each batch. The pause is short compared with a round. At 10,000
 /// entries per second, fifty lookups share each wakeup.
@@ -44,7 +44,7 @@ type LookupResult = Result<Option<LeafPosition>, Fatal>;
 pub(crate) enum NoAnswer {
     /// The disk has not completed any lookup within the timeout.
     Silent,
-    /// Too many lookups wait, or only others were completed within the timeout.
+    /// Too many lookups wait, or only other lookups were completed within the timeout.
     Busy,
 }
 
@@ -64,8 +64,8 @@ impl Lookups {
             let mut dedup = dedup;
             while let Err(shared) = Arc::try_unwrap(dedup).map(drop) {
                 dedup = shared;
-                // Polling, because the last release by others sends no notification. Only the end
-                // of the log waits here.
+                // Polling, because the release of the index by its other users sends no
+                // notification. Only the end of the log waits here.
                 std::thread::sleep(Duration::from_millis(1));
             }
             let _ = closing.send(true);
@@ -84,8 +84,8 @@ impl Lookups {
         self.find_within(identity, LOOKUP_TIMEOUT).await
     }
 
-    /// A disk that completes other lookups is slow, but does not hang. Clients that submit many
-    /// known certificates again must not stop a log.
+    /// Finds a position within `patience`. A disk that completes other lookups is slow, but does
+    /// not hang. Clients that submit many known certificates again must not stop a log.
     async fn find_within(
         &self,
         identity: Identity,

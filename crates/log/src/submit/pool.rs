@@ -10,7 +10,7 @@
 //! There are two [lanes](Lane). A round takes all waiting fresh entries. It then takes old entries
 //! in order of arrival, as many as [`RoundCost`] allows; the rest wait for the next round. Old
 //! entries are limited by their share of the pool, by their rate, and by their waiting time. There
-//! is no other limit: as long as old entries wait, each round takes some.
+//! is no other limit: as long as old entries wait, each round takes some of them.
 
 mod queue;
 mod rate_limit;
@@ -330,7 +330,7 @@ impl Pool {
         inner.fresh.held().entries + inner.old.held().entries
     }
 
-    /// Returns the load, for instances that forward entries to this one.
+    /// Returns the load, for instances that forward entries to this instance.
     pub(crate) fn pressure(&self) -> Pressure {
         let depth = self.depth();
         Pressure {
@@ -388,7 +388,7 @@ impl Inner {
     }
 
     /// Returns the maximum time until the next round: the usual time, or the time since the start
-    /// of the current round if it is longer.
+    /// of the current round if that time is longer.
     fn round(&self, now: Instant) -> Duration {
         let so_far = self
             .under_way

@@ -20,7 +20,7 @@ pub(crate) async fn promise(log: &Arc<Shared>, client: &Arc<Client>, round: Prom
     let (log, client) = (log.clone(), client.clone());
     tokio::spawn(async move {
         if let Err(error) = have_signed(&log, &client, &round, &told).await {
-            tracing::error!(log = log.config.shortname, %error, "a round without its SCTs");
+            tracing::error!(log = log.config.shortname, %error, "cannot get the SCTs of a round");
             told.send_replace(Stand::Failed(error));
         }
         log.promises.end(&signing);

@@ -72,10 +72,11 @@ enum Looked {
 
 impl Shared {
     /// See [`Log::submit`](crate::log::Log::submit). With several instances, a submission survives
-    /// the end of its leading instance: it is tried again with the next one.
+    /// the end of its leading instance: the submission is tried again with the next leading
+    /// instance.
     ///
     /// A log that is removed while the process runs keeps its clients' connections, and is closed
-    /// after its last submission. It therefore takes no new ones after a while.
+    /// after its last submission. This log therefore accepts no new submissions after a while.
     pub(crate) async fn submit(&self, kind: EntryKind, chain: Chain) -> Result<Sct, SubmitError> {
         if self.config.instances.is_none() {
             return self.try_submit(kind, &chain).await;
@@ -246,7 +247,7 @@ impl Shared {
             }) => {
                 return Err(SubmitError::Unavailable {
                     retry_after_seconds,
-                    reason: "the leading instance cannot accept it now".into(),
+                    reason: "the leading instance cannot accept this submission now".into(),
                 });
             }
             Ok(Outcome::Lost) | Err(_) => return Err(self.unavailable()),
@@ -263,7 +264,7 @@ impl Shared {
     }
 
     /// Verifies that the tree has the entry at this place, because the index is only a hint. An SCT
-    /// is signed only after that.
+    /// is signed only after this verification.
     async fn prove(
         &self,
         identity: &Identity,
@@ -295,7 +296,8 @@ impl Shared {
         )))
     }
 
-    /// Marks the index as wrong. Once for each index, so at most one thread waits for a hung disk.
+    /// Marks the index as wrong. The mark is written only once, so at most one thread waits for a
+    /// hung disk.
     fn distrust(&self, dedup: &Arc<Dedup>) {
         if !dedup.distrust() {
             return;
@@ -400,7 +402,7 @@ impl Shared {
     }
 
     /// Stops the log, because duplicates cannot be detected without the index. The next start opens
-    /// or rebuilds it.
+    /// or rebuilds the index.
     fn unreadable(&self, session: &Session, fatal: Fatal) -> SubmitError {
         tracing::error!(log = self.config.shortname, error = %fatal, "dedup index failed");
         session.pool.fail(fatal);

@@ -117,7 +117,7 @@ fn names_tiles_are_made_anew() {
     assert_eq!(code, 0, "{lines:?}");
     assert_eq!(
         about(&lines, "tile/names/000")["repaired_from"],
-        "what lies beneath it"
+        "the tiles or entries beneath it"
     );
     assert_eq!(std::fs::read(names.join("000")).unwrap(), good);
     std::fs::remove_file(names.join("000")).unwrap();
@@ -140,7 +140,7 @@ fn a_hash_tile_is_made_anew() {
     assert_eq!(code, 0, "{text}");
     assert_has(
         &text,
-        "repaired from what lies beneath it: tile/0/000, byte ",
+        "repaired from the tiles or entries beneath it: tile/0/000, byte ",
     );
     assert_has(&text, "it is kept as ");
     assert_has(&text, "right: 1 repaired, 0 wrong");

@@ -34,9 +34,9 @@ where
 /// The reasons why a proof could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum MakeProofError<E> {
-    /// The leaf is outside the tree, the older tree is larger than the newer one, or the tree is
+    /// The leaf is outside the tree, the older tree is larger than the newer tree, or the tree is
     /// larger than [`MAX_TREE_SIZE`].
-    #[error("no proof of {0} in a tree of {1} leaves")]
+    #[error("{0} is outside the tree of {1} leaves, or the tree has more than 2^40 leaves")]
     Range(u64, u64),
     /// A tile could not be read.
     #[error(transparent)]

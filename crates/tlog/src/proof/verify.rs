@@ -13,7 +13,7 @@ pub enum ProofError {
         /// Size of the tree.
         size: u64,
     },
-    /// The newer tree is smaller than the older one.
+    /// The newer tree is smaller than the older tree.
     #[error("a tree of {old_size} leaves cannot have shrunk to {new_size}")]
     Shrunk {
         /// Size of the older tree.
@@ -24,10 +24,10 @@ pub enum ProofError {
     /// The proof has too few or too many hashes for these sizes.
     #[error("the proof has {0} hashes, too few or too many")]
     Length(usize),
-    /// The computed root differs from the given one.
+    /// The computed root differs from the given root.
     #[error("the proof does not match the root")]
     Root,
-    /// The computed root of the older tree differs from the given one.
+    /// The computed root of the older tree differs from the given root.
     #[error("the proof does not match the root of the older tree")]
     OldRoot,
 }
@@ -79,14 +79,14 @@ pub fn verify_consistency(
     if old_size == new_size || old_size == 0 {
         return verify_without_hashes(old_size, old_root, new_size, new_root, proof);
     }
-    // An old tree that is one perfect subtree of the new one is omitted from the proof, because its
-    // root is known.
+    // An old tree that is one perfect subtree of the new tree is omitted from the proof, because
+    // its root is known.
     let (seed, path) = if old_size.is_power_of_two() {
         (old_root, proof)
     } else {
         proof.split_first().ok_or(ProofError::Length(0))?
     };
-    // Climb from the largest subtree that ends where the old tree does.
+    // Climb from the largest subtree that ends at the end of the old tree.
     let height = old_size.trailing_zeros();
     let mut climb = Climb {
         node: (old_size - 1) >> height,

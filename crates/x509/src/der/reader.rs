@@ -35,10 +35,10 @@ pub enum Problem {
         found: u8,
     },
     /// The tag number is above 30.
-    #[error("a tag of several octets")]
+    #[error("the tag has several octets; expected one")]
     LongTag,
     /// The length is indefinite, or too large.
-    #[error("an indefinite or too large length")]
+    #[error("the length is indefinite or too large")]
     Length,
     /// The element exceeds the enclosing one.
     #[error("expected {announced} bytes, found {left}")]
@@ -49,10 +49,10 @@ pub enum Problem {
         left: usize,
     },
     /// There are bytes after the last field.
-    #[error("{0} bytes too many after it")]
+    #[error("{0} extra bytes follow")]
     Trailing(usize),
     /// The length is not in its shortest form.
-    #[error("a length of {found} octets instead of {shortest}")]
+    #[error("the length has {found} octets, but its shortest form has {shortest}")]
     LongLength {
         /// Number of octets of the length.
         found: usize,
@@ -63,10 +63,10 @@ pub enum Problem {
     #[error("expected a NULL without contents (05 00), found one of {0} bytes")]
     LongNull(usize),
     /// The BIT STRING is empty.
-    #[error("no signature in it")]
+    #[error("the BIT STRING is empty; expected a signature")]
     NoSignature,
     /// The BIT STRING does not end at a byte boundary.
-    #[error("{0} unused bits")]
+    #[error("expected whole bytes, found {0} unused bits")]
     UnusedBits(u8),
 }
 
@@ -84,7 +84,7 @@ pub struct Tlv<'a> {
 }
 
 impl<'a> Tlv<'a> {
-    /// Returns a reader of the elements inside this one.
+    /// Returns a reader of the elements inside this element.
     #[inline]
     pub fn reader(&self) -> Reader<'a> {
         Reader {
@@ -264,7 +264,7 @@ mod tests {
         }
         assert_eq!(
             read(&[4, 0x82, 0, 1], 1).unwrap_err().to_string(),
-            "element at byte 0: a length of 3 octets instead of 1"
+            "element at byte 0: the length has 3 octets, but its shortest form has 1"
         );
     }
 

@@ -30,7 +30,7 @@ fn product<M: Modulus<N>, const N: usize>(a: &[u64; N], b: &[u64; N]) -> [u64; N
     })
 }
 
-/// Returns the sum of columns modulo the prime, starting with the most significant one.
+/// Returns the sum of columns modulo the prime, starting with the most significant column.
 fn value<M: Modulus<N>, const N: usize>(columns: &[i64]) -> [u64; N] {
     columns.iter().rev().fold([0; N], |sum, column| {
         let shifted = (0..BITS).fold(sum, |sum, _| plus::<M, N>(&sum, &sum));
@@ -62,7 +62,7 @@ fn residues<M: Modulus<N>, const N: usize>() -> impl Strategy<Value = Vec<[u64; 
     prop::collection::vec(prop_oneof![4 => any, 1 => near].prop_map(below), LANES)
 }
 
-/// Generates columns up to their maximum size. The top one is first given in multiples of 2^(64·N).
+/// Generates columns up to their maximum size. The top column is first a multiple of 2^(64·N).
 fn columns<M: Digits<N, L>, const N: usize, const L: usize>() -> impl Strategy<Value = Vec<[i64; L]>>
 {
     const LARGEST: i64 = (1 << 59) - 1;
@@ -105,7 +105,7 @@ fn digits<M, const N: usize, const L: usize>(residues: &Residues<M, N, L>) -> [[
 }
 
 /// A loaded number is shifted, and a stored number is the original. R times a product equals the
-/// result of long multiplication, and so do values computed from it.
+/// result of long multiplication. Values computed from products agree, too.
 #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
 fn products_agree<M: Digits<N, L>, const N: usize, const L: usize>(a: &[[u64; N]], b: &[[u64; N]]) {
     let (loaded, one) = (

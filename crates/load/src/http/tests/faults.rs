@@ -198,7 +198,7 @@ async fn a_server_that_speaks_no_http2() {
     );
 }
 
-/// The server responds after the head and closes the connection: its response counts.
+/// The server responds after the head and closes the connection: the response counts.
 #[tokio::test]
 async fn an_answer_before_the_request_is_out() {
     let server = Server::script(|_| Script::of(&[b"HTTP/1.1 413 Too Large\r\n\r\n"])).await;

@@ -227,7 +227,8 @@ async fn a_kept_connection_that_was_closed_is_opened_again() {
 }
 
 /// The server reads the second request and closes the connection without a response, which the
-/// client cannot know before. After some idle time the server may do so; otherwise it is counted.
+/// client cannot know before. On an idle connection the server may do so; otherwise the exchange
+/// has `Resent::Busy`.
 #[tokio::test]
 async fn a_request_is_sent_once_more_and_it_is_said_why() {
     for (idle, why) in [(true, Resent::Idle), (false, Resent::Busy)] {
@@ -243,7 +244,7 @@ async fn a_request_is_sent_once_more_and_it_is_said_why() {
         let first = client.send(&Request::get("/")).await;
         assert_eq!(ok(&first).exchange.resent, None);
         // Longer than the second after which a connection counts as idle. A busy machine prolongs
-        // it.
+        // the idle time.
         if idle {
             tokio::time::sleep(Duration::from_millis(1100)).await;
         }

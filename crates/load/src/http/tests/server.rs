@@ -29,7 +29,7 @@ pub(super) struct Server {
     pub(super) address: SocketAddr,
     /// Number of accepted connections.
     connections: Arc<AtomicUsize>,
-    /// Root of its certificate in PEM.
+    /// Root of the server's certificate in PEM.
     pub(super) root: Option<String>,
 }
 

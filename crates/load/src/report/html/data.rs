@@ -8,7 +8,7 @@ use crate::report::tags;
 use crate::timeline::{PointRow, Timeline};
 use crate::{Histogram, Metric, Summary};
 
-/// Limit of curves, because further ones would not have distinct colours.
+/// Limit of curves, because further curves would not have distinct colours.
 const MOST_CURVES: usize = 8;
 /// Points of a curve between one nine and the next.
 const POINTS_PER_NINE: u32 = 16;

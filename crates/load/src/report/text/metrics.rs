@@ -51,7 +51,7 @@ const DETAILED: [&str; 4] = [
     "iteration_duration",
     "iteration_start_delay",
 ];
-/// Limit of rows per metric; `summary.json` and `report.html` have all.
+/// Limit of rows per metric; `summary.json` and `report.html` have all rows.
 const MOST_ROWS: usize = 24;
 
 /// Writes all metrics by group.

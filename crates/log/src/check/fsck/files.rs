@@ -19,7 +19,7 @@ pub trait Files: Send + Sync + 'static {
     /// exist.
     ///
     /// # Errors
-    /// If it is not known whether the file exists, or if it cannot be read.
+    /// If it is unknown whether the file exists, or if the file cannot be read.
     async fn read(&self, path: &str) -> Result<Option<Bytes>, FileError>;
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Read {
     pub(crate) is_packed: bool,
 }
 
-/// Reads a tile. If a partial tile is missing, the full one replaces it, because partial tiles may
+/// Reads a tile. If a partial tile is missing, the full tile replaces it, because partial tiles may
 /// be removed.
 pub(crate) async fn read(files: &dyn Files, tile: Tile) -> Result<Read, Problem> {
     let whole = [Some(tile), (!tile.is_full()).then(|| tile.full())];
@@ -78,7 +78,7 @@ fn first_lines(lines: Bytes, count: u16) -> Bytes {
 }
 
 /// Compares a stored partial tile, which a tree of `size` entries no longer needs, with the wider
-/// one. The partial tile may differ in unsigned parts of entries if its own parts are right.
+/// tile. The partial tile may differ in unsigned parts of entries if its own parts are right.
 pub async fn superseded(files: &Arc<dyn Files>, partial: Tile, size: u64) -> Option<Finding> {
     let wider = Tile::widest(partial.level(), partial.index(), size)?;
     let compared = async {
@@ -88,7 +88,7 @@ pub async fn superseded(files: &Arc<dyn Files>, partial: Tile, size: u64) -> Opt
             // The partial tile has been removed since.
             None => return Ok(()),
         };
-        // A problem with the wider tile is not one with this tile.
+        // A problem with the wider tile is not a problem with this tile.
         let Ok(due) = tile(&**files, wider).await else {
             return Ok(());
         };
@@ -108,7 +108,7 @@ pub async fn superseded(files: &Arc<dyn Files>, partial: Tile, size: u64) -> Opt
     })
 }
 
-/// Returns whether these entries are the expected ones, with right unsigned parts.
+/// Returns whether these entries are the expected entries, with right unsigned parts.
 async fn are_right(files: &Arc<dyn Files>, entries: &Bytes, expected: &[u8]) -> bool {
     let (Ok((found, ends)), Ok((expected, _))) = (leaves(entries), leaves(expected)) else {
         return false;

@@ -31,7 +31,7 @@ pub enum Problem {
     /// Storage cannot read the file.
     #[error("cannot be read: {0}")]
     Unreadable(#[source] FileError),
-    /// The file's length differs from the one that its width requires.
+    /// The file's length differs from the length that its width requires.
     #[error("expected {due} bytes, found {found}")]
     Length {
         /// Length of the file in bytes.
@@ -48,10 +48,10 @@ pub enum Problem {
     /// Bytes follow the last entry of a full tile.
     #[error("{0} extra bytes after the last entry")]
     Extra(usize),
-    /// An entry has the index of another one.
+    /// An entry has the index of another entry.
     #[error("has the wrong index {0}")]
     Index(u64),
-    /// An entry's leaf hash differs from the one in the tree.
+    /// An entry's leaf hash differs from the hash in the tree.
     #[error("does not match its leaf hash in the tree")]
     Leaf,
     /// The parts of an entry that the tree has not hashed, precertificate or chain, are wrong.
@@ -66,7 +66,7 @@ pub enum Problem {
     /// The tile does not lead to the signed root, and the wrong byte is unknown.
     #[error("does not lead to the signed root")]
     Root,
-    /// A partial tile is not a prefix of the wider one.
+    /// A partial tile is not a prefix of the wider tile.
     #[error("differs from the beginning of the wider tile")]
     Partial,
     /// A names tile differs from the names of its entries.

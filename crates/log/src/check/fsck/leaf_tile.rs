@@ -1,5 +1,5 @@
-//! Comparison of 256 entries, or the last ones of the tree, from three sources: the tree above
-//! them, their hash tile, and their own bytes. If two agree, the third is wrong; the finding has
+//! Comparison of the entries of one data tile from three sources: the tree above them, their hash
+//! tile, and their own bytes. If two sources agree, the third source is wrong, and the finding has
 //! its first wrong byte.
 
 use std::collections::HashMap;
@@ -25,7 +25,8 @@ pub(super) enum Expected {
 }
 
 impl Expected {
-    /// Returns whether these hashes are the expected ones; `None` if those are unknown.
+    /// Returns whether these hashes are the expected hashes; `None` if the expected hashes are
+    /// unknown.
     pub(super) fn holds(&self, hashes: &[u8]) -> Option<bool> {
         match self {
             Expected::Root(root) => Some(tile_root(hashes) == Some(*root)),
@@ -45,7 +46,7 @@ pub(super) struct LeafTile {
     pub(super) hashes: Result<Bytes, Problem>,
     /// The decompressed bytes of the data tile.
     pub(super) entries: Result<Bytes, Problem>,
-    /// The lines of the names tile, if the check expects one.
+    /// The lines of the names tile, if the check expects a names tile.
     pub(super) names: Option<Result<Bytes, Problem>>,
 }
 
@@ -69,7 +70,7 @@ pub(super) struct Seen {
     pub(super) issuers: HashMap<Fingerprint, Place>,
     /// The entries, if the check has not found any of them wrong.
     pub(super) entries: Option<Bytes>,
-    /// Whether the names tile exists; `None` if the check does not expect one.
+    /// Whether the names tile exists; `None` if the check expects no names tile.
     names: Option<bool>,
 }
 
@@ -230,7 +231,7 @@ impl Seen {
         match (names, lines(entries)) {
             (Err(Problem::Missing), _) => {}
             (Err(problem), _) => self.found(path, None, Some(first), problem),
-            // The entries were read before.
+            // This does not happen, because the entries were parsed before.
             (Ok(_), Err(_)) => {}
             (Ok(found), Ok(due)) if found != due => {
                 let differing = found.iter().zip(&due).position(|(a, b)| a != b);
@@ -243,7 +244,7 @@ impl Seen {
         }
     }
 
-    /// Reports a missing names tile, if one exists `before` it.
+    /// Reports a missing names tile, if a names tile exists `before` this tile.
     pub(super) fn judge_names(&mut self, tile: Tile, before: &mut bool) {
         match (self.names, tile.names_path()) {
             (Some(true), _) => *before = true,

@@ -97,7 +97,7 @@ impl Parents {
         };
         let (offset, problem) = match (read, &computed) {
             (Err(problem), _) => (None, problem),
-            // The tile above is wrong and reported: there is no evidence against this one.
+            // The tile above is wrong and reported: there is no evidence against this tile.
             (Ok(bytes), Some(computed)) if bytes == *computed && expected.is_none() => {
                 return Some(bytes);
             }
@@ -111,8 +111,8 @@ impl Parents {
         computed.filter(|_| confirmed == Some(true))
     }
 
-    /// Returns the right edge from its own tiles, or from the tiles beneath if its own do not lead
-    /// to the signed root.
+    /// Returns the right edge from its own tiles, or from the tiles beneath if its own tiles do not
+    /// lead to the signed root.
     async fn right_edge(&mut self, signed: &Checkpoint) -> Option<RightEdge> {
         let (mut own, mut computed) = (Vec::new(), Vec::new());
         for here in RightEdge::tiles(signed.size) {
@@ -148,7 +148,7 @@ impl Parents {
             }
         }
         if edge.is_none() && self.findings.is_empty() {
-            // One of these tiles is wrong, but which one is unknown.
+            // One of these tiles is wrong, but it is unknown which tile.
             for here in agreeing {
                 self.found(here, None, Problem::Root);
             }

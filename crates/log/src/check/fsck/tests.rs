@@ -102,8 +102,8 @@ async fn a_file_that_is_missing_is_named() {
     }
 }
 
-/// A check in parts finds the same as one in one go: it omits no tile between the parts, and the
-/// order of timestamps spans them.
+/// A check in parts has the same findings as a single check: it omits no tile between the parts,
+/// and the order of timestamps spans them.
 #[tokio::test]
 async fn a_check_goes_on_where_it_was_left() {
     let (stored, signed) = log(2000);
@@ -140,7 +140,7 @@ async fn a_check_goes_on_where_it_was_left() {
     assert_eq!(rest[0].disordered, 256);
 }
 
-/// The check reports wrong names tiles, and expects none in a log that never wrote any.
+/// The check reports wrong names tiles, and expects no names tiles in a log that never wrote any.
 #[tokio::test]
 async fn names_tiles_are_held_against_the_entries() {
     let (stored, signed) = log(1000);
@@ -159,8 +159,8 @@ async fn names_tiles_are_held_against_the_entries() {
             ("tile/names/002", "missing", Some(512)),
         ]
     );
-    // Names tiles before the first existing one are not expected: other software wrote the log
-    // before.
+    // Names tiles before the first existing names tile are not expected: other software wrote the
+    // log before.
     stored.0.write().remove("tile/names/000").unwrap();
     stored.0.write().remove("tile/names/001").unwrap();
     assert!(findings(&stored, &signed).await.is_empty());
@@ -178,7 +178,7 @@ async fn names_tiles_are_held_against_the_entries() {
         .collect()
         .await;
     assert_eq!(all.len(), 3);
-    // The check expects none if the last one is missing.
+    // The check expects no names tiles if the last names tile is missing.
     stored.0.write().remove("tile/names/003.p/232").unwrap();
     assert!(findings(&stored, &signed).await.is_empty());
 }
@@ -253,8 +253,8 @@ fn invert(bytes: &mut [u8]) {
     }
 }
 
-/// Fingerprints with many damaged bits resemble no issuer. The rest of the chain shows which one
-/// each must be.
+/// Fingerprints with many damaged bits resemble no issuer. The rest of the chain shows the right
+/// issuer of each fingerprint.
 #[tokio::test]
 async fn a_damaged_fingerprint_is_told_from_a_missing_issuer() {
     let (stored, signed) = certified(300);
@@ -284,7 +284,7 @@ async fn a_damaged_fingerprint_is_told_from_a_missing_issuer() {
                 expected: right,
             };
             assert_eq!(found[0].problem.to_string(), problem.to_string());
-            // Another certificate with the same name and key may be the missing one.
+            // Another certificate with the same name and key may be the missing issuer.
             damaged[place..place + 32].fill(0xa5);
             stored.0.write().insert(path.to_owned(), damaged.into());
             let found = findings(&stored, &signed).await;

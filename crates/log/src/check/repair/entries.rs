@@ -49,8 +49,8 @@ impl Judge {
         }
     }
 
-    /// Merges two versions of a data tile: the correct entries of the log, and for all others the
-    /// entries that another source offers.
+    /// Merges two versions of a data tile: the correct entries of the log, and the offered versions
+    /// of all other entries.
     ///
     /// # Errors
     /// If neither version of an entry is correct.
@@ -97,7 +97,7 @@ impl Judge {
         Ok(chosen.into())
     }
 
-    /// Returns the correct one of two versions of an entry.
+    /// Returns the correct version of an entry.
     fn take<'e>(
         &self,
         logged: Option<TileLeafRef<'e>>,
@@ -125,7 +125,7 @@ impl Judge {
     }
 
     /// Returns whether the unsigned parts of the log's entry may be correct, although they differ
-    /// from the offered ones.
+    /// from the offered parts.
     fn is_right(
         &self,
         logged: &TileLeafRef<'_>,

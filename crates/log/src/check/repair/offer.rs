@@ -20,7 +20,7 @@ use crate::read::stored_tiles::prefix;
 pub struct Source {
     /// Name of the place in messages.
     pub place: String,
-    /// The files of the place. Each is verified before it is taken.
+    /// The files of the place. Each file is verified before it is taken.
     pub files: Arc<dyn Files>,
 }
 
@@ -44,7 +44,7 @@ pub(super) enum Origin<'s> {
 }
 
 impl<'s> Origin<'s> {
-    /// All origins, the cheapest first.
+    /// Returns all origins, the cheapest first.
     pub(super) fn all(sources: &'s [Source]) -> impl Iterator<Item = Origin<'s>> {
         let sources = sources.iter().map(Origin::Source);
         [Origin::Beneath]
@@ -87,8 +87,8 @@ impl<'s> Origin<'s> {
         offers
     }
 
-    /// Returns a replacement for a tile. `None` if there is none, or if the replacement equals the
-    /// tile, so that another file must be wrong.
+    /// Returns a replacement for a tile. `None` if there is no replacement, or if the replacement
+    /// equals the tile, so that another file must be wrong.
     ///
     /// # Errors
     /// If an offer is not taken.
@@ -168,7 +168,7 @@ pub(super) fn stored(tile: Tile, plain: Bytes) -> Option<Bytes> {
 impl fmt::Display for Origin<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Origin::Beneath => f.write_str("what lies beneath it"),
+            Origin::Beneath => f.write_str("the tiles or entries beneath it"),
             Origin::Source(source) => f.write_str(&source.place),
             Origin::Entries => f.write_str("the entries beneath it"),
         }

@@ -19,8 +19,8 @@ use crate::check::unsigned::{
 type Rename = (Fingerprint, Fingerprint);
 
 /// Returns the data tiles of these findings with the right fingerprints, as a log stores them. Only
-/// damage may explain the old fingerprint, and each chain with a new one must lead to an accepted
-/// root.
+/// damage may explain the old fingerprint, and each chain with a new fingerprint must lead to an
+/// accepted root.
 pub(super) async fn renamed(
     files: &Arc<dyn Files>,
     accepted: &Arc<Roots>,

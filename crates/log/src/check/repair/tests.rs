@@ -121,7 +121,7 @@ async fn hash_tiles_come_from_their_entries() {
     }
 }
 
-/// Wrong entries stay wrong and are reported if no other source has the correct ones.
+/// Wrong entries stay wrong and are reported if no other source has the correct entries.
 #[tokio::test]
 async fn what_nobody_has_stays_wrong() {
     let (right, signed) = log(600);
@@ -130,13 +130,13 @@ async fn what_nobody_has_stays_wrong() {
     let (cured, left) = mend(&stored, &[], &signed).await;
     assert!(cured.is_empty());
     assert_eq!(left[0].path, "tile/data/001");
-    // A source with the same fault does not help, and neither does an empty one.
+    // A source with the same fault does not help, and neither does an empty source.
     let (cured, left) = mend(&stored, &[&stored.copy(), &Arc::default()], &signed).await;
     assert!(cured.is_empty());
     assert_eq!(left.len(), 1);
 }
 
-/// A source that has grown since has a wider tile instead of the partial one.
+/// A source that has grown since has a wider tile instead of the partial tile.
 #[tokio::test]
 async fn a_place_that_has_grown_is_of_use() {
     let (right, signed) = log(600);
@@ -261,7 +261,7 @@ async fn forged_chains_are_not_taken() {
     }
 }
 
-/// Splits a tile into its first entry and the others.
+/// Splits a tile into its first entry and the other entries.
 fn split(tile: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let mut rest = tile;
     TileLeafRef::read(&mut rest).unwrap();
@@ -377,7 +377,7 @@ async fn damaged_fingerprints_are_restored_from_their_chains() {
     for files in [&stored, &elsewhere] {
         files.0.write().insert(data.into(), damaged.clone());
     }
-    // Without a copy of it, nothing is replaced.
+    // Without a copy of the issuer, nothing is replaced.
     let (cured, left) = mend(&stored, &[], &signed).await;
     assert!(cured.is_empty());
     assert_eq!(left.len(), 1);

@@ -77,8 +77,9 @@ impl Gathered {
     }
 }
 
-/// Collects the entries of a data tile. Each has the leaf hash of the tree. The leaf hash does not
-/// cover all parts of an entry; the checksum of the place that has the entry covers the others.
+/// Collects the entries of a data tile. Each entry has the leaf hash of the tree. The leaf hash
+/// does not cover all parts of an entry; the checksum of the place that has the entry covers the
+/// other parts.
 pub(super) async fn data_tile(
     log: &Shared,
     edge: &Arc<RightEdge>,
@@ -130,7 +131,7 @@ async fn add_other_tiles(log: &Shared, tile: Tile, gathered: &mut Gathered) -> R
 }
 
 /// Computes the leaf hashes of a hash tile of level 0 from the entries in the journal; `None` if
-/// the journal lacks some. The caller must verify the hashes.
+/// the journal lacks an entry. The caller must verify the hashes.
 pub(super) async fn hashes_from_journal(
     log: &Shared,
     tile: Tile,

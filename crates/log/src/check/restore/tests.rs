@@ -154,7 +154,7 @@ async fn a_file_is_restored_once_and_only_from_right_bytes() {
         restore(&log, data).await,
         Err(Failure::NoSource(_))
     ));
-    // The log has restored a file that was damaged after both.
+    // The log has restored a file that was damaged after the two other files.
     let last = "tile/1/000.p/1";
     assets.tamper(last, Some(Bytes::from_static(b"rotten")));
     let before = log.metrics.restored_files.get();

@@ -44,8 +44,8 @@ pub struct ScrubConfig {
 const SAMPLE_RATE: NonZeroU64 = NonZeroU64::new(1_000_000).unwrap();
 
 impl ScrubConfig {
-    /// Creates passes at this rate. The first starts ten seconds after startup, and the others at
-    /// least one hour after the start of the previous one.
+    /// Returns a configuration for passes at this rate. The first pass starts ten seconds after
+    /// startup, and each other pass at least one hour after the start of the previous pass.
     pub fn new(bytes_per_second: NonZeroU64, position: PathBuf) -> Self {
         ScrubConfig {
             bytes_per_second,
@@ -57,8 +57,8 @@ impl ScrubConfig {
         }
     }
 
-    /// Creates passes of one random tile and one listing every two minutes. These are a few
-    /// requests per minute, for storage that charges for requests.
+    /// Returns a configuration for passes of one random tile and one listing every two minutes.
+    /// Storage that charges for requests gets only a few requests per minute.
     pub fn of_samples(position: PathBuf) -> Self {
         ScrubConfig {
             delay: Duration::from_secs(60),

@@ -93,8 +93,8 @@ mod tests {
         for _ in 0..6 {
             files.read("tile/000").await.unwrap().unwrap();
         }
-        // The first read does not wait; each other read waits for the one before. This is a test of
-        // time with a lower bound: a busy machine only takes longer.
+        // The first read does not wait; each other read waits for the read before. This is a test
+        // of time with a lower bound: a busy machine only takes longer.
         assert!(began.elapsed() >= Duration::from_millis(500));
         assert_eq!(read.get(), 6 * (100_000 - REQUEST));
         // Idle time, however long, does not allow a higher rate afterwards.

@@ -26,8 +26,8 @@ pub(super) async fn read(path: &Path, owner: LogId) -> Position {
     }
 }
 
-/// Saves the position. If it is lost, a pass starts again. So the file is not synced, and an error
-/// is only logged.
+/// Saves the position. If the position is lost, a pass starts again. So the file is not synced, and
+/// an error is only logged.
 pub(super) async fn write(path: &Path, owner: LogId, position: Position) {
     let file = path.to_owned();
     let written = spawn_blocking(move || replace(&file, &text(owner, position))).await;

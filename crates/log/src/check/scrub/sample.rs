@@ -12,7 +12,7 @@ use lucarne_tlog::{Level, TILE_WIDTH, Tile};
 use crate::check::fsck::{Finding, Problem};
 use crate::shared::Shared;
 
-/// Tiles in one directory, by the paths of the static CT API.
+/// Number of tiles in one directory, by the paths of the static CT API.
 const BESIDE: u64 = 1000;
 /// Maximum number of missing tiles that are reported for one directory.
 const MOST_REPORTED: usize = 8;

@@ -40,7 +40,7 @@ impl ScrubStatus {
             (samples, _) => format!("{samples} random tiles and listings: found {found}"),
         };
         let pass = status.pass.map_or(String::new(), |(checked, of)| {
-            format!("; {checked} of {of} entries checked in this one")
+            format!("; {checked} of {of} entries checked in this pass")
         });
         Check {
             name: "scrub",

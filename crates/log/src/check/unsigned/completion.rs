@@ -80,8 +80,8 @@ impl OnlyMention {
 }
 
 impl Chains {
-    /// Finds the issuer that completes the chain of an entry in place of a `missing` one. `None` if
-    /// none of the present issuers does so, or several do.
+    /// Finds the issuer that completes the chain of an entry in place of a `missing` issuer. `None`
+    /// if no present issuer completes the chain, or if several issuers do.
     pub(crate) async fn completion(
         self: &Arc<Self>,
         missing: Fingerprint,
@@ -102,7 +102,7 @@ impl Chains {
         spawn_blocking(search).await.ok().flatten()
     }
 
-    /// Returns the issuers found so far whose damaged fingerprint may be the `missing` one.
+    /// Returns the issuers found so far whose damaged fingerprint may be the `missing` fingerprint.
     fn candidates(&self, missing: &Fingerprint) -> Vec<Fingerprint> {
         let known = self.known.lock();
         let present = known.iter().filter(|(_, is_present)| **is_present);
@@ -149,7 +149,7 @@ pub(crate) fn is_damaged_form(damaged: &Fingerprint, right: &Fingerprint) -> boo
     equal_bytes(damaged, right) >= MIN_EQUAL_BYTES
 }
 
-/// Number of bytes that two fingerprints have in common, each at the same position.
+/// Returns the number of positions at which two fingerprints have the same byte.
 fn equal_bytes(one: &Fingerprint, other: &Fingerprint) -> usize {
     let pairs = one.0.iter().zip(&other.0);
     pairs.filter(|(one, other)| one == other).count()

@@ -51,9 +51,9 @@ async fn close(dedup: Dedup) {
     let _ = spawn_blocking(move || drop(dedup)).await;
 }
 
-/// Compares the index, if there is one, with the log of `signed` entries, of which storage has the
-/// tree. Creates no index. An index with more entries than storage can be distinguished from an
-/// index of another history only after the journal has been published.
+/// Compares the index, if there is one, with the log: `tree` is the tree in storage, and `signed`
+/// the number of signed entries. Creates no index. An index with more entries than storage can be
+/// distinguished from an index of another history only after the journal has been published.
 ///
 /// # Errors
 /// See [`open`](super::open).

@@ -24,7 +24,7 @@ pub(super) async fn again_and_again(log: &Shared, dedup: &Arc<Dedup>) -> Infalli
         let gaps = dedup.gaps.all();
         for of_tile in gaps.chunk_by(|a, b| a.first / TILE_WIDTH == b.first / TILE_WIDTH) {
             if let Err(error) = mend(dedup, &source, of_tile).await {
-                tracing::warn!(log = log.config.shortname, %error, "dedup index: not mended");
+                tracing::warn!(log = log.config.shortname, %error, "dedup index: cannot fill gaps");
             }
         }
         log.note_dedup(dedup);
@@ -52,7 +52,7 @@ async fn mend(dedup: &Arc<Dedup>, source: &Source<'_>, gaps: &[Gap]) -> Result<(
         let bound = gaps.iter().map(|gap| gap.latest_ms).max();
         gap.latest_ms = gap.latest_ms.min(bound.unwrap_or(u64::MAX));
     }
-    tracing::info!(tile, entries = entries.len(), "dedup index: mended");
+    tracing::info!(tile, entries = entries.len(), "dedup index: filled gaps");
     let (index, gaps) = (dedup.clone(), gaps.to_vec());
     blocking(move || index.mend(&entries, &gaps, &left)).await
 }

@@ -2,18 +2,18 @@
 //!
 //! The instance that leads writes a snapshot: the records of its index in chunks, and then a
 //! manifest with the tree, the sizes and the SHA-256 of each chunk. There are two sets of chunks,
-//! which are replaced in turn, so that the newest snapshot stays whole while the next one is
+//! which are replaced in turn, so that the newest snapshot stays whole while the next snapshot is
 //! written, and storage is bounded.
 //!
-//! An instance whose index has nothing takes the snapshot up before it reads the rest from the
-//! tiles, while the log is open. Nothing in a snapshot is trusted before it is checked: lengths
-//! before they are read, the tree by its root, chunks by their hashes. Some records are compared
-//! with their tiles, and the snapshot must have all entries of some tiles. A snapshot that fails a
-//! check is not used, and the tiles are read instead.
+//! An instance with an empty index takes the snapshot up before it reads the rest from the tiles,
+//! while the log is open. Nothing in a snapshot is trusted before it is checked: lengths before
+//! they are read, the tree by its root, chunks by their hashes. Some records are compared with
+//! their tiles, and the snapshot must have all entries of some tiles. A snapshot that fails a check
+//! is not used, and the tiles are read instead.
 //!
-//! A place that was found in the index is compared with the tree before an SCT is given for it, in
-//! any case. Only a record that is missing is not noticed later: if its certificate is submitted
-//! again, the log gets a second entry with its own valid SCT, which RFC 6962 allows.
+//! In any case, the log compares a place from the index with the tree before it returns an SCT for
+//! this place. Only a missing record is not noticed later: if its certificate is submitted again,
+//! the log gets a second entry with its own valid SCT, which RFC 6962 allows.
 
 use std::io;
 use std::sync::Arc;
@@ -40,14 +40,14 @@ use crate::status::state::State;
 
 /// The time between two checks of the growth of the index.
 const CHECK_EVERY: Duration = Duration::from_secs(3600);
-/// The fewest entries that a snapshot has more than the one before, and that an index must lack to
-/// take one up.
+/// Minimum number of entries that a new snapshot adds to the previous snapshot, and minimum number
+/// of entries that an index must lack to take up a snapshot.
 const LEAST: u64 = 1 << 16;
-/// A snapshot is written after the index has grown by this part of the last one.
+/// A snapshot is written after the index has grown by one part in this number of the last snapshot.
 const GROWTH: u64 = 8;
-/// The most chunks of a snapshot: two billion records.
+/// Maximum number of chunks of a snapshot: two billion records.
 const MOST_CHUNKS: u64 = 1 << 14;
-/// The most bytes of a manifest.
+/// Maximum length of a manifest in bytes.
 const MOST_MANIFEST: u64 = 2 << 20;
 /// The number of chunks of which an entry is compared with its tile, and of tiles whose entries the
 /// snapshot must have.
@@ -74,7 +74,7 @@ struct Manifest {
     chunks: Vec<String>,
 }
 
-/// A set of chunks: there are two.
+/// The two sets of chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Set {
@@ -137,7 +137,7 @@ enum Unfit {
     Own(#[from] Fatal),
 }
 
-/// Takes up the snapshot beside the data, if the index has nothing and there is a snapshot.
+/// Takes up the snapshot beside the data, if the index is empty and there is a snapshot.
 ///
 /// # Errors
 /// If the index cannot be written.
@@ -249,8 +249,8 @@ async fn fetch(
                 expected,
             });
         }
-        // Chunks are compared before the writer gets them, because the writer uses all chunks after
-        // the last one.
+        // Chunks are compared before the writer gets them, because the writer uses all chunks as
+        // soon as it has the last chunk.
         if chunk.is_multiple_of(step) {
             compare(source, &bytes).await?;
         }
@@ -390,8 +390,8 @@ async fn last(assets: &dyn Assets, owner: LogId) -> Result<Option<Manifest>, Ass
     Ok(last.filter(|last| last.log_id == owner.to_string()))
 }
 
-/// Writes a snapshot in the set of chunks that the last one does not have. Returns the number of
-/// its entries.
+/// Writes a snapshot in the set of chunks that the last snapshot does not use. Returns the number
+/// of its entries.
 async fn store(
     assets: &dyn Assets,
     owner: LogId,
@@ -437,8 +437,8 @@ struct Chunk {
     sum: String,
 }
 
-/// Reads the chunks of an index in a thread that gives way to all others. `None` follows the last
-/// one.
+/// Reads the chunks of an index in a thread that gives way to all other threads. `None` follows the
+/// last chunk.
 fn read_chunks(sealed: Sealed) -> io::Result<mpsc::Receiver<io::Result<Option<Chunk>>>> {
     let (sender, receiver) = mpsc::channel(1);
     let read = move || {

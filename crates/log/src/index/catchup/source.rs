@@ -29,8 +29,8 @@ pub(super) struct Source<'a> {
 pub(super) struct Found {
     /// Entries that are in the tree, in order.
     pub(super) entries: Vec<Record>,
-    /// Entries that are missing. If no entry follows the last ones, the bound of their timestamps
-    /// is unknown.
+    /// Entries that are missing. If no entry follows the last missing entries, the bound of their
+    /// timestamps is unknown.
     pub(super) gaps: Vec<Gap>,
     /// The number of the first entry, found or missing.
     pub(super) first: u64,
@@ -100,7 +100,7 @@ impl<'a> Source<'a> {
         let size = bytes.len();
         let unpacked = self.unpackers()?.unpack(bytes, tile.start_leaf()).await;
         let unpacked =
-            unpacked.ok_or_else(|| Fatal::Internal(format!("{path} is unpacked by no thread")))?;
+            unpacked.ok_or_else(|| Fatal::Internal(format!("no thread has unpacked {path}")))?;
         Ok((unpacked, size))
     }
 
@@ -115,7 +115,7 @@ impl<'a> Source<'a> {
 
 impl Found {
     /// Returns the entries from `first` up to `end`: those of `unpacked` that are right by their
-    /// hashes (`in_tree`), and gaps for the others.
+    /// hashes (`in_tree`), and gaps for the other entries.
     fn of(
         unpacked: Unpacked,
         first: u64,

@@ -1,8 +1,8 @@
 //! Threads that unpack and hash data tiles for the dedup index.
 //!
 //! These threads do most of the work of reading an index from the tiles. They run at a lower
-//! priority than all others, so that a log with a lost index, and all other logs, serve as before.
-//! Each thread keeps its buffers from one tile to the next.
+//! priority than all other threads, so that a log with a lost index, and all other logs, serve as
+//! before. Each thread keeps its buffers from one tile to the next.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -39,8 +39,8 @@ struct Packed {
     unpacked: oneshot::Sender<Unpacked>,
 }
 
-/// Entries of a data tile up to the first invalid one, at most those of a full tile, not yet
-/// verified against the tree.
+/// Entries of a data tile up to the first invalid entry, at most 256, not yet verified against the
+/// tree.
 #[derive(Default)]
 pub(super) struct Unpacked {
     pub(super) records: Vec<Record>,

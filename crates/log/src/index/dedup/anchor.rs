@@ -50,8 +50,8 @@ impl TreeHead {
 pub(crate) struct Anchor {
     /// The tables have all entries below this number, except for the backlog.
     pub(crate) indexed: u64,
-    /// The newest tree that was indexed, in tables or in memory. It begins with the entries of the
-    /// tables and of the backlog.
+    /// The newest tree that was indexed, in tables or in memory. This tree begins with the entries
+    /// of the tables and of the backlog.
     pub(crate) head: TreeHead,
     /// The entries that are still to be read.
     pub(crate) backlog: Backlog,

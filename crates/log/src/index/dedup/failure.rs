@@ -53,7 +53,7 @@ pub enum DedupError {
     Database(String),
 }
 
-/// A failure that fjall reports, and whether its files are used again.
+/// A failure that fjall reports. The files of a damaged index are never used again.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
     problem: DedupError,

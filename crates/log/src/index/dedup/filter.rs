@@ -20,7 +20,7 @@ const PER_SECTOR: u64 = SECTOR_BITS as u64 / 12;
 /// Maximum size of a filter that is kept in memory, in bytes. Most tables are small.
 const FILTER_IN_MEMORY: u64 = 14 << 20;
 
-/// The file of the filter of table number `id`.
+/// Returns the path of the filter of table number `id`.
 pub(super) fn path(folder: &Path, id: u64) -> PathBuf {
     folder.join(format!("{id:010}.filter"))
 }
@@ -32,7 +32,7 @@ pub(super) fn prefix(identity: &Identity) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
-/// The bits of an identity in its sector.
+/// Returns the bits of an identity in its sector.
 fn bits(identity: &Identity) -> impl Iterator<Item = (usize, u8)> {
     identity.0[16..].chunks_exact(2).map(|two| {
         let bit = (u32::from(u16::from_be_bytes([two[0], two[1]])) * SECTOR_BITS) >> 16;

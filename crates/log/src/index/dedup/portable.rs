@@ -99,9 +99,9 @@ impl Dedup {
     }
 
     /// Takes up a stream of `records` records, which has all entries below `indexed`, as one table.
-    /// They leave the backlog. `next` returns the chunks of the stream, which must have the
+    /// The entries leave the backlog. `next` returns the chunks of the stream, which must have the
     /// `wanted` identities. If a chunk is bad or an identity is missing, the index stays as it was.
-    /// To be called by the task that reads the backlog.
+    /// Must be called by the task that reads the backlog.
     ///
     /// # Errors
     /// If the table cannot be written.

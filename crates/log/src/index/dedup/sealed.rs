@@ -78,8 +78,8 @@ impl Buffered {
     }
 }
 
-/// Removes `length` bytes of a file from the page cache, or all after `offset` if it is 0. File
-/// systems may ignore this.
+/// Removes `length` bytes of a file from the page cache, or all bytes after `offset` if `length` is
+/// 0. File systems may ignore this.
 pub(super) fn forget(file: &File, offset: u64, length: u64) {
     let length = std::num::NonZeroU64::new(length);
     let _ = rustix::fs::fadvise(file, offset, length, rustix::fs::Advice::DontNeed);

@@ -358,7 +358,7 @@ mod tests {
         }
     }
 
-    /// An entry that is there is found, or an error says why not: whichever bit has turned.
+    /// A lookup of an entry finds the entry or returns an error, whichever bit has flipped.
     #[test]
     fn no_bit_that_rots_hides_an_entry() {
         let dir = tempfile::tempdir().unwrap();

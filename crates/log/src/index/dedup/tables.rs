@@ -43,7 +43,7 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// Opens the tables of this list, and removes the files of others.
+    /// Opens the tables of this list, and removes the files of other tables.
     pub(crate) fn open(folder: PathBuf, list: &[u8]) -> io::Result<Self> {
         if !folder.try_exists()? {
             std::fs::create_dir(&folder)?;
@@ -128,7 +128,8 @@ impl Tables {
         Ok(())
     }
 
-    /// Returns the tables as they are now. They can be read even after others have replaced them.
+    /// Returns the tables as they are now. These tables can be read even after other tables have
+    /// replaced them.
     pub(super) fn all(&self) -> Vec<Arc<Table>> {
         self.all.load().to_vec()
     }
@@ -222,7 +223,7 @@ impl Tables {
         })
     }
 
-    /// Merges tables into a new one that is not in the list yet; `None` if the index is being
+    /// Merges tables into a new table that is not in the list yet; `None` if the index is being
     /// closed.
     pub(crate) fn merge(&self, old: &[Arc<Table>]) -> io::Result<Option<Arc<Table>>> {
         let id = self.next_id();
@@ -263,8 +264,8 @@ fn sync(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// The records of several tables in order. Of records with the same identity, the newest table's is
-/// first.
+/// The records of several tables in order. Of records with the same identity, the record of the
+/// newest table is first.
 struct Merge<'t> {
     tables: Vec<Records<'t>>,
     /// The next record of each table: identity and number of the table, the newest first.

@@ -84,7 +84,7 @@ impl Forwarder {
     }
 
     /// Returns the seconds until the leader's rounds have taken all entries of its pool, and the
-    /// queued ones of this lane.
+    /// queued entries of this lane.
     pub(crate) fn retry_after_seconds(&self, lane: Lane) -> u32 {
         let Pressure { depth, drain_rate } = *self.pressure.lock();
         let queue = self.queue(lane);

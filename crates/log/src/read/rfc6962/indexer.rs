@@ -30,7 +30,7 @@ const LOCKED: Duration = Duration::from_millis(200);
 /// The reasons why the index cannot be updated now.
 #[derive(Debug, thiserror::Error)]
 enum Problem {
-    #[error("its disk: {0}")]
+    #[error("the disk of the index: {0}")]
     Disk(#[from] io::Error),
     #[error(transparent)]
     Read(#[from] ReadError),

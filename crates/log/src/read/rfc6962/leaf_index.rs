@@ -41,7 +41,7 @@ impl LeafIndex {
     /// Opens the index in `folder`, or creates it.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidData`] if it is damaged or belongs to another log.
+    /// [`io::ErrorKind::InvalidData`] if the index is damaged or belongs to another log.
     pub(super) fn open(folder: &Path, owner: LogId) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let list = match fs::read(folder.join(LIST)) {
@@ -69,8 +69,8 @@ impl LeafIndex {
         gone(fs::remove_dir_all(folder.join(TABLES)))
     }
 
-    /// Finds the index of the entry with this leaf hash. The caller must verify it against the
-    /// tree.
+    /// Finds the index of the entry with this leaf hash. The caller must verify the result against
+    /// the tree.
     ///
     /// # Errors
     /// If a table cannot be read, or is damaged.
@@ -83,7 +83,7 @@ impl LeafIndex {
         Ok(found.map(|place| place.index))
     }
 
-    /// Returns the number of indexed entries, which are the first of the log.
+    /// Returns the number of indexed entries, which are the first entries of the log.
     pub(super) fn indexed(&self) -> u64 {
         *self.indexed.borrow()
     }
@@ -104,7 +104,7 @@ impl LeafIndex {
             .collect())
     }
 
-    /// Adds leaves that follow the indexed ones. Only one task at a time may call this.
+    /// Adds leaves that follow the indexed leaves. Only one task at a time may call this.
     pub(super) fn add(&self, leaves: impl ExactSizeIterator<Item = Hash>) {
         let first = self.indexed();
         let next = first + leaves.len() as u64;

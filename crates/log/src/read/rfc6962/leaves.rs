@@ -44,7 +44,8 @@ impl Leaves {
         self.distrusted.notify_one();
     }
 
-    /// Returns the index of the entry with this leaf hash among the first `size`, as a hint.
+    /// Returns the index of the entry with this leaf hash among the first `size` entries, as a
+    /// hint.
     pub(super) async fn index_of(&self, leaf: &Hash, size: u64) -> Result<u64, Rfc6962Error> {
         let not_indexed = |indexed| Rfc6962Error::NotIndexed { indexed, size };
         let index = self.index.load_full().ok_or_else(|| not_indexed(0))?;

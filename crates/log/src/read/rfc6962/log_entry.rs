@@ -69,7 +69,8 @@ pub(super) async fn log_entries(
         let mut leaf_input = Vec::new();
         leaf.merkle_tree_leaf(&mut leaf_input);
         let extra_data = extra_data(leaf.precertificate, &chain);
-        let extra_data = extra_data.ok_or_else(|| damaged("a chain beyond 16 MiB".into()))?;
+        let extra_data =
+            extra_data.ok_or_else(|| damaged("a chain is longer than 16 MiB".into()))?;
         bytes += leaf_input.len() + extra_data.len();
         if bytes > most_bytes && !entries.is_empty() {
             break;
@@ -105,7 +106,7 @@ struct Issuers<'r> {
 }
 
 impl Issuers<'_> {
-    /// Returns the certificates above the entry's own.
+    /// Returns the certificates above the certificate of the entry.
     async fn chain(&mut self, leaf: &TileLeafRef<'_>) -> Result<Vec<Bytes>, ReadError> {
         let mut chain = Vec::with_capacity(leaf.fingerprints.len());
         for fingerprint in leaf.fingerprints {

@@ -24,7 +24,7 @@ impl Permits {
         Permits(Arc::new(Semaphore::new(AT_ONCE)))
     }
 
-    /// Takes a permit, and waits for one if necessary.
+    /// Takes a permit, and waits until a permit is free.
     ///
     /// # Errors
     /// [`Rfc6962Error::Busy`] after five seconds.

@@ -1,4 +1,4 @@
-//! The comparison of a file with the content that the tree gives it.
+//! The comparison of a file with the content that the tree requires.
 
 use bytes::Bytes;
 use lucarne_ct::{Fingerprint, TileLeafError};

@@ -137,7 +137,7 @@ async fn entries_come_plain_or_packed_and_from_wider_tiles() {
         assets.tamper("tile/data/000.p/7", Some(stored));
         assert_eq!(tiles.entries(&forest.edge, partial).await.unwrap(), seven);
     }
-    // A wrong candidate is skipped in favour of a correct one.
+    // A wrong candidate is skipped in favour of a correct candidate.
     assets.tamper("tile/data/000.p/7", Some(forest.entries.clone()));
     assert_eq!(tiles.entries(&forest.edge, partial).await.unwrap(), seven);
     assert!(tiles.damaged().in_words().unwrap().contains("000.p/7: "));

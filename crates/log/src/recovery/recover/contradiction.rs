@@ -1,6 +1,6 @@
 //! Contradictions between lock, journal and storage, and the refusals that report them.
 //!
-//! Each of them means that the lock or the storage was rolled back, copied or lost, or that
+//! Each contradiction means that the lock or the storage was rolled back, copied or lost, or that
 //! another process signs with the key of the log. The log then signs nothing.
 
 use lucarne_storage::{AssetError, Assets, Lock};
@@ -13,8 +13,8 @@ use crate::recovery::inconsistency::{HistoryError, LockInconsistency, StorageInc
 use crate::sequence::record::{Record, Step};
 use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
 
-/// Replaces the error of missing storage. Its advice is meant for a log that may be new; this
-/// log is not new, because the lock has `size` entries of it.
+/// Replaces the error of missing storage. The advice of that error is meant for a log that may be
+/// new; this log is not new, because the lock has signed `size` of its entries.
 pub(crate) fn not_new(fatal: Fatal, size: u64, assets: &dyn Assets, lock: &dyn Lock) -> Fatal {
     match fatal {
         Fatal::Storage(error) if error.is_absence() => Fatal::from(StorageInconsistency::Absent {
@@ -93,8 +93,8 @@ pub(super) async fn no_tile_beyond(
 /// has less was rolled back: a backup was restored, or a replica was promoted that had not
 /// received the last commits.
 ///
-/// The *new* size and root of a record prove nothing. A process may stop between stage and
-/// commit, and others may have staged other rounds on the same tree.
+/// The *new* size and root of a record prove nothing. A process may stop between stage and commit,
+/// and other processes may have staged other rounds on the same tree.
 ///
 /// # Errors
 /// [`Fatal::Inconsistent`].

@@ -50,7 +50,7 @@ impl Judged {
 /// `signed`. Writes nothing.
 ///
 /// # Errors
-/// If they contradict each other, or if one of them cannot be read.
+/// If these sources contradict each other, or if one of them cannot be read.
 pub(crate) async fn judge(
     config: &LogConfig,
     assets: &dyn Assets,
@@ -121,8 +121,8 @@ pub(super) async fn committed(
 /// Verifies the checkpoint that was `found` in the lock.
 ///
 /// # Errors
-/// [`Fatal::NotCreated`] if the lock has none, [`Fatal::Inconsistent`] if it is not one of this
-/// log.
+/// [`Fatal::NotCreated`] if the lock has no checkpoint, [`Fatal::Inconsistent`] if the checkpoint
+/// is not of this log.
 pub(crate) fn verified(
     config: &LogConfig,
     lock: &dyn Lock,

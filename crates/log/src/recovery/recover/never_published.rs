@@ -30,8 +30,8 @@ use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
 use crate::status::state::Published;
 
 /// The longest time, in addition to the interval of checkpoints, between the last signature in
-/// storage and the lost one. Published files are not synced at once; the kernel writes them within
-/// half a minute.
+/// storage and the lost signature. Published files are not synced at once; the kernel writes them
+/// within half a minute.
 const MOST_APART: Duration = Duration::from_secs(60);
 
 /// The lock must not change for the interval of checkpoints plus this time.
@@ -112,7 +112,7 @@ impl NeverPublished {
         self.signed.published()
     }
 
-    /// Returns the newly signed checkpoint that will replace the one in the lock.
+    /// Returns the newly signed checkpoint that will replace the checkpoint in the lock.
     pub fn again(&self) -> Published {
         self.again.published()
     }
@@ -148,7 +148,7 @@ impl NeverPublished {
     }
 }
 
-/// The longest time between the last signature in storage and a single lost one.
+/// The longest time between the last signature in storage and a single lost signature.
 fn most_apart(config: &LogConfig) -> Duration {
     config.checkpoint_interval + MOST_APART
 }

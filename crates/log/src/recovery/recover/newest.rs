@@ -57,8 +57,8 @@ impl Newest {
 /// journal counts as signed. A round that was not signed only adds entries that were submitted.
 ///
 /// # Errors
-/// If nothing is published, if storage has more than the journal leads to, or if they contradict
-/// each other.
+/// If nothing is published, if storage has more than the journal leads to, or if storage and
+/// journal contradict each other.
 pub(crate) async fn newest(
     config: &LogConfig,
     assets: Arc<dyn Assets>,

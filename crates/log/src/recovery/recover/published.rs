@@ -66,11 +66,10 @@ pub(crate) async fn published_tree(
     }))
 }
 
-/// Returns `true` if the published file is not a checkpoint of this log because bits of it
-/// flipped: it differs in a few bytes from the checkpoint of the lock, or it has the name of this
+/// Returns `true` if the published file is not a checkpoint of this log because of flipped bits:
+/// the file differs in a few bytes from the checkpoint of the lock, or it has the name of this
 /// log's key and not more entries than the lock. A damaged file proves nothing. If the tiles
-/// confirm
-/// the checkpoint of the lock, that checkpoint is published in its place.
+/// confirm the checkpoint of the lock, that checkpoint is published in its place.
 pub(super) async fn is_damaged(
     head: &VerifiedCheckpoint,
     config: &LogConfig,

@@ -64,8 +64,8 @@ pub(crate) fn steps_to((mut size, mut root): (u64, Hash), steps: &[Step]) -> Vec
 }
 
 /// Returns the last step to which the journal leads from `published`, if any. If several rounds
-/// begin at one tree, only the last one can have happened: the process that staged it had read in
-/// the lock that the others had not.
+/// begin at one tree, only the last round can have happened: before its process staged this round,
+/// the lock showed that the other rounds had not happened.
 pub(super) fn rounds_from(published: &Checkpoint, records: &[Record]) -> Option<Step> {
     let mut tip = None;
     let (mut size, mut root) = (published.size, published.root);

@@ -1,11 +1,11 @@
 //! Storage that was emptied or rolled back while the log ran.
 //!
-//! The journal drops a round only after its tiles and a checkpoint that covers the round
-//! are in storage. If the published checkpoint is older than the first round of the journal,
-//! storage lost the newer checkpoint, and perhaps more. The right edge does not show this: a round
-//! that crosses a tile boundary writes wide tiles, which replace the lost narrow ones. The tiles
-//! between the published checkpoint and the journal show it. If the log continued and has
-//! published a newer checkpoint since, tiles anywhere below show it.
+//! The journal drops a round only after its tiles and a checkpoint that covers the round are in
+//! storage. If the published checkpoint is older than the first round of the journal, storage lost
+//! the newer checkpoint, and perhaps more. The right edge does not show this: a round that crosses
+//! a tile boundary writes wide tiles, which replace the lost narrow tiles. The tiles between the
+//! published checkpoint and the journal show it. If the log continued and has published a newer
+//! checkpoint since, tiles anywhere below show it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ use crate::sequence::tree::Tree;
 use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
 
 /// Maximum number of data tiles that one start verifies: one to two seconds of reads from a disk.
-/// If there are more tiles, the start verifies the first, the last, and others at equal distances;
-/// the scrubber reads the rest.
+/// If there are more tiles, the start verifies the first, the last, and further tiles at equal
+/// distances; the scrubber reads the rest.
 const MAX_TILES: u64 = 4096;
 
 /// Full tiles that each start looks for, from the first to the last before the journal.

@@ -99,8 +99,8 @@ pub enum EntryError {
     /// The certificate of the entry or of its issuer cannot be parsed.
     #[error(transparent)]
     Certificate(#[from] DerError),
-    /// A precertificate without an issuer.
-    #[error("no issuer")]
+    /// The precertificate has no issuer.
+    #[error("the precertificate has no issuer")]
     NoIssuer,
     /// The `TBSCertificate` is not derived from the precertificate.
     #[error("the TBSCertificate does not match the precertificate")]

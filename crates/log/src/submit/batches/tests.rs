@@ -75,7 +75,7 @@ fn whoever_makes_a_batch_full_tries_it() {
     assert_eq!(poll(wait(last).as_mut()), Poll::Ready(()));
     assert!(signatures.iter().all(|it| it.is_tried()));
     assert!(!others.iter().any(|it| it.is_tried()));
-    // The first waiting submission tries the signatures of all.
+    // The first waiting submission tries the signatures of all submissions.
     let mut waiting = waiting.split_off(before.len());
     assert_eq!(poll(waiting[0].as_mut()), Poll::Ready(()));
     assert!(others.iter().all(|it| it.is_tried()) && is_empty(&batches));

@@ -32,7 +32,7 @@ impl RateLimit {
         }
     }
 
-    /// Takes a token, or returns the time until one is available.
+    /// Takes a token, or returns the time until a token is available.
     pub(super) fn take(&mut self, now: Instant) -> Result<(), Duration> {
         let gained = now.duration_since(self.at).as_secs_f64() * self.per_second;
         self.at = now;
@@ -70,8 +70,8 @@ mod tests {
         assert_eq!(taken(&mut limit, 3_600_000..3_600_050), 10);
     }
 
-    /// All rejected clients retry at the returned times: none is rejected again, regardless of
-    /// their number.
+    /// All rejected clients retry at the returned times: no client is rejected again, regardless of
+    /// the number of clients.
     #[test]
     fn who_comes_back_when_told_finds_a_token() {
         for crowd in [1_usize, 11, 37, 300, 600] {

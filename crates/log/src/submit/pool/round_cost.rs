@@ -16,8 +16,8 @@ const KEPT: f64 = 0.7;
 /// If rounds differ by less than this part of their entries, they do not show the cost of an entry.
 const ALIKE: f64 = 0.05;
 
-/// A line through the last rounds by least squares, weighted towards the newest: a constant time,
-/// plus a time per entry.
+/// A line through the last rounds by least squares, weighted towards the newest rounds: a constant
+/// time, plus a time per entry.
 ///
 /// Only the slope limits old entries, not the duration of a round. A bucket may respond slowly
 /// regardless of the amount of data, so smaller rounds would not help. A disk with slow writes is

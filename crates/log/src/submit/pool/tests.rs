@@ -109,8 +109,8 @@ impl Model {
                 assert!(!waits, "a duplicate needs no room");
                 assert!((1..=60).contains(&retry_after_seconds));
                 if lane == Lane::Fresh {
-                    // Old entries leave more than half of the fresh ones' part, regardless of the
-                    // issuer.
+                    // Old entries leave more than half of the part for fresh entries, regardless of
+                    // the issuer.
                     let left = CAPACITY - SHARE;
                     let many = fresh.entries >= left / 2;
                     let much = fresh.bytes + old.bytes >= left / 2 * BYTES_PER_ENTRY;
@@ -127,7 +127,7 @@ impl Model {
         let is_closed = pool.is_closed();
         let round = pool.seal();
         let sealed: Vec<Identity> = round.entries.iter().map(|entry| entry.identity).collect();
-        // The round has all fresh entries, then the oldest of the old ones.
+        // The round has all fresh entries, then the oldest old entries.
         let old = if is_closed {
             self.old.len()
         } else {
@@ -225,7 +225,7 @@ impl Timed {
         }
     }
 
-    /// Returns the number of accepted entries, and the Retry-After of the first rejected one.
+    /// Returns the number of accepted entries, and the Retry-After of the first rejected entry.
     fn fill(&self, lane: Lane, issuer: u8, numbers: std::ops::Range<u64>) -> (usize, u32) {
         let mut taken = 0;
         for number in numbers {
@@ -272,8 +272,8 @@ fn the_rate_of_old_ones_is_theirs_alone_and_so_is_their_retry_after() {
     let mut pool = Timed::new(1000, &lanes(Some(2)));
     assert_eq!(pool.fill(Lane::Old, 1, 0..10), (2, 1));
     assert_eq!(pool.fill(Lane::Fresh, 1, 100..200), (100, 0));
-    // Two clients have the next second as Retry-After by now, so the next client gets the one
-    // after.
+    // Two clients have the next second as Retry-After by now, so the next client gets the second
+    // after that.
     assert_eq!(pool.fill(Lane::Old, 1, 10..11), (0, 1));
     assert_eq!(pool.fill(Lane::Old, 1, 11..12), (0, 2));
     pool.advance(1000);

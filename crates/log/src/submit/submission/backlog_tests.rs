@@ -15,7 +15,7 @@ use super::tests::{Logged, World, answered, begun, fill, settled, started, stop}
 use super::*;
 use crate::status::health::Prober;
 
-/// Two full tiles and a partial one.
+/// Two full tiles and a partial tile.
 const ENTRIES: usize = 600;
 
 /// Storage that withholds the data tiles below a number, and records the requested tiles.

@@ -219,7 +219,7 @@ async fn no_wrong_place_of_the_index_gives_a_false_sct() {
     assert!(log.session.load().as_ref().unwrap().dedup.is_distrusted());
     stop(&log).await;
     drop(log);
-    // The damaged index is not used again: the next one is built from the tree.
+    // The damaged index is not used again: the next index is built from the tree.
     let log = world.start();
     assert_eq!(settled(&log, started).await, State::Running);
     for entry in &logged {
@@ -266,7 +266,7 @@ async fn no_flipped_bit_of_the_index_gives_a_false_sct() {
     }
 }
 
-/// Copies the files of a directory, and returns those that are not empty.
+/// Copies the files of a directory, and returns the files that are not empty.
 fn copied(from: &Path, to: &Path) -> Vec<std::path::PathBuf> {
     std::fs::create_dir_all(to).unwrap();
     let mut files = Vec::new();
@@ -354,7 +354,7 @@ async fn an_index_that_named_a_wrong_place_is_evidence() {
 }
 
 /// The disk of the index could not even store the mark of its failure, and an error of the lock
-/// ended this session and the next one.
+/// ended this session and the next session.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_index_that_has_failed_is_made_anew_whatever_ended_the_session() {
     let cache = tempfile::tempdir().unwrap();

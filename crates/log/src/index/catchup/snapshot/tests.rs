@@ -20,7 +20,7 @@ type Change = fn(&mut Manifest);
 const ENTRIES: u64 = 2 * TILE_WIDTH + 90;
 const OWNER: LogId = LogId([1; 32]);
 
-/// A log in a directory, with an index of all its entries, and one that has nothing.
+/// A log in a directory, with an index of all its entries, and an empty index.
 struct Log {
     directory: TempDir,
     assets: Arc<PosixAssets>,
@@ -84,7 +84,7 @@ impl Log {
         assert_eq!(stored.unwrap(), ENTRIES);
     }
 
-    /// An index that has nothing.
+    /// Returns an empty index.
     fn cold(&self) -> Arc<Dedup> {
         let dedup = Dedup::open(&self.directory.path().join("cold"), OWNER).unwrap();
         dedup.go_over(self.tree.head()).unwrap();
@@ -110,7 +110,7 @@ impl Log {
         });
     }
 
-    /// The reason why the snapshot is refused. The index stays as it was.
+    /// Returns the reason why the snapshot is refused, and verifies that the index is unchanged.
     async fn refused(&self) -> Unfit {
         let cold = self.cold();
         let unfit = taken(OWNER, &cold, &self.source()).await.unwrap_err();
@@ -244,7 +244,7 @@ async fn a_snapshot_that_lacks_an_entry_is_refused() {
     assert!(lacks, "{unfit}");
 }
 
-/// Chunks and manifest agree, and the tree has something else.
+/// Chunks and manifest agree, but the tree has other entries.
 #[tokio::test]
 async fn entries_that_the_tree_does_not_have_are_refused() {
     let log = Log::new().await;
