@@ -39,8 +39,8 @@ pub(crate) fn activated() -> Result<Vec<Socket>> {
     Ok(sockets)
 }
 
-/// Listens on all configured addresses. Uses matching ones of `sockets`. `option` names the option
-/// for the address, for messages.
+/// Listens on all configured addresses, and uses the matching sockets in `sockets`. `option` names
+/// the option for the address, for messages.
 ///
 /// # Errors
 /// If an address cannot be used.

@@ -359,7 +359,7 @@ impl LateLock {
         if !self.turn.has_come() {
             return Err(failed("another process has not handed it over yet"));
         }
-        let silent = || failed("it has not answered yet");
+        let silent = || failed("it has not responded yet");
         let opened = self.late.get_or_open(open, silent).await?;
         Ok(&**opened)
     }

@@ -94,8 +94,8 @@ pub(crate) enum Event {
 }
 
 impl Reload {
-    /// Reads the file in the background. While a file is being read, it is read again afterwards.
-    /// Returns `false` if the settings are from flags.
+    /// Reads the file in the background. If the file is already being read, it is read again
+    /// afterwards. Returns `false` if the settings are from flags.
     pub(crate) fn begin(&mut self) -> bool {
         let Some(file) = self.file.clone() else {
             return false;
@@ -182,8 +182,8 @@ impl Reload {
         }
     }
 
-    /// Applies a file that was read. Returns whether it names other TLS files. The caller reads
-    /// these files and the roots of all logs, whose sources may have changed.
+    /// Applies a file that was read. Returns whether the file names other TLS files. The caller
+    /// reads these files and the roots of all logs, whose sources may have changed.
     pub(crate) async fn apply(&mut self, reading: Box<Reading>) -> bool {
         let Reading { config, placements } = *reading;
         let before = self.hosted.now();
@@ -413,7 +413,7 @@ fn matched(file: &[LogSettings], present: &[LogSettings]) -> Vec<Option<usize>> 
 /// Reports changed settings of the process that need a new process.
 fn report_process(present: &Config, file: &Config) {
     let mut changed = present.written.changed(&file.written);
-    // Other TLS files are read; without a listener for TLS, they cannot be.
+    // A reload reads other TLS files, but cannot enable or disable TLS.
     if present.tls.is_some() == file.tls.is_some() {
         changed.retain(|key| *key != "tls");
     }

@@ -31,11 +31,11 @@ use crate::{descriptors, notify, process_metrics, runtime, tls, verification};
 /// The time for closing the lock at the end of a shutdown.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// The parameters of a start, beside the configuration.
+/// The parameters of a start, in addition to the configuration.
 pub(crate) struct Begin {
     /// Conditions under which logs may be created.
     pub(crate) creation: Creation,
-    /// Served instead of the certificate in the configuration.
+    /// TLS settings that replace the certificate of the configuration.
     pub(crate) tls: Option<Arc<Tls>>,
     /// Sockets that listen already.
     pub(crate) sockets: Vec<Socket>,
@@ -198,7 +198,8 @@ impl Server {
             let tls = self.tls.is_some();
             tracing::info!(address = %listener.local_addr()?, tls, "listening");
         }
-        // Held only if a failed hand-over may need them: after a stop, no client must wait in them.
+        // The copies exist only if a failed hand-over may need them: after a stop, no client must
+        // wait in a socket.
         let sockets = match &self.doorway {
             Some(_) => self.sockets()?,
             None => Vec::new(),
@@ -232,7 +233,9 @@ impl Server {
             let obstacle = if candidate.knows(&hosted) {
                 upkeep.reload.obstacle()
             } else {
-                Some("its logs have changed since (SIGHUP): start the other process again")
+                Some(
+                    "the logs have changed since the check (SIGHUP): start the other process again",
+                )
             };
             if let Some(why) = obstacle {
                 candidate.withdraw(why).await;
@@ -278,7 +281,7 @@ impl Server {
             );
         }
         close_lock(&*self.lock).await;
-        tracing::info!("stopped; every submission that was taken has been answered");
+        tracing::info!("stopped; every accepted submission has its response");
         Ok(Ended::Stopped)
     }
 
@@ -388,8 +391,8 @@ pub(crate) fn fit_connections(config: &mut Config) -> Result<()> {
     Ok(())
 }
 
-/// Returns the files that the process may have open, and the most connections that leave enough of
-/// them for the logs; `None` if there is no limit.
+/// Returns the limit of open files, and the maximum number of connections that leaves enough files
+/// for the logs; `None` if there is no limit.
 fn most_connections(config: &Config) -> Result<Option<(u64, usize)>> {
     let Some(files) = runtime::raise_open_files() else {
         return Ok(None);

@@ -172,9 +172,9 @@ pub(crate) fn list(statuses: &[StatusRange]) -> String {
 }
 
 /// Options of connections. Each options type repeats these fields, because serde cannot flatten a
-/// struct into another that denies unknown fields, and a misspelt option must be an error.
-/// To flatten, serde also guesses the type of each value, so that `http: 2` or a list of one value
-/// would be refused, and the line of an invalid value would be lost.
+/// struct into another that denies unknown fields, and a misspelt option must be an error. To
+/// flatten, serde also guesses the type of each value, so `http: 2` or a list of one value would be
+/// refused, and the line of an invalid value would be lost.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionOptions {
     pub(crate) http: HttpVersion,

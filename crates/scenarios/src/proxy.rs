@@ -7,8 +7,8 @@
 //!   certificate) are part of one of them.
 //! - The certificate is checked afterwards, outside the measured time. Each condition is a check:
 //!   see `certificates`. A request with a wrong certificate is a failed request, too.
-//! - `proxy_certificates` counts the certificates that were not seen before: as many as hosts with
-//!   a store, as many as requests without one.
+//! - `proxy_certificates` counts the certificates that were not seen before: one for each host if
+//!   the proxy has a store, and one for each request otherwise.
 
 mod certificates;
 mod options;

@@ -107,7 +107,7 @@ fn mint(options: &Mint) -> Result<String> {
     }
     let directory = CaDirectory::at(&options.directory);
     let (authority, made) = directory.open_or_create(&wanted)?;
-    let verb = if made { "made" } else { "kept" };
+    let verb = if made { "created" } else { "kept" };
     let mut text = format!("{verb} {}\n", options.directory.display());
     text += &describe(authority.cert_der())?;
     Ok(text + "\n" + &directory.trust_hints())

@@ -60,7 +60,7 @@ pub struct Options {
 enum DateError {
     #[error("not a date or time: {0}")]
     Unreadable(#[from] jiff::Error),
-    #[error("a date before 1970")]
+    #[error("the date is before 1970")]
     Before1970,
 }
 

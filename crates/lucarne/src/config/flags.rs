@@ -456,7 +456,7 @@ impl Flags {
             _ => None,
         };
         if given(&self.private_key).is_some() && self.clouds.key().is_some() {
-            let message = "and --private-key are both given: a log has one key";
+            let message = "cannot be combined with --private-key: a log has one key";
             parse.problem("signer-private-key-secret-name", message);
         }
         let secret = self.key_source();

@@ -71,7 +71,7 @@ pub(super) fn lock_place(place: &LockPlace) -> Result<String> {
     }
 }
 
-/// Identifies a file by device and inode, because its paths may differ.
+/// Identifies a file by device and inode, because both processes may use different paths.
 fn file(path: &Path) -> Result<String> {
     let there = path
         .metadata()
@@ -83,9 +83,9 @@ fn file(path: &Path) -> Result<String> {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Mismatch {
     #[error(
-        "the running process (version {}) speaks version {PROTOCOL} of the hand-over, the new \
-         process (version {version}) version {protocol}: stop the running process, then start the \
-         new one",
+        "the running process (version {}) uses version {PROTOCOL} of the hand-over, the new \
+         process (version {version}) uses version {protocol}: stop the running process, then \
+         start the new one",
         env!("CARGO_PKG_VERSION")
     )]
     Protocol { version: String, protocol: u32 },
@@ -107,7 +107,7 @@ pub(super) enum Mismatch {
     Data { name: String },
 }
 
-/// Compares the hello of another process with the lock and the logs of this one.
+/// Compares the hello of another process with the lock and the logs of this process.
 ///
 /// # Errors
 /// The first difference that prevents the hand-over.

@@ -83,7 +83,7 @@ fn taken_before(signal: Signal) -> usize {
     assert_eq!(status.code(), Some(0), "{}", server.output());
     assert_has(
         &server.output(),
-        "every submission that was taken has been answered",
+        "every accepted submission has its response",
     );
     taken
 }

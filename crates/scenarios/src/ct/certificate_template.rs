@@ -37,9 +37,9 @@ pub(crate) struct CertificateTemplate {
 /// A time in the TBSCertificate.
 #[derive(Clone, Copy, Debug)]
 struct TimeField {
-    /// Offset of its first digit.
+    /// Offset of the first digit of the time.
     at: usize,
-    /// Whether it is a GeneralizedTime, with a year of four digits.
+    /// Whether the time is a GeneralizedTime, with a year of four digits.
     generalized: bool,
 }
 

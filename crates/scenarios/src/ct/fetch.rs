@@ -42,7 +42,7 @@ pub enum Unreachable {
         status: u16,
     },
     /// The log responded with 304 to an unconditional request for this path.
-    #[error("{0}: status 304 to no question")]
+    #[error("{0}: status 304 to an unconditional request")]
     NotModified(String),
     /// The fetcher has no connection to the log.
     #[error("no connection")]

@@ -7,8 +7,8 @@
 //! | `certificate_serial` | no other certificate of the run has its serial number |
 //! | `certificate_once` | the host has presented no other certificate (with `once`) |
 //!
-//! Clients refuse a second certificate with the same issuer and serial number, so two of them are
-//! always an error.
+//! Clients refuse a second certificate with the same issuer and serial number, so a repeated serial
+//! number is always an error.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -113,10 +113,10 @@ pub(super) trait KeySource: fmt::Debug + Send + Sync {
 }
 
 impl Keys {
-    /// The keys of a source.
+    /// Returns the keys of a source.
     ///
     /// # Errors
-    /// If it has none.
+    /// If the source has no keys.
     #[cfg_attr(not(feature = "object-stores"), allow(dead_code))]
     async fn of(source: Box<dyn KeySource>) -> Result<Self, PrepareError> {
         let last = Mutex::new(Arc::new(source.keys().await?));

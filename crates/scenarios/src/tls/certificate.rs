@@ -67,7 +67,7 @@ pub(super) enum TrustError {
     #[error("it cannot be parsed: {0}")]
     Malformed(#[source] rustls::Error),
     /// A certificate above the leaf has expired; the validity of the leaf is a separate check.
-    #[error("a certificate that it leads to has expired")]
+    #[error("a certificate above it has expired")]
     ChainExpired,
     #[error("its issuer is not trusted: configure its root (`ca`)")]
     UnknownIssuer,
@@ -81,7 +81,7 @@ pub(super) enum OrderError {
     #[error("a certificate of the chain cannot be read: {0}")]
     Malformed(#[from] DerError),
     /// Number of the certificate, from 1.
-    #[error("certificate {0} is not followed by that of its issuer")]
+    #[error("certificate {0} is not followed by the certificate of its issuer")]
     NotFollowed(usize),
 }
 
@@ -94,7 +94,7 @@ pub(super) enum ValidityError {
     NotAfter,
     #[error("it is not valid yet")]
     NotYetValid,
-    #[error("it has expired at {}", rfc3339(end.as_millis() as u64))]
+    #[error("it expired at {}", rfc3339(end.as_millis() as u64))]
     Expired { end: Duration },
     #[error(
         "it expires at {}, in {:.1} days",
@@ -111,7 +111,7 @@ pub(super) enum EmbeddedSctsError {
     Extension(#[from] DerError),
     #[error("its SCT list cannot be parsed: {0}")]
     List(#[from] SctError),
-    #[error("it has {found} SCTs, not {required}")]
+    #[error("expected {required} SCTs, found {found}")]
     TooFew { found: usize, required: u32 },
 }
 

@@ -13,7 +13,7 @@ const UNTOLD: u8 = 2;
 pub(crate) enum Verdict {
     #[default]
     Right,
-    /// This process cannot check the condition, and nothing is lost if it is not met.
+    /// This process cannot check the condition, but an unmet condition does no harm.
     Noted,
     /// The check could not be carried out.
     Untold,

@@ -221,8 +221,9 @@ async fn unlocked(log: &LogSettings, findings: &mut Findings) -> Option<LockStat
         let theirs = directory.join(".state").is_dir();
         let sunlights = directory.join("staging").is_dir() || directory.join("_roots.pem").exists();
         if sunlights && !theirs {
-            let why = "it has none of this log, and Sunlight wrote the directory, which has one: name \
-                       that in `checkpoints`. If it is lost: docs/how-to/operations.md, \
+            let why = "the lock has no checkpoint of this log, but Sunlight wrote the directory: \
+                       set `checkpoints` to Sunlight's lock. If that lock is lost: \
+                       docs/how-to/operations.md, \
                        \"The lock is lost\"";
             findings.refused("lock", why);
             return None;
@@ -236,10 +237,12 @@ async fn unlocked(log: &LogSettings, findings: &mut Findings) -> Option<LockStat
         }
     };
     if let (DataPlace::Bucket(_), Ok(Some(_))) = (&log.data.value, assets.get("_roots.pem").await) {
-        let why = "it has none of this log, and Sunlight wrote the bucket, which has one: name that in \
-                   `checkpoints`, if it is an SQLite database. Out of `etags3` or `dynamodb`, fetch what \
-                   it holds of this log into a file, once Sunlight has ended, and run `lucarne lock \
-                   rebuild --known FILE` first: it refuses where more is signed than published";
+        let why = "the lock has no checkpoint of this log, but Sunlight wrote the bucket: set \
+                   `checkpoints` to Sunlight's lock, if that lock is an SQLite database. If \
+                   Sunlight uses `etags3` or \
+                   `dynamodb`, stop Sunlight, copy the lock's checkpoint of this log to a file, \
+                   and run `lucarne lock rebuild --known FILE` first: the command refuses if more \
+                   entries are signed than published";
         findings.refused("lock", why);
         return None;
     }

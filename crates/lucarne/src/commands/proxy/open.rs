@@ -112,7 +112,7 @@ pub(super) fn through(config: &Config) -> Result<Vec<UpstreamRoute>> {
     config.through.iter().map(way).collect()
 }
 
-/// Opens the log of TLS secrets that the environment names, as for browsers and curl. Returns
+/// Opens the file for TLS secrets that `SSLKEYLOGFILE` names, as in browsers and curl. Returns
 /// `None` without this variable.
 pub(super) fn key_log() -> Result<Option<Arc<dyn KeyLog>>> {
     let file = std::env::var_os("SSLKEYLOGFILE").filter(|file| !file.is_empty());
@@ -131,8 +131,8 @@ pub(super) fn key_log() -> Result<Option<Arc<dyn KeyLog>>> {
     Ok(Some(Arc::new(KeyLogFile::new())))
 }
 
-/// Returns the servers that the proxy trusts: those with certificates of the system's CAs and of
-/// the configured files. The second value has the same certificates in the type of the observer.
+/// Returns the CAs that the proxy trusts for servers: the system's CAs and the CAs in the
+/// configured files. The second value has the same CAs in the type of the observer.
 pub(super) fn trust(config: &Config) -> Result<(Trust, Arc<Roots>)> {
     let mut trusted = if config.system_roots {
         lucarne_net::Trust::system()

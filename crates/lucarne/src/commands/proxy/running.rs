@@ -169,7 +169,7 @@ fn greet(
 ) {
     if made {
         outln!(
-            "made a CA in {}\n\n{}",
+            "created a CA in {}\n\n{}",
             config.ca.display(),
             directory.trust_hints()
         );

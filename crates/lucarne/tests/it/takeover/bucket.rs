@@ -214,7 +214,7 @@ fn sunlights_bucket_whose_lock_is_elsewhere() {
     let said = store.says(&log, 1, &SUNLIGHT);
     assert_has(
         &said,
-        "✗ lock: it has none of this log, and Sunlight wrote the bucket",
+        "✗ lock: the lock has no checkpoint of this log, but Sunlight wrote the bucket",
     );
     assert_has(&said, "lucarne lock rebuild --known");
     assert!(before == store.contents(), "{said}");

@@ -136,11 +136,11 @@ async fn search<F: Fetch>(
             continue;
         };
         return Ok(Some(if place != index {
-            let detail = format!("promised at index {index}, it is at index {place}");
+            let detail = format!("the entry promised at index {index} is at index {place}");
             Finding::new(checks::INCLUSION_INDEX, detail)
         } else {
             let detail = format!(
-                "entry {index} was promised with timestamp {}, it has {timestamp}",
+                "entry {index} was promised with timestamp {}, but has {timestamp}",
                 sct.timestamp
             );
             Finding::new(checks::INCLUSION_TIMESTAMP, detail)

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-/// Number of new leaves at which a run ends. Never submits more.
+/// Number of new leaves at which a run ends. The scenario never submits more leaves.
 #[derive(Debug, Default)]
 pub(super) struct WriteGoal {
     leaves: Option<u64>,
@@ -43,7 +43,7 @@ impl WriteGoal {
         claimed.is_ok()
     }
 
-    /// Reports whether a claimed leaf was written as a new one.
+    /// Reports whether a claimed leaf was written as a new leaf.
     pub(super) fn finish(&self, written: bool) {
         let Some(leaves) = self.leaves else {
             return;

@@ -28,7 +28,7 @@ fn the_message_begins_with_the_key() {
         ),
         (
             json!({ "url": url, "data": { "two words": "x.csv" } }),
-            "data: `two words` is not a name: letters, digits and `_`",
+            "data: `two words` is not a name: expected letters, digits and `_`",
         ),
         (
             json!({ "url": url, "data": { "users": "/no/such/file" } }),
@@ -91,7 +91,7 @@ fn the_message_names_the_request_of_a_list() {
         ),
         (
             json!({ "steps": [{ "url": url, "checks": [{ "equals": "x" }] }] }),
-            "steps[0].checks[0]: names one place: `json: /pointer`, `header: name` or `body: true`",
+            "steps[0].checks[0]: must name one place: `json: /pointer`, `header: name` or `body: true`",
         ),
     ] {
         assert_eq!(message(options), expected);
@@ -109,7 +109,7 @@ fn the_message_of_a_single_request_has_no_index() {
         ),
         (
             json!({ "url": "https://{{user}}.example/" }),
-            "url: `https://{{user}}.example` has a template in its host: only the path can",
+            "url: `https://{{user}}.example` has a template in its host: only the path can have templates",
         ),
         (
             json!({ "url": "https://" }),
@@ -125,7 +125,7 @@ fn the_message_of_a_single_request_has_no_index() {
         ),
         (
             json!({ "url": url, "body": "x", "json": {} }),
-            "body: there is `json` as well",
+            "body: cannot be combined with `json`",
         ),
         (
             json!({ "url": url, "body": "{{" }),
@@ -137,7 +137,7 @@ fn the_message_of_a_single_request_has_no_index() {
         ),
         (
             json!({ "url": url, "headers": { "A": "{{x y}}" } }),
-            "headers.A: `{{x y}}` is not a name: letters, digits and `_`",
+            "headers.A: `{{x y}}` is not a name: expected letters, digits and `_`",
         ),
         (
             json!({ "url": url, "checks": [{ "body": true, "type": "object" }] }),

@@ -119,7 +119,7 @@ fn mistakes_are_explained() {
     for (text, expected) in [
         ("{{nmae}}", "did you mean `{{name}}`?"),
         ("{{uniqe}}", "did you mean `{{unique}}`?"),
-        ("{{colour}}", "there are name, unique"),
+        ("{{colour}}", "known values: name, unique"),
         ("{{name", "without its `}}`"),
         ("{{}}", "is not a name"),
         ("{{random}}", "needs `to=`"),
@@ -146,7 +146,7 @@ fn mistakes_are_explained() {
     );
     assert_eq!(
         words.to_string(),
-        "`two words` is not a name: letters, digits and `_`"
+        "`two words` is not a name: expected letters, digits and `_`"
     );
     assert_eq!(scope.declare("counter"), Err(own));
     assert_eq!(scope.declare("two words"), Err(words));

@@ -98,7 +98,7 @@ impl Bucket {
         match done {
             Ok(Ok(answer)) => answer,
             failed => {
-                tracing::error!(?failed, "the demo's bucket");
+                tracing::error!(?failed, "the demo's bucket failed");
                 error(StatusCode::INTERNAL_SERVER_ERROR, "InternalError")
             }
         }
