@@ -15,8 +15,8 @@ use crate::{
     table::{Row, failures, latencies, millis, print},
 };
 
-/// Periods for the comparison of latency and syncs: a short one, and that of Sunlight's logs with a
-/// small margin.
+/// Periods for the comparison of latency and syncs: a short period, and the period of Sunlight's
+/// logs with a small margin.
 const PERIODS: [u64; 2] = [40, 220];
 
 #[derive(Clone, clap::Args)]

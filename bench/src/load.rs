@@ -195,7 +195,7 @@ impl Load {
         Ok(())
     }
 
-    /// Sends every request whose start has come, if a connection is idle.
+    /// Sends every request whose start time has come, if a connection is idle.
     fn send_due(&mut self, plan: &Plan, requests: &mut dyn Requests) {
         while let Some(&number) = self.idle.front() {
             let due = match plan.arrivals {
@@ -264,7 +264,7 @@ impl Load {
                 let had_request = connection.request.is_some();
                 self.replace(number);
                 if !had_request {
-                    return Ok(()); // it is among the idle already
+                    return Ok(()); // the connection is already idle
                 }
             }
         }
@@ -318,7 +318,7 @@ impl Load {
         {
             ensure!(
                 Instant::now() < end,
-                "requests not answered within {patience:?}"
+                "some requests have no response after {patience:?}"
             );
             self.wait(&mut events, end)?;
             for event in &events {

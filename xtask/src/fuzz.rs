@@ -85,7 +85,7 @@ fn all_targets() -> Result<Vec<String>> {
 fn choose(all: Vec<String>, named: &[String]) -> Result<Vec<String>> {
     if let Some(unknown) = named.iter().find(|name| !all.contains(name)) {
         bail!(
-            "there is no fuzz target `{unknown}`; there are {}",
+            "unknown fuzz target `{unknown}`: use one of {}",
             all.join(", ")
         );
     }

@@ -48,7 +48,7 @@ struct Member {
 }
 
 impl Group {
-    /// Creates a log with `count` processes, starts them, and waits until one leads.
+    /// Creates a log with `count` processes, starts them, and waits until one process leads.
     pub(super) fn start(settings: &Settings<'_>, count: usize) -> Result<Self> {
         let directory = TempDir::new()?;
         let secret = |name: &str, bytes: &[u8]| -> Result<()> {
@@ -141,7 +141,8 @@ impl Group {
         self.members[number].address.into()
     }
 
-    /// Waits until all processes are healthy and one leads. Returns the number of the leader.
+    /// Waits until all processes are healthy and one process leads. Returns the number of the
+    /// leader.
     pub(super) fn leader(&self) -> Result<usize> {
         let deadline = Instant::now() + READY_TIMEOUT;
         loop {

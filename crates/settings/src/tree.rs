@@ -38,7 +38,7 @@ pub struct Entry {
     pub line: usize,
     /// The key.
     pub key: String,
-    /// The node under it.
+    /// The node under the key.
     pub value: Node,
     /// Whether the entry comes from `<<`: an explicit key overrides it.
     merged: bool,

@@ -40,7 +40,7 @@ impl Inventory {
     /// Token of every request.
     pub const TOKEN: &'static str = "load-test-token";
 
-    /// Starts the inventory at `port` (0 for any free one) with a new database.
+    /// Starts the inventory at `port` (0 for any free port) with a new database.
     ///
     /// # Errors
     /// If PostgreSQL is not installed or does not start, or the port is taken.

@@ -211,7 +211,7 @@ impl DatabaseServer {
     }
 
     /// Runs statements as the administrator in a database (`""` for none), with the server's own
-    /// client. Returns its output.
+    /// client. Returns the output of the client.
     ///
     /// # Errors
     /// The error of the server.
@@ -273,13 +273,13 @@ impl DatabaseServer {
         Ok(())
     }
 
-    /// Sends SIGKILL to all of its processes.
+    /// Sends SIGKILL to all processes of the server.
     ///
     /// # Errors
     /// Only if the system refuses.
     pub fn kill(&mut self) -> Result<()> {
-        // Its children keep its output open: reading the output to the end, as `Server::kill` does,
-        // is only possible after all have ended.
+        // The children keep the output of the server open, so `Server::kill` can read the output to
+        // the end only after all children have ended.
         let _ = self.signal_all(Signal::KILL);
         if let Some(mut server) = self.server.take() {
             server.kill()?;
@@ -312,7 +312,8 @@ impl DatabaseServer {
         Ok(())
     }
 
-    /// Suspends all of its processes (SIGSTOP): connections stay open, but there are no responses.
+    /// Suspends all processes of the server (SIGSTOP): connections stay open, but there are no
+    /// responses.
     ///
     /// # Errors
     /// If the server is down, or cannot be suspended.
@@ -423,7 +424,7 @@ impl DatabaseServer {
                 .arg(self.data()),
         };
         // MariaDB once failed here for an unknown reason, when several servers started on a busy
-        // machine. Therefore one retry.
+        // machine. The command is therefore retried once.
         let mut output = launch.run()?;
         if !output.status.success() {
             // The cause is unknown, but a busy machine was part of it. The pause does not affect
@@ -437,7 +438,7 @@ impl DatabaseServer {
         if !output.status.success() {
             let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
             let _ = write!(said, "{}", String::from_utf8_lossy(&output.stderr));
-            bail!("{:?} cannot make its files:\n{said}", self.kind);
+            bail!("{:?} cannot create its files:\n{said}", self.kind);
         }
         if self.kind == DatabaseKind::Postgres {
             // TCP connections require a password.
@@ -479,7 +480,7 @@ impl DatabaseServer {
         }
     }
 
-    /// Changes the owner of the data directory to that user, if we are root.
+    /// Changes the owner of the data directory to that user, if this process runs as root.
     fn own_data(&self) -> Result<()> {
         if getuid().is_root() {
             let (uid, gid) = ids(self.user())?;
@@ -542,7 +543,7 @@ fn mariadbd() -> Result<PathBuf> {
 }
 
 fn missing(what: &str) -> String {
-    format!("{what} is not there. Run scripts/install-test-tools (cargo xtask test does)")
+    format!("{what} is not installed: run scripts/install-test-tools (or `cargo xtask test`)")
 }
 
 /// Returns user and group of a name from `/etc/passwd`.

@@ -42,7 +42,7 @@ pub struct GcsServer {
 }
 
 impl GcsServer {
-    /// Starts both.
+    /// Starts the server and the double.
     ///
     /// # Errors
     /// If the server is not installed or does not start: the message has the remedy.
@@ -94,7 +94,7 @@ impl GcsServer {
         let client = Client::new(self.bare_endpoint.clone());
         let body = json!({ "name": name }).to_string();
         let answer = client.post("storage/v1/b?project=test", body).await?;
-        answer.ok().context("cannot make a bucket")?;
+        answer.ok().context("cannot create a bucket")?;
         Ok(())
     }
 }

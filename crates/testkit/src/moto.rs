@@ -9,8 +9,8 @@ use crate::{
     stores::{MOTO, PATIENCE, loopback, tool},
 };
 
-/// The moto server on loopback: the APIs of Amazon as far as moto supports them, in memory. It
-/// accepts all credentials until [`enforce`](Self::enforce).
+/// The moto server on loopback: the APIs of Amazon as far as moto supports them, in memory. The
+/// server accepts all credentials until [`enforce`](Self::enforce).
 #[derive(Debug)]
 pub struct Moto {
     /// `http://127.0.0.1:port` for all services and regions: moto selects them by the credentials.

@@ -358,7 +358,7 @@ fn an_acme_server_that_gives_one_nonce_to_all() {
     });
     let directory = format!("http://{}/directory", server.address);
     let outcome = run("acme", json!({ "directory": directory, "flow": "burst" }));
-    let words = "has given the nonce bm9uY2U before";
+    let words = "has already issued the nonce bm9uY2U";
     is_red("one nonce for all", &outcome, "content", words);
     assert!(failed(&outcome).contains(&"replay_nonce"));
 }
