@@ -297,7 +297,7 @@ impl<'a> Bench<'a> {
             .unwrap_or(0);
         let all = outcome.new_in_all;
         if !outcome.failures.is_empty() {
-            println!("  not all answered 200: {}", failures(outcome));
+            println!("  responses other than 200: {}", failures(outcome));
         }
         ensure!(
             size >= all && (size == all || !outcome.failures.is_empty()),

@@ -59,7 +59,11 @@ pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
         options.rounds
     );
     let row = |name: &str, times: &[Duration]| -> Result<Row> {
-        let fastest = times.iter().min().context("no round")?.as_secs_f64();
+        let fastest = times
+            .iter()
+            .min()
+            .context("--rounds must be at least 1")?
+            .as_secs_f64();
         let mut row = Row::new(name.to_owned(), "");
         row.figure = format!(
             "{:.0} MB/s unpacked   {:.0} MB/s stored   {:.2} s",

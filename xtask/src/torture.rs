@@ -26,7 +26,10 @@ pub(crate) fn run(minutes: u64, seed: Option<u64>) -> Result<()> {
         .stdout(Stdio::piped())
         .spawn()
         .context("starting cargo")?;
-    let output = running.stdout.take().context("its output")?;
+    let output = running
+        .stdout
+        .take()
+        .context("taking the output of the tests")?;
     let mut classes = Vec::new();
     for line in BufReader::new(output).lines() {
         let line = line?;
@@ -41,8 +44,8 @@ pub(crate) fn run(minutes: u64, seed: Option<u64>) -> Result<()> {
     println!("\n{}", classes.join("\n"));
     if !status.success() {
         bail!(
-            "a fault lost data, or could not be injected: run the line with LUCARNE_SEED to repeat the \
-             fault"
+            "a fault lost data, or could not be injected: run the line with LUCARNE_SEED to \
+             repeat the fault"
         );
     }
     if (classes.len() as u64) < CLASSES {

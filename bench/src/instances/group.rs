@@ -134,7 +134,10 @@ impl Group {
 
     /// Returns process `number`.
     pub(super) fn server(&mut self, number: usize) -> Result<&mut Server> {
-        self.members[number].server.as_mut().context("not started")
+        self.members[number]
+            .server
+            .as_mut()
+            .context("the process was not started")
     }
 
     pub(super) fn endpoint(&self, number: usize) -> Endpoint {

@@ -100,7 +100,7 @@ pub(crate) async fn bind(place: &Listen, option: &str) -> Result<Listener> {
         }
     }
     Err(match failure {
-        None => anyhow!("cannot listen on {place}: it resolves to no address"),
+        None => anyhow!("cannot listen on {place}: the host resolves to no address"),
         Some(BindError::Taken { .. }) => anyhow!(
             "cannot listen on {place}: another process does; stop it, or configure another address \
              with {option}"

@@ -270,7 +270,7 @@ impl State {
                 }
                 self.profile(name, body)?;
             }
-            (method, path) => return Err((404, format!("{method} {path} is not here"))),
+            (method, path) => return Err((404, format!("unknown request {method} {path}"))),
         }
         Ok(body.clone())
     }

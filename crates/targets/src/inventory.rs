@@ -100,7 +100,11 @@ impl Service for Api {
 impl Api {
     async fn route(&self, asked: &Asked, path: &str) -> Result<Answer, sqlx::Error> {
         let Some(rest) = path.strip_prefix("/api/v1/") else {
-            return Ok(error(404, "not_found", format!("{path} is not here")));
+            return Ok(error(
+                404,
+                "not_found",
+                format!("the path {path} is unknown"),
+            ));
         };
         let parts: Vec<&str> = rest.split('/').collect();
         match (&asked.method, &parts[..]) {
@@ -114,7 +118,11 @@ impl Api {
                 "method_not_allowed",
                 format!("{} is not for {path}", asked.method),
             )),
-            _ => Ok(error(404, "not_found", format!("{path} is not here"))),
+            _ => Ok(error(
+                404,
+                "not_found",
+                format!("the path {path} is unknown"),
+            )),
         }
     }
 

@@ -194,7 +194,7 @@ impl Audit {
         let sct = Sct::parse(sct)?;
         sct.verify(&self.key, &entry.signed)?;
         let promise = Promise {
-            index: sct.index().context("no leaf_index extension")?,
+            index: sct.index().context("the SCT has no leaf_index extension")?,
             timestamp: sct.timestamp,
             chains: vec![entry.issuers],
         };
@@ -206,7 +206,10 @@ impl Audit {
     /// # Errors
     /// If `note` is not a valid checkpoint of this log, which is also a finding.
     pub fn saw_checkpoint(&self, note: &[u8]) -> Result<u64> {
-        let verified = self.verifier.verify(note).context("checkpoint");
+        let verified = self
+            .verifier
+            .verify(note)
+            .context("verifying the checkpoint");
         let (checkpoint, timestamp) =
             verified.inspect_err(|error| self.found(format!("{error:#}")))?;
         let size = checkpoint.size;

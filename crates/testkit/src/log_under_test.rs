@@ -92,7 +92,7 @@ impl LogUnderTest {
         Ok(Self {
             binary: binary.into(),
             key: LogKey::from_seed(&seed)
-                .context("log key")?
+                .context("creating the key of the log")?
                 .public_key_spki()
                 .to_vec(),
             roots: roots.to_owned(),

@@ -76,7 +76,7 @@ impl SecretManager {
         })
     }
 
-    /// Returns the credentials file of its service account, in Google's format.
+    /// Returns the credentials file of the service account, in Google's format.
     pub fn service_account(&self) -> &str {
         &self.service_account
     }

@@ -196,7 +196,7 @@ struct Subject {
 impl Subject {
     fn read(file: &Path) -> Result<Self> {
         let mut certificates = certificates(file)?.into_iter();
-        let leaf = certificates.next().context("it is empty")?;
+        let leaf = certificates.next().context("the file is empty")?;
         Ok(Subject {
             leaf,
             above: certificates.collect(),

@@ -31,7 +31,7 @@ pub(crate) fn run(options: &Serve, logging: &Logging) -> ExitCode {
         tracing::warn!("{line}");
     }
     let Some((mut config, roots)) = sound(config.zip(roots), &report) else {
-        return failed("not started");
+        return failed("nothing was started; correct the configuration first");
     };
     if let Some(day) = options.confirm_clock
         && let Err(error) = confirm_clock(day, &mut config)

@@ -24,7 +24,7 @@ pub(crate) fn run(options: &Signer) -> ExitCode {
         tracing::warn!("{line}");
     }
     let Some(config) = sound(config, &report) else {
-        return failed("not started");
+        return failed("nothing was started; correct the configuration first");
     };
     let done = match &options.task {
         None => serve(config).map(|never| match never {}),
@@ -64,8 +64,8 @@ fn serve(config: SignerConfig) -> Result<std::convert::Infallible> {
     }
 }
 
-/// Reports readiness, status and stop to a service manager that expects messages. Without one, a
-/// signal ends the process as the system does by default.
+/// Reports readiness, status and stop to a service manager that expects messages. Without a service
+/// manager, a signal ends the process as the system does by default.
 fn report(server: &Arc<Server>) -> Result<()> {
     if !notify::is_wanted() {
         return Ok(());

@@ -54,7 +54,7 @@ impl CertificateTemplate {
         template.serial = vec![0x04; 17];
         let tbs = template.tbs();
         let [serial, not_before, not_after] = field_offsets(&tbs)
-            .map_err(|_| MintError::Certificate("its own template cannot be parsed"))?;
+            .map_err(|_| MintError::Certificate("the template cannot be parsed"))?;
         Ok(Self {
             authority: authority.clone(),
             algorithm: template.algorithm.identifier(),

@@ -91,7 +91,7 @@ impl TileCache {
             let expected = above.get((index % TILE_WIDTH) as usize);
             let root = tile_root(&bytes).ok_or_else(|| wrong_length(&path, bytes.len()))?;
             if expected != Some(&root) {
-                let detail = format!("{path}: its hashes do not lead to the tile above it");
+                let detail = format!("{path}: the hashes do not lead to the tile above it");
                 return Err(Finding::new(checks::TILE_CONSISTENT, detail).into());
             }
             above = parse_hashes(&bytes).unwrap_or_default().into();

@@ -34,7 +34,7 @@ pub(super) type Findings = Vec<(&'static str, Result<(), CertificateError>)>;
 pub(super) enum CertificateError {
     #[error("there is no certificate")]
     Missing,
-    #[error("its DER cannot be parsed")]
+    #[error("the certificate cannot be parsed")]
     Malformed(#[from] DerError),
     #[error("two certificates have the serial {0}")]
     SerialReused(String),

@@ -255,6 +255,6 @@ fn plain(body: &[u8]) -> Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(body.len() * 3);
     GzDecoder::new(body)
         .read_to_end(&mut bytes)
-        .context("gzip")?;
+        .context("decompressing the tile")?;
     Ok(bytes)
 }

@@ -249,8 +249,9 @@ async fn unlocked(log: &LogSettings, findings: &mut Findings) -> Option<LockStat
     match Log::newest(&log.to_log_config(), assets, &[]).await {
         Ok(newest) => {
             let size = newest.published().size;
-            let why =
-                format!("there is none; it will be created with the {size} published entries");
+            let why = format!(
+                "there is no checkpoint of this log; `adopt` creates one with {size} entries"
+            );
             findings.right("lock", &why);
             Some(LockState::Absent)
         }

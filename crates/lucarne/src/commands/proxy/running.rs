@@ -88,7 +88,7 @@ pub(super) async fn run(config: Config, draw: bool, logging: &Logging) -> Result
     drop(screen);
     upkeep.abort();
     tracing::info!("stopped");
-    served.context("cannot serve")
+    served.context("the proxy cannot accept connections")
 }
 
 /// Returns the load of the proxy on one line, for the service manager.
@@ -123,7 +123,7 @@ fn bind(place: &Listen, option: &str) -> Result<TcpListener> {
             Err(error) => failure = failure.or(Some(error)),
         }
     }
-    let why = failure.map_or("it resolves to no address".to_owned(), |error| {
+    let why = failure.map_or("the host resolves to no address".to_owned(), |error| {
         error.to_string()
     });
     Err(anyhow::anyhow!(

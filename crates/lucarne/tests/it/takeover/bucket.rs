@@ -164,7 +164,7 @@ fn sunlights_bucket_with_its_database() {
     let before = store.contents();
     let said = store.says(&log, 0, &[&SUNLIGHT[..], &["--check"]].concat());
     assert_has(&said, "all 2915 entries lead to the signed root");
-    assert_has(&said, "✓ bucket: it is writable");
+    assert_has(&said, "✓ bucket: the bucket is writable");
     assert_has(&said, "· retention: ");
     // The command follows a running Sunlight.
     let follow = store.launch(&log, &[&SUNLIGHT[..], &["--follow"]].concat());

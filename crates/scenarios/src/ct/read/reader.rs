@@ -323,7 +323,7 @@ impl ReadIteration<'_> {
         };
         if !agree {
             let detail =
-                format!("{tile}: its entries do not hash to the leaves of the verified tree");
+                format!("{tile}: the entries do not hash to the leaves of the verified tree");
             return Err(Finding::new(checks::ENTRY_HASH, detail).into());
         }
         sink.passed(checks::ENTRY_HASH);

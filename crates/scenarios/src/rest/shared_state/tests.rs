@@ -37,7 +37,7 @@ fn the_message_begins_with_the_key() {
         ),
         (
             json!({ "url": url, "vars": { "counter": "x" } }),
-            "vars: `counter` is a value already; use another name",
+            "vars: `counter` is the name of a built-in value: use another name",
         ),
         (
             json!({ "url": url, "vars": { "a": "{{b" } }),
@@ -71,7 +71,7 @@ fn the_message_names_the_request_of_a_list() {
     for (options, expected) in [
         (
             json!({ "steps": [{ "url": url, "remember": { "counter": "/id" } }] }),
-            "`counter` is a value already; use another name",
+            "`counter` is the name of a built-in value: use another name",
         ),
         (
             json!({ "steps": [{ "url": url, "name": "a,b" }] }),

@@ -142,7 +142,7 @@ fn mistakes_are_explained() {
     let words = NameError::Invalid("two words".into());
     assert_eq!(
         own.to_string(),
-        "`counter` is a value already; use another name"
+        "`counter` is the name of a built-in value: use another name"
     );
     assert_eq!(
         words.to_string(),

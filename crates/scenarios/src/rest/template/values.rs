@@ -56,7 +56,7 @@ const MOST: u64 = 1024;
 pub(in super::super) enum NameError {
     #[error("`{0}` is not a name: expected letters, digits and `_`")]
     Invalid(String),
-    #[error("`{0}` is a value already; use another name")]
+    #[error("`{0}` is the name of a built-in value: use another name")]
     Reserved(String),
 }
 
