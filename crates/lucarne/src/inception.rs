@@ -82,7 +82,8 @@ pub(crate) async fn is_new(log: &LogSettings, lock: &LockPlace) -> Result<()> {
         let assets = assets.with_context(of_log)?;
         ensure!(
             assets.get("checkpoint").await?.is_none(),
-            "{}: {} holds a log, but {lock} does not know it. Creating it again would fork it: \
+            "{}: {} holds a log, but {lock} has no checkpoint of this log. Creating the log again \
+             would fork it: \
              configure the lock database that belongs to this log, or restore that database \
              (docs/how-to/operations.md, \"The lock is lost\")",
             of_log(),

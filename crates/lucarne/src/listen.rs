@@ -102,8 +102,8 @@ pub(crate) async fn bind(place: &Listen, option: &str) -> Result<Listener> {
     Err(match failure {
         None => anyhow!("cannot listen on {place}: the host resolves to no address"),
         Some(BindError::Taken { .. }) => anyhow!(
-            "cannot listen on {place}: another process does; stop it, or configure another address \
-             with {option}"
+            "cannot listen on {place}: another process uses this address: stop that process, or \
+             configure another address with {option}"
         ),
         Some(BindError::Unusable { error, .. }) => {
             anyhow!("cannot listen on {place}: {error}; give another place with {option}")

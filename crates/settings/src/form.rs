@@ -95,9 +95,9 @@ impl Form for Shape {
 pub enum Numbers {
     /// Numbers are refused.
     Refused,
-    /// This number of bytes or milliseconds. A warning names the present form.
+    /// Numbers count units of this many bytes or milliseconds. A warning names the present form.
     Former(u64),
-    /// This number of bytes or milliseconds.
+    /// Numbers count units of this many bytes or milliseconds.
     Accepted(u64),
 }
 

@@ -21,7 +21,7 @@ use super::jws::encode;
 pub(super) struct IssuedCertificate {
     /// The certificate in DER.
     pub(super) leaf: Vec<u8>,
-    /// Identifier for its renewal information.
+    /// Identifier for the renewal information of the certificate.
     pub(super) renewal_id: String,
 }
 

@@ -45,7 +45,7 @@ pub enum Unreachable {
     #[error("{0}: status 304 to an unconditional request")]
     NotModified(String),
     /// The fetcher has no connection to the log.
-    #[error("no connection")]
+    #[error("there is no connection to the log")]
     NoConnection,
 }
 

@@ -69,7 +69,8 @@ enum TreeHeadError {
     #[error("a checkpoint of size {size} with the timestamp of the checkpoint of size {prior}")]
     SameTimestamp { size: u64, prior: u64 },
     #[error(
-        "a checkpoint of size {size} from {timestamp} after one from {prior}, {} ms newer",
+        "a checkpoint of size {size} from {timestamp} after a checkpoint from {prior}, which is \
+         {} ms newer",
         prior - timestamp
     )]
     Older {

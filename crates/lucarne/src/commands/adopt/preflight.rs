@@ -139,7 +139,8 @@ async fn stopped(
             Ok(now) if now.published().checkpoint == foreign.published().checkpoint => {}
             Ok(_) => {
                 let why = "the log was signed during the check: stop the other software \
-                           permanently first; to build the index while it runs, use --follow";
+                           permanently first; to build the index while that software runs, use \
+                           --follow";
                 return findings.refused("stopped", why);
             }
             Err(fatal) => return findings.fatal("stopped", &fatal),
@@ -293,14 +294,15 @@ fn tesseract_state(directory: &Path, foreign: &ForeignLog, findings: &mut Findin
     }
     let why = if size > published.size {
         format!(
-            "TesseraCT has integrated {size} entries and published {}: start it again without \
-             submissions, wait until it has published them, and stop it",
+            "TesseraCT has integrated {size} entries and published {}: start TesseraCT again \
+             without submissions, wait until all entries are published, and stop \
+             TesseraCT",
             published.size
         )
     } else {
         format!(
-            "TesseraCT's state has {size} entries, and {} are published with another root: state and \
-             tiles are not of one log, or the state was restored",
+            "TesseraCT's state has {size} entries, and {} are published with another root: state \
+             and tiles belong to different logs, or the state was restored",
             published.size
         )
     };

@@ -169,8 +169,8 @@ async fn in_lock(config: &Config, log: &LogSettings) -> Result<Option<Vec<u8>>> 
         Err(error @ LockError::Unusable { .. }) if is_there(place) => {
             let names = config.logs.iter().map(|log| log.shortname.value.as_str());
             bail!(
-                "{error}. It is the lock of these logs: {}. Move it away, keep it, and rebuild \
-                 the lock of each of them",
+                "{error}. This lock belongs to the logs {}. Move the lock away, keep it, and \
+                 rebuild the lock of each of these logs",
                 names.collect::<Vec<_>>().join(", ")
             )
         }
@@ -267,7 +267,7 @@ pub(super) fn compared(known: &[KnownCheckpoint], silent: &[String], data: &str)
         .iter()
         .map(|known| {
             format!(
-                "{} has {} entries, signed at {}: this log begins with them",
+                "{} has {} entries, signed at {}: this log begins with these entries",
                 known.place(),
                 known.size(),
                 rfc3339(known.timestamp_ms())
@@ -277,8 +277,8 @@ pub(super) fn compared(known: &[KnownCheckpoint], silent: &[String], data: &str)
     lines.extend(silent.iter().map(|place| format!("{place} was skipped")));
     if known.is_empty() {
         lines.push(format!(
-            "If any other place has more of this log than {data}, do not start it: it would sign a \
-             fork"
+            "If any other place has more of this log than {data}, do not start the log: the log \
+             would sign a fork"
         ));
     }
     lines.join("\n")

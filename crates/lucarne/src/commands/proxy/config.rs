@@ -91,8 +91,8 @@ pub(super) enum ThroughError {
     #[error(transparent)]
     Proxy(#[from] UpstreamProxyError),
     #[error(
-        "names a user without a password; a configuration file can have it from elsewhere \
-         (upstream.proxy, `password`)"
+        "names a user without a password; configure the password in a file (upstream.proxy, \
+         `password`)"
     )]
     NoPassword,
 }

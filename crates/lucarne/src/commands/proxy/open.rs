@@ -192,8 +192,8 @@ fn submit_to(config: &Config) -> Result<Vec<SubmitTo>> {
     let (logs, keys) = (&config.submit_to, &config.submit_keys);
     if keys.len() > logs.len() {
         bail!(
-            "there are {} keys (--submit-key) for {} logs (--submit-to): give one for each, in \
-             the same order, or leave out the last ones",
+            "there are {} keys (--submit-key) for {} logs (--submit-to): give at most one key for \
+             each log, in the same order",
             keys.len(),
             logs.len()
         );

@@ -16,6 +16,6 @@ pub(crate) static POOL: Key<Count> = Key::new(
     "pool",
     Count::within(1, 10_000_000, "entries"),
     "a quarter of `poolsize`",
-    "Of the backlog: maximum number of entries that wait for a round; beyond it, 503 with \
+    "Of the backlog: maximum number of entries that wait for a round; above this number, 503 with \
      Retry-After.",
 );

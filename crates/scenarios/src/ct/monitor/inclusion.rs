@@ -68,7 +68,8 @@ async fn verify_deferred<F: Fetch>(
             Ok(Some(finding)) | Err(FetchError::Faulty(finding)) => sink.failed(finding),
             Ok(None) => {
                 let detail = format!(
-                    "the entry promised at index {index} is not there or near it (tree of {size})"
+                    "the entry promised at index {index} is not at this index or near it (tree of \
+                     {size})"
                 );
                 sink.failed(Finding::new(checks::INCLUSION_ENTRY, detail));
             }

@@ -25,7 +25,7 @@ use crate::retry_after::retry_after;
 pub(super) struct Reader {
     scenario: Arc<SharedState>,
     random: Random,
-    /// Reads all entries in order, instead of random parts.
+    /// Whether the user reads all entries in order, instead of random parts.
     full: bool,
     sessions: Vec<LogSession>,
 }

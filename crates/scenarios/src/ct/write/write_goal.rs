@@ -16,7 +16,7 @@ pub(super) struct WriteGoal {
 
 /// The run ended before the goal was reached.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{written} leaves were written, not {goal}")]
+#[error("expected {goal} written leaves, found {written}")]
 pub(super) struct GoalMissed {
     written: u64,
     goal: u64,

@@ -19,8 +19,8 @@ fn the_message_begins_with_the_key() {
         ),
         (
             json!({ "url": url, "steps": step }),
-            "`url`, `method`, `body`, `json`, `expect` and `checks` describe the one request; with \
-             `steps` they stand in its items",
+            "`url`, `method`, `body`, `json`, `expect` and `checks` describe the one request; \
+             with `steps`, write these keys in its items",
         ),
         (
             json!({ "steps": step, "requests": step }),
