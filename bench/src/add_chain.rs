@@ -196,7 +196,8 @@ pub(crate) fn wait<T>(task: impl Future<Output = T>) -> Result<T> {
     Ok(runtime.block_on(task))
 }
 
-/// Number of requests that the log has sent to object stores so far, including those of its lock.
+/// Number of requests that the log has sent to object stores so far, including requests of its
+/// lock.
 fn store_requests(endpoint: &Endpoint) -> Result<u64> {
     let metrics = endpoint.get("/metrics")?;
     let lines = metrics.lines();

@@ -221,7 +221,7 @@ pub(crate) struct Submissions {
 }
 
 impl Submissions {
-    /// Chooses the next leaf: a new one, or a leaf that was sent before.
+    /// Chooses the next leaf: a new leaf, or a leaf that was sent before.
     fn choose(&mut self) -> Option<u32> {
         // xorshift64* is random enough for this choice, and fast.
         self.random ^= self.random >> 12;

@@ -1,5 +1,5 @@
-//! Load generator: one thread, one epoll, prepared requests. It has its own core and must offer
-//! more load than any server on another core can process.
+//! Load generator: one thread, one epoll, prepared requests. The generator has its own core and
+//! must offer more load than any server on another core can process.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -62,7 +62,7 @@ pub(crate) struct Outcome {
     pub(crate) own_cpu_us: f64,
     /// The longest time without a response with status 200.
     pub(crate) silence: Duration,
-    /// True if the requests ran out before the time.
+    /// True if the requests ran out before the end of the measured time.
     pub(crate) cut_short: bool,
 }
 
@@ -293,7 +293,7 @@ impl Load {
         tally.latency.saturating_record(micros);
     }
 
-    /// Counts a broken connection as a failure, and opens a new one.
+    /// Counts a broken connection as a failure, and opens a new connection.
     fn replace(&mut self, number: usize) {
         self.outcome.fail(0);
         let Ok(mut fresh) = Connection::open(&self.endpoint) else {

@@ -141,7 +141,7 @@ fn host() -> Result<String> {
         .to_owned())
 }
 
-/// Runs one target. Its output goes to a file; a summary is printed here.
+/// Runs one target. The output of the target goes to a file; this function prints a summary.
 fn fuzz(binary: &Path, target: &str, corpus: &Path, time: Duration) -> Result<()> {
     let (found, seeds) = (corpus.join(target), corpus.join("seeds").join(target));
     let artifacts = root().join("fuzz/artifacts");

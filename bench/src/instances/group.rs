@@ -1,4 +1,4 @@
-//! The processes of one log: a single one, or several instances.
+//! The processes of one log: a single process, or several instances.
 
 use std::{
     fs,

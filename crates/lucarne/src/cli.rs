@@ -400,8 +400,8 @@ pub struct Rebuild {
     #[arg(long, value_name = "URL|FILE")]
     pub known: Vec<String>,
 
-    /// Replace the lock's checkpoint if it is an older one of this log, or damaged. A checkpoint
-    /// from outside (--known) must confirm the new one
+    /// Replace the lock's checkpoint if it is damaged, or older than the log. A checkpoint from
+    /// outside (--known) must confirm the new checkpoint
     #[arg(long)]
     pub replace_older: bool,
 
@@ -493,7 +493,7 @@ pub struct Repair {
     pub fsck: Fsck,
 
     /// Another place that holds the same log: a directory, a bucket, or the URL of a monitoring
-    /// prefix. Its files are verified against the signed root. May be repeated
+    /// prefix. The files are verified against the signed root. May be repeated
     #[arg(long, value_name = "PLACE")]
     pub from: Vec<String>,
 

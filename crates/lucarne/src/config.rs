@@ -1,5 +1,5 @@
 //! The configuration of the server, read from a YAML file (keys of Sunlight and of Lucarne) or from
-//! flags (those of TesseraCT).
+//! flags of TesseraCT.
 //!
 //! Parsing continues after a problem: the [`Report`] has all problems of the configuration.
 

@@ -103,8 +103,8 @@ pub(crate) async fn create(log: &LogSettings, lock: &dyn Lock) -> Result<()> {
         .await
         .with_context(of_log)?;
     let config = log.to_log_config();
-    // Existing cached tiles belong to an earlier log. Their removal may take long, and must not
-    // delay other logs.
+    // Existing cached tiles belong to an earlier log. The removal of these tiles may take long, and
+    // must not delay other logs.
     let tiles = log.tiles_directory();
     let _ = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(tiles)).await;
     Log::create(&config, &*assets, lock)

@@ -1,7 +1,8 @@
 //! The data and the lock of logs, opened when they are first needed.
 //!
 //! A missing directory, or a store that does not respond, is then a failure of the logs that need
-//! it. Their supervisors report the failure and retry, and the process starts in any case.
+//! it. The supervisors of these logs report the failure and retry, and the process starts in any
+//! case.
 
 use std::path::PathBuf;
 use std::sync::Arc;

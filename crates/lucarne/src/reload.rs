@@ -81,7 +81,7 @@ enum Placement {
     Kept(usize),
     /// A new log, with its accepted roots.
     Added(Roots),
-    /// A new log that cannot be opened beside the present ones, with the reason.
+    /// A new log that cannot be opened beside the present logs, with the reason.
     Refused(String),
 }
 
@@ -357,7 +357,7 @@ fn read(file: &Path, hosted: &Hosted, draining: &[LogSettings]) -> Option<Box<Re
     }
 }
 
-/// Decides about each log of the file.
+/// Returns the placement of each log of the file.
 fn place(
     config: &Config,
     hosted: &Hosted,

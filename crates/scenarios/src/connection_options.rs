@@ -252,7 +252,8 @@ pub(crate) async fn resolve(
     })
 }
 
-/// Connects once, so that an error that would fail every request is reported before the first.
+/// Connects once, so that an error that would fail every request is reported before the first
+/// request.
 pub(crate) async fn reach(client: &mut Client) -> Result<(), PrepareError> {
     let authority = client.endpoint().authority.clone();
     let attempts = Retries::Brief.begin();

@@ -1,5 +1,5 @@
-//! Requests through an intercepting proxy. Each has its own connection, tunnel (CONNECT) and TLS
-//! handshake; the hosts take turns.
+//! Requests through an intercepting proxy. Each request has its own connection, tunnel (CONNECT)
+//! and TLS handshake; the hosts take turns.
 //!
 //! - The times of connecting to the proxy, of the tunnel, of the handshake and up to the first byte
 //!   are separate (`http_req_connecting`, `proxy_connect_duration`, `http_req_tls_handshaking`,

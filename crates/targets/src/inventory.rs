@@ -16,8 +16,8 @@ use crate::server::{Answer, Asked, Service, TlsServer, json as reply, with_type}
 use certificates::{New, Page};
 use database::{Database, Inserted};
 
-/// A certificate inventory: the certificates of a fleet, and the agents that renew them. Its data
-/// is in a separate PostgreSQL server.
+/// A certificate inventory: the certificates of a fleet, and the agents that renew them. The data
+/// of the inventory is in a separate PostgreSQL server.
 ///
 /// | request | response |
 /// |---|---|

@@ -13,7 +13,7 @@ const VERSION: &str = "v2.10.1";
 /// Time limit of the start.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Let's Encrypt's ACME server for tests of clients. It performs real validations without its
+/// Let's Encrypt's ACME server for tests of clients. Pebble performs real validations without its
 /// default pauses, and resolves every name to 127.0.0.1.
 #[derive(Debug)]
 pub struct Pebble {

@@ -52,7 +52,7 @@ impl SmallDisk {
         Some(SmallDisk(place))
     }
 
-    /// Triggers an error in the ext4: it accepts no more writes.
+    /// Triggers an error in the ext4, which then accepts no more writes.
     ///
     /// # Panics
     /// If the disk is not an ext4.

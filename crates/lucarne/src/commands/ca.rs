@@ -1,5 +1,4 @@
-//! `lucarne ca`: certificate authorities that issue for load tests, and those that issue for a
-//! proxy.
+//! `lucarne ca`: certificate authorities that issue for load tests or for a proxy.
 
 #[cfg(feature = "load")]
 mod issuing;

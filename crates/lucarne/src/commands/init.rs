@@ -74,7 +74,7 @@ async fn is_absent(place: &LockPlace) -> bool {
     }
 }
 
-/// Opens the lock, and creates a missing one first.
+/// Opens the lock, and creates the lock first if it is missing.
 pub(crate) async fn lock(place: &LockPlace) -> Result<(Arc<dyn Lock>, Vec<String>)> {
     let refused = match open::lock(place, Arc::new(())).await {
         Ok(lock) => return Ok((lock, vec![format!("kept lock {place}")])),

@@ -12,7 +12,7 @@ use lucarne_ct::LogKey;
 use super::failed;
 use crate::config::{describe_key, read_key};
 
-/// Creates `file`, or reads an existing one, and prints the public key.
+/// Creates `file`, or reads the existing file, and prints the public key.
 pub(crate) fn run(file: &Path) -> ExitCode {
     match make_or_read(file) {
         Ok(key) => {

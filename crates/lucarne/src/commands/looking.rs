@@ -117,7 +117,7 @@ pub(crate) fn chosen<'c>(config: &'c Config, name: Option<&str>) -> Result<Vec<&
     }
 }
 
-/// Returns the named log, or the only one.
+/// Returns the named log, or the only log.
 pub(crate) fn the_one<'c>(config: &'c Config, name: Option<&str>) -> Result<&'c LogSettings> {
     match (name, &config.logs[..]) {
         (Some(name), _) => named(config, name),

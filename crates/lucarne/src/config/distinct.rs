@@ -9,7 +9,7 @@ use super::LogSettings;
 use super::place::{DataPlace, LockPlace};
 use super::server::TlsFiles;
 
-/// Values that belong to one log only, including those of invalid logs.
+/// Values that belong to one log only, including values of invalid logs.
 #[derive(Default)]
 pub(super) struct Claims {
     owners: HashMap<(&'static str, String), Owner>,

@@ -35,7 +35,7 @@ const KEY_VARIABLE: &str = "LOG_PRIVATE_KEY";
 /// The same source, in the format of `secret`.
 const KEY_SOURCE: &str = "env:LOG_PRIVATE_KEY";
 
-/// Flags for one log. Each can be written with `-` or, as in TesseraCT, with `_`.
+/// Flags for one log. Each flag can be written with `-` or, as in TesseraCT, with `_`.
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "One log from flags alone (TesseraCT's)")]
 pub struct Flags {

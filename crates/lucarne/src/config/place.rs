@@ -53,7 +53,7 @@ impl fmt::Display for DataPlace {
     }
 }
 
-/// Place of the lock of all logs. Its text forms omit passwords.
+/// Place of the lock of all logs. The text forms of the place omit passwords.
 #[derive(Clone, PartialEq, Eq)]
 pub enum LockPlace {
     /// SQLite database.

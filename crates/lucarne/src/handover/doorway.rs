@@ -48,7 +48,7 @@ pub(crate) struct Candidates {
     coming: mpsc::Receiver<Candidate>,
     greeting: JoinHandle<()>,
     path: PathBuf,
-    /// Device and inode, which distinguish this socket from a later one.
+    /// Device and inode, which distinguish this socket from a later socket.
     identity: Option<(u64, u64)>,
 }
 
@@ -79,7 +79,7 @@ impl Doorway {
         })
     }
 
-    /// Renames the socket to its final name, replacing an older one, and accepts requests on it.
+    /// Renames the socket to its final name, replacing an older socket, and accepts requests.
     ///
     /// # Errors
     /// If the file system refuses the rename.

@@ -213,7 +213,7 @@ impl Monitor {
     }
 
     /// Checks the promises that the verified tree covers. An entry that is neither at its index nor
-    /// near it may still appear. Its promise fails only if it is due at `now`, so the result does
+    /// near it may still appear. The promise fails only if it is due at `now`, so the result does
     /// not depend on the speed of the monitor.
     ///
     /// # Errors

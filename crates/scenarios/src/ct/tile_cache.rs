@@ -1,5 +1,5 @@
 //! Verified part of the tree: its right edge, and the full tiles below that were requested. Any
-//! tile can be verified with it.
+//! tile can be verified with this part.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -142,7 +142,7 @@ pub struct Step {
     pub method: Option<String>,
     /// URL, or a path that is added to `baseUrl`.
     pub url: String,
-    /// Headers in addition to the common ones.
+    /// Headers in addition to the common headers.
     #[serde(deserialize_with = "headers")]
     pub headers: Vec<Header>,
     /// Body as text.

@@ -123,8 +123,8 @@ impl Keys {
         Ok(Keys::Found(FoundKeys { source, last }))
     }
 
-    /// Returns the keys for a request. If they cannot be renewed, these are the last ones: the
-    /// store refuses them once they have expired.
+    /// Returns the keys for a request. If the keys cannot be renewed, returns the last keys, which
+    /// the store refuses once they have expired.
     pub(super) async fn now(&self) -> Arc<Credentials> {
         match self {
             Keys::Given(keys) => keys.clone(),

@@ -19,7 +19,7 @@ pub(super) struct TlsUser {
     shared: Arc<SharedState>,
     client: Option<Client>,
     random: Random,
-    /// Tags of iterations without a handshake, with a full one, and with a resumed one.
+    /// Tags of iterations without a handshake, with a full handshake, and with a resumed handshake.
     tags: [Tags; 3],
     /// Whether there is a session to resume.
     has_session: bool,

@@ -44,7 +44,7 @@ impl Findings {
         Findings { json, worst }
     }
 
-    /// Prints a verdict and keeps the worst one. `what` is a stable code.
+    /// Prints a verdict, and keeps the worst verdict. `what` is a stable code.
     pub(crate) fn add(&mut self, what: &str, verdict: Verdict, why: &str) {
         let sign = match verdict {
             Verdict::Right => '✓',

@@ -295,8 +295,7 @@ fn tesseract_state(directory: &Path, foreign: &ForeignLog, findings: &mut Findin
     let why = if size > published.size {
         format!(
             "TesseraCT has integrated {size} entries and published {}: start TesseraCT again \
-             without submissions, wait until all entries are published, and stop \
-             TesseraCT",
+             without submissions, wait until all entries are published, and stop TesseraCT",
             published.size
         )
     } else {

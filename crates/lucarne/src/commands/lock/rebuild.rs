@@ -184,8 +184,9 @@ fn is_there(place: &LockPlace) -> bool {
     matches!(place, LockPlace::Sqlite(path) if path.exists())
 }
 
-/// Checks that the lock's checkpoint may be replaced: an older checkpoint of the same history, or a
-/// damaged one. Only outside checkpoints prove that the lock is wrong, and not the data.
+/// Checks that the lock's checkpoint may be replaced: the old checkpoint must belong to the same
+/// history and be older, or be damaged. Only outside checkpoints prove that the lock is wrong, and
+/// not the data.
 async fn is_older(
     old: &[u8],
     newest: &Newest,

@@ -249,7 +249,7 @@ pub enum LeafKeys {
 impl LeafKeys {
     /// Returns the best choice for keys of this type. Generating an RSA key takes tenths of a
     /// second of processor time, and a page has dozens of hosts. A shared key is as safe as
-    /// separate ones, because read access to it implies read access to the CA's key beside it.
+    /// separate keys, because read access to it implies read access to the CA's key beside it.
     pub(super) fn best_for(kind: KeyType) -> Self {
         match kind {
             KeyType::Rsa(_) => LeafKeys::Shared,

@@ -93,7 +93,7 @@ pub(super) fn users(sources: &UserSources) -> Result<Option<Users>> {
     Ok(Some(users))
 }
 
-/// Returns the upstream proxies. Their passwords are read now.
+/// Returns the upstream proxies. This function reads the passwords of the proxies.
 pub(super) fn through(config: &Config) -> Result<Vec<UpstreamRoute>> {
     let way = |through: &Through| {
         let mut proxy = through.proxy.clone();

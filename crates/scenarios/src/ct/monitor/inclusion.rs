@@ -13,7 +13,7 @@ use crate::ct::fetch::{self, Fetch, FetchError};
 use crate::ct::pending_scts::{PendingSct, PendingScts};
 
 /// Checks the promises that the verified tree covers. An entry that is neither at its index nor
-/// near it may still appear. Its promise fails only if it is due at `now`, so the result does not
+/// near it may still appear. The promise fails only if it is due at `now`, so the result does not
 /// depend on the speed of the monitor.
 ///
 /// # Errors
