@@ -66,7 +66,7 @@ impl Store {
             .with_context(|| format!("cannot create {}", directory.display()))?;
         let pki = match fs::read_to_string(&file) {
             Ok(text) => load(&text)
-                .with_context(|| format!("cannot use {}, which can be deleted", file.display()))?,
+                .with_context(|| format!("cannot use {}: delete the file", file.display()))?,
             Err(_) => {
                 let pki = Pki::new()?;
                 fs::write(&file, save(&pki)?)?;

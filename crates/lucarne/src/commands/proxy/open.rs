@@ -18,7 +18,7 @@ use rustls::{KeyLog, KeyLogFile};
 
 use super::config::{Config, LeafKeys, StoreKind, Through, UserSources};
 
-/// Opens the CA, or creates it. Returns whether it is new.
+/// Opens the CA, or creates it. Returns whether the CA is new.
 pub(super) fn authority(directory: &CaDirectory) -> Result<(Authority, bool)> {
     let name = format!("Lucarne proxy CA {}", machine());
     let mut options = CaOptions::named(&name, KeyType::EcdsaP256);
