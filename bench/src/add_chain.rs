@@ -15,8 +15,8 @@ use crate::{
     table::{Row, failures, latencies, millis, print},
 };
 
-/// Periods for the comparison of latency and syncs: a short one, and that of Sunlight's logs with a
-/// small margin.
+/// Periods for the comparison of latency and syncs: a short period, and the period of Sunlight's
+/// logs with a small margin.
 const PERIODS: [u64; 2] = [40, 220];
 
 #[derive(Clone, clap::Args)]
@@ -196,7 +196,8 @@ pub(crate) fn wait<T>(task: impl Future<Output = T>) -> Result<T> {
     Ok(runtime.block_on(task))
 }
 
-/// Number of requests that the log has sent to object stores so far, including those of its lock.
+/// Number of requests that the log has sent to object stores so far, including requests of its
+/// lock.
 fn store_requests(endpoint: &Endpoint) -> Result<u64> {
     let metrics = endpoint.get("/metrics")?;
     let lines = metrics.lines();
@@ -297,7 +298,7 @@ impl<'a> Bench<'a> {
             .unwrap_or(0);
         let all = outcome.new_in_all;
         if !outcome.failures.is_empty() {
-            println!("  not all answered 200: {}", failures(outcome));
+            println!("  responses other than 200: {}", failures(outcome));
         }
         ensure!(
             size >= all && (size == all || !outcome.failures.is_empty()),

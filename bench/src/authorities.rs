@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-/// Returns the directory of the CAs in `store`; `lucarne ca new` creates missing ones.
+/// Returns the directory of the CAs in `store`; `lucarne ca new` creates missing CAs.
 pub(crate) fn open(lucarne: &Path, store: &Path) -> Result<PathBuf> {
     let authorities = store.join("authorities");
     if !authorities.join("roots.pem").exists() {

@@ -63,9 +63,10 @@ impl Store {
             fs::remove_dir_all(&directory)?;
         }
         fs::create_dir_all(&directory)
-            .with_context(|| format!("cannot make {}", directory.display()))?;
+            .with_context(|| format!("cannot create {}", directory.display()))?;
         let pki = match fs::read_to_string(&file) {
-            Ok(text) => load(&text).with_context(|| format!("{} (delete it)", file.display()))?,
+            Ok(text) => load(&text)
+                .with_context(|| format!("cannot use {}: delete the file", file.display()))?,
             Err(_) => {
                 let pki = Pki::new()?;
                 fs::write(&file, save(&pki)?)?;
@@ -156,7 +157,7 @@ fn save(pki: &Pki) -> Result<String> {
 
 fn load(text: &str) -> Result<Pki> {
     let parts: Vec<&str> = text.split("=\n-----BEGIN PRIVATE").collect();
-    ensure!(parts.len() == 4, "four CAs expected");
+    ensure!(parts.len() == 4, "expected 4 CAs, found {}", parts.len());
     let part = |number: usize| -> Result<Authority> {
         let again = if number > 0 { "-----BEGIN PRIVATE" } else { "" };
         Ok(Authority::from_pem(&format!("{again}{}", parts[number]))?)
@@ -220,7 +221,7 @@ pub(crate) struct Submissions {
 }
 
 impl Submissions {
-    /// Chooses the next leaf: a new one, or a leaf that was sent before.
+    /// Chooses the next leaf: a new leaf, or a leaf that was sent before.
     fn choose(&mut self) -> Option<u32> {
         // xorshift64* is random enough for this choice, and fast.
         self.random ^= self.random >> 12;

@@ -34,7 +34,10 @@ const DEFAULT_LOAD: [&str; 5] = ["ct-write", "--rate", "250", "--duration", "20s
 
 pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
     let [one, other] = &options.logs[..] else {
-        bail!("two logs are compared");
+        bail!(
+            "expected two files that describe logs, found {}",
+            options.logs.len()
+        );
     };
     let logs = [Contender::read(one)?, Contender::read(other)?];
     ensure!(options.rounds > 0, "--rounds must be at least 1");

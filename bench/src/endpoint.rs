@@ -87,7 +87,7 @@ impl Endpoint {
         };
         let mut answer = answer.with_context(|| url.clone())?;
         let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
-        let end = end.with_context(|| format!("{url}: no HTTP"))?;
+        let end = end.with_context(|| format!("{url}: the response is not HTTP"))?;
         let head = String::from_utf8_lossy(&answer[..end]);
         ensure!(head.starts_with("HTTP/1.1 200 "), "{url}: {head}");
         Ok(answer.split_off(end + 4))

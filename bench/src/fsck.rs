@@ -59,7 +59,11 @@ pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
         options.rounds
     );
     let row = |name: &str, times: &[Duration]| -> Result<Row> {
-        let fastest = times.iter().min().context("no round")?.as_secs_f64();
+        let fastest = times
+            .iter()
+            .min()
+            .context("--rounds must be at least 1")?
+            .as_secs_f64();
         let mut row = Row::new(name.to_owned(), "");
         row.figure = format!(
             "{:.0} MB/s unpacked   {:.0} MB/s stored   {:.2} s",
@@ -96,8 +100,12 @@ fn check(log: &LogUnderTest, binary: &Path, core: Option<usize>) -> Result<(Dura
     let said = String::from_utf8_lossy(&output.stdout);
     ensure!(output.status.success(), "{said}");
     let last: serde_json::Value = serde_json::from_str(said.lines().last().unwrap_or_default())?;
-    let seconds = last["seconds"].as_f64().context("no time was said")?;
-    let entries = last["entries"].as_u64().context("no entries were said")?;
+    let seconds = last["seconds"]
+        .as_f64()
+        .context("the result has no `seconds`")?;
+    let entries = last["entries"]
+        .as_u64()
+        .context("the result has no `entries`")?;
     Ok((Duration::from_secs_f64(seconds), entries))
 }
 

@@ -331,7 +331,10 @@ impl Bench<'_> {
             group.begin(leader)?;
         }
         let size = group.size(group.leader()?)?;
-        ensure!(size >= promised, "{promised} SCTs, {size} entries");
+        ensure!(
+            size >= promised,
+            "expected an entry for each of {promised} SCTs, found {size} entries"
+        );
         silences.sort_by(f64::total_cmp);
         let worst = silences.last().copied().unwrap_or_default();
         let median = silences.get(rounds / 2).copied().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Load generator: one thread, one epoll, prepared requests. It has its own core and must offer
-//! more load than any server on another core can process.
+//! Load generator: one thread, one epoll, prepared requests. The generator has its own core and
+//! must offer more load than any server on another core can process.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -62,7 +62,7 @@ pub(crate) struct Outcome {
     pub(crate) own_cpu_us: f64,
     /// The longest time without a response with status 200.
     pub(crate) silence: Duration,
-    /// True if the requests ran out before the time.
+    /// True if the requests ran out before the end of the measured time.
     pub(crate) cut_short: bool,
 }
 
@@ -195,7 +195,7 @@ impl Load {
         Ok(())
     }
 
-    /// Sends every request whose start has come, if a connection is idle.
+    /// Sends every request whose start time has come, if a connection is idle.
     fn send_due(&mut self, plan: &Plan, requests: &mut dyn Requests) {
         while let Some(&number) = self.idle.front() {
             let due = match plan.arrivals {
@@ -264,7 +264,7 @@ impl Load {
                 let had_request = connection.request.is_some();
                 self.replace(number);
                 if !had_request {
-                    return Ok(()); // it is among the idle already
+                    return Ok(()); // the connection is already idle
                 }
             }
         }
@@ -293,7 +293,7 @@ impl Load {
         tally.latency.saturating_record(micros);
     }
 
-    /// Counts a broken connection as a failure, and opens a new one.
+    /// Counts a broken connection as a failure, and opens a new connection.
     fn replace(&mut self, number: usize) {
         self.outcome.fail(0);
         let Ok(mut fresh) = Connection::open(&self.endpoint) else {
@@ -318,7 +318,7 @@ impl Load {
         {
             ensure!(
                 Instant::now() < end,
-                "requests not answered within {patience:?}"
+                "some requests have no response after {patience:?}"
             );
             self.wait(&mut events, end)?;
             for event in &events {

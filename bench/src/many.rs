@@ -188,7 +188,7 @@ async fn ready(client: &Client) -> Result<()> {
         }
         ensure!(
             Instant::now() < deadline,
-            "not well after {READY_TIMEOUT:?}: {said:?}"
+            "not healthy after {READY_TIMEOUT:?}: {said:?}"
         );
         // Polls `/health`, as any monitor does.
         tokio::time::sleep(Duration::from_millis(20)).await;

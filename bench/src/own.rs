@@ -20,7 +20,7 @@ pub(crate) struct Options {
     /// Duration of each measured run in seconds
     #[arg(long, default_value_t = 10)]
     duration: u64,
-    /// Submissions per second of the run at a fixed rate, the minimum of one core
+    /// Submissions per second of the run at a fixed rate; one core must reach this rate
     #[arg(long, default_value_t = 10_000)]
     rate: u64,
     /// Submissions per second of the run that sleeps between submissions
@@ -73,7 +73,10 @@ pub(crate) fn run(common: &Common, options: &Options) -> Result<()> {
     ));
     for seconds in [options.duration, 3 * options.duration] {
         let many = bench.many_connections(seconds)?;
-        let memory = many.environment.peak_memory.context("no peakMemory")?;
+        let memory = many
+            .environment
+            .peak_memory
+            .context("the summary has no peakMemory")?;
         let what = format!("memory, {} connections, {seconds} s", options.connections);
         rows.push(Row::at_most(what, memory as f64 / 1e6, "MB", 200.0));
     }
@@ -197,14 +200,21 @@ fn requests(summary: &Summary) -> Result<u64> {
 /// CPU of the whole process per request, from the first arrival to the last response, in
 /// microseconds.
 fn cpu_us(summary: &Summary) -> Result<f64> {
-    let cpu = summary.environment.process_cpu.context("no processCpu")?;
+    let cpu = summary
+        .environment
+        .process_cpu
+        .context("the summary has no processCpu")?;
     Ok(cpu * 1e6 / requests(summary)? as f64)
 }
 
 fn latencies(summary: &Summary) -> Result<String> {
-    let durations = summary.total("http_req_duration").context("no requests")?;
-    let latency = durations.trend().context("http_req_duration")?;
-    ensure!(!latency.is_empty(), "no requests");
+    let durations = summary
+        .total("http_req_duration")
+        .context("the summary has no http_req_duration")?;
+    let latency = durations
+        .trend()
+        .context("http_req_duration is not a trend")?;
+    ensure!(!latency.is_empty(), "the summary has no requests");
     let ms = |p| latency.percentile(p).as_secs_f64() * 1000.0;
     Ok(format!("{:.1}, {:.1} ms", ms(50.0), ms(99.0)))
 }

@@ -204,7 +204,7 @@ pub(crate) fn fill(log: &LogUnderTest, store: &Store, entries: usize) -> Result<
     let outcome = load::run(log.address(), &plan, &mut requests, &mut || Ok(()))?;
     ensure!(
         outcome.new_in_all >= 512,
-        "only {} entries went in",
+        "expected at least 512 entries, found {}",
         outcome.new_in_all
     );
     // Compression and the settling of the journal may still be running.
@@ -222,7 +222,7 @@ fn same_bytes(targets: &[Target], path: &str) -> Result<usize> {
         bodies.push(body.with_context(|| target.name)?);
     }
     let same = path == "checkpoint" || bodies.windows(2).all(|two| two[0] == two[1]);
-    ensure!(same, "{path}: the servers do not give the same bytes");
+    ensure!(same, "{path}: the servers return different bytes");
     Ok(bodies[0].len())
 }
 

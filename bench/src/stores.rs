@@ -190,7 +190,7 @@ impl Stand {
             .env("AWS_ACCESS_KEY_ID", self.store.access_key)
             .env("AWS_SECRET_ACCESS_KEY", self.store.secret_key)
             .output()
-            .context("lucarne load s3")?;
+            .context("cannot run lucarne load s3")?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         ensure!(
             output.status.success(),

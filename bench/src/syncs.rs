@@ -18,15 +18,15 @@ const CALLS: [&str; 6] = [
     "msync",
 ];
 
-/// strace, attached to a process. It slows the process down: do not measure anything else at the
-/// same time.
+/// strace, attached to a process. strace slows the process down: do not measure anything else at
+/// the same time.
 pub(crate) struct Counter {
     strace: Child,
     report: PathBuf,
 }
 
 impl Counter {
-    /// Attaches strace. Returns `None` if it is absent or may not attach.
+    /// Attaches strace. Returns `None` if strace is not installed or not permitted to attach.
     pub(crate) fn attach(pid: u32, directory: &std::path::Path) -> Option<Self> {
         let report = directory.join("strace.txt");
         let mut strace = Command::new("strace")

@@ -77,7 +77,7 @@ fn check(page: &str, sources: &Sources) -> Vec<String> {
         };
         if REASONS.iter().any(|reason| function.starts_with(reason)) {
             if !test.is_empty() {
-                problem("a row with a reason has no test".to_owned());
+                problem("a row with a reason must not name a test".to_owned());
             }
         } else {
             for (column, cell) in [("function", function), ("test", test)] {

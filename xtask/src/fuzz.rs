@@ -85,7 +85,7 @@ fn all_targets() -> Result<Vec<String>> {
 fn choose(all: Vec<String>, named: &[String]) -> Result<Vec<String>> {
     if let Some(unknown) = named.iter().find(|name| !all.contains(name)) {
         bail!(
-            "there is no fuzz target `{unknown}`; there are {}",
+            "unknown fuzz target `{unknown}`: use one of {}",
             all.join(", ")
         );
     }
@@ -141,7 +141,7 @@ fn host() -> Result<String> {
         .to_owned())
 }
 
-/// Runs one target. Its output goes to a file; a summary is printed here.
+/// Runs one target. The output of the target goes to a file; this function prints a summary.
 fn fuzz(binary: &Path, target: &str, corpus: &Path, time: Duration) -> Result<()> {
     let (found, seeds) = (corpus.join(target), corpus.join("seeds").join(target));
     let artifacts = root().join("fuzz/artifacts");

@@ -1,9 +1,9 @@
 //! `cargo xtask guards`: shows that the tests of each guard of the protocol fail without the guard,
 //! and that no other tests fail.
 //!
-//! `crates/storage/src/guards.rs` defines the guards. They can be disabled only in a build with
-//! `--cfg lucarne_guards`. For this build, cargo calls xtask as the wrapper of the compiler for the
-//! crates of the workspace, so their dependencies are not built again. The output goes to
+//! `crates/storage/src/guards.rs` defines the guards. The guards can be disabled only in a build
+//! with `--cfg lucarne_guards`. For this build, cargo calls xtask as the wrapper of the compiler
+//! for the crates of the workspace, so their dependencies are not built again. The output goes to
 //! `target/guards`, apart from all other builds.
 
 use std::collections::BTreeSet;

@@ -79,7 +79,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: Vec<String>) -> Result<()> {
     let Some((command, rest)) = arguments.split_first() else {
-        bail!("say what to do\n\n{USAGE}");
+        bail!("no command is given\n\n{USAGE}");
     };
     match command.as_str() {
         "test" => test(rest),
@@ -105,7 +105,7 @@ fn run(arguments: Vec<String>) -> Result<()> {
             print!("{USAGE}");
             Ok(())
         }
-        _ => bail!("cannot do `{}`\n\n{USAGE}", arguments.join(" ")),
+        _ => bail!("unknown command `{}`\n\n{USAGE}", arguments.join(" ")),
     }
 }
 

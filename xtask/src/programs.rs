@@ -19,7 +19,8 @@ pub(crate) struct Program {
     pub(crate) size: u64,
 }
 
-/// Runs `build`, a `cargo test --no-run`, and returns its programs, new or up to date.
+/// Runs `build`, a `cargo test --no-run`, and returns the test programs, whether rebuilt or up to
+/// date.
 pub(crate) fn built(build: &mut Command) -> Result<Vec<Program>> {
     build.arg("--message-format=json-render-diagnostics");
     let output = build.stderr(Stdio::inherit()).output();

@@ -107,8 +107,8 @@ fn over<'c>(counts: &'c Counts, baseline: &Counts) -> Vec<&'c String> {
         .collect()
 }
 
-/// Returns the smaller number of both for each file; a file that is not in the baseline stays at
-/// zero.
+/// Returns the smaller of the two numbers for each file; a file that is not in the baseline stays
+/// at zero.
 fn lowered(counts: &Counts, baseline: &Counts) -> Counts {
     baseline
         .iter()

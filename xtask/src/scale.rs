@@ -1,5 +1,5 @@
 //! `cargo xtask scale`: computes the entries, objects, bytes, requests and costs of a log at given
-//! rates. It prints the tables of `docs/explanation/scale.md`.
+//! rates. The command prints the tables of `docs/explanation/scale.md`.
 
 use std::fmt::Write;
 

@@ -26,12 +26,15 @@ pub(crate) fn run(minutes: u64, seed: Option<u64>) -> Result<()> {
         .stdout(Stdio::piped())
         .spawn()
         .context("starting cargo")?;
-    let output = running.stdout.take().context("its output")?;
+    let output = running
+        .stdout
+        .take()
+        .context("taking the output of the tests")?;
     let mut classes = Vec::new();
     for line in BufReader::new(output).lines() {
         let line = line?;
         println!("{line}");
-        // The test runner may print text before it in the same line.
+        // The test runner may print text before `torture:` in the same line.
         classes.extend(
             line.split_once("torture: ")
                 .map(|(_, class)| class.to_owned()),
@@ -41,12 +44,13 @@ pub(crate) fn run(minutes: u64, seed: Option<u64>) -> Result<()> {
     println!("\n{}", classes.join("\n"));
     if !status.success() {
         bail!(
-            "a fault lost something, or could not be tried; its line with LUCARNE_SEED repeats it"
+            "a fault lost data, or could not be injected: run the line with LUCARNE_SEED to \
+             repeat the fault"
         );
     }
     if (classes.len() as u64) < CLASSES {
         bail!(
-            "{} of {CLASSES} classes have said how many cases they had",
+            "only {} of {CLASSES} classes reported their number of cases",
             classes.len()
         );
     }

@@ -75,7 +75,7 @@ impl Contender {
         for process in &contender.processes {
             ensure!(
                 !process.command.is_empty(),
-                "{}: a process without a command",
+                "{}: a process has no command",
                 path.display()
             );
         }
@@ -118,7 +118,7 @@ impl Contender {
         let mut servers = Vec::new();
         for process in &self.processes {
             let server = process.start(&variables, &directory, given.core);
-            servers.push(server.with_context(|| format!("{}: cannot start it", self.name))?);
+            servers.push(server.with_context(|| format!("{}: cannot start the log", self.name))?);
         }
         Ok(Running {
             target: self.target.named(&variables)?,
@@ -215,11 +215,11 @@ impl Process {
         let deadline = Instant::now() + READY_TIMEOUT;
         while !is_ready(&ready)? {
             if let Some(status) = server.try_wait()? {
-                bail!("it ended ({status}):\n{}", server.output());
+                bail!("the process ended ({status}):\n{}", server.output());
             }
             ensure!(
                 Instant::now() < deadline,
-                "{ready} did not answer within {READY_TIMEOUT:?}:\n{}",
+                "{ready} did not respond within {READY_TIMEOUT:?}:\n{}",
                 server.output()
             );
             // Polls, because a foreign process does not report that it is ready.
@@ -237,7 +237,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Returns the resources that all its processes have used, if this program started them.
+    /// Returns the resources that all processes of the log have used, if this program started them.
     pub(crate) fn usage(&self) -> Result<Option<Usage>> {
         let mut sum = Usage::default();
         for server in &self.servers {
@@ -262,7 +262,7 @@ impl Running {
         Ok(size.unwrap_or(0))
     }
 
-    /// Returns the output of all its processes.
+    /// Returns the output of all processes of the log.
     pub(crate) fn output(&self) -> String {
         self.servers.iter().map(Server::output).collect()
     }

@@ -39,7 +39,9 @@ impl Figures {
     ) -> Result<Self> {
         let durations = summary.total("http_req_duration");
         let durations = durations.context("no request in the summary")?;
-        let latency = durations.trend().context("http_req_duration")?;
+        let latency = durations
+            .trend()
+            .context("http_req_duration is not a trend")?;
         let ms = |p| Some(latency.percentile(p).as_secs_f64() * 1000.0);
         let per_entry = |amount: u64| (entries > 0).then(|| amount as f64 / entries as f64);
         let failed = match summary.total("http_req_failed") {

@@ -1,4 +1,4 @@
-//! The processes of one log: a single one, or several instances.
+//! The processes of one log: a single process, or several instances.
 
 use std::{
     fs,
@@ -48,7 +48,7 @@ struct Member {
 }
 
 impl Group {
-    /// Creates a log with `count` processes, starts them, and waits until one leads.
+    /// Creates a log with `count` processes, starts them, and waits until one process leads.
     pub(super) fn start(settings: &Settings<'_>, count: usize) -> Result<Self> {
         let directory = TempDir::new()?;
         let secret = |name: &str, bytes: &[u8]| -> Result<()> {
@@ -134,14 +134,18 @@ impl Group {
 
     /// Returns process `number`.
     pub(super) fn server(&mut self, number: usize) -> Result<&mut Server> {
-        self.members[number].server.as_mut().context("not started")
+        self.members[number]
+            .server
+            .as_mut()
+            .context("the process was not started")
     }
 
     pub(super) fn endpoint(&self, number: usize) -> Endpoint {
         self.members[number].address.into()
     }
 
-    /// Waits until all processes are healthy and one leads. Returns the number of the leader.
+    /// Waits until all processes are healthy and one process leads. Returns the number of the
+    /// leader.
     pub(super) fn leader(&self) -> Result<usize> {
         let deadline = Instant::now() + READY_TIMEOUT;
         loop {

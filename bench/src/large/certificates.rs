@@ -1,5 +1,5 @@
-//! Millions of certificates: copies of one that a CA has signed, with different bytes where real
-//! certificates differ.
+//! Millions of certificates: copies of a certificate that a CA has signed, with different bytes
+//! where real certificates differ.
 
 use std::{fs, ops::Range, path::Path};
 

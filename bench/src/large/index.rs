@@ -161,7 +161,7 @@ fn make(path: &Path, size: u64) -> Result<Made> {
             let asked = Instant::now();
             ensure!(
                 index.find(&identity(number))?.is_none(),
-                "entry {number} is there already"
+                "entry {number} already exists"
             );
             look_ups.saturating_record(asked.elapsed().as_nanos() as u64);
         }

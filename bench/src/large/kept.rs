@@ -190,7 +190,7 @@ impl Kept {
         })
     }
 
-    /// Creates a copy to measure. It shares the tiles with this log, because tiles are never
+    /// Creates a copy to measure. The copy shares the tiles with this log, because tiles are never
     /// overwritten.
     pub(super) fn copy(&self) -> Result<Copied> {
         let directory = self.directory.with_extension("measured");
@@ -290,7 +290,7 @@ impl Copied {
             }
             ensure!(
                 Instant::now() < deadline,
-                "not well after {START_TIMEOUT:?}"
+                "not healthy after {START_TIMEOUT:?}"
             );
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

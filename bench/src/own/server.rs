@@ -37,9 +37,9 @@ pub(crate) struct Options {
 
 /// Serves until the process is killed.
 pub(crate) fn serve(options: &Options) -> Result<()> {
-    let seed = fs::read(&options.seed).context("the seed")?;
+    let seed = fs::read(&options.seed).context("cannot read the seed")?;
     let log = Arc::new(Signer {
-        key: LogKey::from_seed(&seed).context("the seed")?,
+        key: LogKey::from_seed(&seed).context("cannot read the seed")?,
         origin: options.listen.to_string(),
         delay: Duration::from_millis(options.delay),
         next: AtomicU64::new(0),

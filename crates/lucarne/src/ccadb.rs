@@ -46,7 +46,8 @@ pub(crate) fn fetch(source: &str) -> Result<Bytes> {
     read().with_context(|| format!("cannot get CCADB's roots from {source}"))
 }
 
-/// Downloads a report. A failure for another log a moment ago is returned without a new attempt.
+/// Downloads a report. For [`MOMENT`] after a failure, the function returns the same error without
+/// a new attempt.
 fn download(url: &str) -> Result<Bytes> {
     let failed = FAILED.lock().get(url).cloned();
     if let Some((at, why)) = failed

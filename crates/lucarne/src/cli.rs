@@ -150,7 +150,7 @@ pub enum Command {
     /// Listens on a Unix socket for logs whose configuration names it (`signer:`). Remembers the
     /// last signed checkpoint, signs only checkpoints that are proven to extend it, and signs SCTs
     /// only for entries that are proven to be in it. Needs no network; run it as a user of its own.
-    /// SIGTERM ends it at once: every signature that was sent is already remembered.
+    /// SIGTERM ends the signer at once: every signature that was sent is already remembered.
     Signer(Signer),
 
     /// Run a complete log in one command: keys, a CA, configuration, submissions

@@ -1,4 +1,5 @@
-//! Commands, one module for each. Commands that a build leaves out have stand-ins that report this.
+//! Commands, one module for each. Commands that this build leaves out have stand-ins that report
+//! the missing feature.
 
 #[cfg(not(all(feature = "load", feature = "proxy")))]
 mod absent;
@@ -49,7 +50,7 @@ pub(crate) fn failed(message: impl std::fmt::Display) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Returns a configuration without problems. Prints the problems of any other one.
+/// Returns the configuration if it has no problems, and otherwise prints its problems.
 pub(crate) fn sound<T>(config: Option<T>, report: &Report) -> Option<T> {
     let is_sound = config.is_some() && report.problems().is_empty();
     if !is_sound {

@@ -1,7 +1,7 @@
-//! The configuration that the operator wants, read from a YAML file (Sunlight's
-//! keys and ours) or from flags (TesseraCT's).
+//! The configuration of the server, read from a YAML file (keys of Sunlight and of Lucarne) or from
+//! flags of TesseraCT.
 //!
-//! Reading never stops at the first problem: the [`Report`] has them all.
+//! Parsing continues after a problem: the [`Report`] has all problems of the configuration.
 
 mod accept;
 mod clouds;
@@ -58,16 +58,16 @@ pub(crate) use values::listen;
 pub(crate) use values::rfc3339;
 pub use written::Written;
 
-/// A whole configuration.
+/// Configuration of `lucarne serve`, without problems.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The addresses to listen on.
     pub listen: Vec<Located<Listen>>,
     /// Location of the lock.
     pub checkpoints: Located<LockPlace>,
-    /// The socket at which the next process takes over.
+    /// Socket for the hand-over to the next process.
     pub handover: Option<Located<PathBuf>>,
-    /// Certificate and key; plain HTTP without.
+    /// Certificate and key; `None` for plain HTTP.
     pub tls: Option<TlsFiles>,
     /// Library that verifies signatures in all logs.
     pub verification: VerifyBy,
@@ -75,13 +75,13 @@ pub struct Config {
     pub http: Limits,
     /// The logs, in the order of the file.
     pub logs: Vec<LogSettings>,
-    /// The settings of the process as they are written, for reloads.
+    /// Settings of the process as written in the file, to find the keys that a reload has changed.
     pub written: Written,
 }
 
 impl Config {
-    /// Reads the file at `path`. The configuration is whole only if the report
-    /// has no problems; logs with problems are left out of it.
+    /// Reads the file at `path`. The configuration is complete only if the report has no problems:
+    /// logs with problems are left out.
     pub fn read(path: &Path) -> (Option<Config>, Report) {
         let mut report = Report::on(Some(path));
         let config = match std::fs::read_to_string(path) {
@@ -165,7 +165,7 @@ fn defaults<'t>(node: &'t Node, report: &mut Report) -> Option<Section<'t>> {
         for entry in entries {
             if keys::OWN.has(&entry.key) {
                 let key = join("defaults", &entry.key);
-                let message = "is each log's own: write this key under each log";
+                let message = "is not allowed here: write this key under each log";
                 report.problem(Some(entry.line), key, message);
             }
         }
@@ -173,7 +173,7 @@ fn defaults<'t>(node: &'t Node, report: &mut Report) -> Option<Section<'t>> {
     Some(section)
 }
 
-/// The logs under `logs:`.
+/// Reads the logs under `logs:`.
 fn logs(
     top: &Section<'_>,
     defaults: Option<Section<'_>>,

@@ -56,7 +56,7 @@ pub(crate) async fn open_lock(
             && let Some(log) = config.logs.iter().find(|log| !is_fresh(&log.data.value))
         {
             bail!(
-                "{} has data, but its lock database {} does not exist. Give the right one with \
+                "{} has data, but its lock database {} does not exist. Give the right lock with \
                  --checkpoints; for data of other log software, see docs/how-to/migrating.md",
                 log.data.value,
                 path.display()

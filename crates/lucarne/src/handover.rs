@@ -21,9 +21,9 @@
 //! ```
 //!
 //! Both processes have the sockets, so that unaccepted connections survive the end of either
-//! process. If the next process dies or gives up (`failed`), the running one continues: with its
-//! open logs, or after it has reopened them. The running process may also withdraw its offer
-//! (`withdrawn`); then the next process exits. If the running process dies, the next one treats
+//! process. If the next process dies or gives up (`failed`), the running process continues: with
+//! its open logs, or after it has reopened them. The running process may also withdraw its offer
+//! (`withdrawn`); then the next process exits. If the running process dies, the next process treats
 //! this as `yours`.
 //!
 //! These messages do not prevent two processes from writing one log. The lock of the directory and
@@ -50,6 +50,6 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout for the next process to become ready.
 const PREPARING: Duration = Duration::from_secs(60);
 
-/// Timeout for the next process to open the logs. After the timeout, it returns them: an opening
-/// that takes longer is better done with a stop and a start.
+/// Timeout for the next process to open the logs. After the timeout, the next process returns the
+/// logs: if the logs need longer to open, a stop and a start are the better upgrade.
 const OPENING: Duration = Duration::from_secs(30);

@@ -44,7 +44,6 @@ impl Current {
         Arc::clone(&self.0.read())
     }
 
-    /// Replaces the logs.
     pub(crate) fn replace(&self, hosted: Hosted) {
         *self.0.write() = Arc::new(hosted);
     }
@@ -67,7 +66,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Starts a log of this process. The log opens in the background, from its turn on.
+    /// Starts a log of this process. The log opens in the background, after its turn has come.
     pub(crate) fn start(&mut self, settings: &LogSettings, roots: Roots, turn: &Turn) -> Arc<Log> {
         let cache = ReadCache {
             directory: settings.tiles_directory(),
@@ -87,7 +86,7 @@ impl Host {
         log
     }
 
-    /// Listens for other instances of a log that is to be started, if it has any.
+    /// Listens for the other instances of a log before its start, if instances are configured.
     ///
     /// # Errors
     /// If the address is taken, or is not an address of this machine.

@@ -82,8 +82,9 @@ pub(crate) async fn is_new(log: &LogSettings, lock: &LockPlace) -> Result<()> {
         let assets = assets.with_context(of_log)?;
         ensure!(
             assets.get("checkpoint").await?.is_none(),
-            "{}: {} holds a log, but {lock} does not know it. Creating it again would fork it: \
-             configure the lock database that belongs to it, or restore that \
+            "{}: {} holds a log, but {lock} has no checkpoint of this log. Creating the log again \
+             would fork it: \
+             configure the lock database that belongs to this log, or restore that database \
              (docs/how-to/operations.md, \"The lock is lost\")",
             of_log(),
             assets.location(),
@@ -102,7 +103,8 @@ pub(crate) async fn create(log: &LogSettings, lock: &dyn Lock) -> Result<()> {
         .await
         .with_context(of_log)?;
     let config = log.to_log_config();
-    // Existing cached tiles belong to an earlier log. They may be many, and other logs run.
+    // Existing cached tiles belong to an earlier log. The removal of these tiles may take long, and
+    // must not delay other logs.
     let tiles = log.tiles_directory();
     let _ = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(tiles)).await;
     Log::create(&config, &*assets, lock)

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
-/// Timeout of a caller. The attempt continues without it.
+/// Timeout of a caller. The attempt continues without the caller.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A value that is opened once. Only one attempt runs at a time, and continues if its caller is

@@ -83,7 +83,8 @@ pub fn run(cli: &Cli) -> ExitCode {
         Command::Lock(Lock::Show(_)) | Command::Journal(_) => "error",
         // Log lines would disturb the live view.
         Command::Proxy(options) if options.live() => "off",
-        // The metrics and /health describe repeated requests better than object_store does.
+        // The metrics and /health already report repeated requests, so object_store logs only
+        // warnings.
         _ => "info,object_store=warn",
     };
     let asked = match &cli.command {
@@ -124,8 +125,8 @@ fn execute(cli: &Cli, logging: &Logging) -> ExitCode {
     }
 }
 
-/// Restricts new files of a log's commands to the user, including the files of the index. Published
-/// files have an explicit mode.
+/// Sets the umask of commands that write a log, so that only this user can read new files,
+/// including those of the index. Published files get an explicit mode.
 fn keep_files_private(command: &Command) {
     let is_of_log = matches!(
         command,

@@ -39,8 +39,8 @@ pub(crate) fn activated() -> Result<Vec<Socket>> {
     Ok(sockets)
 }
 
-/// Listens on all configured addresses. Uses matching ones of `sockets`. `option` names the option
-/// for the address, for messages.
+/// Listens on all configured addresses, and uses the matching sockets in `sockets`. `option` names
+/// the option for the address, for messages.
 ///
 /// # Errors
 /// If an address cannot be used.
@@ -100,10 +100,10 @@ pub(crate) async fn bind(place: &Listen, option: &str) -> Result<Listener> {
         }
     }
     Err(match failure {
-        None => anyhow!("cannot listen on {place}: it resolves to no address"),
+        None => anyhow!("cannot listen on {place}: the host resolves to no address"),
         Some(BindError::Taken { .. }) => anyhow!(
-            "cannot listen on {place}: another process does; stop it, or configure another address \
-             with {option}"
+            "cannot listen on {place}: another process uses this address: stop that process, or \
+             configure another address with {option}"
         ),
         Some(BindError::Unusable { error, .. }) => {
             anyhow!("cannot listen on {place}: {error}; give another place with {option}")

@@ -85,18 +85,18 @@ impl Metering {
     fn describe(&self, r: &mut Registry) {
         r.register(
             "store_requests",
-            "Requests to object stores by operation and outcome, repeated and hedged ones included",
+            "Requests to object stores by operation and outcome, with repeated and hedged requests",
             self.requests.clone(),
         );
         r.register_with_unit(
             "store_request_duration",
-            "From a request to the last byte of its answer",
+            "Time from a request to the last byte of its response",
             Unit::Seconds,
             self.seconds.clone(),
         );
         r.register(
             "store_hedges",
-            "Requests sent beside one that was slow",
+            "Hedged requests, sent because an earlier request was slow",
             self.hedges.clone(),
         );
         r.register(
@@ -106,12 +106,12 @@ impl Metering {
         );
         r.register(
             "disk_cache_reads",
-            "What readers asked for and memory did not have, by whether the cache on disk had it",
+            "Files that readers requested and that were not in memory, by result of the disk cache",
             self.looked.clone(),
         );
         r.register_with_unit(
             "disk_cache",
-            "Held by the cache on disk",
+            "Size of the files in the disk cache",
             Unit::Bytes,
             self.held.clone(),
         );
@@ -181,7 +181,7 @@ impl Metering {
         self.held.remove(&Held { log: user.into() });
     }
 
-    /// The same lock, timed.
+    /// Wraps the lock, so that each call is counted and timed.
     pub(crate) fn lock(&self, lock: Arc<dyn Lock>) -> Arc<dyn Lock> {
         Arc::new(MeteredLock {
             lock,

@@ -33,7 +33,7 @@ pub(crate) fn is_wanted() -> bool {
     std::env::var_os("NOTIFY_SOCKET").is_some()
 }
 
-/// Reports that the service is ready, and that this process is its main one from now on.
+/// Reports that the service is ready, and that this process is its main process from now on.
 pub(crate) fn ready() {
     send(&format!("MAINPID={}\nREADY=1", std::process::id()));
 }

@@ -1,7 +1,8 @@
 //! The data and the lock of logs, opened when they are first needed.
 //!
 //! A missing directory, or a store that does not respond, is then a failure of the logs that need
-//! it. Their supervisors report the failure and retry, and the process starts in any case.
+//! it. The supervisors of these logs report the failure and retry, and the process starts in any
+//! case.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -69,9 +70,9 @@ pub(crate) async fn lock(
         LockPlace::Sqlite(path) if !path.exists() => {
             return Err(LockError::Unusable {
                 location: path.display().to_string(),
-                reason: "does not exist; if no log was ever created with it, `lucarne init` \
-                         makes it"
-                    .into(),
+                reason:
+                    "does not exist; if no log was ever created with this lock, run `lucarne init`"
+                        .into(),
             });
         }
         LockPlace::Sqlite(path) => Arc::new(SqlLock::open(&sqlite(path)).await?),
@@ -357,9 +358,9 @@ impl LateLock {
             reason: reason.into(),
         };
         if !self.turn.has_come() {
-            return Err(failed("another process has not handed it over yet"));
+            return Err(failed("another process has not handed the lock over yet"));
         }
-        let silent = || failed("it has not answered yet");
+        let silent = || failed("the lock has not responded yet");
         let opened = self.late.get_or_open(open, silent).await?;
         Ok(&**opened)
     }

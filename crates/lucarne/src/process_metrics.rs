@@ -1,5 +1,5 @@
-//! Metrics of the process and of its build. Those of the process have the names that Prometheus's
-//! client libraries use.
+//! Metrics of the process and of its build. The metrics of the process have the names that
+//! Prometheus's client libraries use.
 
 use std::fmt;
 use std::fs;
@@ -118,7 +118,7 @@ fn memory(status: &str, name: &str) -> Option<u64> {
 }
 
 fn open_descriptors() -> Option<u64> {
-    // Linux 6.2 and newer have the number as the size of the directory.
+    // On Linux 6.2 and newer, the size of this directory is the number of open descriptors.
     match fs::metadata("/proc/self/fd").ok()?.len() {
         0 => {
             let all = fs::read_dir("/proc/self/fd").ok()?.count() as u64;

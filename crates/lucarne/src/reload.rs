@@ -64,8 +64,8 @@ pub(crate) enum Event {
 }
 
 impl Reload {
-    /// Reads the file in the background. While a file is being read, it is read again afterwards.
-    /// Returns `false` if the settings are from flags.
+    /// Reads the file in the background. If the file is already being read, it is read again
+    /// afterwards. Returns `false` if the settings are from flags.
     pub(crate) fn begin(&mut self) -> bool {
         let Some(file) = self.file.clone() else {
             return false;
@@ -146,8 +146,8 @@ impl Reload {
         }
     }
 
-    /// Applies a file that was read. Returns whether it names other TLS files. The caller reads
-    /// these files and the roots of all logs, whose sources may have changed.
+    /// Applies a file that was read. Returns whether the file names other TLS files. The caller
+    /// reads these files and the roots of all logs, whose sources may have changed.
     pub(crate) async fn apply(&mut self, reading: Box<Reading>) -> bool {
         let Reading { config, placements } = *reading;
         let before = self.hosted.now();

@@ -60,7 +60,7 @@ pub(crate) fn load(log: &LogSettings, purpose: Purpose, report: &mut Report) -> 
     roots
 }
 
-/// Removes refused roots from the merged ones. A refused root that no source contains is only a
+/// Removes refused roots from the merged roots. A refused root that no source contains is only a
 /// warning, because a source may add it later.
 fn refuse(log: &LogSettings, roots: &mut Roots, report: &mut Report) {
     let key = log.key_path("refusedroots");
@@ -161,8 +161,8 @@ fn remembered(log: &LogSettings) -> Roots {
     known
 }
 
-/// Returns the roots that Sunlight accepted before, if its file is in the data. Sunlight adds to
-/// this file and never removes a root, either.
+/// Returns the roots that Sunlight accepted before, if its file is in the data. Sunlight adds roots
+/// to this file and never removes any.
 fn sunlights(log: &LogSettings) -> Roots {
     let directory = log.data.value.directory();
     let pem = directory.and_then(|directory| std::fs::read(directory.join("_roots.pem")).ok());
@@ -172,8 +172,8 @@ fn sunlights(log: &LogSettings) -> Roots {
 fn fetch(ccadb: &Ccadb) -> anyhow::Result<(Roots, Vec<SkippedRoot>)> {
     let csv = ccadb::fetch(&ccadb.source)?;
     let read = match ccadb.programme.roots(&csv) {
-        // A report without status columns is CCADB's list of included roots, so that all of its
-        // roots apply.
+        // A report without status columns is CCADB's list of included roots, so all of its roots
+        // apply.
         Err(CcadbError::NoColumn(_)) => CcadbProgramme::Testing.roots(&csv),
         read => read,
     };

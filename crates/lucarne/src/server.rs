@@ -34,11 +34,11 @@ use crate::{descriptors, notify, process_metrics, runtime, tls, verification};
 /// The time for closing the lock at the end of a shutdown.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// The parameters of a start, beside the configuration.
+/// The parameters of a start, in addition to the configuration.
 pub(crate) struct Begin {
     /// Conditions under which logs may be created.
     pub(crate) creation: Creation,
-    /// Served instead of the certificate in the configuration.
+    /// TLS settings that replace the certificate of the configuration.
     pub(crate) tls: Option<Arc<Tls>>,
     /// Sockets that listen already.
     pub(crate) sockets: Vec<Socket>,
@@ -164,7 +164,8 @@ impl Server {
             let tls = self.tls.is_some();
             tracing::info!(address = %listener.local_addr()?, tls, "listening");
         }
-        // Held only if a failed hand-over may need them: after a stop, no client must wait in them.
+        // The copies exist only if a failed hand-over may need them: after a stop, no client must
+        // wait in a socket.
         let sockets = match &self.doorway {
             Some(_) => self.sockets()?,
             None => Vec::new(),

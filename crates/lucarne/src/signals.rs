@@ -7,11 +7,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// Exit code after a second signal, which ends the draining.
 const IMPATIENT: i32 = 130;
 
-/// Ends the process `after` this time after a signal to stop, even if the threads that serve hang.
-/// A separate thread waits for the signal.
+/// Ends the process when the time `after` has passed since a signal to stop, even if the threads
+/// that serve hang. A separate thread waits for the signal.
 ///
 /// # Errors
-/// If the system creates no thread.
+/// If the system cannot create a thread.
 pub(crate) fn exit_in_any_case(after: Duration) -> std::io::Result<()> {
     let wait = move || match crate::runtime::run_here(until_stop()) {
         Ok(()) => {
@@ -55,7 +55,7 @@ pub(crate) enum Wish {
 }
 
 impl Signals {
-    /// Listens to the signals: they no longer end the process by themselves.
+    /// Listens for the signals, which no longer end the process by themselves.
     pub(crate) fn listen() -> std::io::Result<Self> {
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
@@ -84,8 +84,8 @@ impl Signals {
         }
     }
 
-    /// Lets the next signal to stop end the process at once, for the time of draining. No
-    /// acknowledged entry is lost by that.
+    /// Ends the process at once at the next signal to stop, while the server drains. No
+    /// acknowledged entry is lost.
     pub(crate) fn exit_at_next(mut self) {
         let first = Instant::now();
         tokio::spawn(async move {

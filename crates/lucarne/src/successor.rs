@@ -21,7 +21,7 @@ pub(crate) fn start() {
     let program = program.clone();
     let mut command = Command::new(&program);
     command.args(std::env::args_os().skip(1));
-    // Without it, the watchdog of the service watches the new process, too.
+    // Without this variable, the watchdog of the service watches the new process, too.
     command.env_remove("WATCHDOG_PID");
     match command.spawn() {
         Ok(mut child) => {
@@ -29,9 +29,9 @@ pub(crate) fn start() {
             tokio::task::spawn_blocking(move || match child.wait() {
                 Ok(status) => tracing::error!(
                     pid = child.id(),
-                    "the process that was to take over: {status}"
+                    "the new process has ended without taking over: {status}"
                 ),
-                Err(error) => tracing::warn!(%error, "the process that was to take over"),
+                Err(error) => tracing::warn!(%error, "cannot wait for the new process"),
             });
         }
         Err(error) => tracing::error!("SIGUSR2: {} cannot be started: {error}", program.display()),

@@ -170,7 +170,8 @@ pub(crate) fn places(config: &Config, report: &mut Report) {
         if lock.is_some() && lock == device(directory) {
             let message = format!(
                 "the lock database {} is on the same file system as {}: a restored snapshot or \
-                 backup would roll back both, and the log could sign a fork; put it on another",
+                 backup would roll back both, and the log could sign a fork: put the database on \
+                 another file system",
                 config.checkpoints.value,
                 directory.display()
             );
@@ -440,7 +441,7 @@ fn directory_problem(directory: &Path) -> Option<String> {
     let shown = directory.display();
     if !directory.is_dir() {
         return Some(format!(
-            "{shown} does not exist, but the log does: mount or restore it"
+            "{shown} does not exist, but the log does: mount or restore the directory"
         ));
     }
     let writable = rustix::fs::access(directory, rustix::fs::Access::WRITE_OK);

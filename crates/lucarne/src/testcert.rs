@@ -25,7 +25,7 @@ pub(crate) fn open(directory: &Path) -> Result<Arc<Tls>> {
         .context("--testcert: cannot open the directory of certificates")?;
     let store = LayeredStore::new(StoreOptions::default(), Arc::new(disk));
     let minter = Minter::new(authority, Arc::new(store), MintOptions::default())?;
-    let verb = if made { "made" } else { "found" };
+    let verb = if made { "created" } else { "found" };
     let place = ca.certificate_file();
     errln!(
         "{verb} the CA of --testcert, for tests alone: {}\n",

@@ -11,10 +11,10 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 
-/// Reads both files, and sees that they fit together.
+/// Reads both files, and checks that the key belongs to the certificate.
 ///
 /// # Errors
-/// If one cannot be read, or the key is not the certificate's.
+/// If a file cannot be read, or the key does not belong to the certificate.
 pub(crate) fn load(certificate: &Path, key: &Path) -> Result<Arc<Tls>> {
     let (certificates, private) = (read(certificate)?, read(key)?);
     Tls::new(&certificates, &private).with_context(|| both(certificate, key))
@@ -30,10 +30,10 @@ pub(crate) fn reload(tls: &Tls, certificate: &Path, key: &Path) -> Result<()> {
         .with_context(|| both(certificate, key))
 }
 
-/// The bytes of `file`.
+/// Reads `file`.
 ///
 /// # Errors
-/// If it cannot be read; which one.
+/// If the file cannot be read; the error names the file.
 pub(crate) fn read(file: &Path) -> Result<Vec<u8>> {
     std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))
 }
@@ -67,8 +67,8 @@ impl Collector for Expiry {
     }
 }
 
-/// Notices when the contents of one of some files change. The time and the length of a file do not
-/// tell: a renewal may keep both.
+/// Detects changes of the contents of files. A renewal may keep the modification time and the
+/// length of a file, so neither is compared.
 pub(crate) struct Watch {
     files: Vec<PathBuf>,
     seen: Vec<Option<u64>>,
@@ -89,7 +89,7 @@ impl Watch {
     }
 }
 
-/// A hash of the contents of each file that can be read.
+/// Returns a hash of the contents of each file; `None` for a file that cannot be read.
 fn contents(files: &[PathBuf]) -> Vec<Option<u64>> {
     let hash = |file: &PathBuf| {
         let mut hasher = DefaultHasher::new();

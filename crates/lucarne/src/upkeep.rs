@@ -33,7 +33,7 @@ pub(crate) struct Upkeep {
     pub(crate) reload: Reload,
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) tls_watch: tls::Watch,
-    /// Whether SIGHUP means that the terminal was closed: the demo.
+    /// Whether SIGHUP means that the terminal was closed, as in the demo.
     pub(crate) terminal: bool,
 }
 
@@ -54,7 +54,7 @@ impl Upkeep {
         mut candidates: Option<&mut Candidates>,
     ) -> Wanted {
         let mut look_at_tls = tokio::time::interval(WATCH_TLS);
-        // The first tick is immediate: a start uses the roots of CCADB that it remembers.
+        // The first tick is immediate, because a start uses only cached roots of CCADB.
         let mut ask_ccadb = tokio::time::interval(WATCH_CCADB);
         let mut ask_again = interval_at(Instant::now() + AWAIT_CCADB, AWAIT_CCADB);
         let mut asking = None;
@@ -138,7 +138,7 @@ impl Upkeep {
         reading
     }
 
-    /// Reads the roots of logs that lack CCADB's, one attempt at a time.
+    /// Reads the roots of logs that have no roots of CCADB yet, one attempt at a time.
     fn read_awaited_roots(&self, asking: &mut Option<JoinHandle<()>>) {
         let is_asking = asking.as_ref().is_some_and(|asking| !asking.is_finished());
         let hosted = self.hosted.now();

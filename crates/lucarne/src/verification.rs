@@ -46,17 +46,17 @@ impl Collector for Figures {
         for (name, help, count) in [
             (
                 "lucarne_verification_accepted",
-                "Signatures that our own arithmetic accepted",
+                "Signatures that Lucarne's own arithmetic accepted",
                 stats.accepted,
             ),
             (
                 "lucarne_verification_rechecked",
-                "Those of them that aws-lc-rs verified as well",
+                "Accepted signatures that aws-lc-rs verified as well",
                 stats.rechecked,
             ),
             (
                 "lucarne_verification_disagreements",
-                "Those of them that aws-lc-rs refused: anything but 0 is an alarm",
+                "Accepted signatures that aws-lc-rs refused: anything but 0 is an alarm",
                 stats.disagreements,
             ),
         ] {
@@ -67,19 +67,19 @@ impl Collector for Figures {
         for (name, help, unit, value) in [
             (
                 "lucarne_verification_fast",
-                "1 while our own arithmetic is asked",
+                "1 while Lucarne's own arithmetic verifies signatures, 0 after a disagreement",
                 None,
                 i64::from(stats.by_own),
             ),
             (
                 "lucarne_verification_keys",
-                "Keys that our own arithmetic knows",
+                "Keys that Lucarne's own arithmetic remembers",
                 None,
                 i64::try_from(stats.keys).unwrap_or(i64::MAX),
             ),
             (
                 "lucarne_verification_keys",
-                "Memory of the keys that our own arithmetic knows",
+                "Memory of the keys that Lucarne's own arithmetic remembers",
                 Some(&Unit::Bytes),
                 i64::try_from(stats.key_bytes).unwrap_or(i64::MAX),
             ),

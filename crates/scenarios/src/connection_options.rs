@@ -172,9 +172,9 @@ pub(crate) fn list(statuses: &[StatusRange]) -> String {
 }
 
 /// Options of connections. Each options type repeats these fields, because serde cannot flatten a
-/// struct into another that denies unknown fields, and a misspelt option must be an error.
-/// To flatten, serde also guesses the type of each value, so that `http: 2` or a list of one value
-/// would be refused, and the line of an invalid value would be lost.
+/// struct into another that denies unknown fields, and a misspelt option must be an error. To
+/// flatten, serde also guesses the type of each value, so `http: 2` or a list of one value would be
+/// refused, and the line of an invalid value would be lost.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionOptions {
     pub(crate) http: HttpVersion,
@@ -252,7 +252,8 @@ pub(crate) async fn resolve(
     })
 }
 
-/// Connects once, so that an error that would fail every request is reported before the first.
+/// Connects once, so that an error that would fail every request is reported before the first
+/// request.
 pub(crate) async fn reach(client: &mut Client) -> Result<(), PrepareError> {
     let authority = client.endpoint().authority.clone();
     let attempts = Retries::Brief.begin();

@@ -1,7 +1,7 @@
 //! Retries of the requests that a scenario sends before the load begins.
 //!
-//! These requests change nothing, and a single failure must not end a run before it began: the
-//! target may be restarting.
+//! These requests change nothing, and a single failure must not end a run before the load begins:
+//! the target may be restarting.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,8 @@ pub(crate) enum Retries {
 }
 
 impl Retries {
-    /// The retries for a target that may be restarted during the run, or may not.
+    /// Returns the retries for a target; `expected` states whether the target may be restarted
+    /// during the run.
     pub(crate) fn over_restarts(expected: bool) -> Self {
         if expected {
             Retries::OverRestarts
@@ -77,7 +78,7 @@ pub(crate) async fn send(client: &mut Client, request: &Request<'_>, retries: Re
         let response = client.send(request).await;
         let again = match &response.exchange.outcome {
             Err(failure) => attempts.again_after(failure).await,
-            // A log that is just starting.
+            // The log is just starting.
             Ok(()) if response.status == 503 => attempts.again().await,
             Ok(()) => false,
         };

@@ -1,5 +1,5 @@
-//! Requests through an intercepting proxy. Each has its own connection, tunnel (CONNECT) and TLS
-//! handshake; the hosts take turns.
+//! Requests through an intercepting proxy. Each request has its own connection, tunnel (CONNECT)
+//! and TLS handshake; the hosts take turns.
 //!
 //! - The times of connecting to the proxy, of the tunnel, of the handshake and up to the first byte
 //!   are separate (`http_req_connecting`, `proxy_connect_duration`, `http_req_tls_handshaking`,
@@ -7,8 +7,8 @@
 //!   certificate) are part of one of them.
 //! - The certificate is checked afterwards, outside the measured time. Each condition is a check:
 //!   see `certificates`. A request with a wrong certificate is a failed request, too.
-//! - `proxy_certificates` counts the certificates that were not seen before: as many as hosts with
-//!   a store, as many as requests without one.
+//! - `proxy_certificates` counts the certificates that were not seen before: one for each host if
+//!   the proxy has a store, and one for each request otherwise.
 
 mod certificates;
 mod options;

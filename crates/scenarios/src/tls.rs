@@ -5,7 +5,7 @@
 //!   (`http_req_connecting`, `http_req_tls_handshaking`, `http_req_waiting`, `http_req_duration`).
 //!   Full and resumed handshakes never share a series: the tag `handshake` is `full`, `resumed`, or
 //!   `none` without a handshake.
-//! - A user resumes its own sessions only. Its first handshake is a full one.
+//! - A user resumes its own sessions only. The first handshake of a user is a full handshake.
 //! - The handshake proves that the server has the key of its certificate. Each other property of
 //!   the certificate has its own check after the handshake, outside the measured time: see
 //!   `docs/reference/load/scenarios.md`. A wrong certificate also counts as a failed request.

@@ -41,7 +41,7 @@ enum ReferenceError {
     Open(String),
     #[error("`${{{0}}}` is not a variable: write ${{NAME}} or ${{NAME:-default}}")]
     Name(String),
-    #[error("the environment has no {0}; set it, or write ${{{0}:-a default}}")]
+    #[error("the environment has no {0}: set {0}, or write ${{{0}:-a default}}")]
     NotSet(String),
 }
 

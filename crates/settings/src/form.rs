@@ -41,7 +41,7 @@ pub trait Parsed: Form {
     }
 }
 
-/// Shape of values. It is also the form of values that other code parses.
+/// Shape of values. [`Shape`] is also the form of values that other code parses.
 #[derive(Clone, Copy)]
 pub enum Shape {
     /// Text.
@@ -60,11 +60,11 @@ pub enum Shape {
     Date,
     /// Time of RFC 3339, or a date.
     Time,
-    /// Word of the key.
+    /// One of the words of the key.
     Word,
     /// Only this word.
     Exactly(&'static str),
-    /// List of values, or one of them.
+    /// List of values, or a single value.
     List(&'static Shape),
     /// Map with the keys of a table.
     Map(&'static Table),
@@ -95,9 +95,9 @@ impl Form for Shape {
 pub enum Numbers {
     /// Numbers are refused.
     Refused,
-    /// This number of bytes or milliseconds. A warning names the present form.
+    /// Numbers count units of this many bytes or milliseconds. A warning names the present form.
     Former(u64),
-    /// This number of bytes or milliseconds.
+    /// Numbers count units of this many bytes or milliseconds.
     Accepted(u64),
 }
 
@@ -237,7 +237,7 @@ impl Durations {
         self
     }
 
-    /// Parses a duration without other forms of numbers.
+    /// Parses a duration, and refuses a number without a unit.
     ///
     /// # Errors
     /// If the text is not a duration, or if it is out of range.

@@ -1,12 +1,12 @@
 //! Messages about unknown keys.
 
-/// Returns the message about a key that is not in `known`. It suggests the nearest known key, or
-/// lists all.
+/// Returns the message about a key that is not in `known`. The message suggests the nearest known
+/// key, or lists all known keys.
 pub fn unknown(key: &str, known: &[&str]) -> String {
     match nearest(key, known) {
         Some(near) => format!("no such key; did you mean `{near}`?"),
-        None if known.is_empty() => "no such key; there are none here".to_owned(),
-        None => format!("no such key; there are {}", known.join(", ")),
+        None if known.is_empty() => "no such key; no keys are known here".to_owned(),
+        None => format!("no such key; the keys are {}", known.join(", ")),
     }
 }
 
@@ -39,7 +39,7 @@ mod tests {
         assert_eq!(nearest("colour", &known), None);
         assert_eq!(
             unknown("colour", &known),
-            "no such key; there are duration, rate, timeUnit"
+            "no such key; the keys are duration, rate, timeUnit"
         );
     }
 }

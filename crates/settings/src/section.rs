@@ -53,7 +53,7 @@ impl<'t> Section<'t> {
     }
 
     /// Opens `node` as a map with a custom message for unknown keys: `advice` gets the key and the
-    /// known ones.
+    /// known keys.
     pub fn open_advised(
         node: &'t Node,
         path: &str,
@@ -335,7 +335,7 @@ impl<'t, 'r> Reader<'t, 'r> {
         Some(text.map(|path| self.directory.join(path)))
     }
 
-    /// Returns a list of paths like [`path`](Self::path), or a single one.
+    /// Returns a list of paths like [`path`](Self::path), or a single path.
     pub fn paths(&mut self, key: &(impl AsRef<str> + ?Sized)) -> Vec<PathBuf> {
         let key = key.as_ref();
         let directory = self.directory;
@@ -356,7 +356,7 @@ impl<'t, 'r> Reader<'t, 'r> {
     }
 }
 
-/// Returns `path.key`, or the nonempty one of both.
+/// Returns `path.key`, or one of the two texts if the other is empty.
 pub fn join(path: &str, key: &str) -> String {
     match (path, key) {
         ("", key) => key.to_owned(),

@@ -30,7 +30,7 @@ impl Table {
         }
     }
 
-    /// Documents the keys in the table of their map, after the key of the map.
+    /// Documents these keys in the same table as the key of their map, after this key.
     pub const fn following(mut self) -> Self {
         self.follows = true;
         self
@@ -84,7 +84,7 @@ impl Table {
                 });
             }
             text.push('\n');
-            // Keys that share a table of keys stand together, before its rows.
+            // Keys whose maps have the same table stand together, before the rows of this table.
             let table = following(key.shape());
             let next = keys.get(index + 1).and_then(|key| following(key.shape()));
             if let Some(table) = table

@@ -38,7 +38,7 @@ pub struct Entry {
     pub line: usize,
     /// The key.
     pub key: String,
-    /// The node under it.
+    /// The node under the key.
     pub value: Node,
     /// Whether the entry comes from `<<`: an explicit key overrides it.
     merged: bool,
@@ -129,8 +129,8 @@ impl<'y, I: Iterator<Item = Spanned<'y>>> Builder<'y, I> {
                 (Event::DocumentStart(..), line) => {
                     return Err(SyntaxError {
                         line,
-                        message: "a second document begins here (`---`): a file has one; remove \
-                                  the line, or the settings after it"
+                        message: "a second document begins here (`---`): a file must have one \
+                                  document: remove this line, or the settings after this line"
                             .into(),
                     });
                 }

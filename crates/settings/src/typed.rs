@@ -1,8 +1,8 @@
 //! Reading a map of a file into a type that derives `Deserialize`.
 //!
 //! Serde stops at the first error. Here every key is tried, so that a report has all errors with
-//! their lines; for an unknown key it suggests the nearest known one. The fields of the type must
-//! have defaults, or are checked after all others are valid.
+//! their lines; for an unknown key, the report suggests the nearest known key. Missing fields
+//! without a default are reported after all other fields are valid.
 
 mod error;
 mod node;
@@ -47,7 +47,7 @@ pub fn read<T: DeserializeOwned>(
         .filter_map(|entry| T::deserialize(&map(node.line, vec![entry])).err())
         .filter(|fault| !fault.missing)
         .collect::<Vec<_>>();
-    // Each key is valid by itself, so that the error concerns the whole.
+    // Each key is valid by itself, so the error concerns the whole map.
     let faults = if faults.is_empty() {
         vec![error]
     } else {
@@ -210,7 +210,7 @@ mod tests {
                 "p:4: options.http2: `perhaps` is neither true nor false",
                 "p:5: options.issuer: `web` is not one of rsa, webpki",
                 "p:8: options.sizes[1]: `two` is not a whole number",
-                "p:9: options.colour: no such key; there are logUrl, maxDelay, dupChance, http2, \
+                "p:9: options.colour: no such key; the keys are logUrl, maxDelay, dupChance, http2, \
                  issuer, sizes, addresses",
             ]
         );

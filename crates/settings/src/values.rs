@@ -250,7 +250,7 @@ pub fn show_duration(duration: Duration) -> String {
     }
 }
 
-/// Units of sizes, in bytes. Each is before its divisors.
+/// Units of sizes, in bytes. Each unit is before its divisors.
 const UNITS: [(&str, u64); 8] = [
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),

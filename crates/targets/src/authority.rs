@@ -8,8 +8,8 @@ use lucarne_mint::{Authority as Ca, CaOptions, KeyType, LeafOptions, pem};
 use lucarne_testkit::{TempDir, temp_dir, tls_server};
 use rustls::ServerConfig;
 
-/// Authority of the targets: a root, and an intermediate that issues. Its files are removed when it
-/// is dropped.
+/// Authority of the targets: a root, and an intermediate that issues. Dropping the value removes
+/// the files.
 #[derive(Debug)]
 pub struct Authority {
     issuer: Ca,
@@ -23,7 +23,7 @@ pub struct Identity {
     pub chain: PathBuf,
     /// File of the key in PKCS #8.
     pub key: PathBuf,
-    /// File with both.
+    /// File with the chain and the key.
     pub both: PathBuf,
 }
 

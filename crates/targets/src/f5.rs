@@ -11,9 +11,9 @@ use crate::Authority;
 use crate::server::{Answer, Asked, Service, TlsServer, json as reply, with_type};
 
 /// Stand-in for the iControl REST API of an F5 BIG-IP, with the requests that deploy a certificate:
-/// login, upload, crypto objects, a transaction, a client-ssl profile; and `/healthz`. It enforces
-/// their order: installing requires the upload, using requires the installation, and a transaction
-/// has no effect before its commit.
+/// login, upload, crypto objects, a transaction, a client-ssl profile; and `/healthz`. The stand-in
+/// enforces the order of the requests: installing requires the upload, using requires the
+/// installation, and a transaction has no effect before its commit.
 #[derive(Debug)]
 pub struct F5 {
     /// URL of the target: `https://127.0.0.1:port/healthz`.
@@ -26,7 +26,7 @@ impl F5 {
     /// Name and password of the administrator.
     pub const USER: (&'static str, &'static str) = ("admin", "load-test-password");
 
-    /// Starts the target at `port` (0 for any free one).
+    /// Starts the target at `port` (0 for any free port).
     ///
     /// # Errors
     /// If the port is taken.
@@ -270,7 +270,7 @@ impl State {
                 }
                 self.profile(name, body)?;
             }
-            (method, path) => return Err((404, format!("{method} {path} is not here"))),
+            (method, path) => return Err((404, format!("unknown request {method} {path}"))),
         }
         Ok(body.clone())
     }
@@ -307,7 +307,10 @@ fn installed(
     if content.windows(armour.len()).any(|part| part == armour) {
         Ok(name)
     } else {
-        Err((400, format!("{from} is not what it is installed as")))
+        Err((
+            400,
+            format!("{from} does not have the installed kind of object"),
+        ))
     }
 }
 

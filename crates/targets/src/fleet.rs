@@ -19,11 +19,11 @@ pub struct Fleet {
     pub f5: F5,
     /// The ACME server.
     pub pebble: Pebble,
-    /// Authority that issues their certificates.
+    /// Authority that issues the certificates of the targets.
     pub authority: Authority,
 }
 
-/// Ports of the targets; 0 for any free one.
+/// Ports of the targets; 0 for any free port.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs)]
 pub struct Ports {

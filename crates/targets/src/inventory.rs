@@ -16,8 +16,8 @@ use crate::server::{Answer, Asked, Service, TlsServer, json as reply, with_type}
 use certificates::{New, Page};
 use database::{Database, Inserted};
 
-/// A certificate inventory: the certificates of a fleet, and the agents that renew them. Its data
-/// is in a separate PostgreSQL server.
+/// A certificate inventory: the certificates of a fleet, and the agents that renew them. The data
+/// of the inventory is in a separate PostgreSQL server.
 ///
 /// | request | response |
 /// |---|---|
@@ -40,7 +40,7 @@ impl Inventory {
     /// Token of every request.
     pub const TOKEN: &'static str = "load-test-token";
 
-    /// Starts the inventory at `port` (0 for any free one) with a new database.
+    /// Starts the inventory at `port` (0 for any free port) with a new database.
     ///
     /// # Errors
     /// If PostgreSQL is not installed or does not start, or the port is taken.
@@ -100,7 +100,11 @@ impl Service for Api {
 impl Api {
     async fn route(&self, asked: &Asked, path: &str) -> Result<Answer, sqlx::Error> {
         let Some(rest) = path.strip_prefix("/api/v1/") else {
-            return Ok(error(404, "not_found", format!("{path} is not here")));
+            return Ok(error(
+                404,
+                "not_found",
+                format!("the path {path} is unknown"),
+            ));
         };
         let parts: Vec<&str> = rest.split('/').collect();
         match (&asked.method, &parts[..]) {
@@ -114,7 +118,11 @@ impl Api {
                 "method_not_allowed",
                 format!("{} is not for {path}", asked.method),
             )),
-            _ => Ok(error(404, "not_found", format!("{path} is not here"))),
+            _ => Ok(error(
+                404,
+                "not_found",
+                format!("the path {path} is unknown"),
+            )),
         }
     }
 

@@ -87,7 +87,7 @@ fn converse(mut stream: TcpStream) {
     }
 }
 
-/// Responds with 127.0.0.1 to a query for an IPv4 address, and without an address to others.
+/// Responds with 127.0.0.1 to a query for an IPv4 address, and without an address to other queries.
 /// Returns `None` for an invalid query.
 fn answer(question: &[u8]) -> Option<Vec<u8>> {
     let (head, rest) = question.split_at_checked(12)?;

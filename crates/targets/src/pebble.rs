@@ -13,17 +13,17 @@ const VERSION: &str = "v2.10.1";
 /// Time limit of the start.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Let's Encrypt's ACME server for tests of clients. It performs real validations without its
+/// Let's Encrypt's ACME server for tests of clients. Pebble performs real validations without its
 /// default pauses, and resolves every name to 127.0.0.1.
 #[derive(Debug)]
 pub struct Pebble {
-    /// URL of its directory: `https://127.0.0.1:port/dir`.
+    /// URL of the ACME directory: `https://127.0.0.1:port/dir`.
     pub directory: String,
     /// Listen address.
     pub address: SocketAddr,
-    /// Address at which it validates http-01.
+    /// Address at which Pebble validates http-01.
     pub http01: SocketAddr,
-    /// Address at which it validates tls-alpn-01.
+    /// Address at which Pebble validates tls-alpn-01.
     pub tls_alpn01: SocketAddr,
     /// Process of the server.
     pub server: Server,
@@ -32,8 +32,8 @@ pub struct Pebble {
 }
 
 impl Pebble {
-    /// Starts Pebble at `port` (0 for any free one). It refuses `nonces` of a hundred valid nonces,
-    /// and validates challenges at free ports.
+    /// Starts Pebble at `port` (0 for any free port). Pebble refuses `nonces` of a hundred valid
+    /// nonces, and validates challenges at free ports.
     ///
     /// # Errors
     /// If Pebble is not installed or does not start; the message has the remedy.

@@ -51,7 +51,7 @@ pub(crate) trait Service: Send + Sync + 'static {
     fn answer(&self, asked: Asked) -> impl Future<Output = Answer> + Send;
 }
 
-/// A TLS server for HTTP/1.1 and HTTP/2 on a separate thread, which ends when it is dropped.
+/// A TLS server for HTTP/1.1 and HTTP/2 on a separate thread, which ends when the value is dropped.
 #[derive(Debug)]
 pub struct TlsServer {
     address: SocketAddr,

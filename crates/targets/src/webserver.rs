@@ -25,8 +25,8 @@ pub enum Kind {
     HaProxy,
 }
 
-/// A web server of Debian's packages with TLS 1.2 and 1.3 that responds to `GET /`. The server and
-/// its files are removed when it is dropped.
+/// A web server of Debian's packages with TLS 1.2 and 1.3 that responds to `GET /`. Dropping the
+/// value stops the server and removes its files.
 #[derive(Debug)]
 pub struct WebServer {
     /// URL of the target: `https://127.0.0.1:port/`.
@@ -38,7 +38,7 @@ pub struct WebServer {
 }
 
 impl WebServer {
-    /// Starts the server at `port` (0 for any free one).
+    /// Starts the server at `port` (0 for any free port).
     ///
     /// # Errors
     /// If the program is not installed or does not start; the message has the remedy.
@@ -81,7 +81,7 @@ impl WebServer {
 
 impl Drop for WebServer {
     fn drop(&mut self) {
-        // Stopped instead of killed, because its workers would remain.
+        // The workers of a killed server would remain.
         let _ = self.server.stop(STOP_TIMEOUT);
     }
 }

@@ -30,8 +30,8 @@ pub struct Audit {
     key: PublicKey,
     validator: Validator,
     state: Mutex<State>,
-    /// Held from the request for a checkpoint until it is recorded: a later request then returns
-    /// one that is not older.
+    /// Held from the request for a checkpoint until the checkpoint is recorded, so that a later
+    /// request never returns an older checkpoint.
     polling: tokio::sync::Mutex<()>,
 }
 
@@ -180,7 +180,10 @@ impl Audit {
 
     fn check_sct(&self, kind: EntryKind, body: &[u8], sct: &[u8]) -> Result<(Identity, Promise)> {
         let rejected = |rejection: lucarne_ct::Rejection| {
-            anyhow::anyhow!("given for what no log may accept: {}", rejection.detail)
+            anyhow::anyhow!(
+                "the log accepted an invalid submission: {}",
+                rejection.detail
+            )
         };
         let chain = Chain::decode_json(body, &ChainLimits::default()).map_err(rejected)?;
         let examined = self
@@ -191,19 +194,22 @@ impl Audit {
         let sct = Sct::parse(sct)?;
         sct.verify(&self.key, &entry.signed)?;
         let promise = Promise {
-            index: sct.index().context("no leaf_index extension")?,
+            index: sct.index().context("the SCT has no leaf_index extension")?,
             timestamp: sct.timestamp,
             chains: vec![entry.issuers],
         };
         Ok((entry.identity, promise))
     }
 
-    /// Records that the log served this checkpoint, after all earlier ones.
+    /// Records that the log served this checkpoint, after all earlier checkpoints.
     ///
     /// # Errors
-    /// If it is not a valid checkpoint of this log, which is also a finding.
+    /// If `note` is not a valid checkpoint of this log, which is also a finding.
     pub fn saw_checkpoint(&self, note: &[u8]) -> Result<u64> {
-        let verified = self.verifier.verify(note).context("checkpoint");
+        let verified = self
+            .verifier
+            .verify(note)
+            .context("verifying the checkpoint");
         let (checkpoint, timestamp) =
             verified.inspect_err(|error| self.found(format!("{error:#}")))?;
         let size = checkpoint.size;
@@ -230,8 +236,8 @@ impl Audit {
     /// Fetches the checkpoint and returns its size.
     ///
     /// # Errors
-    /// If none is served (not a finding, because the server may be down for a moment), or if the
-    /// checkpoint is invalid (a finding).
+    /// If no checkpoint is served (not a finding, because the server may be down for a moment), or
+    /// if the checkpoint is invalid (a finding).
     pub async fn poll(&self) -> Result<u64> {
         let _alone = self.polling.lock().await;
         self.poll_alone().await

@@ -85,7 +85,7 @@ impl BadDisk {
         self.set("readonly", path);
     }
 
-    /// Makes them writable again.
+    /// Makes the files and directories writable again.
     pub fn make_writable(&self) {
         let _ = fs::remove_file(self.file("readonly"));
     }

@@ -60,7 +60,7 @@ impl Bucket {
             // MinIO returns 503 for a while after it has reported that it is ready.
             ensure!(
                 answer.starts_with("HTTP/1.1 503") && start.elapsed() < PATIENCE,
-                "{} does not make a bucket: {answer}",
+                "{} cannot create a bucket: {answer}",
                 bucket.store.endpoint
             );
             // Polled, because a store does not report when it is ready.

@@ -44,8 +44,8 @@ pub struct Case {
     pub roots: String,
     /// Whether a log with no rules beyond RFC 6962 accepts the chain.
     pub accept: bool,
-    /// Whether the leaf has the serverAuth usage (or no usages): otherwise a log that requires it
-    /// may refuse the chain.
+    /// Whether the leaf has the serverAuth usage (or no usages): otherwise a log that requires
+    /// serverAuth may refuse the chain.
     pub server_auth: bool,
     /// Reason for the verdict.
     pub why: String,

@@ -33,8 +33,8 @@ pub enum StatementFate {
 
 type Judge = dyn Fn() -> StatementFate + Send + Sync;
 
-/// A proxy in front of a database server, without TLS, that simulates network faults. It accepts no
-/// connections after the value is dropped.
+/// A proxy in front of a database server, without TLS, that simulates network faults. The proxy
+/// accepts no connections after the value is dropped.
 pub struct DatabaseProxy {
     address: SocketAddr,
     state: Arc<State>,
@@ -99,12 +99,12 @@ fn accept(listener: &TcpListener, state: &Weak<State>) {
             return;
         };
         if let Err(error) = Connection::begin(client, state) {
-            eprintln!("in front of a database: {error}");
+            eprintln!("the proxy of a database failed: {error}");
         }
     }
 }
 
-/// The connection of one client, and the corresponding one to the database.
+/// The connection of one client, and the corresponding connection to the database.
 struct Connection {
     client: TcpStream,
     database: TcpStream,

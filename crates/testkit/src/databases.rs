@@ -35,8 +35,8 @@ pub enum DatabaseKind {
 /// A real database server on loopback (or another address of this machine) and on a socket, with
 /// its default settings. The server and its data are removed with the value.
 ///
-/// Neither server runs as root: if started by root, they run as the users that their packages
-/// create.
+/// The server never runs as root: if root starts the server, it runs as the user that its package
+/// creates.
 #[derive(Debug)]
 pub struct DatabaseServer {
     kind: DatabaseKind,
@@ -207,7 +207,7 @@ impl DatabaseServer {
     }
 
     /// Runs statements as the administrator in a database (`""` for none), with the server's own
-    /// client. Returns its output.
+    /// client. Returns the output of the client.
     ///
     /// # Errors
     /// The error of the server.

@@ -42,7 +42,7 @@ pub struct GcsServer {
 }
 
 impl GcsServer {
-    /// Starts both.
+    /// Starts the server and the double.
     ///
     /// # Errors
     /// If the server is not installed or does not start: the message has the remedy.
@@ -94,7 +94,7 @@ impl GcsServer {
         let client = Client::new(self.bare_endpoint.clone());
         let body = json!({ "name": name }).to_string();
         let answer = client.post("storage/v1/b?project=test", body).await?;
-        answer.ok().context("cannot make a bucket")?;
+        answer.ok().context("cannot create a bucket")?;
         Ok(())
     }
 }
@@ -147,7 +147,11 @@ impl Double {
                 format!("multipart/related; boundary={boundary}"),
             )
             .body(multipart(&boundary, object, request))?;
-        let answer = self.server.pass(upload).await.context("no response")?;
+        let answer = self
+            .server
+            .pass(upload)
+            .await
+            .context("the server sent no response")?;
         let xml = |status, code| {
             let message = String::from_utf8_lossy(answer.body());
             xml_error(status, code, &message.replace(['<', '&'], " "))
@@ -158,7 +162,7 @@ impl Double {
             412 => xml(412, "PreconditionFailed"),
             other => xml(other, "Other"),
         };
-        answer.context("no response")
+        answer.context("the server sent no response")
     }
 
     /// Returns a page of a listing, selected from the full listing of the server.
@@ -241,9 +245,12 @@ fn multipart(boundary: &str, object: &str, request: &Request<Bytes>) -> Bytes {
 /// Returns the response of the XML API to an upload.
 fn stored(object: &Value) -> Result<Response<Bytes>> {
     let field = |name: &str| object[name].as_str().map(str::to_owned);
-    let generation = field("generation").context("no generation")?;
-    let e_tag = field("etag").context("no e-tag")?;
-    ensure!(generation != "0", "no generation: {object}");
+    let generation = field("generation").context("the response has no generation")?;
+    let e_tag = field("etag").context("the response has no e-tag")?;
+    ensure!(
+        generation != "0",
+        "the response has no generation: {object}"
+    );
     Ok(Response::builder()
         .header(header::ETAG, format!("{e_tag:?}"))
         .header("x-goog-generation", generation)

@@ -88,12 +88,12 @@ pub use wait::{PATIENCE, block_until, eventually, in_time, until};
 /// Creates a directory that is removed with the value, or at the end of the test run.
 ///
 /// # Panics
-/// If the system cannot create it.
+/// If the system cannot create the directory.
 pub fn temp_dir() -> TempDir {
     let run = std::env::var_os(lucarne_mint::testing::RUN);
     let parent = run.map_or_else(std::env::temp_dir, std::path::PathBuf::from);
     tempfile::Builder::new()
         .prefix("lucarne-test-")
         .tempdir_in(parent)
-        .unwrap_or_else(|error| panic!("cannot make a temporary directory: {error}"))
+        .unwrap_or_else(|error| panic!("cannot create a temporary directory: {error}"))
 }

@@ -92,7 +92,7 @@ impl LogUnderTest {
         Ok(Self {
             binary: binary.into(),
             key: LogKey::from_seed(&seed)
-                .context("log key")?
+                .context("creating the key of the log")?
                 .public_key_spki()
                 .to_vec(),
             roots: roots.to_owned(),
@@ -128,7 +128,7 @@ impl LogUnderTest {
     /// Starts `lucarne serve` and waits until it accepts connections.
     ///
     /// # Errors
-    /// If it does not.
+    /// If the server does not accept connections in time.
     pub fn start(&self) -> Result<Server> {
         self.launch("serve").start(self.address())
     }
@@ -186,11 +186,11 @@ impl LogUnderTest {
         )
     }
 
-    /// Waits until the server reports that it is healthy (`/health`): only then does it accept
-    /// submissions.
+    /// Waits until the server reports that it is healthy (`/health`). Earlier submissions would be
+    /// refused.
     ///
     /// # Errors
-    /// If it is not healthy within `patience`: with its last report.
+    /// If the server is not healthy within `patience`: with its last report.
     pub async fn ready(&self, patience: Duration) -> Result<()> {
         let client = Client::new(format!("http://{}", self.address()));
         let deadline = Instant::now() + patience;
@@ -203,7 +203,7 @@ impl LogUnderTest {
             let waited = Instant::now() > deadline;
             ensure!(
                 !waited,
-                "{} not well after {patience:?}: {said}",
+                "{} not healthy after {patience:?}: {said}",
                 self.url()
             );
             // Polled, with a deadline: no verdict depends on the pace.

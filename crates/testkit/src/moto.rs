@@ -9,8 +9,8 @@ use crate::{
     stores::{MOTO, PATIENCE, loopback, tool},
 };
 
-/// The moto server on loopback: the APIs of Amazon as far as moto supports them, in memory. It
-/// accepts all credentials until [`enforce`](Self::enforce).
+/// The moto server on loopback: the APIs of Amazon as far as moto supports them, in memory. The
+/// server accepts all credentials until [`enforce`](Self::enforce).
 #[derive(Debug)]
 pub struct Moto {
     /// `http://127.0.0.1:port` for all services and regions: moto selects them by the credentials.
@@ -57,7 +57,10 @@ impl Moto {
         ];
         let made: Value =
             serde_json::from_slice(&self.post("", &headers, secret.to_string()).await?)?;
-        Ok(made["ARN"].as_str().context("no ARN")?.to_owned())
+        Ok(made["ARN"]
+            .as_str()
+            .context("the response has no ARN")?
+            .to_owned())
     }
 
     /// Creates a user with one permission (`service:Action`); returns its access key and secret
@@ -77,7 +80,7 @@ impl Moto {
             Some(rest.split_once("</")?.0.to_owned())
         };
         let keys = || Some([element("AccessKeyId")?, element("SecretAccessKey")?]);
-        keys().context("no access key")
+        keys().context("the response has no access key")
     }
 
     /// Enforces credentials and permissions of users from now on.

@@ -41,7 +41,7 @@ pub(crate) fn enter(test: &str, more: &[&str]) -> Option<PathBuf> {
     let status = status.expect("`unshare` (package util-linux) is needed for this test");
     assert!(status.success(), "failed inside a namespace");
     let entered = around.path().join(ENTERED).exists();
-    assert!(entered, "`{test}` was not run: is that its name?");
+    assert!(entered, "`{test}` was not run: check the name of the test");
     None
 }
 
@@ -85,7 +85,7 @@ pub fn with_host_names(test: &str, names: &[&str]) -> bool {
 /// Runs `mount`.
 ///
 /// # Panics
-/// If it fails.
+/// If the command fails.
 pub(crate) fn mount(arguments: &[&str]) {
     let status = Command::new("mount").args(arguments).status();
     let status = status.expect("`mount` is needed for this test");

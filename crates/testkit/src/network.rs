@@ -29,7 +29,7 @@ impl Network {
             return None;
         }
         namespace::enter(test, &["--net"])?;
-        // Names of namespaces are in /run, so the test gets a private one.
+        // Names of namespaces are in /run, so the test gets a private /run.
         namespace::mount(&["-t", "tmpfs", "machines", "/run"]);
         ip("link set lo up");
         for (number, bridge) in bridges.iter().enumerate() {

@@ -24,9 +24,9 @@ pub enum Luck {
     All,
     /// No changes.
     None,
-    /// A random selection of them.
+    /// A random selection of the changes.
     Some,
-    /// A random selection of their sectors.
+    /// A random selection of the sectors of the changes.
     Torn,
 }
 
@@ -283,8 +283,8 @@ impl<'d, R: Rng> Replay<'d, R> {
             }
     }
 
-    /// A change is durable after a sync that began after it and returned before the power failure.
-    /// If an earlier sync failed, the kernel has dropped the bytes, still shows them, and lets
+    /// Returns whether a change is durable: a sync began after the change and returned before the
+    /// power failure. After a failed sync, the kernel drops the bytes, still shows them, and lets
     /// later syncs succeed.
     fn is_durable(&self, number: usize) -> bool {
         let changes = &self.disk.changes;

@@ -20,7 +20,8 @@ use crate::service::Service;
 /// A double of GCP Secret Manager (`versions.access` of its REST API, v1), and of the metadata
 /// server that issues tokens to instances, by Google's documentation.
 ///
-/// It accepts that token, or a token that [its service account](Self::service_account) has signed.
+/// The double accepts tokens of this metadata server, and tokens that [its service
+/// account](Self::service_account) has signed.
 #[derive(Debug)]
 pub struct SecretManager {
     /// `http://127.0.0.1:port`.
@@ -46,7 +47,7 @@ impl SecretManager {
     /// Starts the server without secrets.
     ///
     /// # Errors
-    /// If there is no port or no key.
+    /// If no port is free, or the key cannot be generated.
     pub fn start() -> Result<Self> {
         let key = KeyPair::generate(KeySize::Rsa2048).context("generating a key")?;
         let public = key.public_key().as_ref().to_vec();
@@ -75,7 +76,7 @@ impl SecretManager {
         })
     }
 
-    /// Returns the credentials file of its service account, in Google's format.
+    /// Returns the credentials file of the service account, in Google's format.
     pub fn service_account(&self) -> &str {
         &self.service_account
     }

@@ -15,8 +15,8 @@ use hyper_util::{
 };
 use tokio::{net::TcpListener, runtime, sync::oneshot, task::JoinSet};
 
-/// An HTTP/1.1 server on loopback, in a separate thread. It outlives the runtime of the test that
-/// started it, and ends with the value.
+/// An HTTP/1.1 server on loopback, in a separate thread. The server outlives the runtime of the
+/// test that started it, and ends with the value.
 pub(crate) struct Service {
     pub(crate) address: SocketAddr,
     end: Option<oneshot::Sender<()>>,

@@ -31,8 +31,8 @@ impl SmallDisk {
         Some(SmallDisk(place))
     }
 
-    /// Like [`inside`](Self::inside), with an ext4 that becomes read-only after an error. Returns
-    /// `None` and prints a message without permission to mount one.
+    /// Like [`inside`](Self::inside), with an ext4 that becomes read-only after an error. If this
+    /// user is not permitted to mount an ext4, prints a message and returns `None`.
     ///
     /// # Panics
     /// The panics of [`inside`](Self::inside).
@@ -52,7 +52,7 @@ impl SmallDisk {
         Some(SmallDisk(place))
     }
 
-    /// Triggers an error in the ext4: it accepts no more writes.
+    /// Triggers an error in the ext4, which then accepts no more writes.
     ///
     /// # Panics
     /// If the disk is not an ext4.

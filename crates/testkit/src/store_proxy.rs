@@ -45,8 +45,8 @@ pub enum Fate {
 
 type Judge = dyn Fn(&Request<Bytes>) -> Fate + Send + Sync;
 
-/// A proxy in front of an object store that simulates faults of networks and overloaded servers. It
-/// ends with the value.
+/// A proxy in front of an object store that simulates faults of networks and overloaded servers.
+/// The proxy ends with the value.
 #[derive(Debug)]
 pub struct StoreProxy {
     /// `http://127.0.0.1:port`, to be used in place of the store's endpoint.

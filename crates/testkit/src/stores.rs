@@ -35,7 +35,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub struct ObjectStore {
     /// URL of the store, without a trailing slash.
     pub endpoint: String,
-    /// The address at which it listens.
+    /// The address at which the store listens.
     pub address: SocketAddr,
     /// The user's access key.
     pub access_key: &'static str,

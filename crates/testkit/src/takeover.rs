@@ -48,7 +48,7 @@ fn unpack(archive: &Path, to: &Path) {
 /// Copies a directory with all owners, modes and times. `to` need not exist.
 ///
 /// # Panics
-/// If that fails.
+/// If the copy fails.
 pub(crate) fn copy_directory(from: &Path, to: &Path) {
     let mut cp = Command::new("cp");
     cp.args(["--archive", "--no-target-directory"])

@@ -1,6 +1,6 @@
 //! Tracing of a process: every change to files is observed, counted and recorded, and a fault can
-//! be injected into one of them. It uses `ptrace(2)` like a debugger, so that no system call of any
-//! library is missed.
+//! be injected into one of them. The tracer uses `ptrace(2)` like a debugger, so that no system
+//! call of any library is missed.
 //!
 //! Only for x86-64 Linux, because system calls are changed through registers.
 
@@ -34,7 +34,7 @@ pub enum Strike {
     KillAfter,
     /// Skips the call and returns this error.
     Fail(Errno),
-    /// Makes the call, but returns this error.
+    /// Executes the call, but returns this error.
     FailAfter(Errno),
     /// Writes half of the data. Calls that write no data fail with EIO.
     Short,
@@ -45,7 +45,7 @@ pub enum Strike {
 /// The calls to observe, and the fault to inject.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Changes to files and directories below this one are observed.
+    /// Changes to files and directories below this directory are observed.
     pub below: PathBuf,
     /// Selects the changes that are counted.
     pub counted: fn(&Change) -> bool,

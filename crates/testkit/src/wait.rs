@@ -7,11 +7,11 @@ use std::{
 
 use tokio::time::timeout;
 
-/// Timeout for one event. It guards against hangs, so it is longer than any event on a busy
-/// machine.
+/// Timeout for one event: a guard against hangs, longer than any event on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The pause between two polls. It does not affect results: a late poll only ends the wait later.
+/// The pause between two polls. The pause does not affect results: a late poll only ends the wait
+/// later.
 pub(crate) const POLL: Duration = Duration::from_millis(5);
 
 /// Pauses between two polls of a wait with a separate limit.
@@ -22,7 +22,7 @@ pub(crate) fn pause() {
 /// Polls `holds` until it returns `true`.
 ///
 /// # Panics
-/// If it does not return `true` within [`PATIENCE`]: with `what`.
+/// If `holds` does not return `true` within [`PATIENCE`]: with `what`.
 pub async fn eventually(what: &str, holds: impl AsyncFnMut() -> bool) {
     in_time(what, poll(holds)).await;
 }
@@ -36,7 +36,7 @@ async fn poll(mut holds: impl AsyncFnMut() -> bool) {
 /// Polls `holds`, which does not block, until it returns `true`.
 ///
 /// # Panics
-/// If it does not return `true` within [`PATIENCE`]: with `what`.
+/// If `holds` does not return `true` within [`PATIENCE`]: with `what`.
 pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let polling = async {
         while !holds() {
@@ -49,7 +49,7 @@ pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 /// Polls `holds` until it returns `true`, and blocks this thread during the wait.
 ///
 /// # Panics
-/// If it does not return `true` within [`PATIENCE`]: with `what`.
+/// If `holds` does not return `true` within [`PATIENCE`]: with `what`.
 #[track_caller]
 pub fn block_until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
@@ -62,7 +62,7 @@ pub fn block_until(what: &str, mut holds: impl FnMut() -> bool) {
 /// Waits for `future`.
 ///
 /// # Panics
-/// If it is not ready within [`PATIENCE`]: with `what`.
+/// If `future` is not ready within [`PATIENCE`]: with `what`.
 pub async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
     within(PATIENCE, what, future).await
 }

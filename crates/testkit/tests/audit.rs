@@ -218,7 +218,8 @@ async fn the_same_submission_twice_is_found() {
 async fn spoiled_and_missing_files_are_found() {
     let fake = Fake::new(false).await;
     fake.spoil("tile/0/000");
-    fake.finds("tile/0/000 is not what its data gives").await;
+    fake.finds("tile/0/000 differs from the hashes of its data")
+        .await;
 
     let fake = Fake::new(false).await;
     fake.files.lock().unwrap().remove("tile/1/000.p/1");

@@ -55,8 +55,8 @@ impl fmt::Display for Outcome {
 /// Environment variable with a directory for the shared files and the remains of tests.
 const RUN: &str = "LUCARNE_TEST_RUN";
 
-/// Runs the test to its end, or until its limit. With `backtrace`, a panic prints its frames, which
-/// would otherwise hide the message.
+/// Runs the test to its end, or until its limit. With `backtrace`, a panic also prints its frames,
+/// which hide the message.
 pub(super) fn run(test: &Test, directory: &Path, backtrace: bool) -> Result<Attempt> {
     let mut output = tempfile::tempfile().context("creating a file for the output of tests")?;
     let mark = test.to_string();

@@ -68,7 +68,7 @@ impl Report {
             bail!("tests failed: {}", self.failed.join(", "));
         }
         if self.times.is_empty() {
-            bail!("no test has such a name");
+            bail!("no test has a matching name");
         }
         if strict && !self.flaky.is_empty() {
             bail!("tests are flaky: {}", self.flaky.join(", "));

@@ -1,7 +1,7 @@
 //! `lucarne adopt`: checks a log that Sunlight or TesseraCT left, and prepares it for Lucarne.
 //!
-//! The order of the steps keeps it safe. All checks precede the first write. The index
-//! comes next: it belongs to Lucarne and can be rebuilt. A missing lock is created last.
+//! The order of the steps protects the log: all checks precede the first write. The index comes
+//! next, because the index belongs to Lucarne and can be rebuilt. A missing lock is created last.
 
 mod checked;
 mod findings;
@@ -61,7 +61,8 @@ async fn adopt(
     let serve = serve(log, foreign.published().timestamp_ms);
     if options.check {
         let said = format!(
-            "log {name} can be taken over; nothing was written. Lucarne then starts it with `{serve}`"
+            "log {name} can be taken over; nothing was written. After the \
+             takeover, start it with `{serve}`"
         );
         return Ok(findings.end("adoptable", &said, size));
     }

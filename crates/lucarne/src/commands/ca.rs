@@ -1,5 +1,4 @@
-//! `lucarne ca`: certificate authorities that issue for load tests, and those that issue for a
-//! proxy.
+//! `lucarne ca`: certificate authorities that issue for load tests or for a proxy.
 
 #[cfg(feature = "load")]
 mod issuing;
@@ -107,7 +106,7 @@ fn mint(options: &Mint) -> Result<String> {
     }
     let directory = CaDirectory::at(&options.directory);
     let (authority, made) = directory.open_or_create(&wanted)?;
-    let verb = if made { "made" } else { "kept" };
+    let verb = if made { "created" } else { "kept" };
     let mut text = format!("{verb} {}\n", options.directory.display());
     text += &describe(authority.cert_der())?;
     Ok(text + "\n" + &directory.trust_hints())

@@ -23,8 +23,8 @@ pub struct Options {
     #[command(flatten)]
     pub file: File,
 
-    /// Exit with 0 unless `serve` does not start. For `ExecStartPre=` of a unit, so that a failing
-    /// log does not stop the others
+    /// Exit with 0 whenever `serve` starts, even without some logs. For `ExecStartPre=` of a unit,
+    /// so that a failing log does not stop the others
     #[arg(long)]
     pub before_start: bool,
 }

@@ -112,7 +112,7 @@ async fn demo(options: &Options, logging: &Logging) -> Result<()> {
             screen.trouble(&error);
         }
     });
-    // The demo has no handover, so that the server ends for good.
+    // The demo has no handover, so no other process follows the server.
     server.run().await.map(drop)
 }
 

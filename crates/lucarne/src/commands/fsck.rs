@@ -99,7 +99,8 @@ async fn check(options: &Fsck, repair: Option<&Repair>) -> Result<ExitCode> {
     let walk = walk(tiles, &counted, kept, signed.size, &mut report).await?;
     if state.next.newest_ms > signed_ms {
         let (entry, tree) = (rfc3339(state.next.newest_ms), rfc3339(signed_ms));
-        let detail = format!("the newest entry is of {entry}, after the tree was signed at {tree}");
+        let detail =
+            format!("the newest entry has the time {entry}, but the tree was signed at {tree}");
         report.wrong("timestamp", &detail);
     }
     report.disorder();
@@ -139,7 +140,7 @@ impl Head {
         let location = &place.location;
         let note = place.files.read("checkpoint").await;
         let note = note.with_context(|| format!("cannot read the checkpoint in {location}"))?;
-        // A power failure may leave any content.
+        // After a power failure, the published file may have any content.
         let note =
             note.filter(|note| place.configured.is_none() || SignedNote::parse(note).is_ok());
         let is_published = note.is_some();

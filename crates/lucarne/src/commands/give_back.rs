@@ -1,8 +1,8 @@
 //! `lucarne give-back`: prepares a directory for Sunlight or TesseraCT.
 //!
-//! Sunlight needs no changes: Lucarne stores lock, tiles and checkpoint in its format. TesseraCT
-//! stores data tiles uncompressed, and size and root of the tree in a separate file, which is
-//! written last.
+//! Sunlight needs no changes: Lucarne stores lock, tiles and checkpoint in Sunlight's format.
+//! TesseraCT stores data tiles uncompressed, and size and root of the tree in a separate file,
+//! which is written last.
 
 use std::fs::File;
 use std::io::Write;
@@ -141,7 +141,7 @@ fn move_cache(log: &LogSettings) -> Result<Option<String>> {
     std::fs::rename(cache, &beside)
         .with_context(|| format!("cannot move {} to {}", cache.display(), beside.display()))?;
     Ok(Some(format!(
-        "Lucarne's is {} now: Sunlight makes its own file, {}",
+        "Lucarne's is now {}: Sunlight creates its own file, {}",
         beside.display(),
         cache.display()
     )))
@@ -189,7 +189,7 @@ fn known_state(directory: &Path) -> Result<()> {
     let version = String::from_utf8_lossy(&version);
     ensure!(
         version.trim() == STATE_VERSION,
-        "{} says {}: only {STATE_VERSION} is known",
+        "{}: expected the version {STATE_VERSION}, found {}",
         path.display(),
         version.trim()
     );
@@ -226,7 +226,7 @@ fn unpack(directory: &Path, size: u64) -> Result<u64> {
         let tile = Tile::widest(Level::Data, index, size).context("the tree is too large")?;
         let path = directory.join(tile.path());
         let of_tile = || path.display().to_string();
-        // A missing tile has been replaced by a wider one.
+        // A missing tile has been replaced by a wider tile.
         let Some(stored) = read_file(directory, &tile.path()).with_context(of_tile)? else {
             continue;
         };

@@ -16,7 +16,7 @@ use crate::{inception, open, runtime};
 pub(crate) fn run(path: &Path) -> ExitCode {
     let (config, report) = Config::read(path);
     let Some(config) = sound(config, &report) else {
-        return failed("nothing was created; correct this first");
+        return failed("nothing was created; correct the configuration first");
     };
     match runtime::run(all(&config)) {
         Ok(said) => {
@@ -74,7 +74,7 @@ async fn is_absent(place: &LockPlace) -> bool {
     }
 }
 
-/// Opens the lock, and creates a missing one first.
+/// Opens the lock, and creates the lock first if it is missing.
 pub(crate) async fn lock(place: &LockPlace) -> Result<(Arc<dyn Lock>, Vec<String>)> {
     let refused = match open::lock(place, Arc::new(())).await {
         Ok(lock) => return Ok((lock, vec![format!("kept lock {place}")])),
@@ -84,10 +84,10 @@ pub(crate) async fn lock(place: &LockPlace) -> Result<(Arc<dyn Lock>, Vec<String
     if let LockPlace::Sqlite(path) = place {
         anyhow::ensure!(!path.exists(), refused);
         let lock = open::new_lock(place).await?;
-        return Ok((lock, vec![format!("made lock {place}")]));
+        return Ok((lock, vec![format!("created lock {place}")]));
     }
     match open::new_lock(place).await {
-        Ok(lock) => Ok((lock, vec![format!("made lock {place}")])),
+        Ok(lock) => Ok((lock, vec![format!("created lock {place}")])),
         // The lock exists. Its first error names the problem.
         Err(_) => Err(refused.into()),
     }
@@ -95,7 +95,7 @@ pub(crate) async fn lock(place: &LockPlace) -> Result<(Arc<dyn Lock>, Vec<String
 
 async fn log(settings: &LogSettings, place: &LockPlace, lock: &Arc<dyn Lock>) -> Result<String> {
     let name = &settings.shortname.value;
-    let of_cache = || format!("log `{name}`: cannot make its `cache`");
+    let of_cache = || format!("log `{name}`: cannot create its `cache`");
     let cache = || make_private_directory(&settings.cache.value).with_context(of_cache);
     if inception::exists(settings, lock.as_ref()).await? {
         cache()?;
@@ -105,7 +105,7 @@ async fn log(settings: &LogSettings, place: &LockPlace, lock: &Arc<dyn Lock>) ->
     inception::create(settings, lock.as_ref()).await?;
     cache()?;
     Ok(format!(
-        "made log {name} in {}, Log ID {}",
+        "created log {name} in {}, Log ID {}",
         settings.data.value,
         base64_simd::STANDARD.encode_to_string(settings.key.log_id().0)
     ))

@@ -12,7 +12,7 @@ use lucarne_ct::LogKey;
 use super::failed;
 use crate::config::{describe_key, read_key};
 
-/// Creates `file`, or reads an existing one, and prints the public key.
+/// Creates `file`, or reads the existing file, and prints the public key.
 pub(crate) fn run(file: &Path) -> ExitCode {
     match make_or_read(file) {
         Ok(key) => {
@@ -27,7 +27,7 @@ fn make_or_read(file: &Path) -> Result<LogKey> {
     match make(file) {
         Ok(key) => {
             let file = file.display();
-            errln!("made {file}; keep it secret, and keep a copy: the log is lost without it");
+            errln!("created {file}; keep it secret, and keep a copy: the log is lost without it");
             Ok(key)
         }
         Err(error) if is_already_there(&error) => {
@@ -61,7 +61,7 @@ pub(crate) fn make(file: &Path) -> Result<LogKey> {
         .create_new(true)
         .mode(0o600)
         .open(file)
-        .with_context(|| format!("cannot make {}", file.display()))?;
+        .with_context(|| format!("cannot create {}", file.display()))?;
     writing
         .write_all(&seed)
         .and_then(|()| writing.sync_all())

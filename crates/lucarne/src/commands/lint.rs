@@ -60,7 +60,7 @@ pub struct Options {
 enum DateError {
     #[error("not a date or time: {0}")]
     Unreadable(#[from] jiff::Error),
-    #[error("a date before 1970")]
+    #[error("the date is before 1970")]
     Before1970,
 }
 
@@ -200,7 +200,7 @@ struct Subject {
 impl Subject {
     fn read(file: &Path) -> Result<Self> {
         let mut certificates = certificates(file)?.into_iter();
-        let leaf = certificates.next().context("it is empty")?;
+        let leaf = certificates.next().context("the file is empty")?;
         Ok(Subject {
             leaf,
             above: certificates.collect(),

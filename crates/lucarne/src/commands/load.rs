@@ -45,7 +45,7 @@ pub enum Load {
     Quick(Box<plan::Options>),
 
     /// Check a plan and print all problems
-    #[command(after_help = "Exit codes: 0 the plan can be run; 104 it cannot.")]
+    #[command(after_help = "Exit codes: 0 the plan can be run; 104 the plan cannot be run.")]
     Check(check::Options),
 
     /// Merge the summaries of several processes or machines

@@ -117,19 +117,19 @@ pub(crate) fn chosen<'c>(config: &'c Config, name: Option<&str>) -> Result<Vec<&
     }
 }
 
-/// Returns the named log, or the only one.
+/// Returns the named log, or the only log.
 pub(crate) fn the_one<'c>(config: &'c Config, name: Option<&str>) -> Result<&'c LogSettings> {
     match (name, &config.logs[..]) {
         (Some(name), _) => named(config, name),
         (None, [log]) => Ok(log),
-        (None, _) => bail!("say which log: {}", names(config)),
+        (None, _) => bail!("several logs are configured: name one of {}", names(config)),
     }
 }
 
 /// Returns the log with this name.
 fn named<'c>(config: &'c Config, name: &str) -> Result<&'c LogSettings> {
     let found = config.logs.iter().find(|log| log.shortname.value == name);
-    found.ok_or_else(|| anyhow::anyhow!("there is no log `{name}`; there are {}", names(config)))
+    found.ok_or_else(|| anyhow::anyhow!("there is no log `{name}`: name one of {}", names(config)))
 }
 
 /// Lists the names of all logs, for messages.

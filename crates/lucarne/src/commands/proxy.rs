@@ -55,7 +55,7 @@ pub(crate) fn run(options: &Options, logging: &Logging) -> ExitCode {
             for line in report.problem_lines() {
                 errln!("problem: {line}");
             }
-            return failed("not started");
+            return failed("nothing was started; correct the configuration first");
         }
     };
     runtime::raise_open_files();

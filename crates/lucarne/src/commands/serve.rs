@@ -31,7 +31,7 @@ pub(crate) fn run(options: &Serve, logging: &Logging) -> ExitCode {
         tracing::warn!("{line}");
     }
     let Some((mut config, roots)) = sound(config.zip(roots), &report) else {
-        return failed("not started");
+        return failed("nothing was started; correct the configuration first");
     };
     if let Some(day) = options.confirm_clock
         && let Err(error) = confirm_clock(day, &mut config)
@@ -110,7 +110,9 @@ fn testcert(directory: Option<&Path>, config: &Config) -> Result<Arc<Tls>> {
     let directory = match (directory, config.logs.first()) {
         (Some(directory), _) => directory.to_owned(),
         (None, Some(log)) => log.cache.value.join("testcert"),
-        (None, None) => bail!("--testcert: there is no log, so no cache: name a directory"),
+        (None, None) => {
+            bail!("--testcert: no log is configured, so there is no cache: name a directory")
+        }
     };
     crate::testcert::open(&directory)
 }

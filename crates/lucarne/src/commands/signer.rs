@@ -24,7 +24,7 @@ pub(crate) fn run(options: &Signer) -> ExitCode {
         tracing::warn!("{line}");
     }
     let Some(config) = sound(config, &report) else {
-        return failed("not started");
+        return failed("nothing was started; correct the configuration first");
     };
     let done = match &options.task {
         None => serve(config).map(|never| match never {}),
@@ -64,8 +64,8 @@ fn serve(config: SignerConfig) -> Result<std::convert::Infallible> {
     }
 }
 
-/// Reports readiness, status and stop to a service manager that expects messages. Without one, a
-/// signal ends the process as the system does by default.
+/// Reports readiness, status and stop to a service manager that expects messages. Without a service
+/// manager, a signal ends the process as the system does by default.
 fn report(server: &Arc<Server>) -> Result<()> {
     if !notify::is_wanted() {
         return Ok(());
@@ -106,7 +106,8 @@ fn report_status(server: &Server) {
     }
 }
 
-/// SIGTERM and SIGINT, on a thread of their own. The threads that sign need no async runtime.
+/// Listener for SIGTERM and SIGINT with its own async runtime, because the threads that sign have
+/// none.
 struct Stop {
     runtime: Runtime,
     terminate: Signal,
@@ -114,7 +115,7 @@ struct Stop {
 }
 
 impl Stop {
-    /// Listens: these signals no longer end the process by themselves.
+    /// Listens for the signals, which no longer end the process by themselves.
     fn listen() -> Result<Self> {
         let listen = || {
             let runtime = Builder::new_current_thread().enable_all().build()?;
@@ -147,7 +148,7 @@ impl Stop {
 fn first_use(config: &SignerConfig, origin: &str) -> Result<()> {
     let directory = MemoryDirectory::open(&config.memory)?;
     memory(config, &directory, origin)?.first_use()?;
-    outln!("the key of {origin} may sign its first checkpoint, of no entry");
+    outln!("the key of {origin} may sign its first checkpoint, which has no entries");
     Ok(())
 }
 
@@ -159,7 +160,7 @@ fn adopt(config: &SignerConfig, file: &Path) -> Result<()> {
     let directory = MemoryDirectory::open(&config.memory)?;
     let head = memory(config, &directory, &origin)?.adopt(&note)?;
     outln!(
-        "the key of {origin} signs only what grows from {} entries with the root {}",
+        "the key of {origin} signs only trees that begin with the {} entries of the root {}",
         head.size,
         head.root
     );

@@ -102,7 +102,7 @@ pub(super) fn policy(reader: &mut Reader<'_, '_>) -> Policy {
     let reject_unexpired = reader.get(&REJECT_UNEXPIRED).unwrap_or(false);
     let max_chain = reader.get(&MAXCHAIN);
     if reject_expired && reject_unexpired {
-        let message = "and `reject_expired` together refuse every certificate";
+        let message = "cannot be combined with `reject_expired`: no certificate would be accepted";
         reader.problem(None, &REJECT_UNEXPIRED, message);
     }
     Policy {

@@ -13,8 +13,7 @@ use super::place::{LockPlace, PlaceError};
 /// Flags for the key and the database.
 #[derive(clap::Args, Clone, Default)]
 pub struct Clouds {
-    /// TesseraCT's on AWS: MySQL server whose database holds the lock, unless --checkpoints names
-    /// another
+    /// MySQL server of the lock, as for TesseraCT on AWS, unless --checkpoints names another lock
     #[arg(
         long,
         alias = "db_host",

@@ -9,7 +9,7 @@ use super::LogSettings;
 use super::place::{DataPlace, LockPlace};
 use super::server::TlsFiles;
 
-/// Values that belong to one log only, including those of invalid logs.
+/// Values that belong to one log only, including values of invalid logs.
 #[derive(Default)]
 pub(super) struct Claims {
     owners: HashMap<(&'static str, String), Owner>,
@@ -58,11 +58,11 @@ impl Claims {
     }
 }
 
-/// The values of a log that no other log may have.
+/// Returns the values of a log that no other log may have.
 type Claim = fn(&LogSettings) -> Vec<String>;
 
-/// Returns the key under which two logs have the same value although each needs its own, if there
-/// is one.
+/// Returns a key whose values must differ, but are equal in these two logs; `None` if there is no
+/// conflict.
 pub(crate) fn shared(one: &LogSettings, other: &LogSettings) -> Option<&'static str> {
     let claims: [(&'static str, Claim); 4] = [
         ("shortname", |log| vec![log.shortname.value.clone()]),
@@ -78,7 +78,7 @@ pub(crate) fn shared(one: &LogSettings, other: &LogSettings) -> Option<&'static 
     same.map(|(key, _)| key)
 }
 
-/// The hosts and paths that a log is served under.
+/// Returns the hosts and paths at which a log is served.
 fn prefixes(log: &LogSettings) -> Vec<String> {
     let prefixes = [&log.submission.value, &log.monitoring.value];
     let prefixes = prefixes.into_iter().chain(&log.also_at);
@@ -155,7 +155,7 @@ pub(super) fn not_published(
     }
 }
 
-/// All files that only the server may read, with the keys that name them.
+/// Returns all files that only the server may read, with the keys that name them.
 fn private_files(
     lock: &Located<LockPlace>,
     password: Option<(&str, &Located<PathBuf>)>,

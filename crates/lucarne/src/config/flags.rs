@@ -23,7 +23,7 @@ use super::tesseract::Ignored;
 use super::values;
 use super::written::Written;
 
-/// Flags for one log. Each can be written with `-` or, as in TesseraCT, with `_`.
+/// Flags for one log. Each flag can be written with `-` or, as in TesseraCT, with `_`.
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "One log from flags alone (TesseraCT's)")]
 pub struct Flags {

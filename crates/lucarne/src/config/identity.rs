@@ -70,7 +70,7 @@ pub(super) fn read(reader: &mut Reader<'_, '_>) -> Identity {
 }
 
 impl Identity {
-    /// Claims all parts, and reports those that another log has claimed.
+    /// Claims all parts, and reports parts that another log has claimed.
     pub(super) fn claim(&self, who: Claimant<'_>, claims: &mut Claims, report: &mut Report) {
         let mut claim = |what, key, value: Option<(String, Option<usize>)>| {
             if let Some(value) = value {

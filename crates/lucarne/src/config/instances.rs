@@ -53,8 +53,8 @@ pub(super) fn read(
         reader.problem(line, &INSTANCES, message);
     }
     if let Some(Signer::Apart(_)) = signer {
-        let message = "and `signer` are both given: a signer remembers the trees of one instance, \
-                       and would refuse to extend those of another instance";
+        let message = "cannot be combined with `signer`: a signer remembers the trees of one \
+                       instance, and would refuse to extend those of another instance";
         reader.problem(line, &INSTANCES, message);
     }
     let (path, directory) = (reader.path_of(&INSTANCES), reader.directory());
@@ -82,7 +82,7 @@ pub(super) fn read(
     })
 }
 
-/// Reads `key` from any source of a secret. Returns the file that only the server may read, too.
+/// Reads `key` from any source of a secret. Also returns the file that only the server may read.
 fn shared_key(reader: &mut Reader<'_, '_>) -> Option<(InstanceKey, Option<Located<PathBuf>>)> {
     let directory = reader.directory();
     let secret = reader.parse(&KEY, |text| Secret::parse(text, directory));
@@ -138,8 +138,8 @@ pub(super) fn fit(
             report.problem(line, &key, message);
         }
         if hands_over {
-            let message = "and `handover` are both given: remove `handover`; a stopped instance \
-                           hands over to another instance";
+            let message = "cannot be combined with `handover`: remove `handover`; a stopped \
+                           instance hands over to another instance";
             report.problem(line, &key, message);
         }
     }
@@ -175,7 +175,10 @@ mod tests {
         fit(&lock, true, [log], &mut report);
         let said = report.problem_lines().join("\n");
         assert!(said.contains("lock.db is an SQLite database"), "{said}");
-        assert!(said.contains("`handover` are both given"), "{said}");
+        assert!(
+            said.contains("cannot be combined with `handover`"),
+            "{said}"
+        );
         assert_eq!(report.problems().len(), 2, "{said}");
     }
 }

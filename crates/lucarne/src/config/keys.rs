@@ -164,7 +164,8 @@ pub(super) const IGNORED_LOG: Advised = &[("httphost", PREFIX), ("httpprefix", P
 /// Keys with advice.
 pub(super) type Advised = &'static [(&'static str, &'static str)];
 
-/// Returns the keys of other log software in the map at `path`: ignored and refused ones.
+/// Returns the keys of other log software in the map at `path`: the ignored keys and the refused
+/// keys.
 fn of_others(path: &str) -> (Advised, Advised) {
     match path {
         "" => (IGNORED_TOP, FOREIGN_TOP),

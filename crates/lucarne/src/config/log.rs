@@ -135,8 +135,8 @@ impl LogSettings {
         self.cache.value.join("ccadb.pem")
     }
 
-    /// Returns the directory of cached tiles of a bucket. Its name contains the log ID, so that
-    /// tiles of another log are never served.
+    /// Returns the directory of cached tiles of a bucket. The name of the directory contains the
+    /// log ID, so that tiles of another log are never served.
     pub(crate) fn tiles_directory(&self) -> PathBuf {
         let id = hex::encode(&self.key.log_id().0[..8]);
         self.cache.value.join(format!("tiles-{id}"))

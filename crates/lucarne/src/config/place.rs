@@ -53,7 +53,7 @@ impl fmt::Display for DataPlace {
     }
 }
 
-/// Place of the lock of all logs. Its text forms omit passwords.
+/// Place of the lock of all logs. The text forms of the place omit passwords.
 #[derive(Clone, PartialEq, Eq)]
 pub enum LockPlace {
     /// SQLite database.
@@ -182,8 +182,8 @@ pub(super) fn with_password(place: LockPlace, secret: &Secret) -> Result<LockPla
 /// The lock, and the file that has the password of its server, or the credentials that fetch it.
 pub(super) type Lock = (Located<LockPlace>, Option<Located<PathBuf>>);
 
-/// Reads `checkpointspassword` and puts the password into the place of the lock. Returns the file
-/// that only the server may read, too.
+/// Reads `checkpointspassword` and puts the password into the place of the lock. Also returns the
+/// file that only the server may read.
 fn password(
     reader: &mut Reader<'_, '_>,
     place: LockPlace,
@@ -254,7 +254,8 @@ pub(super) fn data(reader: &mut Reader<'_, '_>) -> Option<Located<DataPlace>> {
     let (kind, second) = (named.first().copied(), named.get(1).copied());
     if let (Some(first), Some(second)) = (kind, second) {
         let line = reader.node(second).map(|node| node.line);
-        let message = format!("and `{first}` are both given: a log has only one place of data");
+        let message =
+            format!("cannot be combined with `{first}`: a log has only one place of data");
         reader.problem(line, second, message);
         return None;
     }

@@ -159,14 +159,15 @@ fn derived(key: &str, log: &LogSettings) -> Option<String> {
     }
 }
 
-/// Returns the word with this meaning.
+/// Returns the word that `key` parses to `value`.
 fn word_of<F: Parsed<Value: PartialEq>>(key: &Key<F>, value: &F::Value) -> Option<String> {
     let words = key.form.words().into_iter();
     let mut meant = words.filter(|word| key.parse(word).is_ok_and(|found| found == *value));
     meant.next().map(str::to_owned)
 }
 
-/// Returns a default: a value, which may differ in a bucket, or that of another key in `section`.
+/// Returns the effective default. `default` is a value, two values (the second for a bucket), or
+/// the name of another key in `section` whose value applies.
 fn usual(default: &str, section: Option<&Section<'_>>, log: Option<&LogSettings>) -> String {
     if let Some(node) = section.and_then(|section| section.get(default)) {
         return text_of(&node.value);

@@ -170,8 +170,8 @@ pub(super) fn apart(
 ) -> Option<Located<Signer>> {
     for key in ["secret", "seed"] {
         if reader.has(key) {
-            let message = "and `signer` are both given: remove the key from the server, because a \
-                           server with the key can sign what the signer refuses";
+            let message = "cannot be combined with `signer`: remove the key from the server, \
+                           because a server with the key can sign what the signer refuses";
             reader.problem(socket.line, key, message);
         }
     }

@@ -46,7 +46,7 @@ const CLIENT: &str = "TesseraCT's HTTP client, for its witnesses";
 const CONNECTIONS: &str = "connections are opened on demand";
 const LINES: &str = "log lines go to standard error";
 const PUBLIC: &str = "the public key follows from the private one";
-const SPANNER: &str = "the lock is not in Spanner: --checkpoints has its place";
+const SPANNER: &str = "the lock is not in Spanner: --checkpoints names its place";
 const ROUNDS: &str = "rounds adapt to the load; `--checkpoint-interval` is the minimum time \
                       between them";
 const WITNESS: &str = "Lucarne does not use witnesses: checkpoints only have the signature of the \

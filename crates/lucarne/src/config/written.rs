@@ -1,4 +1,4 @@
-//! Fingerprints of settings. A reload compares these to find the changed keys.
+//! Fingerprints of settings. A reload compares the fingerprints to find the changed keys.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

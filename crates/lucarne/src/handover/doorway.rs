@@ -48,7 +48,7 @@ pub(crate) struct Candidates {
     coming: mpsc::Receiver<Candidate>,
     greeting: JoinHandle<()>,
     path: PathBuf,
-    /// Device and inode, which distinguish this socket from a later one.
+    /// Device and inode, which distinguish this socket from a later socket.
     identity: Option<(u64, u64)>,
 }
 
@@ -79,7 +79,7 @@ impl Doorway {
         })
     }
 
-    /// Renames the socket to its final name, replacing an older one, and accepts requests on it.
+    /// Renames the socket to its final name, replacing an older socket, and accepts requests.
     ///
     /// # Errors
     /// If the file system refuses the rename.
@@ -159,7 +159,8 @@ async fn greet_all(listener: UnixListener, estate: Arc<Estate>, found: mpsc::Sen
             }
             Err(error) => {
                 tracing::warn!("`handover`: {error}");
-                // Accept fails if the process is out of descriptors, and must not spin.
+                // `accept` fails while the process is out of descriptors. The pause avoids a busy
+                // loop.
                 tokio::time::sleep(std::time::Duration::from_secs(1)).await;
             }
         }
@@ -240,7 +241,7 @@ fn admit(
     let Ok(alone) = one.try_lock_owned() else {
         return Ok(Err(Refusal::Busy));
     };
-    tracing::info!(version = hello.version, "another process asks for the logs");
+    tracing::info!(version = hello.version, "another process requests the logs");
     let fits = fits(hello, hosted)?;
     Ok(fits.map(|()| alone).map_err(Refusal::from))
 }

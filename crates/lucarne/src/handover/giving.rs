@@ -49,7 +49,10 @@ pub(crate) async fn give(
         () = sleep(SENDING_AWAY) => {}
         why = gone(wire) => {
             serving.send_away(false);
-            tracing::error!(pid, "not handed over: the other process {why}; this one continues");
+            tracing::error!(
+                pid,
+                "not handed over: the other process {why}; this process continues"
+            );
             return Given::Not;
         }
     }

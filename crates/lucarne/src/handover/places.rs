@@ -41,7 +41,7 @@ async fn look(log: &LogSettings, lock: &dyn Lock) -> Result<()> {
     let config = log.to_log_config();
     let note = lock.load(&config.key.log_id().0).await?.unwrap_or_default();
     verify_checkpoint(&note, &config.origin, config.key.public_key_spki())
-        .with_context(|| format!("its checkpoint in {}", lock.location()))?;
+        .with_context(|| format!("the checkpoint in {}", lock.location()))?;
     let assets = open::watched_assets(&log.data.value).await?;
     let published = assets.get("checkpoint").await?;
     ensure!(
@@ -71,7 +71,7 @@ pub(super) fn lock_place(place: &LockPlace) -> Result<String> {
     }
 }
 
-/// Identifies a file by device and inode, because its paths may differ.
+/// Identifies a file by device and inode, because both processes may use different paths.
 fn file(path: &Path) -> Result<String> {
     let there = path
         .metadata()
@@ -83,9 +83,9 @@ fn file(path: &Path) -> Result<String> {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Mismatch {
     #[error(
-        "the running process (version {}) speaks version {PROTOCOL} of the hand-over, the new \
-         process (version {version}) version {protocol}: stop the running process, then start the \
-         new one",
+        "the running process (version {}) uses version {PROTOCOL} of the hand-over, the new \
+         process (version {version}) uses version {protocol}: stop the running process, then \
+         start the new one",
         env!("CARGO_PKG_VERSION")
     )]
     Protocol { version: String, protocol: u32 },
@@ -107,7 +107,7 @@ pub(super) enum Mismatch {
     Data { name: String },
 }
 
-/// Compares the hello of another process with the lock and the logs of this one.
+/// Compares the hello of another process with the lock and the logs of this process.
 ///
 /// # Errors
 /// The first difference that prevents the hand-over.

@@ -29,7 +29,7 @@ pub(crate) struct Taking {
 pub(crate) enum Giver {
     /// The process waits for the outcome.
     Waits,
-    /// The process has died, so that it cannot take the logs back.
+    /// The process has died, and cannot take the logs back.
     Dead,
 }
 

@@ -1,10 +1,10 @@
 //! The watchdog of the service manager, fed by the sequencers.
 //!
-//! A log never shares its fate with another: as long as one sequencer progresses, the process
-//! is well, and the supervisor of a hung log handles this log. Logs that are not open (starting,
-//! stopped with a retry ahead, following, retired) have no sequencer. The watchdog therefore stops
-//! the process only if there are sequencers and none progresses, or if the runtime is stuck,
-//! which also runs the task here.
+//! A hung log must not stop the other logs: while at least one sequencer progresses, the watchdog
+//! is fed, and the supervisor of the hung log handles the failure. Logs that are not open
+//! (starting, stopped with a retry ahead, following, retired) have no sequencer. The watchdog
+//! therefore stops the process only if there are sequencers and none progresses, or if the runtime,
+//! which also runs this task, is stuck.
 
 use std::time::Duration;
 
@@ -43,9 +43,9 @@ pub(super) async fn feed(hosted: Current, time: Duration) {
 
 /// The progress of the sequencers.
 struct Progress {
-    /// Heartbeats of the logs at the last look.
+    /// Heartbeats of the logs at the last check.
     heartbeats: Vec<Option<u64>>,
-    /// Time of the last look that found progress.
+    /// Time of the last check that found progress.
     at: Instant,
 }
 

@@ -13,7 +13,7 @@ fn a_ca_is_made_once_described_and_kept_secret() {
     let (code, said) = lucarne(home.path(), &mint);
     assert_eq!(code, 0, "{said}");
     for word in [
-        "made own",
+        "created own",
         "Lucarne local CA",
         "SHA-256",
         "curl --cacert",

@@ -117,7 +117,7 @@ fn of_three_instances_another_leads_once_the_leader_is_killed() {
             assert!(killed.status.success(), "{killed:?}");
             let told = demo.wait_for_output("no SCT was issued", PATIENCE).unwrap();
             assert_has(&told, "leads; for ");
-            assert_has(&demo.output(), "is gone; it is started again soon");
+            assert_has(&demo.output(), "has stopped; it restarts soon");
             run(two_follow());
             assert!(!run(leader()).contains(kill.trim()));
         }

@@ -37,7 +37,7 @@ fn the_unit_starts_unless_the_process_would_not() {
     let (code, unit, said) = check(&site);
     assert_eq!((code, unit), (3, 0), "{said}");
     assert_has(&said, "log problem: ");
-    assert_has(&said, "mount or restore it");
+    assert_has(&said, "mount or restore the directory");
     assert_has(&said, "no problems, 1 log problem, ");
     let mut server = site.start();
     run(async {

@@ -98,7 +98,7 @@ fn flags_alone_start_a_log_and_start_it_again() {
     let args: Vec<&str> = args.split_whitespace().collect();
     let (code, said) = lucarne(directory.path(), &args);
     assert_eq!(code, 1);
-    assert_has(&said, "Give the right one with --checkpoints");
+    assert_has(&said, "Give the right lock with --checkpoints");
 }
 
 #[test]

@@ -152,7 +152,7 @@ fn a_next_process_that_dies_at_any_step_leaves_the_first_in_charge() {
     let steps: [(&str, Option<&str>); 6] = [
         ("connected", None),
         ("offer", None),
-        ("ready", Some("this one continues")),
+        ("ready", Some("this process continues")),
         ("accept", Some("opens its logs again")),
         ("yours", Some("opens its logs again")),
         ("failed", Some("the other process failed: no luck")),
@@ -332,7 +332,7 @@ fn other_versions_are_refused_in_words_on_both_sides() {
     let mut later = hello(&log);
     later["hello"]["protocol"] = json!(2);
     for (said, words) in [
-        (later, "speaks version 1 of the hand-over"),
+        (later, "uses version 1 of the hand-over"),
         (json!({"parley": true}), "another version of the hand-over"),
         (json!("ready"), "does not begin a hand-over"),
     ] {

@@ -40,7 +40,7 @@ fn a_new_seed_is_secret_and_stays() {
     let file = directory.path().join("new.bin");
     let (code, first) = lucarne(directory.path(), &["keygen", "-f", "new.bin"]);
     assert_eq!(code, 0, "{first}");
-    assert_has(&first, "made new.bin");
+    assert_has(&first, "created new.bin");
     assert_has(&first, "-----BEGIN PUBLIC KEY-----");
     let seed = fs::read(&file).unwrap();
     assert_eq!(seed.len(), 32);
@@ -70,6 +70,6 @@ fn a_file_that_is_no_seed_is_refused_and_kept() {
     assert_eq!(fs::read(directory.path().join("x")).unwrap(), b"hello");
     let (code, said) = lucarne(directory.path(), &["keygen", "-f", "no/such/x"]);
     assert_eq!(code, 1);
-    assert_has(&said, "cannot make no/such/x");
+    assert_has(&said, "cannot create no/such/x");
     assert_eq!(lucarne(directory.path(), &["keygen"]).0, 2);
 }

@@ -546,7 +546,7 @@ fn the_proxy_lies_as_it_says() {
         (Fault::SctIndex, "index"),
         (Fault::SctTimestamp, "time)"),
         (Fault::ForkedCheckpoint, "root"),
-        (Fault::DataTile, "is not what its data gives"),
+        (Fault::DataTile, "differs from the hashes of its data"),
         (Fault::HashTile, "tile"),
         (Fault::IssuerWrong, "issuer"),
         (Fault::IssuerMissing, "issuer"),

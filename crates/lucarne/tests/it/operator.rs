@@ -25,8 +25,8 @@ fn check_passes_once_init_has_run_and_init_does_nothing_twice() {
     assert_has(&said, "lock.sqlite: does not exist");
     let (code, said) = lucarne(log.path(), &["init", "-c", "lucarne.yaml"]);
     assert_eq!(code, 0, "{said}");
-    assert_has(&said, "made lock lock.sqlite");
-    assert_has(&said, "made log test");
+    assert_has(&said, "created lock lock.sqlite");
+    assert_has(&said, "created log test");
     let checkpoint = fs::read(log.data().join("checkpoint")).unwrap();
     let (code, said) = lucarne(log.path(), &["init", "-c", "lucarne.yaml"]);
     assert_eq!(code, 0, "{said}");
@@ -83,7 +83,7 @@ fn check_finds_the_log_of_another_prefix_and_a_lost_directory() {
     let (code, said) = lucarne(log.path(), &["check", "-c", "lucarne.yaml"]);
     assert_eq!(code, 3);
     assert_has(&said, "was the prefix changed?");
-    assert_has(&said, "mount or restore it");
+    assert_has(&said, "mount or restore the directory");
 }
 
 #[test]

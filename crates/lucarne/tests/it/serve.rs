@@ -83,7 +83,7 @@ fn taken_before(signal: Signal) -> usize {
     assert_eq!(status.code(), Some(0), "{}", server.output());
     assert_has(
         &server.output(),
-        "every submission that was taken has been answered",
+        "every accepted submission has its response",
     );
     taken
 }
@@ -139,7 +139,7 @@ fn a_taken_port_is_said_before_anything_happens() {
     let _taken = TcpListener::bind(log.address()).unwrap();
     let (code, said) = lucarne(log.path(), &["serve", "-c", "lucarne.yaml"]);
     assert_eq!(code, 1);
-    assert_has(&said, "another process does");
+    assert_has(&said, "another process uses this address");
     assert_has(&said, "`listen:`");
     let (code, said) = lucarne(log.path(), &["check", "-c", "lucarne.yaml"]);
     assert_eq!(code, 0, "{said}");

@@ -100,7 +100,7 @@ fn authorities_are_made_once_and_kept_secret() {
     assert_has(&said, "lucarne ca new ca");
     let (code, said) = made(&["new", "ca"]);
     assert_eq!(code, 0, "{said}");
-    assert_has(&said, "made ca");
+    assert_has(&said, "created ca");
     assert_has(&said, "extraroots: ");
     let directory = here.path().join("ca");
     let roots = fs::read_to_string(directory.join("roots.pem")).unwrap();

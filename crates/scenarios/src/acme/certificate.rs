@@ -21,7 +21,7 @@ use super::jws::encode;
 pub(super) struct IssuedCertificate {
     /// The certificate in DER.
     pub(super) leaf: Vec<u8>,
-    /// Identifier for its renewal information.
+    /// Identifier for the renewal information of the certificate.
     pub(super) renewal_id: String,
 }
 
@@ -36,16 +36,16 @@ pub(super) enum CertificateError {
     Der(#[from] DerError),
     #[error("Content-Type: {}, expected {CHAIN}", .0.as_deref().unwrap_or("none"))]
     MediaType(Option<String>),
-    #[error("its names cannot be parsed")]
+    #[error("the names of the certificate cannot be parsed")]
     MalformedNames,
-    #[error("it is for {found:?} instead of {ordered:?}")]
+    #[error("expected the names {ordered:?}, found {found:?}")]
     Names {
         found: BTreeSet<String>,
         ordered: BTreeSet<String>,
     },
-    #[error("its key differs from the ordered one")]
+    #[error("the key differs from the ordered key")]
     Key,
-    #[error("it has no authority key identifier")]
+    #[error("the certificate has no authority key identifier")]
     NoAuthorityKey,
     #[error("the response has no certificate of the issuer")]
     NoIssuer,

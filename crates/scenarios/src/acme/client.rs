@@ -95,7 +95,7 @@ impl AcmeClient {
     }
 
     /// Sends a signed POST; without a payload this is a POST-as-GET. Repeats the request with a new
-    /// nonce after a refused one, and after a rate limit.
+    /// nonce after a refused nonce, and after a rate limit.
     pub(super) async fn post(
         &mut self,
         iteration: &mut Iteration,
@@ -152,7 +152,7 @@ impl AcmeClient {
     }
 
     /// Sends an unsigned request. Records the response only if it is wrong; [`judge`](Self::judge)
-    /// records correct ones.
+    /// records correct responses.
     async fn send(
         &mut self,
         iteration: &mut Iteration,
@@ -195,7 +195,7 @@ impl AcmeClient {
         }
     }
 
-    /// Records a rate limit and closes this step for all users until its end.
+    /// Records a rate limit and closes this step for all users until the limit ends.
     fn limited(
         &self,
         iteration: &mut Iteration,
@@ -246,7 +246,7 @@ impl AcmeClient {
         iteration.check(self.tags(step), "replay_nonce", nonce);
     }
 
-    /// The nonce of a response, which no other response had.
+    /// Returns the nonce of a response. Each response must have a new nonce.
     fn nonce_of(&self, response: &Response) -> Result<Arc<str>, NonceError> {
         self.shared.nonces.note(replay_nonce(response)?)
     }
@@ -260,7 +260,7 @@ impl AcmeClient {
         path(url, &self.shared.origin).map_err(|error| fail(iteration, "content", error))
     }
 
-    /// Returns the wait before the first poll: zero, unless the server requests one.
+    /// Returns the wait before the first poll: zero, unless the server requests a wait.
     pub(super) fn first_look(&self, response: &Response) -> Duration {
         let said = retry_after(response.headers.get("retry-after"), now_ms());
         said.unwrap_or_default()
@@ -284,7 +284,7 @@ pub(super) struct Post<'a> {
 }
 
 impl<'a> Post<'a> {
-    /// Creates a request by an account that expects status 200.
+    /// Creates a request that `account` signs, with the expected status 200.
     pub(super) fn new(step: Step, account: &'a Account, url: &'a str, payload: String) -> Self {
         Self {
             step,
@@ -305,7 +305,7 @@ impl<'a> Post<'a> {
 enum Answer {
     Right,
     BadNonce,
-    /// The wait, if the server requests one.
+    /// Rate limit, with the wait if the server states it.
     Limited(Option<Duration>),
     Wrong(Failure),
 }

@@ -129,7 +129,7 @@ impl Enrolment<'_> {
     }
 
     /// Starts the validation of the challenge and waits for its result. Returns the wait before the
-    /// poll that found it.
+    /// poll that found the result.
     async fn prove(
         &mut self,
         iteration: &mut Iteration,
@@ -175,7 +175,7 @@ impl Enrolment<'_> {
     }
 
     /// Sends the certification request and waits for the certificate (RFC 8555, section 7.4).
-    /// Returns its URL.
+    /// Returns the URL of the certificate.
     async fn finalize(
         &mut self,
         iteration: &mut Iteration,

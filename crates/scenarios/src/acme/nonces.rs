@@ -24,11 +24,11 @@ pub(super) enum NonceError {
     Missing { status: u16 },
     #[error("Replay-Nonce: {0:?} is not base64url")]
     Malformed(String),
-    #[error("the server has given the nonce {0} before")]
+    #[error("the server has already issued the nonce {0}")]
     Reused(Arc<str>),
 }
 
-/// More unused nonces than this are not kept.
+/// Maximum number of unused nonces that are kept.
 const MOST: usize = 1024;
 /// Number of earlier nonces that each new nonce is compared with.
 const GIVEN: usize = 4096;
@@ -46,7 +46,7 @@ impl NoncePool {
         }
     }
 
-    /// Takes note of a nonce in a response.
+    /// Records a nonce of a response.
     ///
     /// # Errors
     /// [`NonceError::Reused`], if the server has issued the nonce before: nonces are unique (RFC

@@ -30,7 +30,7 @@ pub struct AcmeOptions {
     #[arg(long, value_name = "FILE")]
     pub certificates: Option<PathBuf>,
     /// Pause between requests (probe), and between the parts of an enrolment; varies from half to
-    /// one and a half of it
+    /// one and a half of this time
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(1))]
     pub think: TimeSpan,
     /// Last step of an enrolment
@@ -62,7 +62,7 @@ pub struct AcmeOptions {
     #[arg(long, value_name = "ADDRESS", default_value = TLS_ALPN01)]
     #[serde(deserialize_with = "typed::parsed")]
     pub tls_alpn01_listen: SocketAddr,
-    /// Interval between polls of an unfinished object, if the server names none
+    /// Interval between polls of an unfinished object, if the server states none
     #[arg(long, value_name = "TIME", default_value_t = POLL)]
     pub poll: TimeSpan,
     /// Time limit of a validation or an issuance
@@ -113,7 +113,7 @@ pub enum Flow {
     /// Directory, new nonce, renewal info of a synthetic id, with pauses
     #[default]
     Probe,
-    /// The same without pauses
+    /// The requests of `probe`, without pauses
     Burst,
     /// Renewal info of real certificates
     RenewalInfo,
@@ -127,9 +127,9 @@ pub enum Flow {
 pub enum Until {
     /// Downloads and checks the certificate
     Certificate,
-    /// Requests its renewal information (RFC 9773)
+    /// Requests the renewal information of the certificate (RFC 9773)
     RenewalInfo,
-    /// Renews it, with `replaces`
+    /// Renews the certificate, with `replaces`
     Renewal,
     /// Revokes the replaced certificate
     #[default]

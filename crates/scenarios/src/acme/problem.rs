@@ -15,13 +15,13 @@ pub(super) struct Problem {
 /// The reasons why a response is not a problem document of ACME.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ProblemError {
-    #[error("{status} is not application/problem+json but {found:?}: {excerpt}")]
+    #[error("status {status}: expected application/problem+json, found {found:?}: {excerpt}")]
     MediaType {
         status: u16,
         found: Option<String>,
         excerpt: String,
     },
-    #[error("{status} without a problem document: {source}: {excerpt}")]
+    #[error("status {status} without a problem document: {source}: {excerpt}")]
     Json {
         status: u16,
         source: serde_json::Error,

@@ -76,7 +76,8 @@ impl AcmeUser {
         }
     }
 
-    /// Requests renewal information of a configured certificate, or of one that it enrolled for.
+    /// Requests renewal information of a configured certificate, or of a certificate that this user
+    /// enrolled for.
     async fn ask(&mut self, iteration: &mut Iteration) -> Result<(), Failed> {
         if let Some(id) = self.shared.given_id(iteration.number()) {
             let directory = match self.shared.directory.get() {

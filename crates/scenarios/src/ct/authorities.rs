@@ -34,7 +34,7 @@ pub struct GivenAuthority {
 /// Files of a configured CA.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AuthorityFiles {
-    /// Certificate of the CA, and those above it, in PEM.
+    /// Certificate of the CA, and the certificates above it, in PEM.
     pub(crate) certificate: PathBuf,
     /// Private key of the CA.
     pub(crate) key: PathBuf,
@@ -183,7 +183,8 @@ pub(crate) fn probe_leaf(not_after: i64) -> Result<LeafOptions, MintError> {
     Ok(options)
 }
 
-/// Splits an authority's certificates into those to send and the root, which is omitted.
+/// Splits an authority's certificates into the certificates to send and the root, which is not
+/// sent.
 pub(crate) fn split(certificates: &[Vec<u8>]) -> (&[Vec<u8>], Option<&[u8]>) {
     match certificates.split_last() {
         Some((last, before)) if is_root(last) => (before, Some(last)),

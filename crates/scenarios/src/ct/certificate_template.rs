@@ -37,9 +37,9 @@ pub(crate) struct CertificateTemplate {
 /// A time in the TBSCertificate.
 #[derive(Clone, Copy, Debug)]
 struct TimeField {
-    /// Offset of its first digit.
+    /// Offset of the first digit of the time.
     at: usize,
-    /// Whether it is a GeneralizedTime, with a year of four digits.
+    /// Whether the time is a GeneralizedTime, with a year of four digits.
     generalized: bool,
 }
 
@@ -54,7 +54,7 @@ impl CertificateTemplate {
         template.serial = vec![0x04; 17];
         let tbs = template.tbs();
         let [serial, not_before, not_after] = field_offsets(&tbs)
-            .map_err(|_| MintError::Certificate("its own template cannot be parsed"))?;
+            .map_err(|_| MintError::Certificate("the template cannot be parsed"))?;
         Ok(Self {
             authority: authority.clone(),
             algorithm: template.algorithm.identifier(),

@@ -56,7 +56,7 @@ pub struct ChainGenerator {
     /// Probability of a precertificate.
     precerts: f64,
     temporal_interval: TemporalInterval,
-    /// Prefix of this run's serial numbers, so that runs do not repeat each other's.
+    /// Prefix of this run's serial numbers, so that two runs have different serial numbers.
     run: u64,
     next: AtomicU64,
     stock: Mutex<Vec<Submission>>,

@@ -1,4 +1,5 @@
-//! Names of all checks. They are stable, because thresholds, tests and old reports refer to them.
+//! Names of all checks. The names are stable, because thresholds, tests and old reports refer to
+//! them.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -42,8 +43,8 @@ names! {
     CHECKPOINT_ORIGIN = "checkpoint_origin";
     /// The checkpoint has the log's signature.
     CHECKPOINT_SIGNATURE = "checkpoint_signature";
-    /// Size and timestamp of a checkpoint are not below those of an earlier one, and a larger tree
-    /// has a newer timestamp (RFC 6962, section 3.5).
+    /// Size and timestamp of a checkpoint are not below those of an earlier checkpoint, and a
+    /// larger tree has a newer timestamp (RFC 6962, section 3.5).
     CHECKPOINT_GROWTH = "checkpoint_growth";
     /// The checkpoint is neither stale nor from the future.
     CHECKPOINT_FRESH = "checkpoint_fresh";

@@ -25,7 +25,7 @@ pub struct IssuerChain {
     pub complete: bool,
 }
 
-/// The reasons why a stored chain is not the submitted one.
+/// The reasons why a stored chain differs from the submitted chain.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChainMismatch {
@@ -41,7 +41,7 @@ pub enum ChainMismatch {
     #[error("the chain is not in the order of the submission")]
     Order,
     /// Other certificates.
-    #[error("the chain is not the one that was submitted")]
+    #[error("the chain differs from the submitted chain")]
     Other,
 }
 

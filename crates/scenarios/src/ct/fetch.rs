@@ -42,10 +42,10 @@ pub enum Unreachable {
         status: u16,
     },
     /// The log responded with 304 to an unconditional request for this path.
-    #[error("{0}: status 304 to no question")]
+    #[error("{0}: status 304 to an unconditional request")]
     NotModified(String),
     /// The fetcher has no connection to the log.
-    #[error("no connection")]
+    #[error("there is no connection to the log")]
     NoConnection,
 }
 

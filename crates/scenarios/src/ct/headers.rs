@@ -31,12 +31,14 @@ pub(crate) enum HeaderError {
         expected: &'static str,
     },
     /// Caches may keep a checkpoint.
-    #[error("Cache-Control: {0}, but it changes every minute")]
+    #[error("Cache-Control: {0}, but the file changes every minute")]
     Cached(String),
     /// Caches may not keep an immutable file.
-    #[error("Cache-Control: {0}, but it never changes")]
+    #[error("Cache-Control: {0}, but the file never changes")]
     NotCached(String),
-    #[error("there is no Access-Control-Allow-Origin: scripts may not read it")]
+    #[error(
+        "there is no Access-Control-Allow-Origin: scripts of other origins may not read the file"
+    )]
     NoAllowedOrigin,
     #[error("Access-Control-Allow-Origin: {0}, not *")]
     AllowedOrigin(String),

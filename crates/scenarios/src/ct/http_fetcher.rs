@@ -15,7 +15,7 @@ use crate::preparing::{self, Retries};
 /// Concurrent connections for reading tiles.
 const CONNECTIONS: usize = 4;
 
-/// Reader of a log's monitoring prefix. Its requests do not count as load.
+/// Reader of a log's monitoring prefix. The requests of this reader do not count as load.
 pub struct HttpFetcher {
     clients: Vec<Client>,
     prefix: Arc<str>,

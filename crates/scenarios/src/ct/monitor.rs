@@ -53,8 +53,8 @@ pub struct MonitorCounts {
 }
 
 impl Monitor {
-    /// Starts at `head`. Reads its right edge from tiles, which must have its root. With `entries`,
-    /// data tiles and issuers are checked from there on.
+    /// Starts at `head`: reads the right edge of the tree from tiles, which must lead to the root
+    /// of `head`. With `entries`, all later data tiles and issuers are checked.
     ///
     /// # Errors
     /// If tiles are unavailable; the finding `tile_consistent` if the tiles are wrong.
@@ -192,8 +192,9 @@ impl Monitor {
     fn judge(&mut self, cause: Cause, edge: &RightEdge, head: &TreeHead, sink: &dyn CheckSink) {
         match cause {
             Cause::HashTile(grown, leaves, index) => {
-                let detail =
-                    format!("the hash tile's leaf {index} is not the one in the signed tree");
+                let detail = format!(
+                    "the hash tile's leaf {index} differs from the leaf in the signed tree"
+                );
                 sink.failed(Finding::new(checks::TILE_CONSISTENT, detail));
                 sink.passed(checks::CHECKPOINT_CONSISTENT);
                 self.accept(grown, edge, &leaves, head);
@@ -212,7 +213,7 @@ impl Monitor {
     }
 
     /// Checks the promises that the verified tree covers. An entry that is neither at its index nor
-    /// near it may still appear. Its promise fails only if it is due at `now`, so the result does
+    /// near it may still appear. The promise fails only if it is due at `now`, so the result does
     /// not depend on the speed of the monitor.
     ///
     /// # Errors

@@ -45,12 +45,13 @@ pub(crate) struct MonitoredLog {
 /// The reasons why the audit at the end did not prove all promises.
 #[derive(Debug, thiserror::Error)]
 enum AuditError {
-    #[error("the log has not come back")]
+    #[error("the log is still unavailable")]
     Down,
     #[error("the log did not respond in time: the audit was cut off")]
     CutOff,
     #[error(
-        "of {} promised entries {open} are in no checkpoint, {} are not where they were promised, {} were not followed{}",
+        "of {} promised entries {open} are in no checkpoint, {} are not at their promised \
+         index, {} were not tracked{}",
         counts.issued,
         counts.misplaced,
         counts.untracked,
@@ -81,7 +82,8 @@ pub(super) fn grace(mmd: Duration) -> Duration {
     mmd.min(LONGEST_MMD) + Duration::from_secs(120)
 }
 
-/// Logs of a scenario with its state of each; opened once for all users.
+/// Logs of a scenario, each with the state that the scenario keeps for the log. Opened once for all
+/// users.
 pub(super) struct OpenedLogs<L>(OnceCell<Vec<L>>);
 
 impl<L> Default for OpenedLogs<L> {
@@ -128,7 +130,7 @@ pub(super) async fn audit<'l>(
 }
 
 impl MonitoredLog {
-    /// Starts monitoring. The current tree is the first verified one.
+    /// Starts monitoring. The current tree is the first verified tree.
     pub(crate) async fn begin(target: Target, options: &LogOptions) -> Result<Self, PrepareError> {
         let verifier = CheckpointVerifier::new(&target.origin, &target.spki)
             .map_err(|error| configuration(format!("the key of {}: {error}", target.url)))?;
@@ -464,11 +466,16 @@ impl MonitoredLog {
             let longest = over.iter().max().copied().unwrap_or_default();
             let total: Duration = over.iter().sum();
             all.push(format!(
-                "away {} times, {:.1} s in all, {:.1} s at the longest{}; {} requests without a response",
+                "unavailable {} times, {:.1} s in total, {:.1} s at the longest{}; \
+                 {} requests without a response",
                 over.len(),
                 total.as_secs_f64(),
                 longest.as_secs_f64(),
-                if self.outage.is_down() { ", and away now" } else { "" },
+                if self.outage.is_down() {
+                    ", and unavailable now"
+                } else {
+                    ""
+                },
                 self.outage.errors()
             ));
         }

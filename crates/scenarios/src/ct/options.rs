@@ -8,9 +8,9 @@ use serde::Deserialize;
 pub enum AuditLevel {
     /// Checks of the responses only
     None,
-    /// Checkpoints and hash tiles: consistency, and inclusion of every SCT'd entry
+    /// Checkpoints and hash tiles: consistency, and inclusion of every entry with an SCT
     Inclusion,
-    /// Data tiles and issuers too
+    /// Also data tiles and issuers
     #[default]
     Full,
 }

@@ -1,4 +1,4 @@
-//! SCTs whose entries are not yet proven to be included. Proven ones are removed, so the memory
+//! SCTs whose entries are not yet proven to be included. Proven SCTs are removed, so the memory
 //! depends on the merge delay and not on the length of the run.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -27,7 +27,7 @@ pub struct PendingSct {
     pub timestamp: u64,
     /// Deadline for a checkpoint that covers the entry.
     pub due: Instant,
-    /// True if no checkpoint did.
+    /// Whether no checkpoint covered the entry in time.
     pub late: bool,
     /// Extra data that the entry must have, if known.
     pub extra_data: Option<ExtraData>,
@@ -36,12 +36,12 @@ pub struct PendingSct {
 /// The promises of one log.
 #[derive(Debug, Default)]
 pub struct PendingScts {
-    /// Open promises by index; several at one index only if the log promised it twice.
+    /// Open promises by index; several at one index only if the log promised the index twice.
     open: BTreeMap<(u64, Hash), PendingSct>,
     /// Due times in the order of issue.
     due: VecDeque<(Instant, (u64, Hash))>,
-    /// Promises that are not at their index. They are searched elsewhere only when due, because the
-    /// entry may still appear.
+    /// Promises that are not at their index. The entry is searched elsewhere only when the promise
+    /// is due, because the entry may still appear.
     deferred: Vec<PendingSct>,
     /// Extra data of proven promises, until their data tile is checked.
     unread: BTreeMap<u64, ExtraData>,
@@ -76,7 +76,7 @@ impl PendingScts {
     /// Adds a promise of a new entry.
     ///
     /// # Errors
-    /// [`IndexReused`], if its index is promised to another entry. Both promises are tracked,
+    /// [`IndexReused`], if the index is promised to another entry. Both promises are tracked,
     /// because the order does not show which one the log fulfils.
     pub fn add(
         &mut self,
@@ -127,7 +127,8 @@ impl PendingScts {
         covered.into_values().collect()
     }
 
-    /// Returns the promises that were due at `now` and are not covered, each once. They stay open.
+    /// Returns the promises that were due at `now` and are not covered, each once. The promises
+    /// stay open.
     pub fn overdue(&mut self, now: Instant) -> Vec<PendingSct> {
         let mut late = Vec::new();
         while let Some((_, key)) = self.due.pop_front_if(|(due, _)| *due <= now) {

@@ -1,5 +1,5 @@
-//! Requests that a log must refuse, sent at a low rate during the load. A log that accepts
-//! everything is as wrong as one that accepts nothing.
+//! Requests that a log must refuse, sent at a low rate during the load. A log that accepts invalid
+//! submissions is as faulty as a log that refuses valid submissions.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -51,7 +51,7 @@ enum ExpectedAnswer {
 /// the request; the others are wrong responses.
 #[derive(Debug, thiserror::Error)]
 enum ProbeError {
-    #[error("no response in {LONGEST_FINISH:.0?}")]
+    #[error("no response within {LONGEST_FINISH:.0?}")]
     Timeout,
     #[error("{}", .0.detail)]
     Unreachable(#[source] Failure),
@@ -67,7 +67,7 @@ enum ProbeError {
     Status(u16),
     #[error("not the JSON of RFC 6962: {0}")]
     Json(#[from] serde_json::Error),
-    #[error("a root is missing that the log accepts chains to")]
+    #[error("the list lacks a root whose chains the log accepts")]
     MissingRoot,
     #[error("Content-Type: {0}, not application/json")]
     ContentType(String),
@@ -144,8 +144,9 @@ impl Probes {
         }
     }
 
-    /// Sends the probes without a result, so that every run checks all. Throttled probes are
-    /// repeated. A log that still throttles them has not refused them.
+    /// Sends the probes that have no result yet, so that every run checks all probes. Throttled
+    /// probes are repeated. A probe that the log throttles to the end fails, because the log has
+    /// not refused the probe.
     pub(crate) async fn finish(&self, sink: &dyn CheckSink) {
         let mut clients = self.clients();
         let left = self.judged.lock().clone();

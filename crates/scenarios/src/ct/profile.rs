@@ -1,4 +1,4 @@
-//! Issuers of the submitted certificates: a single one, or a mix as in the WebPKI.
+//! Issuers of the submitted certificates: a single issuer, or a mix as in the WebPKI.
 
 use lucarne_mint::{Authority, KeyType};
 
@@ -8,7 +8,7 @@ pub(crate) const DAY: i64 = 86_400;
 
 /// Issuers of the submitted certificates.
 ///
-/// `webpki` is a mix modelled on public logs. Most certificates are short-lived ones of two
+/// `webpki` is a mix modelled on public logs. Most certificates are short-lived, and issued by two
 /// automated CAs. Others are of a cloud provider whose chain goes through a cross-signed root, or
 /// of organisations with RSA keys, and a few have dozens of names. Final certificates embed two
 /// SCTs.

@@ -1,5 +1,5 @@
-//! Certificate authorities of load tests. They are created once and stored, so that a log can be
-//! configured with their roots.
+//! Certificate authorities of load tests. The authorities are created once and stored, so that a
+//! log can be configured with their roots.
 
 use std::fs;
 use std::io::{self, Write};
@@ -202,8 +202,8 @@ fn ca(name: &str, key: KeyType, path_length: Option<u8>) -> CaOptions {
     }
 }
 
-/// Creates an intermediate below the key of `x2`. Its chain ends in `x1`, through a certificate of
-/// `x2`'s key that `x1` signed.
+/// Creates an intermediate below the key of `x2`. The chain of the intermediate ends in `x1`,
+/// through a certificate of `x2`'s key that `x1` signed.
 fn cross_signed(x1: &Authority, x2: &Authority) -> Result<Authority, lucarne_mint::MintError> {
     let options = CaOptions {
         name: x2.name().clone(),

@@ -154,7 +154,7 @@ impl LogOptions {
         let writing = write.map_or(writing, String::as_str);
         let lacking = |what: &str| {
             configuration(format!(
-                "{url}/log.v3.json has no {what} of the log: use the flag"
+                "{url}/log.v3.json has no {what} of the log: use --origin or --log-public-key"
             ))
         };
         let target = Target {
@@ -230,9 +230,9 @@ impl Target {
                 return faulty(&self.url, unverified(&error));
             }
             let advice = match error {
-                CheckpointError::Origin { .. } => "; --origin names the log",
+                CheckpointError::Origin { .. } => "; correct --origin, which names the log",
                 CheckpointError::Unsigned | CheckpointError::Signature => {
-                    "; --log-public-key is another log's, or this is not the log"
+                    "; --log-public-key belongs to another log, or --log-url is wrong"
                 }
                 _ => "; is this the monitoring prefix of a static CT log?",
             };

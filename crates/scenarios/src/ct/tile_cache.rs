@@ -1,5 +1,5 @@
 //! Verified part of the tree: its right edge, and the full tiles below that were requested. Any
-//! tile can be verified with it.
+//! tile can be verified with this part.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -91,7 +91,7 @@ impl TileCache {
             let expected = above.get((index % TILE_WIDTH) as usize);
             let root = tile_root(&bytes).ok_or_else(|| wrong_length(&path, bytes.len()))?;
             if expected != Some(&root) {
-                let detail = format!("{path}: its hashes do not lead to the tile above it");
+                let detail = format!("{path}: the hashes do not lead to the tile above it");
                 return Err(Finding::new(checks::TILE_CONSISTENT, detail).into());
             }
             above = parse_hashes(&bytes).unwrap_or_default().into();

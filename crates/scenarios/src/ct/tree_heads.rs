@@ -64,12 +64,13 @@ enum TreeHeadError {
     },
     #[error("two checkpoints of size {size}: root {known} and root {found}")]
     Fork { size: u64, known: Hash, found: Hash },
-    #[error("a checkpoint of size {size} after one of size {prior}")]
+    #[error("a checkpoint of size {size} after a checkpoint of size {prior}")]
     Shrunk { size: u64, prior: u64 },
-    #[error("a checkpoint of size {size} with the timestamp of the one of size {prior}")]
+    #[error("a checkpoint of size {size} with the timestamp of the checkpoint of size {prior}")]
     SameTimestamp { size: u64, prior: u64 },
     #[error(
-        "a checkpoint of size {size} from {timestamp} after one from {prior}, {} ms newer",
+        "a checkpoint of size {size} from {timestamp} after a checkpoint from {prior}, which is \
+         {} ms newer",
         prior - timestamp
     )]
     Older {
@@ -114,7 +115,7 @@ impl TreeHeads {
     }
 
     /// Checks a checkpoint that was requested when `prior` was known and arrived at `now_ms`.
-    /// Returns `None` if it is not from this log, or contradicts another.
+    /// Returns `None` if the checkpoint is not from this log, or contradicts another checkpoint.
     pub fn observe(
         &mut self,
         note: &[u8],

@@ -7,8 +7,8 @@
 //! | `certificate_serial` | no other certificate of the run has its serial number |
 //! | `certificate_once` | the host has presented no other certificate (with `once`) |
 //!
-//! Clients refuse a second certificate with the same issuer and serial number, so two of them are
-//! always an error.
+//! Clients refuse a second certificate with the same issuer and serial number, so a repeated serial
+//! number is always an error.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(super) type Findings = Vec<(&'static str, Result<(), CertificateError>)>;
 pub(super) enum CertificateError {
     #[error("there is no certificate")]
     Missing,
-    #[error("its DER cannot be parsed")]
+    #[error("the certificate cannot be parsed")]
     Malformed(#[from] DerError),
     #[error("two certificates have the serial {0}")]
     SerialReused(String),

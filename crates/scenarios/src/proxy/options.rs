@@ -50,7 +50,7 @@ pub struct ProxyScenarioOptions {
     /// Do not check the certificates' names and issuers
     #[arg(long)]
     pub insecure: bool,
-    /// A host that shows a second certificate fails
+    /// Fail if a host presents a second certificate
     #[arg(long)]
     pub once: bool,
     /// User and password for the proxy

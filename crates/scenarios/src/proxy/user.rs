@@ -18,7 +18,7 @@ const TUNNEL: &str = "proxy_connect_duration";
 /// Counter: certificates that were not seen before.
 const CERTIFICATES: &str = "proxy_certificates";
 
-/// A user. It keeps no connection: every request opens one.
+/// A user. Every request opens a new connection.
 pub(super) struct ProxyUser {
     shared: Arc<SharedState>,
     tags: Tags,

@@ -41,7 +41,7 @@ pub struct RestOptions {
     /// Body, as text; @FILE for the bytes of a file
     #[arg(long, value_name = "TEXT", conflicts_with = "json")]
     pub body: Option<String>,
-    /// Body, as JSON; @FILE for that of a file; in a plan also written as YAML
+    /// Body, as JSON; @FILE for the JSON of a file; in a plan also written as YAML
     #[arg(long, value_name = "JSON")]
     pub json: Option<Json>,
     /// Requests from a file in either of vegeta's formats, one after the other
@@ -142,7 +142,7 @@ pub struct Step {
     pub method: Option<String>,
     /// URL, or a path that is added to `baseUrl`.
     pub url: String,
-    /// Headers in addition to the common ones.
+    /// Headers in addition to the common headers.
     #[serde(deserialize_with = "headers")]
     pub headers: Vec<Header>,
     /// Body as text.

@@ -33,7 +33,7 @@ pub(super) enum RequestError {
     NameTaken(String),
     #[error("weight: must be above 0")]
     Weight,
-    #[error("body: there is `json` as well")]
+    #[error("body: cannot be combined with `json`")]
     BodyAndJson,
     #[error("body: {0}")]
     Body(#[from] TextError),
@@ -56,7 +56,7 @@ pub(super) enum UrlError {
     Missing,
     #[error("`{0}` has no scheme (https://), and there is no `baseUrl`")]
     NoScheme(String),
-    #[error("`{0}` has a template in its host: only the path can")]
+    #[error("`{0}` has a template in its host: only the path can have templates")]
     TemplateInHost(String),
     #[error("`{origin}` is not a URL: {source}")]
     Invalid {

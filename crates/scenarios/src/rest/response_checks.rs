@@ -11,7 +11,7 @@ use crate::interned::intern;
 /// Reasons why a check of a plan is invalid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum CheckError {
-    #[error("names one place: `json: /pointer`, `header: name` or `body: true`")]
+    #[error("must name one place: `json: /pointer`, `header: name` or `body: true`")]
     Place,
     #[error("`type` is for places in JSON")]
     TypeOutsideJson,
@@ -28,17 +28,17 @@ pub(super) enum CheckError {
 pub(super) enum CheckFailure {
     #[error(transparent)]
     Document(#[from] DocumentError),
-    #[error("there is none")]
+    #[error("the value is missing")]
     Missing,
-    #[error("it is there")]
+    #[error("the value exists")]
     Present,
-    #[error("it is {}", of_kind(*.0))]
+    #[error("the value is {}", of_kind(*.0))]
     Kind(JsonType),
-    #[error("its length is {0}")]
+    #[error("the length is {0}")]
     Length(u64),
-    #[error("it is {}, not `{expected}`", excerpt(.found))]
+    #[error("the value is {}, not `{expected}`", excerpt(.found))]
     NotEqual { found: JsonMatch, expected: String },
-    #[error("it is {}, without `{expected}`", excerpt(.found))]
+    #[error("the value is {}, without `{expected}`", excerpt(.found))]
     NotContained { found: JsonMatch, expected: String },
 }
 
@@ -337,24 +337,27 @@ mod tests {
     fn failures_describe_the_value() {
         let document = r#"{"ids": [1], "name": "text"}"#;
         for (check, expected) in [
-            (json!({ "json": "/no" }), "there is none"),
-            (json!({ "json": "/ids", "exists": false }), "it is there"),
+            (json!({ "json": "/no" }), "the value is missing"),
+            (
+                json!({ "json": "/ids", "exists": false }),
+                "the value exists",
+            ),
             (
                 json!({ "json": "/ids", "type": "object" }),
-                "it is an array",
+                "the value is an array",
             ),
-            (json!({ "json": "/ids", "length": ">1" }), "its length is 1"),
+            (json!({ "json": "/ids", "length": ">1" }), "the length is 1"),
             (
                 json!({ "json": "/ids", "equals": "x" }),
-                "it is an array, not `x`",
+                "the value is an array, not `x`",
             ),
             (
                 json!({ "json": "/name", "equals": "x" }),
-                "it is `text`, not `x`",
+                "the value is `text`, not `x`",
             ),
             (
                 json!({ "json": "/name", "contains": "y" }),
-                "it is `text`, without `y`",
+                "the value is `text`, without `y`",
             ),
         ] {
             assert_eq!(failure(check, document).to_string(), expected);
@@ -365,6 +368,9 @@ mod tests {
             name: "list: /id is there",
             source: CheckFailure::Missing,
         };
-        assert_eq!(failed.to_string(), "list: /id is there: there is none");
+        assert_eq!(
+            failed.to_string(),
+            "list: /id is there: the value is missing"
+        );
     }
 }

@@ -28,7 +28,7 @@ pub struct DataOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RowOrder {
-    /// In the order of the file. After the last row comes the first one again.
+    /// In the order of the file. The first row follows the last row.
     #[default]
     Turn,
     /// Each row is chosen at random.
@@ -39,7 +39,7 @@ pub enum RowOrder {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RowScope {
-    /// All users share it: each iteration uses the row after the previous iteration's, of any user.
+    /// All users share the order: each iteration uses the next row, regardless of the user.
     #[default]
     Shared,
     /// Each user goes through all rows.

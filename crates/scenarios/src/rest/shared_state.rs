@@ -58,7 +58,7 @@ pub(super) enum StepsError {
     Missing,
     #[error(
         "`url`, `method`, `body`, `json`, `expect` and `checks` describe the one request; with \
-         `{0}` they stand in its items"
+         `{0}`, write these keys in its items"
     )]
     OneAndList(&'static str),
     #[error("there are both `steps` and `requests`: remove one of them")]

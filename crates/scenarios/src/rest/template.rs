@@ -44,7 +44,7 @@ pub(super) enum TemplateError {
     },
     #[error("`{{{{{name}}}}}` is not a known value; did you mean `{{{{{near}}}}}`?")]
     Misspelt { name: String, near: String },
-    #[error("`{{{{{name}}}}}` is not a known value; there are {}", .known.join(", "))]
+    #[error("`{{{{{name}}}}}` is not a known value; known values: {}", .known.join(", "))]
     Unknown { name: String, known: Vec<String> },
 }
 

@@ -49,7 +49,7 @@ impl VirtualUser for RestUser {
             let most = shared.jitter.as_nanos() as u64;
             let wait = Duration::from_nanos(self.values.random().below(most));
             iteration.postpone(wait);
-            // Jitter of the plan: arrivals off the regular beat.
+            // Jitter of the plan, so that requests do not arrive at regular intervals.
             iteration.pause_until(iteration.intended()).await;
         }
         for (slot, template) in &shared.vars {

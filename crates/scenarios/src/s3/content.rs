@@ -14,10 +14,10 @@ pub(super) enum ContentError {
     #[error("expected {expected} bytes, found {found}")]
     Length { expected: u64, found: usize },
     /// Index of the first wrong byte.
-    #[error("it differs from byte {0} on")]
+    #[error("the content differs from byte {0} on")]
     Differs(usize),
     /// Header of a response to HEAD.
-    #[error("its Content-Length is {0:?}")]
+    #[error("the Content-Length is {0:?}")]
     ContentLength(Option<String>),
 }
 

@@ -113,18 +113,18 @@ pub(super) trait KeySource: fmt::Debug + Send + Sync {
 }
 
 impl Keys {
-    /// The keys of a source.
+    /// Returns the keys of a source.
     ///
     /// # Errors
-    /// If it has none.
+    /// If the source has no keys.
     #[cfg_attr(not(feature = "object-stores"), allow(dead_code))]
     async fn of(source: Box<dyn KeySource>) -> Result<Self, PrepareError> {
         let last = Mutex::new(Arc::new(source.keys().await?));
         Ok(Keys::Found(FoundKeys { source, last }))
     }
 
-    /// Returns the keys for a request. If they cannot be renewed, these are the last ones: the
-    /// store refuses them once they have expired.
+    /// Returns the keys for a request. If the keys cannot be renewed, returns the last keys, which
+    /// the store refuses once they have expired.
     pub(super) async fn now(&self) -> Arc<Credentials> {
         match self {
             Keys::Given(keys) => keys.clone(),

@@ -21,7 +21,8 @@ const READY: &str = "store is ready";
 /// Number of retries for a store that is not ready, one per second.
 const RETRIES: u32 = 30;
 
-/// Checks that the bucket exists, or creates it if `create`. Returns whether it did.
+/// Checks that the bucket exists, or creates it if `create`. Returns whether the function created
+/// the bucket.
 pub(super) async fn require_bucket(store: &Store, create: bool) -> Result<bool, PrepareError> {
     let (bucket, name) = (store.bucket.name(), &store.name);
     let found = patiently(store, S3Request::HeadBucket).await?;
@@ -123,8 +124,8 @@ pub(super) enum ListError {
     TooFew { acknowledged: u64, found: u64 },
 }
 
-/// Removes every object whose name begins with `prefix`; returns how many. Fails
-/// if the store lists other objects, more than were written, or the same ones again.
+/// Removes every object whose name begins with `prefix`, and returns their number. Fails if the
+/// store lists other objects, more objects than were written, or removed objects.
 pub(super) async fn remove(store: &Store, prefix: &str) -> Result<u64, RemoveError> {
     let mut client = client(store)?;
     let mut removed = 0;

@@ -44,7 +44,8 @@ pub struct S3Options {
     #[arg(long, value_name = "TOKEN")]
     #[serde(deserialize_with = "typed::list")]
     pub session_token: Vec<String>,
-    /// Profile of ~/.aws/credentials and ~/.aws/config [default: AWS_PROFILE, or `default`, where the environment has no keys]
+    /// Profile of ~/.aws/credentials and ~/.aws/config [default: AWS_PROFILE, or `default`, if the
+    /// environment has no keys]
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
     /// Region to sign for
@@ -67,7 +68,7 @@ pub struct S3Options {
     /// Duration of each combination
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(10))]
     pub cell_duration: TimeSpan,
-    /// Instead run all combinations in turn with all users: for a fixed rate
+    /// Run all combinations in turn with all users, for a fixed rate
     #[arg(long)]
     pub mixed: bool,
     /// Number of objects of each size that are overwritten and read

@@ -42,8 +42,8 @@ impl Cell {
     }
 }
 
-/// The current cell. A cell lasts for its duration and until its last request is finished; only
-/// then does the next begin.
+/// The current cell. A cell lasts for its duration and until its last request is finished. The next
+/// cell then begins.
 #[derive(Debug)]
 pub(super) struct Schedule {
     duration: Duration,
@@ -107,7 +107,7 @@ impl Schedule {
     }
 
     fn turn_at(&self, now: Instant) -> Turn<'_> {
-        /// Sleep of a user that is not needed.
+        /// Sleep of a user without work in the current cell.
         const NAP: Duration = Duration::from_millis(100);
         /// Interval between checks whether the last request of a cell is finished.
         const BLINK: Duration = Duration::from_millis(1);

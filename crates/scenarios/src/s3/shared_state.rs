@@ -224,7 +224,7 @@ impl SharedState {
                     recorder.gauge(tags, "cell_seconds", seconds.as_secs_f64());
                     if progress.most < wanted {
                         let most = progress.most;
-                        lines.push(format!("{name}: only {most} users were there (--vus)"));
+                        lines.push(format!("{name}: only {most} users were active (--vus)"));
                     }
                 }
             }

@@ -189,7 +189,7 @@ impl S3User {
         record(iteration, self.aside, &response);
         let outcome = match response.status {
             404 => no_error(deleted).map_err(|error| format!("{key}: {error}")),
-            200 => Err(format!("{key}: it is still there")),
+            200 => Err(format!("{key}: the object still exists")),
             _ => return, // no verdict
         };
         iteration.check(tags, DELETED, outcome);
@@ -223,7 +223,8 @@ impl S3User {
             record(iteration, tags, response);
         }
         if let Some(at_work) = at_work {
-            // The clients of a race run concurrently: it takes as long as the slowest.
+            // The clients of a race run concurrently, so the race takes as long as the slowest
+            // client.
             let longest = race.responses.iter().map(took).max();
             at_work.busy(longest.unwrap_or_default());
         }

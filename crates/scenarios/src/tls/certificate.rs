@@ -46,7 +46,7 @@ pub(super) type Findings = Vec<(&'static str, Result<(), CertificateError>)>;
 pub(super) enum CertificateError {
     #[error("the server presented no certificate")]
     Missing,
-    #[error("it cannot be parsed: {0}")]
+    #[error("the certificate cannot be parsed: {0}")]
     Malformed(#[from] DerError),
     #[error(transparent)]
     Trust(#[from] TrustError),
@@ -55,7 +55,7 @@ pub(super) enum CertificateError {
     #[error(transparent)]
     Validity(#[from] ValidityError),
     /// Not one of the configured fingerprints.
-    #[error("its SHA-256 is {0}")]
+    #[error("unexpected SHA-256 fingerprint {0}")]
     Fingerprint(Fingerprint),
     #[error(transparent)]
     Scts(#[from] EmbeddedSctsError),
@@ -64,12 +64,12 @@ pub(super) enum CertificateError {
 /// The reasons why a certificate is not trusted for the requested name.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TrustError {
-    #[error("it cannot be parsed: {0}")]
+    #[error("the certificate cannot be parsed: {0}")]
     Malformed(#[source] rustls::Error),
     /// A certificate above the leaf has expired; the validity of the leaf is a separate check.
-    #[error("a certificate that it leads to has expired")]
+    #[error("a certificate above it has expired")]
     ChainExpired,
-    #[error("its issuer is not trusted: configure its root (`ca`)")]
+    #[error("the issuer is not trusted: configure the root of the issuer (`ca`)")]
     UnknownIssuer,
     #[error("{}", lucarne_net::explain(.0))]
     Tls(#[source] rustls::Error),
@@ -81,23 +81,23 @@ pub(super) enum OrderError {
     #[error("a certificate of the chain cannot be read: {0}")]
     Malformed(#[from] DerError),
     /// Number of the certificate, from 1.
-    #[error("certificate {0} is not followed by that of its issuer")]
+    #[error("certificate {0} is not followed by the certificate of its issuer")]
     NotFollowed(usize),
 }
 
 /// The reasons why a certificate is not valid for long enough. Times are since 1970.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ValidityError {
-    #[error("its notBefore cannot be parsed")]
+    #[error("the notBefore of the certificate cannot be parsed")]
     NotBefore,
     #[error("the notAfter of the certificate cannot be parsed")]
     NotAfter,
-    #[error("it is not valid yet")]
+    #[error("the certificate is not valid yet")]
     NotYetValid,
-    #[error("it has expired at {}", rfc3339(end.as_millis() as u64))]
+    #[error("the certificate expired at {}", rfc3339(end.as_millis() as u64))]
     Expired { end: Duration },
     #[error(
-        "it expires at {}, in {:.1} days",
+        "the certificate expires at {}, in {:.1} days",
         rfc3339(end.as_millis() as u64),
         left.as_secs_f64() / 86_400.0
     )]
@@ -107,11 +107,11 @@ pub(super) enum ValidityError {
 /// The reasons why a certificate does not have enough SCTs.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum EmbeddedSctsError {
-    #[error("its SCT list cannot be parsed: {0}")]
+    #[error("the SCT list cannot be parsed: {0}")]
     Extension(#[from] DerError),
-    #[error("its SCT list cannot be parsed: {0}")]
+    #[error("the SCT list cannot be parsed: {0}")]
     List(#[from] SctError),
-    #[error("it has {found} SCTs, not {required}")]
+    #[error("expected {required} SCTs, found {found}")]
     TooFew { found: usize, required: u32 },
 }
 

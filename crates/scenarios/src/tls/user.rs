@@ -19,7 +19,7 @@ pub(super) struct TlsUser {
     shared: Arc<SharedState>,
     client: Option<Client>,
     random: Random,
-    /// Tags of iterations without a handshake, with a full one, and with a resumed one.
+    /// Tags of iterations without a handshake, with a full handshake, and with a resumed handshake.
     tags: [Tags; 3],
     /// Whether there is a session to resume.
     has_session: bool,
@@ -52,7 +52,7 @@ impl VirtualUser for TlsUser {
         if !shared.jitter.is_zero() {
             let most = shared.jitter.as_nanos() as u64;
             iteration.postpone(Duration::from_nanos(self.random.below(most)));
-            // Jitter of the plan: arrivals off the regular beat.
+            // Jitter of the plan, so that handshakes do not start at regular intervals.
             iteration.pause_until(iteration.intended()).await;
         }
         // There is no handshake yet, and its kind is unknown.

@@ -275,7 +275,7 @@ fn certificates_above_the_one_of_the_server() {
     };
 
     let outcome = look(&root.intermediate(&expired).unwrap(), |_| (), "1.3");
-    let words = "certificate_chain: a certificate that it leads to has expired";
+    let words = "certificate_chain: a certificate above it has expired";
     is_red("an expired intermediate", &outcome, "certificate", words);
     assert_eq!(failed(&outcome), ["certificate_chain"]);
 
@@ -289,7 +289,8 @@ fn certificates_above_the_one_of_the_server() {
     }
     // TLS 1.2 requires the order (RFC 5246, section 7.4.2).
     let outcome = look(&lower, |chain| chain[1..].reverse(), "1.2");
-    let words = "certificate_order_tls12: certificate 1 is not followed by that of its issuer";
+    let words =
+        "certificate_order_tls12: certificate 1 is not followed by the certificate of its issuer";
     is_red("a chain in another order", &outcome, "certificate", words);
     assert_eq!(failed(&outcome), ["certificate_order_tls12"]);
     // TLS 1.3 recommends the order (RFC 8446, section 4.4.2).
@@ -357,7 +358,7 @@ fn an_acme_server_that_gives_one_nonce_to_all() {
     });
     let directory = format!("http://{}/directory", server.address);
     let outcome = run("acme", json!({ "directory": directory, "flow": "burst" }));
-    let words = "has given the nonce bm9uY2U before";
+    let words = "has already issued the nonce bm9uY2U";
     is_red("one nonce for all", &outcome, "content", words);
     assert!(failed(&outcome).contains(&"replay_nonce"));
 }

@@ -230,7 +230,7 @@ fn what_nobody_knows_is_said_before_anything_is_sent() {
         ),
         (
             "steps: [{ url: /a, checks: [{ equals: x }] }]\n",
-            "names one place",
+            "must name one place",
         ),
         ("url: /a\nmethod: G T\n", "is not an HTTP method"),
         (

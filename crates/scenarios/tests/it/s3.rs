@@ -338,7 +338,7 @@ fn every_lie_fails_a_check() {
             Lie::KeepsDeleted,
             Delete,
             "object is deleted",
-            "it is still there",
+            "the object still exists",
         ),
         (
             Lie::OtherTag,

@@ -27,7 +27,7 @@ fn parse<T: std::str::FromStr>(node: &Node, what: &str) -> Result<T, SettingsErr
     text.parse().map_err(wrong)
 }
 
-/// Numbers are parsed only if the type requires one: a text may look like a number.
+/// Numbers are parsed only if the type requires a number, because a text may look like a number.
 macro_rules! numbers {
     ($($method:ident $visit:ident $what:literal)*) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, SettingsError> {

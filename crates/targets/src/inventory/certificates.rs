@@ -48,7 +48,7 @@ impl New {
             wrong.push(("common_name", "is not a DNS name".to_owned()));
         }
         if !new.environment.is_empty() && !ENVIRONMENTS.contains(&new.environment.as_str()) {
-            wrong.push(("environment", format!("is none of {ENVIRONMENTS:?}")));
+            wrong.push(("environment", format!("must be one of {ENVIRONMENTS:?}")));
         }
         let sans = body["sans"].as_array().map_or(&[][..], Vec::as_slice);
         new.sans = sans

@@ -21,7 +21,7 @@ pub(super) struct Walk<'a> {
     /// The index and timestamp of each submission.
     places: HashMap<Identity, (u64, u64)>,
     fingerprints: BTreeSet<Fingerprint>,
-    /// Whether a request had no response in time: no other is sent.
+    /// Whether a request had no response in time. No further requests are then sent.
     silent: AtomicBool,
     pub(super) issuers: usize,
     pub(super) findings: Vec<String>,
@@ -46,7 +46,10 @@ impl<'a> Walk<'a> {
     }
 
     async fn fetch(&self, path: &str) -> Result<Bytes> {
-        ensure!(!self.silent.load(Relaxed), "{path}: the log is silent");
+        ensure!(
+            !self.silent.load(Relaxed),
+            "{path}: the log does not respond"
+        );
         let response = self.client.get(path).await;
         let silent = response.as_ref().is_err_and(is_silence);
         self.silent.store(silent, Relaxed);
@@ -85,7 +88,7 @@ impl<'a> Walk<'a> {
         }
         for (size, _) in heads.by_size.range(self.size + 1..) {
             self.findings.push(format!(
-                "a checkpoint of size {size} was served, now the log has {}",
+                "a checkpoint of size {size} was served, but now the log has size {}",
                 self.size
             ));
         }
@@ -102,7 +105,7 @@ impl<'a> Walk<'a> {
         for index in tile.start_leaf()..tile.end_leaf() {
             let leaf = TileLeafRef::read(&mut bytes).with_context(|| format!("entry {index}"))?;
             if leaf.index != index {
-                self.found(format!("entry {index} says that it is {}", leaf.index));
+                self.found(format!("entry {index} contains the index {}", leaf.index));
             }
             let identity = leaf.identity();
             if let Some((earlier, _)) = self.places.insert(identity, (index, leaf.timestamp)) {
@@ -154,7 +157,10 @@ impl<'a> Walk<'a> {
                 match self.fetch(&tile.path()).await {
                     Err(error) => self.found(format!("{error:#}")),
                     Ok(body) if body != expected => {
-                        self.found(format!("{} is not what its data gives", tile.path()));
+                        self.found(format!(
+                            "{} differs from the hashes of its data",
+                            tile.path()
+                        ));
                     }
                     Ok(_) => (),
                 }
@@ -186,7 +192,7 @@ impl<'a> Walk<'a> {
                         .get(&fingerprint)
                         .is_some_and(|submitted| **submitted != der) =>
                 {
-                    self.found(format!("{path} is not what was submitted"));
+                    self.found(format!("{path} differs from the submitted certificate"));
                 }
                 Ok(_) => self.issuers += 1,
             }
@@ -240,8 +246,8 @@ impl Heads<'_> {
     }
 }
 
-/// Returns a data tile's bytes, decompressed if they are gzip. A TileLeaf begins with a timestamp,
-/// which will not look like gzip for a very long time.
+/// Returns a data tile's bytes, decompressed if they are gzip. A TileLeaf begins with a timestamp
+/// in milliseconds, whose first two bytes are zero for thousands of years, unlike those of gzip.
 fn plain(body: &[u8]) -> Result<Vec<u8>> {
     if !body.starts_with(&[0x1f, 0x8b]) {
         return Ok(body.to_vec());
@@ -249,6 +255,6 @@ fn plain(body: &[u8]) -> Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(body.len() * 3);
     GzDecoder::new(body)
         .read_to_end(&mut bytes)
-        .context("gzip")?;
+        .context("decompressing the tile")?;
     Ok(bytes)
 }

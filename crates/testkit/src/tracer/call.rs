@@ -185,7 +185,7 @@ impl Call {
     }
 
     fn text(&self, address: u64) -> Option<String> {
-        // Not beyond the page, because the next page may not be mapped.
+        // Reads up to the end of the page, because the next page may not be mapped.
         let mut text = Vec::new();
         while text.len() < LONGEST_PATH {
             let from = address + text.len() as u64;

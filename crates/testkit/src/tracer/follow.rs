@@ -114,7 +114,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// Resumes threads whose time has come.
+    /// Resumes threads whose delay has ended.
     fn let_go(&mut self) -> Result<()> {
         let now = Instant::now();
         for (_, thread) in self.held.extract_if(.., |(at, _)| *at <= now) {
@@ -192,7 +192,7 @@ impl Tracer<'_> {
             // There is no call with this number.
             Strike::Fail(_) => changed.orig_rax = u64::MAX,
             Strike::Short if matches!(change, Change::Write { .. }) => {
-                // Of several parts, the first ones.
+                // A write of several parts keeps the first half of the parts.
                 changed.rdx = (changed.rdx / 2).max(1);
             }
             Strike::Short => changed.orig_rax = u64::MAX,

@@ -120,7 +120,7 @@ fn file(log: &LogSettings) -> PathBuf {
 }
 
 /// Returns the position at which an earlier check ended, if the tree of that check is a prefix of
-/// this one. Its partial tile is checked again, because the tile has grown.
+/// this tree. The partial tile at this position is checked again, because the tile has grown.
 async fn earlier(log: &LogSettings, foreign: &ForeignLog) -> Result<FsckPosition> {
     let Some(state) = State::read(&file(log))? else {
         return Ok(FsckPosition::default());

@@ -13,7 +13,7 @@ const UNKNOWN: u8 = 2;
 pub(crate) enum Verdict {
     #[default]
     Right,
-    /// This process cannot check the condition, and nothing is lost if it is not met.
+    /// This process cannot check the condition, but an unmet condition does no harm.
     Noted,
     /// The check could not be carried out.
     Unknown,
@@ -44,7 +44,7 @@ impl Findings {
         Findings { json, worst }
     }
 
-    /// Prints a verdict and keeps the worst one. `what` is a stable code.
+    /// Prints a verdict, and keeps the worst verdict. `what` is a stable code.
     pub(crate) fn add(&mut self, what: &str, verdict: Verdict, why: &str) {
         let sign = match verdict {
             Verdict::Right => '✓',

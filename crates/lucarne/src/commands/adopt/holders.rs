@@ -37,5 +37,8 @@ pub(super) async fn look(log: &LogSettings, lock: &LockPlace, findings: &mut Fin
         0 => String::new(),
         unseen => format!("; {unseen} processes of other users were not checked: run this as root"),
     };
-    findings.right("holder", &format!("no process has its files open{unseen}"));
+    findings.right(
+        "holder",
+        &format!("no process has files of the log open{unseen}"),
+    );
 }

@@ -105,12 +105,14 @@ fn resolved(path: &Path) -> PathBuf {
 /// Tests with a put that must fail whether the bucket is writable.
 async fn bucket(config: &ObjectStoreConfig, findings: &mut Findings) {
     match object::has_conditions(config).await {
-        Ok(true) => findings.right("bucket", "it is writable, and supports conditional puts"),
+        Ok(true) => {
+            findings.right("bucket", "the bucket is writable, and supports conditional puts");
+        }
         Ok(false) => findings.add(
             "bucket",
             Verdict::Noted,
-            "it is writable, but ignores the conditions of puts: another publishing process is \
-             detected one round later",
+            "the bucket is writable, but ignores the conditions of puts: another publishing process \
+             is detected one round later",
         ),
         Err(error @ AssetError::Refused { .. }) => findings.refused("bucket", &error.to_string()),
         Err(error) => findings.add("bucket", Verdict::Unknown, &error.to_string()),

@@ -139,7 +139,8 @@ async fn stopped(
             Ok(now) if now.published().checkpoint == foreign.published().checkpoint => {}
             Ok(_) => {
                 let why = "the log was signed during the check: stop the other software \
-                           permanently first; to build the index while it runs, use --follow";
+                           permanently first; to build the index while that software runs, use \
+                           --follow";
                 return findings.refused("stopped", why);
             }
             Err(fatal) => return findings.fatal("stopped", &fatal),
@@ -221,8 +222,9 @@ async fn unlocked(log: &LogSettings, findings: &mut Findings) -> Option<LockStat
         let theirs = directory.join(".state").is_dir();
         let sunlights = directory.join("staging").is_dir() || directory.join("_roots.pem").exists();
         if sunlights && !theirs {
-            let why = "it has none of this log, and Sunlight wrote the directory, which has one: name \
-                       that in `checkpoints`. If it is lost: docs/how-to/operations.md, \
+            let why = "the lock has no checkpoint of this log, but Sunlight wrote the directory: \
+                       set `checkpoints` to Sunlight's lock. If that lock is lost: \
+                       docs/how-to/operations.md, \
                        \"The lock is lost\"";
             findings.refused("lock", why);
             return None;
@@ -236,18 +238,21 @@ async fn unlocked(log: &LogSettings, findings: &mut Findings) -> Option<LockStat
         }
     };
     if let (DataPlace::Bucket(_), Ok(Some(_))) = (&log.data.value, assets.get("_roots.pem").await) {
-        let why = "it has none of this log, and Sunlight wrote the bucket, which has one: name that in \
-                   `checkpoints`, if it is an SQLite database. Out of `etags3` or `dynamodb`, fetch what \
-                   it holds of this log into a file, once Sunlight has ended, and run `lucarne lock \
-                   rebuild --known FILE` first: it refuses where more is signed than published";
+        let why = "the lock has no checkpoint of this log, but Sunlight wrote the bucket: set \
+                   `checkpoints` to Sunlight's lock, if that lock is an SQLite database. If \
+                   Sunlight uses `etags3` or \
+                   `dynamodb`, stop Sunlight, copy the lock's checkpoint of this log to a file, \
+                   and run `lucarne lock rebuild --known FILE` first: the command refuses if more \
+                   entries are signed than published";
         findings.refused("lock", why);
         return None;
     }
     match Log::newest(&log.to_log_config(), assets, &[]).await {
         Ok(newest) => {
             let size = newest.published().size;
-            let why =
-                format!("there is none; it will be created with the {size} published entries");
+            let why = format!(
+                "there is no checkpoint of this log; `adopt` creates one with {size} entries"
+            );
             findings.right("lock", &why);
             Some(LockState::Absent)
         }
@@ -289,14 +294,14 @@ fn tesseract_state(directory: &Path, foreign: &ForeignLog, findings: &mut Findin
     }
     let why = if size > published.size {
         format!(
-            "TesseraCT has integrated {size} entries and published {}: start it again without \
-             submissions, wait until it has published them, and stop it",
+            "TesseraCT has integrated {size} entries and published {}: start TesseraCT again \
+             without submissions, wait until all entries are published, and stop TesseraCT",
             published.size
         )
     } else {
         format!(
-            "TesseraCT's state has {size} entries, and {} are published with another root: state and \
-             tiles are not of one log, or the state was restored",
+            "TesseraCT's state has {size} entries, and {} are published with another root: state \
+             and tiles belong to different logs, or the state was restored",
             published.size
         )
     };

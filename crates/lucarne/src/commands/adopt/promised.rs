@@ -9,8 +9,9 @@ use crate::config::LockPlace;
 
 /// Instructions for the operator, if Lucarne cannot query the database.
 const ASK: &str = "stop submissions, wait until the published size no longer grows, stop the old \
-     software, ask its database for `SELECT next FROM SeqCoord WHERE id = 0` (Spanner: `gcloud \
-     spanner databases execute-sql DATABASE --instance=INSTANCE --sql='…'`), and give the answer with \
+     software, query its database with `SELECT next FROM SeqCoord WHERE id = 0` (Spanner: `gcloud \
+     spanner databases execute-sql DATABASE --instance=INSTANCE --sql='…'`), and give the result \
+     with \
      --sequenced";
 
 /// Compares the number of sequenced entries with the published size.
@@ -53,8 +54,8 @@ fn integrated(state: &TesseraState, published: &Published, findings: &mut Findin
         );
     }
     let why = format!(
-        "TesseraCT's database has {} entries, and {} are published with another root: it is the \
-         database of another log, or was restored",
+        "TesseraCT's database has {} entries, and {} are published with another root: the \
+         database belongs to another log, or was restored",
         state.integrated, published.size
     );
     findings.refused("database", &why);
@@ -67,8 +68,9 @@ fn compare(sequenced: u64, published: u64, source: &str, findings: &mut Findings
     }
     let why = if sequenced > published {
         format!(
-            "TesseraCT has promised {sequenced} entries and published {published}: start it again \
-             without submissions, wait until it has published them, and stop it"
+            "TesseraCT has promised {sequenced} entries and published {published}: start \
+             TesseraCT again without submissions, wait until all entries are published, and stop \
+             TesseraCT"
         )
     } else {
         format!(

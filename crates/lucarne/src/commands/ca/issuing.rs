@@ -13,7 +13,7 @@ pub(super) fn new(directory: &Path) -> ExitCode {
         Ok(roots) => roots,
         Err(error) => return failed(error),
     };
-    let verb = if existed { "kept" } else { "made" };
+    let verb = if existed { "kept" } else { "created" };
     outln!("{verb} {}", directory.display());
     for line in roots.describe() {
         outln!("  {line}");

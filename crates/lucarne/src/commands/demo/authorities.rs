@@ -23,7 +23,7 @@ pub(super) struct Authorities {
 }
 
 impl Authorities {
-    /// Opens the authorities in `directory`, and creates missing ones.
+    /// Opens the authorities in `directory`, and creates missing authorities.
     pub(super) fn open(directory: &Path) -> Result<Self> {
         std::fs::create_dir_all(directory)
             .with_context(|| format!("cannot create directory {}", directory.display()))?;

@@ -28,7 +28,7 @@ impl Half {
         format!("{}h{}", self.year, if self.second { 2 } else { 1 })
     }
 
-    /// Returns the start of the half year and the start of the next one, in RFC 3339.
+    /// Returns the start of this and of the next half year, in RFC 3339.
     pub(super) fn window(self) -> (String, String) {
         let (year, next) = (self.year, self.year + 1);
         if self.second {

@@ -53,7 +53,7 @@ pub(super) async fn run(options: &Options, count: usize) -> Result<()> {
     drop(crate::listen::bind(&place, "--listen").await?);
     let front = TcpListener::bind(&*place.addresses).await?;
     screen.title(directory);
-    // The bucket's name is a credential, so that the directory must be private.
+    // The bucket's name is a credential, so the directory must be private.
     let mut private = std::fs::DirBuilder::new();
     let made = private.recursive(true).mode(0o700).create(directory);
     made.with_context(|| format!("cannot create directory {}", directory.display()))?;
@@ -220,8 +220,8 @@ fn random() -> Result<String> {
     Ok(hex::encode(random))
 }
 
-/// Ports of the instances. They lie below the ephemeral ports, because a long-lived connection on
-/// the same port would prevent the restart of an instance.
+/// Ports of the instances, below the ephemeral ports: a long-lived connection from an ephemeral
+/// port would prevent the restart of an instance on this port.
 const PORTS: Range<u16> = 10_000..20_000;
 
 /// Returns `count` different addresses of this machine that are free at the moment.
@@ -266,7 +266,7 @@ struct Reporter {
     screen: Screen,
     url: String,
     page: String,
-    /// Number and process ID.
+    /// Number and process ID of the leader.
     leader: Option<(usize, Option<u32>)>,
     parts: Vec<Part>,
     scts: Arc<Mutex<Scts>>,
@@ -280,7 +280,7 @@ impl Reporter {
             let was = std::mem::replace(before, standing.part);
             if standing.part == Part::Away && was != Part::Away {
                 let what = format!("instance {}", standing.number);
-                self.screen.done(&what, "is gone; it is started again soon");
+                self.screen.done(&what, "has stopped; it restarts soon");
             }
         }
         let leaders: Vec<_> = all.iter().filter(|it| it.part == Part::Leads).collect();

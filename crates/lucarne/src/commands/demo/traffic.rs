@@ -66,8 +66,8 @@ impl Traffic {
         self.home.directory()
     }
 
-    /// Submits `rate` chains per second. Each one is retried until the log returns an SCT, and
-    /// `took` receives its time.
+    /// Submits `rate` chains per second. Each chain is retried until the log returns an SCT; `took`
+    /// receives the time of the SCT.
     pub(super) fn go_on(&self, rate: u32, took: impl Fn(Instant)) -> Result<()> {
         let key = Arc::new(KeyPair::generate(KeyType::EcdsaP256)?);
         for number in 0.. {
@@ -116,7 +116,7 @@ impl Traffic {
         Ok(())
     }
 
-    /// Submits until the log accepts, because it may still be opening.
+    /// Submits until the log accepts the chain, because the log may still be opening.
     fn wait(&self, first: &Submission) -> Result<()> {
         let deadline = Instant::now() + ACCEPT_TIMEOUT;
         while let Err(error) = self.submit(first) {

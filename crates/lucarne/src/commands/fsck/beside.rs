@@ -18,18 +18,18 @@ const MAX_NAMED: usize = 20;
 /// Files below a directory, by kind.
 #[derive(Default)]
 struct Listed {
-    /// Partial tiles that a wider one replaces.
+    /// Partial tiles that a wider tile replaces.
     superseded: Vec<Tile>,
     issuers: Vec<Fingerprint>,
     /// Number of tiles that were added after the checkpoint was read.
     newer: u64,
-    /// Number of names tiles whose partial data tile is replaced by a wider one.
+    /// Number of names tiles whose partial data tile is replaced by a wider tile.
     superseded_names: usize,
     /// Paths that do not belong to a log.
     others: Vec<String>,
 }
 
-/// Checks the files beside the tree of `size` entries, and reports unneeded ones.
+/// Checks the files beside the tree of `size` entries, and reports unneeded files.
 ///
 /// # Errors
 /// If the directory cannot be listed, or a repaired file cannot be written.
@@ -44,7 +44,7 @@ pub(super) async fn look(
     let root = directory.to_owned();
     let listed = tokio::task::spawn_blocking(move || Listed::of(&root, size)).await?;
     let listed = listed.with_context(|| format!("cannot list {}", directory.display()))?;
-    // A wider tile that may be wrong proves nothing about a partial one.
+    // A wider tile that may be wrong proves nothing about a partial tile.
     for tile in listed.superseded.iter().filter(|_| is_sound) {
         match (superseded(files, *tile, size).await, mending) {
             (Some(finding), Some(mending)) => {

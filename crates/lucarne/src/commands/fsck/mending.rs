@@ -45,7 +45,7 @@ impl Mending {
             let opened = files_at(from).await;
             let (files, data, place) = opened.with_context(|| format!("--from {from}"))?;
             let files: Arc<dyn Files> = match data {
-                // One damaged file in a directory proves nothing about the others.
+                // One damaged file in a directory proves nothing about other files.
                 Some(DataPlace::Directory(_)) => files,
                 _ => Arc::new(Breaker::new(files)),
             };

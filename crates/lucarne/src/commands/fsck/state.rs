@@ -47,7 +47,7 @@ impl State {
             .and_then(|json| parse(&json));
         let state = state.with_context(|| {
             format!(
-                "{} is not the state of a check: remove it to start again",
+                "{} is not the state of a check: remove the file to start again",
                 path.display()
             )
         })?;
@@ -105,7 +105,8 @@ fn parse(json: &Value) -> Option<State> {
 pub(super) fn grown(then: &lucarne_tlog::Checkpoint, now: &lucarne_tlog::Checkpoint) -> Result<()> {
     ensure!(
         then.size <= now.size && (then.size < now.size || then.root == now.root),
-        "the log does not match the state of the check: it had {} entries (root {}), and has {} \
+        "the log does not match the state of the check: the log had {} entries (root {}), and has \
+         {} \
          now (root {}), both signed by its key. Keep both: this is evidence of a fork or a \
          rollback",
         then.size,

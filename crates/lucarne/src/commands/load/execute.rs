@@ -32,7 +32,7 @@ pub(super) fn execute(mut run: Run, output: &output::Flags) -> ExitCode {
     thread::scope(|scope| {
         scope.spawn(|| obey_signals(&running));
         if let Err(error) = show(&running, output) {
-            errln!("lucarne: nothing can be shown while the test runs: {error}");
+            errln!("lucarne: cannot show the progress of the test: {error}");
         }
     });
     let mut outcome = running.wait();
@@ -91,7 +91,7 @@ fn obey_signals(running: &Running) {
         }
     });
     if let Err(error) = listening {
-        errln!("lucarne: signals end the test at once: {error:#}");
+        errln!("lucarne: cannot listen for signals, so a signal ends the test at once: {error:#}");
     }
 }
 

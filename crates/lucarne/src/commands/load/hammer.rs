@@ -38,7 +38,7 @@ pub struct Options {
 #[command(next_help_heading = "Load (the CT hammer's flags)")]
 #[group(skip)]
 pub struct Load {
-    /// Submissions per second; 0 for none, or for as many as --num-writers send one after the other
+    /// Submissions per second; 0 for none, or for no limit if --num-writers is given
     #[arg(long, alias = "max_write_ops", value_name = "N", default_value_t = 0.0)]
     pub max_write_ops: f64,
 
@@ -101,7 +101,11 @@ pub(super) fn run(options: &Options) -> ExitCode {
     let options = &options.in_effect();
     let mut scenarios = match options.scenarios(seed) {
         Ok(scenarios) if !scenarios.is_empty() => scenarios,
-        Ok(_) => return misconfigured("nothing to do: give --max-write-ops or reads"),
+        Ok(_) => {
+            return misconfigured(
+                "nothing to do: give --max-write-ops, or readers and --max-read-ops",
+            );
+        }
         Err(error) => return misconfigured(error),
     };
     for planned in &mut scenarios {

@@ -38,7 +38,8 @@ pub(super) async fn go_back(
     lost.go_back(&settings, &*lock).await?;
     lock.close().await;
     Ok(format!(
-        "the lock of log `{}` in {} is now at {} entries, signed at {}. It was at {} entries, signed \
+        "the lock of log `{}` in {} is now at {} entries, signed at {}. The lock was at {} \
+         entries, signed \
          at {}: keep that checkpoint as a record, and never publish it\n\n{}\n{}",
         log.shortname.value,
         lock.location(),

@@ -20,7 +20,7 @@ use crate::{inception, open, runtime};
 pub(crate) fn run(options: &Rebuild) -> ExitCode {
     let (config, report) = options.flags.read_or(&options.config);
     let Some(config) = sound(config, &report) else {
-        return failed("nothing was changed; correct this first");
+        return failed("nothing was changed; correct the configuration first");
     };
     let rebuilt = runtime::run(async {
         let log = looking::the_one(&config, options.name.as_deref())?;
@@ -84,9 +84,9 @@ impl Outside {
                 Ok(checkpoint) => known.push(checkpoint),
                 Err(_) if self.without.contains(&place) => silent.push(place),
                 Err(problem) => bail!(
-                    "{place}: {problem}. It may have seen more entries than are here. Retry when \
-                     it responds; only if no client can have seen more there, continue with \
-                     --without {place}"
+                    "{place}: {problem}. This place may have more entries than the log. Retry when \
+                     the place responds. Only if no client can have seen more entries there, \
+                     continue with --without {place}"
                 ),
             }
         }
@@ -107,8 +107,8 @@ pub(crate) async fn from_data(config: &Config, log: &LogSettings) -> Result<Stri
     rebuild(config, log, &outside, false).await
 }
 
-/// Writes the newest checkpoint of the log's data to its lock. The lock must have none, or an older
-/// one that is to be replaced.
+/// Writes the newest checkpoint of the log's data to its lock. The lock must have no checkpoint of
+/// the log, or an older checkpoint that the options allow to replace.
 async fn rebuild(
     config: &Config,
     log: &LogSettings,
@@ -120,9 +120,9 @@ async fn rebuild(
     let old = in_lock(config, log).await?;
     ensure!(
         old.is_none() || replace_older,
-        "{place} holds a checkpoint of log `{name}`. If it is older than the log, or damaged, \
-         replace it with --replace-older: what is put in its place must be newer, and confirmed by \
-         a checkpoint that is known outside (--known)"
+        "{place} holds a checkpoint of log `{name}`. If that checkpoint is damaged, or older \
+         than the log, replace it with --replace-older: the new checkpoint must be newer, and \
+         confirmed by an outside checkpoint (--known)"
     );
     let settings = log.to_log_config();
     ensure!(
@@ -169,8 +169,8 @@ async fn in_lock(config: &Config, log: &LogSettings) -> Result<Option<Vec<u8>>> 
         Err(error @ LockError::Unusable { .. }) if is_there(place) => {
             let names = config.logs.iter().map(|log| log.shortname.value.as_str());
             bail!(
-                "{error}. It is the lock of these logs: {}. Move it away, keep it, and rebuild \
-                 the lock of each of them",
+                "{error}. This lock belongs to the logs {}. Move the lock away, keep it, and \
+                 rebuild the lock of each of these logs",
                 names.collect::<Vec<_>>().join(", ")
             )
         }
@@ -184,8 +184,9 @@ fn is_there(place: &LockPlace) -> bool {
     matches!(place, LockPlace::Sqlite(path) if path.exists())
 }
 
-/// Checks that the lock's checkpoint may be replaced: an older checkpoint of the same history, or a
-/// damaged one. Only outside checkpoints prove that the lock is wrong, and not the data.
+/// Checks that the lock's checkpoint may be replaced: the old checkpoint must belong to the same
+/// history and be older, or be damaged. Only outside checkpoints prove that the lock is wrong, and
+/// not the data.
 async fn is_older(
     old: &[u8],
     newest: &Newest,
@@ -246,8 +247,8 @@ async fn others_without(config: &Config, log: &LogSettings, lock: &dyn Lock) -> 
     Ok(said)
 }
 
-/// Returns the newest checkpoint of the published tree. An outside one may be newer than the
-/// published one.
+/// Returns the newest checkpoint of the published tree. An outside checkpoint may be newer than the
+/// published checkpoint.
 fn last_signed(newest: &Newest, known: &[KnownCheckpoint]) -> (Vec<u8>, u64) {
     let published = newest.published();
     let newer = known
@@ -267,7 +268,7 @@ pub(super) fn compared(known: &[KnownCheckpoint], silent: &[String], data: &str)
         .iter()
         .map(|known| {
             format!(
-                "{} has {} entries, signed at {}: this log begins with them",
+                "{} has {} entries, signed at {}: this log begins with these entries",
                 known.place(),
                 known.size(),
                 rfc3339(known.timestamp_ms())
@@ -277,8 +278,8 @@ pub(super) fn compared(known: &[KnownCheckpoint], silent: &[String], data: &str)
     lines.extend(silent.iter().map(|place| format!("{place} was skipped")));
     if known.is_empty() {
         lines.push(format!(
-            "If any other place has more of this log than {data}, do not start it: it would sign a \
-             fork"
+            "If any other place has more of this log than {data}, do not start the log: the log \
+             would sign a fork"
         ));
     }
     lines.join("\n")

@@ -87,8 +87,8 @@ pub(crate) fn problem(inspection: &Inspection) -> Option<String> {
     }
     match &inspection.published {
         None => Some(
-            "nothing is published: the next start publishes the lock's checkpoint. Find out what \
-             removed it"
+            "nothing is published: the next start publishes the lock's checkpoint. Find out how \
+             the published checkpoint was removed"
                 .to_owned(),
         ),
         Some(published) => published.signed.as_ref().err().map(|why| {

@@ -91,8 +91,8 @@ pub(super) enum ThroughError {
     #[error(transparent)]
     Proxy(#[from] UpstreamProxyError),
     #[error(
-        "names a user without a password; a configuration file can have it from elsewhere \
-         (upstream.proxy, `password`)"
+        "names a user without a password; configure the password in a file (upstream.proxy, \
+         `password`)"
     )]
     NoPassword,
 }
@@ -247,9 +247,9 @@ pub enum LeafKeys {
 }
 
 impl LeafKeys {
-    /// Returns the best choice for keys of this type. Generating an RSA key takes tens of
-    /// milliseconds of processor time, and a page has dozens of hosts. A shared key is as safe as
-    /// separate ones, because read access to it implies read access to the CA's key beside it.
+    /// Returns the best choice for keys of this type. Generating an RSA key takes tenths of a
+    /// second of processor time, and a page has dozens of hosts. A shared key is as safe as
+    /// separate keys, because read access to it implies read access to the CA's key beside it.
     pub(super) fn best_for(kind: KeyType) -> Self {
         match kind {
             KeyType::Rsa(_) => LeafKeys::Shared,

@@ -103,7 +103,7 @@ fn pairs(
         return Vec::new();
     };
     let Value::List(items) = &node.value else {
-        let message = "must be a list: one `- certificate: …` for each";
+        let message = "must be a list: one `- certificate: …` for each certificate";
         report.problem(Some(node.line), path, message);
         return Vec::new();
     };

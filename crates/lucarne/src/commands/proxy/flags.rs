@@ -1,4 +1,4 @@
-//! Flags of `lucarne proxy`. They override the file.
+//! Flags of `lucarne proxy`. The flags override the file.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -41,7 +41,7 @@ impl Screen {
             let (over, quit) = (over.clone(), quit.clone());
             std::thread::spawn(move || {
                 if let Err(error) = show(&proxy, &title, &over, &quit) {
-                    errln!("lucarne: nothing can be shown: {error}");
+                    errln!("lucarne: cannot draw the live view: {error}");
                 }
             })
         };
@@ -53,8 +53,8 @@ impl Screen {
     }
 }
 
-/// Returns a future that completes when a user presses the key to stop. Without a screen, it never
-/// completes.
+/// Returns a future that completes when a user presses the key to stop. Without a screen, the
+/// future never completes.
 pub(super) fn quit(screen: &Option<Screen>) -> impl Future<Output = ()> + use<> {
     let quit = screen.as_ref().map(|screen| screen.quit.clone());
     async move {

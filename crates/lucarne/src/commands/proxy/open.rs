@@ -18,7 +18,7 @@ use rustls::{KeyLog, KeyLogFile};
 
 use super::config::{Config, LeafKeys, StoreKind, Through, UserSources};
 
-/// Opens the CA, or creates it. Returns whether it is new.
+/// Opens the CA, or creates it. Returns whether the CA is new.
 pub(super) fn authority(directory: &CaDirectory) -> Result<(Authority, bool)> {
     let name = format!("Lucarne proxy CA {}", machine());
     let mut options = CaOptions::named(&name, KeyType::EcdsaP256);
@@ -93,7 +93,7 @@ pub(super) fn users(sources: &UserSources) -> Result<Option<Users>> {
     Ok(Some(users))
 }
 
-/// Returns the upstream proxies. Their passwords are read now.
+/// Returns the upstream proxies. This function reads the passwords of the proxies.
 pub(super) fn through(config: &Config) -> Result<Vec<UpstreamRoute>> {
     let way = |through: &Through| {
         let mut proxy = through.proxy.clone();
@@ -112,7 +112,7 @@ pub(super) fn through(config: &Config) -> Result<Vec<UpstreamRoute>> {
     config.through.iter().map(way).collect()
 }
 
-/// Opens the log of TLS secrets that the environment names, as for browsers and curl. Returns
+/// Opens the file for TLS secrets that `SSLKEYLOGFILE` names, as in browsers and curl. Returns
 /// `None` without this variable.
 pub(super) fn key_log() -> Result<Option<Arc<dyn KeyLog>>> {
     let file = std::env::var_os("SSLKEYLOGFILE").filter(|file| !file.is_empty());
@@ -131,8 +131,8 @@ pub(super) fn key_log() -> Result<Option<Arc<dyn KeyLog>>> {
     Ok(Some(Arc::new(KeyLogFile::new())))
 }
 
-/// Returns the servers that the proxy trusts: those with certificates of the system's CAs and of
-/// the configured files. The second value has the same certificates in the type of the observer.
+/// Returns the CAs that the proxy trusts for servers: the system's CAs and the CAs in the
+/// configured files. The second value has the same CAs in the type of the observer.
 pub(super) fn trust(config: &Config) -> Result<(Trust, Arc<Roots>)> {
     let mut trusted = if config.system_roots {
         lucarne_net::Trust::system()
@@ -192,8 +192,8 @@ fn submit_to(config: &Config) -> Result<Vec<SubmitTo>> {
     let (logs, keys) = (&config.submit_to, &config.submit_keys);
     if keys.len() > logs.len() {
         bail!(
-            "there are {} keys (--submit-key) for {} logs (--submit-to): give one for each, in \
-             the same order, or leave out the last ones",
+            "there are {} keys (--submit-key) for {} logs (--submit-to): give at most one key for \
+             each log, in the same order",
             keys.len(),
             logs.len()
         );

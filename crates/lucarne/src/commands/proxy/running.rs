@@ -78,7 +78,7 @@ pub(super) async fn run(config: Config, draw: bool, logging: &Logging) -> Result
     drop(screen);
     upkeep.abort();
     tracing::info!("stopped");
-    served.context("cannot serve")
+    served.context("the proxy cannot accept connections")
 }
 
 fn proxy(
@@ -133,7 +133,7 @@ fn bind(place: &Listen, option: &str) -> Result<TcpListener> {
             Err(error) => failure = failure.or(Some(error)),
         }
     }
-    let why = failure.map_or("it resolves to no address".to_owned(), |error| {
+    let why = failure.map_or("the host resolves to no address".to_owned(), |error| {
         error.to_string()
     });
     Err(anyhow::anyhow!(
@@ -179,7 +179,7 @@ fn greet(
 ) {
     if made {
         outln!(
-            "made a CA in {}\n\n{}",
+            "created a CA in {}\n\n{}",
             config.ca.display(),
             directory.trust_hints()
         );

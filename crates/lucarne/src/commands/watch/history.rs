@@ -23,7 +23,7 @@ pub(super) struct History {
 pub(super) struct Sight {
     /// Leaves of the tree.
     pub(super) size: u64,
-    /// Leaves added since the previous checkpoint; `None` for the first one.
+    /// Leaves added since the previous checkpoint; `None` for the first checkpoint.
     pub(super) growth: Option<u64>,
     /// Milliseconds between the timestamps of the two checkpoints.
     pub(super) interval_ms: Option<u64>,
@@ -33,7 +33,7 @@ pub(super) struct Sight {
     pub(super) timestamp: u64,
     /// Leaves per second over the last minute, or since the start.
     pub(super) rate: f64,
-    /// Whether the checkpoint differs from the previous one.
+    /// Whether the checkpoint differs from the previous checkpoint.
     pub(super) new: bool,
 }
 

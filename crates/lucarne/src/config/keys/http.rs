@@ -44,7 +44,7 @@ pub(crate) static MAXINFLIGHT: Key<Sizes> = Key::new(
     Sizes::within(1 << 20, 1 << 40).former_numbers(1),
     "256MiB",
     "Maximum bytes in flight over all clients: incomplete submissions, and decompressed responses \
-     that a client has not yet received. Beyond it: 503 with `Retry-After`.",
+     that a client has not yet received. Above this limit: 503 with `Retry-After`.",
 );
 
 pub(crate) static MAXCLIENTINFLIGHT: Key<Sizes> = Key::new(

@@ -49,5 +49,5 @@ pub(crate) static LEASE: Key<Durations> = Key::new(
     Durations::within(Duration::from_millis(300), Duration::from_secs(60)).former_numbers(1),
     "1.5s",
     "Time without a sign of the leader after which another instance takes over. The value must be \
-     the same in all instances. Each instance reads the lock six times within it.",
+     the same in all instances. Each instance reads the lock six times within this time.",
 );

@@ -33,14 +33,14 @@ pub(crate) static INTENDED_USE: Key<Words<IntendedUse>> = Key::new(
     ]),
     "see below",
     "`production`, `test`, or `decommissioned` after the end of the log. `log_type` follows from \
-     it: `prod`, `test`, or no value.",
+     this value: `prod`, `test`, or no value.",
 );
 
 pub(crate) static STATUS_TIMESTAMP: Key<Time> = Key::new(
     "status_timestamp",
     Time,
     "`inception`",
-    "Time since when the log is active.",
+    "Time from which the log is active.",
 );
 
 pub(crate) static PLANNED_CHANGES: Key<Shape> = Key::new(

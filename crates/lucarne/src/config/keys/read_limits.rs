@@ -43,7 +43,7 @@ pub(crate) static NO_CONTACT_BURST: Key<Count> = Key::new(
 
 pub(crate) static REMEMBERED: Key<Count> = Key::new(
     "remembered",
-    // A client takes 32 bytes, so that the maximum takes 512 MiB.
+    // A client takes 32 bytes, so the maximum takes 512 MiB.
     Count::within(16, 16 << 20, "clients"),
     "65536",
     "Maximum number of clients in memory, and of partial tiles that they requested; 32 bytes for \

@@ -35,7 +35,8 @@ pub(crate) static POOLSIZE: Key<Count> = Key::new(
     "poolsize",
     Count::within(0, 10_000_000, "entries"),
     "4000",
-    "Maximum number of entries that wait for a round; beyond it, 503 with Retry-After. 0 means no \
+    "Maximum number of entries that wait for a round; above this number, 503 with Retry-After. 0 \
+     means no \
      limit, as in Sunlight.",
 )
 .beside(SUNLIGHT);
@@ -53,7 +54,7 @@ pub(crate) static BACKLOG: Key<Shape> = Key::new(
     Shape::Map(&backlog::TABLE),
     "none",
     "Limits of the entries that are not fresh: a map with the next two keys, `{rate: 100, pool: \
-     500}`. Without it, these entries can use the capacity that fresh entries leave.",
+     500}`. Without this key, these entries can use the capacity that fresh entries leave.",
 );
 
 pub(crate) static CHECKPOINTINTERVAL: Key<Durations> = Key::new(
@@ -71,7 +72,7 @@ pub(crate) static MAXJOURNAL: Key<Sizes> = Key::new(
     "Maximum size of the data that a log can write before a sync completes. While the disk does \
      not complete a sync, the journal of a log in a directory grows to about this size. Then \
      submissions get 503 with Retry-After until the sync completes. The log syncs its storage \
-     after each eighth of this size. In a directory, it also does so after 32 MiB and after 256 \
+     after each eighth of this size. In a directory, the log also syncs after 32 MiB and after 256 \
      rounds, because a restart reads the journal into memory and publishes its rounds again.",
 );
 

@@ -33,8 +33,8 @@ pub(crate) static CHECKPOINTS: Key<Shape> = Key::new(
     Shape::Secret,
     "required",
     "The lock: a path (SQLite) or a URL, [see below](#the-lock). `lucarne init` creates it before \
-     the first `serve`. An SQLite database created by Sunlight works. Put it on another file \
-     system than the data.",
+     the first `serve`. An SQLite database created by Sunlight works. Put the database on another \
+     file system than the data.",
 )
 .beside(SUNLIGHT);
 
@@ -50,7 +50,7 @@ pub(crate) static HANDOVER: Key<Shape> = Key::new(
     "handover",
     Shape::Text,
     "none",
-    "A socket in the file system. Through it, the next `lucarne serve` takes over from this \
+    "A socket in the file system, through which the next `lucarne serve` takes over from this \
      process [without a gap](../how-to/operations.md#upgrading-without-a-gap): \
      `/run/lucarne/handover.sock`. Its directory must exist and be writable.",
 );

@@ -141,6 +141,6 @@ fn without_the_key_there_is_no_upgrade() {
         .unwrap();
     let mut second = next(&log);
     assert_eq!(second.wait(PATIENCE).unwrap().code(), Some(1));
-    assert_has(&second.output(), "another process does");
+    assert_has(&second.output(), "another process uses this address");
     assert!(server.stop(PATIENCE).unwrap().success());
 }

@@ -223,7 +223,7 @@ fn all_logs_of_a_lost_lock_are_named() {
     assert_eq!(code, 1, "{said}");
     assert_has(
         &said,
-        "It is the lock of these logs: ill, well. Move it away",
+        "This lock belongs to the logs ill, well. Move the lock away",
     );
     for file in ["lock.sqlite", "lock.sqlite-wal", "lock.sqlite-shm"] {
         let _ = fs::remove_file(site.path().join(file));

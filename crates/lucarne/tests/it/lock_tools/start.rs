@@ -213,7 +213,7 @@ fn known_checkpoints_are_urls_of_one_log() {
     );
     let (code, said) = site.lucarne(&["check"]);
     assert_eq!(code, 1, "{said}");
-    assert_has(&said, "is each log's own");
+    assert_has(&said, "is not allowed here");
 }
 
 #[test]

@@ -254,7 +254,11 @@ fn what_is_not_right_is_refused() {
     // Sunlight's log without its lock.
     let elsewhere = log.path().join("elsewhere.db");
     fs::rename(&file, &elsewhere).unwrap();
-    refused(&log, &SUNLIGHT, "✗ lock: it has none of this log");
+    refused(
+        &log,
+        &SUNLIGHT,
+        "✗ lock: the lock has no checkpoint of this log",
+    );
     fs::rename(&elsewhere, &file).unwrap();
 
     let set = |what: &str| Command::new("chattr").arg(what).arg(&data).status();

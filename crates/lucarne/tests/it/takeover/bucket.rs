@@ -164,7 +164,7 @@ fn sunlights_bucket_with_its_database() {
     let before = store.contents();
     let said = store.says(&log, 0, &[&SUNLIGHT[..], &["--check"]].concat());
     assert_has(&said, "all 2915 entries lead to the signed root");
-    assert_has(&said, "✓ bucket: it is writable");
+    assert_has(&said, "✓ bucket: the bucket is writable");
     assert_has(&said, "· retention: ");
     // The command follows a running Sunlight.
     let follow = store.launch(&log, &[&SUNLIGHT[..], &["--follow"]].concat());
@@ -214,7 +214,7 @@ fn sunlights_bucket_whose_lock_is_elsewhere() {
     let said = store.says(&log, 1, &SUNLIGHT);
     assert_has(
         &said,
-        "✗ lock: it has none of this log, and Sunlight wrote the bucket",
+        "✗ lock: the lock has no checkpoint of this log, but Sunlight wrote the bucket",
     );
     assert_has(&said, "lucarne lock rebuild --known");
     assert!(before == store.contents(), "{said}");

@@ -10,7 +10,7 @@ use crate::ct::fetch::{self, Fetch, FetchError};
 use crate::ct::tile_cache::TileCache;
 use crate::ct::tree_heads::TreeHead;
 
-/// An extended tree whose roots are the signed ones.
+/// An extended tree whose roots match the signed roots.
 pub(super) struct ExtendedTree {
     pub(super) edge: RightEdge,
     /// New full tiles above level 0, and their roots.

@@ -21,12 +21,12 @@ const AT_ONCE: u64 = 128;
 pub(super) struct EntryAudit {
     /// Whether data tiles and issuers are checked.
     enabled: bool,
-    /// New full hash tiles above level 0 that are not yet compared with the served ones.
+    /// New full hash tiles above level 0 that are not yet compared with the served tiles.
     above: VecDeque<(Tile, Hash)>,
     /// First data tile that has not been checked.
     unread: u64,
-    /// Size at the last poll. The responses to the submissions in data tiles up to it have arrived
-    /// since.
+    /// Size of the tree at the last poll. The responses to all submissions below this size have
+    /// arrived since then.
     ripe: u64,
     issuers: BTreeSet<Fingerprint>,
     unseen: VecDeque<Fingerprint>,
@@ -152,7 +152,7 @@ impl EntryAudit {
                     sink.passed(checks::TILE_CONSISTENT);
                 }
                 Ok(_) => {
-                    let detail = format!("{tile}: its hashes are not those of the tree");
+                    let detail = format!("{tile}: the hashes differ from the tree");
                     sink.failed(Finding::new(checks::TILE_CONSISTENT, detail));
                 }
                 Err(FetchError::Faulty(finding)) => sink.failed(finding),

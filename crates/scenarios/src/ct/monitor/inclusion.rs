@@ -13,7 +13,7 @@ use crate::ct::fetch::{self, Fetch, FetchError};
 use crate::ct::pending_scts::{PendingSct, PendingScts};
 
 /// Checks the promises that the verified tree covers. An entry that is neither at its index nor
-/// near it may still appear. Its promise fails only if it is due at `now`, so the result does not
+/// near it may still appear. The promise fails only if it is due at `now`, so the result does not
 /// depend on the speed of the monitor.
 ///
 /// # Errors
@@ -68,7 +68,8 @@ async fn verify_deferred<F: Fetch>(
             Ok(Some(finding)) | Err(FetchError::Faulty(finding)) => sink.failed(finding),
             Ok(None) => {
                 let detail = format!(
-                    "the entry promised at index {index} is not there or near it (tree of {size})"
+                    "the entry promised at index {index} is not at this index or near it (tree of \
+                     {size})"
                 );
                 sink.failed(Finding::new(checks::INCLUSION_ENTRY, detail));
             }
@@ -136,11 +137,11 @@ async fn search<F: Fetch>(
             continue;
         };
         return Ok(Some(if place != index {
-            let detail = format!("promised at index {index}, it is at index {place}");
+            let detail = format!("the entry promised at index {index} is at index {place}");
             Finding::new(checks::INCLUSION_INDEX, detail)
         } else {
             let detail = format!(
-                "entry {index} was promised with timestamp {}, it has {timestamp}",
+                "entry {index} was promised with timestamp {}, but has {timestamp}",
                 sct.timestamp
             );
             Finding::new(checks::INCLUSION_TIMESTAMP, detail)

@@ -59,7 +59,7 @@ pub struct CtReadOptions {
     /// Age at which a checkpoint is stale
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(60))]
     pub max_checkpoint_age: TimeSpan,
-    /// Interval between polls of the checkpoint beside the load
+    /// Interval between polls of the checkpoint during the load
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan(std::time::Duration::from_millis(500)))]
     pub checkpoint_interval: TimeSpan,
     /// Allowed difference between the clocks of log and load test

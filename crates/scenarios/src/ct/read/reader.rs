@@ -25,7 +25,7 @@ use crate::retry_after::retry_after;
 pub(super) struct Reader {
     scenario: Arc<SharedState>,
     random: Random,
-    /// Reads all entries in order, instead of random parts.
+    /// Whether the user reads all entries in order, instead of random parts.
     full: bool,
     sessions: Vec<LogSession>,
 }
@@ -211,10 +211,8 @@ impl ReadIteration<'_> {
             .observe(&note, prior, now_ms(), &sink);
         if seen.is_none() {
             // The failed check has been recorded: the iteration only has to count as failed.
-            self.iteration.fail(Failure::new(
-                "checkpoint",
-                "the checkpoint is not as it must be",
-            ));
+            self.iteration
+                .fail(Failure::new("checkpoint", "the checkpoint failed a check"));
         }
         Ok(())
     }
@@ -240,7 +238,7 @@ impl ReadIteration<'_> {
             }
             return Ok(());
         }
-        let detail = format!("{tile}: its hashes are not those of the verified tree");
+        let detail = format!("{tile}: the hashes differ from the verified tree");
         Err(Finding::new(checks::TILE_CONSISTENT, detail).into())
     }
 
@@ -325,7 +323,7 @@ impl ReadIteration<'_> {
         };
         if !agree {
             let detail =
-                format!("{tile}: its entries do not hash to the leaves of the verified tree");
+                format!("{tile}: the entries do not hash to the leaves of the verified tree");
             return Err(Finding::new(checks::ENTRY_HASH, detail).into());
         }
         sink.passed(checks::ENTRY_HASH);
@@ -389,7 +387,7 @@ impl ReadIteration<'_> {
                 .recorder()
                 .count(self.tags, "ct_outage_errors", 1);
         } else if self.counted {
-            // A partial tile may have been replaced by its full one.
+            // A partial tile may have been replaced by the full tile.
             let superseded = response.status == 404 && path.contains(".p/");
             if !lost && response.status != 200 && !unchanged && !superseded {
                 let finding = fetch::not_served(path, response.status, &response.body);

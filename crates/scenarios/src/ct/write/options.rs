@@ -66,7 +66,7 @@ pub struct CtWriteOptions {
     /// First serial number; 64 random bits precede it
     #[arg(long, aliases = ["serial_offset"], value_name = "N", default_value_t = 0)]
     pub serial_offset: u64,
-    /// Level of the checks beside the load
+    /// Level of the checks during the load
     #[arg(long, value_enum, default_value_t)]
     pub audit: AuditLevel,
     /// Time within which an entry must be in a checkpoint after its SCT
@@ -112,7 +112,7 @@ pub struct CtWriteOptions {
         requires = "intermediate_ca_cert_path"
     )]
     pub intermediate_ca_key_path: Option<PathBuf>,
-    /// PEM file of the private key of the issued certificates [default: a new one]
+    /// PEM file of the private key of the issued certificates [default: a new key]
     #[arg(
         long,
         alias = "cert_sign_private_key_path",
@@ -121,7 +121,7 @@ pub struct CtWriteOptions {
     )]
     pub cert_sign_private_key_path: Option<PathBuf>,
     /// Interval between requests that the log must refuse (another window, an unknown root,
-    /// nonsense); 0 disables them
+    /// malformed requests); 0 disables them
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan::seconds(1))]
     pub probe_interval: TimeSpan,
     /// Version of HTTP
@@ -159,7 +159,7 @@ impl CtWriteOptions {
                 leaf_key: given(&self.cert_sign_private_key_path),
             })),
             _ => Err(configuration(
-                "--intermediate-ca-cert-path and --intermediate-ca-key-path need each other",
+                "--intermediate-ca-cert-path and --intermediate-ca-key-path must be given together",
             )),
         }
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-/// Number of new leaves at which a run ends. Never submits more.
+/// Number of new leaves at which a run ends. The scenario never submits more leaves.
 #[derive(Debug, Default)]
 pub(super) struct WriteGoal {
     leaves: Option<u64>,
@@ -16,7 +16,7 @@ pub(super) struct WriteGoal {
 
 /// The run ended before the goal was reached.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{written} leaves were written, not {goal}")]
+#[error("expected {goal} written leaves, found {written}")]
 pub(super) struct GoalMissed {
     written: u64,
     goal: u64,
@@ -43,7 +43,7 @@ impl WriteGoal {
         claimed.is_ok()
     }
 
-    /// Reports whether a claimed leaf was written as a new one.
+    /// Reports whether a claimed leaf was written as a new leaf.
     pub(super) fn finish(&self, written: bool) {
         let Some(leaves) = self.leaves else {
             return;

@@ -34,7 +34,8 @@ struct LogSession {
     throttled: Tags,
     /// The submission that was sent and has no SCT yet.
     pending: Option<PendingSubmission>,
-    /// Whether the finished submission was written as a new leaf; `None` while one is pending.
+    /// Whether the finished submission was written as a new leaf; `None` while a submission is
+    /// pending.
     written: Option<bool>,
 }
 

@@ -19,8 +19,8 @@ fn the_message_begins_with_the_key() {
         ),
         (
             json!({ "url": url, "steps": step }),
-            "`url`, `method`, `body`, `json`, `expect` and `checks` describe the one request; with \
-             `steps` they stand in its items",
+            "`url`, `method`, `body`, `json`, `expect` and `checks` describe the one request; \
+             with `steps`, write these keys in its items",
         ),
         (
             json!({ "steps": step, "requests": step }),
@@ -28,7 +28,7 @@ fn the_message_begins_with_the_key() {
         ),
         (
             json!({ "url": url, "data": { "two words": "x.csv" } }),
-            "data: `two words` is not a name: letters, digits and `_`",
+            "data: `two words` is not a name: expected letters, digits and `_`",
         ),
         (
             json!({ "url": url, "data": { "users": "/no/such/file" } }),
@@ -37,7 +37,7 @@ fn the_message_begins_with_the_key() {
         ),
         (
             json!({ "url": url, "vars": { "counter": "x" } }),
-            "vars: `counter` is a value already; use another name",
+            "vars: `counter` is the name of a built-in value: use another name",
         ),
         (
             json!({ "url": url, "vars": { "a": "{{b" } }),
@@ -71,7 +71,7 @@ fn the_message_names_the_request_of_a_list() {
     for (options, expected) in [
         (
             json!({ "steps": [{ "url": url, "remember": { "counter": "/id" } }] }),
-            "`counter` is a value already; use another name",
+            "`counter` is the name of a built-in value: use another name",
         ),
         (
             json!({ "steps": [{ "url": url, "name": "a,b" }] }),
@@ -91,7 +91,7 @@ fn the_message_names_the_request_of_a_list() {
         ),
         (
             json!({ "steps": [{ "url": url, "checks": [{ "equals": "x" }] }] }),
-            "steps[0].checks[0]: names one place: `json: /pointer`, `header: name` or `body: true`",
+            "steps[0].checks[0]: must name one place: `json: /pointer`, `header: name` or `body: true`",
         ),
     ] {
         assert_eq!(message(options), expected);
@@ -109,7 +109,7 @@ fn the_message_of_a_single_request_has_no_index() {
         ),
         (
             json!({ "url": "https://{{user}}.example/" }),
-            "url: `https://{{user}}.example` has a template in its host: only the path can",
+            "url: `https://{{user}}.example` has a template in its host: only the path can have templates",
         ),
         (
             json!({ "url": "https://" }),
@@ -125,7 +125,7 @@ fn the_message_of_a_single_request_has_no_index() {
         ),
         (
             json!({ "url": url, "body": "x", "json": {} }),
-            "body: there is `json` as well",
+            "body: cannot be combined with `json`",
         ),
         (
             json!({ "url": url, "body": "{{" }),
@@ -137,7 +137,7 @@ fn the_message_of_a_single_request_has_no_index() {
         ),
         (
             json!({ "url": url, "headers": { "A": "{{x y}}" } }),
-            "headers.A: `{{x y}}` is not a name: letters, digits and `_`",
+            "headers.A: `{{x y}}` is not a name: expected letters, digits and `_`",
         ),
         (
             json!({ "url": url, "checks": [{ "body": true, "type": "object" }] }),

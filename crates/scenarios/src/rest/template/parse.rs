@@ -9,7 +9,7 @@ pub(in super::super) enum SyntaxError {
     Filter,
     #[error("has `(` without a matching `)`")]
     Parenthesis,
-    #[error("is not a name: letters, digits and `_`")]
+    #[error("is not a name: expected letters, digits and `_`")]
     Name,
     #[error("has an empty argument")]
     EmptyArgument,

@@ -119,7 +119,7 @@ fn mistakes_are_explained() {
     for (text, expected) in [
         ("{{nmae}}", "did you mean `{{name}}`?"),
         ("{{uniqe}}", "did you mean `{{unique}}`?"),
-        ("{{colour}}", "there are name, unique"),
+        ("{{colour}}", "known values: name, unique"),
         ("{{name", "without its `}}`"),
         ("{{}}", "is not a name"),
         ("{{random}}", "needs `to=`"),
@@ -142,11 +142,11 @@ fn mistakes_are_explained() {
     let words = NameError::Invalid("two words".into());
     assert_eq!(
         own.to_string(),
-        "`counter` is a value already; use another name"
+        "`counter` is the name of a built-in value: use another name"
     );
     assert_eq!(
         words.to_string(),
-        "`two words` is not a name: letters, digits and `_`"
+        "`two words` is not a name: expected letters, digits and `_`"
     );
     assert_eq!(scope.declare("counter"), Err(own));
     assert_eq!(scope.declare("two words"), Err(words));

@@ -54,9 +54,9 @@ const MOST: u64 = 1024;
 /// Reasons why a name cannot be declared.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(in super::super) enum NameError {
-    #[error("`{0}` is not a name: letters, digits and `_`")]
+    #[error("`{0}` is not a name: expected letters, digits and `_`")]
     Invalid(String),
-    #[error("`{0}` is a value already; use another name")]
+    #[error("`{0}` is the name of a built-in value: use another name")]
     Reserved(String),
 }
 

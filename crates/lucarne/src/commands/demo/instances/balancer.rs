@@ -96,7 +96,8 @@ impl Balancer {
         words(StatusCode::BAD_GATEWAY, "No instance responds.\n")
     }
 
-    /// Returns the addresses of the responding instances, starting with a different one each time.
+    /// Returns the addresses of the responding instances, starting with a different instance each
+    /// time.
     fn by_turns(&self) -> Vec<String> {
         let count = self.instances.len();
         let first = self.turn.fetch_add(1, Ordering::Relaxed);
@@ -142,8 +143,8 @@ table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.3rem .8
 .leads{background:#d9f2e3;color:#000;font-weight:600}</style>\
 <h1>Three processes, one log</h1><p><a href=\"LOG\">LOG</a>, behind a balancer.\
 <table><tr><th>Instance<th>Address<th>Part<th>Entries<th>Kill itROWS</table>\
-<p>One leads, which means that it sequences. Kill it: another one leads within seconds, and what is \
-submitted meanwhile waits for it.";
+<p>The leading instance sequences the entries. Kill this instance: another \
+instance leads within seconds, and submissions wait until then.";
 
 fn words(status: StatusCode, text: impl Into<Bytes>) -> BalancerResponse {
     let mut response = Response::new(Either::Left(Full::from(text.into())));

@@ -1,8 +1,8 @@
 //! Bucket of the demo: the part of S3 that a log uses, stored in a directory and served on
 //! loopback.
 //!
-//! The bucket stands in for a real store, which instances on several machines need. It is not a
-//! product. The bucket's name serves as the credential: it is as long as a key, and stored in
+//! The bucket stands in for a real store, which instances on several machines need. The bucket is
+//! not a product. The bucket's name serves as the credential: it is as long as a key, and stored in
 //! private files. Puts are conditional and durable as in S3, because the safety of the log depends
 //! on both.
 
@@ -98,7 +98,7 @@ impl Bucket {
         match done {
             Ok(Ok(response)) => response,
             failed => {
-                tracing::error!(?failed, "the demo's bucket");
+                tracing::error!(?failed, "the demo's bucket failed");
                 error(StatusCode::INTERNAL_SERVER_ERROR, "InternalError")
             }
         }

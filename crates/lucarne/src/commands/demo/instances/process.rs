@@ -63,7 +63,8 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Creates an instance without starting it. `log` is the path of its log.
+    /// Creates an instance without starting it. `log` is the path of the log on the server, with a
+    /// trailing slash.
     pub(super) fn new(directory: &Path, client: Client, log: &str) -> Self {
         Process {
             directory: directory.to_owned(),
@@ -137,7 +138,7 @@ impl Process {
             .ok()
     }
 
-    /// Stops the process with SIGTERM, so that it hands over.
+    /// Stops the process with SIGTERM, so that another instance takes over.
     pub(super) async fn stop(&mut self) {
         let Some(mut child) = self.child.take() else {
             return;

@@ -1,4 +1,5 @@
-//! Layout of the live view. It needs 80 columns; a narrower terminal cuts columns from the right.
+//! Layout of the live view. The view needs 80 columns; a narrower terminal cuts columns from the
+//! right.
 
 use std::time::{Duration, Instant};
 
