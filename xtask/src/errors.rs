@@ -12,8 +12,11 @@ const PAGE: &str = "docs/reference/errors.md";
 /// Source of the codes from the examination of a submission.
 const REJECTIONS: &str = "crates/ct/src/rejection.rs";
 
-/// Source of the other codes of refusals.
-const RESPONSES: &str = "crates/http/src/error_response.rs";
+/// Sources with codes of refusals in the arms of a `match`.
+const RESPONSES: [&str; 2] = [
+    "crates/http/src/error_response.rs",
+    "crates/http/src/rfc6962/parameters.rs",
+];
 
 /// Functions with the code of a refusal among their arguments.
 const CONSTRUCTORS: [&str; 7] = [
@@ -76,7 +79,7 @@ fn codes() -> Result<BTreeSet<String>> {
         if text.contains("ErrorResponse") {
             codes.extend(refusals(&text));
         }
-        if path == RESPONSES {
+        if RESPONSES.iter().any(|response| path == *response) {
             codes.extend(arms(&text));
         }
     }

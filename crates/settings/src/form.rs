@@ -60,7 +60,7 @@ pub enum Shape {
     Date,
     /// Time of RFC 3339, or a date.
     Time,
-    /// One of the words of the key.
+    /// Word from the list of the key.
     Word,
     /// Only this word.
     Exactly(&'static str),

@@ -40,8 +40,8 @@ pub struct PendingScts {
     open: BTreeMap<(u64, Hash), PendingSct>,
     /// Due times in the order of issue.
     due: VecDeque<(Instant, (u64, Hash))>,
-    /// Promises that are not at their index. The entry is searched elsewhere only when the promise
-    /// is due, because the entry may still appear.
+    /// Promises that are not at their index. The entry is searched elsewhere only at the due
+    /// time, because the entry may still appear.
     deferred: Vec<PendingSct>,
     /// Extra data of proven promises, until their data tile is checked.
     unread: BTreeMap<u64, ExtraData>,

@@ -50,7 +50,7 @@ impl Reader {
             .all()
             .iter()
             .map(|log| LogSession::new(log, recorder));
-        // Spreads full readers evenly: with a share of one half, every second user is a full reader.
+        // Spreads full readers evenly: with a share of one half, every second user reads all.
         let share = scenario.options.full_readers.0;
         let full = ((number + 1) as f64 * share).floor() > (number as f64 * share).floor();
         random.next();
