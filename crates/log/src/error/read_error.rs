@@ -8,7 +8,7 @@ use lucarne_storage::AssetError;
 use lucarne_tlog::{LoadError, MakeProofError, ProofError};
 use tokio::task::JoinError;
 
-/// The reasons why a read fails. Absence is not an error.
+/// The reasons why a read fails. A missing file is not an error.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ReadError {
     /// The storage, or the processing of its files, failed.

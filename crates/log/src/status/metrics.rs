@@ -101,7 +101,7 @@ impl Metrics {
             scrub_ended: Family::default(),
             scrub_findings: Family::default(),
         };
-        metrics.describe(registry.sub_registry_with_prefix("lucarne"));
+        metrics.describe(registry);
         metrics
     }
 

@@ -53,7 +53,7 @@ pub struct Repair {
     pub fsck: Fsck,
 
     /// Another place that holds the same log: a directory, a bucket, or the URL of a monitoring
-    /// prefix. Its files are verified against the signed root. May be repeated
+    /// prefix. The files are verified against the signed root. May be repeated
     #[arg(long, value_name = "PLACE")]
     pub from: Vec<String>,
 

@@ -45,8 +45,8 @@ pub struct Rebuild {
     #[arg(long, value_name = "URL|FILE")]
     pub known: Vec<String>,
 
-    /// Replace the lock's checkpoint if it is an older one of this log, or damaged. A checkpoint
-    /// from outside (--known) must confirm the new one
+    /// Replace the lock's checkpoint if it is damaged, or older than the log. A checkpoint from
+    /// outside (--known) must confirm the new checkpoint
     #[arg(long)]
     pub replace_older: bool,
 

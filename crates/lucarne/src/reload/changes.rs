@@ -14,7 +14,7 @@ const ROOTS: [&str; 5] = [
 /// Reports changed settings of the process that need a new process.
 pub(super) fn report_process(present: &Config, file: &Config) {
     let mut changed = present.written.changed(&file.written);
-    // Other TLS files are read; without a listener for TLS, they cannot be.
+    // A reload reads other TLS files, but cannot enable or disable TLS.
     if present.tls.is_some() == file.tls.is_some() {
         changed.retain(|key| *key != "tls");
     }

@@ -72,7 +72,7 @@ pub(super) fn read(file: &Path, hosted: &Hosted, draining: &[LogSettings]) -> Op
     }
 }
 
-/// Decides about each log of the file.
+/// Returns the placement of each log of the file.
 fn place(
     config: &Config,
     hosted: &Hosted,

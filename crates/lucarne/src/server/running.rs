@@ -60,7 +60,7 @@ impl Running {
         let obstacle = if candidate.knows(&hosted) {
             self.upkeep.reload.obstacle()
         } else {
-            Some("its logs have changed since (SIGHUP): start the other process again")
+            Some("the logs have changed since the check (SIGHUP): start the other process again")
         };
         if let Some(why) = obstacle {
             candidate.withdraw(why).await;
@@ -109,7 +109,7 @@ impl Running {
             );
         }
         close_lock(&*self.lock).await;
-        tracing::info!("stopped; every submission that was taken has been answered");
+        tracing::info!("stopped; every accepted submission has its response");
         Ok(Ended::Stopped)
     }
 }

@@ -73,7 +73,7 @@ fn plans_that_make_no_sense() {
         (
             "rest",
             "      url: http://127.0.0.1:1/\n      headers: { Authorization: \"Bearer ${NO_SUCH_TOKEN}\" }\n",
-            "plan.yaml:9: the environment has no NO_SUCH_TOKEN; set it",
+            "plan.yaml:9: the environment has no NO_SUCH_TOKEN: set NO_SUCH_TOKEN",
         ),
         (
             "rest",

@@ -56,7 +56,7 @@ impl DatabaseServer {
                 .arg(self.data()),
         };
         // MariaDB once failed here for an unknown reason, when several servers started on a busy
-        // machine. Therefore one retry.
+        // machine. The command is therefore retried once.
         let mut output = launch.run()?;
         if !output.status.success() {
             // The cause is unknown, but a busy machine was part of it. The pause does not affect
@@ -70,7 +70,7 @@ impl DatabaseServer {
         if !output.status.success() {
             let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
             let _ = write!(said, "{}", String::from_utf8_lossy(&output.stderr));
-            bail!("{:?} cannot make its files:\n{said}", self.kind);
+            bail!("{:?} cannot create its files:\n{said}", self.kind);
         }
         if self.kind == DatabaseKind::Postgres {
             // TCP connections require a password.
@@ -112,7 +112,7 @@ impl DatabaseServer {
         }
     }
 
-    /// Changes the owner of the data directory to that user, if we are root.
+    /// Changes the owner of the data directory to that user, if this process runs as root.
     fn own_data(&self) -> Result<()> {
         if getuid().is_root() {
             let (uid, gid) = ids(self.user())?;
@@ -158,7 +158,7 @@ fn mariadbd() -> Result<PathBuf> {
 }
 
 fn missing(what: &str) -> String {
-    format!("{what} is not there. Run scripts/install-test-tools (cargo xtask test does)")
+    format!("{what} is not installed: run scripts/install-test-tools (or `cargo xtask test`)")
 }
 
 /// Returns user and group of a name from `/etc/passwd`.

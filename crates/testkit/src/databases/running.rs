@@ -41,7 +41,7 @@ impl DatabaseServer {
         Ok(())
     }
 
-    /// Sends SIGKILL to all of its processes.
+    /// Sends SIGKILL to all processes of the server.
     ///
     /// # Errors
     /// Only if the system refuses.

@@ -34,7 +34,7 @@ impl Dedup {
         Ok(())
     }
 
-    /// Adds the entries of the signed tree `head` that follow the indexed ones, up to `indexed`.
+    /// Adds the entries of the signed tree `head` that follow the indexed entries, up to `indexed`.
     /// Must be called by one task at a time.
     pub(crate) fn extend(
         &self,

@@ -189,7 +189,7 @@ impl ClusterBounds {
         outcome
     }
 
-    /// Responds to all that wait for a round.
+    /// Responds to all requests that wait for a round.
     pub(super) fn respond(&self, cluster: &mut Cluster, i: usize, index: usize, leaf: Leaf) {
         if !self.forwards {
             return cluster.promise(index, leaf);

@@ -45,9 +45,9 @@ pub enum IndexInconsistency {
     /// The index has seen more entries than the log has.
     #[error(
         "the dedup index in {} has seen {} entries of this log, the lock ({lock}) only knows \
-         {size}. Lock and storage were rolled back, or the index is of a copy of this log that \
-         went on. Restore the newest lock and storage; never start the log with older ones: it \
-         would sign a fork. Only if the log has certainly never signed more than {size} entries, \
+         {size}. Lock and storage were rolled back, or the index belongs to a copy of this log \
+         that went on. Restore the newest lock and storage; never start the log with older ones: \
+         it would sign a fork. Only if the log has certainly never signed more than {size} entries, \
          move {} away, and it is rebuilt. The log signs nothing until then",
         .seen.path.display(), .seen.entries, .seen.path.display()
     )]

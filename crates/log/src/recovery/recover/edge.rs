@@ -178,7 +178,7 @@ async fn beneath(assets: &dyn Assets, of: Tile) -> Result<Option<Bytes>, ReadErr
     Ok(hashes.map(|hashes| hashes.iter().flat_map(|hash| hash.0).collect()))
 }
 
-/// Treats a damaged tile as a missing one.
+/// Treats a damaged tile as a missing tile.
 fn readable<T>(read: Result<Option<T>, ReadError>) -> Result<Option<T>, Arc<AssetError>> {
     match read {
         Err(ReadError::Unavailable(problem)) => Err(problem),

@@ -6,7 +6,8 @@ use super::Metrics;
 
 impl Metrics {
     /// Registers all families, in the order of the exposition.
-    pub(super) fn describe(&self, r: &mut Registry) {
+    pub(super) fn describe(&self, registry: &mut Registry) {
+        let r = registry.sub_registry_with_prefix("lucarne");
         self.describe_rounds(r);
         self.describe_lanes(r);
         self.describe_index(r);

@@ -131,7 +131,7 @@ async fn watch(
         tokio::select! {
             () = tokio::time::sleep(LOOK) => {}
             wish = signals.next() => match wish {
-                // The demo ends with its terminal, too.
+                // SIGHUP means that the terminal was closed, and also ends the demo.
                 Wish::Stop(_) | Wish::Reread => return Ok(()),
                 Wish::Successor => {}
             }

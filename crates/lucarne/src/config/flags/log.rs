@@ -109,7 +109,7 @@ impl Flags {
     /// Reads the key of the log, and returns its source, too.
     fn key(&self, parse: &mut Parse<'_>) -> (Option<Secret>, Option<LogKey>) {
         if given(&self.private_key).is_some() && self.clouds.key().is_some() {
-            let message = "and --private-key are both given: a log has one key";
+            let message = "cannot be combined with --private-key: a log has one key";
             parse.problem("signer-private-key-secret-name", message);
         }
         let secret = self.key_source();

@@ -69,7 +69,7 @@ fn a_log_goes_back_from_a_round_that_was_never_published() {
     let (code, said) = site.lucarne(&[&GO_BACK[..], &["--known", &mirror.url()]].concat());
     assert_eq!(code, 0, "{said}");
     assert_has(&said, "is now at 4 entries");
-    assert_has(&said, "It was at 5 entries");
+    assert_has(&said, "The lock was at 5 entries");
     assert_has(&said, &signed);
     let mut server = site.start();
     run(async {

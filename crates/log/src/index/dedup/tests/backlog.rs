@@ -113,7 +113,7 @@ fn an_anchor_with_a_backlog_is_none_to_whoever_knows_no_backlog() {
     }
 }
 
-/// A lookup that first checks for unknown entries never takes an entry of the log for a new one.
+/// A lookup that first checks for unknown entries never takes an entry of the log for a new entry.
 #[test]
 fn what_is_read_is_found_before_it_counts_as_read() {
     let dir = tempfile::tempdir().unwrap();
