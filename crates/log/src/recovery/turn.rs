@@ -39,7 +39,7 @@ impl Turn {
 }
 
 impl GiveTurn {
-    /// Gives the turn.
+    /// Lets the logs run: no other process runs them any more.
     pub fn give(&self) {
         self.0.send_replace(true);
     }

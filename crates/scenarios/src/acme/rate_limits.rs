@@ -10,11 +10,11 @@ use super::step::Step;
 #[derive(Debug, Default)]
 pub(super) struct RateLimits([Mutex<Option<Instant>>; Step::ALL.len()]);
 
-/// Wait if the server requests none.
+/// Delay if a response with a rate limit has no valid `Retry-After`.
 const UNTOLD: Duration = Duration::from_secs(5);
 
 impl RateLimits {
-    /// Closes this step for the wait.
+    /// Delays all requests of this step for `wait`, the time that the server requested.
     pub(super) fn close(&self, step: Step, wait: Option<Duration>) {
         let until = Instant::now() + wait.unwrap_or(UNTOLD);
         let mut closed = self.0[step as usize].lock();
