@@ -76,8 +76,8 @@ impl ClientTable {
     }
 
     /// Returns the place of a repeated action of a client, for example the reads of one partial
-    /// tile. All actions of a client are in one set, so a busy client cannot evict clients of other
-    /// sets. The key is a 64-bit hash of client and action.
+    /// tile. All actions of a client are in one set, so a busy client cannot evict the actions of
+    /// clients in other sets. The key is a 64-bit hash of client and action.
     pub(super) fn place_of_deed(&self, client: u64, deed: impl Hash) -> Place {
         let key = self.hasher.hash_one((client, deed)).max(1);
         Place {

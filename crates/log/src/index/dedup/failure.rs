@@ -8,7 +8,7 @@ use std::path::Path;
 use super::{Anchor, Dedup, TreeHead};
 use crate::error::Fatal;
 
-/// The file in an index that could not be written or read; it has the anchor, from memory.
+/// Name of the file that marks a failed index. The file contains the last anchor, from memory.
 const FAILED: &str = "failed";
 
 /// The reasons why an index is not used and must be rebuilt.
