@@ -112,7 +112,7 @@ impl DatabaseServer {
         }
     }
 
-    /// Makes the package's user the owner of the data directory, if this process runs as root.
+    /// Changes the owner of the data directory to the package's user, if this process runs as root.
     fn own_data(&self) -> Result<()> {
         if getuid().is_root() {
             let (uid, gid) = ids(self.user())?;
@@ -121,7 +121,7 @@ impl DatabaseServer {
         Ok(())
     }
 
-    /// Returns the command that runs a program as the package's user, who also owns the data
+    /// Returns the command that runs a program as the package's user, and gives this user the data
     /// directory. Without root, the program runs as the current user.
     fn as_its_user(&self, program: PathBuf) -> Result<Launch> {
         let directory = self.directory.path();
