@@ -153,7 +153,7 @@ impl Group {
             let leads = |state: &Option<String>| state.as_deref() == Some("running");
             let leading = states.iter().filter(|state| leads(state)).count();
             if leading == 1 && states.iter().all(Option::is_some) {
-                return states.iter().position(leads).context("one leads");
+                return states.iter().position(leads).context("no process leads");
             }
             ensure!(
                 Instant::now() < deadline,
@@ -183,7 +183,7 @@ impl Group {
             line.starts_with("lucarne_submissions_total{") && line.contains("\"accepted\"")
         });
         let count = counter.and_then(|line| line.rsplit(' ').next()?.parse().ok());
-        count.context("no metric of accepted submissions")
+        count.context("/metrics has no counter of accepted submissions")
     }
 }
 

@@ -208,7 +208,7 @@ pub enum LogListError {
     #[error("not a log list (version 3 JSON): {0}")]
     Json(#[from] serde_json::Error),
     /// `operators` is missing.
-    #[error("not a log list (version 3 JSON): it has no list `operators`")]
+    #[error("not a log list (version 3 JSON): expected a list `operators`")]
     NoOperators,
     /// No log of the list can be used.
     #[error("there is no usable log in this list{}", first(.0))]

@@ -119,7 +119,7 @@ pub struct SeenSct {
 }
 
 impl SeenSct {
-    /// Checks an SCT at `now_ms` since 1970.
+    /// Checks an SCT. `now_ms` is the time in milliseconds since 1970.
     pub fn look_at(
         read: Result<Sct, UnreadSct>,
         delivery: Delivery,
@@ -196,12 +196,12 @@ impl LoggedEntries {
         self.embedded.as_ref().ok()
     }
 
-    /// Returns the entry for SCTs by TLS or OCSP.
+    /// Returns the entry for SCTs in the TLS handshake or in an OCSP response.
     pub fn delivered(&self) -> &SignedEntry {
         &self.delivered
     }
 
-    /// Verifies an SCT with the log's key at `now_ms` since 1970.
+    /// Verifies an SCT with the log's key. `now_ms` is the time in milliseconds since 1970.
     pub fn verify(
         &self,
         sct: &Sct,

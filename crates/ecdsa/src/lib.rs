@@ -77,7 +77,8 @@ use verification::{Question, Vectorised};
 /// Maximum number of signatures in one batch of [`accept_all`].
 pub const BATCH: usize = ifma::LANES;
 
-/// Returns `true` if the processor supports batches.
+/// Returns `true` if the processor has the instructions for verification in batches
+/// ([`accept_all`]).
 pub fn has_batches() -> bool {
     Ifma::detect().is_some()
 }

@@ -1,4 +1,4 @@
-//! Entity tags: strong, and computed in advance.
+//! Strong entity tags, computed once for each content.
 
 use http::HeaderValue;
 use http::header::{HeaderMap, IF_NONE_MATCH, IF_RANGE};

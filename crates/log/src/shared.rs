@@ -308,7 +308,7 @@ fn is_news(noted: &Mutex<Option<String>>, now: &Option<String>) -> bool {
     news
 }
 
-/// Returns milliseconds, with a resolution of one microsecond.
+/// Converts a duration to milliseconds, with a resolution of one microsecond.
 pub(crate) fn milliseconds(duration: Duration) -> f64 {
     duration.as_micros() as f64 / 1000.0
 }

@@ -106,7 +106,7 @@ impl InterimSender {
 fn encode(status: StatusCode, headers: &HeaderMap) -> Vec<u8> {
     let mut headers = headers.clone();
     headers::strip(&mut headers);
-    // Interim responses have no body, so they have no fields about one.
+    // Interim responses have no body, so fields about a body are removed.
     headers.remove(CONTENT_LENGTH);
     headers.remove(TRAILER);
     let reason = status.canonical_reason().unwrap_or_default();

@@ -4,8 +4,8 @@ use anyhow::Result;
 
 use crate::{AzureServer, Bucket, DatabaseKind, DatabaseProxy, DatabaseServer, GcsServer};
 
-/// The location of the data and the lock of logs under test, as in their configuration. The servers
-/// have the same lifetime.
+/// The location of the data and the lock of logs under test, as in the configuration of the logs.
+/// The servers of store and database stop when the last clone is dropped.
 #[derive(Clone)]
 pub struct Place {
     /// The value of `checkpoints`.

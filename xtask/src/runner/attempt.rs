@@ -100,7 +100,7 @@ pub(super) fn run(test: &Test, directory: &Path, backtrace: bool) -> Result<Atte
 
 fn copy(file: &File) -> Result<File> {
     file.try_clone()
-        .context("creating a file for the output of tests")
+        .context("duplicating the file for the output of tests")
 }
 
 fn spawn(command: &mut Command) -> Result<Child> {

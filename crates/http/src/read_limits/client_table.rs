@@ -75,8 +75,9 @@ impl ClientTable {
         }
     }
 
-    /// Returns the place of an activity of a client, in the client's set, so that a busy client
-    /// takes no room from others. Activities are distinguished by a hash of 64 bits.
+    /// Returns the place of a repeated action of a client, for example the reads of one partial
+    /// tile. All actions of a client are in one set, so a busy client cannot evict the actions of
+    /// clients in other sets. The key is a 64-bit hash of client and action.
     pub(super) fn place_of_deed(&self, client: u64, deed: impl Hash) -> Place {
         let key = self.hasher.hash_one((client, deed)).max(1);
         Place {

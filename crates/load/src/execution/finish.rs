@@ -54,7 +54,7 @@ impl Execution {
         tokio::select! {
             finish = ended => finish,
             () = self.run_state.stopped(StopMode::Now) => cut_off("stopped before the end", false),
-            // Nothing may run longer than this after the load.
+            // Limits the time of all work after the load.
             () = tokio::time::sleep(grace) => {
                 let what = format!("the work after the load was cut off after {grace:.0?}");
                 cut_off(&what, true)

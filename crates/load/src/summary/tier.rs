@@ -18,13 +18,13 @@ const TAG: &str = "connector";
 pub struct Tier {
     /// Median of request durations in milliseconds, including connecting and TLS.
     pub p50: Option<f64>,
-    /// 95th percentile.
+    /// 95th percentile of request durations in milliseconds.
     pub p95: Option<f64>,
-    /// 99th percentile.
+    /// 99th percentile of request durations in milliseconds.
     pub p99: Option<f64>,
-    /// Longest duration.
+    /// Longest request duration in milliseconds.
     pub max: Option<f64>,
-    /// Mean.
+    /// Mean of request durations in milliseconds.
     pub avg: Option<f64>,
     /// Share of failed requests, 0 to 1.
     pub error_rate: Option<f64>,

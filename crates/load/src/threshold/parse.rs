@@ -46,7 +46,7 @@ pub enum ThresholdProblem {
     Percentile(String),
     /// The aggregation is unknown.
     #[error(
-        "\"{0}\" is not an aggregation; there are avg, min, max, med, p(N), count, rate and value"
+        "\"{0}\" is not an aggregation; expected avg, min, max, med, p(N), count, rate or value"
     )]
     Aggregation(String),
     /// The bound is not a number.

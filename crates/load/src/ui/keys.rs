@@ -7,7 +7,8 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 pub enum Action {
     /// Changes a kind of load by one step.
     Scale(Load, Direction),
-    /// Chooses the next or the previous scenario; beyond both ends, all scenarios are chosen.
+    /// Chooses the next or the previous scenario. Before the first and after the last scenario, all
+    /// scenarios are chosen.
     Choose(Direction),
     /// Shows or hides the list of keys.
     Help,

@@ -13,7 +13,7 @@ pub enum SignError {
     #[error("{0}")]
     Unsound(CheckpointError),
     /// The signature is valid for another tree head.
-    #[error("the signature is of another tree head")]
+    #[error("the signature is for another tree head")]
     OtherHead,
 }
 

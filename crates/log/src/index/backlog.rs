@@ -119,7 +119,7 @@ struct Reading {
     problem: Option<String>,
 }
 
-/// The rest of the backlog at one time.
+/// The size of the backlog at one time.
 #[derive(Clone, Copy)]
 struct Sample {
     at: Instant,
@@ -128,7 +128,7 @@ struct Sample {
 }
 
 impl Pace {
-    /// Records the rest of the backlog.
+    /// Records the entries that the backlog still has now.
     pub(crate) fn note(&self, left: &Backlog) {
         self.note_at(left, Instant::now());
     }

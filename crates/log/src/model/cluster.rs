@@ -50,9 +50,9 @@ pub(super) struct ClusterBounds {
     pub(super) protocol: Protocol,
     /// The rule that is disabled.
     pub(super) without: Option<InstanceRule>,
-    /// Rounds and new signatures, of both instances together: at most three.
+    /// Maximum number of rounds and new signatures of both instances together, at most three.
     pub(super) rounds: u8,
-    /// Submissions, if they are not forwarded.
+    /// Number of different submissions. Unused if followers forward.
     pub(super) submissions: u8,
     /// Maximum number of times that the lease is taken.
     pub(super) epochs: u8,

@@ -19,7 +19,7 @@ impl Turn {
         turn
     }
 
-    /// Creates a turn that comes when it is given.
+    /// Creates a turn that comes when [`GiveTurn::give`] is called.
     pub fn later() -> (GiveTurn, Self) {
         let (give, turn) = watch::channel(false);
         (GiveTurn(give), Turn(turn))
@@ -39,7 +39,7 @@ impl Turn {
 }
 
 impl GiveTurn {
-    /// Gives the turn.
+    /// Lets the logs run: no other process runs them any more.
     pub fn give(&self) {
         self.0.send_replace(true);
     }

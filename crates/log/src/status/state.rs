@@ -68,8 +68,8 @@ pub struct Stats {
 /// A check of a log's health, and its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// Stable name: `state`, `lock`, `storage`, `files`, `verification`,
-    /// `checkpoint_age`, `clock`, `scrub`, `dedup`, `instances`.
+    /// Stable name: `state`, `lock`, `storage`, `files`, `verification`, `checkpoint_age`, `clock`,
+    /// `roots`, `scrub`, `instances`, `dedup`, `answer`.
     pub name: &'static str,
     /// `true` if the result is good.
     pub ok: bool,

@@ -31,7 +31,7 @@ pub(crate) fn read(path: &Path) -> Result<LogKey, KeyError> {
     from_bytes(&bytes_of(path)?)
 }
 
-/// Reads the file at `path`.
+/// Reads a key file. A missing file is [`KeyError::Absent`], whose text has the remedy.
 pub(super) fn bytes_of(path: &Path) -> Result<Vec<u8>, KeyError> {
     std::fs::read(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => KeyError::Absent(error),

@@ -24,11 +24,11 @@ pub(super) struct SingleFlight {
 pub(super) enum Joined {
     /// The certificate existed after all.
     Found(Arc<Minted>),
-    /// Result of the task that this call started.
+    /// Waiter for the task that this call started.
     Leader(Waiter),
-    /// Result of a task that was in flight.
+    /// Waiter for a task that was already in flight.
     Follower(Waiter),
-    /// No task: the limit of tasks is reached.
+    /// Error: the limit of tasks is reached.
     Full(StoreError),
 }
 

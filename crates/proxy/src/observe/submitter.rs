@@ -177,7 +177,8 @@ impl Submitter {
     }
 }
 
-/// Tolerance for a log's clock that is ahead: the SCT is brand new.
+/// Allowed lead of a log's clock. The log signs an SCT just before the check, so a small lead is
+/// enough to put the timestamp into the future.
 const MAX_AHEAD_MS: u64 = 60_000;
 
 /// Returns the URL of `add-chain` below a submission prefix, with or without a final slash.

@@ -10,11 +10,12 @@ use super::step::Step;
 #[derive(Debug, Default)]
 pub(super) struct RateLimits([Mutex<Option<Instant>>; Step::ALL.len()]);
 
-/// Wait if the server requests none.
+/// Delay if a response with a rate limit has no valid `Retry-After`.
 const UNTOLD: Duration = Duration::from_secs(5);
 
 impl RateLimits {
-    /// Closes this step for the wait.
+    /// Delays all requests of this step for `wait`, which the server requested; `None` means
+    /// [`UNTOLD`].
     pub(super) fn close(&self, step: Step, wait: Option<Duration>) {
         let until = Instant::now() + wait.unwrap_or(UNTOLD);
         let mut closed = self.0[step as usize].lock();
@@ -26,7 +27,7 @@ impl RateLimits {
         loop {
             let until = *self.0[step as usize].lock();
             match until {
-                // The server requested this wait.
+                // The rate limit of this step has not ended.
                 Some(until) if until > Instant::now() => tokio::time::sleep_until(until).await,
                 _ => return,
             }

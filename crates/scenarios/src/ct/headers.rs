@@ -30,10 +30,10 @@ pub(crate) enum HeaderError {
         found: String,
         expected: &'static str,
     },
-    /// Caches may keep a checkpoint.
+    /// The header permits caches to keep a checkpoint for too long.
     #[error("Cache-Control: {0}, but the file changes every minute")]
     Cached(String),
-    /// Caches may not keep an immutable file.
+    /// The header forbids caches to keep an immutable file.
     #[error("Cache-Control: {0}, but the file never changes")]
     NotCached(String),
     #[error(

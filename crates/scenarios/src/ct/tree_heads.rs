@@ -64,9 +64,9 @@ enum TreeHeadError {
     },
     #[error("two checkpoints of size {size}: root {known} and root {found}")]
     Fork { size: u64, known: Hash, found: Hash },
-    #[error("a checkpoint of size {size} after a checkpoint of size {prior}")]
+    #[error("the log went back from size {prior} to a checkpoint of size {size}")]
     Shrunk { size: u64, prior: u64 },
-    #[error("a checkpoint of size {size} with the timestamp of the checkpoint of size {prior}")]
+    #[error("the checkpoints of sizes {prior} and {size} have the same timestamp")]
     SameTimestamp { size: u64, prior: u64 },
     #[error(
         "a checkpoint of size {size} from {timestamp} after a checkpoint from {prior}, which is \

@@ -117,7 +117,8 @@ pub async fn any_bytes_are_kept(backend: Backend<'_>) {
     }
 }
 
-/// A connection that was open and had read before sees a replacement.
+/// An open connection that has already read a checkpoint sees the replacement by another
+/// connection.
 pub async fn a_replacement_is_seen_by_others(backend: Backend<'_>) {
     let (one, two) = (backend.open().await, backend.open().await);
     one.create(&LOG, b"0").await.unwrap();

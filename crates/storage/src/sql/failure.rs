@@ -32,27 +32,27 @@ pub(super) enum Unfit {
     #[cfg(feature = "mysql")]
     #[error(
         "the server has innodb_flush_log_at_trx_commit = {found}: it loses commits in a power \
-         failure, and a log that loses a commit forks. Set it to 1 in the server's configuration, \
-         and run: SET GLOBAL innodb_flush_log_at_trx_commit = 1"
+         failure, and a log can fork if its lock loses a commit. Set it to 1 in the server's \
+         configuration, and run: SET GLOBAL innodb_flush_log_at_trx_commit = 1"
     )]
     Flush { found: i64 },
     #[cfg(feature = "mysql")]
     #[error(
         "the server has a binary log with sync_binlog = {found}: it loses commits in a power \
-         failure, and a log that loses a commit forks. Set it to 1 in the server's configuration, \
-         and run: SET GLOBAL sync_binlog = 1"
+         failure, and a log can fork if its lock loses a commit. Set sync_binlog to 1 in the \
+         server's configuration, and run: SET GLOBAL sync_binlog = 1"
     )]
     BinaryLog { found: i64 },
     #[cfg(feature = "postgres")]
     #[error(
-        "the server has fsync = off: it loses commits in a power failure, and a log that loses a \
-         commit forks. Set fsync = on in its configuration and restart it"
+        "the server has fsync = off: it loses commits in a power failure, and a log can fork if \
+         its lock loses a commit. Set fsync = on in its configuration and restart it"
     )]
     Fsync,
     #[cfg(feature = "mysql")]
     #[error("TesseraCT's tables have version {found}: only version {supported} is supported")]
     TesseraVersion { found: u64, supported: u64 },
     #[cfg(feature = "mysql")]
-    #[error("TesseraCT's tables have no log: it was never started with them")]
+    #[error("TesseraCT's tables have no log: TesseraCT was never started with these tables")]
     NoTesseraLog,
 }

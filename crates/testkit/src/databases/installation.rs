@@ -112,7 +112,7 @@ impl DatabaseServer {
         }
     }
 
-    /// Changes the owner of the data directory to that user, if this process runs as root.
+    /// Changes the owner of the data directory to the package's user, if this process runs as root.
     fn own_data(&self) -> Result<()> {
         if getuid().is_root() {
             let (uid, gid) = ids(self.user())?;
@@ -121,7 +121,8 @@ impl DatabaseServer {
         Ok(())
     }
 
-    /// Runs a program as the user of its package, who also gets the data directory.
+    /// Returns the command that runs a program as the package's user, and gives this user the data
+    /// directory. Without root, the program runs as the current user.
     fn as_its_user(&self, program: PathBuf) -> Result<Launch> {
         let directory = self.directory.path();
         if !getuid().is_root() {

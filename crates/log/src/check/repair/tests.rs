@@ -191,8 +191,9 @@ async fn what_no_hash_covers_is_looked_at() {
     }
 }
 
-/// A mirror names authorities with the same names and other keys, and has precertificates that they
-/// signed. The repair accepts none of its files, and every correct file stays.
+/// A hostile mirror has certificates of authorities with the right names and other keys, and
+/// precertificates that these authorities signed. The repair accepts no file of the mirror, and
+/// every correct file stays.
 #[tokio::test]
 async fn forged_chains_are_not_taken() {
     let (right, signed) = log(300);

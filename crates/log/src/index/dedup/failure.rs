@@ -8,7 +8,7 @@ use std::path::Path;
 use super::{Anchor, Dedup, TreeHead};
 use crate::error::Fatal;
 
-/// The file in an index that could not be written or read; it has the anchor, from memory.
+/// Name of the file that marks a failed index. The file contains the last anchor, from memory.
 const FAILED: &str = "failed";
 
 /// The reasons why an index is not used and must be rebuilt.
@@ -40,7 +40,7 @@ pub enum DedupError {
     #[error("its disk has failed to write or read it")]
     Failed,
     /// The recorded anchor is invalid.
-    #[error("what it says of its tree cannot be read")]
+    #[error("the record of its tree is invalid")]
     Anchor,
     /// A recorded place is invalid.
     #[error("a value is not 16 bytes long")]
@@ -48,7 +48,8 @@ pub enum DedupError {
     /// An earlier table is missing, so no later table may follow.
     #[error("the last table could not be written")]
     Table,
-    /// The database failed: its text, because its error is neither `Clone` nor part of the API.
+    /// The database failed. The variant has the text of the error, because the error itself is
+    /// neither `Clone` nor part of the API.
     #[error("{0}")]
     Database(String),
 }

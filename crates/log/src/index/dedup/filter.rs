@@ -103,7 +103,7 @@ impl FilterWriter {
         })
     }
 
-    /// Adds an identity, in ascending order.
+    /// Adds an identity to table number `id`. The caller adds identities in ascending order.
     pub(super) fn add(&mut self, identity: &Identity, id: u64) -> io::Result<()> {
         let sector = sector_of(identity, self.sectors);
         while self.number < sector {

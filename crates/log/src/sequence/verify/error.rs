@@ -21,11 +21,11 @@ pub enum VerifyError {
     #[error("the record does not end at the new size of the tree")]
     Size,
     /// The tiles and the frontier give different roots.
-    #[error("the root by tiles is {tiles}, by leaves {leaves}")]
+    #[error("the tiles have the root {tiles}, the leaves have the root {leaves}")]
     Root {
-        /// Root by the tiles.
+        /// Root that the tiles have.
         tiles: Hash,
-        /// Root by the frontier.
+        /// Root of the frontier, which has the leaves of the round.
         leaves: Hash,
     },
     /// An entry differs from the submission.

@@ -215,7 +215,7 @@ fn log_list(place: &str) -> Result<LogListSource> {
     }
     let url = place
         .parse()
-        .with_context(|| format!("the log list {place}"))?;
+        .with_context(|| format!("invalid URL of the log list {place}"))?;
     Ok(LogListSource::Url(url))
 }
 

@@ -108,8 +108,8 @@ impl Folder {
 
     /// Writes a certificate's file. Returns whether a sweep is due.
     ///
-    /// The modification time of the file is the end of the certificate, so that a sweep need not
-    /// read it.
+    /// The modification time of the file is the end of the certificate's validity, so a sweep need
+    /// not read the file.
     pub(super) fn write(&self, key: &StoreKey, minted: &Minted) -> io::Result<bool> {
         let number = self.writes.fetch_add(1, Relaxed);
         let (path, folder) = (self.path(key), self.of_ca(&key.ca));

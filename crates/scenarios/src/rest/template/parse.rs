@@ -5,7 +5,7 @@ use super::TemplateError;
 /// Reasons why the text between the braces is not an expression. The message follows the text.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(in super::super) enum SyntaxError {
-    #[error("has something after `|` that is not `raw`")]
+    #[error("has an unknown filter after `|`; expected `raw`")]
     Filter,
     #[error("has `(` without a matching `)`")]
     Parenthesis,

@@ -132,7 +132,7 @@ fn mistakes_are_explained() {
         ("{{pick()}}", "nothing to pick"),
         ("{{pick(a,,b)}}", "an empty argument"),
         ("{{random(from=1}}", "without a matching `)`"),
-        ("{{name | upper}}", "that is not `raw`"),
+        ("{{name | upper}}", "after `|`; expected `raw`"),
     ] {
         let error = compile(text, Escaping::Plain).unwrap_err().to_string();
         assert!(error.contains(expected), "{text}: {error}");
