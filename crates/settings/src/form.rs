@@ -271,7 +271,17 @@ impl Parsed for Durations {
 
     fn parse(&self, text: &str) -> Result<Duration, ValueError> {
         match self.numbers.value_of(text) {
-            Some(ms) => self.checked(Duration::from_millis(ms)),
+            Some(ms) => {
+                let duration = Duration::from_millis(ms);
+                self.checked(duration).map_err(|why| match why {
+                    ValueError::NotBetween(range)
+                        if matches!(self.numbers, Numbers::Accepted(_)) =>
+                    {
+                        ValueError::NumberNotBetween(duration, range)
+                    }
+                    why => why,
+                })
+            }
             None => self.parse_duration(text),
         }
     }

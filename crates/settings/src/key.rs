@@ -149,6 +149,8 @@ mod tests {
         assert_eq!(why("soon"), "is not a duration such as 200ms");
         assert_eq!(why("1.5"), "has no unit: write 1.5ms");
         assert_eq!(why("2m"), "is not between 1ms and 1m");
+        let number = "without a unit means 1m40s, which is not between 1ms and 1m";
+        assert_eq!(why("100000"), number);
         let why = |text| CACHE.parse(text).unwrap_err().to_string();
         assert_eq!(why("much"), "is not a size such as 16MiB");
         assert_eq!(why("16"), "has no unit: write 16MiB");

@@ -54,6 +54,14 @@ pub enum ValueError {
     /// The [`duration`] is out of this range.
     #[error("is not between {} and {}", show_duration(*.0.start()), show_duration(*.0.end()))]
     NotBetween(RangeInclusive<Duration>),
+    /// The number means this duration, which is out of this range.
+    #[error(
+        "without a unit means {}, which is not between {} and {}",
+        show_duration(*.0),
+        show_duration(*.1.start()),
+        show_duration(*.1.end())
+    )]
+    NumberNotBetween(Duration, RangeInclusive<Duration>),
     /// The text is not a [`size`].
     #[error("is not a size such as 4KiB, 1MB or 500")]
     Size,

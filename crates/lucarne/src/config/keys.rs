@@ -88,6 +88,9 @@ pub fn documented() -> Vec<Documented> {
     all
 }
 
+/// Keys that name the place of a log's data.
+pub(super) const PLACES: [&str; 4] = ["localdirectory", "s3bucket", "gcsbucket", "azurecontainer"];
+
 /// Returns the key that names a bucket, for another key of the same kind of bucket.
 pub(super) fn bucket_of(key: &str) -> Option<&'static str> {
     let kinds = [

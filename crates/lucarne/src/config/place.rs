@@ -243,13 +243,12 @@ pub(super) fn lock(reader: &mut Reader<'_, '_>) -> Option<Lock> {
 
 /// Reads the place of a log's data, which must be of exactly one kind.
 pub(super) fn data(reader: &mut Reader<'_, '_>) -> Option<Located<DataPlace>> {
-    let kinds = ["localdirectory", "s3bucket", "gcsbucket", "azurecontainer"];
     let has = |key: &&str| reader.has(key);
     let own = |key: &&str| reader.has(key) && !reader.inherited(key);
     // A log's own place overrides places of other kinds in `defaults`.
-    let mut named: Vec<&str> = kinds.into_iter().filter(own).collect();
+    let mut named: Vec<&str> = keys::PLACES.into_iter().filter(own).collect();
     if named.is_empty() {
-        named = kinds.into_iter().filter(has).collect();
+        named = keys::PLACES.into_iter().filter(has).collect();
     }
     let (kind, second) = (named.first().copied(), named.get(1).copied());
     if let (Some(first), Some(second)) = (kind, second) {

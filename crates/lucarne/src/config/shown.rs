@@ -60,6 +60,16 @@ fn is_named(section: &Section<'_>, name: &str) -> bool {
     node.is_some_and(|node| matches!(&node.value, Value::Scalar(text) if text == name))
 }
 
+/// Returns `true` if `name` is a place of data in `defaults`, or a setting of this place, and the
+/// log has a place of its own.
+fn is_replaced(section: &Section<'_>, name: &str) -> bool {
+    let is_own = |key: &str| section.get(key).is_some() && !section.inherited(key);
+    let place = keys::bucket_of(name).unwrap_or(name);
+    keys::PLACES.contains(&place)
+        && section.inherited(place)
+        && keys::PLACES.into_iter().any(is_own)
+}
+
 struct Page {
     file: String,
     /// Place of the lock without its password.
@@ -72,6 +82,12 @@ impl Page {
         let path = log.key_path("");
         for key in keys::LOG.keys() {
             let name = key.about().name;
+            if is_replaced(&section, name) {
+                if keys::bucket_of(name).is_none() {
+                    self.add_key(&path, key, None, Some(log));
+                }
+                continue;
+            }
             let is_old = key.about().default == "–";
             let of_another = keys::bucket_of(name).is_some_and(|it| section.get(it).is_none());
             if section.get(name).is_some() || !(is_old || of_another) {

@@ -16,6 +16,9 @@ fn every_key_is_shown_with_its_place() {
     ]);
     let file = site.configuration();
     let yaml = fs::read_to_string(&file).unwrap();
+    // The directory of each log replaces the bucket and its region.
+    let bucket = "defaults: {s3bucket: elsewhere, s3region: eu-west-1, ";
+    let yaml = yaml.replace("defaults: {", bucket);
     fs::write(&file, format!("{yaml}http: {{headertimeout: 5s}}\n")).unwrap();
     let (code, printed) = site.lucarne(&["config", "show"]);
     assert_eq!(code, 0, "{printed}");
@@ -25,6 +28,7 @@ fn every_key_is_shown_with_its_place() {
         "read_limits.client_rate: 500  # default",
         "verification: fast  # default",
         "logs[a].diskcache: 1GiB  # default",
+        "logs[a].s3bucket: none  # default",
         "logs[a].backlog: none  # default",
         "logs[a].intended_use: test  # default",
         "logs[b].readcache: 16MiB  # default",

@@ -27,7 +27,7 @@ pub(crate) static CCADBROOTS: Key<Words<CcadbProgramme>> = Key::new(
         ("trusted", CcadbProgramme::Trusted),
         ("testing", CcadbProgramme::Testing),
     ]),
-    "`trusted` without `roots`, else none",
+    "`trusted` without `roots` or with `rootsurl`, else none",
     "`trusted`: the server authentication roots that a root programme includes or included. \
      `testing`: also the roots of applicants.",
 )
