@@ -55,7 +55,7 @@
 //! #[async_trait]
 //! impl VirtualUser for User {
 //!     async fn iterate(&mut self, iteration: &mut Iteration) {
-//!         iteration.check(iteration.base(), "works", Ok(()));
+//!         iteration.passed(iteration.base(), "works");
 //!     }
 //! }
 //!
