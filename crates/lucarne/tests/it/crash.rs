@@ -107,7 +107,7 @@ fn kill_again_and_again(place: Place, kills: usize, between: impl Fn(&LogUnderTe
     report.assert_clean();
     assert!(report.submissions > 2 * kills && report.scts > report.submissions);
     assert!(server.stop(PATIENCE).unwrap().success());
-    assert_has(&server.output(), "has been answered");
+    assert_has(&server.output(), "has its response");
 }
 
 /// Starts a server that will be killed after it has issued SCTs for some time.
