@@ -414,8 +414,8 @@ mod tests {
         );
         assert_eq!(
             said(format!("{}{two}", one.trim_end())),
-            "line 1: PEM block CERTIFICATE: its END line is damaged, or has more text: a line of \
-             its own is needed"
+            "line 1: PEM block CERTIFICATE: its END line is damaged, or has more text: write END \
+             on a separate line"
         );
         let none = private_key(one.as_bytes()).unwrap_err().to_string();
         assert_eq!(none, "the text has no PRIVATE KEY block");
