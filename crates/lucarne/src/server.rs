@@ -421,9 +421,8 @@ fn bound_connections(config: &mut Config) -> Result<()> {
             maxconnections = *connections,
             most = max,
             files,
-            "maxconnections does not fit the files that this process may have open, of \
-             which some are kept for the logs: raise that limit (LimitNOFILE), or lower \
-             maxconnections"
+            "maxconnections is reduced, because the limit of open files is too low for it: raise \
+             LimitNOFILE, or configure a lower maxconnections"
         );
         *connections = max;
     }

@@ -25,6 +25,9 @@ pub enum Secret {
     Command(Vec<String>),
     /// Secret in a cloud service.
     Manager(Manager),
+    /// The key itself in place of its source. It is refused, and not kept, so that no message
+    /// contains it.
+    Inline,
 }
 
 /// Reasons why a text does not name a [`Secret`]. The text follows the value.
@@ -72,6 +75,8 @@ pub(crate) enum SecretError {
     Empty,
     #[error("is more than one line")]
     Lines,
+    #[error("is refused: write it to a file with mode 0600, and write the path of that file here")]
+    Inline,
 }
 
 impl fmt::Display for Secret {
@@ -84,6 +89,7 @@ impl fmt::Display for Secret {
                 write!(f, "command `{}`", words.first().map_or("", |it| it))
             }
             Secret::Manager(manager) => manager.fmt(f),
+            Secret::Inline => f.write_str("the key in the configuration"),
         }
     }
 }
@@ -119,7 +125,11 @@ impl Secret {
                 Ok(Secret::Command(words))
             };
         }
-        Ok(Secret::File(directory.join(text)))
+        let file = directory.join(text);
+        if is_key(text) && !file.exists() {
+            return Ok(Secret::Inline);
+        }
+        Ok(Secret::File(file))
     }
 
     /// Returns the path of a file, which other users may be able to read; `None` for other sources.
@@ -135,7 +145,9 @@ impl Secret {
         match self {
             Secret::File(file) => Some(file),
             Secret::Manager(manager) => manager.credentials(),
-            Secret::Credential(_) | Secret::Variable(_) | Secret::Command(_) => None,
+            Secret::Credential(_) | Secret::Variable(_) | Secret::Command(_) | Secret::Inline => {
+                None
+            }
         }
     }
 
@@ -197,8 +209,15 @@ impl Secret {
             },
             Secret::Command(words) => Ok(command::output(words)?),
             Secret::Manager(manager) => Ok(manager.fetch()?),
+            Secret::Inline => Err(SecretError::Inline),
         }
     }
+}
+
+/// Returns `true` for PEM, and for a seed in base64.
+fn is_key(text: &str) -> bool {
+    let seed = || base64_simd::STANDARD.decode_to_vec(text);
+    text.contains("-----BEGIN") || seed().is_ok_and(|seed| seed.len() == 32)
 }
 
 /// A key, and the file that only the server may read: the key, or the credentials that fetch it.
@@ -301,6 +320,19 @@ mod tests {
         let said = why("exec: echo not-a-key");
         assert!(!said.contains("not-a-key"), "{said}");
         assert!(why("env:LUCARNE_NO_SUCH_SEED").contains("is not set"));
+    }
+
+    #[test]
+    fn a_key_in_place_of_its_source_is_refused_and_never_shown() {
+        let seed = base64_simd::STANDARD.encode_to_string([0xfb; 32]);
+        assert!(seed.contains('/'));
+        for text in [&seed, "-----BEGIN EC PRIVATE KEY----- MHcCAQ"] {
+            let secret = parse(text);
+            let why = secret.read().err().unwrap();
+            let message = format!("{secret:?} {secret} {why} {why:?}");
+            assert!(matches!(why, SecretError::Inline), "{message}");
+            assert!(!message.contains(&text[20..30]), "{message}");
+        }
     }
 
     #[test]

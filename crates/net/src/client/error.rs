@@ -13,9 +13,10 @@ pub enum ClientError {
     /// The URL is not usable for a request.
     #[error("`{0}` is not a usable URL: {1}")]
     Url(String, String),
-    /// The server was not reached, or did not speak HTTP.
+    /// The server was not reached, or did not speak HTTP. The text has all causes, and a source
+    /// would repeat them.
     #[error("{}", with_causes(.0))]
-    Exchange(#[source] hyper_util::client::legacy::Error),
+    Exchange(hyper_util::client::legacy::Error),
     /// The response was interrupted, or is too long.
     #[error("the response was interrupted, or is longer than {limit} bytes: {error}")]
     Body {
