@@ -67,7 +67,7 @@ pub use http::{Client, Response, is_silence, raw_exchange};
 pub use http2::{END_HEADERS, END_STREAM, FrameType, STATUS_200, frame, serve_http2};
 pub use log_under_test::LogUnderTest;
 pub use moto::Moto;
-pub use namespace::with_host_names;
+pub use namespace::{with_host_name, with_host_names};
 pub use network::{Machine, Network};
 pub use nix::errno::Errno;
 pub use place::Place;
