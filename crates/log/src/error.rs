@@ -1,20 +1,25 @@
 //! The errors for submitters, clients that read, and operators.
 
 mod away;
+mod dedup_error;
+pub(crate) mod inconsistency;
 mod read_error;
+mod record_error;
 mod sign_error;
+mod verify_error;
 
 use lucarne_ct::Rejection;
 use lucarne_tlog::Hash;
 
-use crate::index::dedup::DedupError;
-use crate::recovery::inconsistency::Inconsistency;
-use crate::sequence::verify::VerifyError;
-use crate::submit::lane::Lane;
+use self::inconsistency::Inconsistency;
+use crate::config::lane::Lane;
 
 pub use self::away::{Away, FollowedTileError};
+pub use self::dedup_error::DedupError;
 pub use self::read_error::{ReadError, ReadFailure};
+pub use self::record_error::RecordError;
 pub use self::sign_error::SignError;
+pub use self::verify_error::{EntryError, VerifyError};
 
 /// The reasons why a submission gets no SCT.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -9,10 +9,11 @@ use std::path::Path;
 use lucarne_ct::{Entry, Identity, LogId};
 use lucarne_tlog::EMPTY_ROOT;
 
+use crate::config::lane::Lane;
+use crate::data::tree::TreeHead;
 use crate::error::{Fatal, SubmitError};
-use crate::index::dedup::{Dedup, LeafPosition, TreeHead};
+use crate::index::dedup::{Dedup, LeafPosition};
 use crate::log::Log;
-use crate::submit::lane::Lane;
 use crate::submit::pool::{Joined, Known};
 
 impl Log {

@@ -7,11 +7,12 @@
 //! ```
 //!
 //! When the log opens, `catchup` adds the entries that the index lacks: the `backlog`. Entries of a
-//! damaged or missing tile are `unreadable_entries`. Work in the background has a low
+//! damaged or missing tile are `unreadable_entries`. `evidence` reads an index without its log. Work in the background has a low
 //! `thread_priority`.
 
 pub(crate) mod backlog;
 pub(crate) mod catchup;
 pub(crate) mod dedup;
+pub(crate) mod evidence;
 pub(crate) mod thread_priority;
 pub(crate) mod unreadable_entries;

@@ -1,5 +1,8 @@
 //! The handle of one log, for submissions and reads.
 
+pub(crate) mod health;
+mod supervise;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -16,18 +19,18 @@ use crate::check::inspection::{self, Inspection};
 use crate::check::restore;
 use crate::check::scrub::scrub;
 use crate::config::LogConfig;
+use crate::data::stored_file::StoredFile;
+use crate::data::tree_head;
+use crate::error::inconsistency::{IndexInconsistency, StorageInconsistency};
 use crate::error::{Fatal, KnownError, ReadError, SubmitError};
-use crate::read::read_cache::StoredFile;
-use crate::read::rfc6962::{Rfc6962Reads, keep_index};
+use crate::index::evidence::seen;
+use crate::log::health::Prober;
 use crate::recovery::foreign_log::{self, ForeignLog};
-use crate::recovery::inconsistency::{IndexInconsistency, StorageInconsistency};
 use crate::recovery::known_checkpoints::KnownCheckpoint;
 use crate::recovery::recover::{self, NeverPublished, Newest};
-use crate::recovery::supervise::seen;
-use crate::recovery::turn::Turn;
-use crate::sequence::tree_head;
+use crate::rfc6962::{Rfc6962Reads, keep_index};
 use crate::shared::Shared;
-use crate::status::health::Prober;
+use crate::shared::turn::Turn;
 use crate::status::metrics::Metrics;
 use crate::status::public_errors::PrivateLocations;
 use crate::status::state::{Health, Published, State, Stats};

@@ -1,5 +1,7 @@
 //! The state that a log's handle, supervisor and sequencer share.
 
+pub(crate) mod turn;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -12,27 +14,28 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep_until;
 
-use crate::check::scrub::status::ScrubStatus;
 use crate::config::LogConfig;
-use crate::error::Fatal;
-use crate::index::dedup::{self, Dedup, DedupError};
-use crate::instances::config::holder_id;
-use crate::instances::forward::queue::Leader;
+use crate::config::instances::holder_id;
+use crate::config::lane::Lane;
+use crate::data::tree::Tree;
+use crate::error::{DedupError, Fatal};
+use crate::index::dedup::{self, Dedup};
+use crate::read::damaged_files::DamagedFiles;
 use crate::read::reader::Reader;
-use crate::read::rfc6962::state::Rfc6962;
-use crate::recovery::session::Session;
-use crate::recovery::turn::Turn;
-use crate::sequence::clock_jump::ClockJumps;
-use crate::sequence::tree::Tree;
+use crate::rfc6962::state::Rfc6962;
+use crate::shared::turn::Turn;
+use crate::status::clock_jump::ClockJumps;
 use crate::status::metrics::{LogMetrics, Metrics};
 use crate::status::recent_stats::RecentStats;
+use crate::status::scrub_status::ScrubStatus;
 use crate::status::state::State;
 use crate::submit::batches::Batches;
 use crate::submit::duplicate_limit::Duplicates;
+use crate::submit::forward_queue::Leader;
 use crate::submit::issued_scts::IssuedScts;
-use crate::submit::lane::Lane;
 use crate::submit::pool::{Pool, SealedRound};
 use crate::submit::promises::Promises;
+use crate::submit::session::Session;
 
 /// Time between two heartbeats of a sequencer that waits.
 const HEARTBEAT: Duration = Duration::from_secs(1);
@@ -106,12 +109,13 @@ impl Shared {
         metrics: &Metrics,
     ) -> Self {
         let validator = config.validator(roots);
+        let (found, named) = metrics.damaged_of(&config.shortname);
         Shared {
             reader: Reader::new(
                 assets.clone(),
                 config.read_cache_bytes,
                 metrics.reads_of(&config.shortname),
-                metrics.damaged_of(&config.shortname),
+                DamagedFiles::new(found, named),
             ),
             metrics: metrics.of(&config.shortname),
             recent: Mutex::default(),
@@ -288,6 +292,25 @@ impl Shared {
         tracing::warn!(log = self.config.shortname, %error, "cannot remove superseded files: \
                                                              retrying later");
         self.metrics.neglected.inc();
+    }
+
+    /// Records that the index of this session has failed. Another error may have ended the session,
+    /// and the next session may end before it opens the index.
+    pub(crate) fn note_index(&self, session: &Session) {
+        if session.dedup.is_unsound() {
+            self.index_failed.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Starts to accept submissions.
+    pub(crate) fn opened(&self, session: Arc<Session>, size: u64) {
+        session.lead();
+        self.session.store(Some(session.clone()));
+        if self.closing.load(Ordering::SeqCst) {
+            session.pool.close();
+        }
+        self.set_state(State::Running);
+        tracing::info!(log = self.config.shortname, size, "log open");
     }
 
     pub(crate) fn index_is_silent(&self) -> Fatal {

@@ -12,10 +12,12 @@
 
 pub(crate) mod batches;
 pub(crate) mod duplicate_limit;
+pub(crate) mod forward_queue;
+pub(crate) mod forward_wire;
 pub(crate) mod issued_scts;
-pub(crate) mod lane;
 pub(crate) mod lookups;
 pub(crate) mod pool;
 pub(crate) mod promises;
 pub(crate) mod sct_signatures;
+pub(crate) mod session;
 pub(crate) mod submission;

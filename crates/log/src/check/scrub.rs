@@ -6,12 +6,9 @@
 //! damaged file in the server's log, in `/health` and on the status page. The server withholds the
 //! file until it is repaired.
 
-mod config;
 mod pace;
 mod position;
 mod sample;
-pub(crate) mod status;
-mod window;
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -30,11 +27,9 @@ use self::position::Position;
 use crate::check::fsck::{Finding, FsckOptions, FsckPosition, NamesTiles, Parts, Problem, fsck};
 use crate::check::repair::Overlay;
 use crate::check::restore;
+use crate::config::scrub::ScrubConfig;
 use crate::read::read_cache::FileId;
 use crate::shared::Shared;
-
-pub use self::config::ScrubConfig;
-pub use self::window::{NoWindow, ScrubWindow};
 
 /// The interval at which the position is saved.
 const NOTED_EVERY: Duration = Duration::from_secs(10);

@@ -22,13 +22,13 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use self::history::usable;
 use self::source::{Found, Source};
+use crate::data::tree::Tree;
 use crate::error::Fatal;
 use crate::index::dedup::{self, Dedup, Part};
 use crate::index::unreadable_entries::Gap;
 use crate::read::read_ahead::read_ahead;
-use crate::recovery::session::Session;
-use crate::sequence::tree::Tree;
 use crate::shared::Shared;
+use crate::submit::session::Session;
 
 mod history;
 mod mend;

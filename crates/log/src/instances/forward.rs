@@ -7,9 +7,6 @@
 //! own tree has reached that index and has the entry there. Requests are idempotent: the same entry
 //! gets the same index.
 
-pub(crate) mod queue;
-pub(crate) mod wire;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,11 +16,11 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use self::queue::{Queued, QueuedLanes};
-use self::wire::{Answer, Batch, Item, MOST_ENTRIES, Outcome, Status};
+use crate::config::messenger::MessengerError;
 use crate::error::SubmitError;
-use crate::instances::messenger::MessengerError;
 use crate::shared::Shared;
+use crate::submit::forward_queue::{Queued, QueuedLanes};
+use crate::submit::forward_wire::{Answer, Batch, Item, MOST_ENTRIES, Outcome, Status};
 use crate::submit::submission::At;
 
 /// Maximum number of batches of fresh entries in flight. Each batch waits for a round.

@@ -13,19 +13,19 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::spawn_blocking;
 
-use crate::check::damaged_files::DamagedFiles;
+use crate::data::compress::zstd;
+use crate::data::gzip::gzip;
+use crate::data::names_tile::names_tile;
+use crate::data::stored_file::StoredFile;
+use crate::data::tree::Tree;
 use crate::error::{ReadError, ReadFailure};
-use crate::read::compress::zstd;
+use crate::read::damaged_files::DamagedFiles;
 use crate::read::feed::{self, TileEvents};
-use crate::read::gzip::gzip;
-use crate::read::names_tile::names_tile;
 use crate::read::negative_cache::NegativeCache;
-use crate::read::read_cache::{CacheKey, FileId, ReadCache, StoredFile, read_cache};
+use crate::read::read_cache::{CacheKey, FileId, ReadCache, read_cache};
 use crate::read::single_flight::SingleFlight;
-use crate::read::stored_tiles;
 use crate::read::verified_tiles::VerifiedTiles;
-use crate::recovery::recover::edge;
-use crate::sequence::tree::Tree;
+use crate::read::{edge, stored_tiles};
 use crate::status::metrics::ReadCounters;
 use crate::status::state::Published;
 

@@ -36,14 +36,14 @@ use tokio::time::{Instant, timeout};
 
 use self::indexing::{INDEX_PATIENCE, Indexing, MAX_UNINDEXED_ROUNDS, index};
 use self::settling::{SETTLE_AT, SWEEP_BACK};
+use crate::data::tree::Tree;
 use crate::error::Fatal;
 use crate::recovery::recover::Recovered;
-use crate::recovery::session::Session;
-use crate::sequence::clock_jump::TOLERATED_MS;
 use crate::sequence::phase::{Phase, Progress};
 use crate::sequence::term::Term;
-use crate::sequence::tree::Tree;
 use crate::shared::Shared;
+use crate::status::clock_jump::TOLERATED_MS;
+use crate::submit::session::Session;
 
 mod indexing;
 mod settling;

@@ -14,19 +14,19 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::config::instances::AGAIN;
+use crate::config::lane::Lane;
+use crate::config::signer::Signer;
 use crate::error::{Fatal, SubmitError};
 use crate::index::backlog::Pace;
 use crate::index::dedup::{Dedup, LeafPosition, Unknown};
-use crate::instances::forward::wire::Outcome;
-use crate::recovery::session::Session;
-use crate::sequence::signer::Signer;
-use crate::sequence::term::AGAIN;
 use crate::shared::Shared;
 use crate::status::state::State;
-use crate::submit::lane::Lane;
+use crate::submit::forward_wire::Outcome;
 use crate::submit::lookups::NoAnswer;
 use crate::submit::pool::{Epoch, Joined, Known, Ticket};
 use crate::submit::sct_signatures;
+use crate::submit::session::Session;
 
 /// The longest wait of a submission for a leading instance.
 const LEADER_TIMEOUT: Duration = Duration::from_secs(5);

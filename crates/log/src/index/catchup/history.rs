@@ -8,14 +8,14 @@ use lucarne_storage::{Assets, Lock};
 use tokio::task::spawn_blocking;
 
 use super::source::Source;
-use crate::check::damaged_files::DamagedFiles;
 use crate::config::LogConfig;
+use crate::data::tree::{Tree, TreeHead};
+use crate::error::inconsistency::{IndexInconsistency, IndexSeen};
 use crate::error::{Away, Fatal, ReadError};
-use crate::index::dedup::{Dedup, TreeHead, Unusable, last_seen};
+use crate::index::dedup::{Dedup, Unusable, last_seen};
+use crate::read::damaged_files::DamagedFiles;
 use crate::read::read_cache::read_cache;
 use crate::read::verified_tiles::VerifiedTiles;
-use crate::recovery::inconsistency::{IndexInconsistency, IndexSeen};
-use crate::sequence::tree::Tree;
 use crate::shared::Shared;
 
 /// Bytes of tiles that an examination keeps in memory.

@@ -7,10 +7,11 @@ use tokio::time::{Instant, sleep};
 
 use super::Follower;
 use super::growing::grow;
+use crate::config::instances::AGAIN;
 use crate::error::Fatal;
 use crate::recovery::recover::Recovered;
 use crate::sequence::sequencer::Sequencer;
-use crate::sequence::term::{AGAIN, Term};
+use crate::sequence::term::Term;
 
 /// Attempts to read lock, journal and storage while another instance still changes them.
 const ATTEMPTS: usize = 5;

@@ -9,11 +9,12 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::{Sequencer, panicked};
+use crate::data::tree::TreeHead;
 use crate::error::Fatal;
-use crate::index::dedup::{LeafPosition, TreeHead};
-use crate::recovery::session::Session;
+use crate::index::dedup::LeafPosition;
 use crate::shared::Shared;
 use crate::submit::pool::{SealedRound, Sequenced};
+use crate::submit::session::Session;
 
 /// The longest wait for the disk of the dedup index.
 pub(super) const INDEX_PATIENCE: Duration = Duration::from_secs(10);

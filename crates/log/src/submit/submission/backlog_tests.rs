@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use super::tests::{Logged, World, answered, begun, fill, settled, started, stop};
 use super::*;
-use crate::status::health::Prober;
+use crate::log::health::Prober;
 
 /// Two full tiles and a partial tile.
 const ENTRIES: usize = 600;

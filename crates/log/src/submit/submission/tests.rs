@@ -15,9 +15,9 @@ use rand::{Rng, SeedableRng};
 
 use super::*;
 use crate::config::{LogConfig, test_config};
+use crate::error::inconsistency::{Inconsistency, IndexInconsistency};
 use crate::index::dedup::{Anchor, Dedup};
 use crate::log::Log;
-use crate::recovery::inconsistency::{Inconsistency, IndexInconsistency};
 use crate::status::metrics::Metrics;
 
 const ENTRIES: usize = 300;

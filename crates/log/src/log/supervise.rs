@@ -5,29 +5,22 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use lucarne_signer::Head;
-use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
-use crate::config::LogConfig;
-use crate::error::{Away, Fatal, ReadError};
+use crate::config::instances::AGAIN;
+use crate::data::tree_head;
+use crate::data::verified_checkpoint::VerifiedCheckpoint;
+use crate::error::Fatal;
+use crate::error::inconsistency::LockInconsistency;
 use crate::index::catchup;
 use crate::index::dedup::Dedup;
 use crate::instances::follow;
-use crate::read::proofs;
-use crate::recovery::inconsistency::{
-    IndexSeen, LockEvidence, LockInconsistency, StorageInconsistency,
-};
-use crate::recovery::known_checkpoints::{self, History, KnownCheckpoint};
+use crate::recovery::known_checkpoints;
 use crate::recovery::recover::{self, Recovered};
-use crate::recovery::session::Session;
 use crate::sequence::sequencer::Sequencer;
-use crate::sequence::term::AGAIN;
-use crate::sequence::tree::Tree;
-use crate::sequence::tree_head;
-use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
 use crate::shared::Shared;
 use crate::status::state::State;
+use crate::submit::session::Session;
 
 /// First pause before a stopped log is opened again. The pause doubles each time.
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
@@ -227,14 +220,6 @@ impl Shared {
         ended
     }
 
-    /// Records that the index of this session has failed. Another error may have ended the session,
-    /// and the next session may end before it opens the index.
-    pub(crate) fn note_index(&self, session: &Session) {
-        if session.dedup.is_unsound() {
-            self.index_failed.store(true, Ordering::SeqCst);
-        }
-    }
-
     async fn open(&self) -> Result<(Recovered, Arc<Dedup>), Fatal> {
         let known = async { Ok(known_checkpoints::ask(&self.config).await) };
         let signed = tree_head::last_signed(&self.config).await?;
@@ -247,124 +232,10 @@ impl Shared {
         Ok((recovered, dedup))
     }
 
-    /// Refuses to sign if other parties have seen a larger tree, or another tree, of this log.
-    pub(crate) async fn hold_against(
-        &self,
-        tree: &Tree,
-        known: &[KnownCheckpoint],
-    ) -> Result<(), Fatal> {
-        let log = self.config.shortname.as_str();
-        let history = History::of(self.reader.tiles(), &tree.edge);
-        for known in known {
-            match history.hold_against(known).await {
-                Ok(())
-                    if known.size() == tree.size() && known.timestamp_ms() > tree.timestamp_ms =>
-                {
-                    tracing::warn!(
-                        log,
-                        place = known.place(),
-                        "a newer checkpoint of the same tree is known there: the lock is not the \
-                         newest, but no entry is missing"
-                    );
-                }
-                Ok(()) => {}
-                Err(error) if error.refuses() => return Err(error.into()),
-                Err(error) => tracing::warn!(log, %error),
-            }
-        }
-        Ok(())
-    }
-
-    /// Proves the growth of the log to a separate signer whose last checkpoint is older than the
-    /// committed checkpoint, because its memory was restored from a backup. A signer that has
-    /// signed another history refuses.
-    async fn remind(&self, recovered: &Recovered, signed: Option<Head>) -> Result<(), Fatal> {
-        let tree = &recovered.tree;
-        let Some(signed) = signed.filter(|signed| signed.size < tree.size()) else {
-            return Ok(());
-        };
-        let proof =
-            proofs::consistency(self.reader.tiles(), &tree.edge, signed.size, tree.size()).await;
-        let proof = proof.map_err(|error| match error {
-            ReadError::Unavailable(problem) => Away::Storage(problem).into(),
-            error => Fatal::from(StorageInconsistency::NoProof(error)),
-        })?;
-        let head = Head {
-            size: tree.size(),
-            root: tree.root,
-            timestamp_ms: tree.timestamp_ms,
-        };
-        tree_head::sign(&self.config, head, proof).await.map(drop)
-    }
-
-    /// Reads the checkpoint in the lock.
-    pub(crate) async fn committed(&self) -> Result<VerifiedCheckpoint, Fatal> {
-        let found = self.lock.load(&self.config.key.log_id().0).await?;
-        self.committed_is(found).await
-    }
-
-    /// Verifies the checkpoint that was `found` in the lock.
-    pub(crate) async fn committed_is(
-        &self,
-        found: Option<Vec<u8>>,
-    ) -> Result<VerifiedCheckpoint, Fatal> {
-        match recover::verified(&self.config, &*self.lock, found) {
-            Err(missing @ Fatal::NotCreated { .. }) => Err(self.not_created(missing).await),
-            verified => verified,
-        }
-    }
-
-    /// Recovers storage forward to the checkpoint in the lock.
-    pub(crate) async fn recover(
-        &self,
-        signed: Option<VerifiedCheckpoint>,
-    ) -> Result<Recovered, Fatal> {
-        match recover::recover(&self.config, &self.assets, &*self.lock, signed).await {
-            Err(missing @ Fatal::NotCreated { .. }) => Err(self.not_created(missing).await),
-            recovered => recovered.inspect(|recovered| {
-                self.metrics.restored_files.inc_by(recovered.restored);
-            }),
-        }
-    }
-
     /// Returns whether readers already see this checkpoint.
     fn shows(&self, head: &VerifiedCheckpoint) -> bool {
         let shown = self.reader.published();
         shown.is_some_and(|shown| shown.checkpoint == head.note)
-    }
-
-    /// Returns the error for a log that is not in the lock. The error depends on other evidence of
-    /// the log, because a log with evidence is not new.
-    async fn not_created(&self, missing: Fatal) -> Fatal {
-        let published = self.reader.published();
-        let evidence = match published.map(|published| published.size) {
-            Some(size) => LockEvidence::Published {
-                size,
-                storage: self.assets.location(),
-            },
-            None => match seen(&self.config).await {
-                Ok(None) => return missing,
-                Ok(Some(seen)) => LockEvidence::Indexed(seen),
-                Err(fatal) => return fatal,
-            },
-        };
-        Fatal::from(LockInconsistency::Missing {
-            lock: self.lock.location(),
-            log_id: self.config.key.log_id(),
-            name: self.config.shortname.clone(),
-            evidence,
-        })
-    }
-
-    /// Starts to accept submissions.
-    pub(crate) fn opened(&self, session: Arc<Session>, size: u64) {
-        session.lead();
-        self.session.store(Some(session.clone()));
-        if self.closing.load(Ordering::SeqCst) {
-            session.pool.close();
-        }
-        self.set_state(State::Running);
-        tracing::info!(log = self.config.shortname, size, "log open");
     }
 
     /// Waits until another process has released the log. Afterwards readers see at least its last
@@ -406,21 +277,4 @@ impl Shared {
             }
         }
     }
-}
-
-/// Returns the evidence in the dedup index of a log that is not in the lock; `None` if the index
-/// does not know the log either.
-pub(crate) async fn seen(config: &LogConfig) -> Result<Option<IndexSeen>, Fatal> {
-    let found = indexed(config).await?;
-    Ok(found.map(|entries| IndexSeen {
-        path: config.cache.clone(),
-        entries,
-    }))
-}
-
-/// Returns the number of entries that the dedup index has seen; `None` if there is no index.
-pub(crate) async fn indexed(config: &LogConfig) -> Result<Option<u64>, Fatal> {
-    let (path, owner) = (config.cache.clone(), config.key.log_id());
-    let found = spawn_blocking(move || Dedup::look(&path, owner)).await;
-    found.map_err(|error| Fatal::Internal(error.to_string()))?
 }

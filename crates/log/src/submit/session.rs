@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::config::LogConfig;
 use crate::error::Fatal;
 use crate::index::dedup::Dedup;
-use crate::instances::forward::queue::Forwarder;
+use crate::submit::forward_queue::Forwarder;
 use crate::submit::lookups::Lookups;
 use crate::submit::pool::Pool;
 

@@ -10,19 +10,19 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use lucarne_storage::{Asset, AssetError, AssetKind, Assets};
 use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile, tile_root};
 
+use crate::data::tree::Tree;
 use crate::error::ReadError;
+use crate::error::inconsistency::TreeError;
 use crate::read::stored_tiles;
-use crate::recovery::inconsistency::TreeError;
-use crate::sequence::tree::Tree;
 
 /// Tiles read at the same time.
 const CONCURRENCY: usize = 16;
 
 /// A tree that was read from storage.
-pub(super) struct Found {
-    pub(super) tree: Tree,
+pub(crate) struct Found {
+    pub(crate) tree: Tree,
     /// Right versions of the hash tiles that are damaged or missing.
-    pub(super) damaged: Vec<Asset>,
+    pub(crate) damaged: Vec<Asset>,
 }
 
 /// The reason why tiles do not lead to a root.
@@ -75,7 +75,7 @@ impl Versions {
 ///
 /// # Errors
 /// If the computed tiles do not lead to the root either.
-pub(super) async fn tree(assets: &dyn Assets, (size, root): (u64, Hash)) -> Result<Found, Problem> {
+pub(crate) async fn tree(assets: &dyn Assets, (size, root): (u64, Hash)) -> Result<Found, Problem> {
     let (edge, damaged) = right_edge(assets, (size, root)).await?;
     match stored_tiles::data_edge(assets, size, edge.partial(0)).await {
         Ok(data) => Ok(Found {

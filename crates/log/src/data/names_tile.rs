@@ -10,7 +10,7 @@ use std::io;
 use bytes::{Bytes, BytesMut};
 use lucarne_ct::{TileLeafError, TileLeafRef, TrimmedEntry};
 
-use crate::read::gzip::{GrowingGzip, gzip};
+use crate::data::gzip::{GrowingGzip, gzip};
 
 /// Returns the lines for these entries of a data tile.
 ///
@@ -71,7 +71,7 @@ impl GrowingNames {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::read::compress::gunzip;
+    use crate::data::compress::gunzip;
     use crate::read::verified_tiles::tests::entry;
 
     #[test]

@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use super::leaf_index::LeafIndex;
 use super::{Rfc6962Error, Rfc6962Reads, keep_index};
 use crate::config::{LogConfig, test_config};
-use crate::sequence::tree::Tree;
+use crate::data::tree::Tree;
 use crate::shared::Shared;
 use crate::status::metrics::Metrics;
 use crate::status::state::Published;

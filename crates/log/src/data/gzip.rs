@@ -203,7 +203,7 @@ fn invalid(problem: &str) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::read::compress::gunzip;
+    use crate::data::compress::gunzip;
     use proptest::prelude::*;
 
     /// Returns entries as similar as certificates, with random parts like keys and signatures.

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use crate::index::backlog::Backlog;
 use crate::index::dedup::Dedup;
 use crate::index::unreadable_entries::POSTDATED_MS;
-use crate::sequence::clock_jump::TOLERATED_MS;
 use crate::shared::Shared;
+use crate::status::clock_jump::TOLERATED_MS;
 use crate::status::state::{Check, Health, State};
 
 /// Maximum age of a result before the checks run again, because they cost the lock and the disk

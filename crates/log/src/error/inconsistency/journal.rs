@@ -5,7 +5,7 @@ use std::io;
 use lucarne_ct::TileLeafError;
 use lucarne_tlog::Hash;
 
-use crate::sequence::record::RecordError;
+use crate::error::RecordError;
 
 /// A contradiction that shows unusable rounds, of the journal or of a Sunlight bundle.
 #[derive(Debug, thiserror::Error)]

@@ -8,13 +8,12 @@ use lucarne_ct::{Entry, Fingerprint, Issuer, TileLeaf, merkle_tree_leaf};
 use lucarne_storage::{Asset, AssetKind, Encoding};
 use lucarne_tlog::{Hash, leaf_hash};
 
-use crate::error::Fatal;
-use crate::read::read_cache::StoredFile;
-use crate::sequence::record::{RecordWriter, Step};
-use crate::sequence::tree::{NewTiles, Tree};
-use crate::sequence::verify::error::VerifyError;
+use crate::data::record::{RecordWriter, Step};
+use crate::data::stored_file::StoredFile;
+use crate::data::tree::{NewTiles, Tree};
+use crate::error::{Fatal, VerifyError};
 
-/// An encoded round. Only [`Verified`](crate::sequence::verify::Verified) rounds are published.
+/// An encoded round. Only [`Verified`](crate::data::verify::Verified) rounds are published.
 pub(crate) struct Round {
     pub(crate) step: Step,
     /// The journal's record.

@@ -6,20 +6,20 @@ use crate::status::state::Check;
 
 /// The state of a scrubber, for `/health` and the status page.
 #[derive(Debug, Default)]
-pub(crate) struct ScrubStatus(pub(super) Mutex<Status>);
+pub(crate) struct ScrubStatus(pub(crate) Mutex<Status>);
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Status {
+pub(crate) struct Status {
     /// Entries that this pass has checked, and the entries of the whole pass.
-    pub(super) pass: Option<(u64, u64)>,
+    pub(crate) pass: Option<(u64, u64)>,
     /// The time when the last complete pass ended, Unix milliseconds.
-    pub(super) ended_ms: Option<u64>,
+    pub(crate) ended_ms: Option<u64>,
     /// Samples since startup, if passes are samples.
-    pub(super) samples: u64,
+    pub(crate) samples: u64,
     /// The findings of the last complete pass, or of all samples.
-    pub(super) findings: u64,
+    pub(crate) findings: u64,
     /// The reason why files cannot be checked now.
-    pub(super) away: Option<String>,
+    pub(crate) away: Option<String>,
 }
 
 impl ScrubStatus {

@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
-use super::wire::{Item, Outcome, Pressure};
-use crate::submit::lane::{Lane, LaneConfig};
+use crate::config::lane::{Lane, LaneConfig};
+use crate::submit::forward_wire::{Item, Outcome, Pressure};
 use crate::submit::pool::whole_seconds;
 
 /// The leading instance, as a follower knows it.

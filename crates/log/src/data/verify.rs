@@ -6,8 +6,6 @@
 //! a bit that flips later changes a hash. In both cases the round never happens, and nothing is
 //! signed.
 
-pub(crate) mod error;
-
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -17,11 +15,10 @@ use lucarne_ct::{
 use lucarne_storage::guards::Guard;
 use lucarne_tlog::{Frontier, Hash, Level, TILE_WIDTH, Tile, leaf_hash, tile_root};
 
-pub use self::error::{EntryError, VerifyError};
-use crate::error::Fatal;
-use crate::sequence::record::Record;
-use crate::sequence::round::Round;
-use crate::sequence::tree::Tree;
+use crate::data::record::Record;
+use crate::data::round::Round;
+use crate::data::tree::Tree;
+use crate::error::{EntryError, Fatal, VerifyError};
 
 /// A round that may be staged and signed. Only [`Verified::check`] creates it.
 pub(crate) struct Verified(Round);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::sequence::clock::Clock;
+use crate::config::clock::Clock;
 
 const MINUTES_PER_DAY: u64 = 24 * 60;
 /// Longest sleep, because the clock may be set during the sleep.
@@ -64,7 +64,7 @@ fn minute(text: &str) -> Result<u64, NoWindow> {
 
 impl ScrubWindow {
     /// Waits until the window is open.
-    pub(super) async fn opened(&self, clock: &Clock) {
+    pub(crate) async fn opened(&self, clock: &Clock) {
         while let Some(wait) = self.closed_for(clock.now_ms()) {
             sleep(wait.min(LONGEST)).await;
         }

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::window::ScrubWindow;
+use crate::config::scrub_window::ScrubWindow;
 
 /// The rate and the schedule at which the scrubber reads the files of a log.
 ///

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use flate2::bufread::GzDecoder;
 use lucarne_ct::{TileLeafError, TileLeafRef};
 
-use crate::read::gzip::check_sum;
+use crate::data::gzip::check_sum;
 
 /// First bytes of a gzip stream. A `TileLeaf` starts with a 64-bit timestamp; a timestamp with
 /// these first bytes would be 71 million years in the future.
@@ -167,7 +167,7 @@ pub(crate) fn zstd(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::read::gzip::gzip;
+    use crate::data::gzip::gzip;
 
     #[test]
     fn gzip_round_trips_and_plain_bytes_pass() {

@@ -17,6 +17,8 @@
 use bytes::Bytes;
 use lucarne_tlog::Hash;
 
+use crate::error::RecordError;
+
 const MAGIC: &[u8; 16] = b"lucarne round 1\n";
 const HEADER: usize = 16 + 3 * 8 + 2 * 32 + 8;
 
@@ -53,17 +55,6 @@ pub struct Record {
     pub entries: Bytes,
     /// The issuers that the log had not stored before, DER.
     pub issuers: Vec<Bytes>,
-}
-
-/// The reasons why bytes are not a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RecordError {
-    /// The bytes have another format, or another version of this format.
-    #[error("not a round record of this version")]
-    Magic,
-    /// The record is shorter than its lengths require.
-    #[error("the round record is cut short")]
-    Truncated,
 }
 
 /// Writes a record: entries first, then [`RecordWriter::finish`].

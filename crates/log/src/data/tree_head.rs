@@ -5,10 +5,10 @@ use lucarne_signer::Head;
 use lucarne_tlog::Hash;
 
 use crate::config::LogConfig;
+use crate::config::signer::Signer;
+use crate::data::verified_checkpoint::VerifiedCheckpoint;
+use crate::error::inconsistency::SignerInconsistency;
 use crate::error::{Fatal, SignError};
-use crate::recovery::inconsistency::SignerInconsistency;
-use crate::sequence::signer::Signer;
-use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
 
 /// Signs a tree head. A separate signer needs `proof`, the consistency proof from the last tree
 /// head. The returned signature has been verified, because an invalid signature must never be

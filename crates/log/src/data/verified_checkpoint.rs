@@ -6,7 +6,7 @@ use lucarne_signer::Head;
 use lucarne_tlog::Checkpoint;
 
 use crate::config::LogConfig;
-use crate::recovery::inconsistency::SignedTime;
+use crate::error::inconsistency::SignedTime;
 use crate::status::state::Published;
 
 /// A signed checkpoint that has been verified.

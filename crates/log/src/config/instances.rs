@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use lucarne_storage::HolderId;
 
-use crate::instances::messenger::Messenger;
+use crate::config::messenger::Messenger;
+
+/// The pause between a failed attempt to lead and the next attempt.
+pub(crate) const AGAIN: Duration = Duration::from_millis(100);
 
 /// The configuration of this process as one of several instances of a log.
 #[derive(Clone, Debug)]

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use lucarne_tlog::{EMPTY_ROOT, Frontier, Hash, Level, RightEdge, TILE_WIDTH, Tile};
 
-use crate::index::dedup::TreeHead;
-use crate::read::gzip::GrowingGzip;
-use crate::read::names_tile::GrowingNames;
-use crate::read::read_cache::StoredFile;
+use crate::data::gzip::GrowingGzip;
+use crate::data::names_tile::GrowingNames;
+use crate::data::stored_file::StoredFile;
 
 /// The rightmost, partial data tile.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +27,20 @@ impl DataEdge {
         let end = *self.ends.get(last)? as usize;
         Some(self.bytes.slice(..end))
     }
+}
+
+/// A tree that the log signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TreeHead {
+    pub(crate) size: u64,
+    pub(crate) root: Hash,
+}
+
+impl TreeHead {
+    pub(crate) const EMPTY: TreeHead = TreeHead {
+        size: 0,
+        root: EMPTY_ROOT,
+    };
 }
 
 /// The state that is carried from one round to the next.
