@@ -13,7 +13,6 @@ use self::log_entry::log_entries;
 use self::state::Rfc6962;
 use crate::error::{ReadError, ReadFailure};
 use crate::read::proofs;
-use crate::shared::Shared;
 
 mod error;
 mod indexer;
@@ -33,15 +32,13 @@ const MOST_BYTES: usize = 3 << 20;
 
 /// The reads of RFC 6962 of one log.
 pub struct Rfc6962Reads<'l> {
-    log: &'l Shared,
     state: &'l Rfc6962,
 }
 
 impl<'l> Rfc6962Reads<'l> {
-    /// Returns the reads of a log, if the log is configured for them.
-    pub(crate) fn of(log: &'l Shared) -> Option<Self> {
-        let state = log.rfc6962.as_ref()?;
-        Some(Rfc6962Reads { log, state })
+    /// Returns the reads of the log with this state.
+    pub(crate) fn of(state: &'l Rfc6962) -> Self {
+        Rfc6962Reads { state }
     }
 
     /// Returns the tree head of `get-sth` (section 4.3), from the published checkpoint.
@@ -49,8 +46,8 @@ impl<'l> Rfc6962Reads<'l> {
     /// # Errors
     /// If nothing is published.
     pub fn tree_head(&self) -> Result<SignedTreeHead, Rfc6962Error> {
-        let published = self.log.reader.published().ok_or(Rfc6962Error::NoTree)?;
-        let (config, note) = (&self.log.config, &published.checkpoint);
+        let published = self.state.reader.published().ok_or(Rfc6962Error::NoTree)?;
+        let (config, note) = (&self.state.config, &published.checkpoint);
         SignedTreeHead::of_checkpoint(note, &config.origin, &config.key.log_id())
             .map_err(|error| ReadError::from(ReadFailure::TreeHead(error)).into())
     }
@@ -63,7 +60,7 @@ impl<'l> Rfc6962Reads<'l> {
     pub async fn consistency(&self, first: u64, second: u64) -> Result<Vec<Hash>, Rfc6962Error> {
         in_order(("first", first), ("second", second))?;
         let edge = self.edge("second", second).await?;
-        let tiles = self.log.reader.tiles();
+        let tiles = self.state.reader.tiles();
         let proof = proofs::consistency(tiles, &edge, first, second).await?;
         let (old, new) = (
             tiles.root_at(&edge, first).await?,
@@ -89,7 +86,7 @@ impl<'l> Rfc6962Reads<'l> {
         let leaves = &self.state.leaves;
         let index = leaves.index_of(hash, tree_size).await?;
         // The index is only a hint: the tree must have this leaf at this position.
-        if self.log.reader.tiles().leaf_hash(&edge, index).await? != *hash {
+        if self.state.reader.tiles().leaf_hash(&edge, index).await? != *hash {
             leaves.distrust();
             let indexed = 0;
             return Err(Rfc6962Error::NotIndexed {
@@ -109,7 +106,7 @@ impl<'l> Rfc6962Reads<'l> {
     /// If the first entry is not in the tree, or the entries cannot be read.
     pub async fn entries(&self, start: u64, end: u64) -> Result<LogEntries, Rfc6962Error> {
         in_order(("start", start), ("end", end))?;
-        let published = self.log.reader.published().ok_or(Rfc6962Error::NoTree)?;
+        let published = self.state.reader.published().ok_or(Rfc6962Error::NoTree)?;
         let size = published.size;
         if start >= size {
             return Err(Rfc6962Error::BeyondTree {
@@ -119,7 +116,7 @@ impl<'l> Rfc6962Reads<'l> {
             });
         }
         let _permit = self.state.permits.take().await?;
-        Ok(log_entries(&self.log.reader, size, start, end, MOST_BYTES).await?)
+        Ok(log_entries(&self.state.reader, size, start, end, MOST_BYTES).await?)
     }
 
     /// Returns the entry and the audit path of `get-entry-and-proof` (section 4.8).
@@ -152,7 +149,7 @@ impl<'l> Rfc6962Reads<'l> {
         index: u64,
         size: u64,
     ) -> Result<Vec<Hash>, Rfc6962Error> {
-        let tiles = self.log.reader.tiles();
+        let tiles = self.state.reader.tiles();
         let path = proofs::inclusion(tiles, edge, index, size).await?;
         let (leaf, root) = (
             tiles.leaf_hash(edge, index).await?,
@@ -168,7 +165,7 @@ impl<'l> Rfc6962Reads<'l> {
         parameter: &'static str,
         size: u64,
     ) -> Result<Arc<RightEdge>, Rfc6962Error> {
-        let edge = self.log.reader.signed_edge().await?;
+        let edge = self.state.reader.signed_edge().await?;
         let edge = edge.ok_or(Rfc6962Error::NoTree)?;
         match edge.size() {
             entries if size > entries => Err(Rfc6962Error::BeyondTree {

@@ -67,7 +67,7 @@ enum AwayReason {
 pub(crate) async fn scrub(log: Arc<Shared>, config: ScrubConfig) -> Infallible {
     let owner = log.config.key.log_id();
     let mut position = position::read(&config.position, owner).await;
-    log.scrub.0.lock().ended_ms = position.ended_ms;
+    log.status.scrub.0.lock().ended_ms = position.ended_ms;
     sleep(config.delay).await;
     loop {
         let began = Instant::now();
@@ -96,7 +96,7 @@ pub(crate) async fn scrub(log: Arc<Shared>, config: ScrubConfig) -> Infallible {
                     problem,
                     "the scrubber cannot read"
                 );
-                log.scrub.0.lock().away = Some(problem);
+                log.status.scrub.0.lock().away = Some(problem);
                 position.tile = tile;
                 sleep(AWAY).await;
             }
@@ -121,7 +121,7 @@ async fn list(log: &Shared) -> u64 {
 }
 
 fn note_sample(log: &Shared, findings: u64) {
-    let mut status = log.scrub.0.lock();
+    let mut status = log.status.scrub.0.lock();
     status.pass = None;
     status.samples += 1;
     status.findings += findings;
@@ -130,7 +130,7 @@ fn note_sample(log: &Shared, findings: u64) {
 fn note_pass(log: &Shared, findings: u64, now_ms: u64) {
     let seconds = i64::try_from(now_ms / 1000).unwrap_or(i64::MAX);
     log.metrics.scrub_ended.set(seconds);
-    let mut status = log.scrub.0.lock();
+    let mut status = log.status.scrub.0.lock();
     status.ended_ms = Some(now_ms);
     status.findings = findings;
     status.pass = None;
@@ -177,7 +177,7 @@ async fn pass(
         position.tile = checked.next.tile;
         log.metrics.scrub_entries.set(checked.entries as i64);
         {
-            let mut status = log.scrub.0.lock();
+            let mut status = log.status.scrub.0.lock();
             status.pass = Some((checked.entries, published.size));
             status.away = None;
         }

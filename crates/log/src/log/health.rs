@@ -1,7 +1,6 @@
 //! Health checks of a log.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use lucarne_ct::Verification;
@@ -122,10 +121,10 @@ async fn probe(log: &Shared, state: State) -> Vec<Check> {
             .published()
             .map(|published| published.timestamp_ms);
         checks.push(age_check(now_ms, signed_ms));
-        let ahead_ms = log.jumps.ahead_ms(now_ms, Instant::now());
+        let ahead_ms = log.status.jumps.ahead_ms(now_ms, Instant::now());
         checks.push(clock_check(now_ms, signed_ms, ahead_ms));
     }
-    if log.awaits_roots.load(Ordering::SeqCst) {
+    if log.submissions.awaits_roots() {
         checks.push(Check {
             name: "roots",
             ok: false,
@@ -133,12 +132,12 @@ async fn probe(log: &Shared, state: State) -> Vec<Check> {
         });
     }
     if log.config.scrub.is_some() {
-        checks.push(log.scrub.check(log.config.clock.now_ms()));
+        checks.push(log.status.scrub.check(log.config.clock.now_ms()));
     }
     if log.config.instances.is_some() {
         checks.push(instances_check(log));
     }
-    if let Some(session) = log.session.load().as_ref() {
+    if let Some(session) = log.submissions.session.load().as_ref() {
         checks.push(dedup_check(log, &session.dedup));
     }
     checks
@@ -165,8 +164,7 @@ fn state_check(state: State) -> Check {
 
 /// Reports the reason why this instance cannot lead or follow.
 fn instances_check(log: &Shared) -> Check {
-    let trouble = log.trouble.lock().clone();
-    let trouble = trouble.or_else(|| log.refusal.lock().clone());
+    let trouble = log.status.trouble();
     Check {
         name: "instances",
         ok: trouble.is_none(),
@@ -192,7 +190,7 @@ async fn storage_check(log: &Shared) -> Check {
     let answer = tokio::time::timeout(CHECK_TIMEOUT, log.assets.headroom()).await;
     let location = log.assets.location();
     let (ok, detail) = match answer {
-        Ok(Ok(_)) if log.stalled.load(Ordering::SeqCst) => (false, stalled(&location)),
+        Ok(Ok(_)) if log.status.is_stalled() => (false, stalled(&location)),
         Ok(Ok(None)) => (true, format!("{location} responds")),
         Ok(Ok(Some(bytes))) => {
             log.metrics

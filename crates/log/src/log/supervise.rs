@@ -1,7 +1,6 @@
 //! Keeps one log open, and reopens it after failures, independently of other logs.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -47,8 +46,8 @@ impl Shared {
         self.await_turn().await;
         let mut backoff = FIRST_BACKOFF;
         let mut overtaken: Option<Instant> = None;
-        while !self.closing.load(Ordering::SeqCst) {
-            if self.config.retired(self.now_ms()) {
+        while !self.status.is_closing() {
+            if self.config.retired(self.status.now_ms()) {
                 self.retire().await;
                 continue;
             }
@@ -59,7 +58,7 @@ impl Shared {
             };
             if shared && fatal.is_overtaken() {
                 tracing::warn!(log = name, reason = %fatal, "following");
-                self.set_state(State::Following { leader: None });
+                self.status.set_state(State::Following { leader: None });
                 self.pause(AGAIN).await;
                 continue;
             }
@@ -76,7 +75,7 @@ impl Shared {
                 continue;
             }
             if matches!(fatal, Fatal::Dedup { damaged: true, .. }) {
-                self.index_failed.store(true, Ordering::SeqCst);
+                self.index.set_failed(true);
             }
             if opened.elapsed() > MAX_BACKOFF {
                 backoff = FIRST_BACKOFF;
@@ -89,13 +88,13 @@ impl Shared {
             self.pause(backoff).await;
             backoff = (2 * backoff).min(MAX_BACKOFF);
         }
-        self.set_state(State::Closed);
+        self.status.set_state(State::Closed);
     }
 
     /// Finishes a retired log, and waits while it is retired. After a failure, waits before the
     /// next attempt.
     async fn retire(&self) {
-        self.set_state(State::Retired);
+        self.status.set_state(State::Retired);
         let Err(fatal) = self.finish().await else {
             return self.while_retired().await;
         };
@@ -128,7 +127,7 @@ impl Shared {
 
     /// Waits until the log is closed, or until a corrected clock shows that it is not retired.
     async fn while_retired(&self) {
-        while self.config.retired(self.now_ms()) && !self.closing.load(Ordering::SeqCst) {
+        while self.config.retired(self.status.now_ms()) && !self.status.is_closing() {
             self.pause(MAX_BACKOFF).await;
         }
     }
@@ -139,7 +138,7 @@ impl Shared {
         let mut last = self.signed_meanwhile().await;
         let mut since = Instant::now();
         self.stopped(fatal, quiet);
-        while since.elapsed() < quiet && !self.closing.load(Ordering::SeqCst) {
+        while since.elapsed() < quiet && !self.status.is_closing() {
             self.pause(QUIET_LOOK).await;
             let now = self.signed_meanwhile().await;
             if now != last {
@@ -167,11 +166,11 @@ impl Shared {
     fn stopped(&self, fatal: &Fatal, backoff: Duration) {
         self.metrics.failures.inc();
         let now_ms = self.config.clock.now_ms();
-        let since_ms = match &*self.state.lock() {
-            State::Stopped { since_ms, .. } => *since_ms,
+        let since_ms = match self.status.state() {
+            State::Stopped { since_ms, .. } => since_ms,
             _ => now_ms,
         };
-        self.set_state(State::Stopped {
+        self.status.set_state(State::Stopped {
             reason: fatal.to_string(),
             since_ms,
             retry_at_ms: now_ms + backoff.as_millis() as u64,
@@ -181,8 +180,8 @@ impl Shared {
     /// Runs one session in its own task, so that a panic becomes an error.
     async fn session(self: Arc<Self>) -> Result<(), Fatal> {
         let result = tokio::spawn(self.clone().run()).await;
-        self.stalled.store(false, Ordering::SeqCst);
-        if let Some(session) = self.session.swap(None) {
+        self.status.set_stalled(false);
+        if let Some(session) = self.submissions.session.swap(None) {
             // `run` does this at its end, but a panic skips that end, and `run` may fail before
             // the log is open.
             self.note_index(&session);
@@ -208,13 +207,14 @@ impl Shared {
         };
         let tree = recovered.tree.clone();
         let size = tree.size();
-        self.note_dedup(&dedup);
+        self.index.note(&dedup);
         let session = Arc::new(Session::new(&self.config, dedup)?);
         let sequencer = Sequencer::new(self.clone(), session.clone(), recovered, None);
         let (log, shared) = (self.clone(), session.clone());
+        let fail = |fatal| session.pool.fail(fatal);
         let ended = tokio::select! {
             ended = sequencer.run(move || log.opened(shared, size)) => ended,
-            never = catchup::attend(&self, &session, &tree) => match never {},
+            never = catchup::attend(&self.index, &session.dedup, fail, &tree) => match never {},
         };
         self.note_index(&session);
         ended
@@ -228,7 +228,7 @@ impl Shared {
         self.hold_against(&recovered.tree, &known).await?;
         self.remind(&recovered, remembered).await?;
         self.reader.recovered();
-        let dedup = catchup::open(self, &recovered.tree).await?;
+        let dedup = catchup::open(&self.index, &recovered.tree).await?;
         Ok((recovered, dedup))
     }
 

@@ -106,7 +106,7 @@ impl ForeignLog {
             Arc::new(lock),
             &Metrics::register(&mut Registry::default()),
         );
-        let (dedup, from) = catchup::bring_up(&shared, &self.tree).await?;
+        let (dedup, from) = catchup::bring_up(&shared.index, &self.tree).await?;
         let to = dedup.known();
         // Closing the index accesses its disk.
         let closed = spawn_blocking(move || drop(dedup)).await;

@@ -17,9 +17,9 @@ use tokio::time::sleep;
 
 use super::leaf_index::{LeafIndex, TABLE};
 use super::leaves::Leaves;
+use super::state::Rfc6962;
 use crate::error::ReadError;
 use crate::read::read_ahead::read_ahead;
-use crate::shared::Shared;
 
 /// The pause before a retry after an error.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -39,10 +39,8 @@ enum Problem {
 }
 
 /// Keeps the index of a log up to date as long as the log exists.
-pub(crate) async fn keep_index(log: Arc<Shared>) {
-    let Some(leaves) = log.rfc6962.as_ref().map(|state| &state.leaves) else {
-        return;
-    };
+pub(crate) async fn keep_index(log: Arc<Rfc6962>) {
+    let leaves = &log.leaves;
     loop {
         let Err(problem) = keep(&log, leaves).await;
         let (name, path) = (&log.config.shortname, leaves.folder.display());
@@ -53,7 +51,7 @@ pub(crate) async fn keep_index(log: Arc<Shared>) {
     }
 }
 
-async fn keep(log: &Shared, leaves: &Leaves) -> Result<Infallible, Problem> {
+async fn keep(log: &Rfc6962, leaves: &Leaves) -> Result<Infallible, Problem> {
     let mut indexer = Indexer::open(log, leaves.folder.clone()).await?;
     let mut grown = log.reader.grown();
     // An index that is ahead of the published tree cannot be verified yet.
@@ -97,7 +95,7 @@ struct Indexer {
 }
 
 impl Indexer {
-    async fn open(log: &Shared, folder: PathBuf) -> Result<Self, Problem> {
+    async fn open(log: &Rfc6962, folder: PathBuf) -> Result<Self, Problem> {
         let (place, owner) = (folder.clone(), log.config.key.log_id());
         let writing = loop {
             let place = place.clone();
@@ -116,7 +114,7 @@ impl Indexer {
     }
 
     /// Returns whether the index belongs to the published tree, judged by one leaf of each table.
-    async fn belongs(&self, log: &Shared) -> Result<bool, Problem> {
+    async fn belongs(&self, log: &Rfc6962) -> Result<bool, Problem> {
         let index = self.index.clone();
         let samples = blocking(move || index.samples()).await;
         let samples = match samples {
@@ -135,7 +133,7 @@ impl Indexer {
     }
 
     /// Adds the leaves of the published tree that the index does not have.
-    async fn catch_up(&mut self, log: &Shared) -> Result<(), Problem> {
+    async fn catch_up(&mut self, log: &Rfc6962) -> Result<(), Problem> {
         let Some(edge) = log.reader.signed_edge().await? else {
             return Ok(());
         };
@@ -156,7 +154,7 @@ impl Indexer {
         Ok(())
     }
 
-    async fn read(&mut self, log: &Shared, edge: &Arc<RightEdge>) -> Result<(), Problem> {
+    async fn read(&mut self, log: &Rfc6962, edge: &Arc<RightEdge>) -> Result<(), Problem> {
         let first = self.index.indexed() / TILE_WIDTH;
         let numbers = first..edge.size().div_ceil(TILE_WIDTH);
         let tiles = numbers.filter_map(|n| Tile::widest(Level::Hashes(0), n, edge.size()));

@@ -68,7 +68,7 @@ impl Forest {
             &Metrics::register(&mut Registry::default()),
         ));
         let process = Process {
-            indexing: tokio::spawn(keep_index(log.clone())),
+            indexing: tokio::spawn(keep_index(log.rfc6962.clone().unwrap())),
             log,
         };
         process.publish(self);
@@ -95,7 +95,7 @@ impl Process {
     }
 
     async fn ask(&self, leaf: Hash, size: u64) -> Result<(u64, Vec<Hash>), Rfc6962Error> {
-        let reads = Rfc6962Reads::of(&self.log).unwrap();
+        let reads = Rfc6962Reads::of(self.log.rfc6962.as_ref().unwrap());
         reads.proof_by_hash(&leaf, size).await
     }
 

@@ -22,7 +22,7 @@ impl Follower {
         let (log, at) = (&self.log, Instant::now());
         let (lock, id) = (&*log.lock, log.config.key.log_id());
         let taken = Lease {
-            holder: Some(log.holder),
+            holder: Some(log.instance.holder),
             address: self.instances.address.clone(),
             epoch: lease.as_ref().map_or(1, |lease| lease.epoch + 1),
             renewal: 0,
