@@ -122,6 +122,7 @@
 //!
 //! | item | contents |
 //! |---|---|
+//! | `log_status` | the status of a running log |
 //! | [`State`], [`Published`] | the state of a log, and the checkpoint that readers may see |
 //! | [`Health`], [`Check`] | the results of the health checks |
 //! | [`Stats`], `recent_stats` | statistics of the last seconds |
@@ -145,7 +146,7 @@
 //!
 //! | item | contents |
 //! |---|---|
-//! | `reader` | tiles and issuers by name |
+//! | `reader` | tiles and issuers by name, and the encodings that clients request |
 //! | `read_cache`, `negative_cache` | stored files in memory, and missing issuers |
 //! | `single_flight`, `read_ahead` | shared reads, and concurrent reads in order |
 //! | `stored_tiles` | tiles as stored, by any software |
@@ -160,6 +161,7 @@
 //! | `dedup` | tables on disk, and the newest entries in memory |
 //! | `catchup` | the missing entries, from the data tiles or from a snapshot |
 //! | `backlog`, `unreadable_entries` | entries that are not read yet, or have a damaged tile |
+//! | `log_index` | the parts of a log that keep its index up to date |
 //! | `evidence` | the entries that an index has seen, read without its log |
 //! | `thread_priority` | low priority of background threads |
 //!
@@ -180,7 +182,17 @@
 //! | `batches` | signatures that one submission verifies for several submissions |
 //! | `pool` | waiting submissions in two lanes, and the newest entries |
 //! | `forward_queue`, `forward_wire` | entries on their way from a follower to the leader |
-//! | `promises`, `sct_signatures`, `issued_scts` | SCTs of a separate signer, and the newest SCTs |
+//! | `submissions` | the state that all submissions of a log share |
+//! | `sct_signatures` | SCTs of the own key or of a separate signer, and the newest SCTs |
+//! | `promises`, `issued_scts` | rounds that a separate signer signs, and the newest signatures |
+//!
+//! ## `shared`
+//!
+//! | item | contents |
+//! |---|---|
+//! | `shared` | the parts of a log that its tasks share; most are in the folders of their users |
+//! | [`Turn`], [`GiveTurn`] | the start after another process of the same log |
+//! | `instance` | this process among the instances of the log |
 //!
 //! ## `recovery`
 //!
@@ -225,7 +237,7 @@
 //! | item | contents |
 //! |---|---|
 //! | [`Log`] | the handle of a log |
-//! | `supervise`, [`Turn`], [`GiveTurn`] | the log is opened, in its turn, and reopened after failures |
+//! | `supervise` | the log is opened, and reopened after failures |
 //! | `health` | the health checks |
 
 mod check;
