@@ -6,9 +6,9 @@
 //! new rounds ───────────┘
 //! ```
 //!
-//! When the log opens, `catchup` adds the entries that the index lacks: the `backlog`. Entries of a
-//! damaged or missing tile are `unreadable_entries`. `log_index` has the parts
-//! of a log that this needs, and `evidence` reads an index without its log. Work in the background has a low
+//! When the log opens, `catchup` adds the entries that the index lacks: the `backlog`. `log_index`
+//! has the parts of a log that this work needs. Entries of a damaged or missing tile are
+//! `unreadable_entries`. `evidence` reads an index without its log. Work in the background has a low
 //! `thread_priority`.
 
 pub(crate) mod backlog;

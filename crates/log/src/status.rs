@@ -1,9 +1,9 @@
 //! The status of a log for operators and monitoring systems.
 //!
 //! `log_status` has the status of a running log: its `state`, the figures of the last seconds
-//! (`recent_stats`) and the progress of the scrubber (`scrub_status`). `clock_jump` detects a clock that
-//! jumped forward. `public_errors` removes locations from texts that the public can read. `metrics`
-//! is for Prometheus.
+//! (`recent_stats`) and the progress of the scrubber (`scrub_status`). `clock_jump` detects a clock
+//! that jumped forward. `public_errors` removes locations from texts that the public can read.
+//! `metrics` is for Prometheus.
 
 pub(crate) mod clock_jump;
 pub(crate) mod log_status;

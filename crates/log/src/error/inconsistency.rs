@@ -10,8 +10,6 @@ mod lock;
 mod signer;
 mod storage;
 
-use crate::error::Fatal;
-
 pub use self::index::{IndexInconsistency, IndexSeen};
 pub use self::journal::{BundleError, JournalInconsistency, ReplayError};
 pub use self::lock::{LockEvidence, LockInconsistency, SignedTime};
@@ -36,23 +34,5 @@ pub enum Inconsistency {
     Signer(SignerInconsistency),
     /// The dedup index belongs to another history.
     #[error(transparent)]
-    Index(IndexInconsistency),
-}
-
-macro_rules! fatal_from {
-    ($($variant:ident($part:ty)),* $(,)?) => {$(
-        impl From<$part> for Fatal {
-            fn from(part: $part) -> Self {
-                Fatal::Inconsistent(Box::new(Inconsistency::$variant(part)))
-            }
-        }
-    )*};
-}
-
-fatal_from! {
-    Lock(LockInconsistency),
-    Journal(JournalInconsistency),
-    Storage(StorageInconsistency),
-    Signer(SignerInconsistency),
     Index(IndexInconsistency),
 }

@@ -3,7 +3,7 @@
 use lucarne_ct::{DerError, TileLeafError};
 use lucarne_tlog::Hash;
 
-use crate::error::RecordError;
+use crate::error::record_error::RecordError;
 
 /// The difference between a round and its expected content.
 #[derive(Debug, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! The dedup index as evidence: the entries that it has seen, whatever lock and storage have.
+//! The dedup index as evidence: the entries that the index has seen, read without lock and storage.
 
 use tokio::task::spawn_blocking;
 

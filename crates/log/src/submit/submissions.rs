@@ -1,4 +1,4 @@
-//! The submissions of one log: what accepts them, across all of its sessions.
+//! The state that all submissions of one log share, across all of its sessions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

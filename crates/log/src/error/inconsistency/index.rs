@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use lucarne_ct::LogId;
 use lucarne_tlog::Hash;
 
-use crate::error::ReadError;
+use crate::error::read_error::ReadError;
 
 /// The entries of a log that its dedup index has seen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -5,7 +5,7 @@ use std::io;
 use lucarne_ct::TileLeafError;
 use lucarne_tlog::Hash;
 
-use crate::error::RecordError;
+use crate::error::record_error::RecordError;
 
 /// A contradiction that shows unusable rounds, of the journal or of a Sunlight bundle.
 #[derive(Debug, thiserror::Error)]

@@ -6,7 +6,7 @@ use lucarne_ct::CheckpointError;
 use lucarne_signer::Head;
 use lucarne_tlog::Hash;
 
-use crate::error::ReadError;
+use crate::error::read_error::ReadError;
 
 /// A contradiction that shows old, damaged or foreign storage.
 #[derive(Debug, thiserror::Error)]
