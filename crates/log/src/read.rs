@@ -5,8 +5,8 @@
 //! ```
 //!
 //! The `reader` serves a file only after its checkpoint is published, and the file must match the
-//! tree (`verified_tiles`). Files that do not match are in the list `damaged_files`. `edge` computes
-//! damaged tiles at the right edge of a tree. Concurrent requests share one read
+//! tree (`verified_tiles`). Files that do not match are in the list `damaged_files`. `edge`
+//! computes damaged tiles at the right edge of a tree. Concurrent requests share one read
 //! (`single_flight`). `feed` and `proofs` compute other responses from verified tiles.
 
 pub(crate) mod damaged_files;
