@@ -7,8 +7,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use self::labels::{FromLabels, LaneLabels, LogLabels, PhaseLabels, ResultLabels};
-use crate::check::damaged_files::DamagedFiles;
-use crate::submit::lane::Lane;
+use crate::config::lane::Lane;
 
 mod labels;
 mod names;
@@ -121,9 +120,9 @@ impl Metrics {
     }
 
     /// Returns the counters of damage to the files of one log.
-    pub(crate) fn damaged_of(&self, log: &str) -> DamagedFiles {
+    pub(crate) fn damaged_of(&self, log: &str) -> (Counter, Gauge) {
         let label = LogLabels { log: log.into() };
-        DamagedFiles::new(
+        (
             self.damaged_reads.get_or_create_owned(&label),
             self.damaged_files.get_or_create_owned(&label),
         )

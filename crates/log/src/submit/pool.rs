@@ -30,9 +30,9 @@ use self::queue::{Amount, Queue, Waiting};
 use self::rate_limit::{MAX_RETRY_AFTER, RateLimit};
 use self::round_cost::RoundCost;
 pub(crate) use self::ticket::{Abandoned, RoundOutcome, Sequenced, Ticket};
+use crate::config::lane::{Lane, LaneConfig};
 use crate::error::Fatal;
-use crate::instances::forward::wire::Pressure;
-use crate::submit::lane::{Lane, LaneConfig};
+use crate::submit::forward_wire::Pressure;
 
 /// Bytes of the pool for each of its entries: four times the size of a typical entry with its
 /// chain. Only unusual entries reach the limit of bytes before the limit of entries.

@@ -3,7 +3,7 @@ use lucarne_storage::{CachedAssets, MemoryAssets};
 use lucarne_testkit::until;
 
 use super::*;
-use crate::read::gzip::gzip;
+use crate::data::gzip::gzip;
 use crate::read::read_cache::read_cache;
 
 /// Hash tiles up to level 2, and the entries of the first data tile.

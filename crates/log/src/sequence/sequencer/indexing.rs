@@ -9,11 +9,13 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::{Sequencer, panicked};
+use crate::data::tree::TreeHead;
 use crate::error::Fatal;
-use crate::index::dedup::{LeafPosition, TreeHead};
-use crate::recovery::session::Session;
+use crate::index::dedup::LeafPosition;
+use crate::index::log_index::is_silent;
 use crate::shared::Shared;
 use crate::submit::pool::{SealedRound, Sequenced};
+use crate::submit::session::Session;
 
 /// The longest wait for the disk of the dedup index.
 pub(super) const INDEX_PATIENCE: Duration = Duration::from_secs(10);
@@ -50,7 +52,7 @@ impl Sequencer {
         let sent = self.to_index.send(Indexing { entries, head });
         match timeout(INDEX_PATIENCE, sent).await {
             Ok(_) => Ok(()),
-            Err(_) => Err(self.log.index_is_silent()),
+            Err(_) => Err(is_silent(&self.log.config)),
         }
     }
 }
