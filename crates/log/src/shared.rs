@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
 use lucarne_ct::{Roots, Validator};
-use lucarne_storage::{Assets, HolderId, Lock};
+use lucarne_storage::{Assets, HolderId, Lock, ReadAssets};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep_until;
@@ -101,14 +101,15 @@ impl Shared {
     pub(crate) fn new(
         config: LogConfig,
         roots: Roots,
-        assets: Arc<dyn Assets>,
+        files: ReadAssets,
         lock: Arc<dyn Lock>,
         metrics: &Metrics,
     ) -> Self {
         let validator = config.validator(roots);
+        let assets = files.store().clone();
         Shared {
             reader: Reader::new(
-                assets.clone(),
+                files,
                 config.read_cache_bytes,
                 metrics.reads_of(&config.shortname),
                 metrics.damaged_of(&config.shortname),

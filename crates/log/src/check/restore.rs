@@ -21,7 +21,6 @@ use lucarne_storage::{Asset, AssetError, AssetKind, Assets, Encoding};
 use lucarne_tlog::{Level, RightEdge, Tile, tile_root};
 
 use self::failure::{Failure, Later, NoSource};
-use crate::check::damaged_files::DamagedFiles;
 use crate::check::fsck::beneath::{Depth, beneath};
 use crate::check::scrub::Unpaced;
 use crate::config::LogConfig;
@@ -30,7 +29,6 @@ use crate::read::compress::gunzip;
 use crate::read::gzip::gzip;
 use crate::read::names_tile;
 use crate::read::read_cache::{FileId, read_cache};
-use crate::read::verified_tiles::VerifiedTiles;
 use crate::recovery::recover;
 use crate::sequence::record::Record;
 use crate::shared::Shared;
@@ -163,8 +161,7 @@ async fn cached(log: &Shared, edge: &Arc<RightEdge>, file: FileId) -> Option<Rig
     if log.reader.tiles().damaged().is_condemned(file) {
         return None;
     }
-    let cache = read_cache(CACHE_BYTES);
-    let tiles = VerifiedTiles::new(log.assets.clone(), cache, DamagedFiles::default());
+    let tiles = log.reader.tiles().unread(read_cache(CACHE_BYTES));
     let plain = match file {
         FileId::Issuer(of) => tiles.issuer(&of).await.ok()??,
         FileId::Tile(tile) if !tile.is_full() => return None,
@@ -284,13 +281,15 @@ fn asset(file: FileId, plain: Bytes) -> Result<Asset, Failure> {
 }
 
 async fn replace(log: &Shared, right: Asset, from: &str) -> Result<(), Failure> {
+    let path = right.path.clone();
     replace_damaged(&log.config, &*log.assets, right, from).await?;
+    log.reader.tiles().replaced(&path).await;
     log.metrics.restored_files.inc();
     Ok(())
 }
 
-/// Replaces a damaged file with its `right` content, removes it from caches, and logs the place
-/// that the content comes `from` and the path at which the damaged file is kept.
+/// Replaces a damaged file with its `right` content, and logs the place that the content comes
+/// `from` and the path at which the damaged file is kept.
 ///
 /// # Errors
 /// If storage fails.
@@ -302,7 +301,6 @@ pub(crate) async fn replace_damaged(
 ) -> Result<(), AssetError> {
     let path = right.path.clone();
     let kept = assets.replace(right).await?;
-    assets.forget_for_readers(&path).await;
     tracing::error!(
         log = config.shortname,
         location = assets.location(),
