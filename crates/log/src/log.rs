@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use lucarne_ct::{Chain, EntryKind, Fingerprint, Rejection, Roots, Sct};
 use lucarne_signer::Head;
-use lucarne_storage::{Asset, AssetKind, Assets, Lock};
+use lucarne_storage::{Asset, AssetKind, Assets, Lock, ReadAssets};
 use lucarne_tlog::{EMPTY_ROOT, Tile};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -186,8 +186,8 @@ impl Log {
         foreign_log::open(config, assets).await
     }
 
-    /// Starts a log: returns at once, and opens the log in the background. Must be called within a
-    /// tokio runtime.
+    /// Starts a log whose readers have no cache on disk: returns at once, and opens the log in the
+    /// background. Must be called within a tokio runtime.
     pub fn start(
         config: LogConfig,
         roots: Roots,
@@ -195,7 +195,8 @@ impl Log {
         lock: Arc<dyn Lock>,
         metrics: &Metrics,
     ) -> Arc<Log> {
-        Log::start_in_turn(config, roots, (assets, lock), metrics, Turn::now())
+        let places = (ReadAssets::uncached(assets), lock);
+        Log::start_in_turn(config, roots, places, metrics, Turn::now())
     }
 
     /// Starts a log that another process still runs. Until the turn of this process, the log is
@@ -204,7 +205,7 @@ impl Log {
     pub fn start_in_turn(
         config: LogConfig,
         roots: Roots,
-        (assets, lock): (Arc<dyn Assets>, Arc<dyn Lock>),
+        (assets, lock): (ReadAssets, Arc<dyn Lock>),
         metrics: &Metrics,
         turn: Turn,
     ) -> Arc<Log> {

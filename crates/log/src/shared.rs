@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use lucarne_ct::Roots;
-use lucarne_storage::{AssetError, Assets, Lock};
+use lucarne_storage::{AssetError, Assets, Lock, ReadAssets};
 use tokio::sync::Notify;
 
 use crate::config::LogConfig;
@@ -55,13 +55,14 @@ impl Shared {
     pub(crate) fn new(
         config: LogConfig,
         roots: Roots,
-        assets: Arc<dyn Assets>,
+        files: ReadAssets,
         lock: Arc<dyn Lock>,
         metrics: &Metrics,
     ) -> Self {
         let (found, named) = metrics.damaged_of(&config.shortname);
+        let assets = files.store().clone();
         let reader = Arc::new(Reader::new(
-            assets.clone(),
+            files,
             config.read_cache_bytes,
             metrics.reads_of(&config.shortname),
             DamagedFiles::new(found, named),

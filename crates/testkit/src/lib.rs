@@ -25,7 +25,7 @@
 //! | [`Network`], [`Machine`], [`with_host_names`] | simulated machines and host names |
 //! | [`usage`], [`Usage`] | resources that a process has used |
 //! | [`temp_dir`], [`go_program`] | temporary directories, and installed programs |
-//! | [`eventually`], [`until`], [`in_time`], [`PATIENCE`] | waiting for events |
+//! | [`eventually`], [`until`], [`in_time`], [`EVENT_TIMEOUT`] | waiting for events |
 
 mod audit;
 mod azure;
@@ -83,7 +83,7 @@ pub use takeover::takeover;
 pub use tempfile::TempDir;
 pub use tls::{tls_client, tls_server};
 pub use tracer::{Change, Plan, Recorded, Strike, Traced, tracing_is_permitted};
-pub use wait::{PATIENCE, block_until, eventually, in_time, until};
+pub use wait::{EVENT_TIMEOUT, block_until, eventually, in_time, until};
 
 /// Creates a directory that is removed with the value, or at the end of the test run.
 ///

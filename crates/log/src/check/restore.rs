@@ -30,7 +30,6 @@ use crate::data::record::Record;
 use crate::error::ReadError;
 use crate::read::damaged_files::DamagedFiles;
 use crate::read::read_cache::{FileId, read_cache};
-use crate::read::verified_tiles::VerifiedTiles;
 use crate::recovery::recover;
 use crate::recovery::replace_damaged::replace_damaged;
 use crate::shared::Shared;
@@ -163,8 +162,7 @@ async fn cached(log: &Shared, edge: &Arc<RightEdge>, file: FileId) -> Option<Rig
     if log.reader.tiles().damaged().is_condemned(file) {
         return None;
     }
-    let cache = read_cache(CACHE_BYTES);
-    let tiles = VerifiedTiles::new(log.assets.clone(), cache, DamagedFiles::default());
+    let tiles = log.reader.tiles().unread(read_cache(CACHE_BYTES));
     let plain = match file {
         FileId::Issuer(of) => tiles.issuer(&of).await.ok()??,
         FileId::Tile(tile) if !tile.is_full() => return None,
@@ -284,7 +282,9 @@ fn asset(file: FileId, plain: Bytes) -> Result<Asset, Failure> {
 }
 
 async fn replace(log: &Shared, right: Asset, from: &str) -> Result<(), Failure> {
+    let path = right.path.clone();
     replace_damaged(&log.config, &*log.assets, right, from).await?;
+    log.reader.tiles().replaced(&path).await;
     log.metrics.restored_files.inc();
     Ok(())
 }

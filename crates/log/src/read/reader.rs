@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use lucarne_ct::Fingerprint;
-use lucarne_storage::Assets;
+use lucarne_storage::{Assets, ReadAssets};
 use lucarne_tlog::{Hash, Level, RightEdge, Tile};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
@@ -70,15 +70,15 @@ const PACKING: usize = 2;
 
 impl Reader {
     pub(crate) fn new(
-        assets: Arc<dyn Assets>,
+        assets: ReadAssets,
         cache_bytes: u64,
         counters: ReadCounters,
         damaged: DamagedFiles,
     ) -> Self {
         let cache = read_cache(cache_bytes);
         Reader {
-            tiles: VerifiedTiles::new(assets.clone(), cache.clone(), damaged),
-            assets,
+            assets: assets.store().clone(),
+            tiles: VerifiedTiles::new(assets, cache.clone(), damaged),
             view: ArcSwapOption::empty(),
             cache,
             issuers: SingleFlight::default(),

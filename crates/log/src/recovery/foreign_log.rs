@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use lucarne_ct::Roots;
-use lucarne_storage::{Assets, Lock, MemoryLock};
+use lucarne_storage::{Assets, Lock, MemoryLock, ReadAssets};
 use lucarne_tlog::{Checkpoint, TILE_WIDTH};
 use prometheus_client::registry::Registry;
 use tokio::task::spawn_blocking;
@@ -102,7 +102,7 @@ impl ForeignLog {
         let shared = Shared::new(
             self.config.clone(),
             Roots::new(),
-            self.assets.clone(),
+            ReadAssets::uncached(self.assets.clone()),
             Arc::new(lock),
             &Metrics::register(&mut Registry::default()),
         );

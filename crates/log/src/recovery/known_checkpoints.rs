@@ -87,7 +87,7 @@ impl<'h> History<'h> {
     ) -> Self {
         /// Bytes of cached tiles.
         const KEPT: u64 = 1 << 20;
-        let tiles = VerifiedTiles::new(assets, read_cache(KEPT), DamagedFiles::default());
+        let tiles = VerifiedTiles::of_store(assets, read_cache(KEPT), DamagedFiles::default());
         History {
             tiles,
             edge,

@@ -4,8 +4,8 @@ use lucarne_storage::{Asset, AssetError, Assets};
 
 use crate::config::LogConfig;
 
-/// Replaces a damaged file with its `right` content, removes it from caches, and logs the place
-/// that the content comes `from` and the path at which the damaged file is kept.
+/// Replaces a damaged file with its `right` content, and logs the place that the content comes
+/// `from` and the path at which the damaged file is kept.
 ///
 /// # Errors
 /// If storage fails.
@@ -17,7 +17,6 @@ pub(crate) async fn replace_damaged(
 ) -> Result<(), AssetError> {
     let path = right.path.clone();
     let kept = assets.replace(right).await?;
-    assets.forget_for_readers(&path).await;
     tracing::error!(
         log = config.shortname,
         location = assets.location(),

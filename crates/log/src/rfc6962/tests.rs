@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use lucarne_ct::{LogKey, Roots};
-use lucarne_storage::{MemoryAssets, MemoryLock};
+use lucarne_storage::{MemoryAssets, MemoryLock, ReadAssets};
 use lucarne_testkit::{eventually, until};
 use lucarne_tlog::{Hash, leaf_hash, verify_inclusion};
 use prometheus_client::registry::Registry;
@@ -63,7 +63,7 @@ impl Forest {
         let log = Arc::new(Shared::new(
             config(folder),
             Roots::new(),
-            Arc::new(self.assets.clone()),
+            ReadAssets::uncached(Arc::new(self.assets.clone())),
             Arc::new(MemoryLock::new()),
             &Metrics::register(&mut Registry::default()),
         ));

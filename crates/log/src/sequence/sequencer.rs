@@ -33,7 +33,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, timeout};
 
-use self::indexing::{INDEX_PATIENCE, Indexing, MAX_UNINDEXED_ROUNDS, index};
+use self::indexing::{INDEX_TIMEOUT, Indexing, MAX_UNINDEXED_ROUNDS, index};
 use self::settling::{SETTLE_AT, SWEEP_BACK};
 use crate::data::tree::Tree;
 use crate::error::Fatal;
@@ -130,19 +130,19 @@ impl Sequencer {
         drop(self.to_index);
         // A hung disk is not waited for: lost records of the index are recovered from the tiles,
         // and the index is not opened again until this task has released it.
-        let indexed = match timeout(INDEX_PATIENCE, self.indexer).await {
+        let indexed = match timeout(INDEX_TIMEOUT, self.indexer).await {
             Ok(indexed) => joined(indexed),
             Err(_) => return result.and(Err(is_silent(&self.log.config))),
         };
         let session = self.session.clone();
         let flushed = spawn_blocking(move || session.dedup.flush());
-        let flushed = match timeout(INDEX_PATIENCE, flushed).await {
+        let flushed = match timeout(INDEX_TIMEOUT, flushed).await {
             Ok(flushed) => joined(flushed),
             Err(_) => Err(is_silent(&self.log.config)),
         };
         if let Some(settling) = self.settling {
             // Settling belongs to storage, which starts nothing else before it ends.
-            let _ = timeout(INDEX_PATIENCE, settling).await;
+            let _ = timeout(INDEX_TIMEOUT, settling).await;
         }
         result.and(indexed).and(flushed)
     }

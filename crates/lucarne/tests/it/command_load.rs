@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::load_test::{authorities, log_for_load};
-use crate::common::{LUCARNE, PATIENCE, assert_has, lucarne, ready, run};
+use crate::common::{EVENT_TIMEOUT, LUCARNE, assert_has, lucarne, ready, run};
 use lucarne_testkit::{Launch, Signal, free_port, temp_dir};
 
 /// Runs `lucarne load` with these arguments, and returns the exit code and the whole output.
@@ -278,7 +278,7 @@ fn ctrl_c_reports_what_there_is() {
         async || run.output().contains("p50="),
     ));
     run.signal(Signal::INT).unwrap();
-    let status = run.wait(PATIENCE * 2).unwrap();
+    let status = run.wait(EVENT_TIMEOUT * 2).unwrap();
     let said = run.output();
     assert_eq!(status.code(), Some(105), "{said}");
     assert_has(&said, "SIGINT: no new iterations begin");

@@ -10,7 +10,7 @@ use lucarne_testkit::{
 };
 
 use crate::common::{
-    LUCARNE, PATIENCE, assert_has, eventually, log_at, pki, ready, run, submission,
+    EVENT_TIMEOUT, LUCARNE, assert_has, eventually, log_at, pki, ready, run, submission,
 };
 
 /// The other machine, with its own name, port and cache, and the same data and lock.
@@ -61,7 +61,7 @@ fn the_second_machine_waits_until_the_first_has_ended() {
         let mut other = OtherMachine::start(machine, &log);
         other
             .server
-            .wait_for_output("is in use by process", PATIENCE)
+            .wait_for_output("is in use by process", EVENT_TIMEOUT)
             .unwrap();
         assert!(!other.takes().await);
         let client = log.client();
@@ -76,16 +76,16 @@ fn the_second_machine_waits_until_the_first_has_ended() {
         // The first machine starts again, and reports which machine runs the log.
         let mut first = log.start().unwrap();
         let said = first
-            .wait_for_output("is in use by process", PATIENCE)
+            .wait_for_output("is in use by process", EVENT_TIMEOUT)
             .unwrap();
         assert_has(&said, "of machine `other-machine`");
         assert!(other.takes().await);
-        assert!(other.server.stop(PATIENCE).unwrap().success());
+        assert!(other.server.stop(EVENT_TIMEOUT).unwrap().success());
         ready(&log).await;
         let report = log.audit().unwrap().run().await.unwrap();
         assert_eq!(report.findings, [""; 0]);
         assert!(report.size >= 3);
-        assert!(first.stop(PATIENCE).unwrap().success());
+        assert!(first.stop(EVENT_TIMEOUT).unwrap().success());
     });
 }
 
@@ -114,11 +114,11 @@ fn two_machines_that_both_have_the_lock_of_the_file_system_fork_nothing() {
         let refused = client.post("ct/v1/add-chain", submission(&pki().p256));
         assert_eq!(refused.await.unwrap().status, 503);
         first
-            .wait_for_output("was moved, removed, unmounted or replaced", PATIENCE)
+            .wait_for_output("was moved, removed, unmounted or replaced", EVENT_TIMEOUT)
             .unwrap();
         assert!(other.takes().await);
         let report = log.audit().unwrap().run().await.unwrap();
         assert_eq!(report.findings, [""; 0]);
     });
-    assert!(first.stop(PATIENCE).unwrap().success());
+    assert!(first.stop(EVENT_TIMEOUT).unwrap().success());
 }

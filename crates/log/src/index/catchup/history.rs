@@ -76,7 +76,8 @@ pub(crate) async fn examine(
     if seen > tree.size() {
         return Ok(());
     }
-    let verified = VerifiedTiles::new(assets.clone(), read_cache(KEPT), DamagedFiles::default());
+    let verified =
+        VerifiedTiles::of_store(assets.clone(), read_cache(KEPT), DamagedFiles::default());
     let source = Source::new(&*assets, &verified, tree);
     judged(config, lock, &source).await.map(drop)
 }

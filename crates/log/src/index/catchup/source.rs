@@ -91,8 +91,7 @@ impl<'a> Source<'a> {
     async fn unpacked(&self, tile: Tile, again: bool) -> Result<(Unpacked, usize), Fatal> {
         let path = tile.path();
         let found = if again {
-            let found = self.assets.get_for_reader(&path).await;
-            found.map(|found| found.map(|found| found.bytes))
+            self.verified.unverified(&path).await
         } else {
             self.assets.get(&path).await
         };

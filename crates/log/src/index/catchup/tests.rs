@@ -40,7 +40,8 @@ impl Stored {
 
     async fn read(&self, tile: u64) -> Found {
         let assets = Arc::new(self.assets.clone());
-        let verified = VerifiedTiles::new(assets, read_cache(1 << 20), DamagedFiles::default());
+        let verified =
+            VerifiedTiles::of_store(assets, read_cache(1 << 20), DamagedFiles::default());
         let source = Source::new(&self.assets, &verified, &self.tree);
         source.read(tile).await.unwrap()
     }

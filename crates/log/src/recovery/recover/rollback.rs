@@ -123,7 +123,7 @@ async fn verify(
     assets: &Arc<dyn Assets>,
 ) -> Result<(), ReadError> {
     let cache = read_cache(CACHE_BYTES);
-    let tiles = VerifiedTiles::past_caches(assets.clone(), cache, DamagedFiles::default());
+    let tiles = VerifiedTiles::of_store(assets.clone(), cache, DamagedFiles::default());
     let issuers: BTreeSet<Fingerprint> = stream::iter(sample(published, edge.size()))
         .map(|tile| issuers(&tiles, edge, tile))
         .buffer_unordered(CONCURRENCY)

@@ -17,8 +17,8 @@ use crate::shared::Shared;
 use crate::submit::pool::{SealedRound, Sequenced};
 use crate::submit::session::Session;
 
-/// The longest wait for the disk of the dedup index.
-pub(super) const INDEX_PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout of the sequencer's waits for the disk of the dedup index.
+pub(super) const INDEX_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Rounds that may wait for the dedup index before sequencing waits for it.
 pub(super) const MAX_UNINDEXED_ROUNDS: usize = 64;
@@ -50,7 +50,7 @@ impl Sequencer {
         let head = self.tree.head();
         // A failed indexer accepts nothing more; `rounds` detects that.
         let sent = self.to_index.send(Indexing { entries, head });
-        match timeout(INDEX_PATIENCE, sent).await {
+        match timeout(INDEX_TIMEOUT, sent).await {
             Ok(_) => Ok(()),
             Err(_) => Err(is_silent(&self.log.config)),
         }

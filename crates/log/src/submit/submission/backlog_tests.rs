@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use async_trait::async_trait;
 use bytes::Bytes;
 use lucarne_mint::testing::Pki;
-use lucarne_storage::{Asset, AssetError, Assets, MemoryAssets, Repairs, Stats};
+use lucarne_storage::{Asset, AssetError, Assets, MemoryAssets, ReadAssets, Repairs, Stats};
 use lucarne_testkit::{eventually, until};
 use parking_lot::Mutex;
 
@@ -101,7 +101,7 @@ impl Assets for Withholding {
 
 /// Opens a log whose index is read while the log is open, even if it is small.
 async fn opened(world: &World, storage: &Arc<Withholding>) -> Arc<Shared> {
-    let mut log = world.shared(storage.clone());
+    let mut log = world.shared(ReadAssets::uncached(storage.clone()));
     log.index.read_before_open = 0;
     let log = begun(log);
     assert_eq!(settled(&log, started).await, State::Running);

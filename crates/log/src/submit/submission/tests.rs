@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use lucarne_ct::Roots;
 use lucarne_mint::testing::Pki;
-use lucarne_storage::{Assets, Lock, MemoryAssets, MemoryLock};
+use lucarne_storage::{Lock, MemoryAssets, MemoryLock, ReadAssets};
 use lucarne_testkit::until;
 use prometheus_client::registry::Registry;
 use rand::rngs::StdRng;
@@ -61,11 +61,11 @@ impl World {
 
     /// Starts a log that has not issued any SCT yet.
     pub(crate) fn start(&self) -> Arc<Shared> {
-        begun(self.shared(Arc::new(self.assets.clone())))
+        begun(self.shared(ReadAssets::uncached(Arc::new(self.assets.clone()))))
     }
 
     /// Returns the log with this storage, before it is started.
-    pub(crate) fn shared(&self, assets: Arc<dyn Assets>) -> Shared {
+    pub(crate) fn shared(&self, assets: ReadAssets) -> Shared {
         let (roots, _) = Roots::from_pem(Pki::shared().roots_pem().as_bytes());
         Shared::new(
             self.config.clone(),

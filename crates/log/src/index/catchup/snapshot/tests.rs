@@ -47,7 +47,7 @@ impl Log {
         let assets = Arc::new(PosixAssets::create(directory.path().join("data")).unwrap());
         assets.publish(files).await.unwrap();
         Log {
-            verified: VerifiedTiles::new(
+            verified: VerifiedTiles::of_store(
                 assets.clone(),
                 read_cache(1 << 20),
                 DamagedFiles::default(),
