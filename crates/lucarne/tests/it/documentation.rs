@@ -120,15 +120,9 @@ fn registered_families() -> BTreeSet<String> {
 fn families_of(text: &str, file: &Path) -> Vec<String> {
     let word = |rest: &str| rest.split('"').next().unwrap().to_owned();
     let after = |start: &str| text.split(start).nth(1).map(word);
-    let prefix = if file.ends_with("read_limits/gate.rs") {
-        Some("lucarne_http".to_owned())
-    } else {
-        after("sub_registry_with_prefix(\"").or_else(|| {
-            after("format!(\"")?
-                .strip_suffix("_{name}")
-                .map(str::to_owned)
-        })
-    };
+    let prefix = after(", prefix \"")
+        .or_else(|| after("sub_registry_with_prefix(\""))
+        .or_else(|| Some(after("format!(\"")?.strip_suffix("_{name}")?.to_owned()));
     let mut families = Vec::new();
     for (at, _) in text.match_indices('(') {
         let Some(rest) = text[at + 1..].trim_start().strip_prefix('"') else {
