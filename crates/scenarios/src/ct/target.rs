@@ -1,7 +1,6 @@
 //! Target log of the load: its URLs, origin, key and temporal interval, from flags or from its
 //! `log.v3.json`.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
