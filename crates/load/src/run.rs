@@ -1,5 +1,7 @@
 //! A run from its beginning to its outcome.
 
+mod thresholds;
+
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -15,7 +17,7 @@ use crate::scenario_config::ScenarioConfig;
 use crate::snapshot::Snapshot;
 use crate::summary::Summary;
 use crate::tags::TagRegistry;
-use crate::threshold::{self, Thresholds};
+use crate::threshold::Thresholds;
 use crate::verdict::Verdict;
 
 /// A run before it starts.
@@ -57,10 +59,15 @@ impl Run {
     /// Starts the run: prepares the scenarios, then starts the arrivals. Needs no runtime.
     pub fn start(self) -> Running {
         let registry = Arc::new(TagRegistry::default());
-        let thresholds = threshold::complete(self.thresholds.0, &self.scenarios);
+        let thresholds = thresholds::complete(self.thresholds.0, &self.scenarios);
         let scenarios = self.scenarios.into_iter().map(|plan| {
             let base = registry.base(&plan.name, &plan.tags);
-            let excuses = Excuses::of(&plan, &self.allow, &thresholds);
+            let excuses = Excuses::of(
+                &plan.name,
+                plan.scenario.warnings(),
+                &self.allow,
+                &thresholds,
+            );
             Arc::new(ScenarioState::new(plan, base, excuses))
         });
         let run_state = Arc::new(RunState::new(scenarios.collect()));

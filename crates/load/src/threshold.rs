@@ -1,10 +1,9 @@
 //! Thresholds, in k6's grammar.
 
-mod demands;
 mod evaluate;
+mod of_scenario;
 mod parse;
 
-pub(crate) use demands::complete;
 pub use parse::ThresholdProblem;
 
 use std::time::Duration;
@@ -75,7 +74,7 @@ enum Aggregation {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Operator {
+pub(crate) enum Operator {
     Less,
     LessOrEqual,
     Greater,

@@ -6,6 +6,7 @@
 mod accept;
 mod clouds;
 mod command;
+mod conflict;
 mod distinct;
 mod flags;
 mod go;
@@ -18,7 +19,7 @@ mod log;
 mod manager;
 mod metadata;
 mod place;
-mod prefix;
+mod published;
 mod read_limits;
 mod root_sources;
 pub(crate) mod schema;
@@ -37,8 +38,9 @@ use std::path::{Path, PathBuf};
 use lucarne_http::Limits;
 use lucarne_settings::{Node, Reader, Section, Value, join, tree};
 
+pub use crate::prefix::Prefix;
 pub use crate::verification::VerifyBy;
-pub(crate) use distinct::shared as shared_by_logs;
+pub(crate) use conflict::shared as shared_by_logs;
 pub use flags::Flags;
 pub(crate) use identity::beside_sunlights;
 pub use instances::InstanceSettings;
@@ -46,7 +48,6 @@ pub(crate) use key::{describe as describe_key, read as read_key};
 pub use log::LogSettings;
 pub use lucarne_settings::{Finding, Located, Report, Severity};
 pub use place::{DataPlace, LockPlace};
-pub use prefix::Prefix;
 pub use root_sources::{Ccadb, RefusedRoots, RootSources};
 pub use secret::Secret;
 pub use server::TlsFiles;
@@ -138,7 +139,7 @@ impl Config {
         let data = logs.iter().map(|log| (log.key_path(""), &log.data.value));
         distinct::apart(&checkpoints, data, report);
         let password = password.as_ref().map(|file| ("checkpointspassword", file));
-        distinct::not_published(&checkpoints, password, tls.as_ref(), &logs, report);
+        published::refuse(&checkpoints, password, tls.as_ref(), &logs, report);
         shared_directory::refuse(&checkpoints.value, &logs, report);
         let shared = logs.iter().filter_map(|log| {
             let instances = log.instances.as_ref()?;
@@ -155,6 +156,13 @@ impl Config {
             logs,
             written,
         })
+    }
+
+    /// Returns the TLS files.
+    pub(crate) fn tls_files(&self) -> Vec<PathBuf> {
+        let files = self.tls.iter();
+        let files = files.flat_map(|tls| [&tls.certificate, &tls.key]);
+        files.map(|file| file.value.clone()).collect()
     }
 }
 

@@ -12,7 +12,7 @@ use lucarne_net::{Client, ClientError};
 use tokio::task::JoinSet;
 use tokio::time::error::Elapsed;
 
-use crate::config::values::{PrefixError, checkpoint_url};
+use crate::prefix::{PrefixError, checkpoint_url};
 
 /// Timeout for all places together, which limits the delay of a start.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
+use super::config_file::File;
 use super::failed;
-use crate::cli::File;
 use crate::config::{Config, Report, Severity};
 use crate::roots::{self, Purpose};
 use crate::{runtime, survey};

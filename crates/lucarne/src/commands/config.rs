@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
+use super::config_file::File;
 use super::looking::chosen;
 use super::{failed, sound};
-use crate::cli::File;
 use crate::config::{Config, schema, shown};
 
 /// Subcommands of `lucarne config`.

@@ -279,7 +279,7 @@ impl Flags {
         let password = password
             .as_ref()
             .map(|file| ("--checkpoints-password", file));
-        super::distinct::not_published(&checkpoints, password, tls.as_ref(), &logs, parse.0);
+        super::published::refuse(&checkpoints, password, tls.as_ref(), &logs, parse.0);
         Some(Config {
             listen: vec![unplaced(listen?)],
             checkpoints,

@@ -8,7 +8,7 @@ use std::num::ParseIntError;
 
 use lucarne_ct::{Oid, OidError};
 
-pub(crate) use super::prefix::{Prefix, PrefixError, checkpoint_url, prefix};
+pub(crate) use crate::prefix::{Prefix, PrefixError, checkpoint_url, prefix};
 
 pub(crate) use lucarne_settings::values::{duration, number, rfc3339, time};
 

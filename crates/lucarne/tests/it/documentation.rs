@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use lucarne::config::keys;
+use lucarne::documentation;
 
 fn file_of(name: &str) -> PathBuf {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
@@ -21,7 +21,7 @@ fn document(name: &str) -> String {
 #[test]
 fn tables_of_keys_are_generated() {
     let write = std::env::var_os("LUCARNE_WRITE").is_some();
-    let tables = keys::documented();
+    let tables = documentation::documented();
     let pages: BTreeSet<_> = tables.iter().map(|table| table.page).collect();
     for page in pages {
         let text = document(page);

@@ -16,8 +16,8 @@ use lucarne_load::{Note, PrepareError, Recorder, Scenario, Stop, VirtualUser};
 
 pub use options::{Compression, CtReadOptions, ReadKind, WeightedRead, WeightedReadError};
 
-use super::target::configuration;
 use super::{checks, monitored_log};
+use crate::connection_options::wrong;
 use reader::Reader;
 use shared_state::SharedState;
 
@@ -27,7 +27,7 @@ use shared_state::SharedState;
 /// If the options are contradictory.
 pub fn build(options: CtReadOptions, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
     if options.reads.iter().all(|read| read.weight == 0) {
-        return Err(configuration(
+        return Err(wrong(
             "reads: all weights are 0; at least one must be greater",
         ));
     }

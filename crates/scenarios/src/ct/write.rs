@@ -14,8 +14,8 @@ use lucarne_load::{Note, PrepareError, Recorder, Scenario, Stop, VirtualUser};
 
 pub use options::CtWriteOptions;
 
-use super::target::configuration;
 use super::{checks, monitored_log};
+use crate::connection_options::wrong;
 use shared_state::SharedState;
 use write_goal::WriteGoal;
 use writer::Writer;
@@ -40,7 +40,7 @@ pub fn build_until(
     if let (Some(start), Some(limit)) = (options.not_after_start, options.not_after_limit)
         && start >= limit
     {
-        return Err(configuration("notAfterStart must be before notAfterLimit"));
+        return Err(wrong("notAfterStart must be before notAfterLimit"));
     }
     let goal = WriteGoal::new(leaves);
     Ok(Arc::new(CtWrite(Arc::new(SharedState::new(

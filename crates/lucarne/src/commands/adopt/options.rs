@@ -1,11 +1,11 @@
-//! Arguments of `lucarne adopt` and `lucarne give-back`.
+//! Arguments of `lucarne adopt`.
 
 use std::path::PathBuf;
 
 use crate::config::Flags;
 
 /// Exit codes of `lucarne adopt`.
-pub(super) const ADOPT_CODES: &str = "\
+pub(crate) const ADOPT_CODES: &str = "\
     Exit codes: 0 done, or stopped while following; 1 refused, and nothing was written; 2 \
     something could not be checked.";
 
@@ -34,40 +34,6 @@ pub struct Adopt {
     /// database is not queried: `SELECT next FROM SeqCoord WHERE id = 0`
     #[arg(long, value_name = "NUMBER")]
     pub sequenced: Option<u64>,
-
-    /// Print one JSON object per line
-    #[arg(long)]
-    pub json: bool,
-
-    /// Flags that replace a configuration file.
-    #[command(flatten)]
-    pub flags: Flags,
-}
-
-/// Software that takes over the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Software {
-    /// Sunlight, with an SQLite lock and a directory.
-    Sunlight,
-    /// TesseraCT for POSIX.
-    Tesseract,
-}
-
-/// Options of `lucarne give-back`.
-#[derive(Debug, clap::Args)]
-#[command(args_override_self = true)]
-pub struct GiveBack {
-    /// Short name of the log; optional if there is only one
-    #[arg(value_name = "SHORTNAME")]
-    pub name: Option<String>,
-
-    /// Configuration file
-    #[arg(short, long, value_name = "FILE", default_value = "lucarne.yaml")]
-    pub config: PathBuf,
-
-    /// Software that takes over the log
-    #[arg(long, value_enum)]
-    pub to: Software,
 
     /// Print one JSON object per line
     #[arg(long)]

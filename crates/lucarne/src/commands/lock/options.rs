@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use super::look::{LOOKING_CODES, Look};
+use crate::commands::looking::{LOOKING_CODES, Look};
 use crate::config::Flags;
 
 /// Commands for the lock.
