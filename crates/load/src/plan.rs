@@ -101,7 +101,11 @@ impl Plan {
         for scenario in &mut scenarios {
             scenario.add_tags(&shared);
         }
-        let thresholds = thresholds::read(top.get("thresholds"), &scenarios, report);
+        let planned = match top.get("scenarios").map(|node| &node.value) {
+            Some(Value::Map(entries)) if entries.len() == scenarios.len() => Some(&*scenarios),
+            _ => None,
+        };
+        let thresholds = thresholds::read(top.get("thresholds"), planned, report);
         report.problems().is_empty().then(|| Plan {
             name: name.unwrap_or_default(),
             description: description.unwrap_or_default(),

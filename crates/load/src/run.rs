@@ -15,7 +15,7 @@ use crate::scenario_config::ScenarioConfig;
 use crate::snapshot::Snapshot;
 use crate::summary::Summary;
 use crate::tags::TagRegistry;
-use crate::threshold::{self, Thresholds};
+use crate::threshold::{self, ThresholdError, Thresholds};
 use crate::verdict::Verdict;
 
 /// A run before it starts.
@@ -54,6 +54,22 @@ impl Default for Run {
 }
 
 impl Run {
+    /// Checks that each threshold is on a metric of its scenarios, with an aggregation that the
+    /// metric has. Otherwise, the threshold would only fail at the end of the run.
+    ///
+    /// # Errors
+    /// The first threshold that cannot be evaluated.
+    pub fn check_thresholds(&self) -> Result<(), ThresholdError> {
+        let scenarios = self.scenarios.iter();
+        let scenarios: Vec<_> = scenarios
+            .map(|planned| (planned.name.as_str(), planned.scenario.metrics()))
+            .collect();
+        let thresholds = self.thresholds.0.iter();
+        thresholds
+            .map(|it| it.is_for(&scenarios).map_err(|problem| it.error(problem)))
+            .collect()
+    }
+
     /// Starts the run: prepares the scenarios, then starts the arrivals. Needs no runtime.
     pub fn start(self) -> Running {
         let registry = Arc::new(TagRegistry::default());

@@ -2,9 +2,11 @@
 
 mod demands;
 mod evaluate;
+mod known;
 mod parse;
 
 pub(crate) use demands::complete;
+pub(crate) use known::EVERY_SCENARIO;
 pub use parse::ThresholdProblem;
 
 use std::time::Duration;
@@ -59,6 +61,7 @@ pub struct Threshold {
     aggregation: Aggregation,
     operator: Operator,
     bound: f64,
+    has_unit: bool,
     built_in: bool,
 }
 
@@ -113,6 +116,14 @@ impl Threshold {
     /// Returns whether the threshold is built in: every run by rate has it.
     pub(crate) fn is_built_in(&self) -> bool {
         self.built_in
+    }
+
+    /// Returns the error about this threshold.
+    pub(crate) fn error(&self, problem: ThresholdProblem) -> ThresholdError {
+        ThresholdError {
+            threshold: format!("{}: {}", self.key, self.expression),
+            problem,
+        }
     }
 
     /// Returns the name of the metric.

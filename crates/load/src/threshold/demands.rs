@@ -63,6 +63,7 @@ impl Threshold {
             aggregation: Aggregation::Rate,
             operator,
             bound,
+            has_unit: false,
             built_in: true,
         };
         threshold.of_scenario(scenario)
