@@ -64,10 +64,11 @@ impl Run {
         let scenarios: Vec<_> = scenarios
             .map(|planned| (planned.name.as_str(), planned.scenario.metrics()))
             .collect();
-        let thresholds = self.thresholds.0.iter();
-        thresholds
-            .map(|it| it.is_for(&scenarios).map_err(|problem| it.error(problem)))
-            .collect()
+        for threshold in &self.thresholds.0 {
+            let checked = threshold.is_for(&scenarios);
+            checked.map_err(|problem| threshold.error(problem))?;
+        }
+        Ok(())
     }
 
     /// Starts the run: prepares the scenarios, then starts the arrivals. Needs no runtime.

@@ -40,8 +40,12 @@ pub enum PemError {
     /// The file has no private key.
     #[error("the text has no PRIVATE KEY block")]
     NoKey,
+    /// The file has another encoding than PEM.
+    #[error("{UTF_16}")]
+    Utf16,
 }
 
+const UTF_16: &str = "the file is UTF-16: convert it to UTF-8 with `iconv -f UTF-16 -t UTF-8 FILE`";
 const NOT_BASE64: &str = "its contents are not base64";
 const ENCRYPTED: &str = "it is encrypted: write it without its passphrase (openssl pkey)";
 const NO_BEGIN: &str = "its BEGIN line is missing or damaged";
@@ -104,6 +108,9 @@ pub fn certificates(text: &[u8]) -> Result<Vec<Vec<u8>>, PemError> {
 /// # Errors
 /// If there is no private key, or it cannot be parsed or is encrypted.
 pub fn private_key(text: &[u8]) -> Result<Vec<u8>, PemError> {
+    if is_utf_16(text) {
+        return Err(PemError::Utf16);
+    }
     let mut blocks = blocks(text).into_iter();
     let key = blocks.find(|block| block.label.ends_with("PRIVATE KEY"));
     let mut key = key.ok_or(PemError::NoKey)?;
@@ -116,6 +123,13 @@ pub fn private_key(text: &[u8]) -> Result<Vec<u8>, PemError> {
 /// Returns the blocks of a file in order. The text need not be UTF-8, and may begin with a byte
 /// order mark.
 pub fn blocks(text: &[u8]) -> Vec<Block> {
+    if is_utf_16(text) {
+        return vec![Block {
+            line: 1,
+            label: String::new(),
+            contents: Err(UTF_16),
+        }];
+    }
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let mut reader = Reader::default();
     for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
@@ -123,6 +137,11 @@ pub fn blocks(text: &[u8]) -> Vec<Block> {
     }
     reader.close_broken(CUT);
     reader.blocks
+}
+
+/// Returns `true` if the text begins with a byte order mark of UTF-16, which Windows editors write.
+pub fn is_utf_16(text: &[u8]) -> bool {
+    text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff")
 }
 
 impl Block {
@@ -138,6 +157,9 @@ impl Block {
 
     fn sound(self) -> Result<Vec<u8>, PemError> {
         let (line, label) = (self.line, self.label);
+        if self.contents == Err(UTF_16) {
+            return Err(PemError::Utf16);
+        }
         self.contents
             .map_err(|why| PemError::Damaged { line, label, why })
     }
@@ -443,5 +465,17 @@ mod tests {
         }
         let spaced = "-----BEGIN X-----\nA AA\tA\n-----END X-----";
         assert_eq!(decode(spaced).unwrap()[0].1, [0, 0, 0]);
+    }
+
+    #[test]
+    fn utf_16_is_named() {
+        let text = format!("\u{feff}{}", encode("CERTIFICATE", &[1, 2]));
+        for order in [u16::to_le_bytes, u16::to_be_bytes] {
+            let utf_16: Vec<u8> = text.encode_utf16().flat_map(order).collect();
+            assert_eq!(certificates(&utf_16), Err(PemError::Utf16));
+            assert_eq!(private_key(&utf_16), Err(PemError::Utf16));
+            assert_eq!(blocks(&utf_16)[0].contents, Err(UTF_16));
+        }
+        assert!(PemError::Utf16.to_string().contains("iconv -f UTF-16"));
     }
 }

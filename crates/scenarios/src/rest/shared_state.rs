@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use lucarne_load::PrepareError;
 use lucarne_load::http::{Client, ClientOptions, Endpoint};
+use lucarne_settings::read_text;
 
 use super::files;
 use super::options::{Connections, RestOptions, Step};
@@ -206,7 +207,7 @@ fn of_targets(
 ) -> Result<Vec<Request>, TargetsError> {
     /// Limit of distinct names in reports.
     const NAMES: usize = 1000;
-    let targets = targets::read(&std::fs::read_to_string(file)?)?;
+    let targets = targets::read(&read_text(file)?)?;
     let requests = targets
         .into_iter()
         .map(|target| compiler.target(target, &options.expect));
