@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, ensure};
 use lucarne_ct::{CcadbError, CcadbProgramme, Fingerprint, Roots, SkippedRoot};
+use lucarne_mint::pem;
 use lucarne_settings::{read_text, without_secrets};
 
 use crate::ccadb;
@@ -70,6 +71,10 @@ pub(crate) fn load(log: &LogSettings, purpose: Purpose, report: &mut Report) -> 
     let may_come = purpose.uses_remembered() && awaits_ccadb(log);
     if roots.is_empty() && report.problems().is_empty() && !may_come {
         let message = "there are no accepted roots: every submission would be refused";
+        let message = match files.iter().find_map(|(_, file)| file.as_ref()) {
+            Some(file) => format!("{message}: {}", no_certificate(&file.value)),
+            None => message.to_owned(),
+        };
         report.problem(log.line, log.key_path("roots"), message);
     }
     roots
@@ -204,6 +209,16 @@ fn fetch(ccadb: &Ccadb) -> anyhow::Result<(Roots, Vec<SkippedRoot>)> {
         without_secrets(&ccadb.source)
     );
     Ok((roots, skipped))
+}
+
+/// Describes a file of roots without a usable certificate.
+fn no_certificate(file: &Path) -> String {
+    let text = std::fs::read(file).unwrap_or_default();
+    let why = match pem::certificates(&text) {
+        Err(error) => error.to_string(),
+        Ok(_) => "no certificate is usable".to_owned(),
+    };
+    format!("{}: {why}", file.display())
 }
 
 /// Adds the certificates of a PEM file. Skipped certificates become warnings.

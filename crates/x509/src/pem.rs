@@ -37,6 +37,18 @@ pub enum PemError {
     /// The file has no certificate.
     #[error("the text has no PEM certificate")]
     NoCertificate,
+    /// The file has a private key in place of certificates.
+    #[error(
+        "the text has no PEM certificate, but a private key: exchange the two files, if they are \
+         swapped"
+    )]
+    OnlyKey,
+    /// The file has DER.
+    #[error(
+        "the file has DER in place of PEM: convert it with `openssl x509 -inform DER -in FILE -out \
+         FILE.pem`"
+    )]
+    Der,
     /// The file has no private key.
     #[error("the text has no PRIVATE KEY block")]
     NoKey,
@@ -86,8 +98,9 @@ pub fn decode(text: &str) -> Result<Vec<(String, Vec<u8>)>, PemError> {
 /// # Errors
 /// The first block of another kind, or that cannot be parsed; or the absence of a certificate.
 pub fn certificates(text: &[u8]) -> Result<Vec<Vec<u8>>, PemError> {
-    let mut found = Vec::new();
+    let (mut found, mut has_key) = (Vec::new(), false);
     for block in blocks(text) {
+        has_key |= block.label.ends_with("PRIVATE KEY");
         if block.is_certificate() {
             found.push(block.sound()?);
         } else if !block.may_stand_beside_certificates() {
@@ -96,10 +109,11 @@ pub fn certificates(text: &[u8]) -> Result<Vec<Vec<u8>>, PemError> {
             return Err(PemError::NotCertificate { line, label });
         }
     }
-    if found.is_empty() {
-        Err(PemError::NoCertificate)
-    } else {
-        Ok(found)
+    match found.is_empty() {
+        false => Ok(found),
+        true if is_der(text) => Err(PemError::Der),
+        true if has_key => Err(PemError::OnlyKey),
+        true => Err(PemError::NoCertificate),
     }
 }
 
@@ -137,6 +151,11 @@ pub fn blocks(text: &[u8]) -> Vec<Block> {
     }
     reader.close_broken(CUT);
     reader.blocks
+}
+
+/// Returns `true` if the file begins with a DER sequence, as certificates in DER do.
+pub fn is_der(file: &[u8]) -> bool {
+    file.starts_with(b"\x30\x82")
 }
 
 /// Returns `true` if the text begins with a byte order mark of UTF-16, which Windows editors write.
@@ -429,7 +448,13 @@ mod tests {
         assert_eq!(certificates(all.as_bytes()).unwrap(), [b"1", b"2"]);
         assert_eq!(private_key(all.as_bytes()).unwrap(), b"k");
         let said = |text: String| certificates(text.as_bytes()).unwrap_err().to_string();
-        assert_eq!(said(key), "the text has no PEM certificate");
+        assert_eq!(said(String::new()), "the text has no PEM certificate");
+        assert!(said(key).starts_with("the text has no PEM certificate, but a private key"));
+        let der = certificates(b"\x30\x82\x01\x02").unwrap_err().to_string();
+        assert!(
+            der.starts_with("the file has DER in place of PEM: convert it"),
+            "{der}"
+        );
         assert_eq!(
             said(format!("{one}{}", encode("TRUSTED CERTIFICATE", b"3"))),
             "line 4: PEM block TRUSTED CERTIFICATE: expected a CERTIFICATE"

@@ -2,6 +2,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
+use lucarne_settings::without_secrets;
 use rustls::pki_types::ServerName;
 use url::Url;
 
@@ -94,7 +95,7 @@ impl Endpoint {
         options: &ClientOptions,
     ) -> Result<Arc<Self>, EndpointError> {
         let wrong = |reason: &str| EndpointError::Url {
-            url: url.to_owned(),
+            url: without_secrets(url),
             reason: reason.to_owned(),
         };
         let parsed = Url::parse(url).map_err(|error| wrong(&error.to_string()))?;

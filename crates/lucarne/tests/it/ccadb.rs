@@ -69,12 +69,16 @@ fn a_missing_file_is_reported_before_the_report_is_requested() {
     let log = log("");
     let (url, connections) = hanging();
     let roots = format!("roots: {}/roots.pem", log.path().display());
-    let source = format!("extraroots: rotos.pem\n    ccadbroots: trusted\n    rootsurl: {url}?token=hush");
+    let source =
+        format!("extraroots: rotos.pem\n    ccadbroots: trusted\n    rootsurl: {url}?token=hush");
     edit(&log.configuration(), &roots, &source);
     let (code, said) = lucarne(log.path(), &["check"]);
     assert_eq!(code, 1, "{said}");
-    assert_has(&said, "rotos.pem cannot be read");
-    assert_has(&said, "?token=*** is not requested: correct the problems first");
+    assert_has(&said, "rotos.pem does not exist");
+    assert_has(
+        &said,
+        "?token=*** is not requested: correct the problems first",
+    );
     assert!(!said.contains("hush"), "{said}");
     assert!(connections.try_recv().is_err(), "{said}");
 }

@@ -125,7 +125,10 @@ fn durations_and_sizes_have_units() {
 /// A number of milliseconds is often meant as seconds.
 #[test]
 fn a_number_without_a_unit_is_reported_with_its_value() {
-    let (_, said) = read(&(with("period: 1s") + "http: {headertimeout: 10}\n"), files().path());
+    let (_, said) = read(
+        &(with("period: 1s") + "http: {headertimeout: 10}\n"),
+        files().path(),
+    );
     assert!(
         said.contains("`10` has no unit and means 10ms: write 10ms (10s for seconds)."),
         "{said}"
