@@ -98,7 +98,12 @@ impl Endpoint {
             url: without_secrets(url),
             reason: reason.to_owned(),
         };
-        let parsed = Url::parse(url).map_err(|error| wrong(&error.to_string()))?;
+        let parsed = Url::parse(url).map_err(|error| match error {
+            url::ParseError::RelativeUrlWithoutBase => {
+                wrong("it has no scheme: write https:// or http:// before the host")
+            }
+            error => wrong(&error.to_string()),
+        })?;
         let secure = match parsed.scheme() {
             "http" => false,
             "https" => true,

@@ -40,7 +40,7 @@ fn roots_name_every_block_that_is_not_taken() {
         &said,
         "the file is UTF-16: convert it to UTF-8 with `iconv -f UTF-16",
     );
-    fs::write(log.path().join("roots.pem"), authority("One").certificate()).unwrap();
+    fs::write(log.path().join("roots.pem"), authority("One").cert_der()).unwrap();
     let (_, said) = lucarne(log.path(), &["check"]);
     assert_has(
         &said,
