@@ -104,10 +104,8 @@ mod tests {
 
     #[test]
     fn the_password_of_a_place_is_not_shown() {
-        let place = Place::parse("https://u:hush@witness.example/a").unwrap();
-        assert_eq!(
-            place.to_string(),
-            "https://u:***@witness.example/a/checkpoint"
-        );
+        let url = "https://u:hush@witness.example/checkpoint";
+        let shown = Place::Url(url.to_owned()).to_string();
+        assert_eq!(shown, "https://u:***@witness.example/checkpoint");
     }
 }

@@ -373,3 +373,24 @@ pub fn join(path: &str, key: &str) -> String {
         (path, key) => format!("{path}.{key}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree;
+
+    #[test]
+    fn the_password_in_an_invalid_value_is_not_shown() {
+        let root = tree::parse("mirrors: [\"https://u:hush@ct.example/a\"]\n").unwrap();
+        let mut report = Report::on(None);
+        let section = Section::open(&root, "", &["mirrors"], &mut report).unwrap();
+        let mut reader = Reader::new(section, "", Path::new(""), &mut report);
+        let refuse = |_: &str| Err::<(), _>("has a user name");
+        assert!(reader.list("mirrors", refuse).is_empty());
+        let said = report.problem_lines().join("\n");
+        assert!(
+            said.contains("`https://u:***@ct.example/a` has a user name"),
+            "{said}"
+        );
+    }
+}
