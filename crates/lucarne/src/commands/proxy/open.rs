@@ -13,7 +13,7 @@ use lucarne_mint::store::{
 use lucarne_mint::{Authority, CaDirectory, CaOptions, KeyType, pem};
 use lucarne_proxy::observe::{self, LogListSource, Observer, SubmitTo};
 use lucarne_proxy::{HostPattern, Trust, UpstreamRoute, Users};
-use lucarne_settings::read_text;
+use lucarne_settings::{read_text, without_secrets};
 use rustls::pki_types::CertificateDer;
 use rustls::{KeyLog, KeyLogFile};
 
@@ -216,7 +216,7 @@ fn log_list(place: &str) -> Result<LogListSource> {
     }
     let url = place
         .parse()
-        .with_context(|| format!("invalid URL of the log list {place}"))?;
+        .with_context(|| format!("invalid URL of the log list {}", without_secrets(place)))?;
     Ok(LogListSource::Url(url))
 }
 
