@@ -36,7 +36,7 @@ mod tests {
     #[test]
     fn utf_16_is_named_and_has_a_remedy() {
         let file = std::env::temp_dir().join(format!("lucarne-text-{}", std::process::id()));
-        let mut read = |bytes: &[u8]| {
+        let read = |bytes: &[u8]| {
             fs::write(&file, bytes).unwrap();
             read_text(&file).map_err(|error| error.to_string())
         };
