@@ -43,10 +43,8 @@ impl Purpose {
 
 /// Returns whether the files with roots of `log` can be read.
 pub(crate) fn has_files(log: &LogSettings) -> bool {
-    let files = log.roots.pem.iter().chain(&log.roots.extra);
-    files
-        .into_iter()
-        .all(|file| std::fs::File::open(&file.value).is_ok())
+    let mut files = log.roots.pem.iter().chain(&log.roots.extra);
+    files.all(|file| std::fs::File::open(&file.value).is_ok())
 }
 
 /// Reads all sources of `log`'s roots. Failed sources and skipped certificates are reported; all

@@ -109,11 +109,14 @@ pub fn certificates(text: &[u8]) -> Result<Vec<Vec<u8>>, PemError> {
             return Err(PemError::NotCertificate { line, label });
         }
     }
-    match found.is_empty() {
-        false => Ok(found),
-        true if is_der(text) => Err(PemError::Der),
-        true if has_key => Err(PemError::OnlyKey),
-        true => Err(PemError::NoCertificate),
+    if !found.is_empty() {
+        Ok(found)
+    } else if is_der(text) {
+        Err(PemError::Der)
+    } else if has_key {
+        Err(PemError::OnlyKey)
+    } else {
+        Err(PemError::NoCertificate)
     }
 }
 
