@@ -1,9 +1,11 @@
 //! Thresholds, in k6's grammar.
 
 mod evaluate;
+mod known;
 mod of_scenario;
 mod parse;
 
+pub(crate) use known::EVERY_SCENARIO;
 pub use parse::ThresholdProblem;
 
 use std::time::Duration;
@@ -58,6 +60,7 @@ pub struct Threshold {
     aggregation: Aggregation,
     operator: Operator,
     bound: f64,
+    has_unit: bool,
     built_in: bool,
 }
 
@@ -112,6 +115,14 @@ impl Threshold {
     /// Returns whether the threshold is built in: every run by rate has it.
     pub(crate) fn is_built_in(&self) -> bool {
         self.built_in
+    }
+
+    /// Returns the error about this threshold.
+    pub(crate) fn error(&self, problem: ThresholdProblem) -> ThresholdError {
+        ThresholdError {
+            threshold: format!("{}: {}", self.key, self.expression),
+            problem,
+        }
     }
 
     /// Returns the name of the metric.

@@ -36,7 +36,7 @@ mod written;
 use std::path::{Path, PathBuf};
 
 use lucarne_http::Limits;
-use lucarne_settings::{Node, Reader, Section, Value, join, tree};
+use lucarne_settings::{Node, Reader, Section, Value, join, read_text, tree};
 
 pub use crate::prefix::Prefix;
 pub use crate::verification::VerifyBy;
@@ -85,7 +85,7 @@ impl Config {
     /// logs with problems are left out.
     pub fn read(path: &Path) -> (Option<Config>, Report) {
         let mut report = Report::on(Some(path));
-        let config = match std::fs::read_to_string(path) {
+        let config = match read_text(path) {
             Ok(yaml) => {
                 let directory = path.parent().unwrap_or(Path::new(""));
                 Config::parse(&yaml, directory, &mut report)

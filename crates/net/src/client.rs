@@ -187,7 +187,12 @@ fn request(
 }
 
 fn unusable(url: &str, error: &dyn Error) -> ClientError {
-    ClientError::Url(url.to_owned(), error.to_string())
+    // Before the host, there may be a password.
+    let shown = match url.rsplit_once('@') {
+        Some((_, host)) => format!("…@{host}"),
+        None => url.to_owned(),
+    };
+    ClientError::Url(shown, error.to_string())
 }
 
 /// Returns the target of a redirect.

@@ -1,6 +1,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use lucarne_settings::without_secrets;
 use rustls::pki_types::ServerName;
 use url::Url;
 
@@ -48,10 +49,15 @@ impl Endpoint {
         options: &ClientOptions,
     ) -> Result<Arc<Self>, EndpointError> {
         let wrong = |reason: &str| EndpointError::Url {
-            url: url.to_owned(),
+            url: without_secrets(url),
             reason: reason.to_owned(),
         };
-        let parsed = Url::parse(url).map_err(|error| wrong(&error.to_string()))?;
+        let parsed = Url::parse(url).map_err(|error| match error {
+            url::ParseError::RelativeUrlWithoutBase => {
+                wrong("it has no scheme: write https:// or http:// before the host")
+            }
+            error => wrong(&error.to_string()),
+        })?;
         let secure = match parsed.scheme() {
             "http" => false,
             "https" => true,

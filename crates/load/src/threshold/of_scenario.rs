@@ -21,6 +21,7 @@ impl Threshold {
             aggregation: Aggregation::Rate,
             operator,
             bound,
+            has_unit: false,
             built_in: true,
         };
         threshold.of_scenario(scenario)

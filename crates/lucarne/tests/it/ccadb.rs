@@ -62,6 +62,27 @@ fn a_report_of_ccadb_that_hangs_delays_neither_start_nor_stop() {
     assert!(connections.try_recv().is_err(), "{said}");
 }
 
+/// A problem on this machine is reported without a request to CCADB. No message has the token of the
+/// URL.
+#[test]
+fn a_missing_file_is_reported_before_the_report_is_requested() {
+    let log = log("");
+    let (url, connections) = hanging();
+    let roots = format!("roots: {}/roots.pem", log.path().display());
+    let source =
+        format!("extraroots: rotos.pem\n    ccadbroots: trusted\n    rootsurl: {url}?token=hush");
+    edit(&log.configuration(), &roots, &source);
+    let (code, said) = lucarne(log.path(), &["check"]);
+    assert_eq!(code, 1, "{said}");
+    assert_has(&said, "rotos.pem does not exist");
+    assert_has(
+        &said,
+        "?token=*** is not requested: correct the problems first",
+    );
+    assert!(!said.contains("hush"), "{said}");
+    assert!(connections.try_recv().is_err(), "{said}");
+}
+
 /// The first start has no roots: the log serves reads, and submissions get a 503.
 #[test]
 fn a_report_of_ccadb_that_hangs_does_not_delay_the_first_start() {

@@ -202,7 +202,7 @@ fn files_of_a_run_and_what_they_are_good_for() {
         "\"lucarne-load/1\"",
     );
 
-    // One threshold cannot hold, and another has no samples.
+    // One threshold cannot hold, and another has no such metric.
     let (code, said) = write(&[
         "--threshold",
         "http_req_duration: max<0.001",
@@ -213,7 +213,10 @@ fn files_of_a_run_and_what_they_are_good_for() {
     for word in ["Requests      [total, rate, throughput]", "Status Codes"] {
         assert_has(&said, word);
     }
-    assert_eq!(write(&["--threshold", "no_such_metric: count>0"]).0, 99);
+    let (code, said) = write(&["--threshold", "http_req_duraton: p(95)<500"]);
+    assert_eq!(code, 104, "{said}");
+    assert_has(&said, "did you mean `http_req_duration`?");
+    assert_eq!(write(&["--threshold", "ct_accepted: p(95)<5"]).0, 104);
 
     // An output that cannot be written is reported before the run, not after hours.
     for (flags, words) in [

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lucarne_load::{Note, PrepareError, Recorder, Scenario, Stop, VirtualUser};
+use lucarne_load::{Note, OwnMetrics, PrepareError, Recorder, Scenario, Stop, VirtualUser};
 
 pub use options::CtWriteOptions;
 
@@ -52,6 +52,19 @@ struct CtWrite(Arc<SharedState>);
 
 #[async_trait]
 impl Scenario for CtWrite {
+    fn metrics(&self) -> Option<OwnMetrics> {
+        Some(&[
+            ("ct_accepted", "rate"),
+            ("ct_minted_late", "counter"),
+            ("ct_outage", "trend"),
+            ("ct_outage_errors", "counter"),
+            ("ct_promises_open", "gauge"),
+            ("ct_retry_after", "trend"),
+            ("ct_tree_size", "gauge"),
+            ("throttled", "rate"),
+        ])
+    }
+
     async fn prepare(&self) -> Result<(), PrepareError> {
         self.0.prepare().await
     }

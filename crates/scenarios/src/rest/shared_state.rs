@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use lucarne_load::PrepareError;
 use lucarne_load::http::{Client, ClientOptions, Endpoint};
+use lucarne_settings::read_text;
 
 use super::files;
 use super::options::{Connections, RestOptions, Step};
@@ -218,7 +219,7 @@ fn of_targets(
 ) -> Result<Vec<Request>, UnusableTargets> {
     /// Limit of distinct names in reports.
     const NAMES: usize = 1000;
-    let content = std::fs::read_to_string(file).map_err(TargetsError::from)?;
+    let content = read_text(file).map_err(TargetsError::from)?;
     let targets = targets::read(&content)?;
     let requests = targets
         .into_iter()
