@@ -28,7 +28,6 @@ use crate::data::gzip::gzip;
 use crate::data::names_tile;
 use crate::data::record::Record;
 use crate::error::ReadError;
-use crate::read::damaged_files::DamagedFiles;
 use crate::read::read_cache::{FileId, read_cache};
 use crate::recovery::recover;
 use crate::recovery::replace_damaged::replace_damaged;
