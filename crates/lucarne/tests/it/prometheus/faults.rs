@@ -140,6 +140,23 @@ fn short_rules() -> String {
     rules
 }
 
+/// Returns the entries of `scrape_configs` for processes with and without TLS.
+fn scrape_configs(names: &BTreeMap<String, &str>) -> String {
+    let (tls, plain): (Vec<_>, Vec<_>) =
+        names.iter().partition(|(_, name)| **name == "certificate");
+    let addresses = |part: Vec<(&String, &&str)>| -> Vec<String> {
+        let addresses = part.into_iter().map(|(address, _)| address.clone());
+        addresses.collect()
+    };
+    format!(
+        "- {{job_name: lucarne, static_configs: [{{targets: {:?}}}]}}\n\
+         - {{job_name: lucarne-tls, static_configs: [{{targets: {:?}}}], scheme: https, \
+         tls_config: {{insecure_skip_verify: true}}}}\n",
+        addresses(plain),
+        addresses(tls),
+    )
+}
+
 /// The firing alerts: instance, log and alert.
 async fn firing(
     monitor: &Monitor,
@@ -201,7 +218,10 @@ fn each_fault_fires_its_alerts_alone() {
     let (late, _late_clock, _late) = log_with_clock(-60_000);
     let (ahead, _ahead_clock, _ahead) = log_with_clock(20_000);
     let (lock, lock_disk) = (log(""), BadDisk::new());
-    let _lock = lock_disk.under(lock.launch("serve")).start(lock.address());
+    let _lock = lock_disk
+        .under(lock.launch("serve"))
+        .start(lock.address())
+        .unwrap();
     let certificate = log_with_certificate();
     let _certificate = certificate.start().unwrap();
     run(async {
@@ -219,23 +239,7 @@ fn each_fault_fires_its_alerts_alone() {
     ];
     let names = names.map(|(address, name)| (address.to_string(), name));
     let names = BTreeMap::from(names);
-    let (tls, plain): (Vec<_>, Vec<_>) =
-        names.iter().partition(|(_, name)| **name == "certificate");
-    let addresses = |part: Vec<(&String, &&str)>| -> Vec<String> {
-        part.into_iter()
-            .map(|(address, _)| address.clone())
-            .collect()
-    };
-    let monitor = Monitor::start(
-        &short_rules(),
-        &format!(
-            "- {{job_name: lucarne, static_configs: [{{targets: {:?}}}]}}\n\
-             - {{job_name: lucarne-tls, static_configs: [{{targets: {:?}}}],\n   \
-             scheme: https, tls_config: {{insecure_skip_verify: true}}}}\n",
-            addresses(plain),
-            addresses(tls),
-        ),
-    );
+    let monitor = Monitor::start(&short_rules(), &scrape_configs(&names));
     let busy = Arc::new(site.load("busy"));
     run(async {
         monitor.ready().await;
