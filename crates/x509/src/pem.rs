@@ -161,9 +161,10 @@ pub fn is_der(file: &[u8]) -> bool {
     file.starts_with(b"\x30\x82")
 }
 
-/// Returns `true` if the text begins with a byte order mark of UTF-16, which Windows editors write.
+/// Returns `true` if the text begins with a byte order mark of UTF-16, which Windows editors write,
+/// and with a character of ASCII.
 pub fn is_utf_16(text: &[u8]) -> bool {
-    text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff")
+    matches!(text, [0xff, 0xfe, _, 0, ..] | [0xfe, 0xff, 0, _, ..])
 }
 
 impl Block {

@@ -140,21 +140,17 @@ fn short_rules() -> String {
     rules
 }
 
-/// Returns the entries of `scrape_configs` for processes with and without TLS.
+/// Returns the entries of `scrape_configs`: a job for each process, because two processes of one job
+/// with logs of one name are two leaders.
 fn scrape_configs(names: &BTreeMap<String, &str>) -> String {
-    let (tls, plain): (Vec<_>, Vec<_>) =
-        names.iter().partition(|(_, name)| **name == "certificate");
-    let addresses = |part: Vec<(&String, &&str)>| -> Vec<String> {
-        let addresses = part.into_iter().map(|(address, _)| address.clone());
-        addresses.collect()
+    let entry = |(address, name): (&String, &&str)| {
+        let tls = match *name {
+            "certificate" => ", scheme: https, tls_config: {insecure_skip_verify: true}",
+            _ => "",
+        };
+        format!("- {{job_name: lucarne-{name}, static_configs: [{{targets: [{address:?}]}}]{tls}}}\n")
     };
-    format!(
-        "- {{job_name: lucarne, static_configs: [{{targets: {:?}}}]}}\n\
-         - {{job_name: lucarne-tls, static_configs: [{{targets: {:?}}}], scheme: https, \
-         tls_config: {{insecure_skip_verify: true}}}}\n",
-        addresses(plain),
-        addresses(tls),
-    )
+    names.iter().map(entry).collect()
 }
 
 /// The firing alerts: instance, log and alert.
