@@ -102,6 +102,7 @@
 //! | `batches` | signatures that one submission verifies for several submissions |
 //! | `pool`, [`Lane`], [`LaneConfig`] | waiting submissions in two lanes, and the newest entries |
 //! | `promises`, `sct_signatures`, `issued_scts` | SCTs of a separate signer, and the newest SCTs |
+//! | [`StepTimes`], [`StepTime`] | the times of a submission's steps, for traces |
 //!
 //! ## `index`
 //!
@@ -246,3 +247,4 @@ pub use status::metadata::{IntendedUse, Metadata, PlannedChange, RateLimit, Stat
 pub use status::metrics::Metrics;
 pub use status::state::{Check, Health, Published, State, Stats};
 pub use submit::lane::{Lane, LaneConfig};
+pub use submit::steps::{StepTime, StepTimes};

@@ -33,6 +33,7 @@ use crate::submit::issued_scts::IssuedScts;
 use crate::submit::lane::Lane;
 use crate::submit::pool::{Pool, SealedRound};
 use crate::submit::promises::Promises;
+use crate::submit::steps::RoundTimes;
 
 /// Time between two heartbeats of a sequencer that waits.
 const HEARTBEAT: Duration = Duration::from_secs(1);
@@ -45,6 +46,7 @@ pub(crate) struct Shared {
     pub(crate) reader: Reader,
     pub(crate) metrics: LogMetrics,
     pub(crate) recent: Mutex<RecentStats>,
+    pub(crate) round_times: RoundTimes,
     pub(crate) issued: IssuedScts,
     pub(crate) promises: Promises,
     pub(crate) duplicates: Duplicates,
@@ -115,6 +117,7 @@ impl Shared {
             ),
             metrics: metrics.of(&config.shortname),
             recent: Mutex::default(),
+            round_times: RoundTimes::default(),
             issued: IssuedScts::default(),
             promises: Promises::default(),
             duplicates: Duplicates::default(),

@@ -8,7 +8,7 @@
 //! `submission` has these steps in order. The entry is first looked up in the pool and in the dedup
 //! index (`lookups`). The signature of a new entry is verified in a batch, and the entry waits in
 //! its lane of the pool for a round. `sct_signatures` requests SCTs from a separate signer, for all
-//! entries of a round at once (`promises`).
+//! entries of a round at once (`promises`). `steps` has the times of these steps, for traces.
 
 pub(crate) mod batches;
 pub(crate) mod duplicate_limit;
@@ -18,4 +18,5 @@ pub(crate) mod lookups;
 pub(crate) mod pool;
 pub(crate) mod promises;
 pub(crate) mod sct_signatures;
+pub(crate) mod steps;
 pub(crate) mod submission;

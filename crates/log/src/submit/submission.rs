@@ -27,6 +27,7 @@ use crate::submit::lane::Lane;
 use crate::submit::lookups::NoAnswer;
 use crate::submit::pool::{Epoch, Joined, Known, Ticket};
 use crate::submit::sct_signatures;
+use crate::submit::steps::StepTimes;
 
 /// The longest wait of a submission for a leading instance.
 const LEADER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -77,9 +78,14 @@ impl Shared {
     ///
     /// A log that is removed while the process runs keeps its clients' connections, and is closed
     /// after its last submission. This log therefore accepts no new submissions after a while.
-    pub(crate) async fn submit(&self, kind: EntryKind, chain: Chain) -> Result<Sct, SubmitError> {
+    pub(crate) async fn submit(
+        &self,
+        kind: EntryKind,
+        chain: Chain,
+        steps: &mut StepTimes,
+    ) -> Result<Sct, SubmitError> {
         if self.config.instances.is_none() {
-            return self.try_submit(kind, &chain).await;
+            return self.try_submit(kind, &chain, steps).await;
         }
         let closing_since = self.closing_since.get();
         if closing_since.is_some_and(|since| since.elapsed() > LEADER_TIMEOUT) {
@@ -91,7 +97,7 @@ impl Shared {
         let _counted = Counted::new(&self.submitting);
         let until = Instant::now() + LEADER_TIMEOUT;
         loop {
-            match self.try_submit(kind, &chain).await {
+            match self.try_submit(kind, &chain, steps).await {
                 Err(error) if is_passing(&error) && Instant::now() < until => {
                     // A poll interval: no event announces the next leader.
                     sleep(AGAIN).await;
@@ -101,13 +107,20 @@ impl Shared {
         }
     }
 
-    async fn try_submit(&self, kind: EntryKind, chain: &Chain) -> Result<Sct, SubmitError> {
+    async fn try_submit(
+        &self,
+        kind: EntryKind,
+        chain: &Chain,
+        steps: &mut StepTimes,
+    ) -> Result<Sct, SubmitError> {
+        let placed = self.place(kind, chain).await;
+        steps.end("validate");
         let Placed {
             identity,
             signed,
             place,
             duplicate,
-        } = self.place(kind, chain).await?;
+        } = placed?;
         let mut turn = None;
         let place = match place {
             At::Index(place) => {
@@ -116,16 +129,21 @@ impl Shared {
                     turn = Some(self.duplicates.turn().await?);
                 }
                 self.prove(&identity, &signed, place).await?;
+                steps.end("prove");
                 place
             }
             At::Sent(lane, outcome) => {
-                let place = self.forwarded(lane, outcome).await?;
+                let place = self.forwarded(lane, outcome).await;
+                steps.end("forward");
+                let place = place?;
                 self.prove(&identity, &signed, place).await?;
+                steps.end("prove");
                 place
             }
             At::Round(ticket) => {
                 let waited = ticket.wait().await.map_err(|_| self.unavailable())?;
                 let (index, timestamp_ms) = waited;
+                steps.end_round(&self.round_times, index);
                 LeafPosition {
                     index,
                     timestamp_ms,
@@ -139,6 +157,7 @@ impl Shared {
         };
         counter.inc();
         let sct = self.sct(&identity, &signed, place).await;
+        steps.end("sign");
         drop(turn);
         sct
     }

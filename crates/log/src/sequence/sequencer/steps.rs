@@ -247,16 +247,21 @@ impl Sequencer {
         self.log.note_waits(sealed);
     }
 
-    /// Logs one line about a published round. `laps` are the ends of its phases; `bytes` counts the
+    /// Logs one line about a published round, and keeps its times for traces. `laps` are the ends of its phases; `bytes` counts the
     /// published files except the checkpoint.
     fn tell(&self, sealed: &SealedRound, bytes: usize, laps: [Instant; 5]) {
         let phase = |n: usize| milliseconds(laps[n + 1] - laps[n]);
         let entries = sealed.entries.len();
+        let size = self.tree.size();
+        let times = laps.map(Instant::into_std);
+        self.log
+            .round_times
+            .note(size - entries as u64, size, times);
         tracing::info!(
             log = self.log.config.shortname,
             entries,
             old = entries - sealed.fresh,
-            size = self.tree.size(),
+            size,
             bytes,
             prepare_ms = phase(0),
             stage_ms = phase(1),
