@@ -322,7 +322,7 @@ impl Log {
     ) -> Result<Sct, SubmitError> {
         let started = Instant::now();
         let metrics = &self.shared.metrics;
-        let result = self.shared.submit(kind, chain, steps).await;
+        let result = self.shared.submit_in_steps(kind, chain, steps).await;
         match &result {
             Ok(_) => {
                 let took = started.elapsed();

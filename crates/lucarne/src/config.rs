@@ -17,6 +17,8 @@ mod lanes;
 mod log;
 mod manager;
 mod metadata;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod place;
 mod prefix;
 mod read_limits;
@@ -30,6 +32,8 @@ pub(crate) mod shown;
 mod signer;
 mod tesseract;
 pub(crate) mod values;
+#[cfg(not(feature = "otlp"))]
+mod without_otlp;
 mod written;
 
 use std::path::{Path, PathBuf};
@@ -45,6 +49,8 @@ pub use instances::InstanceSettings;
 pub(crate) use key::{describe as describe_key, read as read_key};
 pub use log::LogSettings;
 pub use lucarne_settings::{Finding, Located, Report, Severity};
+#[cfg(feature = "otlp")]
+pub use otlp::OtlpSettings;
 pub use place::{DataPlace, LockPlace};
 pub use prefix::Prefix;
 pub use root_sources::{Ccadb, RefusedRoots, RootSources};
@@ -56,6 +62,10 @@ pub use values::Listen;
 #[cfg(any(feature = "load", feature = "proxy"))]
 pub(crate) use values::listen;
 pub(crate) use values::rfc3339;
+#[cfg(not(feature = "otlp"))]
+use without_otlp as otlp;
+#[cfg(not(feature = "otlp"))]
+pub use without_otlp::OtlpSettings;
 pub use written::Written;
 
 /// Configuration of `lucarne serve`, without problems.
@@ -73,6 +83,8 @@ pub struct Config {
     pub verification: VerifyBy,
     /// Limits of the HTTP server.
     pub http: Limits,
+    /// Export of traces and metrics.
+    pub otlp: Option<OtlpSettings>,
     /// The logs, in the order of the file.
     pub logs: Vec<LogSettings>,
     /// Settings of the process as written in the file, to find the keys that a reload has changed.
@@ -120,6 +132,7 @@ impl Config {
         let mut http = server::http(&top, directory, report);
         http.reads = read_limits::limits(&top, directory, report);
         let tls = server::tls(&top, directory, report);
+        let otlp = otlp::read(&top, directory, report);
         let mut of_process = keys::top::TABLE.keys();
         of_process.retain(|key| !["logs", "defaults"].contains(&key.about().name));
         let written = Written::of(&top, &of_process);
@@ -152,6 +165,7 @@ impl Config {
             tls,
             verification: verification.unwrap_or_default(),
             http,
+            otlp,
             logs,
             written,
         })

@@ -25,6 +25,7 @@ use crate::listen::{self, Socket};
 use crate::logging::Logging;
 use crate::metering::Metering;
 use crate::open::LateLock;
+use crate::otlp::{Exporter, Exporting};
 use crate::reload::{Progress, Reload};
 use crate::roots::{self, Purpose};
 use crate::signals::{self, Signals};
@@ -78,6 +79,7 @@ pub(crate) struct Server {
     tls: Option<Arc<Tls>>,
     tls_watch: tls::Watch,
     site: Arc<Site>,
+    exporting: Exporting,
     signals: Signals,
     /// The socket at which the next process requests the logs.
     doorway: Option<Doorway>,
@@ -137,7 +139,9 @@ impl Server {
         let logs = logs.map(|(settings, roots)| host.start(settings, roots, &turn));
         let logs: Vec<_> = logs.collect();
         host.instances.serve();
+        let exporter = Exporter::register(config.otlp.as_ref(), &mut registry);
         let site = Site::new(logs.clone(), registry, config.http.clone())?;
+        let exporting = exporter.start(&site);
         Ok(Server {
             hosted: Current::new(Hosted { config, logs }),
             creation,
@@ -149,6 +153,7 @@ impl Server {
             tls,
             tls_watch,
             site,
+            exporting,
             signals,
             doorway,
             taking,
@@ -190,6 +195,7 @@ impl Server {
                 tls_watch: self.tls_watch,
                 terminal: self.creation == Creation::Done,
             },
+            exporting: self.exporting,
             notifying: notify::keep(&self.hosted, takes_over),
             serving,
             candidates,

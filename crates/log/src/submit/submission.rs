@@ -78,7 +78,7 @@ impl Shared {
     ///
     /// A log that is removed while the process runs keeps its clients' connections, and is closed
     /// after its last submission. This log therefore accepts no new submissions after a while.
-    pub(crate) async fn submit(
+    pub(crate) async fn submit_in_steps(
         &self,
         kind: EntryKind,
         chain: Chain,

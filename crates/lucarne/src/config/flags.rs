@@ -287,6 +287,7 @@ impl Flags {
             tls,
             verification: verification.unwrap_or_default(),
             http,
+            otlp: None,
             logs,
             written: Written::default(),
         })
