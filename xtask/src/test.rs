@@ -49,6 +49,11 @@ pub(crate) fn everything(strict: bool) -> Result<()> {
         check(doc.env("RUSTDOCFLAGS", "--deny warnings"))
     })?;
     steps.run("the default build, a log alone", builds)?;
+    steps.run("tests of the feature otlp", || {
+        let report = runner::run(programs::built(&mut otlp())?, &[])?;
+        println!("{report}");
+        report.verdict(strict)
+    })?;
     match deny::require() {
         Err(reason) => steps.skip("dependencies", &reason),
         Ok(()) => steps.run("dependencies", deny::run)?,
@@ -79,6 +84,13 @@ fn builds() -> Result<()> {
     check(&mut linted(
         "check --package lucarne-load --no-default-features --locked",
     ))
+}
+
+/// Builds the tests of the feature `otlp`, which is not in the default build. With `--workspace`,
+/// the dependencies have the same features as in the build of the other tests, so that only the
+/// binary is built again.
+fn otlp() -> Command {
+    linted("test --workspace --features lucarne/otlp --test otlp --locked --no-run")
 }
 
 /// Runs the tests of all crates whose names contain one of `filters`, or all tests.

@@ -150,8 +150,9 @@ impl Config {
         let (checkpoints, password) = place::lock(&mut reader)?;
         let data = logs.iter().map(|log| (log.key_path(""), &log.data.value));
         distinct::apart(&checkpoints, data, report);
-        let password = password.as_ref().map(|file| ("checkpointspassword", file));
-        distinct::not_published(&checkpoints, password, tls.as_ref(), &logs, report);
+        let password = password.map(|file| ("checkpointspassword".to_owned(), file));
+        let files = password.into_iter().chain(otlp::private_files(&otlp));
+        distinct::not_published(&checkpoints, files, tls.as_ref(), &logs, report);
         shared_directory::refuse(&checkpoints.value, &logs, report);
         let shared = logs.iter().filter_map(|log| {
             let instances = log.instances.as_ref()?;

@@ -1,12 +1,12 @@
 //! The key `otlp`: export of traces and metrics.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use lucarne_settings::form::Durations;
 use lucarne_settings::values::ValueError;
-use lucarne_settings::{Reader, Report, Section, Value, join};
+use lucarne_settings::{Located, Reader, Report, Section, Value, join};
 use url::Url;
 
 use super::keys::otlp::{
@@ -26,6 +26,8 @@ pub struct OtlpSettings {
     pub endpoint: String,
     /// Additional header fields of each request. Their values are secret.
     pub headers: HeaderMap,
+    /// The files with these values, with the keys that name them.
+    private_files: Vec<(String, Located<PathBuf>)>,
     /// Name of this service.
     pub service_name: String,
     /// The part of the submissions that is traced, from 0 to 1, except for those with a parent.
@@ -39,6 +41,12 @@ impl OtlpSettings {
     const INTERVAL: Duration = Duration::from_secs(60);
 }
 
+/// Returns the files with the values of header fields, with the keys that name them.
+pub(super) fn private_files(settings: &Option<OtlpSettings>) -> Vec<(String, Located<PathBuf>)> {
+    let settings = settings.as_ref();
+    settings.map_or(Vec::new(), |settings| settings.private_files.clone())
+}
+
 /// Reads `otlp`.
 pub(super) fn read(
     top: &Section<'_>,
@@ -47,7 +55,8 @@ pub(super) fn read(
 ) -> Option<OtlpSettings> {
     let node = top.get(&OTLP)?;
     let section = keys::open(node, OTLP.name(), &TABLE, report)?;
-    let headers = headers(&section, directory, report);
+    let mut private_files = Vec::new();
+    let headers = headers(&section, directory, &mut private_files, report);
     let mut reader = Reader::new(section, OTLP.name(), directory, report);
     let endpoint = reader.parse(&ENDPOINT, endpoint);
     let endpoint = reader.required(&ENDPOINT, endpoint, "http://localhost:4318");
@@ -57,6 +66,7 @@ pub(super) fn read(
     Some(OtlpSettings {
         endpoint: endpoint?.value,
         headers,
+        private_files,
         service_name: service_name.unwrap_or_else(|| OtlpSettings::SERVICE_NAME.to_owned()),
         sampling_ratio: sampling_ratio.unwrap_or(1.0),
         metrics_interval: metrics_interval.unwrap_or(Some(OtlpSettings::INTERVAL)),
@@ -89,8 +99,13 @@ fn interval(text: &str) -> Result<Option<Duration>, ValueError> {
     }
 }
 
-/// Reads the list of `headers`.
-fn headers(section: &Section<'_>, directory: &Path, report: &mut Report) -> HeaderMap {
+/// Reads the list of `headers`. Adds the files with their values to `private_files`.
+fn headers(
+    section: &Section<'_>,
+    directory: &Path,
+    private_files: &mut Vec<(String, Located<PathBuf>)>,
+    report: &mut Report,
+) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let Some(node) = section.get(&HEADERS) else {
         return headers;
@@ -111,16 +126,18 @@ fn headers(section: &Section<'_>, directory: &Path, report: &mut Report) -> Head
         });
         let name = reader.required(&NAME, name, "authorization");
         let value = header_value(&mut reader);
-        if let (Some(name), Some(value)) = (name, value) {
+        if let (Some(name), Some((value, file))) = (name, value) {
             headers.append(name.value, value);
+            private_files.extend(file.map(|file| (reader.path_of(&VALUE), file)));
         }
     }
     headers
 }
 
-/// Reads the value of a header field from its source. No message has the text of a missing file,
+/// Reads the value of a header field from its source. Also returns the file that only the server
+/// may read. No message has the text of a missing file,
 /// because this text may be the value itself.
-fn header_value(reader: &mut Reader<'_, '_>) -> Option<HeaderValue> {
+fn header_value(reader: &mut Reader<'_, '_>) -> Option<(HeaderValue, Option<Located<PathBuf>>)> {
     let directory = reader.directory();
     let secret = reader.parse(&VALUE, |text| Secret::parse(text, directory));
     let secret = reader.required(&VALUE, secret, "credential:otlp")?;
@@ -138,7 +155,11 @@ fn header_value(reader: &mut Reader<'_, '_>) -> Option<HeaderValue> {
         Ok(text) => match HeaderValue::try_from(text) {
             Ok(mut value) => {
                 value.set_sensitive(true);
-                return Some(value);
+                let file = source.private_file().map(|file| Located {
+                    value: file.to_owned(),
+                    line,
+                });
+                return Some((value, file));
             }
             Err(_) => format!("{source} has characters that a header field cannot have"),
         },
