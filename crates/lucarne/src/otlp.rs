@@ -91,9 +91,11 @@ impl<'c> Exporter<'c> {
 
 impl Exporting {
     /// Sends the traces in the queue and the last metrics, unless the collector is slow.
-    pub(crate) async fn finish(self) {
+    pub(crate) async fn finish(mut self) {
         drop(self.stop);
-        let _ = timeout(FINISH, self.tasks.join_all()).await;
+        let finished = async { while self.tasks.join_next().await.is_some() {} };
+        // A collector that is still slow loses the rest.
+        let _ = timeout(FINISH, finished).await;
     }
 }
 

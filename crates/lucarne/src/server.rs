@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use lucarne_ct::Roots;
 use lucarne_http::{Listener, Serving, Site, Tls};
-use lucarne_log::{GiveTurn, Metrics, Turn};
+use lucarne_log::{GiveTurn, Log, Metrics, Turn};
 use lucarne_storage::Lock;
 use prometheus_client::registry::Registry;
 use tokio::task::JoinSet;
@@ -139,9 +139,7 @@ impl Server {
         let logs = logs.map(|(settings, roots)| host.start(settings, roots, &turn));
         let logs: Vec<_> = logs.collect();
         host.instances.serve();
-        let exporter = Exporter::register(config.otlp.as_ref(), &mut registry);
-        let site = Site::new(logs.clone(), registry, config.http.clone())?;
-        let exporting = exporter.start(&site);
+        let (site, exporting) = site(&config, logs.clone(), registry)?;
         Ok(Server {
             hosted: Current::new(Hosted { config, logs }),
             creation,
@@ -291,6 +289,18 @@ impl Server {
         }
         Ok(())
     }
+}
+
+/// Creates the site of these logs, and starts to export its traces and metrics if configured.
+fn site(
+    config: &Config,
+    logs: Vec<Arc<Log>>,
+    mut registry: Registry,
+) -> Result<(Arc<Site>, Exporting)> {
+    let exporter = Exporter::register(config.otlp.as_ref(), &mut registry);
+    let site = Site::new(logs, registry, config.http.clone())?;
+    let exporting = exporter.start(&site);
+    Ok((site, exporting))
 }
 
 /// The steps of a start that concern all logs.
