@@ -184,10 +184,11 @@ impl Collector {
         let mut instance = [0; 16];
         // Without random numbers, all processes have the same instance.
         let _ = aws_lc_rs::rand::fill(&mut instance);
+        let instance = hex::encode(instance);
         let resource = [
             ("service.name", settings.service_name.as_str()),
             ("service.version", VERSION),
-            ("service.instance.id", &hex::encode(instance)),
+            ("service.instance.id", instance.as_str()),
         ];
         let resource = resource.map(|(key, value)| attribute(key, value));
         Collector {
