@@ -79,8 +79,9 @@ fn a_submission_is_one_trace_below_the_span_of_the_client() {
         let parent = format!("00-{TRACE}-{PARENT}-01");
         let headers = [("traceparent", parent.as_str())];
         let (path, body) = ("ct/v1/add-chain", submission().into());
-        let added = log.client().request(Method::POST, path, &headers, body);
-        assert_eq!(added.await.unwrap().status, 200);
+        let client = log.client();
+        let added = client.request(Method::POST, path, &headers, body).await;
+        assert_eq!(added.unwrap().status, 200);
         eventually("the trace has arrived", async || {
             !spans(&collector).is_empty()
         })
