@@ -16,12 +16,16 @@ use lucarne_mint::{Authority, CaOptions, Der, KeyType, Poison, oid, pem};
 use lucarne_signer::Head;
 use lucarne_signer::wire::{self, Request, Wish};
 
+// `record` uses this module.
+#[path = "../crates/log/src/error/record_error.rs"]
+mod error;
+
 #[allow(dead_code)]
-#[path = "../crates/log/src/sequence/record.rs"]
+#[path = "../crates/log/src/data/record.rs"]
 mod record;
 
 #[allow(dead_code)]
-#[path = "../crates/log/src/instances/forward/wire.rs"]
+#[path = "../crates/log/src/submit/forward_wire.rs"]
 mod forward;
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;

@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 
 // The file alone, because its crate depends on two databases.
 #[allow(dead_code)]
-#[path = "../../crates/log/src/instances/forward/wire.rs"]
+#[path = "../../crates/log/src/submit/forward_wire.rs"]
 mod wire;
 
 use wire::{Answer, Batch};

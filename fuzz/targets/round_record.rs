@@ -5,8 +5,12 @@ use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 
 // The file alone, because its crate depends on two databases.
+// `record` uses this module.
+#[path = "../../crates/log/src/error/record_error.rs"]
+mod error;
+
 #[allow(dead_code)]
-#[path = "../../crates/log/src/sequence/record.rs"]
+#[path = "../../crates/log/src/data/record.rs"]
 mod record;
 
 use record::{Record, RecordWriter};

@@ -39,8 +39,8 @@ const GUARDS: [(&str, &[&str]); 9] = [
     (
         "verify",
         &[
-            "sequence::verify::tests::an_entry_that_changed_since_it_was_examined_is_noticed",
-            "sequence::verify::tests::a_tree_that_changed_since_it_was_signed_is_noticed",
+            "data::verify::tests::an_entry_that_changed_since_it_was_examined_is_noticed",
+            "data::verify::tests::a_tree_that_changed_since_it_was_signed_is_noticed",
         ],
     ),
     (

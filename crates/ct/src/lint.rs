@@ -165,22 +165,7 @@ impl<'a> Lint<'a> {
         issuer: Result<&Certificate<'_>, SctFinding>,
         findings: &mut Vec<LintFinding>,
     ) -> Vec<LintedSct> {
-        let entries = LoggedEntries::new(leaf, issuer.clone(), false);
-        let list = leaf.embedded_scts();
-        findings.extend(more_scts(&list));
-        let mut seen = Vec::new();
-        for (place, sct) in read_scts(list).into_iter().take(MOST_SCTS).enumerate() {
-            if let Err(why) = &sct {
-                findings.push(unreadable(why, place));
-            }
-            seen.push(SeenSct::look_at(
-                sct,
-                Delivery::Embedded,
-                &entries,
-                self.list,
-                self.at_ms,
-            ));
-        }
+        let seen = self.verify(leaf, issuer.clone(), findings);
         let logged = precertificate.and_then(|der| self.logged(der));
         let scts: Vec<_> = seen.iter().filter_map(|seen| seen.sct.clone()).collect();
         let entry_is_right = seen.iter().any(|seen| seen.finding == SctFinding::Valid);
@@ -218,6 +203,32 @@ impl<'a> Lint<'a> {
             seen,
         });
         linted.collect()
+    }
+
+    /// Verifies the embedded SCTs, and adds the findings about SCTs that cannot be read.
+    fn verify(
+        &self,
+        leaf: &Certificate<'_>,
+        issuer: Result<&Certificate<'_>, SctFinding>,
+        findings: &mut Vec<LintFinding>,
+    ) -> Vec<SeenSct> {
+        let entries = LoggedEntries::new(leaf, issuer, false);
+        let list = leaf.embedded_scts();
+        findings.extend(more_scts(&list));
+        let mut seen = Vec::new();
+        for (place, sct) in read_scts(list).into_iter().take(MOST_SCTS).enumerate() {
+            if let Err(why) = &sct {
+                findings.push(unreadable(why, place));
+            }
+            seen.push(SeenSct::look_at(
+                sct,
+                Delivery::Embedded,
+                &entries,
+                self.list,
+                self.at_ms,
+            ));
+        }
+        seen
     }
 
     /// Returns the finding about a missing or old log list.

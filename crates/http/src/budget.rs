@@ -15,6 +15,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Unit;
 
 /// Bytes that every client may use, regardless of other clients: enough for an ordinary submission.
 /// The limit on connections bounds the sum of these bytes.
@@ -32,14 +33,24 @@ pub(crate) struct Budget {
     metrics: BudgetMetrics,
 }
 
-#[derive(Clone, Default)]
-pub(crate) struct BudgetMetrics {
-    /// Bytes in use.
-    pub(crate) held: Gauge,
-    /// Number of requests that exceeded the limit of their client.
-    pub(crate) client: Counter,
-    /// Number of requests that exceeded the limit of all clients.
-    pub(crate) all: Counter,
+lucarne_metrics::metrics! {
+    /// Metrics of the budget.
+    #[derive(Clone)]
+    pub(crate) struct BudgetMetrics, prefix "lucarne_http" {
+        held: Gauge = (
+            "inflight",
+            "Incomplete bodies of submissions, and responses for single clients",
+            Unit::Bytes
+        );
+        client: Counter = (
+            "inflight_refused_client",
+            "Requests refused because their client had too many bytes in flight"
+        );
+        all: Counter = (
+            "inflight_refused_all",
+            "Requests refused because all clients had too many bytes in flight"
+        );
+    }
 }
 
 /// The network of a client: an IPv4 address, or the /56 of an IPv6 address that a provider assigns

@@ -80,7 +80,7 @@ impl Shared {
             // Limits on reset streams that are still remembered.
             .max_pending_accept_reset_streams(32)
             .max_local_error_reset_streams(64);
-        let (limits, meters) = (&site.limits, site.metrics.inflight.clone());
+        let (limits, meters) = (&site.limits, site.inflight.clone());
         Shared {
             budget: Budget::new(limits.inflight_bytes, limits.client_inflight_bytes, meters),
             site,

@@ -22,7 +22,7 @@
 //! | `rfc6962` | the read endpoints of RFC 6962 |
 //! | `encoding`, `etag`, `range`, `sendfile` | content codings, entity tags, ranges, large files |
 //! | `reply`, `body` | responses |
-//! | `pages`, `error_page`, `robots`, [`log_json`] | web pages, and the metadata of a log |
+//! | `pages`, `error_page`, `robots`, [`log_json`], `timestamp` | web pages, and the metadata of a log |
 //! | `health`, [`state_name`], `metrics` | the state of each log, and metrics of requests |
 //! | [`InstanceClient`], [`InstanceServer`] | HTTP/2 between the instances of a log |
 //!
@@ -69,6 +69,7 @@ mod serving;
 mod signal;
 mod site;
 mod submission;
+mod timestamp;
 mod tls;
 mod trace;
 

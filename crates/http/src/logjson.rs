@@ -5,7 +5,6 @@
 
 use base64_simd::STANDARD;
 use http::StatusCode;
-use jiff::Timestamp;
 use lucarne_ct::Require;
 use lucarne_log::{
     IntendedUse, Log, LogConfig, PlannedChange, Published, RateLimit, State, Status,
@@ -15,6 +14,7 @@ use serde::Serialize;
 use crate::read_limits::{PublishedLimits, ReadLimits};
 use crate::reply::{Response, plain, value};
 use crate::route::Prefix;
+use crate::timestamp::rfc3339;
 
 /// The maximum merge delay. An SCT is returned only after its entry is in a published checkpoint,
 /// so this is the maximum age of a checkpoint.
@@ -301,12 +301,4 @@ fn planned_changes(config: &LogConfig, retired: bool) -> Vec<Change> {
             comment: it.comment.clone(),
         })
         .collect()
-}
-
-/// Formats milliseconds since 1970 as `2026-01-01T00:00:00Z`.
-pub(crate) fn rfc3339(ms: u64) -> String {
-    match i64::try_from(ms).map(Timestamp::from_millisecond) {
-        Ok(Ok(timestamp)) => timestamp.to_string(),
-        _ => format!("{ms} ms after 1970"),
-    }
 }

@@ -13,9 +13,6 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::budget;
-use crate::read_limits::ReadMetrics;
-
 /// The kinds of requests that metrics distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Endpoint {
@@ -127,94 +124,36 @@ struct ReasonLabels {
     reason: &'static str,
 }
 
-/// Metrics of the listeners and of the requests of every log.
-pub(crate) struct Metrics {
-    requests: Family<ResponseLabels, Counter>,
-    refusals: Family<RefusalLabels, Counter>,
-    seconds: Family<EndpointLabels, Histogram, fn() -> Histogram>,
-    sent: Family<EndpointLabels, Counter>,
-    /// Open connections.
-    pub(crate) open: Gauge,
-    /// Connections accepted since the start.
-    pub(crate) accepted: Counter,
-    /// Connections that the server closed early, by reason.
-    cut: Family<ReasonLabels, Counter>,
-    /// Bodies in flight, and requests refused because there were too many.
-    pub(crate) inflight: budget::BudgetMetrics,
-    /// Read requests and their clients.
-    pub(crate) reads: ReadMetrics,
+type Seconds = Family<EndpointLabels, Histogram, fn() -> Histogram>;
+
+/// Buckets from 4 µs (a checkpoint) to 16 s.
+fn durations() -> Histogram {
+    Histogram::new(exponential_buckets(4e-6, 4.0, 12))
+}
+
+lucarne_metrics::metrics! {
+    /// Metrics of the listeners and of the requests of every log.
+    pub(crate) struct Metrics, prefix "lucarne_http" {
+        requests: Family<ResponseLabels, Counter> =
+            ("requests", "Requests by log, endpoint and status");
+        refusals: Family<RefusalLabels, Counter> =
+            ("refusals", "Responses with an error in JSON, by log and code");
+        seconds: Seconds = (
+            "request_duration",
+            "Time from the request head to the first byte of the response",
+            Unit::Seconds
+        ) with durations;
+        sent: Family<EndpointLabels, Counter> = ("sent", "Bodies of responses", Unit::Bytes);
+        pub(crate) open: Gauge = ("connections", "Open connections");
+        pub(crate) accepted: Counter = ("connections_accepted", "Connections accepted");
+        cut: Family<ReasonLabels, Counter> = (
+            "connections_cut",
+            "Connections closed by the server before the client was done, by reason"
+        );
+    }
 }
 
 impl Metrics {
-    pub(crate) fn register(registry: &mut Registry) -> Self {
-        let metrics = Metrics {
-            requests: Family::default(),
-            refusals: Family::default(),
-            // From 4 µs (a checkpoint) to 16 s.
-            seconds: Family::new_with_constructor(|| {
-                Histogram::new(exponential_buckets(4e-6, 4.0, 12))
-            }),
-            sent: Family::default(),
-            open: Gauge::default(),
-            accepted: Counter::default(),
-            cut: Family::default(),
-            inflight: budget::BudgetMetrics::default(),
-            reads: ReadMetrics::default(),
-        };
-        let r = registry.sub_registry_with_prefix("lucarne_http");
-        r.register(
-            "requests",
-            "Requests by log, endpoint and status",
-            metrics.requests.clone(),
-        );
-        r.register(
-            "refusals",
-            "Responses with an error in JSON, by log and code",
-            metrics.refusals.clone(),
-        );
-        r.register_with_unit(
-            "request_duration",
-            "Time from the request head to the first byte of the response",
-            Unit::Seconds,
-            metrics.seconds.clone(),
-        );
-        r.register_with_unit(
-            "sent",
-            "Bodies of responses",
-            Unit::Bytes,
-            metrics.sent.clone(),
-        );
-        r.register("connections", "Open connections", metrics.open.clone());
-        r.register(
-            "connections_accepted",
-            "Connections accepted",
-            metrics.accepted.clone(),
-        );
-        r.register(
-            "connections_cut",
-            "Connections closed by the server before the client was done, by reason",
-            metrics.cut.clone(),
-        );
-        r.register_with_unit(
-            "inflight",
-            "Incomplete bodies of submissions, and responses for single clients",
-            Unit::Bytes,
-            metrics.inflight.held.clone(),
-        );
-        r.register(
-            "inflight_refused_client",
-            "Requests refused because their client had too many bytes in flight",
-            metrics.inflight.client.clone(),
-        );
-        r.register(
-            "inflight_refused_all",
-            "Requests refused because all clients had too many bytes in flight",
-            metrics.inflight.all.clone(),
-        );
-        metrics.reads.register(r);
-        metrics
-    }
-
     /// Returns the metrics of one log; the empty name stands for no log.
     pub(crate) fn of(&self, log: &str) -> LogMetrics {
         LogMetrics {
@@ -240,7 +179,7 @@ pub(crate) struct LogMetrics {
     log: String,
     requests: Family<ResponseLabels, Counter>,
     refusals: Family<RefusalLabels, Counter>,
-    seconds: Family<EndpointLabels, Histogram, fn() -> Histogram>,
+    seconds: Seconds,
     sent: Family<EndpointLabels, Counter>,
     endpoints: [EndpointMetrics; Endpoint::COUNT],
     /// The codes of errors so far, which are removed with the log.
@@ -352,7 +291,8 @@ mod tests {
     #[test]
     fn counts_by_log_endpoint_and_status() {
         let mut registry = Registry::default();
-        let metrics = Metrics::register(&mut registry);
+        let metrics = Metrics::default();
+        metrics.describe(&mut registry);
         let log = metrics.of("demo");
         for _ in 0..3 {
             log.note(

@@ -15,9 +15,9 @@ use lucarne_log::{Check, Log, State};
 use serde::Serialize;
 
 use crate::health::state_name;
-use crate::logjson::rfc3339;
 use crate::read_limits::ReadLimits;
 use crate::reply::{Response, plain, value};
+use crate::timestamp::rfc3339;
 
 #[derive(Template)]
 #[template(path = "index.html")]

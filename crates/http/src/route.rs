@@ -235,8 +235,8 @@ impl fmt::Display for PathError {
         match self {
             PathError::Unknown => f.write_str(
                 "a log has checkpoint, tile/…, issuer/…, feed and log.v3.json under its monitoring \
-                 prefix, ct/v1/add-chain, ct/v1/add-pre-chain and ct/v1/get-roots under its \
-                 submission prefix",
+                 prefix, and ct/v1/add-chain, ct/v1/add-pre-chain, ct/v1/get-roots and check-chain \
+                 under its submission prefix; the server has /health",
             ),
             PathError::Tile(error) => error.fmt(f),
             PathError::Issuer => {

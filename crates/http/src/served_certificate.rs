@@ -6,7 +6,7 @@ use rustls::client::verify_server_name;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::ParsedCertificate;
 
-use crate::logjson::rfc3339;
+use crate::timestamp::rfc3339;
 
 /// A renewal is late if less than this time, or a quarter of the certificate's lifetime, is left.
 const LATE_MS: i64 = 14 * 24 * 3600 * 1000;

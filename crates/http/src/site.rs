@@ -18,13 +18,13 @@ use prometheus_client::registry::Registry;
 use self::endpoint::{of_resource, of_site};
 use self::served_log::ServedLog;
 use self::table::{Table, routes};
-use crate::budget::Client;
+use crate::budget::{BudgetMetrics, Client};
 use crate::error_response::ErrorCode;
 use crate::get_roots::GetRoots;
 use crate::limits::Limits;
 use crate::metrics::{Endpoint, LogMetrics, Metrics};
 use crate::monitoring::{Monitoring, read_only};
-use crate::read_limits::{ReadGate, ReadLimiter, ReadLimits, Reading};
+use crate::read_limits::{ReadGate, ReadLimiter, ReadLimits, ReadMetrics, Reading};
 use crate::reply::{Response, headed, plain, value};
 use crate::route::{PrefixError, Routes};
 use crate::tls::Tls;
@@ -55,6 +55,7 @@ pub struct Site {
     pub(crate) tracer: OnceLock<Arc<dyn Tracer>>,
     registry: Registry,
     pub(crate) metrics: Metrics,
+    pub(crate) inflight: BudgetMetrics,
     elsewhere: LogMetrics,
     pub(crate) limits: Limits,
     reads: ReadGate,
@@ -71,7 +72,12 @@ impl Site {
         mut registry: Registry,
         limits: Limits,
     ) -> Result<Arc<Self>, PrefixError> {
-        let metrics = Metrics::register(&mut registry);
+        let metrics = Metrics::default();
+        metrics.describe(&mut registry);
+        let inflight = BudgetMetrics::default();
+        inflight.describe(&mut registry);
+        let reads = ReadMetrics::default();
+        reads.register(&mut registry);
         let limiter = limits.reads.clone();
         let limiter = limiter.map(|reads| ReadLimiter::new(reads, limits.trusted_proxies.clone()));
         let empty = Table {
@@ -85,9 +91,10 @@ impl Site {
             tls: OnceLock::new(),
             tracer: OnceLock::new(),
             elsewhere: metrics.of(""),
-            reads: ReadGate::new(limiter, metrics.reads.clone()),
+            reads: ReadGate::new(limiter, reads),
             registry,
             metrics,
+            inflight,
             limits,
         });
         site.replace_logs(logs, Vec::new())?;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::scenario_config::ScenarioConfig;
 use crate::threshold::Threshold;
 
 /// Reasons why the failures of a check do not count.
@@ -35,15 +34,20 @@ impl Excuse {
 pub(crate) struct Excuses(Arc<[(String, Excuse)]>);
 
 impl Excuses {
-    /// Returns the excuses of `planned` in a run with these permitted checks and thresholds.
-    pub(crate) fn of(planned: &ScenarioConfig, allow: &[String], thresholds: &[Threshold]) -> Self {
-        let own = thresholds
-            .iter()
-            .filter_map(|it| it.judged_check(&planned.name));
+    /// Returns the excuses of the scenario with this name and these warnings, in a run with these
+    /// permitted checks and thresholds.
+    pub(crate) fn of(
+        scenario: &str,
+        warnings: &[&str],
+        allow: &[String],
+        thresholds: &[Threshold],
+    ) -> Self {
+        let own = thresholds.iter().filter_map(|it| it.judged_check(scenario));
         let own = own.map(|name| (name.to_owned(), Excuse::OwnThreshold));
         let allowed = allow.iter().map(|name| (name.clone(), Excuse::Allowed));
-        let warnings = planned.scenario.warnings().iter();
-        let warnings = warnings.map(|name| ((*name).to_owned(), Excuse::Warning));
+        let warnings = warnings
+            .iter()
+            .map(|name| ((*name).to_owned(), Excuse::Warning));
         // The first excuse of a check applies.
         Excuses(own.chain(allowed).chain(warnings).collect())
     }

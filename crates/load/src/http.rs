@@ -21,6 +21,7 @@
 mod answer;
 mod client;
 mod endpoint;
+mod endpoint_error;
 mod exchange;
 mod handshake;
 mod http1;
@@ -38,7 +39,8 @@ mod trust;
 mod tunnel;
 
 pub use client::Client;
-pub use endpoint::{Endpoint, EndpointError};
+pub use endpoint::Endpoint;
+pub use endpoint_error::EndpointError;
 pub use handshake::Handshake;
 pub use options::{ClientOptions, Identity, TlsOptions, TlsVersion, Version};
 pub use request::{Body, Request};

@@ -113,7 +113,7 @@ pub use note::Note;
 pub use outcome::Outcome;
 pub use recorder::Recorder;
 pub use run::{Run, Running};
-pub use scenario::{PrepareError, Scenario, VirtualUser};
+pub use scenario::{OwnMetrics, PrepareError, Scenario, VirtualUser};
 pub use scenario_config::ScenarioConfig;
 pub use snapshot::Snapshot;
 pub use stop::Stop;

@@ -13,7 +13,9 @@ mod thresholds;
 
 use std::path::Path;
 
-use lucarne_settings::{Node, Reader, Report, Section, Value, environment, tree, values};
+use lucarne_settings::{
+    Node, Reader, Report, Section, Value, environment, read_text, tree, values,
+};
 
 pub use executor::EXECUTORS;
 pub use kind::{Build, Kind};
@@ -61,7 +63,7 @@ impl Plan {
     /// environment of the process.
     pub fn read(path: &Path, kinds: &[Kind]) -> (Option<Plan>, Report) {
         let mut report = Report::on(Some(path));
-        let plan = match std::fs::read_to_string(path) {
+        let plan = match read_text(path) {
             Ok(yaml) => {
                 let lookup = |name: &str| std::env::var(name).ok();
                 Plan::parse(&yaml, kinds, &lookup, &mut report)
@@ -101,7 +103,11 @@ impl Plan {
         for scenario in &mut scenarios {
             scenario.add_tags(&shared);
         }
-        let thresholds = thresholds::read(top.get("thresholds"), &scenarios, report);
+        let planned = match top.get("scenarios").map(|node| &node.value) {
+            Some(Value::Map(entries)) if entries.len() == scenarios.len() => Some(&*scenarios),
+            _ => None,
+        };
+        let thresholds = thresholds::read(top.get("thresholds"), planned, report);
         report.problems().is_empty().then(|| Plan {
             name: name.unwrap_or_default(),
             description: description.unwrap_or_default(),

@@ -1,5 +1,7 @@
 //! A run from its beginning to its outcome.
 
+mod thresholds;
+
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -15,7 +17,7 @@ use crate::scenario_config::ScenarioConfig;
 use crate::snapshot::Snapshot;
 use crate::summary::Summary;
 use crate::tags::TagRegistry;
-use crate::threshold::{self, Thresholds};
+use crate::threshold::{ThresholdError, Thresholds};
 use crate::verdict::Verdict;
 
 /// A run before it starts.
@@ -54,13 +56,35 @@ impl Default for Run {
 }
 
 impl Run {
+    /// Checks that each threshold is on a metric of its scenarios, with an aggregation that the
+    /// metric has. Otherwise, the threshold would only fail at the end of the run.
+    ///
+    /// # Errors
+    /// The first threshold that cannot be evaluated.
+    pub fn check_thresholds(&self) -> Result<(), ThresholdError> {
+        let scenarios = self.scenarios.iter();
+        let scenarios: Vec<_> = scenarios
+            .map(|planned| (planned.name.as_str(), planned.scenario.metrics()))
+            .collect();
+        for threshold in &self.thresholds.0 {
+            let checked = threshold.is_for(&scenarios);
+            checked.map_err(|problem| threshold.error(problem))?;
+        }
+        Ok(())
+    }
+
     /// Starts the run: prepares the scenarios, then starts the arrivals. Needs no runtime.
     pub fn start(self) -> Running {
         let registry = Arc::new(TagRegistry::default());
-        let thresholds = threshold::complete(self.thresholds.0, &self.scenarios);
+        let thresholds = thresholds::complete(self.thresholds.0, &self.scenarios);
         let scenarios = self.scenarios.into_iter().map(|plan| {
             let base = registry.base(&plan.name, &plan.tags);
-            let excuses = Excuses::of(&plan, &self.allow, &thresholds);
+            let excuses = Excuses::of(
+                &plan.name,
+                plan.scenario.warnings(),
+                &self.allow,
+                &thresholds,
+            );
             Arc::new(ScenarioState::new(plan, base, excuses))
         });
         let run_state = Arc::new(RunState::new(scenarios.collect()));

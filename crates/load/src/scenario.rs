@@ -9,6 +9,10 @@ use crate::note::Note;
 use crate::recorder::Recorder;
 use crate::stop::Stop;
 
+/// Metrics that a scenario records in addition to those of every scenario: the name of each, and
+/// its kind (`"trend"`, `"rate"`, `"counter"` or `"gauge"`).
+pub type OwnMetrics = &'static [(&'static str, &'static str)];
+
 /// Work under load. A plan has one value per scenario, which its VUs share.
 #[async_trait]
 pub trait Scenario: Send + Sync + 'static {
@@ -39,6 +43,12 @@ pub trait Scenario: Send + Sync + 'static {
     /// do not count among `checks`.
     fn warnings(&self) -> &'static [&'static str] {
         &[]
+    }
+
+    /// Returns all metrics that the scenario itself records, so that a threshold on another metric is
+    /// refused before the run. `None` means that any metric is possible.
+    fn metrics(&self) -> Option<OwnMetrics> {
+        None
     }
 
     /// Returns the longest time of [`background`](Scenario::background) and

@@ -1,10 +1,11 @@
 //! Thresholds, in k6's grammar.
 
-mod demands;
 mod evaluate;
+mod known;
+mod of_scenario;
 mod parse;
 
-pub(crate) use demands::complete;
+pub(crate) use known::EVERY_SCENARIO;
 pub use parse::ThresholdProblem;
 
 use std::time::Duration;
@@ -59,6 +60,7 @@ pub struct Threshold {
     aggregation: Aggregation,
     operator: Operator,
     bound: f64,
+    has_unit: bool,
     built_in: bool,
 }
 
@@ -75,7 +77,7 @@ enum Aggregation {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Operator {
+pub(crate) enum Operator {
     Less,
     LessOrEqual,
     Greater,
@@ -113,6 +115,14 @@ impl Threshold {
     /// Returns whether the threshold is built in: every run by rate has it.
     pub(crate) fn is_built_in(&self) -> bool {
         self.built_in
+    }
+
+    /// Returns the error about this threshold.
+    pub(crate) fn error(&self, problem: ThresholdProblem) -> ThresholdError {
+        ThresholdError {
+            threshold: format!("{}: {}", self.key, self.expression),
+            problem,
+        }
     }
 
     /// Returns the name of the metric.

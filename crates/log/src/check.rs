@@ -1,7 +1,7 @@
 //! Verification of a log's files, and their repair.
 //!
 //! ```text
-//! fsck → scrub → damaged_files → restore
+//! fsck → scrub → (damaged files) → restore
 //!    └─→ repair
 //! ```
 //!
@@ -10,7 +10,6 @@
 //! damaged files from the log's own data. `repair` is for operators, and takes files from other
 //! copies, too. `inspection` compares lock, journal and storage, and writes nothing.
 
-pub(crate) mod damaged_files;
 pub(crate) mod fsck;
 pub(crate) mod inspection;
 pub(crate) mod repair;

@@ -1,18 +1,28 @@
 //! The operator's configuration of one log.
 
+pub(crate) mod clock;
+pub(crate) mod external_sources;
+pub(crate) mod instances;
+pub(crate) mod lane;
+pub(crate) mod messenger;
+pub(crate) mod metadata;
+pub(crate) mod scrub;
+pub(crate) mod scrub_window;
+pub(crate) mod signer;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lucarne_ct::{Policy, Require, Roots, Validator, Verification, sha256};
 
-use crate::check::scrub::ScrubConfig;
-use crate::instances::config::Instances;
-use crate::recovery::external_sources::KnownCheckpoints;
-use crate::sequence::clock::Clock;
-use crate::sequence::signer::Signer;
-use crate::status::metadata::Metadata;
-use crate::submit::lane::LaneConfig;
+use crate::config::clock::Clock;
+use crate::config::external_sources::KnownCheckpoints;
+use crate::config::instances::Instances;
+use crate::config::lane::LaneConfig;
+use crate::config::metadata::Metadata;
+use crate::config::scrub::ScrubConfig;
+use crate::config::signer::Signer;
 
 /// The settings of one log. Names follow Sunlight's configuration keys.
 #[derive(Clone, Debug)]

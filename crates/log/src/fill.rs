@@ -9,10 +9,11 @@ use std::path::Path;
 use lucarne_ct::{Entry, Identity, LogId};
 use lucarne_tlog::EMPTY_ROOT;
 
+use crate::config::lane::Lane;
+use crate::data::tree::TreeHead;
 use crate::error::{Fatal, SubmitError};
-use crate::index::dedup::{Dedup, LeafPosition, TreeHead};
+use crate::index::dedup::{Dedup, LeafPosition};
 use crate::log::Log;
-use crate::submit::lane::Lane;
 use crate::submit::pool::{Joined, Known};
 
 impl Log {
@@ -22,8 +23,8 @@ impl Log {
     /// # Errors
     /// If the log is not open, or its pool has no room for the entries.
     pub async fn append(&self, entries: Vec<Entry>) -> Result<(), SubmitError> {
-        let session = self.shared().session.load_full();
-        let session = session.ok_or_else(|| self.shared().unavailable())?;
+        let session = self.shared().submissions.session.load_full();
+        let session = session.ok_or_else(|| self.shared().submissions.unavailable())?;
         let mut last = None;
         for mut entry in entries {
             last = loop {
@@ -41,7 +42,7 @@ impl Log {
                             retry_after_seconds,
                         });
                     }
-                    Joined::Closed => return Err(self.shared().unavailable()),
+                    Joined::Closed => return Err(self.shared().submissions.unavailable()),
                 }
             };
         }
@@ -49,7 +50,7 @@ impl Log {
             Some(ticket) => ticket.wait().await.map(drop),
             None => return Ok(()),
         }
-        .map_err(|_| self.shared().unavailable())
+        .map_err(|_| self.shared().submissions.unavailable())
     }
 }
 

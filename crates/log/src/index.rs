@@ -6,12 +6,15 @@
 //! new rounds ───────────┘
 //! ```
 //!
-//! When the log opens, `catchup` adds the entries that the index lacks: the `backlog`. Entries of a
-//! damaged or missing tile are `unreadable_entries`. Work in the background has a low
-//! `thread_priority`.
+//! When the log opens, `catchup` adds the entries that the index lacks: the `backlog`. `log_index`
+//! has the parts of a log that this work needs. Entries of a damaged or missing tile are
+//! `unreadable_entries`. `evidence` reads an index without its log. Work in the background has a
+//! low `thread_priority`.
 
 pub(crate) mod backlog;
 pub(crate) mod catchup;
 pub(crate) mod dedup;
+pub(crate) mod evidence;
+pub(crate) mod log_index;
 pub(crate) mod thread_priority;
 pub(crate) mod unreadable_entries;

@@ -79,30 +79,80 @@
 //!
 //! | folder | contents |
 //! |---|---|
-//! | `submit` | submissions: from a chain to its SCT |
-//! | `index` | the dedup index: the place of each entry by its identity |
-//! | `sequence` | rounds: from waiting entries to a signed and published tree |
+//! | [`config`](LogConfig) | the operator's settings |
+//! | [`error`](Fatal) | the errors for submitters, clients that read, and operators |
+//! | `status` | the status of a log for operators and monitoring systems |
+//! | `data` | trees, rounds and checkpoints, in memory and as bytes |
 //! | `read` | tiles, issuers and proofs, for clients and for the log itself |
-//! | `recovery` | the start of a log, and its restart after a failure |
+//! | `index` | the dedup index: the place of each entry by its identity |
+//! | `rfc6962` | the read operations of RFC 6962 |
+//! | `submit` | submissions: from a chain to its SCT |
+//! | `shared` | the state that all tasks of a log share |
+//! | `recovery` | the newest tree, from lock, journal and storage |
+//! | `sequence` | rounds: from waiting entries to a signed and published tree |
 //! | `instances` | several instances of one log |
 //! | `check` | verification of a log's files, and their repair |
-//! | `status` | the status of a log for operators and monitoring systems |
+//! | [`log`](Log) | the handle of a log, which opens it and reopens it after failures |
 //! | `model` | the protocol as a state machine, for a test of all states |
 //!
-//! Outside of the folders are the handle [`Log`], its configuration [`LogConfig`], the errors
-//! [`Fatal`], [`ReadError`] and [`SubmitError`], and the state that all tasks of a log share
-//! (`shared`). `fill` (feature `fill`) creates large logs and indices for measurements.
+//! A folder uses only folders above it in this table. `fill` (feature `fill`) creates large logs
+//! and indices for measurements.
 //!
-//! ## `submit`
+//! ## `config`
 //!
 //! | item | contents |
 //! |---|---|
-//! | `submission` | all steps of a submission, in order |
-//! | `lookups`, `duplicate_limit` | lookups of known entries, and the limit on their cost |
-//! | `batches` | signatures that one submission verifies for several submissions |
-//! | `pool`, [`Lane`], [`LaneConfig`] | waiting submissions in two lanes, and the newest entries |
-//! | `promises`, `sct_signatures`, `issued_scts` | SCTs of a separate signer, and the newest SCTs |
-//! | [`StepTimes`], [`StepTime`] | the times of a submission's steps, for traces |
+//! | [`Clock`], [`Signer`], [`SignerClient`] | the time, and the holder of the key |
+//! | [`Lane`], [`LaneConfig`] | the two lanes of submissions |
+//! | [`Instances`], [`Messenger`] | this process among several instances, and its channel to them |
+//! | [`ScrubConfig`], [`ScrubWindow`] | the periodic check of a running log |
+//! | [`KnownCheckpoints`] | the checkpoints of mirrors and witnesses |
+//! | [`Metadata`] | the operator's data for `log.v3.json` |
+//!
+//! ## `error`
+//!
+//! | item | contents |
+//! |---|---|
+//! | [`SubmitError`], [`ReadError`] | the reasons why a submission or a read fails |
+//! | [`Fatal`] | the reasons why a log cannot be opened, or had to stop |
+//! | [`Inconsistency`] | the contradictions between lock, journal, storage, signer and index |
+//! | [`VerifyError`], [`RecordError`], [`DedupError`], [`KnownError`] | the reasons of one part |
+//!
+//! ## `status`
+//!
+//! | item | contents |
+//! |---|---|
+//! | `log_status` | the status of a running log |
+//! | [`State`], [`Published`] | the state of a log, and the checkpoint that readers may see |
+//! | [`Health`], [`Check`] | the results of the health checks |
+//! | [`Stats`], `recent_stats` | statistics of the last seconds |
+//! | `clock_jump`, [`believable`] | the protection against a clock that jumps forward |
+//! | `scrub_status` | the progress of the scrubber |
+//! | `public_errors` | errors without locations |
+//! | [`Metrics`] | metrics of all logs of a process |
+//!
+//! ## `data`
+//!
+//! | item | contents |
+//! |---|---|
+//! | `round`, `tree` | an encoded round, and the tree between two rounds |
+//! | `verify` | a second computation of the root |
+//! | [`Record`], [`Step`] | a round in the journal |
+//! | `tree_head`, `verified_checkpoint` | tree heads that the log signs, and that it has verified |
+//! | [`StoredFile`], `compress`, `gzip`, [`gunzip`] | files as stored, and their encodings |
+//! | `names_tile` | names tiles |
+//!
+//! ## `read`
+//!
+//! | item | contents |
+//! |---|---|
+//! | `reader` | tiles and issuers by name, and the encodings that clients request |
+//! | `read_cache`, `negative_cache` | stored files in memory, and missing issuers |
+//! | `single_flight`, `read_ahead` | shared reads, and concurrent reads in order |
+//! | `stored_tiles` | tiles as stored, by any software |
+//! | `proofs`, `verified_tiles` | proofs and tiles that are verified against the tree |
+//! | `edge`, `damaged_files` | damaged tiles at the right edge, and the list of damaged files |
+//! | `feed` | entries as events |
 //!
 //! ## `index`
 //!
@@ -111,52 +161,62 @@
 //! | `dedup` | tables on disk, and the newest entries in memory |
 //! | `catchup` | the missing entries, from the data tiles or from a snapshot |
 //! | `backlog`, `unreadable_entries` | entries that are not read yet, or have a damaged tile |
+//! | `log_index` | the parts of a log that keep its index up to date |
+//! | `evidence` | the entries that an index has seen, read without its log |
 //! | `thread_priority` | low priority of background threads |
 //!
-//! ## `sequence`
+//! ## `rfc6962`
 //!
 //! | item | contents |
 //! |---|---|
-//! | `sequencer`, `phase`, `term` | the loop, the steps of a round, and the time of leadership |
-//! | [`Clock`], `clock_jump` | the time, and the protection against a jump forward |
-//! | [`believable`] | whether a start needs an operator's confirmation of the clock |
-//! | `round`, `tree` | an encoded round, and the tree between two rounds |
-//! | `verify`, [`VerifyError`], [`EntryError`] | a second computation of the root |
-//! | [`Record`], [`RecordError`], [`Step`] | a round in the journal |
-//! | [`Signer`], [`SignerClient`] | the holder of the key |
-//! | `tree_head`, `verified_checkpoint` | tree heads that the log signs, and that it has verified |
+//! | [`Rfc6962Reads`], [`LogEntries`] | the read operations |
+//! | `indexer`, `leaf_index`, `leaves` | the place of each leaf by its hash |
 //!
-//! ## `read`
+//! ## `submit`
 //!
 //! | item | contents |
 //! |---|---|
-//! | `reader`, [`StoredFile`] | tiles and issuers by name |
-//! | `read_cache`, `negative_cache` | stored files in memory, and missing issuers |
-//! | `single_flight`, `read_ahead` | shared reads, and concurrent reads in order |
-//! | `stored_tiles` | tiles as stored, by any software |
-//! | `proofs`, `verified_tiles` | proofs and tiles that are verified against the tree |
-//! | `compress`, `gzip`, `names_tile`, [`gunzip`] | the encodings of data tiles, and names tiles |
-//! | `feed` | entries as events |
-//! | [`Rfc6962Reads`], [`LogEntries`] | the read operations of RFC 6962 |
+//! | `submission` | all steps of a submission, in order |
+//! | `session` | the pool and the index of one opening of a log |
+//! | `lookups`, `duplicate_limit` | lookups of known entries, and the limit on their cost |
+//! | `batches` | signatures that one submission verifies for several submissions |
+//! | `pool` | waiting submissions in two lanes, and the newest entries |
+//! | `forward_queue`, `forward_wire` | entries on their way from a follower to the leader |
+//! | `submissions` | the state that all submissions of a log share |
+//! | `sct_signatures` | SCTs of the own key or of a separate signer, and the newest SCTs |
+//! | `promises`, `issued_scts` | rounds that a separate signer signs, and the newest signatures |
+//! | [`StepTimes`], [`StepTime`] | the times of a submission's steps, for traces |
+//!
+//! ## `shared`
+//!
+//! | item | contents |
+//! |---|---|
+//! | `shared` | the parts of a log that its tasks share; most are in the folders of their users |
+//! | [`Turn`], [`GiveTurn`] | the start after another process of the same log |
+//! | `instance` | this process among the instances of the log |
 //!
 //! ## `recovery`
 //!
 //! | item | contents |
 //! |---|---|
-//! | `supervise`, `session` | the log is opened, and reopened after failures |
-//! | [`Turn`], [`GiveTurn`] | the start after another process of the same log |
 //! | `recover`, [`Newest`] | the newest tree, from lock, journal and storage |
+//! | `opening` | the recovery of a running log |
 //! | `signed_ahead` | a tree head that the signer has signed, and the lock does not have |
 //! | [`NeverPublished`] | the earlier tree for a checkpoint that was never published |
-//! | [`Inconsistency`] | the contradictions between lock, journal, storage, signer and index |
-//! | [`KnownCheckpoints`], [`KnownError`] | the checkpoints of mirrors and witnesses |
+//! | [`KnownCheckpoint`] | the log compared with a checkpoint of an external source |
 //! | [`ForeignLog`], [`Indexed`], `sunlight` | logs that other software has written |
+//!
+//! ## `sequence`
+//!
+//! | item | contents |
+//! |---|---|
+//! | `sequencer`, `phase` | the loop, and the steps of a round |
+//! | `term` | the time of leadership |
 //!
 //! ## `instances`
 //!
 //! | item | contents |
 //! |---|---|
-//! | [`Instances`], [`Messenger`] | this process among several instances, and its channel to them |
 //! | `follow`, `lease_watch` | a follower until it leads, and the detection of a silent leader |
 //! | `forward` | submissions from a follower to the leader |
 //!
@@ -167,26 +227,23 @@
 //! | [`fsck()`], [`FsckOptions`], [`Files`] | every file compared with the signed tree head |
 //! | [`Checked`], [`Finding`], [`Problem`] | the results of this check |
 //! | `unsigned`, [`PartsError`] | precertificates and chains, which no leaf hash covers |
-//! | [`ScrubConfig`], [`ScrubWindow`] | the periodic check of a running log |
-//! | `restore`, `damaged_files` | damaged files restored at once, and their list |
+//! | `scrub`, `restore` | the check of a running log, and damaged files restored at once |
 //! | [`repair()`], [`Repair`], [`Source`] | files from the tiles below them or from other copies |
 //! | [`Overlay`], [`superseded`] | repairs in memory, and superseded partial tiles |
 //! | [`Inspection`], [`FoundCheckpoint`] | inspection by a process that does not run the log |
 //! | [`standings`] | the state of each round in the journal |
 //!
-//! ## `status`
+//! ## `log`
 //!
 //! | item | contents |
 //! |---|---|
-//! | [`State`], [`Published`] | the state of a log, and the checkpoint that readers may see |
-//! | [`Health`], [`Check`] | the health checks and their results |
-//! | [`Stats`], `recent_stats` | statistics of the last seconds |
-//! | `public_errors` | errors without locations |
-//! | [`Metrics`] | metrics of all logs of a process |
-//! | [`Metadata`] | the operator's data for `log.v3.json` |
+//! | [`Log`] | the handle of a log |
+//! | `supervise` | the log is opened, and reopened after failures |
+//! | `health` | the health checks |
 
 mod check;
 mod config;
+mod data;
 mod error;
 #[cfg(feature = "fill")]
 mod fill;
@@ -197,6 +254,7 @@ mod log;
 mod model;
 mod read;
 mod recovery;
+mod rfc6962;
 mod sequence;
 mod shared;
 mod status;
@@ -210,41 +268,40 @@ pub use check::inspection::{FoundCheckpoint, Inspection, Standing, standings};
 pub use check::repair::{
     Cure, Overlay, Refusal, Repair, Repaired, Source, repair, superseded_anew,
 };
-pub use check::scrub::{NoWindow, ScrubConfig, ScrubWindow};
 pub use check::unsigned::PartsError;
 pub use config::LogConfig;
-pub use error::{
-    Away, Fatal, FollowedTileError, HistoryHere, KnownError, ReadError, ReadFailure, SignError,
-    SubmitError,
-};
-#[cfg(feature = "fill")]
-pub use fill::LooseIndex;
-pub use index::dedup::DedupError;
-pub use instances::config::Instances;
-pub use instances::messenger::{Messenger, MessengerError};
-pub use log::Log;
-pub use lucarne_signer::{Client as SignerClient, ClientError as SignerError};
-pub use lucarne_storage::{Encoding, OpenFile};
-pub use read::compress::gunzip;
-pub use read::read_cache::StoredFile;
-pub use read::rfc6962::{LogEntries, LogEntry, Rfc6962Error, Rfc6962Reads};
-pub use recovery::external_sources::{KnownCheckpoints, SourceResponse, SourceResponseError};
-pub use recovery::foreign_log::{ForeignLog, Indexed};
-pub use recovery::inconsistency::{
+pub use config::clock::Clock;
+pub use config::external_sources::{KnownCheckpoints, SourceResponse, SourceResponseError};
+pub use config::instances::Instances;
+pub use config::lane::{Lane, LaneConfig};
+pub use config::messenger::{Messenger, MessengerError};
+pub use config::metadata::{IntendedUse, Metadata, PlannedChange, RateLimit, Status};
+pub use config::scrub::ScrubConfig;
+pub use config::scrub_window::{NoWindow, ScrubWindow};
+pub use config::signer::Signer;
+pub use data::compress::gunzip;
+pub use data::record::{Record, Step};
+pub use data::stored_file::StoredFile;
+pub use error::inconsistency::{
     BundleError, HistoryError, Inconsistency, IndexInconsistency, IndexSeen, JournalInconsistency,
     LockEvidence, LockInconsistency, ReplayError, SignedTime, SignerInconsistency,
     StorageInconsistency, TreeError,
 };
+pub use error::{
+    Away, DedupError, EntryError, Fatal, FollowedTileError, HistoryHere, KnownError, ReadError,
+    ReadFailure, RecordError, SignError, SubmitError, VerifyError,
+};
+#[cfg(feature = "fill")]
+pub use fill::LooseIndex;
+pub use log::Log;
+pub use lucarne_signer::{Client as SignerClient, ClientError as SignerError};
+pub use lucarne_storage::{Encoding, OpenFile};
+pub use recovery::foreign_log::{ForeignLog, Indexed};
 pub use recovery::known_checkpoints::KnownCheckpoint;
 pub use recovery::recover::{NeverPublished, Newest};
-pub use recovery::turn::{GiveTurn, Turn};
-pub use sequence::clock::Clock;
-pub use sequence::clock_jump::believable;
-pub use sequence::record::{Record, RecordError, Step};
-pub use sequence::signer::Signer;
-pub use sequence::verify::{EntryError, VerifyError};
-pub use status::metadata::{IntendedUse, Metadata, PlannedChange, RateLimit, Status};
+pub use rfc6962::{LogEntries, LogEntry, Rfc6962Error, Rfc6962Reads};
+pub use shared::turn::{GiveTurn, Turn};
+pub use status::clock_jump::believable;
 pub use status::metrics::Metrics;
 pub use status::state::{Check, Health, Published, State, Stats};
-pub use submit::lane::{Lane, LaneConfig};
 pub use submit::steps::{StepTime, StepTimes};

@@ -1,12 +1,14 @@
 //! The handle of one log, for submissions and reads.
 
+pub(crate) mod health;
+mod supervise;
+
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use lucarne_ct::{Chain, EntryKind, Fingerprint, Rejection, Roots, Sct};
 use lucarne_signer::Head;
-use lucarne_storage::{Asset, AssetKind, Assets, Lock};
+use lucarne_storage::{Asset, AssetKind, Assets, Lock, ReadAssets};
 use lucarne_tlog::{EMPTY_ROOT, Tile};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -16,18 +18,18 @@ use crate::check::inspection::{self, Inspection};
 use crate::check::restore;
 use crate::check::scrub::scrub;
 use crate::config::LogConfig;
+use crate::data::stored_file::StoredFile;
+use crate::data::tree_head;
+use crate::error::inconsistency::{IndexInconsistency, StorageInconsistency};
 use crate::error::{Fatal, KnownError, ReadError, SubmitError};
-use crate::read::read_cache::StoredFile;
-use crate::read::rfc6962::{Rfc6962Reads, keep_index};
+use crate::index::evidence::seen;
+use crate::log::health::Prober;
 use crate::recovery::foreign_log::{self, ForeignLog};
-use crate::recovery::inconsistency::{IndexInconsistency, StorageInconsistency};
 use crate::recovery::known_checkpoints::KnownCheckpoint;
 use crate::recovery::recover::{self, NeverPublished, Newest};
-use crate::recovery::supervise::seen;
-use crate::recovery::turn::Turn;
-use crate::sequence::tree_head;
+use crate::rfc6962::{Rfc6962Reads, keep_index};
 use crate::shared::Shared;
-use crate::status::health::Prober;
+use crate::shared::turn::Turn;
 use crate::status::metrics::Metrics;
 use crate::status::public_errors::PrivateLocations;
 use crate::status::state::{Health, Published, State, Stats};
@@ -185,8 +187,8 @@ impl Log {
         foreign_log::open(config, assets).await
     }
 
-    /// Starts a log: returns at once, and opens the log in the background. Must be called within a
-    /// tokio runtime.
+    /// Starts a log whose readers have no cache on disk: returns at once, and opens the log in the
+    /// background. Must be called within a tokio runtime.
     pub fn start(
         config: LogConfig,
         roots: Roots,
@@ -194,7 +196,8 @@ impl Log {
         lock: Arc<dyn Lock>,
         metrics: &Metrics,
     ) -> Arc<Log> {
-        Log::start_in_turn(config, roots, (assets, lock), metrics, Turn::now())
+        let places = (ReadAssets::uncached(assets), lock);
+        Log::start_in_turn(config, roots, places, metrics, Turn::now())
     }
 
     /// Starts a log that another process still runs. Until the turn of this process, the log is
@@ -203,7 +206,7 @@ impl Log {
     pub fn start_in_turn(
         config: LogConfig,
         roots: Roots,
-        (assets, lock): (Arc<dyn Assets>, Arc<dyn Lock>),
+        (assets, lock): (ReadAssets, Arc<dyn Lock>),
         metrics: &Metrics,
         turn: Turn,
     ) -> Arc<Log> {
@@ -230,11 +233,11 @@ impl Log {
             };
             tokio::spawn(scrubbing).abort_handle()
         });
-        let indexer = shared.rfc6962.is_some().then(|| {
-            let indexed = shared.clone();
+        let indexer = shared.rfc6962.clone().map(|state| {
+            let turn = shared.turn.clone();
             let indexing = async move {
-                indexed.turn.comes().await;
-                keep_index(indexed).await
+                turn.comes().await;
+                keep_index(state).await
             };
             tokio::spawn(indexing).abort_handle()
         });
@@ -260,23 +263,23 @@ impl Log {
 
     /// Returns the state of the log, including whether it accepts submissions.
     pub fn state(&self) -> State {
-        self.shared.state.lock().clone()
+        self.shared.status.state()
     }
 
     /// Returns a number that grows at least once a second while the sequencer runs, or waits for
     /// submissions, and between two steps of a round. `None` if the log is not open, or is being
     /// closed or retired: then no round follows.
     pub fn heartbeat(&self) -> Option<u64> {
-        let session = self.shared.session.load();
+        let session = self.shared.submissions.session.load();
         let pool = session.as_ref().map(|session| &session.pool);
         let is_open = pool.is_some_and(|pool| !pool.is_closed());
         let sequences = is_open && self.state() == State::Running;
-        sequences.then(|| self.shared.heartbeat.load(Ordering::Relaxed))
+        sequences.then(|| self.shared.status.heartbeat())
     }
 
     /// Returns `true` while the log opens for the first time.
     pub fn is_starting(&self) -> bool {
-        *self.shared.starting.borrow()
+        *self.shared.status.starting().borrow()
     }
 
     /// Waits until the log is no longer [starting](Self::is_starting): it then accepts submissions,
@@ -285,8 +288,8 @@ impl Log {
         // The sender lives as long as `self`.
         let _ = self
             .shared
-            .starting
-            .subscribe()
+            .status
+            .starting()
             .wait_for(|starting| !starting)
             .await;
     }
@@ -322,12 +325,13 @@ impl Log {
     ) -> Result<Sct, SubmitError> {
         let started = Instant::now();
         let metrics = &self.shared.metrics;
-        let result = self.shared.submit_in_steps(kind, chain, steps).await;
+        let result = self.shared.submissions.submit_in_steps(kind, chain, steps);
+        let result = result.await;
         match &result {
             Ok(_) => {
                 let took = started.elapsed();
                 metrics.submission_seconds.observe(took.as_secs_f64());
-                self.shared.recent.lock().note_latency(took);
+                self.shared.status.recent.lock().note_latency(took);
             }
             Err(SubmitError::Rejected(_)) => drop(metrics.rejected.inc()),
             Err(SubmitError::Full { .. }) => drop(metrics.full.inc()),
@@ -344,24 +348,23 @@ impl Log {
 
     /// Returns the accepted roots.
     pub fn roots(&self) -> Arc<Roots> {
-        self.shared.validator.load().roots().clone()
+        self.shared.submissions.roots()
     }
 
     /// Replaces the accepted roots, from the next submission on.
     pub fn set_roots(&self, roots: Roots) {
-        let validator = self.shared.config.validator(roots);
-        self.shared.validator.store(Arc::new(validator));
+        self.shared.submissions.set_roots(roots);
     }
 
     /// Sets whether some accepted roots are not loaded yet. If so, a chain to an unknown root is
     /// not rejected; its client must retry.
     pub fn await_roots(&self, awaits: bool) {
-        self.shared.awaits_roots.store(awaits, Ordering::SeqCst);
+        self.shared.submissions.await_roots(awaits);
     }
 
     /// Returns whether some accepted roots are not loaded yet.
     pub fn awaits_roots(&self) -> bool {
-        self.shared.awaits_roots.load(Ordering::SeqCst)
+        self.shared.submissions.awaits_roots()
     }
 
     /// Returns a receiver of the published tree's size, which is 0 before the log was first opened.
@@ -398,8 +401,7 @@ impl Log {
     /// # Errors
     /// The reason for the rejection.
     pub fn judge(&self, chain: &Chain) -> Result<EntryKind, Rejection> {
-        let validator = self.shared.validator.load_full();
-        validator.judge(chain, self.shared.now_ms())
+        self.shared.submissions.judge(chain)
     }
 
     /// Returns the events (`text/event-stream`) of entries from this index to the end of their data
@@ -428,7 +430,7 @@ impl Log {
 
     /// Returns the read API of RFC 6962; `None` if it is not configured.
     pub fn rfc6962(&self) -> Option<Rfc6962Reads<'_>> {
-        Rfc6962Reads::of(&self.shared)
+        self.shared.rfc6962.as_deref().map(Rfc6962Reads::of)
     }
 
     /// Publishes `log.v3.json` beside the tiles, for a server that serves only the directory or the
@@ -443,8 +445,8 @@ impl Log {
 
     /// Returns recent statistics.
     pub fn stats(&self) -> Stats {
-        let mut stats = self.shared.recent.lock().stats();
-        if let Some(session) = self.shared.session.load().as_ref() {
+        let mut stats = self.shared.status.recent.lock().stats();
+        if let Some(session) = self.shared.submissions.session.load().as_ref() {
             stats.pool_depth = session.pool.depth();
         }
         stats
@@ -457,14 +459,12 @@ impl Log {
 
     /// Stops accepting submissions, finishes the round, and responds to waiting submissions.
     pub async fn shutdown(&self) {
-        self.shared.closing.store(true, Ordering::SeqCst);
-        // If `shutdown` is called again, the time of the first call remains.
-        let _ = self.shared.closing_since.set(Instant::now());
+        self.shared.status.close();
         let optional = self.scrubber.iter().chain(&self.indexer);
         for task in optional.chain([&self.restorer]) {
             task.abort();
         }
-        if let Some(session) = self.shared.session.load().as_ref() {
+        if let Some(session) = self.shared.submissions.session.load().as_ref() {
             session.pool.close();
         }
         self.shared.wake.notify_one();

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use lucarne_ct::Roots;
 use lucarne_mint::pem;
 use lucarne_net::{BlockingClient, Client, Validators};
+use lucarne_settings::without_secrets;
 use lucarne_storage::make_private_directory;
 use parking_lot::Mutex;
 
@@ -43,7 +44,7 @@ pub(crate) fn fetch(source: &str) -> Result<Bytes> {
         Some((scheme, _)) => bail!("the scheme `{scheme}://` is not http, https or file"),
         None => Ok(std::fs::read(source)?.into()),
     };
-    read().with_context(|| format!("cannot get CCADB's roots from {source}"))
+    read().with_context(|| format!("cannot get CCADB's roots from {}", without_secrets(source)))
 }
 
 /// Downloads a report. For [`MOMENT`] after a failure, the function returns the same error without

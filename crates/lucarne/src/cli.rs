@@ -1,32 +1,25 @@
 //! Definition of the command line.
 
-mod fsck;
-mod generate;
-mod lock;
-mod look;
-mod serve;
-mod signer;
-mod takeover;
-
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-pub use self::fsck::{Fsck, Repair};
-pub use self::generate::{Generate, Shell};
-pub use self::lock::{Lock, Rebuild};
-pub use self::look::{Journal, Look};
-pub use self::serve::Serve;
-pub use self::signer::{Signer, SignerTask};
-use self::takeover::ADOPT_CODES;
-pub use self::takeover::{Adopt, GiveBack, Software};
+use crate::commands::adopt::options::{ADOPT_CODES, Adopt};
 use crate::commands::ca::Ca;
 use crate::commands::check::Options as Check;
 use crate::commands::config::Task as Config;
+use crate::commands::config_file::File;
 use crate::commands::demo::Options as Demo;
+use crate::commands::fsck::options::{Fsck, Repair};
+use crate::commands::generate::Generate;
+use crate::commands::give_back::options::GiveBack;
+use crate::commands::journal::Journal;
 use crate::commands::lint::Options as Lint;
 use crate::commands::load::Load;
+use crate::commands::lock::options::Lock;
 use crate::commands::proxy::Options as Proxy;
+use crate::commands::serve::options::Serve;
+use crate::commands::signer::options::Signer;
 use crate::commands::watch::Options as Watch;
 use crate::logging::Format;
 use crate::version::LONG;
@@ -187,14 +180,6 @@ pub enum Command {
     /// Generate manual pages and shell completions
     #[command(subcommand)]
     Generate(Generate),
-}
-
-/// Path of the configuration.
-#[derive(Debug, clap::Args)]
-pub struct File {
-    /// Configuration file
-    #[arg(short, long, value_name = "FILE", default_value = "lucarne.yaml")]
-    pub config: PathBuf,
 }
 
 /// Options of `lucarne keygen`.

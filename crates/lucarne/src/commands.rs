@@ -8,6 +8,7 @@ mod atomic;
 pub(crate) mod ca;
 pub(crate) mod check;
 pub(crate) mod config;
+pub(crate) mod config_file;
 #[cfg(feature = "load")]
 pub(crate) mod demo;
 pub(crate) mod fsck;

@@ -6,6 +6,7 @@
 mod accept;
 mod clouds;
 mod command;
+mod conflict;
 mod distinct;
 mod flags;
 mod go;
@@ -20,7 +21,7 @@ mod metadata;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod place;
-mod prefix;
+mod published;
 mod read_limits;
 mod root_sources;
 pub(crate) mod schema;
@@ -39,10 +40,11 @@ mod written;
 use std::path::{Path, PathBuf};
 
 use lucarne_http::Limits;
-use lucarne_settings::{Node, Reader, Section, Value, join, tree};
+use lucarne_settings::{Node, Reader, Section, Value, join, read_text, tree};
 
+pub use crate::prefix::Prefix;
 pub use crate::verification::VerifyBy;
-pub(crate) use distinct::shared as shared_by_logs;
+pub(crate) use conflict::shared as shared_by_logs;
 pub use flags::Flags;
 pub(crate) use identity::beside_sunlights;
 pub use instances::InstanceSettings;
@@ -52,7 +54,6 @@ pub use lucarne_settings::{Finding, Located, Report, Severity};
 #[cfg(feature = "otlp")]
 pub use otlp::OtlpSettings;
 pub use place::{DataPlace, LockPlace};
-pub use prefix::Prefix;
 pub use root_sources::{Ccadb, RefusedRoots, RootSources};
 pub use secret::Secret;
 pub use server::TlsFiles;
@@ -96,7 +97,7 @@ impl Config {
     /// logs with problems are left out.
     pub fn read(path: &Path) -> (Option<Config>, Report) {
         let mut report = Report::on(Some(path));
-        let config = match std::fs::read_to_string(path) {
+        let config = match read_text(path) {
             Ok(yaml) => {
                 let directory = path.parent().unwrap_or(Path::new(""));
                 Config::parse(&yaml, directory, &mut report)
@@ -152,7 +153,7 @@ impl Config {
         distinct::apart(&checkpoints, data, report);
         let password = password.map(|file| ("checkpointspassword".to_owned(), file));
         let files = password.into_iter().chain(otlp::private_files(&otlp));
-        distinct::not_published(&checkpoints, files, tls.as_ref(), &logs, report);
+        published::refuse(&checkpoints, files, tls.as_ref(), &logs, report);
         shared_directory::refuse(&checkpoints.value, &logs, report);
         let shared = logs.iter().filter_map(|log| {
             let instances = log.instances.as_ref()?;
@@ -170,6 +171,13 @@ impl Config {
             logs,
             written,
         })
+    }
+
+    /// Returns the TLS files.
+    pub(crate) fn tls_files(&self) -> Vec<PathBuf> {
+        let files = self.tls.iter();
+        let files = files.flat_map(|tls| [&tls.certificate, &tls.key]);
+        files.map(|file| file.value.clone()).collect()
     }
 }
 

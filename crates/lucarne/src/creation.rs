@@ -10,11 +10,10 @@ use lucarne_log::{GiveTurn, Log, Turn};
 use lucarne_storage::{Lock, LockError};
 
 use crate::causes::causes;
-use crate::commands;
 use crate::config::{Config, DataPlace, LockPlace, LogSettings};
 use crate::inception::{self, Birth};
 use crate::metering::Metering;
-use crate::open::LateLock;
+use crate::open::{self, LateLock};
 
 /// Interval at which an unavailable lock or store is queried again.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
@@ -62,7 +61,7 @@ pub(crate) async fn open_lock(
                 path.display()
             );
         }
-        let (lock, said) = commands::init::lock(place).await?;
+        let (lock, said) = kept_or_new_lock(place).await?;
         said.iter().for_each(|line| tracing::info!("{line}"));
         return Ok(lock);
     }
@@ -75,6 +74,25 @@ pub(crate) async fn open_lock(
         Err(error) => return Err(error.into()),
     }
     Ok(Arc::new(lock))
+}
+
+/// Opens the lock, and creates the lock first if it is missing.
+pub(crate) async fn kept_or_new_lock(place: &LockPlace) -> Result<(Arc<dyn Lock>, Vec<String>)> {
+    let refused = match open::lock(place, Arc::new(())).await {
+        Ok(lock) => return Ok((lock, vec![format!("kept lock {place}")])),
+        Err(refused @ LockError::Unusable { .. }) => refused,
+        Err(error) => return Err(error.into()),
+    };
+    if let LockPlace::Sqlite(path) = place {
+        anyhow::ensure!(!path.exists(), refused);
+        let lock = open::new_lock(place).await?;
+        return Ok((lock, vec![format!("created lock {place}")]));
+    }
+    match open::new_lock(place).await {
+        Ok(lock) => Ok((lock, vec![format!("created lock {place}")])),
+        // The lock exists. Its first error names the problem.
+        Err(_) => Err(refused.into()),
+    }
 }
 
 /// Returns whether the directory is empty or missing. For a bucket, the creation itself checks

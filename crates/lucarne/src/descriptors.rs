@@ -6,6 +6,9 @@
 
 use anyhow::{Result, ensure};
 
+use crate::config::Config;
+use crate::runtime;
+
 /// Descriptors of the process: listeners, log output, the lock, reread secrets and roots, one for
 /// each blocking thread, and connections that are refused because of the limit.
 const PROCESS: u64 = 256;
@@ -16,13 +19,71 @@ const LOG: u64 = 64;
 /// Minimum number of connections of a useful server.
 const FEWEST: u64 = 32;
 
+/// Lowers `maxconnections` until the logs have enough open files. Logs no warning, because the
+/// operator did not write this configuration.
+///
+/// # Errors
+/// If the limit of open files of the process is too low.
+#[cfg(feature = "load")]
+pub(crate) fn fit_connections(config: &mut Config) -> Result<()> {
+    if let Some((_, max)) = max_connections(config)? {
+        let connections = &mut config.http.connections;
+        *connections = (*connections).min(max);
+    }
+    Ok(())
+}
+
+/// Returns the files that the process may have open, and the most connections that leave enough of
+/// them for the logs; `None` if there is no limit.
+fn max_connections(config: &Config) -> Result<Option<(u64, usize)>> {
+    let Some(files) = runtime::raise_open_files() else {
+        return Ok(None);
+    };
+    let max = connections(files, config.logs.len() as u64)?;
+    Ok(Some((files, max as usize)))
+}
+
+/// Reports that the logs of a reload leave too few files for `maxconnections`.
+pub(crate) fn check_connections(config: &Config) {
+    match max_connections(config) {
+        Ok(Some((files, max))) if config.http.connections > max => tracing::warn!(
+            maxconnections = config.http.connections,
+            most = max,
+            files,
+            "maxconnections does not leave enough open files for the logs: raise the limit \
+             (LimitNOFILE) or lower maxconnections, then restart"
+        ),
+        Ok(_) => {}
+        Err(error) => tracing::warn!("{error:#}"),
+    }
+}
+
+/// Lowers `maxconnections` so that enough open files are left for the logs.
+pub(crate) fn bound_connections(config: &mut Config) -> Result<()> {
+    let Some((files, max)) = max_connections(config)? else {
+        return Ok(());
+    };
+    let connections = &mut config.http.connections;
+    if *connections > max {
+        tracing::warn!(
+            maxconnections = *connections,
+            most = max,
+            files,
+            "maxconnections is reduced, because the limit of open files is too low for it: raise \
+             LimitNOFILE, or configure a lower maxconnections"
+        );
+        *connections = max;
+    }
+    Ok(())
+}
+
 /// Returns the number of connections for a limit of `files` descriptors and `logs` logs. A quarter
 /// of the descriptors is reserved for tiles that are being sent and for connections to a store for
 /// readers.
 ///
 /// # Errors
 /// If fewer than [`FEWEST`] connections remain.
-pub(crate) fn connections(files: u64, logs: u64) -> Result<u64> {
+fn connections(files: u64, logs: u64) -> Result<u64> {
     let kept = files / 4 + PROCESS + logs * LOG;
     let left = files.saturating_sub(kept);
     let needed = (PROCESS + logs * LOG + FEWEST) * 4 / 3 + 1;

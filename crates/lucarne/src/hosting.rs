@@ -73,12 +73,13 @@ impl Host {
             bytes: settings.disk_cache,
         };
         let observer = self.metering.of(&settings.shortname.value);
-        let assets = LateAssets::new(&settings.data.value, cache, observer, turn.clone());
+        let place = &settings.data.value;
+        let assets = LateAssets::for_readers(place, cache, observer, turn.clone());
         let config = LogConfig {
             verification: Arc::clone(&self.verification),
             ..settings.to_log_config()
         };
-        let places = (Arc::new(assets) as _, Arc::clone(&self.lock));
+        let places = (assets, Arc::clone(&self.lock));
         let log = Log::start_in_turn(config, roots, places, &self.metrics, turn.clone());
         log.await_roots(roots::awaits_ccadb(settings));
         self.instances.add(settings, &log);

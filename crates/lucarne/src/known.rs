@@ -9,10 +9,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use lucarne_log::{KnownCheckpoints, SourceResponse};
 use lucarne_net::{Client, ClientError};
+use lucarne_settings::without_secrets;
 use tokio::task::JoinSet;
 use tokio::time::error::Elapsed;
 
-use crate::config::values::{PrefixError, checkpoint_url};
+use crate::prefix::{PrefixError, checkpoint_url};
 
 /// Timeout for all places together, which limits the delay of a start.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
@@ -65,7 +66,7 @@ impl Place {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Url(url) => f.write_str(url),
+            Place::Url(url) => f.write_str(&without_secrets(url)),
             Place::File(path) => path.display().fmt(f),
         }
     }
@@ -94,5 +95,17 @@ impl KnownCheckpoints for KnownPlaces {
             });
         }
         asking.join_all().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_password_of_a_place_is_not_shown() {
+        let url = "https://u:hush@witness.example/checkpoint";
+        let shown = Place::Url(url.to_owned()).to_string();
+        assert_eq!(shown, "https://u:***@witness.example/checkpoint");
     }
 }

@@ -19,8 +19,10 @@
 //! | `hosting`, `server`, `closing` | the logs of a process, their server, and its shutdown |
 //! | `listen`, `tls`, `testcert` | listening sockets, and the certificates of the HTTP server |
 //! | `instances`, `known` | listeners for other instances, and places with checkpoints |
+//! | `prefix` | the URLs of logs |
 //! | `roots`, `ccadb` | the roots that a log accepts |
 //! | `describe` | `log.v3.json` in the directory of a log |
+//! | [`documentation`] | the generated tables of the documentation |
 //! | `upkeep`, `signals`, `reload` | signals, and the settings that reload |
 //! | `successor`, `handover` | an upgrade without refused connections |
 //! | `notify`, `runtime`, `descriptors` | service manager, threads, and limits of the process |
@@ -43,6 +45,7 @@ pub mod config;
 mod creation;
 mod describe;
 mod descriptors;
+pub mod documentation;
 mod handover;
 mod hosting;
 mod inception;
@@ -57,6 +60,7 @@ mod notify;
 mod open;
 #[cfg(feature = "otlp")]
 mod otlp;
+mod prefix;
 mod process_metrics;
 mod reload;
 mod roots;
@@ -76,7 +80,10 @@ mod without_otlp;
 
 use std::process::ExitCode;
 
-use cli::{Cli, Command, Journal, Lock};
+use clap::CommandFactory;
+use cli::{Cli, Command};
+use commands::journal::Journal;
+use commands::lock::options::Lock;
 use logging::Logging;
 #[cfg(not(feature = "otlp"))]
 use without_otlp as otlp;
@@ -128,7 +135,7 @@ fn execute(cli: &Cli, logging: &Logging) -> ExitCode {
         Command::Lint(options) => commands::lint::run(options),
         Command::Watch(options) => commands::watch::run(options),
         Command::Ca(ca) => commands::ca::run(ca),
-        Command::Generate(generate) => commands::generate::run(generate),
+        Command::Generate(generate) => commands::generate::run(generate, Cli::command()),
     }
 }
 

@@ -54,73 +54,42 @@ fn seconds() -> Histogram {
     Histogram::new(exponential_buckets(0.0005, 2.0, 16))
 }
 
-/// The metric families, registered once per process. The metrics of a store have its user as a
-/// label: the short name of a log, or `lock`.
-#[derive(Clone)]
-pub(crate) struct Metering {
-    requests: Family<Requested, Counter>,
-    seconds: Seconds<Timed>,
-    hedges: Family<Of, Counter>,
-    retries: Family<Of, Counter>,
-    looked: Family<Looked, Counter>,
-    held: Family<Held, Gauge>,
-    lock: Seconds<Locked>,
+lucarne_metrics::metrics! {
+    /// The metric families, registered once per process. The metrics of a store have its user as a
+    /// label: the short name of a log, or `lock`.
+    #[derive(Clone)]
+    pub(crate) struct Metering, prefix "lucarne" {
+        requests: Family<Requested, Counter> = (
+            "store_requests",
+            "Requests to object stores by operation and outcome, with repeated and hedged requests"
+        );
+        seconds: Seconds<Timed> = (
+            "store_request_duration",
+            "Time from a request to the last byte of its response",
+            Unit::Seconds
+        ) with seconds;
+        hedges: Family<Of, Counter> =
+            ("store_hedges", "Hedged requests, sent because an earlier request was slow");
+        retries: Family<Of, Counter> = ("store_retries", "Reads and puts repeated after a failure");
+        looked: Family<Looked, Counter> = (
+            "disk_cache_reads",
+            "Files that readers requested and that were not in memory, by result of the disk cache"
+        );
+        held: Family<Held, Gauge> =
+            ("disk_cache", "Size of the files in the disk cache", Unit::Bytes);
+        lock: Seconds<Locked> = (
+            "lock_duration",
+            "Calls of the lock by operation and result",
+            Unit::Seconds
+        ) with seconds;
+    }
 }
 
 impl Metering {
     pub(crate) fn register(registry: &mut Registry) -> Self {
-        let metering = Metering {
-            requests: Family::default(),
-            seconds: Family::new_with_constructor(seconds),
-            hedges: Family::default(),
-            retries: Family::default(),
-            looked: Family::default(),
-            held: Family::default(),
-            lock: Family::new_with_constructor(seconds),
-        };
-        metering.describe(registry.sub_registry_with_prefix("lucarne"));
+        let metering = Metering::default();
+        metering.describe(registry);
         metering
-    }
-
-    fn describe(&self, r: &mut Registry) {
-        r.register(
-            "store_requests",
-            "Requests to object stores by operation and outcome, with repeated and hedged requests",
-            self.requests.clone(),
-        );
-        r.register_with_unit(
-            "store_request_duration",
-            "Time from a request to the last byte of its response",
-            Unit::Seconds,
-            self.seconds.clone(),
-        );
-        r.register(
-            "store_hedges",
-            "Hedged requests, sent because an earlier request was slow",
-            self.hedges.clone(),
-        );
-        r.register(
-            "store_retries",
-            "Reads and puts repeated after a failure",
-            self.retries.clone(),
-        );
-        r.register(
-            "disk_cache_reads",
-            "Files that readers requested and that were not in memory, by result of the disk cache",
-            self.looked.clone(),
-        );
-        r.register_with_unit(
-            "disk_cache",
-            "Size of the files in the disk cache",
-            Unit::Bytes,
-            self.held.clone(),
-        );
-        r.register_with_unit(
-            "lock_duration",
-            "Calls of the lock by operation and result",
-            Unit::Seconds,
-            self.lock.clone(),
-        );
     }
 
     /// Returns the observer that counts the requests of a log, or of the lock.

@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use lucarne_log::Turn;
 use lucarne_storage::{
-    Asset, AssetError, Assets, CachedAssets, ForReader, JournalContents, Lock, LockError, LogId,
-    Observer, PosixAssets, PosixRepairs, Repairs, SqlLock, Stats, object,
+    Asset, AssetError, Assets, DiskCache, JournalContents, Lock, LockError, LogId, Observer,
+    OpenFile, PosixAssets, PosixRepairs, ReadAssets, Repairs, SqlLock, Stats, object,
 };
 
 use crate::config::{DataPlace, LockPlace};
@@ -148,7 +148,6 @@ fn sqlite(path: &std::path::Path) -> String {
 }
 
 /// The cache on disk for files of a bucket that readers have requested.
-#[derive(Clone)]
 pub(crate) struct ReadCache {
     /// Directory of the cache.
     pub(crate) directory: PathBuf,
@@ -160,7 +159,8 @@ pub(crate) struct ReadCache {
 /// data, because another process has them open.
 pub(crate) struct LateAssets {
     place: DataPlace,
-    cache: ReadCache,
+    /// The cache for readers of a bucket. Before its turn, another process uses its directory.
+    cache: Option<Arc<DiskCache>>,
     observer: Arc<dyn Observer>,
     turn: Turn,
     watched: Late<Arc<dyn Assets>, AssetError>,
@@ -169,34 +169,41 @@ pub(crate) struct LateAssets {
 }
 
 impl LateAssets {
-    pub(crate) fn new(
+    /// Returns the data for the log and its readers.
+    pub(crate) fn for_readers(
         place: &DataPlace,
-        cache: ReadCache,
+        ReadCache { directory, bytes }: ReadCache,
         observer: Arc<dyn Observer>,
         turn: Turn,
-    ) -> Self {
-        LateAssets {
+    ) -> ReadAssets {
+        let caches = place.directory().is_none() && bytes > 0;
+        let cache = || Arc::new(DiskCache::new(&directory, bytes, observer.clone()));
+        let cache = caches.then(cache);
+        let assets = Arc::new(LateAssets {
             place: place.clone(),
-            cache,
+            cache: cache.clone(),
             observer,
             turn,
             watched: Late::default(),
             late: Late::default(),
             none_yet: Stats::default(),
+        });
+        match cache {
+            Some(cache) => ReadAssets::cached(assets, cache),
+            None => ReadAssets::uncached(assets),
         }
     }
 
     async fn open(&self) -> Result<&dyn Assets, AssetError> {
         let open = || {
             let (place, observer) = (self.place.clone(), self.observer.clone());
-            let ReadCache { directory, bytes } = self.cache.clone();
+            let cache = self.cache.clone();
             async move {
-                let assets = assets(&place, observer.clone()).await?;
-                if place.directory().is_some() || bytes == 0 {
-                    return Ok(assets);
+                let assets = assets(&place, observer).await?;
+                if let Some(cache) = cache {
+                    cache.start();
                 }
-                let cached = CachedAssets::new(assets, &directory, bytes, observer);
-                Ok::<Arc<dyn Assets>, AssetError>(Arc::new(cached))
+                Ok(assets)
             }
         };
         let silent = || AssetError::Silent {
@@ -262,20 +269,8 @@ impl Assets for LateAssets {
         self.open().await?.get(path).await
     }
 
-    async fn get_for_reader(&self, path: &str) -> Result<Option<ForReader>, AssetError> {
-        self.open().await?.get_for_reader(path).await
-    }
-
-    fn keep_for_readers(&self, path: &str, bytes: &Bytes) {
-        if let Some(assets) = self.late.get() {
-            assets.keep_for_readers(path, bytes);
-        }
-    }
-
-    async fn forget_for_readers(&self, path: &str) {
-        if let Some(assets) = self.late.get() {
-            assets.forget_for_readers(path).await;
-        }
+    async fn get_open(&self, path: &str) -> Result<Option<(Bytes, Option<OpenFile>)>, AssetError> {
+        self.open().await?.get_open(path).await
     }
 
     async fn close(&self) -> Result<(), AssetError> {

@@ -42,8 +42,18 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for the last traces and metrics when the server stops.
 const FINISH: Duration = Duration::from_millis(500);
 
+lucarne_metrics::metrics! {
+    /// Metrics of the export.
+    struct ExportMetrics, prefix "lucarne_otlp" {
+        dropped: Counter = (
+            "spans_dropped",
+            "Spans that were not exported, because the collector was slow or unreachable"
+        );
+    }
+}
+
 /// An exporter that is not started yet.
-pub(crate) struct Exporter<'c>(Option<(&'c OtlpSettings, Counter)>);
+pub(crate) struct Exporter<'c>(Option<(&'c OtlpSettings, ExportMetrics)>);
 
 /// A running exporter. It ends when it is dropped.
 pub(crate) struct Exporting {
@@ -55,13 +65,9 @@ impl<'c> Exporter<'c> {
     /// Registers the metric of dropped spans, if an exporter is configured.
     pub(crate) fn register(settings: Option<&'c OtlpSettings>, registry: &mut Registry) -> Self {
         Exporter(settings.map(|settings| {
-            let dropped = Counter::default();
-            registry.register(
-                "lucarne_otlp_spans_dropped",
-                "Spans that were not exported, because the collector was slow or unreachable",
-                dropped.clone(),
-            );
-            (settings, dropped)
+            let metrics = ExportMetrics::default();
+            metrics.describe(registry);
+            (settings, metrics)
         }))
     }
 
@@ -69,7 +75,7 @@ impl<'c> Exporter<'c> {
     pub(crate) fn start(self, site: &Arc<Site>) -> Exporting {
         let (stop, stopped) = watch::channel(());
         let mut tasks = JoinSet::new();
-        if let Some((settings, dropped)) = self.0 {
+        if let Some((settings, ExportMetrics { dropped })) = self.0 {
             let collector = Collector::new(settings);
             let (queue, finished) = mpsc::channel(QUEUE);
             let traces = Traces::new(settings.sampling_ratio, queue, dropped.clone());

@@ -28,8 +28,8 @@ pub(crate) use self::reading::Reading;
 use self::reading::{Placement, read};
 use crate::config::LogSettings;
 use crate::creation::{Creation, create_added};
+use crate::descriptors;
 use crate::hosting::{Current, Host, Hosted};
-use crate::server;
 
 /// Reloads the configuration file of a running server.
 pub(crate) struct Reload {
@@ -211,7 +211,7 @@ impl Reload {
             kept = after.logs.len() - added.len(),
             "SIGHUP: configuration applied"
         );
-        server::check_connections(&after.config);
+        descriptors::check_connections(&after.config);
         self.hosted.replace(after);
         for (settings, log) in removed {
             self.drain(settings, log);

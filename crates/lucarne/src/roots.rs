@@ -4,6 +4,8 @@ use std::path::Path;
 
 use anyhow::{Context, ensure};
 use lucarne_ct::{CcadbError, CcadbProgramme, Fingerprint, Roots, SkippedRoot};
+use lucarne_mint::pem;
+use lucarne_settings::{read_text, without_secrets};
 
 use crate::ccadb;
 use crate::config::{Ccadb, LogSettings, RefusedRoots, Report};
@@ -14,6 +16,9 @@ use crate::config::{Ccadb, LogSettings, RefusedRoots, Report};
 pub(crate) enum Purpose {
     /// Check of all sources. Nothing is written.
     Look,
+    /// Check of the sources on this machine, because a network request cannot change the result:
+    /// there are problems already.
+    LookHere,
     /// Check of the roots that a start would use.
     LookBeforeStart,
     /// Start. The report is read after the log is open, so that a hung download does not delay the
@@ -25,12 +30,21 @@ pub(crate) enum Purpose {
 
 impl Purpose {
     fn uses_remembered(self) -> bool {
-        matches!(self, Purpose::Start | Purpose::LookBeforeStart)
+        matches!(
+            self,
+            Purpose::Start | Purpose::LookBeforeStart | Purpose::LookHere
+        )
     }
 
     fn remembers(self) -> bool {
         matches!(self, Purpose::Start | Purpose::Renew)
     }
+}
+
+/// Returns whether the files with roots of `log` can be read.
+pub(crate) fn has_files(log: &LogSettings) -> bool {
+    let mut files = log.roots.pem.iter().chain(&log.roots.extra);
+    files.all(|file| std::fs::File::open(&file.value).is_ok())
 }
 
 /// Reads all sources of `log`'s roots. Failed sources and skipped certificates are reported; all
@@ -55,6 +69,10 @@ pub(crate) fn load(log: &LogSettings, purpose: Purpose, report: &mut Report) -> 
     let may_come = purpose.uses_remembered() && awaits_ccadb(log);
     if roots.is_empty() && report.problems().is_empty() && !may_come {
         let message = "there are no accepted roots: every submission would be refused";
+        let message = match files.iter().find_map(|(_, file)| file.as_ref()) {
+            Some(file) => format!("{message}: {}", no_certificate(&file.value)),
+            None => message.to_owned(),
+        };
         report.problem(log.line, log.key_path("roots"), message);
     }
     roots
@@ -86,8 +104,7 @@ fn refuse(log: &LogSettings, roots: &mut Roots, report: &mut Report) {
 
 /// Reads fingerprints, one per line. A `#` starts a comment.
 fn read_fingerprints(file: &Path) -> anyhow::Result<Vec<Fingerprint>> {
-    let text = std::fs::read_to_string(file)
-        .with_context(|| format!("{} cannot be read", file.display()))?;
+    let text = read_text(file).with_context(|| format!("{} cannot be read", file.display()))?;
     let lines = text.lines().zip(1..);
     let lines = lines.map(|(line, number)| (line.split('#').next().unwrap_or("").trim(), number));
     lines
@@ -110,11 +127,17 @@ fn ccadb_roots(log: &LogSettings, roots: &mut Roots, purpose: Purpose, report: &
     let file = log.ccadb_file();
     let mut known = remembered(log);
     if purpose.uses_remembered() && ccadb::is_remote(&ccadb.value.source) {
-        if known.is_empty() {
+        if purpose == Purpose::LookHere {
+            let message = format!(
+                "{} is not requested: correct the problems first",
+                without_secrets(&ccadb.value.source)
+            );
+            report.warning(ccadb.line, key, message);
+        } else if known.is_empty() {
             let message = format!(
                 "no roots of CCADB are known yet: {} is read once the log is open, and chains to unknown \
                  roots get 503 until then",
-                ccadb.value.source
+                without_secrets(&ccadb.value.source)
             );
             report.warning(ccadb.line, key, message);
         }
@@ -124,7 +147,7 @@ fn ccadb_roots(log: &LogSettings, roots: &mut Roots, purpose: Purpose, report: &
     match fetch(&ccadb.value) {
         Ok((fetched, skipped)) => {
             for root in skipped {
-                let message = format!("{}: {root}", ccadb.value.source);
+                let message = format!("{}: {root}", without_secrets(&ccadb.value.source));
                 report.warning(ccadb.line, key.clone(), message);
             }
             known.merge(&fetched);
@@ -177,13 +200,23 @@ fn fetch(ccadb: &Ccadb) -> anyhow::Result<(Roots, Vec<SkippedRoot>)> {
         Err(CcadbError::NoColumn(_)) => CcadbProgramme::Testing.roots(&csv),
         read => read,
     };
-    let (roots, skipped) = read.with_context(|| ccadb.source.clone())?;
+    let (roots, skipped) = read.with_context(|| without_secrets(&ccadb.source))?;
     ensure!(
         !roots.is_empty(),
         "{}: expected roots, found none",
-        ccadb.source
+        without_secrets(&ccadb.source)
     );
     Ok((roots, skipped))
+}
+
+/// Describes a file of roots without a usable certificate.
+fn no_certificate(file: &Path) -> String {
+    let text = std::fs::read(file).unwrap_or_default();
+    let why = match pem::certificates(&text) {
+        Err(error) => error.to_string(),
+        Ok(_) => "no certificate is usable".to_owned(),
+    };
+    format!("{}: {why}", file.display())
 }
 
 /// Adds the certificates of a PEM file. Skipped certificates become warnings.

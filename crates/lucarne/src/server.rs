@@ -30,7 +30,7 @@ use crate::reload::{Progress, Reload};
 use crate::roots::{self, Purpose};
 use crate::signals::{self, Signals};
 use crate::upkeep::Upkeep;
-use crate::{descriptors, notify, process_metrics, runtime, tls, verification};
+use crate::{descriptors, notify, process_metrics, tls, verification};
 
 /// The time for closing the lock at the end of a shutdown.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -112,13 +112,13 @@ impl Server {
         } = begin;
         let fresh = matches!(predecessor, Predecessor::Nobody);
         let (signals, taking) = signals_and_taking(predecessor, &config, &mut sockets)?;
-        bound_connections(&mut config)?;
+        descriptors::bound_connections(&mut config)?;
         let (give, turn) = Turn::later();
         if taking.is_none() {
             give.give();
         }
         // The watch begins before the files are read, so that no change is missed.
-        let tls_watch = tls::Watch::new(tls_files(&config));
+        let tls_watch = tls::Watch::new(config.tls_files());
         let tls = served_tls(&config, tls)?;
         let listeners =
             listen::all(&config, sockets, creation.listen_option(), tls.as_ref()).await?;
@@ -387,64 +387,6 @@ fn first_signals(config: &Config) -> Result<Signals> {
     Ok(signals)
 }
 
-/// Lowers `maxconnections` until the logs have enough open files. Logs no warning, because the
-/// operator did not write this configuration.
-///
-/// # Errors
-/// If the limit of open files of the process is too low.
-#[cfg(feature = "load")]
-pub(crate) fn fit_connections(config: &mut Config) -> Result<()> {
-    if let Some((_, max)) = max_connections(config)? {
-        let connections = &mut config.http.connections;
-        *connections = (*connections).min(max);
-    }
-    Ok(())
-}
-
-/// Returns the files that the process may have open, and the most connections that leave enough of
-/// them for the logs; `None` if there is no limit.
-fn max_connections(config: &Config) -> Result<Option<(u64, usize)>> {
-    let Some(files) = runtime::raise_open_files() else {
-        return Ok(None);
-    };
-    let max = descriptors::connections(files, config.logs.len() as u64)?;
-    Ok(Some((files, max as usize)))
-}
-
-/// Reports that the logs of a reload leave too few files for `maxconnections`.
-pub(crate) fn check_connections(config: &Config) {
-    match max_connections(config) {
-        Ok(Some((files, max))) if config.http.connections > max => tracing::warn!(
-            maxconnections = config.http.connections,
-            most = max,
-            files,
-            "maxconnections does not leave enough open files for the logs: raise the limit \
-             (LimitNOFILE) or lower maxconnections, then restart"
-        ),
-        Ok(_) => {}
-        Err(error) => tracing::warn!("{error:#}"),
-    }
-}
-
-/// Lowers `maxconnections` so that enough open files are left for the logs.
-fn bound_connections(config: &mut Config) -> Result<()> {
-    let Some((files, max)) = max_connections(config)? else {
-        return Ok(());
-    };
-    let connections = &mut config.http.connections;
-    if *connections > max {
-        tracing::warn!(
-            maxconnections = *connections,
-            most = max,
-            files,
-            "maxconnections is reduced, because the limit of open files is too low for it: raise \
-             LimitNOFILE, or configure a lower maxconnections"
-        );
-        *connections = max;
-    }
-    Ok(())
-}
-
 /// Closes the lock, unless it does not respond.
 async fn close_lock(lock: &dyn Lock) {
     if tokio::time::timeout(LAST_WORDS, lock.close())
@@ -453,11 +395,4 @@ async fn close_lock(lock: &dyn Lock) {
     {
         tracing::warn!("{} does not respond: it is not closed", lock.location());
     }
-}
-
-/// Returns the TLS files of a configuration.
-pub(crate) fn tls_files(config: &Config) -> Vec<PathBuf> {
-    let files = config.tls.iter();
-    let files = files.flat_map(|tls| [&tls.certificate, &tls.key]);
-    files.map(|file| file.value.clone()).collect()
 }

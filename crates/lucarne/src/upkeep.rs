@@ -1,6 +1,5 @@
 //! The work of a server beside serving: signals, roots, TLS files, reloads.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use crate::hosting::{Current, Hosted};
 use crate::reload::{Event, Reading, Reload};
 use crate::roots::{self, Purpose};
 use crate::signals::{Signals, Wish};
-use crate::{notify, server, successor, tls};
+use crate::{notify, successor, tls};
 
 /// The time between two comparisons of the TLS files.
 const WATCH_TLS: Duration = Duration::from_secs(2);
@@ -112,15 +111,11 @@ impl Upkeep {
         if let Some(reading) = reading
             && self.reload.apply(reading).await
         {
-            self.tls_watch = tls::Watch::new(self.tls_files());
+            self.tls_watch = tls::Watch::new(self.hosted.now().config.tls_files());
             self.reread_tls();
         }
         notify::reloaded_after(self.reread_roots(|_| true));
         self.reload.begin_again();
-    }
-
-    fn tls_files(&self) -> Vec<PathBuf> {
-        server::tls_files(&self.hosted.now().config)
     }
 
     /// Reads the roots of the chosen logs again in the background. Returns the tasks.

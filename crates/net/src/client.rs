@@ -196,7 +196,12 @@ fn request(method: Method, url: &str, body: Bytes) -> Result<Request<Full<Bytes>
 }
 
 fn unusable(url: &str, error: &dyn Error) -> ClientError {
-    ClientError::Url(url.to_owned(), error.to_string())
+    // Before the host, there may be a password.
+    let shown = match url.rsplit_once('@') {
+        Some((_, host)) => format!("…@{host}"),
+        None => url.to_owned(),
+    };
+    ClientError::Url(shown, error.to_string())
 }
 
 /// Returns the target of a redirect.

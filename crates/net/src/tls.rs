@@ -8,8 +8,8 @@ mod verifier;
 mod weak_rsa;
 
 pub use explain::{explain, shows_authority, tls_error};
-pub use trust::{Trust, TrustError, trusting};
-pub use verifier::Verifier;
+pub use trust::{Trust, TrustError};
+pub use verifier::{Verifier, trusting};
 
 #[cfg(test)]
 mod tests;

@@ -172,7 +172,7 @@ impl Proxy {
 
     /// Registers the metrics of the proxy.
     pub fn register(&self, registry: &mut Registry) {
-        self.0.stats.register(registry);
+        self.0.stats.describe(registry);
     }
 }
 

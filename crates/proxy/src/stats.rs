@@ -4,7 +4,6 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 
 /// Label with the reason of a failure.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -12,70 +11,31 @@ pub(crate) struct Kind {
     kind: &'static str,
 }
 
-/// Counters of the whole proxy.
-#[derive(Default)]
-pub(crate) struct Stats {
-    pub(crate) open: Gauge,
-    pub(crate) accepted: Counter,
-    pub(crate) requests: Counter,
-    pub(crate) intercepted: Counter,
-    pub(crate) tunnelled: Counter,
-    pub(crate) distrusted: Counter,
-    pub(crate) stalled: Counter,
-    pub(crate) unannounced: Counter,
-    pub(crate) failures: Family<Kind, Counter>,
+lucarne_metrics::metrics! {
+    /// Metrics of the whole proxy.
+    pub(crate) struct Stats, prefix "lucarne_proxy" {
+        pub(crate) open: Gauge = ("connections", "Open connections of clients");
+        pub(crate) accepted: Counter = ("accepted", "Connections accepted");
+        pub(crate) requests: Counter =
+            ("requests", "Requests, including those in intercepted connections");
+        pub(crate) intercepted: Counter = ("intercepted", "TLS connections intercepted");
+        pub(crate) tunnelled: Counter = ("tunnelled", "Connections forwarded unchanged");
+        pub(crate) distrusted: Counter =
+            ("distrusted", "TLS handshakes that failed because the client does not trust the CA");
+        pub(crate) stalled: Counter =
+            ("stalled", "Clients that did not finish their handshake in time");
+        pub(crate) unannounced: Counter = (
+            "unannounced_ends",
+            "Responses that servers ended without close_notify: forwarded, perhaps incomplete"
+        );
+        pub(crate) failures: Family<Kind, Counter> =
+            ("failures", "Responses of the proxy itself, by reason");
+    }
 }
 
 impl Stats {
     pub(crate) fn failed(&self, kind: &'static str) {
         self.failures.get_or_create(&Kind { kind }).inc();
-    }
-
-    pub(crate) fn register(&self, registry: &mut Registry) {
-        let registry = registry.sub_registry_with_prefix("lucarne_proxy");
-        let open = self.open.clone();
-        registry.register("connections", "Open connections of clients", open);
-        for (name, help, counter) in [
-            ("accepted", "Connections accepted", &self.accepted),
-            (
-                "requests",
-                "Requests, including those in intercepted connections",
-                &self.requests,
-            ),
-            (
-                "intercepted",
-                "TLS connections intercepted",
-                &self.intercepted,
-            ),
-            (
-                "tunnelled",
-                "Connections forwarded unchanged",
-                &self.tunnelled,
-            ),
-            (
-                "distrusted",
-                "TLS handshakes that failed because the client does not trust the CA",
-                &self.distrusted,
-            ),
-            (
-                "stalled",
-                "Clients that did not finish their handshake in time",
-                &self.stalled,
-            ),
-            (
-                "unannounced_ends",
-                "Responses that servers ended without close_notify: forwarded, perhaps incomplete",
-                &self.unannounced,
-            ),
-        ] {
-            registry.register(name, help, counter.clone());
-        }
-        let failures = self.failures.clone();
-        registry.register(
-            "failures",
-            "Responses of the proxy itself, by reason",
-            failures,
-        );
     }
 }
 

@@ -20,6 +20,8 @@
 //! | [`values`] | parsers of single values |
 //! | [`Report`], [`Finding`], [`Severity`] | all problems and warnings, in file order |
 //! | [`nearest`], [`unknown`] | messages about unknown keys |
+//! | [`read_text`] | the text of a file |
+//! | [`without_secrets`] | texts for messages, without the passwords of URLs |
 
 pub mod environment;
 pub mod form;
@@ -27,7 +29,9 @@ mod key;
 mod keys;
 mod report;
 mod section;
+mod shown;
 mod table;
+mod text_file;
 pub mod tree;
 pub mod typed;
 pub mod values;
@@ -36,5 +40,7 @@ pub use key::{About, AnyKey, Key};
 pub use keys::{nearest, unknown};
 pub use report::{Finding, Report, Severity};
 pub use section::{Located, Reader, Section, join};
+pub use shown::without_secrets;
 pub use table::Table;
+pub use text_file::read_text;
 pub use tree::{Node, Value};

@@ -8,6 +8,7 @@ use crate::form::Parsed;
 use crate::key::Key;
 use crate::keys;
 use crate::report::Report;
+use crate::shown::without_secrets;
 use crate::tree::{Entry, Node, Value};
 
 /// A value with its line.
@@ -263,8 +264,15 @@ impl<'t, 'r> Reader<'t, 'r> {
         let (written, line) = (text.value, text.line);
         let value = self.parsed(key.name(), text, |text| key.parse(text))?;
         if let Some(renewed) = key.form.renewed(written) {
+            // A number of milliseconds is often meant as seconds.
+            let seconds = if renewed.ends_with("ms") {
+                format!(" ({written}s for seconds)")
+            } else {
+                String::new()
+            };
             let message = format!(
-                "`{written}` has no unit: write {renewed}. The next version requires a unit"
+                "`{written}` has no unit and means {renewed}: write {renewed}{seconds}. The next \
+                 version requires a unit"
             );
             self.warning(line, key.name(), message);
         }
@@ -288,7 +296,8 @@ impl<'t, 'r> Reader<'t, 'r> {
                 line: text.line,
             }),
             Err(why) => {
-                self.problem(text.line, key, format!("`{}` {why}", text.value));
+                let value = without_secrets(text.value);
+                self.problem(text.line, key, format!("`{value}` {why}"));
                 None
             }
         }
@@ -362,5 +371,26 @@ pub fn join(path: &str, key: &str) -> String {
         ("", key) => key.to_owned(),
         (path, "") => path.to_owned(),
         (path, key) => format!("{path}.{key}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree;
+
+    #[test]
+    fn the_password_in_an_invalid_value_is_not_shown() {
+        let root = tree::parse("mirrors: [\"https://u:hush@ct.example/a\"]\n").unwrap();
+        let mut report = Report::on(None);
+        let section = Section::open(&root, "", &["mirrors"], &mut report).unwrap();
+        let mut reader = Reader::new(section, "", Path::new(""), &mut report);
+        let refuse = |_: &str| Err::<(), _>("has a user name");
+        assert!(reader.list("mirrors", refuse).is_empty());
+        let said = report.problem_lines().join("\n");
+        assert!(
+            said.contains("`https://u:***@ct.example/a` has a user name"),
+            "{said}"
+        );
     }
 }

@@ -70,9 +70,21 @@ impl From<ScanError> for SyntaxError {
     fn from(error: ScanError) -> Self {
         SyntaxError {
             line: error.marker().line(),
-            message: error.info(),
+            message: advised(&error.info()),
         }
     }
+}
+
+/// Adds the usual remedy to the parser's description of an error.
+fn advised(description: &str) -> String {
+    let advice = if description.contains("found a tab") {
+        ": indent with spaces"
+    } else if description.contains("expected ':'") {
+        ": write `key: value`"
+    } else {
+        ""
+    };
+    format!("{description}{advice}")
 }
 
 /// Parses `yaml`, which must be one document; an empty file is an empty map.
@@ -246,5 +258,25 @@ fn unexpected(line: usize) -> SyntaxError {
     SyntaxError {
         line,
         message: "a key or a value is expected here".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frequent_mistakes_have_a_remedy() {
+        for (yaml, remedy) in [
+            ("a:\n  b: 1\n\tc: 2\n", "indent with spaces"),
+            ("a:\n  b: 1\n  c 2\n  d: 3\n", "write `key: value`"),
+        ] {
+            let error = parse(yaml).unwrap_err();
+            assert!(
+                error.message.ends_with(remedy),
+                "{yaml:?}: {}",
+                error.message
+            );
+        }
     }
 }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::{AssetError, OpenFile, Repairs, Stats};
+use crate::{Asset, AssetError, OpenFile, Repairs, Stats};
 
 /// The public files of one log, and the journal that makes its rounds durable.
 ///
@@ -127,21 +127,10 @@ pub trait Assets: Repairs + 'static {
     /// Returns the bytes of a file exactly as stored, or `None` if it does not exist.
     async fn get(&self, path: &str) -> Result<Option<Bytes>, AssetError>;
 
-    /// Returns a file for a reader whose request a published checkpoint covers. Immutable files may
-    /// come from a cache. The caller must verify that the log wrote these bytes.
-    async fn get_for_reader(&self, path: &str) -> Result<Option<ForReader>, AssetError> {
-        Ok(self.get(path).await?.map(ForReader::from))
-    }
-
-    /// Allows a cache to keep these bytes. The caller got them from
-    /// [`get_for_reader`](Self::get_for_reader) and has verified that the log wrote them.
-    fn keep_for_readers(&self, path: &str, bytes: &Bytes) {
-        let _ = (path, bytes);
-    }
-
-    /// Removes a file from a cache because its bytes differ from the bytes of the log.
-    async fn forget_for_readers(&self, path: &str) {
-        let _ = path;
+    /// Returns a file like [`get`](Self::get), with the open file that the bytes were read from if
+    /// the kernel can send it more cheaply.
+    async fn get_open(&self, path: &str) -> Result<Option<(Bytes, Option<OpenFile>)>, AssetError> {
+        Ok(self.get(path).await?.map(|bytes| (bytes, None)))
     }
 
     /// Removes every file under `<tile>.p/` for each of these full tile paths (`tile/0/x001/234`).
@@ -204,113 +193,4 @@ pub trait Assets: Repairs + 'static {
 
     /// Returns the location of the files, a directory or a bucket, for messages.
     fn location(&self) -> String;
-}
-
-/// A file for a reader.
-#[derive(Debug)]
-pub struct ForReader {
-    /// The bytes exactly as stored.
-    pub bytes: Bytes,
-    /// The open file that the bytes were read from, if the kernel can send it more cheaply.
-    pub file: Option<OpenFile>,
-    /// Whether the bytes come from a cache. The store itself may have lost the file.
-    pub is_cached: bool,
-}
-
-impl From<Bytes> for ForReader {
-    fn from(bytes: Bytes) -> Self {
-        Self {
-            bytes,
-            file: None,
-            is_cached: false,
-        }
-    }
-}
-
-/// A public file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asset {
-    /// Path in the static CT API, relative to the monitoring prefix: `checkpoint`,
-    /// `tile/0/x001/234.p/5`, `issuer/<fingerprint>`.
-    pub path: String,
-    /// The content, already encoded.
-    pub bytes: Bytes,
-    /// Kind of file, which decides the HTTP headers.
-    pub kind: AssetKind,
-}
-
-impl Asset {
-    /// Creates an asset of `kind` at `path`.
-    pub fn new(path: impl Into<String>, bytes: impl Into<Bytes>, kind: AssetKind) -> Self {
-        Self {
-            path: path.into(),
-            bytes: bytes.into(),
-            kind,
-        }
-    }
-}
-
-/// The kinds of public files (static-ct-api, "Monitoring APIs").
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum AssetKind {
-    /// The signed tree head; the only file that changes.
-    Checkpoint,
-    /// A tile of Merkle tree hashes, full or partial.
-    HashTile,
-    /// A tile of entries.
-    DataTile {
-        /// The encoding of the bytes.
-        encoding: Encoding,
-    },
-    /// The names of the entries of a data tile, gzipped JSON lines (the names tiles extension).
-    NamesTile,
-    /// A DER certificate of a chain, named after its SHA-256.
-    Issuer,
-    /// `log.v3.json`: the log's metadata.
-    LogJson,
-}
-
-/// The encodings of stored bytes, named as in `Content-Encoding`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Encoding {
-    /// No encoding.
-    Identity,
-    /// Gzip (RFC 1952).
-    Gzip,
-}
-
-impl AssetKind {
-    /// Returns the `Content-Type` of the file.
-    pub fn content_type(self) -> &'static str {
-        match self {
-            Self::Checkpoint => "text/plain; charset=utf-8",
-            Self::HashTile | Self::DataTile { .. } => "application/octet-stream",
-            Self::NamesTile => "application/jsonl; charset=utf-8",
-            Self::Issuer => "application/pkix-cert",
-            Self::LogJson => "application/json",
-        }
-    }
-
-    /// Returns the `Cache-Control` of the file. Tiles (full and partial) and issuers never change;
-    /// a checkpoint is replaced in every round.
-    pub fn cache_control(self) -> &'static str {
-        match self {
-            Self::Checkpoint => "public, max-age=2",
-            Self::HashTile | Self::DataTile { .. } | Self::NamesTile | Self::Issuer => {
-                "public, max-age=31536000, immutable"
-            }
-            Self::LogJson => "public, max-age=300",
-        }
-    }
-
-    /// Returns the `Content-Encoding` of the stored bytes, if any.
-    pub fn content_encoding(self) -> Option<&'static str> {
-        match self {
-            Self::DataTile {
-                encoding: Encoding::Gzip,
-            }
-            | Self::NamesTile => Some("gzip"),
-            _ => None,
-        }
-    }
 }

@@ -4,7 +4,7 @@
 //! round → Assets::stage → Lock::replace → Assets::publish → Assets::settle
 //!            journal        checkpoint      public files      synced files
 //!                                                │
-//!                        reader ← CachedAssets ←─┘
+//!                          reader ← ReadAssets ←─┘
 //! ```
 //!
 //! | item | contents |
@@ -13,8 +13,8 @@
 //! | [`Asset`], [`AssetKind`], [`Encoding`] | one public file, its kind and its encoding |
 //! | [`Lock`] | last signed checkpoint of each log: [`SqlLock`], [`ObjectLock`], [`MemoryLock`] |
 //! | [`Lease`], [`HolderId`] | the instance of a log that should sequence it |
+//! | [`ReadAssets`], [`DiskCache`] | files for readers, and a disk cache of immutable files of an object store |
 //! | [`ForReader`], [`OpenFile`] | a file for a reader, kept open for sending |
-//! | [`CachedAssets`] | disk cache of immutable files of an object store |
 //! | [`Repairs`], [`PosixRepairs`] | replacement of damaged files while the log runs |
 //! | [`JournalContents`], [`holders`] | inspection by other processes |
 //! | [`read_file`], [`max_file_bytes`] | safe reading of files of a log by other processes |
@@ -59,6 +59,7 @@
 //! Databases and object stores are cargo features (`sqlite`, `mysql`, `postgres`, `object-stores`).
 //! Opening a location that a build does not support fails with [`NotBuilt`].
 
+mod asset;
 mod assets;
 mod blocking_pool;
 mod cache;
@@ -78,6 +79,7 @@ mod observe;
 mod openfile;
 mod path;
 mod posix;
+mod read_assets;
 mod repairs;
 pub mod secrets;
 // Without a database feature, the code that all databases share is unused.
@@ -88,8 +90,9 @@ pub mod secrets;
 mod sql;
 mod stats;
 
-pub use assets::{Asset, AssetKind, Assets, Encoding, ForReader};
-pub use cache::CachedAssets;
+pub use asset::{Asset, AssetKind, Encoding};
+pub use assets::Assets;
+pub use cache::DiskCache;
 pub use error::{AssetError, NotBuilt};
 pub use file::{max_file_bytes, read_file};
 pub use journal_contents::{JournalContents, StagedRecord, TornTail};
@@ -104,6 +107,7 @@ pub use objectlock::ObjectLock;
 pub use observe::{Observer, Operation, Outcome};
 pub use openfile::OpenFile;
 pub use posix::{Holder, Holders, PosixAssets, PosixRepairs, holders, make_private_directory};
+pub use read_assets::{ForReader, ReadAssets};
 pub use repairs::{Removed, Repairs};
 pub use sql::{SqlLock, TesseraState};
 pub use stats::Stats;

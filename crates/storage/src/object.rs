@@ -50,3 +50,16 @@ pub use self::config::{Azure, Bucket, Gcs, ObjectStoreConfig, RequestPolicy, S3,
 #[cfg(feature = "object-stores")]
 pub use self::keys::{AwsKeySource, AwsKeys};
 pub use self::opening::{has_conditions, journal, lock, look_into_lock, open, repairs};
+use crate::AssetError;
+
+impl ObjectStoreConfig {
+    /// Checks the configuration as far as possible without a request.
+    ///
+    /// # Errors
+    ///
+    /// [`AssetError::Configuration`], or [`AssetError::NotBuilt`].
+    pub fn validate(&self) -> Result<(), AssetError> {
+        self.check_prefix()?;
+        opening::check(self)
+    }
+}

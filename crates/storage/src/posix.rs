@@ -12,6 +12,7 @@
 
 mod directory;
 mod directory_lock;
+mod durability;
 mod journal;
 mod processes;
 mod publisher;
@@ -35,13 +36,13 @@ pub(crate) use self::directory::make_durably;
 pub use self::directory::make_private_directory;
 use self::directory::{Directory, OWN, existing, keep_private};
 use self::directory_lock::DirectoryLock;
+use self::durability::Durability;
 use self::journal::Journal;
 pub use self::processes::{Holder, Holders, holders};
 use self::publisher::Publisher;
 pub use self::repairs::PosixRepairs;
-use self::settle::Durability;
 use crate::blocking_pool::{BlockingPool, NoResult};
-use crate::{Asset, AssetError, Assets, ForReader, JournalContents, Repairs, Stats, path};
+use crate::{Asset, AssetError, Assets, JournalContents, OpenFile, Repairs, Stats, path};
 
 /// Assets in a directory of a POSIX file system. Another process cannot open the directory during
 /// the lifetime of this value.
@@ -278,9 +279,9 @@ impl Assets for PosixAssets {
             .await
     }
 
-    async fn get_for_reader(&self, path: &str) -> Result<Option<ForReader>, AssetError> {
+    async fn get_open(&self, path: &str) -> Result<Option<(Bytes, Option<OpenFile>)>, AssetError> {
         let path = path.to_owned();
-        self.blocking(&self.reading, move |d| d.publisher.read_for_reader(&path))
+        self.blocking(&self.reading, move |d| d.publisher.read_open(&path))
             .await
     }
 

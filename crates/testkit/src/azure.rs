@@ -12,7 +12,7 @@ use jiff::{Timestamp, fmt::rfc2822};
 
 use crate::{
     Client, Launch, Server, TempDir,
-    stores::{AZURITE, PATIENCE, Shared, loopback, tool},
+    stores::{AZURITE, START_TIMEOUT, Shared, loopback, tool},
     temp_dir,
 };
 
@@ -57,7 +57,7 @@ impl AzureServer {
             key: KEY,
             base,
             next: AtomicU64::new(1),
-            _server: launch.patience(PATIENCE).start(address)?,
+            _server: launch.patience(START_TIMEOUT).start(address)?,
             _directory: directory,
         })
     }

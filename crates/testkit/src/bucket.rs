@@ -7,8 +7,8 @@ use rusty_s3::{Credentials, S3Action, UrlStyle};
 
 use crate::{ObjectStore, raw_exchange, stores::Shared, wait::POLL};
 
-/// Timeout for creating a bucket, and validity of a signature.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout for creating a bucket and for each request, and validity of a signature.
+const BUCKET_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A separate empty bucket in a store that is shared with other live buckets: starting a store for
 /// each test would take longer than the tests.
@@ -50,7 +50,7 @@ impl Bucket {
         let url = bucket
             .signer()?
             .create_bucket(&bucket.keys())
-            .sign(PATIENCE);
+            .sign(BUCKET_TIMEOUT);
         let start = Instant::now();
         loop {
             let answer = bucket.ask("PUT", &url).await?;
@@ -59,7 +59,7 @@ impl Bucket {
             }
             // MinIO returns 503 for a while after it has reported that it is ready.
             ensure!(
-                answer.starts_with("HTTP/1.1 503") && start.elapsed() < PATIENCE,
+                answer.starts_with("HTTP/1.1 503") && start.elapsed() < BUCKET_TIMEOUT,
                 "{} cannot create a bucket: {answer}",
                 bucket.store.endpoint
             );
@@ -75,7 +75,7 @@ impl Bucket {
     /// If endpoint or name result in an invalid URL.
     pub fn signed_get(&self, key: &str) -> Result<String> {
         let (signer, keys) = (self.signer()?, self.keys());
-        let url = signer.get_object(Some(&keys), key).sign(PATIENCE);
+        let url = signer.get_object(Some(&keys), key).sign(BUCKET_TIMEOUT);
         Ok(below(&url))
     }
 
@@ -85,7 +85,7 @@ impl Bucket {
     /// The error of the store.
     pub async fn delete(&self, key: &str) -> Result<()> {
         let (signer, keys) = (self.signer()?, self.keys());
-        let url = signer.delete_object(Some(&keys), key).sign(PATIENCE);
+        let url = signer.delete_object(Some(&keys), key).sign(BUCKET_TIMEOUT);
         let answer = self.ask("DELETE", &url).await?;
         ensure!(answer.starts_with("HTTP/1.1 204"), "{key}: {answer}");
         Ok(())
@@ -97,7 +97,7 @@ impl Bucket {
     /// The error of the store.
     pub async fn put(&self, key: &str, bytes: &[u8]) -> Result<()> {
         let (signer, keys) = (self.signer()?, self.keys());
-        let url = signer.put_object(Some(&keys), key).sign(PATIENCE);
+        let url = signer.put_object(Some(&keys), key).sign(BUCKET_TIMEOUT);
         let answer = self.ask_with("PUT", &url, bytes).await?;
         let answer = String::from_utf8_lossy(&answer);
         ensure!(answer.starts_with("HTTP/1.1 200"), "{key}: {answer}");
@@ -110,7 +110,7 @@ impl Bucket {
     /// The error of the store.
     pub async fn get(&self, key: &str) -> Result<Vec<u8>> {
         let (signer, keys) = (self.signer()?, self.keys());
-        let url = signer.get_object(Some(&keys), key).sign(PATIENCE);
+        let url = signer.get_object(Some(&keys), key).sign(BUCKET_TIMEOUT);
         let answer = self.ask_with("GET", &url, &[]).await?;
         let head = answer.windows(4).position(|four| four == b"\r\n\r\n");
         let words = || String::from_utf8_lossy(&answer).into_owned();
@@ -133,7 +133,7 @@ impl Bucket {
         )
         .into_bytes();
         request.extend_from_slice(body);
-        raw_exchange(self.store.address, &request, PATIENCE).await
+        raw_exchange(self.store.address, &request, BUCKET_TIMEOUT).await
     }
 
     fn signer(&self) -> Result<rusty_s3::Bucket> {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::{
     Client, Launch, Server,
     service::{Service, Upstream, xml_error},
-    stores::{FAKE_GCS, PATIENCE, Shared, loopback, tool},
+    stores::{FAKE_GCS, START_TIMEOUT, Shared, loopback, tool},
 };
 
 /// fake-gcs-server on loopback, in memory, behind a double for its missing features.
@@ -52,7 +52,7 @@ impl GcsServer {
             .args(["-scheme", "http", "-backend", "memory"])
             .args(["-host", "127.0.0.1", "-port", &address.port().to_string()])
             .args(["-public-host", "127.0.0.1", "-log-level", "error"]);
-        let server = launch.patience(PATIENCE).start(address)?;
+        let server = launch.patience(START_TIMEOUT).start(address)?;
         let double = Double::new(address);
         let double = Service::start(move |request| {
             let double = double.clone();

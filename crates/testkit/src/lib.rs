@@ -25,7 +25,7 @@
 //! | [`Network`], [`Machine`], [`with_host_names`] | simulated machines and host names |
 //! | [`usage`], [`Usage`] | resources that a process has used |
 //! | [`temp_dir`], [`go_program`] | temporary directories, and installed programs |
-//! | [`eventually`], [`until`], [`in_time`], [`PATIENCE`] | waiting for events |
+//! | [`eventually`], [`until`], [`in_time`], [`EVENT_TIMEOUT`] | waiting for events |
 
 mod audit;
 mod azure;
@@ -67,7 +67,7 @@ pub use http::{Client, Response, is_silence, raw_exchange};
 pub use http2::{END_HEADERS, END_STREAM, FrameType, STATUS_200, frame, serve_http2};
 pub use log_under_test::LogUnderTest;
 pub use moto::Moto;
-pub use namespace::with_host_names;
+pub use namespace::{with_host_name, with_host_names};
 pub use network::{Machine, Network};
 pub use nix::errno::Errno;
 pub use place::Place;
@@ -83,7 +83,7 @@ pub use takeover::takeover;
 pub use tempfile::TempDir;
 pub use tls::{tls_client, tls_server};
 pub use tracer::{Change, Plan, Recorded, Strike, Traced, tracing_is_permitted};
-pub use wait::{PATIENCE, block_until, eventually, in_time, until};
+pub use wait::{EVENT_TIMEOUT, block_until, eventually, in_time, until};
 
 /// Creates a directory that is removed with the value, or at the end of the test run.
 ///

@@ -6,7 +6,7 @@ use url::form_urlencoded::Serializer;
 
 use crate::{
     Client, Launch, Server,
-    stores::{MOTO, PATIENCE, loopback, tool},
+    stores::{MOTO, START_TIMEOUT, loopback, tool},
 };
 
 /// The moto server on loopback: the APIs of Amazon as far as moto supports them, in memory. The
@@ -38,7 +38,7 @@ impl Moto {
         Ok(Self {
             client: Client::new(endpoint.clone()),
             endpoint,
-            _server: launch.patience(PATIENCE).start(address)?,
+            _server: launch.patience(START_TIMEOUT).start(address)?,
         })
     }
 

@@ -5,6 +5,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
+use crate::Launch;
+
 const INSIDE: &str = "LUCARNE_TEST_NAMESPACE";
 /// Name of the file next to the directory that shows that the test has run inside.
 const ENTERED: &str = "entered";
@@ -24,11 +26,7 @@ pub(crate) fn enter(test: &str, more: &[&str]) -> Option<PathBuf> {
         fs::File::create_new(entered).expect("one test has this name");
         return Some(place);
     }
-    if let Err(error) = permitted(more) {
-        println!(
-            "skipped: `unshare` is not permitted here ({error}): run as root, or allow \
-             unprivileged user namespaces"
-        );
+    if !permitted(more) {
         return None;
     }
     let around = crate::temp_dir();
@@ -55,15 +53,31 @@ fn unshare(more: &[&str]) -> Command {
     command
 }
 
-/// Returns the error of `unshare` if the system does not permit these namespaces.
-fn permitted(more: &[&str]) -> Result<(), String> {
+/// Returns whether the system permits these namespaces, and prints why the test is skipped if not.
+fn permitted(more: &[&str]) -> bool {
     let output = unshare(more).arg("true").output();
     let output = output.expect("`unshare` (package util-linux) is needed for this test");
-    if output.status.success() {
-        return Ok(());
+    if !output.status.success() {
+        println!(
+            "skipped: `unshare` is not permitted here ({}): run as root, or allow unprivileged \
+             user namespaces",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
     }
-    let error = String::from_utf8_lossy(&output.stderr);
-    Err(error.trim().to_owned())
+    output.status.success()
+}
+
+/// Returns the launch of `program` under another host name, with the same files. Returns `None` if
+/// the system permits no namespaces: then the test is skipped.
+pub fn with_host_name(name: &str, program: &str) -> Option<Launch> {
+    const NAMESPACE: &[&str] = &["--uts"];
+    if !permitted(NAMESPACE) {
+        return None;
+    }
+    let unshare = unshare(NAMESPACE);
+    let launch = Launch::new(unshare.get_program()).args(unshare.get_args());
+    let script = "hostname \"$0\" && exec \"$@\"";
+    Some(launch.args(["sh", "-c", script, name, program]))
 }
 
 /// Runs `test` with these host names resolved to loopback, and no others. Returns `false` outside,

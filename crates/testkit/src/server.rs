@@ -390,7 +390,7 @@ fn answers(address: SocketAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::PATIENCE;
+    use crate::EVENT_TIMEOUT;
 
     fn shell(script: &str) -> Launch {
         Launch::new("/bin/sh").args(["-c", script])
@@ -399,7 +399,7 @@ mod tests {
     #[test]
     fn output_and_status_are_captured() {
         let mut server = shell("echo out; echo err >&2; exit 3").spawn().unwrap();
-        let status = server.wait(PATIENCE).unwrap();
+        let status = server.wait(EVENT_TIMEOUT).unwrap();
         assert_eq!(status.code(), Some(3));
         let output = server.output();
         assert!(output.contains("out\n") && output.contains("err\n"));
@@ -420,8 +420,8 @@ mod tests {
         let mut polite = shell("trap 'exit 7' TERM; echo ready; while :; do sleep 0.01; done");
         polite = polite.env("A", "b");
         let mut server = polite.spawn().unwrap();
-        server.wait_for_output("ready", PATIENCE).unwrap();
-        assert_eq!(server.stop(PATIENCE).unwrap().code(), Some(7));
+        server.wait_for_output("ready", EVENT_TIMEOUT).unwrap();
+        assert_eq!(server.stop(EVENT_TIMEOUT).unwrap().code(), Some(7));
 
         let server = shell("exec sleep 1000").spawn().unwrap();
         let proc = format!("/proc/{}", server.pid());

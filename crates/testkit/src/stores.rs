@@ -27,7 +27,7 @@ pub(crate) const MOTO: Tool = Tool {
 };
 
 /// Timeout for the start of a store, which is a large program on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A real object store on loopback or another address of this machine, with one user and no bucket.
 /// The store and its data are removed with the value.
@@ -140,18 +140,18 @@ impl ObjectStore {
             secret_key: SECRET_KEY,
             region: "us-east-1",
             domain: DOMAIN,
-            server: launch.patience(PATIENCE).start(address)?,
+            server: launch.patience(START_TIMEOUT).start(address)?,
             directory,
         })
     }
 
     /// Waits until the store is ready: MinIO accepts connections before it accepts requests.
     fn wait_until_ready(&self, path: &str) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + START_TIMEOUT;
         while !self.is_ready(path).unwrap_or(false) {
             ensure!(
                 Instant::now() < deadline,
-                "{} is not ready after {PATIENCE:?}:\n{}",
+                "{} is not ready after {START_TIMEOUT:?}:\n{}",
                 self.endpoint,
                 self.server.output()
             );

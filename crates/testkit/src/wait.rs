@@ -8,7 +8,7 @@ use std::{
 use tokio::time::timeout;
 
 /// Timeout for one event: a guard against hangs, longer than any event on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The pause between two polls. The pause does not affect results: a late poll only ends the wait
 /// later.
@@ -22,7 +22,7 @@ pub(crate) fn pause() {
 /// Polls `holds` until it returns `true`.
 ///
 /// # Panics
-/// If `holds` does not return `true` within [`PATIENCE`]: with `what`.
+/// If `holds` does not return `true` within [`EVENT_TIMEOUT`]: with `what`.
 pub async fn eventually(what: &str, holds: impl AsyncFnMut() -> bool) {
     in_time(what, poll(holds)).await;
 }
@@ -36,7 +36,7 @@ async fn poll(mut holds: impl AsyncFnMut() -> bool) {
 /// Polls `holds`, which does not block, until it returns `true`.
 ///
 /// # Panics
-/// If `holds` does not return `true` within [`PATIENCE`]: with `what`.
+/// If `holds` does not return `true` within [`EVENT_TIMEOUT`]: with `what`.
 pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let polling = async {
         while !holds() {
@@ -49,12 +49,15 @@ pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 /// Polls `holds` until it returns `true`, and blocks this thread during the wait.
 ///
 /// # Panics
-/// If `holds` does not return `true` within [`PATIENCE`]: with `what`.
+/// If `holds` does not return `true` within [`EVENT_TIMEOUT`]: with `what`.
 #[track_caller]
 pub fn block_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + EVENT_TIMEOUT;
     while !holds() {
-        assert!(Instant::now() < deadline, "{what}: not within {PATIENCE:?}");
+        assert!(
+            Instant::now() < deadline,
+            "{what}: not within {EVENT_TIMEOUT:?}"
+        );
         pause();
     }
 }
@@ -62,9 +65,9 @@ pub fn block_until(what: &str, mut holds: impl FnMut() -> bool) {
 /// Waits for `future`.
 ///
 /// # Panics
-/// If `future` is not ready within [`PATIENCE`]: with `what`.
+/// If `future` is not ready within [`EVENT_TIMEOUT`]: with `what`.
 pub async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
-    within(PATIENCE, what, future).await
+    within(EVENT_TIMEOUT, what, future).await
 }
 
 async fn within<T>(limit: Duration, what: &str, future: impl Future<Output = T>) -> T {

@@ -37,11 +37,27 @@ pub enum PemError {
     /// The file has no certificate.
     #[error("the text has no PEM certificate")]
     NoCertificate,
+    /// The file has a private key in place of certificates.
+    #[error(
+        "the text has no PEM certificate, but a private key: exchange the two files, if they are \
+         swapped"
+    )]
+    OnlyKey,
+    /// The file has DER.
+    #[error(
+        "the file has DER in place of PEM: convert it with `openssl x509 -inform DER -in FILE -out \
+         FILE.pem`"
+    )]
+    Der,
     /// The file has no private key.
     #[error("the text has no PRIVATE KEY block")]
     NoKey,
+    /// The file has another encoding than PEM.
+    #[error("{UTF_16}")]
+    Utf16,
 }
 
+const UTF_16: &str = "the file is UTF-16: convert it to UTF-8 with `iconv -f UTF-16 -t UTF-8 FILE`";
 const NOT_BASE64: &str = "its contents are not base64";
 const ENCRYPTED: &str = "it is encrypted: write it without its passphrase (openssl pkey)";
 const NO_BEGIN: &str = "its BEGIN line is missing or damaged";
@@ -82,8 +98,9 @@ pub fn decode(text: &str) -> Result<Vec<(String, Vec<u8>)>, PemError> {
 /// # Errors
 /// The first block of another kind, or that cannot be parsed; or the absence of a certificate.
 pub fn certificates(text: &[u8]) -> Result<Vec<Vec<u8>>, PemError> {
-    let mut found = Vec::new();
+    let (mut found, mut has_key) = (Vec::new(), false);
     for block in blocks(text) {
+        has_key |= block.label.ends_with("PRIVATE KEY");
         if block.is_certificate() {
             found.push(block.sound()?);
         } else if !block.may_stand_beside_certificates() {
@@ -92,10 +109,14 @@ pub fn certificates(text: &[u8]) -> Result<Vec<Vec<u8>>, PemError> {
             return Err(PemError::NotCertificate { line, label });
         }
     }
-    if found.is_empty() {
-        Err(PemError::NoCertificate)
-    } else {
+    if !found.is_empty() {
         Ok(found)
+    } else if is_der(text) {
+        Err(PemError::Der)
+    } else if has_key {
+        Err(PemError::OnlyKey)
+    } else {
+        Err(PemError::NoCertificate)
     }
 }
 
@@ -104,6 +125,9 @@ pub fn certificates(text: &[u8]) -> Result<Vec<Vec<u8>>, PemError> {
 /// # Errors
 /// If there is no private key, or it cannot be parsed or is encrypted.
 pub fn private_key(text: &[u8]) -> Result<Vec<u8>, PemError> {
+    if is_utf_16(text) {
+        return Err(PemError::Utf16);
+    }
     let mut blocks = blocks(text).into_iter();
     let key = blocks.find(|block| block.label.ends_with("PRIVATE KEY"));
     let mut key = key.ok_or(PemError::NoKey)?;
@@ -116,6 +140,13 @@ pub fn private_key(text: &[u8]) -> Result<Vec<u8>, PemError> {
 /// Returns the blocks of a file in order. The text need not be UTF-8, and may begin with a byte
 /// order mark.
 pub fn blocks(text: &[u8]) -> Vec<Block> {
+    if is_utf_16(text) {
+        return vec![Block {
+            line: 1,
+            label: String::new(),
+            contents: Err(UTF_16),
+        }];
+    }
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let mut reader = Reader::default();
     for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
@@ -123,6 +154,16 @@ pub fn blocks(text: &[u8]) -> Vec<Block> {
     }
     reader.close_broken(CUT);
     reader.blocks
+}
+
+/// Returns `true` if the file begins with a DER sequence, as certificates in DER do.
+pub fn is_der(file: &[u8]) -> bool {
+    file.starts_with(b"\x30\x82")
+}
+
+/// Returns `true` if the text begins with a byte order mark of UTF-16, which Windows editors write.
+pub fn is_utf_16(text: &[u8]) -> bool {
+    text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff")
 }
 
 impl Block {
@@ -138,6 +179,9 @@ impl Block {
 
     fn sound(self) -> Result<Vec<u8>, PemError> {
         let (line, label) = (self.line, self.label);
+        if self.contents == Err(UTF_16) {
+            return Err(PemError::Utf16);
+        }
         self.contents
             .map_err(|why| PemError::Damaged { line, label, why })
     }
@@ -407,7 +451,13 @@ mod tests {
         assert_eq!(certificates(all.as_bytes()).unwrap(), [b"1", b"2"]);
         assert_eq!(private_key(all.as_bytes()).unwrap(), b"k");
         let said = |text: String| certificates(text.as_bytes()).unwrap_err().to_string();
-        assert_eq!(said(key), "the text has no PEM certificate");
+        assert_eq!(said(String::new()), "the text has no PEM certificate");
+        assert!(said(key).starts_with("the text has no PEM certificate, but a private key"));
+        let der = certificates(b"\x30\x82\x01\x02").unwrap_err().to_string();
+        assert!(
+            der.starts_with("the file has DER in place of PEM: convert it"),
+            "{der}"
+        );
         assert_eq!(
             said(format!("{one}{}", encode("TRUSTED CERTIFICATE", b"3"))),
             "line 4: PEM block TRUSTED CERTIFICATE: expected a CERTIFICATE"
@@ -443,5 +493,17 @@ mod tests {
         }
         let spaced = "-----BEGIN X-----\nA AA\tA\n-----END X-----";
         assert_eq!(decode(spaced).unwrap()[0].1, [0, 0, 0]);
+    }
+
+    #[test]
+    fn utf_16_is_named() {
+        let text = format!("\u{feff}{}", encode("CERTIFICATE", &[1, 2]));
+        for order in [u16::to_le_bytes, u16::to_be_bytes] {
+            let utf_16: Vec<u8> = text.encode_utf16().flat_map(order).collect();
+            assert_eq!(certificates(&utf_16), Err(PemError::Utf16));
+            assert_eq!(private_key(&utf_16), Err(PemError::Utf16));
+            assert_eq!(blocks(&utf_16)[0].contents, Err(UTF_16));
+        }
+        assert!(PemError::Utf16.to_string().contains("iconv -f UTF-16"));
     }
 }

@@ -59,7 +59,8 @@ const RUN: &str = "LUCARNE_TEST_RUN";
 /// which hide the message.
 pub(super) fn run(test: &Test, directory: &Path, backtrace: bool) -> Result<Attempt> {
     let mut output = tempfile::tempfile().context("creating a file for the output of tests")?;
-    let mark = test.to_string();
+    // Two runs on one machine have a directory each, and do not end each other's processes.
+    let mark = format!("{test} in {}", directory.display());
     let mut command = test.program.command();
     command
         .args(["--exact", "--nocapture", &test.name])

@@ -10,13 +10,13 @@ const LONG: &[(&str, u64)] = &[
     ("bad_disk::init_can_be_killed_at_any_moment", 400),
     ("infrastructure::every_breakage_is_called_by_its_name", 400),
     ("takeover::bucket::tesseracts_bucket_on_aws", 400),
-    ("sequence::verify::tests::any_flipped_bit_is_noticed", 400),
+    ("data::verify::tests::any_flipped_bit_is_noticed", 400),
     (
         "model::whatever_happens_beside_a_signer_the_invariants_hold",
         400,
     ),
     (
-        "read::gzip::tests::depends_on_the_entries_and_not_on_the_rounds",
+        "data::gzip::tests::depends_on_the_entries_and_not_on_the_rounds",
         400,
     ),
 ];

@@ -150,12 +150,23 @@ struct PolicyLabels {
     policy: &'static str,
 }
 
-#[derive(Clone, Default)]
-pub(crate) struct ReadMetrics {
-    refused: Family<PolicyLabels, Counter>,
-    clients: Gauge,
-    shared: Counter,
-    unlimited: Counter,
+lucarne_metrics::metrics! {
+    /// Metrics of the read limits.
+    #[derive(Clone)]
+    pub(crate) struct ReadMetrics, prefix "lucarne_http" {
+        refused: Family<PolicyLabels, Counter> =
+            ("reads_limited", "Read requests refused with 429, by limit");
+        clients: Gauge = ("reads_clients", "Clients whose limit is not full");
+        shared: Counter = (
+            "reads_shared",
+            "Requests of clients that shared a limit, because there were more clients than the \
+             table holds"
+        );
+        unlimited: Counter = (
+            "reads_unlimited",
+            "Requests without limit because they came through an unknown proxy"
+        );
+    }
 }
 
 impl ReadMetrics {
@@ -164,27 +175,7 @@ impl ReadMetrics {
             let policy = policy.name();
             let _ = self.refused.get_or_create(&PolicyLabels { policy });
         }
-        registry.register(
-            "reads_limited",
-            "Read requests refused with 429, by limit",
-            self.refused.clone(),
-        );
-        registry.register(
-            "reads_clients",
-            "Clients whose limit is not full",
-            self.clients.clone(),
-        );
-        registry.register(
-            "reads_shared",
-            "Requests of clients that shared a limit, because there were more clients than the \
-             table holds",
-            self.shared.clone(),
-        );
-        registry.register(
-            "reads_unlimited",
-            "Requests without limit because they came through an unknown proxy",
-            self.unlimited.clone(),
-        );
+        self.describe(registry);
     }
 
     fn refused(&self, policy: Policy) {

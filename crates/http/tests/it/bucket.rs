@@ -16,7 +16,7 @@ use futures_util::future::join_all;
 use lucarne_http::Limits;
 use lucarne_storage::conformance::s3_config;
 use lucarne_storage::{
-    Assets, CachedAssets, ObjectAssets, ObjectStoreConfig, Observer, Operation, Outcome,
+    DiskCache, ObjectAssets, ObjectStoreConfig, Observer, Operation, Outcome, ReadAssets,
 };
 use lucarne_testkit::{in_time, until};
 use tokio::sync::watch;
@@ -70,18 +70,18 @@ impl Place {
         }
     }
 
-    async fn open(&self, cache: &Path) -> Arc<dyn Assets> {
+    async fn open(&self, cache: &Path) -> ReadAssets {
         let reads: Arc<dyn Observer> = self.reads.clone();
         let assets = ObjectAssets::open_observed(&self.config, reads)
             .await
             .unwrap();
         let (scanned, mut scans) = watch::channel(false);
-        let assets = Arc::new(assets);
-        let assets = CachedAssets::new(assets, cache, 64 << 20, Arc::new(Scanned(scanned)));
+        let cache = Arc::new(DiskCache::new(cache, 64 << 20, Arc::new(Scanned(scanned))));
+        cache.start();
         in_time("the cache is read", scans.wait_for(|scanned| *scanned))
             .await
             .unwrap();
-        Arc::new(assets)
+        ReadAssets::cached(Arc::new(assets), cache)
     }
 
     fn reads(&self) -> usize {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use lucarne_http::{Limits, Listener, Serving, Site};
 use lucarne_log::Turn;
-use lucarne_testkit::{PATIENCE, in_time, until};
+use lucarne_testkit::{EVENT_TIMEOUT, in_time, until};
 use prometheus_client::registry::Registry;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -16,7 +16,7 @@ async fn submissions_wait_for_a_log_that_is_being_opened_and_reads_do_not() {
     let (give, turn) = Turn::later();
     let test = TestLog::start("demo").await.in_turn(turn).await;
     let limits = Limits {
-        start_timeout: PATIENCE,
+        start_timeout: EVENT_TIMEOUT,
         ..Limits::default()
     };
     let server = Server::start(vec![test.log.clone()], limits).await;
@@ -61,7 +61,7 @@ async fn the_wait_for_a_log_is_bounded_in_bytes() {
     let test = TestLog::start("demo").await.in_turn(turn).await;
     let body = test.chain("www.example").to_json();
     let limits = Limits {
-        start_timeout: PATIENCE,
+        start_timeout: EVENT_TIMEOUT,
         // Room for two bodies and the heads of the requests.
         client_inflight_bytes: 5 * body.len() / 2,
         ..Limits::default()
@@ -160,7 +160,7 @@ async fn serving_ends_without_a_request_that_is_not_answered() {
     }
     assert!(idle.closed().await);
     assert_eq!(submitting.answer().await.unwrap().status, 200);
-    assert!(serving.submissions_end(PATIENCE).await);
+    assert!(serving.submissions_end(EVENT_TIMEOUT).await);
 
     let mut early = connect().await;
     early

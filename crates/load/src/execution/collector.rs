@@ -180,6 +180,23 @@ impl Collector {
         }
     }
 
+    /// Returns the counts of a scenario since the last interval, and since the start.
+    fn count(&mut self, index: usize) -> (Counts, Counts) {
+        let progress = &self.scenarios[index].progress;
+        let total = Counts {
+            started: progress.started.load(Relaxed),
+            completed: progress.completed.load(Relaxed),
+            dropped: progress.dropped.load(Relaxed),
+        };
+        let before = std::mem::replace(&mut self.before[index], total);
+        let counts = Counts {
+            started: total.started - before.started,
+            completed: total.completed - before.completed,
+            dropped: total.dropped - before.dropped,
+        };
+        (counts, total)
+    }
+
     fn row(
         &mut self,
         index: usize,
@@ -187,30 +204,20 @@ impl Collector {
         middle: Instant,
         seconds: f64,
     ) -> (ScenarioRow, PointRow) {
+        let (counts, total) = self.count(index);
         let state = &self.scenarios[index];
         let progress = &state.progress;
-        let counts = Counts {
-            started: progress.started.load(Relaxed),
-            completed: progress.completed.load(Relaxed),
-            dropped: progress.dropped.load(Relaxed),
-        };
-        let before = std::mem::replace(&mut self.before[index], counts);
-        let control = state.control();
         let open = state.config.executor.arrival_rate().is_some();
-        let durations = if interval.requests.is_empty() {
-            &interval.iterations
-        } else {
-            &interval.requests
-        };
+        let durations = interval.durations();
         let ps = durations.percentiles(&[50.0, 90.0, 99.0]);
         let micros = |duration: Duration| duration.as_micros() as u64;
         let column = PointRow {
             asked: if open { state.offers(middle) } else { 0.0 },
-            started: counts.started - before.started,
-            iterations: counts.completed - before.completed,
+            started: counts.started,
+            iterations: counts.completed,
             requests: interval.requests.count(),
             failures: interval.failures,
-            dropped: counts.dropped - before.dropped,
+            dropped: counts.dropped,
             users: progress.users.load(Relaxed) as u32,
             busy: progress.busy.load(Relaxed) as u32,
             p50: micros(ps[0]),
@@ -222,7 +229,7 @@ impl Collector {
         let row = ScenarioRow {
             name: state.config.name.clone(),
             kind: state.config.kind.clone(),
-            adjustable: control.adjustable,
+            adjustable: state.control().adjustable,
             asked: column.asked,
             achieved: column.started as f64 / seconds,
             iterations: column.iterations as f64 / seconds,
@@ -233,8 +240,8 @@ impl Collector {
             users: column.users.into(),
             busy: column.busy.into(),
             waiting: progress.waiting.load(Relaxed),
-            started_total: counts.started,
-            dropped: counts.dropped,
+            started_total: total.started,
+            dropped: total.dropped,
             failed_checks: self.failed_checks[index],
             start_delay: interval.start_delay.percentile(99.0),
             p50: ps[0],
@@ -304,6 +311,15 @@ impl Collector {
 }
 
 impl Interval {
+    /// Returns the durations of the requests, or of the iterations if there are no requests.
+    fn durations(&self) -> &Histogram {
+        if self.requests.is_empty() {
+            &self.iterations
+        } else {
+            &self.requests
+        }
+    }
+
     fn add(&mut self, series: &Series) {
         self.requests.merge(&series.requests.total);
         self.iterations.merge(&series.iterations);

@@ -1,10 +1,11 @@
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
 use std::sync::Arc;
 
+use lucarne_settings::without_secrets;
 use rustls::pki_types::ServerName;
 use url::Url;
 
+use super::endpoint_error::EndpointError;
 use super::{ClientOptions, proxies, tls};
 
 /// A server with its address and TLS settings; resolved once, shared by its clients.
@@ -23,52 +24,6 @@ pub struct Endpoint {
     pub addresses: Vec<SocketAddr>,
     /// TLS settings and server name; `None` for plain HTTP.
     pub tls: Option<(Arc<rustls::ClientConfig>, ServerName<'static>)>,
-}
-
-/// Reasons why requests cannot be sent to a URL.
-#[derive(Debug, thiserror::Error)]
-pub enum EndpointError {
-    /// The text is not the URL of a server.
-    #[error("`{url}` is not the URL of a server: {reason}")]
-    Url {
-        /// Configured text.
-        url: String,
-        /// Error in the text.
-        reason: String,
-    },
-    /// Certificates or keys cannot be used.
-    #[error("{0}")]
-    Trust(String),
-    /// The TLS settings are not possible.
-    #[error("{0}")]
-    Tls(String),
-    /// The environment names a proxy for the host.
-    #[error(
-        "`{host}` would be reached through the proxy of {variable}, which load tests do not \
-         use: unset {variable}, or add the host to NO_PROXY"
-    )]
-    Proxy {
-        /// Host name.
-        host: String,
-        /// Name of the environment variable.
-        variable: &'static str,
-    },
-    /// The host has no address.
-    #[error("cannot find the address of `{host}`: {reason}")]
-    Dns {
-        /// Name or address of the host.
-        host: String,
-        /// Error of the resolver.
-        reason: String,
-    },
-}
-
-impl EndpointError {
-    /// Returns the error for the certificates in `file`.
-    pub(super) fn certificates(file: &Path, reason: &dyn std::fmt::Display) -> Self {
-        let file = file.display();
-        Self::Trust(format!("cannot use the certificates in {file}: {reason}"))
-    }
 }
 
 impl Endpoint {
@@ -94,10 +49,15 @@ impl Endpoint {
         options: &ClientOptions,
     ) -> Result<Arc<Self>, EndpointError> {
         let wrong = |reason: &str| EndpointError::Url {
-            url: url.to_owned(),
+            url: without_secrets(url),
             reason: reason.to_owned(),
         };
-        let parsed = Url::parse(url).map_err(|error| wrong(&error.to_string()))?;
+        let parsed = Url::parse(url).map_err(|error| match error {
+            url::ParseError::RelativeUrlWithoutBase => {
+                wrong("it has no scheme: write https:// or http:// before the host")
+            }
+            error => wrong(&error.to_string()),
+        })?;
         let secure = match parsed.scheme() {
             "http" => false,
             "https" => true,

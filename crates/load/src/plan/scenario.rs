@@ -9,7 +9,7 @@ use lucarne_settings::{Located, Node, Reader, Report, Section, Value, nearest, v
 
 use super::{Build, Kind, executor, tags};
 use crate::threshold::Threshold;
-use crate::{ExecutorConfig, PrepareError, ScenarioConfig};
+use crate::{ExecutorConfig, OwnMetrics, PrepareError, ScenarioConfig};
 
 /// Keys of every scenario, with any executor.
 pub(super) const COMMON: &[&str] = &[
@@ -53,6 +53,8 @@ pub struct PlannedScenario {
     pub tags: Vec<(String, String)>,
     /// Default thresholds, unless the plan has other thresholds for the same metrics.
     pub demands: Vec<Threshold>,
+    /// Metrics that the scenario itself records, if they are known.
+    pub metrics: Option<OwnMetrics>,
     /// Builder of the scenario.
     pub build: Build,
 }
@@ -126,7 +128,7 @@ pub(super) fn read(entry: &Entry, kinds: &[Kind], report: &mut Report) -> Option
     };
     let options = section.get("options").unwrap_or(&nothing);
     let build = kind.and_then(|kind| Some((kind, options_of(kind, options, &path, report)?)));
-    let (kind, build) = build?;
+    let (kind, (build, metrics)) = build?;
     Some(PlannedScenario {
         name: entry.key.clone(),
         kind: kind.name.to_owned(),
@@ -135,19 +137,31 @@ pub(super) fn read(entry: &Entry, kinds: &[Kind], report: &mut Report) -> Option
         graceful_stop: graceful_stop.map_or(ScenarioConfig::GRACEFUL_STOP, |stop| stop.value),
         tags,
         demands: kind.thresholds(),
+        metrics,
         build,
     })
 }
 
-/// Parses the options, and builds the scenario once, which checks the options together.
-fn options_of(kind: &Kind, options: &Node, path: &str, report: &mut Report) -> Option<Build> {
+/// Parses the options, and builds the scenario once, which checks the options together. Also
+/// returns the scenario's own metrics.
+fn options_of(
+    kind: &Kind,
+    options: &Node,
+    path: &str,
+    report: &mut Report,
+) -> Option<(Build, Option<OwnMetrics>)> {
     let path = format!("{path}.options");
     let build = kind.read(options, &path, report)?;
-    if let Err(error) = build(0) {
-        report.problem(Some(options.line), path, error.to_string());
-        return None;
+    match build(0) {
+        Ok(scenario) => {
+            let metrics = scenario.metrics();
+            Some((build, metrics))
+        }
+        Err(error) => {
+            report.problem(Some(options.line), path, error.to_string());
+            None
+        }
     }
-    Some(build)
 }
 
 fn kind<'k>(reader: &mut Reader<'_, '_>, kinds: &'k [Kind]) -> Option<&'k Kind> {

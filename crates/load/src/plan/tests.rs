@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::{Kind, Plan};
 use crate::executor::{ArrivalRateOptions, ExecutorConfig, Rate, Stage};
-use crate::{Iteration, PrepareError, Recorder, Scenario, VirtualUser};
+use crate::{Iteration, OwnMetrics, PrepareError, Recorder, Scenario, VirtualUser};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
@@ -22,6 +22,10 @@ struct Nothing;
 impl Scenario for Nothing {
     async fn prepare(&self) -> Result<(), PrepareError> {
         Ok(())
+    }
+
+    fn metrics(&self) -> Option<OwnMetrics> {
+        Some(&[("ct_accepted", "rate")])
     }
 
     fn user(&self, _: u64, _: &Recorder) -> Box<dyn VirtualUser> {
@@ -316,14 +320,20 @@ fn thresholds_name_scenarios_that_exist() {
         &format!("{fine}thresholds:\n  http_reqs{{scenario:wirte}}: count>1\n"),
         &["p:8: thresholds.http_reqs{scenario:wirte}: there is no scenario `wirte`; there are w"],
     );
+    let (plan, said) = read(&format!("{fine}thresholds:\n  ct_accepted: rate>0.9\n"));
+    assert!(plan.is_some(), "{said:?}");
     let (plan, said) = read(&format!("{fine}thresholds:\n  http_req_durations: avg<1\n"));
-    assert!(plan.is_some());
-    assert_eq!(
-        said,
-        [
-            "warning: p:8: thresholds.http_req_durations: is not a metric of every scenario; did you \
-          mean `http_req_duration`?"
-        ]
+    assert!(plan.is_none());
+    assert!(
+        said[0].starts_with(
+            "p:8: thresholds.http_req_durations: \"http_req_durations\" is not a metric of this run; \
+             did you mean `http_req_duration`? The metrics are achieved_rate, "
+        ),
+        "{said:?}"
+    );
+    problems(
+        &format!("{fine}thresholds:\n  ct_accepted: p(95)<500\n"),
+        &["p:8: thresholds.ct_accepted: ct_accepted is a rate: it has rate"],
     );
     problems(
         &format!("{fine}thresholds: p(95)<500\n"),

@@ -3,44 +3,19 @@
 use std::path::Path;
 
 use lucarne_settings::tree::Entry;
-use lucarne_settings::{Node, Reader, Report, Section, Value, nearest, values};
+use lucarne_settings::{Node, Reader, Report, Section, Value, values};
 
 use super::PlannedScenario;
 use crate::threshold::{Threshold, Thresholds};
 
-/// Metrics of every scenario.
-const METRICS: &[&str] = &[
-    "body_received",
-    "body_sent",
-    "checks",
-    "data_received",
-    "data_sent",
-    "dropped_iterations",
-    "http_req_connecting",
-    "http_req_duration",
-    "http_req_failed",
-    "http_req_receiving",
-    "http_req_resent",
-    "http_req_reset",
-    "http_req_sending",
-    "http_req_tls_handshaking",
-    "http_req_waiting",
-    "http_reqs",
-    "iteration_duration",
-    "iteration_start_delay",
-    "iterations",
-    "iterations_failed",
-    "iterations_finished",
-    "vus",
-];
-
 /// Keys of a threshold's long form.
 const LONG: &[&str] = &["threshold", "abortOnFail", "delayAbortEval"];
 
-/// Parses `thresholds:`, a map from metrics to expressions.
+/// Parses `thresholds:`, a map from metrics to expressions. `scenarios` is `None` if the plan has a
+/// scenario with an error, whose metrics are unknown.
 pub(super) fn read(
     node: Option<&Node>,
-    scenarios: &[PlannedScenario],
+    scenarios: Option<&[PlannedScenario]>,
     report: &mut Report,
 ) -> Thresholds {
     let Some(node) = node else {
@@ -56,42 +31,46 @@ pub(super) fn read(
     };
     let mut thresholds = Vec::new();
     for entry in entries {
-        look_at(entry, scenarios, report);
         let items = match &entry.value.value {
             Value::List(items) => items.as_slice(),
             _ => std::slice::from_ref(&entry.value),
         };
         let read = |item| threshold(&entry.key, item, report);
-        thresholds.extend(items.iter().filter_map(read));
+        let parsed: Vec<Threshold> = items.iter().filter_map(read).collect();
+        if let Some(scenarios) = scenarios {
+            check(entry, &parsed, scenarios, report);
+        }
+        thresholds.extend(parsed);
     }
     Thresholds(thresholds)
 }
 
-/// Warns about typing errors in a metric, which would have no samples.
-fn look_at(entry: &Entry, scenarios: &[PlannedScenario], report: &mut Report) {
+/// Refuses thresholds on scenarios and metrics that do not exist, because they would have no
+/// samples.
+fn check(
+    entry: &Entry,
+    thresholds: &[Threshold],
+    scenarios: &[PlannedScenario],
+    report: &mut Report,
+) {
     let path = format!("thresholds.{}", entry.key);
-    let (metric, tags) = match entry.key.split_once('{') {
-        Some((metric, tags)) => (metric.trim(), tags.trim_end_matches('}')),
-        None => (entry.key.trim(), ""),
-    };
-    if !METRICS.contains(&metric)
-        && let Some(near) = nearest(metric, METRICS)
-    {
-        let message = format!("is not a metric of every scenario; did you mean `{near}`?");
-        report.warning(Some(entry.line), &path, message);
-    }
-    let names: Vec<&str> = scenarios.iter().map(|s| s.name.as_str()).collect();
-    for tag in tags.split(',') {
-        if let Some(("scenario", name)) = tag.split_once(':').map(|(t, v)| (t.trim(), v.trim()))
-            && !names.is_empty()
-            && !names.contains(&name)
-        {
+    let own: Vec<_> = scenarios
+        .iter()
+        .map(|it| (it.name.as_str(), it.metrics))
+        .collect();
+    let tags = thresholds.first().map_or(&[][..], Threshold::tags);
+    for (_, name) in tags.iter().filter(|(tag, _)| tag == "scenario") {
+        if !own.is_empty() && own.iter().all(|(known, _)| known != name) {
+            let names: Vec<&str> = own.iter().map(|(known, _)| *known).collect();
             let message = format!(
                 "there is no scenario `{name}`; there are {}",
                 names.join(", ")
             );
-            report.problem(Some(entry.line), &path, message);
+            return report.problem(Some(entry.line), &path, message);
         }
+    }
+    if let Some(problem) = thresholds.iter().find_map(|it| it.is_for(&own).err()) {
+        report.problem(Some(entry.line), &path, problem.to_string());
     }
 }
 

@@ -5,35 +5,7 @@ use std::collections::BTreeMap;
 use super::{Samples, Series};
 use crate::metric::{Metric, narrowing, sum};
 use crate::tags::{TagRegistry, has};
-
-/// Metrics that the engine itself records.
-const NAMES: [&str; 25] = [
-    "http_req_duration",
-    "http_req_connecting",
-    "http_req_tls_handshaking",
-    "http_req_sending",
-    "http_req_waiting",
-    "http_req_receiving",
-    "http_req_failed",
-    "http_req_reset",
-    "http_req_resent",
-    "http_reqs",
-    "data_sent",
-    "data_received",
-    "body_sent",
-    "body_received",
-    "iteration_duration",
-    "iteration_start_delay",
-    "iterations",
-    "iterations_failed",
-    "dropped_iterations",
-    "interrupted_iterations",
-    "iterations_finished",
-    "achieved_rate",
-    "vus",
-    "checks",
-    "errors",
-];
+use crate::threshold::EVERY_SCENARIO;
 
 impl Samples {
     /// Merges a metric over all series with these tags; `None` without samples.
@@ -57,9 +29,9 @@ impl Samples {
 impl Series {
     /// Returns all metrics that have samples.
     pub(crate) fn metrics(&self) -> BTreeMap<String, Metric> {
-        let own = NAMES
+        let own = EVERY_SCENARIO
             .iter()
-            .filter_map(|name| Some((name.to_string(), self.metric(name)?)));
+            .filter_map(|(name, _)| Some((name.to_string(), self.metric(name)?)));
         let custom = self
             .custom
             .iter()

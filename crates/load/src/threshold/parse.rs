@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::known::of_every_scenario;
 use super::{Aggregation, Operator, Threshold, ThresholdError};
 
 /// Reasons why a threshold is invalid.
@@ -19,6 +20,16 @@ pub enum ThresholdProblem {
         kind: &'static str,
         /// Aggregations of this kind.
         known: &'static str,
+    },
+    /// No scenario of the run records the metric.
+    #[error("\"{metric}\" is not a metric of this run{} metrics are {known}", advice(.near))]
+    Unknown {
+        /// Name of the metric.
+        metric: String,
+        /// Most similar metric of the run.
+        near: Option<&'static str>,
+        /// All metrics of the run.
+        known: String,
     },
     /// The bound has a unit, but is not a duration.
     #[error("only durations have a unit")]
@@ -52,6 +63,14 @@ pub enum ThresholdProblem {
     /// The bound is not a number.
     #[error("\"{0}\" is not a number")]
     Number(String),
+}
+
+/// Returns the middle of the message about an unknown metric.
+fn advice(near: &Option<&str>) -> String {
+    match near {
+        Some(near) => format!("; did you mean `{near}`? The"),
+        None => "; the".to_owned(),
+    }
 }
 
 /// Operators, the longest first, because `<` is a prefix of `<=`.
@@ -101,9 +120,12 @@ impl Threshold {
             aggregation,
             operator,
             bound,
+            has_unit: unit,
             built_in: false,
         };
-        threshold.fits(unit).map_err(problem)?;
+        if let Some(kind) = of_every_scenario(&threshold.metric) {
+            threshold.fits(kind).map_err(problem)?;
+        }
         Ok(threshold)
     }
 
@@ -123,11 +145,8 @@ impl Threshold {
         }
     }
 
-    /// Checks that the aggregation exists for a metric whose kind is known.
-    fn fits(&self, unit: bool) -> Result<(), ThresholdProblem> {
-        let Some(kind) = known_kind(&self.metric) else {
-            return Ok(());
-        };
+    /// Checks that metrics of this kind have the aggregation, and that only durations have a unit.
+    pub(super) fn fits(&self, kind: &'static str) -> Result<(), ThresholdProblem> {
         if !self.aggregation.fits(kind) {
             return Err(ThresholdProblem::Kind {
                 metric: self.metric.clone(),
@@ -136,7 +155,7 @@ impl Threshold {
             });
         }
         let time = kind == "trend" && self.aggregation != Aggregation::Count;
-        if unit && !time {
+        if self.has_unit && !time {
             Err(ThresholdProblem::Unit)
         } else {
             Ok(())
@@ -164,38 +183,6 @@ impl Aggregation {
             _ => matches!(self, Value | Min | Max),
         }
     }
-}
-
-/// Returns the kind of a metric that the engine records.
-fn known_kind(metric: &str) -> Option<&'static str> {
-    Some(match metric {
-        "http_req_duration"
-        | "http_req_connecting"
-        | "http_req_tls_handshaking"
-        | "http_req_sending"
-        | "http_req_waiting"
-        | "http_req_receiving"
-        | "iteration_duration"
-        | "iteration_start_delay" => "trend",
-        "http_req_failed"
-        | "http_req_reset"
-        | "checks"
-        | "iterations_failed"
-        | "iterations_finished"
-        | "achieved_rate" => "rate",
-        "http_reqs"
-        | "http_req_resent"
-        | "iterations"
-        | "dropped_iterations"
-        | "interrupted_iterations"
-        | "data_sent"
-        | "data_received"
-        | "body_sent"
-        | "body_received"
-        | "errors" => "counter",
-        "vus" => "gauge",
-        _ => return None,
-    })
 }
 
 /// Finds the brace that closes the first brace of `text`, because the name of a check may contain

@@ -10,10 +10,10 @@ use lucarne_tlog::{Checkpoint, Hash, SignedNote};
 use tokio::time::Instant;
 
 use crate::config::LogConfig;
+use crate::data::record::Step;
 use crate::error::{Away, Fatal, KnownError};
 use crate::recovery::known_checkpoints::KnownCheckpoint;
 use crate::recovery::recover::{self, Judged, is_beyond, steps_to};
-use crate::sequence::record::Step;
 
 /// Time limit for the inspection of a log that signs concurrently. An apparent error is checked
 /// again as long as the lock changes.

@@ -17,22 +17,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use lucarne_ct::Fingerprint;
-use lucarne_storage::{Asset, AssetError, AssetKind, Assets, Encoding};
+use lucarne_storage::{Asset, AssetKind, Encoding};
 use lucarne_tlog::{Level, RightEdge, Tile, tile_root};
 
 use self::failure::{Failure, Later, NoSource};
-use crate::check::damaged_files::DamagedFiles;
 use crate::check::fsck::beneath::{Depth, beneath};
 use crate::check::scrub::Unpaced;
-use crate::config::LogConfig;
+use crate::data::compress::gunzip;
+use crate::data::gzip::gzip;
+use crate::data::names_tile;
+use crate::data::record::Record;
 use crate::error::ReadError;
-use crate::read::compress::gunzip;
-use crate::read::gzip::gzip;
-use crate::read::names_tile;
 use crate::read::read_cache::{FileId, read_cache};
-use crate::read::verified_tiles::VerifiedTiles;
 use crate::recovery::recover;
-use crate::sequence::record::Record;
+use crate::recovery::replace_damaged::replace_damaged;
 use crate::shared::Shared;
 
 /// The pause before the next attempt, if storage was unavailable.
@@ -163,8 +161,7 @@ async fn cached(log: &Shared, edge: &Arc<RightEdge>, file: FileId) -> Option<Rig
     if log.reader.tiles().damaged().is_condemned(file) {
         return None;
     }
-    let cache = read_cache(CACHE_BYTES);
-    let tiles = VerifiedTiles::new(log.assets.clone(), cache, DamagedFiles::default());
+    let tiles = log.reader.tiles().unread(read_cache(CACHE_BYTES));
     let plain = match file {
         FileId::Issuer(of) => tiles.issuer(&of).await.ok()??,
         FileId::Tile(tile) if !tile.is_full() => return None,
@@ -284,32 +281,9 @@ fn asset(file: FileId, plain: Bytes) -> Result<Asset, Failure> {
 }
 
 async fn replace(log: &Shared, right: Asset, from: &str) -> Result<(), Failure> {
-    replace_damaged(&log.config, &*log.assets, right, from).await?;
-    log.metrics.restored_files.inc();
-    Ok(())
-}
-
-/// Replaces a damaged file with its `right` content, removes it from caches, and logs the place
-/// that the content comes `from` and the path at which the damaged file is kept.
-///
-/// # Errors
-/// If storage fails.
-pub(crate) async fn replace_damaged(
-    config: &LogConfig,
-    assets: &dyn Assets,
-    right: Asset,
-    from: &str,
-) -> Result<(), AssetError> {
     let path = right.path.clone();
-    let kept = assets.replace(right).await?;
-    assets.forget_for_readers(&path).await;
-    tracing::error!(
-        log = config.shortname,
-        location = assets.location(),
-        path,
-        kept,
-        from,
-        "restored a damaged file: check disk and memory, and run lucarne fsck"
-    );
+    replace_damaged(&log.config, &*log.assets, right, from).await?;
+    log.reader.tiles().replaced(&path).await;
+    log.metrics.restored_files.inc();
     Ok(())
 }

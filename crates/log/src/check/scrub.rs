@@ -6,12 +6,9 @@
 //! damaged file in the server's log, in `/health` and on the status page. The server withholds the
 //! file until it is repaired.
 
-mod config;
 mod pace;
 mod position;
 mod sample;
-pub(crate) mod status;
-mod window;
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -30,11 +27,9 @@ use self::position::Position;
 use crate::check::fsck::{Finding, FsckOptions, FsckPosition, NamesTiles, Parts, Problem, fsck};
 use crate::check::repair::Overlay;
 use crate::check::restore;
+use crate::config::scrub::ScrubConfig;
 use crate::read::read_cache::FileId;
 use crate::shared::Shared;
-
-pub use self::config::ScrubConfig;
-pub use self::window::{NoWindow, ScrubWindow};
 
 /// The interval at which the position is saved.
 const NOTED_EVERY: Duration = Duration::from_secs(10);
@@ -72,7 +67,7 @@ enum AwayReason {
 pub(crate) async fn scrub(log: Arc<Shared>, config: ScrubConfig) -> Infallible {
     let owner = log.config.key.log_id();
     let mut position = position::read(&config.position, owner).await;
-    log.scrub.0.lock().ended_ms = position.ended_ms;
+    log.status.scrub.0.lock().ended_ms = position.ended_ms;
     sleep(config.delay).await;
     loop {
         let began = Instant::now();
@@ -101,7 +96,7 @@ pub(crate) async fn scrub(log: Arc<Shared>, config: ScrubConfig) -> Infallible {
                     problem,
                     "the scrubber cannot read"
                 );
-                log.scrub.0.lock().away = Some(problem);
+                log.status.scrub.0.lock().away = Some(problem);
                 position.tile = tile;
                 sleep(AWAY).await;
             }
@@ -126,7 +121,7 @@ async fn list(log: &Shared) -> u64 {
 }
 
 fn note_sample(log: &Shared, findings: u64) {
-    let mut status = log.scrub.0.lock();
+    let mut status = log.status.scrub.0.lock();
     status.pass = None;
     status.samples += 1;
     status.findings += findings;
@@ -135,7 +130,7 @@ fn note_sample(log: &Shared, findings: u64) {
 fn note_pass(log: &Shared, findings: u64, now_ms: u64) {
     let seconds = i64::try_from(now_ms / 1000).unwrap_or(i64::MAX);
     log.metrics.scrub_ended.set(seconds);
-    let mut status = log.scrub.0.lock();
+    let mut status = log.status.scrub.0.lock();
     status.ended_ms = Some(now_ms);
     status.findings = findings;
     status.pass = None;
@@ -182,7 +177,7 @@ async fn pass(
         position.tile = checked.next.tile;
         log.metrics.scrub_entries.set(checked.entries as i64);
         {
-            let mut status = log.scrub.0.lock();
+            let mut status = log.status.scrub.0.lock();
             status.pass = Some((checked.entries, published.size));
             status.away = None;
         }

@@ -12,10 +12,10 @@ use lucarne_tlog::{Checkpoint, Tile};
 use parking_lot::RwLock;
 
 use crate::check::fsck::{FileError, Files};
-use crate::read::compress::gunzip;
-use crate::sequence::round::{Round, issuer_asset, tile_assets};
-use crate::sequence::tree::Tree;
-use crate::sequence::verify::Verified;
+use crate::data::compress::gunzip;
+use crate::data::round::{Round, issuer_asset, tile_assets};
+use crate::data::tree::Tree;
+use crate::data::verify::Verified;
 
 /// A log's files in memory, in which each bit can be flipped.
 #[derive(Default)]

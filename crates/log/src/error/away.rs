@@ -6,7 +6,7 @@ use lucarne_ct::TileLeafError;
 use lucarne_storage::AssetError;
 use lucarne_tlog::Hash;
 
-use super::{Fatal, ReadError};
+use crate::error::read_error::ReadError;
 
 /// The reasons why the state of a log cannot be read now.
 #[derive(Debug, thiserror::Error)]
@@ -51,12 +51,6 @@ pub enum Away {
     /// The log changes during each read.
     #[error("the log signs faster than its state can be read: retry")]
     Changing,
-}
-
-impl From<Away> for Fatal {
-    fn from(away: Away) -> Self {
-        Fatal::Away(away)
-    }
 }
 
 /// The reasons why a data tile does not extend the tree of a follower.

@@ -22,13 +22,12 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use self::history::usable;
 use self::source::{Found, Source};
+use crate::data::tree::Tree;
 use crate::error::Fatal;
 use crate::index::dedup::{self, Dedup, Part};
+use crate::index::log_index::LogIndex;
 use crate::index::unreadable_entries::Gap;
 use crate::read::read_ahead::read_ahead;
-use crate::recovery::session::Session;
-use crate::sequence::tree::Tree;
-use crate::shared::Shared;
 
 mod history;
 mod mend;
@@ -51,7 +50,7 @@ const SAY_EVERY: Duration = Duration::from_secs(10);
 /// # Errors
 /// If the index belongs to another history than the tree, or cannot be opened, or if storage does
 /// not respond.
-pub(crate) async fn open(log: &Shared, tree: &Tree) -> Result<Arc<Dedup>, Fatal> {
+pub(crate) async fn open(log: &LogIndex, tree: &Tree) -> Result<Arc<Dedup>, Fatal> {
     let source = Source::new(&*log.assets, log.reader.tiles(), tree);
     let dedup = opened(log, &source).await?;
     if dedup.backlog().entries() <= log.read_before_open {
@@ -65,7 +64,7 @@ pub(crate) async fn open(log: &Shared, tree: &Tree) -> Result<Arc<Dedup>, Fatal>
 ///
 /// # Errors
 /// Returns the same errors as [`open`].
-pub(crate) async fn bring_up(log: &Shared, tree: &Tree) -> Result<(Arc<Dedup>, u64), Fatal> {
+pub(crate) async fn bring_up(log: &LogIndex, tree: &Tree) -> Result<(Arc<Dedup>, u64), Fatal> {
     let source = Source::new(&*log.assets, log.reader.tiles(), tree);
     let dedup = opened(log, &source).await?;
     let from = dedup.known();
@@ -74,7 +73,7 @@ pub(crate) async fn bring_up(log: &Shared, tree: &Tree) -> Result<(Arc<Dedup>, u
 }
 
 /// Opens the index. The entries of the tree that are missing in the index become its backlog.
-async fn opened(log: &Shared, source: &Source<'_>) -> Result<Arc<Dedup>, Fatal> {
+async fn opened(log: &LogIndex, source: &Source<'_>) -> Result<Arc<Dedup>, Fatal> {
     let dedup = Arc::new(usable(log, source).await?);
     let (index, head) = (dedup.clone(), source.tree.head());
     blocking(move || index.go_over(head)).await?;
@@ -83,38 +82,47 @@ async fn opened(log: &Shared, source: &Source<'_>) -> Result<Arc<Dedup>, Fatal> 
 }
 
 /// Reads the backlog while the log is open, repairs gaps, and writes snapshots. A failure of the
-/// index ends the session.
-pub(crate) async fn attend(log: &Shared, session: &Session, tree: &Tree) -> Infallible {
+/// index is passed to `fail`, which ends the session.
+pub(crate) async fn attend(
+    log: &LogIndex,
+    dedup: &Arc<Dedup>,
+    fail: impl Fn(Fatal),
+    tree: &Tree,
+) -> Infallible {
     let reading = async {
         let source = Source::new(&*log.assets, log.reader.tiles(), tree);
-        if let Err(error) = snapshot::take(log, &session.dedup, &source).await {
-            return session.pool.fail(error);
+        if let Err(error) = snapshot::take(log, dedup, &source).await {
+            return fail(error);
         }
         drop(source);
-        while let Err(error) = read_on(log, &session.dedup, tree).await {
+        while let Err(error) = read_on(log, dedup, tree).await {
             if matches!(error, Fatal::Dedup { .. } | Fatal::Internal(_)) {
-                return session.pool.fail(error);
+                return fail(error);
             }
             let name = &log.config.shortname;
             tracing::warn!(log = name, %error, retry_in = ?LOOK_AGAIN, "dedup index: cannot catch up");
-            session.dedup.pace.note_problem(error.to_string());
+            dedup.pace.note_problem(error.to_string());
             // Give the store time to recover before the next attempt.
             tokio::time::sleep(LOOK_AGAIN).await;
         }
     };
-    let mending = mend::again_and_again(log, &session.dedup);
-    let snapshots = snapshot::keep(log, &session.dedup);
+    let mending = mend::again_and_again(log, dedup);
+    let snapshots = snapshot::keep(log, dedup);
     let (never, (), ()) = join3(mending, reading, snapshots).await;
     never
 }
 
-async fn read_on(log: &Shared, dedup: &Arc<Dedup>, tree: &Tree) -> Result<(), Fatal> {
+async fn read_on(log: &LogIndex, dedup: &Arc<Dedup>, tree: &Tree) -> Result<(), Fatal> {
     let source = Source::new(&*log.assets, log.reader.tiles(), tree);
     read_backlog(log, &source, dedup).await
 }
 
 /// Reads the backlog until it is empty, the newest entries first.
-async fn read_backlog(log: &Shared, source: &Source<'_>, dedup: &Arc<Dedup>) -> Result<(), Fatal> {
+async fn read_backlog(
+    log: &LogIndex,
+    source: &Source<'_>,
+    dedup: &Arc<Dedup>,
+) -> Result<(), Fatal> {
     let backlog = dedup.backlog();
     if backlog.entries() == 0 {
         return Ok(());
@@ -134,7 +142,7 @@ async fn read_backlog(log: &Shared, source: &Source<'_>, dedup: &Arc<Dedup>) -> 
 
 /// Reads the newest range of the backlog. Entries that were read before an error are kept.
 async fn read_range(
-    log: &Shared,
+    log: &LogIndex,
     source: &Source<'_>,
     dedup: &Arc<Dedup>,
     range: Gap,
@@ -160,7 +168,7 @@ async fn read_range(
             writing
                 .go_on(dedup, std::mem::replace(&mut part, next))
                 .await?;
-            log.note_dedup(dedup);
+            log.note(dedup);
             say(log, dedup, said);
         }
     };
@@ -168,11 +176,11 @@ async fn read_range(
         writing.go_on(dedup, part).await?;
     }
     writing.end().await?;
-    log.note_dedup(dedup);
+    log.note(dedup);
     read
 }
 
-fn warn(log: &Shared, gap: &Gap) {
+fn warn(log: &LogIndex, gap: &Gap) {
     tracing::warn!(
         "{}/{} differs from the signed file, or cannot be read: restore the file from a copy. \
          Until then, submissions that may be among its entries are refused",
@@ -182,7 +190,7 @@ fn warn(log: &Shared, gap: &Gap) {
 }
 
 /// Logs the rest of the backlog from time to time.
-fn say(log: &Shared, dedup: &Dedup, said: &mut Instant) {
+fn say(log: &LogIndex, dedup: &Dedup, said: &mut Instant) {
     if said.elapsed() < SAY_EVERY {
         return;
     }

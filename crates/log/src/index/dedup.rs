@@ -39,7 +39,8 @@ use parking_lot::{Mutex, RwLock};
 
 use self::failure::Failure;
 use self::merger::Merger;
-use crate::error::Fatal;
+use crate::data::tree::TreeHead;
+use crate::error::{DedupError, Fatal};
 use crate::index::backlog::{Backlog, Pace};
 use crate::index::unreadable_entries::{Gap, Gaps};
 
@@ -54,8 +55,7 @@ mod table;
 mod tables;
 mod writing;
 
-pub(crate) use self::anchor::{Anchor, LeafPosition, TreeHead};
-pub use self::failure::DedupError;
+pub(crate) use self::anchor::{Anchor, LeafPosition};
 pub(crate) use self::failure::{Unusable, last_seen};
 pub(crate) use self::opening::set_aside;
 pub(crate) use self::portable::{BadStream, CHUNK_RECORDS, Sealed, chunk_bytes, first_record};

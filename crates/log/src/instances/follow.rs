@@ -16,29 +16,27 @@
 //! This file has the loop of a follower. `growing` extends its tree, and `leading` takes the lead.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use lucarne_storage::{Lease, LeaseError};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
+use crate::config::instances::Instances;
+use crate::data::tree::Tree;
+use crate::data::verified_checkpoint::VerifiedCheckpoint;
 use crate::error::Fatal;
+use crate::error::inconsistency::StorageInconsistency;
 use crate::index::catchup;
 use crate::index::dedup::Dedup;
-use crate::instances::config::Instances;
 use crate::instances::forward::forward;
-use crate::instances::forward::queue::{Forwarder, Leader};
-use crate::instances::forward::wire::Pressure;
 use crate::instances::lease_watch::LeaseWatch;
-use crate::recovery::inconsistency::StorageInconsistency;
-use crate::recovery::known_checkpoints;
-use crate::recovery::recover;
-use crate::recovery::session::Session;
+use crate::recovery::{known_checkpoints, recover};
 use crate::sequence::term::Term;
-use crate::sequence::tree::Tree;
-use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
 use crate::shared::Shared;
 use crate::status::state::State;
+use crate::submit::forward_queue::{Forwarder, Leader};
+use crate::submit::forward_wire::Pressure;
+use crate::submit::session::Session;
 
 mod growing;
 mod leading;
@@ -80,12 +78,12 @@ pub(crate) async fn take_part(log: Arc<Shared>, instances: Instances) -> Result<
         () = log.wake.notified() => return Ok(()),
     };
     let (published, tree, dedup) = opened;
-    log.note_dedup(&dedup);
+    log.index.note(&dedup);
     let session = Arc::new(Session::new(&log.config, dedup)?);
     let (forwarder, queued) = Forwarder::new(log.config.pool_size, &log.config.lanes);
     let forwarder = Arc::new(forwarder);
     session.follow(forwarder.clone());
-    log.session.store(Some(session.clone()));
+    log.submissions.session.store(Some(session.clone()));
     let poll = instances.poll();
     let opened_at = tree.clone();
     let mut follower = Follower {
@@ -106,13 +104,14 @@ pub(crate) async fn take_part(log: Arc<Shared>, instances: Instances) -> Result<
         size = follower.tree.size(),
         "following"
     );
+    let fail = |fatal| session.pool.fail(fatal);
     let ended = tokio::select! {
         ended = follower.take_turns() => ended,
-        never = catchup::attend(&log, &session, &opened_at) => match never {},
+        never = catchup::attend(&log.index, &session.dedup, fail, &opened_at) => match never {},
         // The session holds the sending end of the queue.
         () = forward(log.clone(), queued) => Ok(()),
     };
-    log.leader.send_replace(None);
+    log.instance.leader.send_replace(None);
     log.note_index(&session);
     ended?;
     let flushed = spawn_blocking(move || session.dedup.flush());
@@ -139,7 +138,7 @@ async fn open(log: &Shared) -> Result<(Option<VerifiedCheckpoint>, Tree, Arc<Ded
     };
     log.not_back(tree.size())?;
     log.hold_against(&tree, &known).await?;
-    let dedup = catchup::open(log, &tree).await?;
+    let dedup = catchup::open(&log.index, &tree).await?;
     Ok((published, tree, dedup))
 }
 
@@ -164,11 +163,11 @@ impl Follower {
     async fn follow(&mut self) -> Result<Ended, Fatal> {
         let mut was_idle = false;
         loop {
-            if self.log.config.retired(self.log.now_ms()) {
+            if self.log.config.retired(self.log.status.now_ms()) {
                 return Ok(Ended::Closed);
             }
-            let closing = self.log.closing.load(Ordering::SeqCst);
-            let is_idle = self.log.submitting.load(Ordering::SeqCst) == 0;
+            let closing = self.log.status.is_closing();
+            let is_idle = !self.log.submissions.are_in_flight();
             if closing && is_idle && was_idle {
                 return Ok(Ended::Closed);
             }
@@ -181,7 +180,7 @@ impl Follower {
                 }
                 Err(fatal) if fatal.is_passing() => {
                     self.watch.note_failure();
-                    self.log.note_trouble(Some(fatal.to_string()));
+                    self.log.status.note_trouble(Some(fatal.to_string()));
                     true
                 }
                 Err(fatal) => return Err(fatal),
@@ -194,7 +193,7 @@ impl Follower {
             tokio::select! {
                 // Polling is necessary, because a lock does not report changes.
                 () = sleep(pause) => {}
-                () = self.log.nudge.notified() => {}
+                () = self.log.instance.nudge.notified() => {}
                 () = self.log.wake.notified() => {}
             }
         }
@@ -216,17 +215,17 @@ impl Follower {
         }
         let (lease, may) = match lease {
             Err(unreadable @ LeaseError::Unreadable { .. }) => {
-                self.log.note_trouble(Some(unreadable.to_string()));
+                self.log.status.note_trouble(Some(unreadable.to_string()));
                 (None, false)
             }
             lease => {
-                self.log.note_trouble(None);
+                self.log.status.note_trouble(None);
                 (lease?, may)
             }
         };
         let lapsed = self.watch.note(&self.committed, lease.as_ref(), at);
         let held = lease.as_ref().and_then(|lease| lease.holder);
-        let is_free = lapsed || held.is_none_or(|holder| holder == self.log.holder);
+        let is_free = lapsed || held.is_none_or(|holder| holder == self.log.instance.holder);
         let leader = lease.as_ref().filter(|_| !is_free);
         self.set_leader(leader);
         if may
@@ -257,20 +256,20 @@ impl Follower {
             address: lease.address.clone(),
             epoch: lease.epoch,
         });
-        let is_another = self.log.leader.send_if_modified(|leader| {
+        let is_another = self.log.instance.leader.send_if_modified(|leader| {
             let changed = *leader != known;
             leader.clone_from(&known);
             changed
         });
         if is_another {
             // The last leader's refusal and pressure no longer apply.
-            self.log.note_refusal(None);
+            self.log.status.note_refusal(None);
             self.forwarder.note(Pressure::default());
         }
         let leader = known.map(|leader| leader.address);
         let state = State::Following { leader };
-        if *self.log.state.lock() != state {
-            self.log.set_state(state);
+        if self.log.status.state() != state {
+            self.log.status.set_state(state);
         }
     }
 }

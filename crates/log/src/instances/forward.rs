@@ -7,9 +7,6 @@
 //! own tree has reached that index and has the entry there. Requests are idempotent: the same entry
 //! gets the same index.
 
-pub(crate) mod queue;
-pub(crate) mod wire;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,11 +16,11 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use self::queue::{Queued, QueuedLanes};
-use self::wire::{Answer, Batch, Item, MOST_ENTRIES, Outcome, Status};
+use crate::config::messenger::MessengerError;
 use crate::error::SubmitError;
-use crate::instances::messenger::MessengerError;
 use crate::shared::Shared;
+use crate::submit::forward_queue::{Queued, QueuedLanes};
+use crate::submit::forward_wire::{Answer, Batch, Item, MOST_ENTRIES, Outcome, Status};
 use crate::submit::submission::At;
 
 /// Maximum number of batches of fresh entries in flight. Each batch waits for a round.
@@ -91,7 +88,7 @@ impl Shared {
         let Some(instances) = &self.config.instances else {
             return;
         };
-        let mut leaders = self.leader.subscribe();
+        let mut leaders = self.instance.leader.subscribe();
         let Some(leader) = leaders.borrow_and_update().clone() else {
             return;
         };
@@ -99,7 +96,7 @@ impl Shared {
             .into_iter()
             .map(|queued| (queued.item, queued.outcome))
             .unzip();
-        let message = Batch::encode(&self.configuration, &items);
+        let message = Batch::encode(&self.instance.configuration, &items);
         let id = self.config.key.log_id();
         let asked = instances.messenger.ask(&leader.address, id, message);
         let answer = tokio::select! {
@@ -118,17 +115,23 @@ impl Shared {
         let answer = match answer {
             Ok(answer) if answer.status == Status::Taken => answer,
             // The other instance is no longer the leader: find the new leader at once.
-            Ok(answer) if answer.status == Status::NotLeading => return self.nudge.notify_one(),
-            Ok(answer) => return self.note_refusal(Some(refused(answer.status).to_string())),
-            Err(undelivered) => return self.note_refusal(Some(undelivered.to_string())),
+            Ok(answer) if answer.status == Status::NotLeading => {
+                return self.instance.nudge.notify_one();
+            }
+            Ok(answer) => {
+                return self
+                    .status
+                    .note_refusal(Some(refused(answer.status).to_string()));
+            }
+            Err(undelivered) => return self.status.note_refusal(Some(undelivered.to_string())),
         };
-        self.note_refusal(None);
-        let session = self.session.load();
+        self.status.note_refusal(None);
+        let session = self.submissions.session.load();
         if let Some(forwarder) = session.as_ref().and_then(|session| session.follows()) {
             forwarder.note(answer.pressure);
         }
         // Placed entries are already published, so the follower polls the tree at once.
-        self.nudge.notify_one();
+        self.instance.nudge.notify_one();
         for (told, outcome) in outcomes.into_iter().zip(answer.outcomes) {
             // The client may have disconnected.
             let _ = told.send(outcome);
@@ -148,14 +151,14 @@ impl Shared {
             );
             return Answer::refusal(Status::Version);
         };
-        if batch.configuration != self.configuration {
+        if batch.configuration != self.instance.configuration {
             tracing::warn!(
                 log = self.config.shortname,
                 "an instance has another configuration of this log: its submissions are refused"
             );
             return Answer::refusal(Status::Configuration);
         }
-        let session = self.session.load_full();
+        let session = self.submissions.session.load_full();
         let Some(session) = session.filter(|session| session.follows().is_none()) else {
             return Answer::refusal(Status::NotLeading);
         };
@@ -164,7 +167,7 @@ impl Shared {
                 entry,
                 not_before_ms,
             } = item;
-            self.join(&session, entry, not_before_ms, None)
+            self.submissions.join(&session, entry, not_before_ms, None)
         });
         let joined = join_all(joins).await;
         // The session must not be held while a round is pending.
@@ -173,7 +176,7 @@ impl Shared {
         for at in joined {
             outcomes.push(outcome(at).await);
         }
-        let session = self.session.load();
+        let session = self.submissions.session.load();
         Answer {
             status: Status::Taken,
             pressure: session

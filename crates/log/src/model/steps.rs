@@ -15,7 +15,7 @@ const RECOVERY: &str = concat!(
 const CATCH_UP: &str = include_str!("../index/catchup.rs");
 const DEDUP: &str = include_str!("../index/dedup/writing.rs");
 const SUBMIT: &str = include_str!("../submit/submission.rs");
-const SUPERVISOR: &str = include_str!("../recovery/supervise.rs");
+const SUPERVISOR: &str = include_str!("../log/supervise.rs");
 const FOLLOW: &str = concat!(
     include_str!("../instances/follow.rs"),
     include_str!("../instances/follow/growing.rs"),
@@ -121,7 +121,7 @@ fn an_opening_reads_and_judges_in_the_order_of_the_model() {
         "tree_head::last_signed(&self.config)",
         "self.recover(signed)",
         "self.remind(&recovered",
-        "catchup::open(self",
+        "catchup::open(&self.index",
     ];
     let judge = [
         "async fn judge(",
@@ -248,7 +248,7 @@ fn an_entry_is_forwarded_in_the_order_of_the_model() {
     let taken = [
         "async fn taken(",
         "session.follows().is_none()",
-        "self.join(&session",
+        "self.submissions.join(&session",
         "join_all(joins)",
         "outcome(at).await",
         "async fn outcome(",
@@ -275,7 +275,7 @@ fn an_entry_is_forwarded_in_the_order_of_the_model() {
         "async fn try_submit(",
         "self.forwarded(lane, outcome)",
         "self.prove(&identity, &signed, place)",
-        "self.sct(&identity, &signed, place)",
+        "self.scts.sct(&identity, &signed, place)",
         "async fn forwarded(",
         "outcome.await",
         "shown.wait_for(",

@@ -10,9 +10,9 @@ use lucarne_tlog::{
     inclusion_proof, inclusion_tiles,
 };
 
+use crate::data::tree::NewTiles;
 use crate::error::{ReadError, ReadFailure};
 use crate::read::verified_tiles::VerifiedTiles;
-use crate::sequence::tree::NewTiles;
 
 /// Returns the inclusion proof of the leaf at `index` in the tree of the first `size` leaves.
 /// `edge` is the right edge of the current tree, which has at least `size` leaves.
@@ -85,7 +85,7 @@ mod tests {
     use lucarne_tlog::{leaf_hash, verify_consistency};
 
     use super::*;
-    use crate::sequence::tree::Tree;
+    use crate::data::tree::Tree;
 
     #[test]
     fn a_round_proves_that_it_grows() {

@@ -11,9 +11,9 @@ use lucarne_ct::{TileLeafError, TileLeafRef};
 use lucarne_storage::Assets;
 use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile, leaf_hash};
 
+use crate::data::compress::gunzip;
+use crate::data::tree::DataEdge;
 use crate::error::ReadError;
-use crate::read::compress::gunzip;
-use crate::sequence::tree::DataEdge;
 
 /// Returns the bytes, or `None` if the blocks of the file cannot be read: an unreadable file counts
 /// as missing. Other errors do not show that the file is unreadable.

@@ -20,17 +20,18 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use lucarne_ct::Fingerprint;
-use lucarne_storage::{Assets, Encoding, ForReader};
+use lucarne_storage::{AssetError, Assets, Encoding, ForReader, ReadAssets};
 use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use xxhash_rust::xxh3::xxh3_128;
 
 use self::expected::{Expected, Unexpected};
-use crate::check::damaged_files::DamagedFiles;
+use crate::data::compress::is_gzip;
+use crate::data::stored_file::StoredFile;
 use crate::error::{ReadError, ReadFailure};
-use crate::read::compress::is_gzip;
-use crate::read::read_cache::{CacheKey, FileId, ReadCache, StoredFile};
+use crate::read::damaged_files::DamagedFiles;
+use crate::read::read_cache::{CacheKey, FileId, ReadCache};
 use crate::read::single_flight::SingleFlight;
 use crate::read::stored_tiles;
 
@@ -44,8 +45,7 @@ const CHECKING: usize = 4;
 pub(crate) struct VerifiedTiles(Arc<Inner>);
 
 struct Inner {
-    assets: Arc<dyn Assets>,
-    source: Source,
+    assets: ReadAssets,
     cache: ReadCache,
     /// The reads in flight. Concurrent readers of the same tile share one read.
     fetches: SingleFlight<Tile, Result<StoredFile, ReadError>>,
@@ -57,8 +57,8 @@ struct Inner {
 /// store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
-    /// The caches of the store, which readers use, or the store.
-    Caches,
+    /// The cache of readers, if there is one, or the store.
+    Cache,
     /// The store itself. A cache may have files that the store has lost.
     Store,
 }
@@ -78,35 +78,31 @@ struct Found {
 }
 
 impl VerifiedTiles {
-    /// Creates a reader of the tiles in `assets` and its caches. Full tiles are kept in `cache`.
-    pub(crate) fn new(assets: Arc<dyn Assets>, cache: ReadCache, damaged: DamagedFiles) -> Self {
-        Self::with_source(Source::Caches, assets, cache, damaged)
-    }
-
-    /// Creates a reader of the tiles that the store itself has, past the caches of `assets`,
-    /// because a cache may have tiles that the store has lost.
-    pub(crate) fn past_caches(
-        assets: Arc<dyn Assets>,
-        cache: ReadCache,
-        damaged: DamagedFiles,
-    ) -> Self {
-        Self::with_source(Source::Store, assets, cache, damaged)
-    }
-
-    fn with_source(
-        source: Source,
-        assets: Arc<dyn Assets>,
-        cache: ReadCache,
-        damaged: DamagedFiles,
-    ) -> Self {
+    /// Creates a reader of the tiles in `assets`. Full tiles are kept in `cache`.
+    pub(crate) fn new(assets: ReadAssets, cache: ReadCache, damaged: DamagedFiles) -> Self {
         VerifiedTiles(Arc::new(Inner {
             assets,
-            source,
             cache,
             fetches: SingleFlight::default(),
             checking: Arc::new(Semaphore::new(CHECKING)),
             damaged,
         }))
+    }
+
+    /// Creates a reader of the tiles that the store itself has, because a cache on disk may have
+    /// tiles that the store has lost. Full tiles are kept in `cache`.
+    pub(crate) fn of_store(
+        store: Arc<dyn Assets>,
+        cache: ReadCache,
+        damaged: DamagedFiles,
+    ) -> Self {
+        Self::new(ReadAssets::uncached(store), cache, damaged)
+    }
+
+    /// Creates a reader of the same files that keeps full tiles in `cache`, and that has read no
+    /// file yet.
+    pub(crate) fn unread(&self, cache: ReadCache) -> Self {
+        Self::new(self.0.assets.clone(), cache, DamagedFiles::default())
     }
 
     /// Returns the files that were found damaged and have not been found intact since.
@@ -180,15 +176,13 @@ impl VerifiedTiles {
     ) -> Result<Bytes, ReadError> {
         let leaves = self.leaves(edge, tile).await?;
         let mut problem = None;
-        for candidate in stored_tiles::candidates(&*self.0.assets, tile).await? {
+        for candidate in stored_tiles::candidates(&**self.0.assets.store(), tile).await? {
             let expected = Expected::Entries {
                 leaves: leaves.clone(),
                 wider: candidate != tile,
             };
-            match self
-                .fetch(FileId::Tile(candidate), expected, self.0.source)
-                .await
-            {
+            let fetched = self.fetch(FileId::Tile(candidate), expected, Source::Cache);
+            match fetched.await {
                 Ok(Some(found)) => return Ok(found.plain),
                 Ok(None) => {}
                 Err(error @ ReadError::Damaged { .. }) => problem = Some(error),
@@ -205,7 +199,8 @@ impl VerifiedTiles {
     /// See [`full`](Self::full).
     pub(crate) async fn partial(&self, edge: &Arc<RightEdge>, tile: Tile) -> Result<(), ReadError> {
         let file = FileId::Tile(tile);
-        if tile.full().covered_by(edge.size()) && self.0.assets.get(&file.path()).await?.is_none() {
+        let store = self.0.assets.store();
+        if tile.full().covered_by(edge.size()) && store.get(&file.path()).await?.is_none() {
             // The full tile has replaced the partial tile.
             self.0.damaged.forget(file);
             return Ok(());
@@ -247,13 +242,23 @@ impl VerifiedTiles {
     pub(crate) async fn issuer(&self, of: &Fingerprint) -> Result<Option<Bytes>, ReadError> {
         let file = FileId::Issuer(*of);
         let expected = Expected::Certificate(*of);
-        let found = self.fetch(file, expected, self.0.source).await?;
+        let found = self.fetch(file, expected, Source::Cache).await?;
         if let Some(found) = &found {
-            self.0
-                .assets
-                .keep_for_readers(&file.path(), &found.stored.bytes);
+            self.0.assets.keep(&file.path(), &found.stored.bytes);
         }
         Ok(found.map(|found| found.plain))
+    }
+
+    /// Returns the bytes that readers would get of a file, from the cache on disk if it has the
+    /// file. The bytes are not verified.
+    pub(crate) async fn unverified(&self, path: &str) -> Result<Option<Bytes>, AssetError> {
+        let found = self.0.assets.get(path).await?;
+        Ok(found.map(|found| found.bytes))
+    }
+
+    /// Removes a file that was replaced in the store from the cache on disk.
+    pub(crate) async fn replaced(&self, path: &str) {
+        self.0.assets.forget(path).await;
     }
 
     /// Reads a full tile. Boxed, because it may have to read the tile above first.
@@ -265,9 +270,9 @@ impl VerifiedTiles {
         async move {
             let expected = self.expected(&edge, tile).await?;
             let key = FileId::Tile(tile);
-            let found = self.fetch(key, expected, self.0.source).await?;
+            let found = self.fetch(key, expected, Source::Cache).await?;
             let ForReader { bytes, file, .. } = found.ok_or_else(|| self.missing(key))?.stored;
-            self.0.assets.keep_for_readers(&key.path(), &bytes);
+            self.0.assets.keep(&key.path(), &bytes);
             let encoding = match tile.level() {
                 Level::Data if is_gzip(&bytes) => Encoding::Gzip,
                 _ => Encoding::Identity,
@@ -355,8 +360,11 @@ impl VerifiedTiles {
         let mut problem = String::new();
         for attempt in [Attempt::First, Attempt::Second] {
             let stored = match (attempt, source) {
-                (Attempt::First, Source::Caches) => assets.get_for_reader(&path).await,
-                _ => assets.get(&path).await.map(|it| it.map(ForReader::from)),
+                (Attempt::First, Source::Cache) => assets.get(&path).await,
+                _ => {
+                    let stored = assets.store().get(&path).await;
+                    stored.map(|stored| stored.map(ForReader::from))
+                }
             };
             problem = match stored.map_err(ReadError::from) {
                 Ok(None) => {
@@ -383,7 +391,7 @@ impl VerifiedTiles {
                 ?attempt,
                 "the stored bytes differ from the bytes that the log wrote"
             );
-            assets.forget_for_readers(&path).await;
+            assets.forget(&path).await;
         }
         Err(damaged.name(file, problem))
     }

@@ -7,19 +7,19 @@
 use std::sync::Arc;
 
 use lucarne_ct::Roots;
-use lucarne_storage::{Assets, Lock, MemoryLock};
+use lucarne_storage::{Assets, Lock, MemoryLock, ReadAssets};
 use lucarne_tlog::{Checkpoint, TILE_WIDTH};
 use prometheus_client::registry::Registry;
 use tokio::task::spawn_blocking;
 
 use crate::config::LogConfig;
+use crate::data::tree::Tree;
+use crate::data::verified_checkpoint::VerifiedCheckpoint;
+use crate::error::inconsistency::StorageInconsistency;
 use crate::error::{Fatal, KnownError};
 use crate::index::catchup;
-use crate::recovery::inconsistency::StorageInconsistency;
 use crate::recovery::known_checkpoints::{History, KnownCheckpoint};
 use crate::recovery::recover;
-use crate::sequence::tree::Tree;
-use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
 use crate::shared::Shared;
 use crate::status::metrics::Metrics;
 use crate::status::state::Published;
@@ -102,11 +102,11 @@ impl ForeignLog {
         let shared = Shared::new(
             self.config.clone(),
             Roots::new(),
-            self.assets.clone(),
+            ReadAssets::uncached(self.assets.clone()),
             Arc::new(lock),
             &Metrics::register(&mut Registry::default()),
         );
-        let (dedup, from) = catchup::bring_up(&shared, &self.tree).await?;
+        let (dedup, from) = catchup::bring_up(&shared.index, &self.tree).await?;
         let to = dedup.known();
         // Closing the index accesses its disk.
         let closed = spawn_blocking(move || drop(dedup)).await;

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use lucarne_storage::Assets;
 use lucarne_tlog::{EMPTY_ROOT, Hash, RightEdge};
 
-use crate::check::damaged_files::DamagedFiles;
 use crate::config::LogConfig;
+use crate::config::external_sources::{SourceResponse, SourceResponseError};
+use crate::data::verified_checkpoint::VerifiedCheckpoint;
 use crate::error::{HistoryHere, KnownError, ReadError};
+use crate::read::damaged_files::DamagedFiles;
 use crate::read::read_cache::read_cache;
 use crate::read::verified_tiles::VerifiedTiles;
-use crate::recovery::external_sources::{SourceResponse, SourceResponseError};
-use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
 
 /// A checkpoint that this log has signed and that an external source has.
 pub struct KnownCheckpoint {
@@ -87,7 +87,7 @@ impl<'h> History<'h> {
     ) -> Self {
         /// Bytes of cached tiles.
         const KEPT: u64 = 1 << 20;
-        let tiles = VerifiedTiles::new(assets, read_cache(KEPT), DamagedFiles::default());
+        let tiles = VerifiedTiles::of_store(assets, read_cache(KEPT), DamagedFiles::default());
         History {
             tiles,
             edge,

@@ -10,7 +10,6 @@
 //! | `judge` | the state of lock, journal and storage together |
 //! | `contradiction` | the combinations that stop a log, and their errors |
 //! | `published` | the published checkpoint and its tree |
-//! | `edge` | the right edge of the tree; damaged hash tiles are computed from lower tiles |
 //! | `replay` | the rounds of the journal, and their files |
 //! | `rollback` | storage that lost files which were published before the journal begins |
 //! | `foreign` | a checkpoint that another process signed with the key of the log |
@@ -18,7 +17,6 @@
 //! | `never_published` | a signed round that storage lost before publication |
 
 mod contradiction;
-pub(crate) mod edge;
 mod foreign;
 mod judge;
 mod never_published;
@@ -35,14 +33,14 @@ use lucarne_tlog::Frontier;
 
 use self::never_published::unless_indexed;
 use self::replay::replay;
-use crate::check::restore::replace_damaged;
 use crate::config::LogConfig;
+use crate::data::tree::Tree;
+use crate::data::tree_head;
+use crate::data::verified_checkpoint::VerifiedCheckpoint;
 use crate::error::Fatal;
 use crate::index::catchup;
+use crate::recovery::replace_damaged::replace_damaged;
 use crate::recovery::signed_ahead::Newest as NewestSigned;
-use crate::sequence::tree::Tree;
-use crate::sequence::tree_head;
-use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
 
 pub(crate) use self::contradiction::{is_beyond, not_new, not_newer};
 pub(crate) use self::judge::{Judged, judge, verified};

@@ -10,10 +10,10 @@ use bytes::Bytes;
 use lucarne_storage::{Assets, Lock};
 
 use crate::config::LogConfig;
+use crate::data::record::Record;
+use crate::data::verified_checkpoint::VerifiedCheckpoint;
 use crate::error::Fatal;
-use crate::recovery::inconsistency::SignerInconsistency;
-use crate::sequence::record::Record;
-use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
+use crate::error::inconsistency::SignerInconsistency;
 
 /// The head from which a log continues.
 pub(crate) struct Newest {

@@ -17,10 +17,10 @@ use lucarne_ct::TileLeafRef;
 use lucarne_storage::{Asset, AssetKind, Assets};
 use lucarne_tlog::{Checkpoint, Level, TILE_WIDTH, Tile};
 
+use crate::data::compress::gunzip;
+use crate::data::record::{Record, Step};
 use crate::error::Fatal;
-use crate::read::compress::gunzip;
-use crate::recovery::inconsistency::{BundleError, JournalInconsistency};
-use crate::sequence::record::{Record, Step};
+use crate::error::inconsistency::{BundleError, JournalInconsistency};
 
 /// Maximum uncompressed bytes of a bundle. Rounds of Sunlight's default pool have a hundredth of
 /// that.

@@ -26,7 +26,6 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use lucarne_ct::Fingerprint;
@@ -34,16 +33,17 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, timeout};
 
-use self::indexing::{INDEX_PATIENCE, Indexing, MAX_UNINDEXED_ROUNDS, index};
+use self::indexing::{INDEX_TIMEOUT, Indexing, MAX_UNINDEXED_ROUNDS, index};
 use self::settling::{SETTLE_AT, SWEEP_BACK};
+use crate::data::tree::Tree;
 use crate::error::Fatal;
+use crate::index::log_index::is_silent;
 use crate::recovery::recover::Recovered;
-use crate::recovery::session::Session;
-use crate::sequence::clock_jump::TOLERATED_MS;
 use crate::sequence::phase::{Phase, Progress};
 use crate::sequence::term::Term;
-use crate::sequence::tree::Tree;
 use crate::shared::Shared;
+use crate::status::clock_jump::TOLERATED_MS;
+use crate::submit::session::Session;
 
 mod indexing;
 mod settling;
@@ -103,7 +103,7 @@ impl Sequencer {
 
     /// Enters the next step. The model explores only this order of steps.
     fn enter(&mut self, phase: Phase) {
-        self.log.beat();
+        self.log.status.beat();
         let next = self.progress.enter(phase);
         debug_assert!(next.is_some(), "{phase:?} after {:?}", self.progress);
         self.progress = next.unwrap_or(self.progress);
@@ -130,19 +130,19 @@ impl Sequencer {
         drop(self.to_index);
         // A hung disk is not waited for: lost records of the index are recovered from the tiles,
         // and the index is not opened again until this task has released it.
-        let indexed = match timeout(INDEX_PATIENCE, self.indexer).await {
+        let indexed = match timeout(INDEX_TIMEOUT, self.indexer).await {
             Ok(indexed) => joined(indexed),
-            Err(_) => return result.and(Err(self.log.index_is_silent())),
+            Err(_) => return result.and(Err(is_silent(&self.log.config))),
         };
         let session = self.session.clone();
         let flushed = spawn_blocking(move || session.dedup.flush());
-        let flushed = match timeout(INDEX_PATIENCE, flushed).await {
+        let flushed = match timeout(INDEX_TIMEOUT, flushed).await {
             Ok(flushed) => joined(flushed),
-            Err(_) => Err(self.log.index_is_silent()),
+            Err(_) => Err(is_silent(&self.log.config)),
         };
         if let Some(settling) = self.settling {
             // Settling belongs to storage, which starts nothing else before it ends.
-            let _ = timeout(INDEX_PATIENCE, settling).await;
+            let _ = timeout(INDEX_TIMEOUT, settling).await;
         }
         result.and(indexed).and(flushed)
     }
@@ -151,7 +151,7 @@ impl Sequencer {
         let mut proven = Some(proven);
         self.show();
         loop {
-            if self.log.config.retired(self.log.now_ms()) {
+            if self.log.config.retired(self.log.status.now_ms()) {
                 self.session.pool.close();
             }
             let closed = self.session.pool.is_closed();
@@ -186,11 +186,11 @@ impl Sequencer {
         let stale = self.committed_at + self.log.config.checkpoint_interval;
         tokio::select! {
             () = self.session.pool.arrival() => {}
-            () = self.log.beat_until(stale.max(next)) => {}
+            () = self.log.status.beat_until(stale.max(next)) => {}
             () = self.to_index.closed() => return,
         }
         tokio::select! {
-            () = self.log.beat_until(next) => {}
+            () = self.log.status.beat_until(next) => {}
             () = self.session.pool.closing() => {}
         }
     }
@@ -199,7 +199,7 @@ impl Sequencer {
         let timestamp_ms = self.next_timestamp()?;
         let full = self.unsettled_bytes >= self.log.config.journal_bytes;
         let stalled = full && self.settling.is_some();
-        self.log.stalled.store(stalled, Ordering::SeqCst);
+        self.log.status.set_stalled(stalled);
         if stalled {
             // A hung disk must not let the journal grow without bound, and submissions must not
             // wait for the disk.
@@ -223,8 +223,8 @@ impl Sequencer {
         self.log.metrics.total.observe(took.as_secs_f64());
         self.log.metrics.round_entries.observe(count as f64);
         self.session.pool.note_round(count, took, period);
-        self.log.recent.lock().note_round(count, took);
-        self.log.note_pool(&self.session.pool);
+        self.log.status.recent.lock().note_round(count, took);
+        self.log.submissions.note_pool(&self.session.pool);
         Ok(())
     }
 
@@ -241,7 +241,10 @@ impl Sequencer {
             return Err(Fatal::Clock { behind_ms });
         }
         let confirmed = clock.is_confirmed();
-        self.log.jumps.trust(now_ms, at, signed_ms, confirmed)?;
+        self.log
+            .status
+            .jumps
+            .trust(now_ms, at, signed_ms, confirmed)?;
         Ok(next)
     }
 }

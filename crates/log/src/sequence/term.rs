@@ -1,15 +1,14 @@
 //! A term: the time during which this process leads.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use lucarne_storage::{Lease, LeaseError};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use crate::config::instances::Instances;
 use crate::error::Fatal;
-use crate::instances::config::Instances;
-use crate::recovery::inconsistency::LockInconsistency;
+use crate::error::inconsistency::LockInconsistency;
 use crate::shared::Shared;
 use crate::submit::pool::Pool;
 
@@ -170,19 +169,17 @@ impl From<LeaseError> for Fatal {
     }
 }
 
-/// The pause between a failed attempt to lead and the next attempt.
-pub(crate) const AGAIN: Duration = Duration::from_millis(100);
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use async_trait::async_trait;
     use bytes::Bytes;
     use lucarne_ct::LogId;
 
     use super::*;
-    use crate::instances::messenger::{Messenger, MessengerError};
+    use crate::config::messenger::{Messenger, MessengerError};
 
     #[derive(Debug)]
     struct Nobody;

@@ -4,14 +4,12 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Registry, Unit};
 
 use self::labels::{FromLabels, LaneLabels, LogLabels, PhaseLabels, ResultLabels};
-use crate::check::damaged_files::DamagedFiles;
-use crate::submit::lane::Lane;
+use crate::config::lane::Lane;
 
 mod labels;
-mod names;
 mod of_log;
 mod removal;
 
@@ -29,78 +27,107 @@ fn entries() -> Histogram {
     Histogram::new(exponential_buckets(1.0, 2.0, 16))
 }
 
-/// The metric families, registered once per process.
-#[derive(Clone)]
-pub struct Metrics {
-    submissions: Family<ResultLabels, Counter>,
-    submission_seconds: Seconds<LogLabels>,
-    round_seconds: Seconds<PhaseLabels>,
-    round_entries: Seconds<LogLabels>,
-    tree_size: Family<LogLabels, Gauge>,
-    checkpoint_timestamp: Family<LogLabels, Gauge>,
-    pool_entries: Family<LogLabels, Gauge>,
-    lane_entries: Family<LaneLabels, Gauge>,
-    lane_refused: Family<LaneLabels, Counter>,
-    lane_wait: Seconds<LaneLabels>,
-    dedup_indexed: Family<LogLabels, Gauge>,
-    dedup_backlog: Family<LogLabels, Gauge>,
-    dedup_unknown: Family<LogLabels, Gauge>,
-    dedup_wrong: Family<LogLabels, Counter>,
-    up: Family<LogLabels, Gauge>,
-    leads: Family<LogLabels, Gauge>,
-    restarts: Family<LogLabels, Counter>,
-    syncs: Family<LogLabels, Counter>,
-    journal_bytes: Family<LogLabels, Counter>,
-    published_bytes: Family<LogLabels, Counter>,
-    headroom: Family<LogLabels, Gauge>,
-    neglected: Family<LogLabels, Counter>,
-    reads: Family<FromLabels, Counter>,
-    read_cache: Family<LogLabels, Gauge>,
-    damaged_reads: Family<LogLabels, Counter>,
-    damaged_files: Family<LogLabels, Gauge>,
-    restored_files: Family<LogLabels, Counter>,
-    scrub_read: Family<LogLabels, Counter>,
-    scrub_entries: Family<LogLabels, Gauge>,
-    scrub_ended: Family<LogLabels, Gauge>,
-    scrub_findings: Family<LogLabels, Counter>,
+lucarne_metrics::metrics! {
+    /// The metric families, registered once per process.
+    #[derive(Clone)]
+    pub struct Metrics, prefix "lucarne" {
+        submissions: Family<ResultLabels, Counter> = ("submissions", "Submissions by result");
+        submission_seconds: Seconds<LogLabels> =
+            ("submission", "Time from a decoded submission to its SCT", Unit::Seconds) with seconds;
+        round_seconds: Seconds<PhaseLabels> = (
+            "round",
+            "Time of each phase of a round: prepare, stage, commit, publish, and their total",
+            Unit::Seconds
+        ) with seconds;
+        round_entries: Seconds<LogLabels> = ("round_entries", "New entries per round") with entries;
+        tree_size: Family<LogLabels, Gauge> = ("tree_size", "Entries in the published checkpoint");
+        checkpoint_timestamp: Family<LogLabels, Gauge> =
+            ("checkpoint_timestamp", "Unix time of the published checkpoint", Unit::Seconds);
+        pool_entries: Family<LogLabels, Gauge> =
+            ("pool_entries", "Entries waiting for the next round");
+
+        lane_entries: Family<LaneLabels, Gauge> =
+            ("lane_entries", "Entries waiting for a round, by lane: fresh, or old");
+        lane_refused: Family<LaneLabels, Counter> =
+            ("lane_refused", "Submissions refused because the lane was full or exceeded its rate");
+        lane_wait: Seconds<LaneLabels> = (
+            "lane_wait",
+            "Time from adding an entry to its lane until its round is published",
+            Unit::Seconds
+        ) with seconds;
+
+        dedup_indexed: Family<LogLabels, Gauge> =
+            ("dedup_indexed_entries", "Entries in the dedup index");
+        dedup_backlog: Family<LogLabels, Gauge> = (
+            "dedup_backlog_entries",
+            "Entries that the dedup index has not read from the tiles yet"
+        );
+        dedup_unknown: Family<LogLabels, Gauge> = (
+            "dedup_unknown_entries",
+            "Entries that the dedup index does not know because their tiles are damaged"
+        );
+        dedup_wrong: Family<LogLabels, Counter> = (
+            "dedup_wrong_places",
+            "Duplicates for which the dedup index named another entry: no SCT was signed"
+        );
+
+        up: Family<LogLabels, Gauge> = ("log_up", "1 while the log accepts submissions");
+        leads: Family<LogLabels, Gauge> =
+            ("log_leads", "1 while this process sequences the log: one of several instances does");
+        restarts: Family<LogLabels, Counter> =
+            ("log_failures", "Times the log was stopped by a fatal error");
+
+        syncs: Family<LogLabels, Counter> =
+            ("storage_syncs", "Operations that waited for stable storage");
+        journal_bytes: Family<LogLabels, Counter> =
+            ("storage_journal", "Bytes written to the journal", Unit::Bytes);
+        published_bytes: Family<LogLabels, Counter> =
+            ("storage_published", "Bytes written to public files", Unit::Bytes);
+        headroom: Family<LogLabels, Gauge> =
+            ("storage_headroom", "Free space, as of the last health check", Unit::Bytes);
+        neglected: Family<LogLabels, Counter> = (
+            "housekeeping_failures",
+            "Failed removals of journal or superseded partial tiles, which are retried"
+        );
+
+        reads: Family<FromLabels, Counter> = (
+            "reads",
+            "Tiles and issuers that readers requested, by source: the right edge, memory, or \
+             storage (with its cache on disk)"
+        );
+        read_cache: Family<LogLabels, Gauge> =
+            ("read_cache", "Tiles and issuers kept in memory, as of the last round", Unit::Bytes);
+        damaged_reads: Family<LogLabels, Counter> = (
+            "damaged_reads",
+            "Reads of tiles and issuers that found other bytes than the log wrote, or none"
+        );
+        damaged_files: Family<LogLabels, Gauge> = (
+            "damaged_files",
+            "Tiles and issuers that were damaged when they were last read; /health names them"
+        );
+        restored_files: Family<LogLabels, Counter> = (
+            "restored_files",
+            "Damaged files that the log restored from its own data; the damaged ones are kept"
+        );
+
+        scrub_read: Family<LogLabels, Counter> =
+            ("scrub_read", "Bytes read by the scrubber, as stored", Unit::Bytes);
+        scrub_entries: Family<LogLabels, Gauge> =
+            ("scrub_entries", "Entries that the scrubber has checked in its pass");
+        scrub_ended: Family<LogLabels, Gauge> = (
+            "scrub_ended_timestamp",
+            "Unix time when the last whole pass of the scrubber ended",
+            Unit::Seconds
+        );
+        scrub_findings: Family<LogLabels, Counter> =
+            ("scrub_findings", "Problems that the scrubber has found; /health names the files");
+    }
 }
 
 impl Metrics {
-    /// Registers the families under the prefix `lucarne`.
+    /// Registers the families.
     pub fn register(registry: &mut Registry) -> Self {
-        let metrics = Metrics {
-            submissions: Family::default(),
-            submission_seconds: Family::new_with_constructor(seconds),
-            round_seconds: Family::new_with_constructor(seconds),
-            round_entries: Family::new_with_constructor(entries),
-            tree_size: Family::default(),
-            checkpoint_timestamp: Family::default(),
-            pool_entries: Family::default(),
-            lane_entries: Family::default(),
-            lane_refused: Family::default(),
-            lane_wait: Family::new_with_constructor(seconds),
-            dedup_indexed: Family::default(),
-            dedup_backlog: Family::default(),
-            dedup_unknown: Family::default(),
-            dedup_wrong: Family::default(),
-            up: Family::default(),
-            leads: Family::default(),
-            restarts: Family::default(),
-            syncs: Family::default(),
-            journal_bytes: Family::default(),
-            published_bytes: Family::default(),
-            headroom: Family::default(),
-            neglected: Family::default(),
-            reads: Family::default(),
-            read_cache: Family::default(),
-            damaged_reads: Family::default(),
-            damaged_files: Family::default(),
-            restored_files: Family::default(),
-            scrub_read: Family::default(),
-            scrub_entries: Family::default(),
-            scrub_ended: Family::default(),
-            scrub_findings: Family::default(),
-        };
+        let metrics = Metrics::default();
         metrics.describe(registry);
         metrics
     }
@@ -121,9 +148,9 @@ impl Metrics {
     }
 
     /// Returns the counters of damage to the files of one log.
-    pub(crate) fn damaged_of(&self, log: &str) -> DamagedFiles {
+    pub(crate) fn damaged_of(&self, log: &str) -> (Counter, Gauge) {
         let label = LogLabels { log: log.into() };
-        DamagedFiles::new(
+        (
             self.damaged_reads.get_or_create_owned(&label),
             self.damaged_files.get_or_create_owned(&label),
         )

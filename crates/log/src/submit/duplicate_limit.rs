@@ -22,9 +22,8 @@ const PERMIT_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct Duplicates {
     at_work: Semaphore,
     admitted: Semaphore,
-    /// Rate limits of log lines about duplicates without a proof, and without a signature.
+    /// Rate limit of log lines about duplicates without a proof.
     pub(crate) unproven: Seldom,
-    pub(crate) unsigned: Seldom,
 }
 
 /// The permission to process a duplicate.
@@ -39,7 +38,6 @@ impl Default for Duplicates {
             at_work: Semaphore::new(AT_WORK),
             admitted: Semaphore::new(ADMITTED),
             unproven: Seldom::default(),
-            unsigned: Seldom::default(),
         }
     }
 }

@@ -30,15 +30,15 @@ use self::queue::{Amount, Queue, Waiting};
 use self::rate_limit::{MAX_RETRY_AFTER, RateLimit};
 use self::round_cost::RoundCost;
 pub(crate) use self::ticket::{Abandoned, RoundOutcome, Sequenced, Ticket};
+use crate::config::lane::{Lane, LaneConfig};
 use crate::error::Fatal;
-use crate::instances::forward::wire::Pressure;
-use crate::submit::lane::{Lane, LaneConfig};
+use crate::submit::forward_wire::Pressure;
 
 /// Bytes of the pool for each of its entries: four times the size of a typical entry with its
 /// chain. Only unusual entries reach the limit of bytes before the limit of entries.
 const BYTES_PER_ENTRY: usize = 16 << 10;
 /// Maximum expected waiting time of an accepted old entry. Its client may not wait longer.
-const OLD_PATIENCE: Duration = Duration::from_secs(10);
+const MAX_OLD_WAIT: Duration = Duration::from_secs(10);
 
 struct Inner {
     fresh: Queue,
@@ -377,7 +377,7 @@ impl Inner {
         let before = self.old.held().entries / self.cost.room();
         let rounds = u32::try_from(before).unwrap_or(u32::MAX).saturating_add(1);
         let wait = self.round(now).saturating_mul(rounds);
-        let is_too_long = before > 0 && wait > OLD_PATIENCE;
+        let is_too_long = before > 0 && wait > MAX_OLD_WAIT;
         if is_too_long || !self.old.has_room(entry, most) {
             return Err(wait);
         }

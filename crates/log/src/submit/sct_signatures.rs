@@ -1,106 +1,169 @@
-//! SCTs from a separate signer: the SCTs of a round, and single SCTs that are requested later.
+//! The signatures of SCTs, from the own key or from a separate signer, and the newest of them.
 
 use std::sync::Arc;
 
-use lucarne_ct::{Identity, SignedEntry, merkle_tree_leaf};
-use lucarne_signer::{Client, ClientError};
+use lucarne_ct::{Identity, Sct, SignedEntry, merkle_tree_leaf};
+use lucarne_signer::{Client, ClientError, Seldom};
 use tokio::sync::watch;
 
+use crate::config::LogConfig;
+use crate::config::signer::Signer;
 use crate::error::SubmitError;
 use crate::index::dedup::LeafPosition;
 use crate::read::proofs;
-use crate::shared::Shared;
-use crate::submit::promises::{Promised, Stand};
+use crate::read::reader::Reader;
+use crate::submit::issued_scts::IssuedScts;
+use crate::submit::promises::{Promised, Promises, Stand};
 
-/// Starts to request the SCTs of a round. Submissions find each signature among the issued SCTs, or
-/// wait for the round here.
-pub(crate) async fn promise(log: &Arc<Shared>, client: &Arc<Client>, round: Promised) {
-    let room = log.promises.room().await;
-    let (signing, told) = log.promises.begin(&round);
-    let (log, client) = (log.clone(), client.clone());
-    tokio::spawn(async move {
-        if let Err(error) = have_signed(&log, &client, &round, &told).await {
-            tracing::error!(log = log.config.shortname, %error, "cannot get the SCTs of a round");
-            told.send_replace(Stand::Failed(error));
-        }
-        log.promises.end(&signing);
-        drop(room);
-    });
+/// The holder of the key, and the newest signatures.
+pub(crate) struct SctSignatures {
+    /// Short name of the log, for messages.
+    log: String,
+    key: Signer,
+    reader: Arc<Reader>,
+    issued: IssuedScts,
+    promises: Promises,
+    /// Rate limit of log lines about entries without a signature.
+    complaints: Seldom,
 }
 
-async fn have_signed(
-    log: &Shared,
-    client: &Client,
-    round: &Promised,
-    told: &watch::Sender<Stand>,
-) -> Result<(), ClientError> {
-    let timestamp_ms = round.timestamp_ms;
-    let first = round.before.size();
-    let leaf = |at: usize| {
+impl SctSignatures {
+    pub(crate) fn new(config: &LogConfig, reader: Arc<Reader>) -> Self {
+        SctSignatures {
+            log: config.shortname.clone(),
+            key: config.key.clone(),
+            reader,
+            issued: IssuedScts::default(),
+            promises: Promises::default(),
+            complaints: Seldom::default(),
+        }
+    }
+
+    /// Returns the signature of this entry's SCT, if it is in memory.
+    pub(crate) fn find(&self, identity: &Identity, place: LeafPosition) -> Option<Vec<u8>> {
+        self.issued.find(identity, place)
+    }
+
+    /// Returns the SCT of an entry with this position. The caller has proven the entry's inclusion.
+    pub(crate) async fn sct(
+        &self,
+        identity: &Identity,
+        signed: &SignedEntry,
+        place: LeafPosition,
+    ) -> Result<Sct, SubmitError> {
+        let (index, timestamp) = (place.index, place.timestamp_ms);
+        let sct = |signature| Sct::signed(self.key.log_id(), timestamp, index, signature);
+        if let Some(signature) = self.issued.find(identity, place) {
+            return Ok(sct(signature));
+        }
+        let made = match &self.key {
+            Signer::Own(key) => key.sign_sct(timestamp, signed, index).map_err(|error| {
+                SubmitError::Unavailable {
+                    retry_after_seconds: 10,
+                    reason: format!("signing failed: {error}"),
+                }
+            })?,
+            Signer::Apart(client) => sct(self.promised(client, identity, signed, place).await?),
+        };
+        self.issued.remember(identity, place, &made.signature);
+        Ok(made)
+    }
+
+    /// Starts to request the SCTs of a round from a separate signer, if there is one. Submissions
+    /// find each signature among the issued SCTs, or wait for the round here.
+    pub(crate) async fn promise(self: &Arc<Self>, round: impl FnOnce() -> Promised) {
+        let Signer::Apart(client) = &self.key else {
+            return;
+        };
+        let round = round();
+        let room = self.promises.room().await;
+        let (signing, told) = self.promises.begin(&round);
+        let (scts, client) = (self.clone(), client.clone());
+        tokio::spawn(async move {
+            if let Err(error) = scts.have_signed(&client, &round, &told).await {
+                tracing::error!(log = scts.log, %error, "cannot get the SCTs of a round");
+                told.send_replace(Stand::Failed(error));
+            }
+            scts.promises.end(&signing);
+            drop(room);
+        });
+    }
+
+    async fn have_signed(
+        &self,
+        client: &Client,
+        round: &Promised,
+        told: &watch::Sender<Stand>,
+    ) -> Result<(), ClientError> {
+        let timestamp_ms = round.timestamp_ms;
+        let first = round.before.size();
+        let leaf = |at: usize| {
+            let mut leaf = Vec::new();
+            let signed = &round.entries[at].signed;
+            merkle_tree_leaf(timestamp_ms, signed, first + at as u64, &mut leaf);
+            leaf
+        };
+        let signed = |from: usize, signatures: Vec<Vec<u8>>| {
+            let to = from + signatures.len();
+            for (at, signature) in (from..).zip(signatures) {
+                let place = LeafPosition {
+                    index: first + at as u64,
+                    timestamp_ms,
+                };
+                let identity = &round.entries[at].identity;
+                self.issued.remember(identity, place, &signature);
+            }
+            told.send_replace(Stand::Signed(to));
+        };
+        client
+            .range(&round.before, &round.hashes, leaf, signed)
+            .await
+    }
+
+    /// Returns the SCT signature of an entry from a separate signer: with the signatures of its
+    /// round, or with a request of its own if the signatures of the round are no longer in memory.
+    async fn promised(
+        &self,
+        client: &Client,
+        identity: &Identity,
+        signed: &SignedEntry,
+        place: LeafPosition,
+    ) -> Result<Vec<u8>, SubmitError> {
+        if let Some(round) = self.promises.of(place.index) {
+            let signed = round.signed(place.index).await;
+            signed.map_err(|error| self.unsigned(&error))?;
+        }
+        if let Some(signature) = self.issued.find(identity, place) {
+            return Ok(signature);
+        }
+        self.promised_alone(client, signed, place).await
+    }
+
+    async fn promised_alone(
+        &self,
+        client: &Client,
+        signed: &SignedEntry,
+        place: LeafPosition,
+    ) -> Result<Vec<u8>, SubmitError> {
+        let Some(tree) = self.reader.tree() else {
+            return Err(self.unsigned(&"the log is not open"));
+        };
+        let tiles = self.reader.tiles();
+        let proof = proofs::inclusion(tiles, &tree.edge, place.index, tree.size()).await;
+        let proof = proof.map_err(|error| self.unsigned(&error))?;
         let mut leaf = Vec::new();
-        let signed = &round.entries[at].signed;
-        merkle_tree_leaf(timestamp_ms, signed, first + at as u64, &mut leaf);
-        leaf
-    };
-    let signed = |from: usize, signatures: Vec<Vec<u8>>| {
-        let to = from + signatures.len();
-        for (at, signature) in (from..).zip(signatures) {
-            let place = LeafPosition {
-                index: first + at as u64,
-                timestamp_ms,
-            };
-            let identity = &round.entries[at].identity;
-            log.issued.remember(identity, place, &signature);
+        merkle_tree_leaf(place.timestamp_ms, signed, place.index, &mut leaf);
+        let signature = client.leaf(tree.size(), place.index, &leaf, proof).await;
+        signature.map_err(|error| self.unsigned(&error))
+    }
+
+    fn unsigned(&self, problem: &dyn std::fmt::Display) -> SubmitError {
+        if let Some(left_out) = self.complaints.due() {
+            tracing::warn!(log = self.log, %problem, left_out, "no SCT");
         }
-        told.send_replace(Stand::Signed(to));
-    };
-    client
-        .range(&round.before, &round.hashes, leaf, signed)
-        .await
-}
-
-/// Returns the SCT signature of an entry from a separate signer: with the signatures of its round,
-/// or with a request of its own if the signatures of the round are no longer in memory.
-pub(crate) async fn promised(
-    log: &Shared,
-    client: &Client,
-    identity: &Identity,
-    signed: &SignedEntry,
-    place: LeafPosition,
-) -> Result<Vec<u8>, SubmitError> {
-    if let Some(round) = log.promises.of(place.index) {
-        let signed = round.signed(place.index).await;
-        signed.map_err(|error| unsigned(log, &error))?;
-    }
-    if let Some(signature) = log.issued.find(identity, place) {
-        return Ok(signature);
-    }
-    promised_alone(log, client, signed, place).await
-}
-
-async fn promised_alone(
-    log: &Shared,
-    client: &Client,
-    signed: &SignedEntry,
-    place: LeafPosition,
-) -> Result<Vec<u8>, SubmitError> {
-    let Some(tree) = log.reader.tree() else {
-        return Err(unsigned(log, &"the log is not open"));
-    };
-    let proof = proofs::inclusion(log.reader.tiles(), &tree.edge, place.index, tree.size()).await;
-    let proof = proof.map_err(|error| unsigned(log, &error))?;
-    let mut leaf = Vec::new();
-    merkle_tree_leaf(place.timestamp_ms, signed, place.index, &mut leaf);
-    let signature = client.leaf(tree.size(), place.index, &leaf, proof).await;
-    signature.map_err(|error| unsigned(log, &error))
-}
-
-fn unsigned(log: &Shared, problem: &dyn std::fmt::Display) -> SubmitError {
-    if let Some(left_out) = log.duplicates.unsigned.due() {
-        tracing::warn!(log = log.config.shortname, %problem, left_out, "no SCT");
-    }
-    SubmitError::Unavailable {
-        retry_after_seconds: 5,
-        reason: "the log cannot sign now".into(),
+        SubmitError::Unavailable {
+            retry_after_seconds: 5,
+            reason: "the log cannot sign now".into(),
+        }
     }
 }

@@ -14,20 +14,19 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::config::instances::AGAIN;
+use crate::config::lane::Lane;
 use crate::error::{Fatal, SubmitError};
 use crate::index::backlog::Pace;
 use crate::index::dedup::{Dedup, LeafPosition, Unknown};
-use crate::instances::forward::wire::Outcome;
-use crate::recovery::session::Session;
-use crate::sequence::signer::Signer;
-use crate::sequence::term::AGAIN;
-use crate::shared::Shared;
+use crate::index::log_index::is_silent;
 use crate::status::state::State;
-use crate::submit::lane::Lane;
+use crate::submit::forward_wire::Outcome;
 use crate::submit::lookups::NoAnswer;
 use crate::submit::pool::{Epoch, Joined, Known, Ticket};
-use crate::submit::sct_signatures;
+use crate::submit::session::Session;
 use crate::submit::steps::StepTimes;
+use crate::submit::submissions::Submissions;
 
 /// The longest wait of a submission for a leading instance.
 const LEADER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -71,7 +70,7 @@ enum Looked {
     Absent(Epoch),
 }
 
-impl Shared {
+impl Submissions {
     /// See [`Log::submit`](crate::log::Log::submit). With several instances, a submission survives
     /// the end of its leading instance: the submission is tried again with the next leading
     /// instance.
@@ -87,14 +86,14 @@ impl Shared {
         if self.config.instances.is_none() {
             return self.try_submit(kind, &chain, steps).await;
         }
-        let closing_since = self.closing_since.get();
+        let closing_since = self.status.closing_since();
         if closing_since.is_some_and(|since| since.elapsed() > LEADER_TIMEOUT) {
             return Err(SubmitError::Unavailable {
                 retry_after_seconds: 10,
                 reason: "the log is shutting down".into(),
             });
         }
-        let _counted = Counted::new(&self.submitting);
+        let _counted = Counted::new(&self.in_flight);
         let until = Instant::now() + LEADER_TIMEOUT;
         loop {
             match self.try_submit(kind, &chain, steps).await {
@@ -124,7 +123,7 @@ impl Shared {
         let mut turn = None;
         let place = match place {
             At::Index(place) => {
-                if self.issued.find(&identity, place).is_none() {
+                if self.scts.find(&identity, place).is_none() {
                     // Held until the SCT is ready: both steps read from storage and a signer.
                     turn = Some(self.duplicates.turn().await?);
                 }
@@ -156,7 +155,7 @@ impl Shared {
             &self.metrics.accepted
         };
         counter.inc();
-        let sct = self.sct(&identity, &signed, place).await;
+        let sct = self.scts.sct(&identity, &signed, place).await;
         steps.end("sign");
         drop(turn);
         sct
@@ -169,7 +168,7 @@ impl Shared {
         let session = session.as_ref().ok_or_else(|| self.unavailable())?;
         let validator = self.validator.load_full();
         let mut examined = validator
-            .examine(chain, kind, self.now_ms())
+            .examine(chain, kind, self.status.now_ms())
             .map_err(|rejection| self.rejected(rejection))?;
         let not_before_ms = examined.not_before();
         // A duplicate is found before any signature is verified.
@@ -208,9 +207,8 @@ impl Shared {
 
     /// Converts a rejection. A root that is unknown now may be among the roots not read yet.
     fn rejected(&self, rejection: Rejection) -> SubmitError {
-        let awaits_roots = self.awaits_roots.load(Ordering::SeqCst);
         match rejection.code {
-            Code::UnknownRoot if awaits_roots => SubmitError::Unavailable {
+            Code::UnknownRoot if self.awaits_roots() => SubmitError::Unavailable {
                 retry_after_seconds: ROOTS_RETRY_AFTER,
                 reason: "the log has not yet read all roots that it accepts".into(),
             },
@@ -229,7 +227,7 @@ impl Shared {
         let unknown = session.dedup.unknown(wanted.not_before_ms);
         let found = match session.lookups.find(*wanted.identity).await {
             Ok(found) => found,
-            Err(NoAnswer::Silent) => Err(self.index_is_silent()),
+            Err(NoAnswer::Silent) => Err(is_silent(&self.config)),
             Err(NoAnswer::Busy) => return Err(self.index_is_busy()),
         };
         match found.map_err(|fatal| self.unreadable(session, fatal))? {
@@ -290,7 +288,7 @@ impl Shared {
         signed: &SignedEntry,
         place: LeafPosition,
     ) -> Result<(), SubmitError> {
-        if self.issued.find(identity, place).is_some() {
+        if self.scts.find(identity, place).is_some() {
             return Ok(());
         }
         let tree = self.reader.tree().ok_or_else(|| self.unavailable())?;
@@ -350,7 +348,7 @@ impl Shared {
         mut looked: Option<Epoch>,
     ) -> Result<At, SubmitError> {
         let freshness = self.config.lanes.freshness;
-        let lane = Lane::of(&entry, not_before_ms, self.now_ms(), freshness);
+        let lane = Lane::of(&entry, not_before_ms, self.status.now_ms(), freshness);
         loop {
             let epoch = match looked.take() {
                 Some(epoch) => epoch,
@@ -393,33 +391,6 @@ impl Shared {
         }
     }
 
-    async fn sct(
-        &self,
-        identity: &Identity,
-        signed: &SignedEntry,
-        place: LeafPosition,
-    ) -> Result<Sct, SubmitError> {
-        let key = &self.config.key;
-        let (index, timestamp) = (place.index, place.timestamp_ms);
-        let sct = |signature| Sct::signed(key.log_id(), timestamp, index, signature);
-        if let Some(signature) = self.issued.find(identity, place) {
-            return Ok(sct(signature));
-        }
-        let made = match key {
-            Signer::Own(key) => key.sign_sct(timestamp, signed, index).map_err(|error| {
-                SubmitError::Unavailable {
-                    retry_after_seconds: 10,
-                    reason: format!("signing failed: {error}"),
-                }
-            })?,
-            Signer::Apart(client) => {
-                sct(sct_signatures::promised(self, client, identity, signed, place).await?)
-            }
-        };
-        self.issued.remember(identity, place, &made.signature);
-        Ok(made)
-    }
-
     /// Stops the log, because duplicates cannot be detected without the index. The next start opens
     /// or rebuilds the index.
     fn unreadable(&self, session: &Session, fatal: Fatal) -> SubmitError {
@@ -436,20 +407,16 @@ impl Shared {
     }
 
     pub(crate) fn unavailable(&self) -> SubmitError {
-        let (retry_after_seconds, reason) = match &*self.state.lock() {
+        let (retry_after_seconds, reason) = match self.status.state() {
             State::Retired => return SubmitError::Gone,
             State::Starting => (5, "the log is starting".into()),
             State::Following { .. } => (1, "no instance leads this log now".into()),
             // Another instance takes over the log.
-            State::Running
-                if self.closing.load(Ordering::SeqCst) && self.config.instances.is_some() =>
-            {
+            State::Running if self.status.is_closing() && self.config.instances.is_some() => {
                 (1, "the log is being handed over to another instance".into())
             }
-            State::Running if self.closing.load(Ordering::SeqCst) => {
-                (10, "the log is shutting down".into())
-            }
-            State::Running if self.stalled.load(Ordering::SeqCst) => {
+            State::Running if self.status.is_closing() => (10, "the log is shutting down".into()),
+            State::Running if self.status.is_stalled() => {
                 (10, "the log is waiting for its disk".into())
             }
             State::Running => (1, "the round failed".into()),

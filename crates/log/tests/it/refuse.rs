@@ -9,16 +9,16 @@ use lucarne_ct::verify_checkpoint;
 use lucarne_log::{
     Fatal, Inconsistency, IndexInconsistency, LockInconsistency, Log, State, StorageInconsistency,
 };
-use lucarne_storage::{Assets, CachedAssets, Lock, LockError, MemoryAssets};
+use lucarne_storage::{Assets, DiskCache, Lock, LockError, MemoryAssets, ReadAssets};
 use lucarne_testkit::eventually;
 use lucarne_tlog::RightEdge;
 
 async fn refusal(world: &World) -> String {
-    refusal_on(world, Arc::new(world.assets.clone())).await
+    refusal_on(world, ReadAssets::uncached(Arc::new(world.assets.clone()))).await
 }
 
-async fn refusal_on(world: &World, assets: Arc<dyn Assets>) -> String {
-    let log = world.start_on(assets);
+async fn refusal_on(world: &World, assets: ReadAssets) -> String {
+    let log = world.start_reading(assets);
     reached(&log, |state| matches!(state, State::Stopped { .. })).await;
     let State::Stopped { reason, .. } = log.state() else {
         unreachable!();
@@ -536,8 +536,9 @@ async fn a_cache_does_not_hide_that_storage_was_rolled_back() {
     let world = killed_after_a_settled_run().await;
     let directory = tempfile::tempdir().unwrap();
     let store = Arc::new(world.assets.clone());
-    let cached = CachedAssets::new(store, directory.path(), 1 << 24, Arc::new(()));
-    let cached: Arc<dyn Assets> = Arc::new(cached);
+    let cache = Arc::new(DiskCache::new(directory.path(), 1 << 24, Arc::new(())));
+    cache.start();
+    let cached = ReadAssets::cached(store, cache);
     let paths = world.assets.paths().into_iter();
     let is_full_tile = |path: &String| path.starts_with("tile/") && !path.contains(".p/");
     let tiles: Vec<String> = paths.filter(is_full_tile).collect();
@@ -545,8 +546,8 @@ async fn a_cache_does_not_hide_that_storage_was_rolled_back() {
         let bytes = world.assets.get(path).await.unwrap().unwrap();
         eventually("the cache has the tile", async || {
             // A cache that is busy keeps nothing.
-            cached.keep_for_readers(path, &bytes);
-            let found = cached.get_for_reader(path).await.unwrap();
+            cached.keep(path, &bytes);
+            let found = cached.get(path).await.unwrap();
             found.is_some_and(|found| found.is_cached)
         })
         .await;
@@ -557,9 +558,9 @@ async fn a_cache_does_not_hide_that_storage_was_rolled_back() {
         world.assets.tamper(path, None);
     }
     for path in tiles.iter().filter(is_lost) {
-        assert!(cached.get_for_reader(path).await.unwrap().is_some());
+        assert!(cached.get(path).await.unwrap().is_some());
     }
-    let inspection = Log::inspect(&world.config, &cached, &*world.lock)
+    let inspection = Log::inspect(&world.config, cached.store(), &*world.lock)
         .await
         .unwrap();
     let seen = inspection.refusal.unwrap_or_default();

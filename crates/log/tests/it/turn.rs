@@ -6,6 +6,7 @@ use std::time::Duration;
 use lucarne_ct::Roots;
 use lucarne_log::{Log, Metrics, State, SubmitError, Turn};
 use lucarne_mint::testing::Pki;
+use lucarne_storage::ReadAssets;
 use lucarne_testkit::in_time;
 use prometheus_client::registry::Registry;
 
@@ -17,7 +18,8 @@ fn next(world: &World, turn: Turn) -> Arc<Log> {
     let (roots, _) = Roots::from_pem(Pki::shared().roots_pem().as_bytes());
     let mut config = world.config.clone();
     config.cache = world.cache.path().join("next");
-    let places = (Arc::new(world.assets.clone()) as _, world.lock.clone() as _);
+    let assets = ReadAssets::uncached(Arc::new(world.assets.clone()));
+    let places = (assets, world.lock.clone() as _);
     let metrics = Metrics::register(&mut Registry::default());
     Log::start_in_turn(config, roots, places, &metrics, turn)
 }

@@ -7,6 +7,7 @@ mod checked;
 mod findings;
 mod following;
 mod holders;
+pub(crate) mod options;
 mod places;
 mod preflight;
 mod promised;
@@ -18,9 +19,9 @@ use lucarne_storage::make_private_directory;
 
 pub(crate) use self::checked::Checked;
 pub(crate) use self::findings::Findings;
+use self::options::Adopt;
 use self::preflight::{LockState, Preflight};
 use crate::causes::causes;
-use crate::cli::Adopt;
 use crate::commands::{lock, looking, sound};
 use crate::config::{Config, LogSettings};
 use crate::{inception, runtime};

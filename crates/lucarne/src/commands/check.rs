@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
+use super::config_file::File;
 use super::failed;
-use crate::cli::File;
 use crate::config::{Config, Report, Severity};
 use crate::roots::{self, Purpose};
 use crate::{runtime, survey};
@@ -80,6 +80,12 @@ fn exit_code(report: &Report, before_start: bool) -> ExitCode {
 fn look_at(config: &Config, purpose: Purpose, report: &mut Report) -> Vec<String> {
     let now_ms = lucarne_mint::now_ms();
     let mut summary = Vec::new();
+    // Problems on this machine are reported without a wait for the network.
+    let sound = report.problems().is_empty() && config.logs.iter().all(roots::has_files);
+    let purpose = match purpose {
+        Purpose::Look if !sound => Purpose::LookHere,
+        other => other,
+    };
     for log in &config.logs {
         let roots = roots::load(log, purpose, report);
         survey::log(log, &roots, now_ms, report);

@@ -3,10 +3,11 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use lucarne_settings::read_text;
 
+use super::config_file::File;
 use super::looking::chosen;
 use super::{failed, sound};
-use crate::cli::File;
 use crate::config::{Config, schema, shown};
 
 /// Subcommands of `lucarne config`.
@@ -93,6 +94,6 @@ fn lines(config: &Config, options: &Show) -> Result<Vec<String>> {
     let path = &options.file.config;
     let logs = chosen(config, options.name.as_deref())?;
     let context = || format!("reading {}", path.display());
-    let yaml = std::fs::read_to_string(path).with_context(context)?;
+    let yaml = read_text(path).with_context(context)?;
     Ok(shown::lines(&yaml, path, config, &logs))
 }

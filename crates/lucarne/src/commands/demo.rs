@@ -21,7 +21,7 @@ use crate::config::{Config, Listen, LogSettings};
 use crate::creation::Creation;
 use crate::logging::Logging;
 use crate::server::{self, Begin, Predecessor, Server};
-use crate::{listen, runtime};
+use crate::{descriptors, listen, runtime};
 
 const LISTEN: &str = "127.0.0.1:6962";
 
@@ -91,7 +91,7 @@ async fn demo(options: &Options, logging: &Logging) -> Result<()> {
     if let Some(listen) = listen {
         config.listen[0].value = listen;
     }
-    server::fit_connections(&mut config)?;
+    descriptors::fit_connections(&mut config)?;
     let mut report = crate::config::Report::on(Some(&home.configuration()));
     let roots = server::read_roots(&config, &mut report);
     init::all(&config).await?;

@@ -4,6 +4,7 @@
 mod beside;
 mod files;
 mod mending;
+pub(crate) mod options;
 mod place;
 mod report;
 mod state;
@@ -23,11 +24,11 @@ use lucarne_tlog::{Checkpoint, SignedNote, TILE_WIDTH};
 
 use self::files::Counted;
 use self::mending::Mending;
+use self::options::{Fsck, Repair};
 use self::place::Place;
 pub(crate) use self::place::opened;
 use self::report::Report;
 pub(crate) use self::state::State;
-use crate::cli::{Fsck, Repair};
 use crate::commands::atomic;
 use crate::commands::lock::show;
 use crate::config::rfc3339;

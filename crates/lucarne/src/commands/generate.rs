@@ -1,23 +1,54 @@
 //! `lucarne generate`: manual pages and shell completions.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use clap::{Command, CommandFactory};
+use clap::{Command, Subcommand};
 use clap_complete::aot;
 use clap_mangen::Man;
 
 use super::failed;
-use crate::cli::{Cli, Generate, Shell};
 use crate::version::VERSION;
 
-pub(crate) fn run(generate: &Generate) -> ExitCode {
+/// Files that are generated from the definition of the command line.
+#[derive(Debug, Subcommand)]
+pub enum Generate {
+    /// Write the manual pages to a directory: one for each command
+    ///
+    /// Creates the directory if it does not exist. Replaces existing pages.
+    Man {
+        /// Directory for the pages
+        #[arg(value_name = "DIRECTORY")]
+        directory: PathBuf,
+    },
+
+    /// Print the completion script of a shell
+    Completions {
+        /// Shell that runs the script
+        #[arg(value_enum, value_name = "SHELL")]
+        shell: Shell,
+    },
+}
+
+/// Shells with a completion script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Shell {
+    /// The Bourne Again Shell
+    Bash,
+    /// The Z shell
+    Zsh,
+    /// The friendly interactive shell
+    Fish,
+}
+
+/// Generates the files for the command line `cli`.
+pub(crate) fn run(generate: &Generate, cli: Command) -> ExitCode {
     let result = match generate {
-        Generate::Man { directory } => write_pages(directory),
+        Generate::Man { directory } => write_pages(cli, directory),
         Generate::Completions { shell } => {
-            print_script(*shell);
+            print_script(cli, *shell);
             Ok(())
         }
     };
@@ -27,11 +58,11 @@ pub(crate) fn run(generate: &Generate) -> ExitCode {
     }
 }
 
-fn write_pages(directory: &Path) -> Result<()> {
+fn write_pages(cli: Command, directory: &Path) -> Result<()> {
     let context = || format!("creating {}", directory.display());
     fs::create_dir_all(directory).with_context(context)?;
     // `help` has no options of its own.
-    let mut cli = Cli::command().disable_help_subcommand(true);
+    let mut cli = cli.disable_help_subcommand(true);
     cli.build();
     write_page(&cli, directory)
 }
@@ -50,13 +81,13 @@ fn write_page(command: &Command, directory: &Path) -> Result<()> {
     fs::write(&file, text).with_context(|| format!("writing {}", file.display()))
 }
 
-fn print_script(shell: Shell) {
+fn print_script(mut cli: Command, shell: Shell) {
     let shell = match shell {
         Shell::Bash => aot::Shell::Bash,
         Shell::Zsh => aot::Shell::Zsh,
         Shell::Fish => aot::Shell::Fish,
     };
     let mut script = Vec::new();
-    aot::generate(shell, &mut Cli::command(), "lucarne", &mut script);
+    aot::generate(shell, &mut cli, "lucarne", &mut script);
     out!("{}", String::from_utf8_lossy(&script));
 }

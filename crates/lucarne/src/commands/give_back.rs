@@ -4,6 +4,8 @@
 //! TesseraCT stores data tiles uncompressed, and size and root of the tree in a separate file,
 //! which is written last.
 
+pub(crate) mod options;
+
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
@@ -16,11 +18,11 @@ use lucarne_storage::read_file;
 use lucarne_tlog::{Level, TILE_WIDTH, Tile};
 use serde_json::json;
 
+use self::options::{GiveBack, Software};
 use super::adopt::{Checked, Findings};
 use super::lock::show;
 use super::{fsck, looking, sound};
 use crate::causes::causes;
-use crate::cli::{GiveBack, Software};
 use crate::config::{Config, DataPlace, LockPlace, LogSettings, beside_sunlights};
 use crate::{open, runtime};
 

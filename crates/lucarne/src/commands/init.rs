@@ -10,6 +10,7 @@ use lucarne_storage::{Lock, LockError, make_private_directory};
 use super::{failed, sound};
 use crate::causes::causes;
 use crate::config::{Config, LockPlace, LogSettings};
+use crate::creation::kept_or_new_lock;
 use crate::{inception, open, runtime};
 
 /// Creates the lock database, directories and logs of the file at `path`.
@@ -45,7 +46,7 @@ pub(crate) async fn all(config: &Config) -> Result<Vec<String>> {
         );
         failures.clear();
     }
-    let (lock, mut said) = lock(place).await?;
+    let (lock, mut said) = kept_or_new_lock(place).await?;
     for settings in &config.logs {
         match log(settings, place, &lock).await {
             Ok(line) => said.push(line),
@@ -71,25 +72,6 @@ async fn is_absent(place: &LockPlace) -> bool {
             false
         }
         Err(error) => matches!(error, LockError::Unusable { .. }),
-    }
-}
-
-/// Opens the lock, and creates the lock first if it is missing.
-pub(crate) async fn lock(place: &LockPlace) -> Result<(Arc<dyn Lock>, Vec<String>)> {
-    let refused = match open::lock(place, Arc::new(())).await {
-        Ok(lock) => return Ok((lock, vec![format!("kept lock {place}")])),
-        Err(refused @ LockError::Unusable { .. }) => refused,
-        Err(error) => return Err(error.into()),
-    };
-    if let LockPlace::Sqlite(path) = place {
-        anyhow::ensure!(!path.exists(), refused);
-        let lock = open::new_lock(place).await?;
-        return Ok((lock, vec![format!("created lock {place}")]));
-    }
-    match open::new_lock(place).await {
-        Ok(lock) => Ok((lock, vec![format!("created lock {place}")])),
-        // The lock exists. Its first error names the problem.
-        Err(_) => Err(refused.into()),
     }
 }
 

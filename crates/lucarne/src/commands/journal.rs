@@ -3,20 +3,31 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::Subcommand;
 use lucarne_log::{
     Fatal, FoundCheckpoint, LogConfig, Record, RecordError, Standing, Step, standings,
 };
 use lucarne_storage::{Assets, JournalContents, Lock, StagedRecord};
 use serde_json::{Value, json};
 
-use super::looking::{self, Report, Verdict};
-use crate::cli::Look;
+use super::looking::{self, LOOKING_CODES, Look, Report, Verdict};
 use crate::config::{Config, LogSettings, rfc3339};
 use crate::open;
 
 /// Maximum number of reads, for a log that signs faster than its journal is read.
 const LOOKS: usize = 20;
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// Commands for the journal.
+#[derive(Debug, Subcommand)]
+pub enum Journal {
+    /// List the rounds of the journal and the state of each
+    ///
+    /// Prints whether each round follows the one before, and its state: published, signed, staged,
+    /// or passed over. Only reads; may run while the server runs.
+    #[command(after_help = LOOKING_CODES)]
+    List(Look),
+}
 
 /// Prints the rounds in the journals of the logs.
 pub(crate) fn list(options: &Look) -> ExitCode {

@@ -1,5 +1,7 @@
 //! `lucarne lock`: inspection and recovery of the lock.
 
 mod never_published;
+pub(crate) mod options;
+mod outside;
 pub(crate) mod rebuild;
 pub(crate) mod show;

@@ -1,6 +1,7 @@
 //! Common parts of the commands that inspect logs: selection of logs, output of findings, exit
 //! code.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -8,9 +9,29 @@ use lucarne_log::FoundCheckpoint;
 use serde_json::{Value, json};
 
 use super::{failed, sound};
-use crate::cli::Look;
 use crate::config::{Config, LogSettings, rfc3339};
 use crate::runtime;
+
+/// Exit codes of the commands that inspect logs.
+pub(crate) const LOOKING_CODES: &str = "\
+    Exit codes: 0 all is well; 1 something is wrong (details on standard error); 2 something \
+    could not be checked.";
+
+/// Selection of logs to inspect.
+#[derive(Debug, clap::Args)]
+pub struct Look {
+    /// Short name of the log [default: all]
+    #[arg(value_name = "SHORTNAME")]
+    pub name: Option<String>,
+
+    /// Configuration file
+    #[arg(short, long, value_name = "FILE", default_value = "lucarne.yaml")]
+    pub config: PathBuf,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Verdict of an inspection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

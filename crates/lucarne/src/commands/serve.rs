@@ -1,5 +1,7 @@
 //! `lucarne serve`: runs logs.
 
+pub(crate) mod options;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,9 +11,9 @@ use jiff::civil::Date;
 use lucarne_ct::Roots;
 use lucarne_http::Tls;
 
+use self::options::Serve;
 use super::{failed, sound};
 use crate::causes::causes;
-use crate::cli::Serve;
 use crate::config::{Config, Report};
 use crate::creation::Creation;
 use crate::logging::Logging;

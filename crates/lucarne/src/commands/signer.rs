@@ -1,5 +1,7 @@
 //! `lucarne signer`: holds the keys of logs in a separate process.
 
+pub(crate) mod options;
+
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,9 +13,9 @@ use lucarne_tlog::{Checkpoint, SignedNote};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use self::options::{Signer, SignerTask};
 use super::{failed, sound};
 use crate::causes::causes;
-use crate::cli::{Signer, SignerTask};
 use crate::config::SignerConfig;
 use crate::notify;
 

@@ -85,7 +85,7 @@ pub(super) fn read(
 /// Reads `key` from any source of a secret. Also returns the file that only the server may read.
 fn shared_key(reader: &mut Reader<'_, '_>) -> Option<(InstanceKey, Option<Located<PathBuf>>)> {
     let directory = reader.directory();
-    let secret = reader.parse(&KEY, |text| Secret::parse(text, directory));
+    let secret = reader.parse(&KEY, |text| Secret::parse_password(text, directory));
     let secret = reader.required(&KEY, secret, "credential:instances")?;
     if let Some(file) = secret.value.file()
         && let Some(others) = key::readable_by_others(file)

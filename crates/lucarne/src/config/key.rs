@@ -18,6 +18,8 @@ pub(crate) enum KeyError {
     Seed(#[source] lucarne_ct::KeyError),
     #[error("is not a log key: {0}")]
     Pem(#[source] lucarne_ct::KeyError),
+    #[error("is UTF-16 text: convert it to UTF-8 with `iconv -f UTF-16 -t UTF-8`")]
+    Utf16,
     /// Unsupported format; the value is the length in bytes.
     #[error(
         "is not a key: expected a seed of 32 bytes, its base64, or an EC P-256 key in PEM; found \
@@ -44,6 +46,9 @@ pub(super) fn from_bytes(bytes: &[u8]) -> Result<LogKey, KeyError> {
     let seed = |bytes: &[u8]| LogKey::from_seed(bytes).map_err(KeyError::Seed);
     if bytes.len() == 32 {
         return seed(bytes);
+    }
+    if lucarne_mint::pem::is_utf_16(bytes) {
+        return Err(KeyError::Utf16);
     }
     let text = std::str::from_utf8(bytes)
         .map(str::trim)

@@ -1,7 +1,7 @@
 //! All keys of the configuration files, and keys in files of other log software.
 //!
 //! Each key is defined once: its name, form, default and documentation. The tables in `docs/` are
-//! generated from these definitions, see [`documented`].
+//! generated from these definitions, see [`documented`](crate::documentation::documented).
 
 pub(crate) mod acceptance;
 pub(crate) mod backlog;
@@ -57,7 +57,7 @@ pub struct Documented {
     pub markdown: String,
 }
 
-/// Returns all generated tables of the documentation.
+/// Returns the generated tables of the keys of the server and of the signer.
 pub fn documented() -> Vec<Documented> {
     let server = [
         ("top", &top::TABLE),
@@ -85,8 +85,6 @@ pub fn documented() -> Vec<Documented> {
     };
     let mut all = Vec::from(server);
     all.push(signer);
-    #[cfg(feature = "proxy")]
-    all.extend(crate::commands::proxy::documented());
     all
 }
 

@@ -10,6 +10,7 @@ use lucarne_log::{Clock, KnownCheckpoints, LaneConfig, LogConfig, Metadata, Sign
 use lucarne_settings::{Located, Node, Reader, Report, Section, Value, join};
 
 use super::distinct::{Claimant, Claims};
+use super::identity::Identity;
 use super::instances::{self, InstanceSettings};
 use super::keys::identity::{DESCRIPTION, INCEPTION, KNOWN_CHECKPOINTS, SHORTNAME};
 use super::keys::rounds::{
@@ -195,72 +196,106 @@ pub(super) fn read(
     let section = section.or(defaults);
     let written = Written::of(&section, &keys::LOG.keys());
     let mut reader = Reader::new(section, &path, directory, report);
-    let identity = identity::read(&mut reader);
-    let inception = reader.read(&INCEPTION);
-    let known = reader.list(&KNOWN_CHECKPOINTS, values::checkpoint_url);
-    let description = reader.text(&DESCRIPTION).map(|text| text.value.to_owned());
-    let rounds = rounds(&mut reader);
-    let roots = accept::roots(&mut reader);
-    let policy = accept::policy(&mut reader);
-    let (place, signer) = (identity.data.as_ref(), identity.key.as_ref());
-    let (place, signer) = (place.map(|it| &it.value), signer.map(|it| &it.value));
-    let instances = instances::read(&mut reader, place, signer);
-    let prefixes = [&identity.submission, &identity.monitoring];
-    let prefixes = prefixes.map(|prefix| prefix.as_ref().map(|prefix| &prefix.value));
-    let likely = metadata::likely_use(&roots, &policy, &prefixes);
-    let mut metadata = metadata::read(&mut reader, likely);
-    if let Some(inception) = &inception {
-        let midnight = || values::time(&inception.value.to_string()).ok();
-        metadata.active_since = metadata.active_since.or_else(midnight);
-    }
+    let parts = Parts::read(&mut reader);
     let who = Claimant {
         index,
         path: &path,
         line: node.line,
     };
-    identity.claim(who, claims, report);
-    let key = identity.key?.value;
-    let submission = identity.submission?;
-    let origin = submission.value.origin().to_owned();
-    let data = identity.data?;
-    let scrub = rounds.scrub.of(&data.value);
-    let period = rounds.period.unwrap_or(Located {
-        value: default_period(&data.value),
-        line: None,
-    });
-    let interval = rounds.checkpoint_interval;
-    let checkpoint_interval = interval.unwrap_or_else(|| default_checkpoint_interval(&data.value));
-    Some(LogSettings {
-        line: Some(node.line),
-        shortname: identity.shortname?,
-        description: description.unwrap_or_else(|| origin.clone()),
-        metadata,
-        inception,
-        origin,
-        submission,
-        monitoring: identity.monitoring?,
-        also_at: None,
-        key,
-        secret: identity.secret,
-        credentials: identity.credentials,
-        cache: identity.cache?,
-        data,
-        roots,
-        period,
-        pool_size: rounds.pool_size,
-        lanes: rounds.lanes,
-        checkpoint_interval,
-        journal: rounds.journal,
-        read_cache: rounds.read_cache,
-        disk_cache: rounds.disk_cache,
-        rfc6962_reads: rounds.rfc6962_reads,
-        scrub,
-        policy,
-        known,
-        instances,
-        clock: Clock::system(),
-        written,
-    })
+    parts.identity.claim(who, claims, report);
+    parts.settings(node.line, written)
+}
+
+/// The values of a log's keys, before they are known to be complete.
+struct Parts {
+    identity: Identity,
+    inception: Option<Located<Date>>,
+    known: Vec<Located<String>>,
+    description: Option<String>,
+    rounds: Rounds,
+    roots: RootSources,
+    policy: Policy,
+    instances: Option<Located<InstanceSettings>>,
+    metadata: Metadata,
+}
+
+impl Parts {
+    fn read(reader: &mut Reader<'_, '_>) -> Self {
+        let identity = identity::read(reader);
+        let inception = reader.read(&INCEPTION);
+        let known = reader.list(&KNOWN_CHECKPOINTS, values::checkpoint_url);
+        let description = reader.text(&DESCRIPTION).map(|text| text.value.to_owned());
+        let rounds = rounds(reader);
+        let roots = accept::roots(reader);
+        let policy = accept::policy(reader);
+        let (place, signer) = (identity.data.as_ref(), identity.key.as_ref());
+        let (place, signer) = (place.map(|it| &it.value), signer.map(|it| &it.value));
+        let instances = instances::read(reader, place, signer);
+        let prefixes = [&identity.submission, &identity.monitoring];
+        let prefixes = prefixes.map(|prefix| prefix.as_ref().map(|prefix| &prefix.value));
+        let likely = metadata::likely_use(&roots, &policy, &prefixes);
+        let mut metadata = metadata::read(reader, likely);
+        if let Some(inception) = &inception {
+            let midnight = || values::time(&inception.value.to_string()).ok();
+            metadata.active_since = metadata.active_since.or_else(midnight);
+        }
+        Parts {
+            identity,
+            inception,
+            known,
+            description,
+            rounds,
+            roots,
+            policy,
+            instances,
+            metadata,
+        }
+    }
+
+    /// Returns the settings with their defaults, or `None` if an essential part is missing.
+    fn settings(self, line: usize, written: Written) -> Option<LogSettings> {
+        let (identity, rounds) = (self.identity, self.rounds);
+        let submission = identity.submission?;
+        let origin = submission.value.origin().to_owned();
+        let data = identity.data?;
+        let period = rounds.period.unwrap_or(Located {
+            value: default_period(&data.value),
+            line: None,
+        });
+        let interval = rounds.checkpoint_interval;
+        Some(LogSettings {
+            line: Some(line),
+            shortname: identity.shortname?,
+            description: self.description.unwrap_or_else(|| origin.clone()),
+            metadata: self.metadata,
+            inception: self.inception,
+            origin,
+            submission,
+            monitoring: identity.monitoring?,
+            also_at: None,
+            key: identity.key?.value,
+            secret: identity.secret,
+            credentials: identity.credentials,
+            cache: identity.cache?,
+            roots: self.roots,
+            period,
+            pool_size: rounds.pool_size,
+            lanes: rounds.lanes,
+            checkpoint_interval: interval
+                .unwrap_or_else(|| default_checkpoint_interval(&data.value)),
+            journal: rounds.journal,
+            read_cache: rounds.read_cache,
+            disk_cache: rounds.disk_cache,
+            rfc6962_reads: rounds.rfc6962_reads,
+            scrub: rounds.scrub.of(&data.value),
+            data,
+            policy: self.policy,
+            known: self.known,
+            instances: self.instances,
+            clock: Clock::system(),
+            written,
+        })
+    }
 }
 
 /// Returns the log's short name, or else its index, for messages.

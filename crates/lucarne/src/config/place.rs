@@ -190,7 +190,7 @@ fn password(
 ) -> Option<(LockPlace, Option<Located<PathBuf>>)> {
     const KEY: &str = "checkpointspassword";
     let directory = reader.directory();
-    let Some(source) = reader.parse(KEY, |text| Secret::parse(text, directory)) else {
+    let Some(source) = reader.parse(KEY, |text| Secret::parse_password(text, directory)) else {
         return (!reader.has(KEY)).then_some((place, None));
     };
     if let Some(others) = source.value.file().and_then(key::readable_by_others) {

@@ -25,8 +25,8 @@ pub enum Secret {
     Command(Vec<String>),
     /// Secret in a cloud service.
     Manager(Manager),
-    /// The key itself in place of its source. It is refused, and not kept, so that no message
-    /// contains it.
+    /// A text that may be the secret itself in place of its source. It is refused, and not kept, so
+    /// that no message contains it.
     Inline,
 }
 
@@ -75,7 +75,10 @@ pub(crate) enum SecretError {
     Empty,
     #[error("is more than one line")]
     Lines,
-    #[error("is refused: write it to a file with mode 0600, and write the path of that file here")]
+    #[error(
+        "is not shown, because it may be the secret itself: no file has this name: write the secret \
+         to a file with mode 0600, and write the path of that file here"
+    )]
     Inline,
 }
 
@@ -89,7 +92,7 @@ impl fmt::Display for Secret {
                 write!(f, "command `{}`", words.first().map_or("", |it| it))
             }
             Secret::Manager(manager) => manager.fmt(f),
-            Secret::Inline => f.write_str("the key in the configuration"),
+            Secret::Inline => f.write_str("the value"),
         }
     }
 }
@@ -130,6 +133,20 @@ impl Secret {
             return Ok(Secret::Inline);
         }
         Ok(Secret::File(file))
+    }
+
+    /// Parses the source of a password, like [`parse`](Self::parse). A word that is not a file may
+    /// be the password itself.
+    ///
+    /// # Errors
+    /// See [`parse`](Self::parse).
+    pub(crate) fn parse_password(text: &str, directory: &Path) -> Result<Self, SourceError> {
+        match Secret::parse(text, directory)? {
+            Secret::File(file) if !text.contains(['/', '.']) && !file.exists() => {
+                Ok(Secret::Inline)
+            }
+            secret => Ok(secret),
+        }
     }
 
     /// Returns the path of a file, which other users may be able to read; `None` for other sources.
@@ -214,10 +231,21 @@ impl Secret {
     }
 }
 
-/// Returns `true` for PEM, and for a seed in base64.
+/// Returns `true` for PEM, for a seed in base64, and for other texts that look like random bytes in
+/// base64 or hexadecimal.
 fn is_key(text: &str) -> bool {
     let seed = || base64_simd::STANDARD.decode_to_vec(text);
-    text.contains("-----BEGIN") || seed().is_ok_and(|seed| seed.len() == 32)
+    let has = |kind: fn(&u8) -> bool| text.bytes().any(|byte| kind(&byte));
+    let is_base64 = text.len() >= 22
+        && !text.starts_with('/')
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"+/-_=".contains(&byte))
+        && has(u8::is_ascii_digit)
+        && has(u8::is_ascii_lowercase)
+        && has(u8::is_ascii_uppercase);
+    let is_hex = text.len() >= 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    text.contains("-----BEGIN") || is_base64 || is_hex || seed().is_ok_and(|seed| seed.len() == 32)
 }
 
 /// A key, and the file that only the server may read: the key, or the credentials that fetch it.
@@ -332,6 +360,29 @@ mod tests {
             let message = format!("{secret:?} {secret} {why} {why:?}");
             assert!(matches!(why, SecretError::Inline), "{message}");
             assert!(!message.contains(&text[20..30]), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_password_in_place_of_its_source_is_refused_and_never_shown() {
+        let here = Path::new("/etc/lucarne");
+        for text in [
+            "hunter2",
+            "correct horse",
+            "c0ffee00c0ffee00c0ffee00c0ffee00",
+            "Ab1Ab1Ab1Ab1Ab1Ab1Ab1A",
+        ] {
+            let secret = Secret::parse_password(text, here).unwrap();
+            let why = secret.text().unwrap_err();
+            assert!(matches!(why, SecretError::Inline), "{text}: {why}");
+            assert!(
+                !format!("{secret:?} {secret} {why}").contains(text),
+                "{text}"
+            );
+        }
+        for file in ["lock.password", "secrets/lock", "/run/lock"] {
+            let secret = Secret::parse_password(file, here).unwrap();
+            assert!(matches!(secret, Secret::File(_)), "{file}");
         }
     }
 

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use lucarne_settings::form::Parsed;
-use lucarne_settings::{AnyKey, Key, Node, Report, Section, Table, Value, join, tree};
-use url::Url;
+use lucarne_settings::{
+    AnyKey, Key, Node, Report, Section, Table, Value, join, tree, without_secrets,
+};
 
 use super::keys::{self, metadata, roots};
 use super::{Config, DataPlace, LogSettings};
@@ -170,7 +171,9 @@ fn derived(key: &str, log: &LogSettings) -> Option<String> {
             Some(ccadb) => word_of(&roots::CCADBROOTS, &ccadb.programme),
             None => Some("none".to_owned()),
         },
-        "rootsurl" => Some(ccadb.map_or("none", |ccadb| &ccadb.source).to_owned()),
+        "rootsurl" => {
+            Some(ccadb.map_or_else(|| "none".to_owned(), |ccadb| without_secrets(&ccadb.source)))
+        }
         _ => None,
     }
 }
@@ -208,7 +211,7 @@ fn usual(default: &str, section: Option<&Section<'_>>, log: Option<&LogSettings>
 fn text_of(value: &Value) -> String {
     match value {
         Value::Nothing | Value::Unset => "none".to_owned(),
-        Value::Scalar(text) => without_secrets(text),
+        Value::Scalar(text) => shown(text),
         Value::List(nodes) => {
             let items = nodes.iter().map(|node| text_of(&node.value));
             format!("[{}]", items.collect::<Vec<_>>().join(", "))
@@ -217,20 +220,13 @@ fn text_of(value: &Value) -> String {
     }
 }
 
-/// Replaces the password of a URL, and the arguments of a command that prints a secret.
-fn without_secrets(text: &str) -> String {
+/// Replaces the secrets of a URL, and the arguments of a command that prints a secret.
+fn shown(text: &str) -> String {
     if let Some(command) = text.strip_prefix("exec:") {
         let program = command.split_whitespace().next().unwrap_or_default();
         return format!("exec: {program} …");
     }
-    match Url::parse(text) {
-        Ok(mut url) if url.password().is_some() => {
-            // A URL with a password has a host, so that the password can be set.
-            let _ = url.set_password(Some("***"));
-            url.to_string()
-        }
-        _ => text.to_owned(),
-    }
+    without_secrets(text)
 }
 
 #[cfg(test)]
@@ -245,11 +241,15 @@ mod tests {
                 "https://u:secret@roots.example/x",
                 "https://u:***@roots.example/x",
             ),
+            (
+                "https://hush@roots.example/x?token=hush",
+                "https://***@roots.example/x?token=***",
+            ),
             ("https://roots.example/x?y=1", "https://roots.example/x?y=1"),
             ("roots.pem", "roots.pem"),
             ("env:KEY", "env:KEY"),
         ] {
-            assert_eq!(without_secrets(text), shown);
+            assert_eq!(super::shown(text), shown);
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lucarne_ct::{KeyHolder, given_public_key};
 use lucarne_log::{Signer, SignerClient};
-use lucarne_settings::{Located, Node, Reader, Report, Section, Value, tree};
+use lucarne_settings::{Located, Node, Reader, Report, Section, Value, read_text, tree};
 
 use super::keys::identity::PUBLICKEY;
 use super::keys::signer as file;
@@ -30,7 +30,7 @@ impl SignerConfig {
     /// Reads the file at `path`. The configuration is complete only if the report has no problems.
     pub(crate) fn read(path: &Path) -> (Option<Self>, Report) {
         let mut report = Report::on(Some(path));
-        let config = match std::fs::read_to_string(path) {
+        let config = match read_text(path) {
             Ok(yaml) => {
                 let directory = path.parent().unwrap_or(Path::new(""));
                 Self::parse(&yaml, directory, &mut report)
@@ -115,7 +115,7 @@ fn token(module: &Located<PathBuf>, reader: &mut Reader<'_, '_>) -> Option<Box<d
     let object = reader.parse(&file::OBJECT, label);
     let object = reader.required(&file::OBJECT, object, "rome2026h1");
     let directory = reader.directory();
-    let pin = reader.parse(&file::PIN, |text| Secret::parse(text, directory));
+    let pin = reader.parse(&file::PIN, |text| Secret::parse_password(text, directory));
     let pin = reader.required(&file::PIN, pin, "credential:pin")?;
     let (token, object) = (token?.value, object?.value);
     let problem = match pin.value.text() {

@@ -8,7 +8,7 @@ use std::num::ParseIntError;
 
 use lucarne_ct::{Oid, OidError};
 
-pub(crate) use super::prefix::{Prefix, PrefixError, checkpoint_url, prefix};
+pub(crate) use crate::prefix::{Prefix, PrefixError, checkpoint_url, prefix};
 
 pub(crate) use lucarne_settings::values::{duration, number, rfc3339, time};
 
@@ -29,6 +29,10 @@ impl fmt::Display for Listen {
 /// Reasons why a text is not a [`Listen`]. The text follows the value.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ListenError {
+    #[error("is a URL: write the address alone, as host:port")]
+    Url,
+    #[error("is more than one address: write a list, such as [\"127.0.0.1:80\", \"[::1]:80\"]")]
+    Several,
     #[error("has no port; write host:port, or :port for every address")]
     NoPort,
     #[error("does not end in a port number (0 to 65535)")]
@@ -39,6 +43,12 @@ pub(crate) enum ListenError {
 
 /// Parses a [`Listen`]. As in Sunlight's file, `http` and `https` are valid ports.
 pub(crate) fn listen(text: &str) -> Result<Listen, ListenError> {
+    if text.contains("://") {
+        return Err(ListenError::Url);
+    }
+    if text.contains([',', ' ']) {
+        return Err(ListenError::Several);
+    }
     let (host, port) = text.rsplit_once(':').ok_or(ListenError::NoPort)?;
     let port: u16 = match port {
         "http" => 80,
@@ -97,5 +107,15 @@ mod tests {
         assert_eq!(listen("[::1]:0").unwrap().addresses.len(), 1);
         assert!(listen("127.0.0.1").is_err());
         assert!(listen("127.0.0.1:x").is_err());
+        for (text, why) in [
+            ("http://127.0.0.1:80", "is a URL: write the address alone"),
+            (
+                "127.0.0.1:80,[::1]:80",
+                "is more than one address: write a list",
+            ),
+        ] {
+            let said = listen(text).unwrap_err().to_string();
+            assert!(said.starts_with(why), "{said}");
+        }
     }
 }

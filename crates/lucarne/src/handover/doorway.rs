@@ -14,7 +14,6 @@ use tokio::sync::{Mutex, OwnedMutexGuard, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::giving::withdraw;
 use super::places::{Mismatch, compare, lock_place, log_place};
 use super::wire::{Hello, LogPlace, Message, Offer, Wire};
 use super::{PREPARING, RESPONSE_TIMEOUT};
@@ -119,7 +118,7 @@ impl Candidate {
     /// Ends the candidate without a hand-over, and sends the reason.
     pub(crate) async fn withdraw(mut self, why: &str) {
         tracing::error!(pid = self.pid, "not handed over: {why}");
-        withdraw(&mut self.wire, why.to_owned()).await;
+        self.wire.withdraw(why.to_owned()).await;
     }
 }
 

@@ -67,7 +67,7 @@ pub(crate) async fn give(
                 pid,
                 "not handed over: {why}; this process opens its logs again"
             );
-            withdraw(wire, why.to_string()).await;
+            wire.withdraw(why.to_string()).await;
             Given::Back
         }
     }
@@ -140,15 +140,5 @@ async fn switch(
         Ok(Ok(None)) => Err(SwitchError::Died),
         Ok(Err(error)) => Err(SwitchError::Unreadable(error)),
         Err(_) => Err(SwitchError::Late),
-    }
-}
-
-/// Sends a withdrawal, and waits until the other process has ended, because it may have opened
-/// logs.
-pub(super) async fn withdraw(wire: &mut Wire, why: String) {
-    let _ = timeout(RESPONSE_TIMEOUT, wire.send(&Message::Withdrawn(why))).await;
-    let ended = async { while let Ok(Some(_)) = wire.receive().await {} };
-    if timeout(RESPONSE_TIMEOUT, ended).await.is_err() {
-        tracing::error!("the other process does not end: stop it");
     }
 }

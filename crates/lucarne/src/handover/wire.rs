@@ -15,6 +15,9 @@ use rustix::net::{
 use serde::{Deserialize, Serialize};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+use super::RESPONSE_TIMEOUT;
 
 /// Maximum size of a message in bytes, enough for a thousand logs.
 const LONGEST: usize = 1 << 20;
@@ -171,6 +174,16 @@ impl Wire {
     /// Returns the sockets received so far.
     pub(super) fn take_sockets(&mut self) -> Vec<OwnedFd> {
         self.sockets.drain(..).collect()
+    }
+
+    /// Sends a withdrawal, and waits until the other process has ended, because it may have opened
+    /// logs.
+    pub(super) async fn withdraw(&mut self, why: String) {
+        let _ = timeout(RESPONSE_TIMEOUT, self.send(&Message::Withdrawn(why))).await;
+        let ended = async { while let Ok(Some(_)) = self.receive().await {} };
+        if timeout(RESPONSE_TIMEOUT, ended).await.is_err() {
+            tracing::error!("the other process does not end: stop it");
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use lucarne_testkit::{BadDisk, Server, temp_dir};
 
 use crate::common::load::Load;
 use crate::common::site::Site;
-use crate::common::{PATIENCE, all, assert_has, edit, eventually, run};
+use crate::common::{EVENT_TIMEOUT, all, assert_has, edit, eventually, run};
 
 /// The kernel shows pages that the disk does not have after a failed write-back, and the next sync
 /// succeeds. Bytes appended after the lost page are lost with it.
@@ -59,7 +59,7 @@ fn a_lost_write_to_the_lock_takes_no_commit_with_it() {
             site.reaches("small", "running").await;
             load.settle_accounts().await.assert_clean();
         });
-        assert!(server.stop(PATIENCE).unwrap().success());
+        assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
         assert!(!site.path().join("lock.sqlite-wal").exists());
     }
 }
@@ -115,13 +115,13 @@ fn a_lost_write_to_the_index_rebuilds_it(end: impl AsyncFn(&Site, &Load, &mut Se
         }
         load.settle_accounts().await.assert_clean();
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 #[test]
 fn a_lost_write_to_the_index_of_a_log_that_ends() {
     a_lost_write_to_the_index_rebuilds_it(async |_, _, server| {
-        server.stop(PATIENCE).unwrap();
+        server.stop(EVENT_TIMEOUT).unwrap();
     });
 }
 
@@ -157,7 +157,7 @@ fn may_hang() -> (BadDisk, Site) {
             assert_eq!(load.submit(&load.fresh()).await, Some(true));
         }
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     (BadDisk::new(), site)
 }
 
@@ -196,7 +196,7 @@ fn a_hung_disk_is_one_logs_own(hung: &str) {
         assert!(now < before + 32, "{before} threads, then {now}");
         waiting.into_iter().for_each(|task| task.abort());
     });
-    let status = server.stop(PATIENCE).unwrap();
+    let status = server.stop(EVENT_TIMEOUT).unwrap();
     assert_eq!(status.code(), Some(1), "{}", server.output());
     disk.wake();
     let mut server = site.start();
@@ -205,7 +205,7 @@ fn a_hung_disk_is_one_logs_own(hung: &str) {
         let load = site.load("small");
         assert_eq!(load.submit(&load.fresh()).await, Some(true));
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn health_can_be_asked_in_bulk_while_a_disk_hangs() {
         })
         .await;
     });
-    server.stop(PATIENCE).unwrap();
+    server.stop(EVENT_TIMEOUT).unwrap();
 }
 
 /// All logs share the lock: reads still work, and no request waits forever.
@@ -273,7 +273,7 @@ fn a_hung_disk_of_the_lock_is_said_and_ends_in_time() {
         let client = site.client_of("small");
         assert_eq!(client.get("checkpoint").await.unwrap().status, 200);
     });
-    server.stop(PATIENCE).unwrap();
+    server.stop(EVENT_TIMEOUT).unwrap();
 }
 
 /// If storage cannot be synced, the journal is the only durable copy. It grows to its limit, and
@@ -329,7 +329,7 @@ fn a_journal_that_cannot_be_cut_is_bounded() {
         small.settle_accounts().await.assert_clean();
         site.ready("small").await;
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 /// A read error at startup in one of the directories of `small` stops only this log.
@@ -349,7 +349,7 @@ fn an_error_at_start_is_one_logs_own(failing: &str) {
         site.reaches("small", "running").await;
         assert_eq!(small.submit(&small.fresh()).await, Some(true));
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     // `/health` is public, so only the server's log names the path.
     assert_has(&server.output(), failing);
 }
@@ -380,7 +380,7 @@ fn a_quota_at_the_lock_at_start_is_waited_for() {
             assert_eq!(load.submit(&load.fresh()).await, Some(true));
         }
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 /// A kernel mounts a file system read-only after an error, and an operator mounts it writable
@@ -405,7 +405,7 @@ fn a_disk_that_was_read_only_is_noticed_to_be_writable(part: impl Fn(&Site) -> P
         }
         load.settle_accounts().await.assert_clean();
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 #[test]
@@ -439,7 +439,7 @@ fn an_error_of_a_new_logs_disk_is_its_own() {
         assert_eq!(large.submit(&large.fresh()).await, Some(true));
         site.reaches("small", "stopped").await;
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     assert_has(&server.output(), "Input/output error");
 }
 
@@ -501,5 +501,5 @@ fn takes_submissions(site: &Site, mut server: Server) {
         assert_eq!(load.submit(&load.fresh()).await, Some(true));
         load.settle_accounts().await.assert_clean();
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }

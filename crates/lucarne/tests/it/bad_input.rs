@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::load::Load;
-use crate::common::{LUCARNE, PATIENCE, assert_has, log, pki, ready, run, submission};
+use crate::common::{EVENT_TIMEOUT, LUCARNE, assert_has, log, pki, ready, run, submission};
 use lucarne_mint::{Authority, CaOptions, KeyType};
 use lucarne_testkit::{Launch, LogUnderTest, Server, raw_exchange, usage};
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -26,7 +26,7 @@ fn hasty() -> (LogUnderTest, Server) {
 /// Checks that the log accepts a submission and stops without errors.
 fn goes_on(log: &LogUnderTest, server: &mut Server) {
     run(takes_a_submission(log));
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     let output = server.output();
     assert!(
         !output.contains("panicked") && !output.contains(" ERROR "),
@@ -49,7 +49,7 @@ fn head(length: usize, more: &str) -> String {
 
 /// Sends these bytes, and returns the response until the server closes the connection.
 fn exchange(log: &LogUnderTest, bytes: &[u8]) -> String {
-    let answer = run(raw_exchange(log.address(), bytes, PATIENCE));
+    let answer = run(raw_exchange(log.address(), bytes, EVENT_TIMEOUT));
     String::from_utf8_lossy(&answer.unwrap()).into_owned()
 }
 
@@ -63,7 +63,7 @@ fn bodies_that_break_off_and_bodies_that_never_end() {
         let request = head(body.len(), "") + &body[..part];
         stream.write_all(request.as_bytes()).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(EVENT_TIMEOUT)).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         assert_has(&answer, "400 Bad Request");
@@ -97,7 +97,7 @@ fn slow_clients_are_told_to_hurry_and_hold_up_nobody() {
                 // The test needs a slow client: it may be even slower on a busy machine.
                 std::thread::sleep(Duration::from_millis(100));
             }
-            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.set_read_timeout(Some(EVENT_TIMEOUT)).unwrap();
             let mut answer = Vec::new();
             // A server that has closed the connection may reset it while the client still sends.
             let _ = stream.read_to_end(&mut answer);
@@ -371,7 +371,7 @@ fn a_flood_of_connections_leaves_files_for_the_log() {
 
 fn connect(log: &LogUnderTest) -> TcpStream {
     let stream = TcpStream::connect(log.address()).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(EVENT_TIMEOUT)).unwrap();
     stream
 }
 

@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver};
 use lucarne_testkit::temp_dir;
 
 use crate::common::site::Site;
-use crate::common::{PATIENCE, assert_has, edit, eventually, log, lucarne, pki, ready, run};
+use crate::common::{EVENT_TIMEOUT, assert_has, edit, eventually, log, lucarne, pki, ready, run};
 
 /// A server that accepts connections and never responds.
 fn hanging() -> (String, Receiver<TcpStream>) {
@@ -37,7 +37,7 @@ fn a_report_of_ccadb_that_hangs_delays_neither_start_nor_stop() {
     edit(&log.configuration(), &roots, source);
     let mut server = log.start().unwrap();
     run(ready(&log));
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     let (url, connections) = hanging();
     let source = format!("rootsurl: {url}");
     edit(&log.configuration(), "rootsurl: report.csv", &source);
@@ -48,10 +48,10 @@ fn a_report_of_ccadb_that_hangs_delays_neither_start_nor_stop() {
         let response = client.post("ct/v1/add-chain", crate::common::submission(&pki().p256));
         assert_eq!(response.await.unwrap().status, 200);
     });
-    let _hangs = connections.recv_timeout(PATIENCE).unwrap();
+    let _hangs = connections.recv_timeout(EVENT_TIMEOUT).unwrap();
     let output = server.output();
     assert!(!output.contains("cannot get CCADB's roots"), "{output}");
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     assert!(!server.output().contains("cannot get CCADB's roots"));
     // The check before startup does not request the report either.
     let (code, said) = lucarne(
@@ -59,6 +59,27 @@ fn a_report_of_ccadb_that_hangs_delays_neither_start_nor_stop() {
         &["check", "-c", "lucarne.yaml", "--before-start"],
     );
     assert_eq!(code, 0, "{said}");
+    assert!(connections.try_recv().is_err(), "{said}");
+}
+
+/// A problem on this machine is reported without a request to CCADB. No message has the token of the
+/// URL.
+#[test]
+fn a_missing_file_is_reported_before_the_report_is_requested() {
+    let log = log("");
+    let (url, connections) = hanging();
+    let roots = format!("roots: {}/roots.pem", log.path().display());
+    let source =
+        format!("extraroots: rotos.pem\n    ccadbroots: trusted\n    rootsurl: {url}?token=hush");
+    edit(&log.configuration(), &roots, &source);
+    let (code, said) = lucarne(log.path(), &["check"]);
+    assert_eq!(code, 1, "{said}");
+    assert_has(&said, "rotos.pem does not exist");
+    assert_has(
+        &said,
+        "?token=*** is not requested: correct the problems first",
+    );
+    assert!(!said.contains("hush"), "{said}");
     assert!(connections.try_recv().is_err(), "{said}");
 }
 
@@ -71,7 +92,7 @@ fn a_report_of_ccadb_that_hangs_does_not_delay_the_first_start() {
     let source = format!("ccadbroots: trusted\n    rootsurl: {url}");
     edit(&log.configuration(), &roots, &source);
     let mut server = log.start().unwrap();
-    let hangs = connections.recv_timeout(PATIENCE).unwrap();
+    let hangs = connections.recv_timeout(EVENT_TIMEOUT).unwrap();
     let client = lucarne_testkit::Client::new(log.url());
     let site = lucarne_testkit::Client::new(format!("http://{}", log.address()));
     run(async {
@@ -87,7 +108,7 @@ fn a_report_of_ccadb_that_hangs_does_not_delay_the_first_start() {
         assert_eq!(response.status, 503);
         assert_has(&response.text(), "has not yet read all roots");
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     drop(hangs);
 }
 
@@ -117,7 +138,7 @@ fn ccadb_roots_are_kept_for_starts_without_network() {
                 .unwrap();
             assert_eq!(roots["certificates"].as_array().unwrap().len(), 1);
         });
-        assert!(server.stop(PATIENCE).unwrap().success());
+        assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
         server.output()
     };
     serve();

@@ -2,7 +2,7 @@
 //! caught up, and never signs an earlier timestamp.
 
 use crate::common::site::Site;
-use crate::common::{PATIENCE, assert_has, eventually, pki, run, submission};
+use crate::common::{EVENT_TIMEOUT, assert_has, eventually, pki, run, submission};
 use bytes::Bytes;
 use lucarne_ct::{Sct, verify_checkpoint};
 
@@ -18,7 +18,7 @@ fn a_clock_far_behind_is_waited_for() {
         site.ready("late").await;
         assert_eq!(load.submit(&load.fresh()).await, Some(true));
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 
     let key = site.key("late");
     let origin = format!("{}/late", site.address());
@@ -49,7 +49,7 @@ fn a_clock_far_behind_is_waited_for() {
         assert!(sct.timestamp > future_ms, "{} {future_ms}", sct.timestamp);
         load.audit.run().await.unwrap().assert_clean();
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 /// A test cannot let the clock jump, so this log last signed three days ago.
@@ -71,7 +71,7 @@ fn a_start_after_days_is_confirmed_with_the_day() {
         assert_has(&reason, "more than 3 days after the last signed checkpoint");
         assert_has(&reason, "lucarne serve --confirm-clock");
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     let signed = site.signed("idle").unwrap();
     assert_eq!(signed, note.as_bytes(), "nothing was signed");
 
@@ -84,9 +84,9 @@ fn a_start_after_days_is_confirmed_with_the_day() {
     let confirmed = confirmed.arg(today.date().to_string());
     let mut server = confirmed.start(site.address()).unwrap();
     run(site.ready("idle"));
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     // The log has signed a current timestamp since.
     let mut server = site.start();
     run(site.ready("idle"));
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::load_test::{authorities, log_for_load};
-use crate::common::{LUCARNE, PATIENCE, assert_has, lucarne, ready, run};
+use crate::common::{EVENT_TIMEOUT, LUCARNE, assert_has, lucarne, ready, run};
 use lucarne_testkit::{Launch, Signal, free_port, temp_dir};
 
 /// Runs `lucarne load` with these arguments, and returns the exit code and the whole output.
@@ -202,7 +202,7 @@ fn files_of_a_run_and_what_they_are_good_for() {
         "\"lucarne-load/1\"",
     );
 
-    // One threshold cannot hold, and another has no samples.
+    // One threshold cannot hold, and another has no such metric.
     let (code, said) = write(&[
         "--threshold",
         "http_req_duration: max<0.001",
@@ -213,7 +213,10 @@ fn files_of_a_run_and_what_they_are_good_for() {
     for word in ["Requests      [total, rate, throughput]", "Status Codes"] {
         assert_has(&said, word);
     }
-    assert_eq!(write(&["--threshold", "no_such_metric: count>0"]).0, 99);
+    let (code, said) = write(&["--threshold", "http_req_duraton: p(95)<500"]);
+    assert_eq!(code, 104, "{said}");
+    assert_has(&said, "did you mean `http_req_duration`?");
+    assert_eq!(write(&["--threshold", "ct_accepted: p(95)<5"]).0, 104);
 
     // An output that cannot be written is reported before the run, not after hours.
     for (flags, words) in [
@@ -278,7 +281,7 @@ fn ctrl_c_reports_what_there_is() {
         async || run.output().contains("p50="),
     ));
     run.signal(Signal::INT).unwrap();
-    let status = run.wait(PATIENCE * 2).unwrap();
+    let status = run.wait(EVENT_TIMEOUT * 2).unwrap();
     let said = run.output();
     assert_eq!(status.code(), Some(105), "{said}");
     assert_has(&said, "SIGINT: no new iterations begin");

@@ -13,8 +13,8 @@ use std::process::Output;
 
 use lucarne_mint::testing::Pki;
 use lucarne_mint::{Authority, LeafOptions};
+pub(crate) use lucarne_testkit::{EVENT_TIMEOUT, eventually};
 use lucarne_testkit::{Launch, LogUnderTest, Place};
-pub(crate) use lucarne_testkit::{PATIENCE, eventually};
 
 /// The binary under test.
 pub(crate) const LUCARNE: &str = env!("CARGO_BIN_EXE_lucarne");

@@ -6,7 +6,7 @@ use std::fs;
 use std::sync::Arc;
 
 use crate::common::site::Site;
-use crate::common::{PATIENCE, run};
+use crate::common::{EVENT_TIMEOUT, run};
 use lucarne_ct::EntryKind;
 use lucarne_testkit::{Audit, Case, Client, Corpus, Place, Response, corpus};
 use tokio::sync::Semaphore;
@@ -65,7 +65,7 @@ fn judge_at(place: Place) {
         wrong
     });
     assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 fn auditor(site: &Site, corpus: &Corpus, log: &str) -> Audit {

@@ -9,7 +9,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::common::load::Load;
-use crate::common::{PATIENCE, assert_has, log_at, ready, run};
+use crate::common::{EVENT_TIMEOUT, assert_has, log_at, ready, run};
 use lucarne_testkit::{LogUnderTest, Place, Server};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use tokio::runtime::Runtime;
@@ -106,7 +106,7 @@ fn kill_again_and_again(place: Place, kills: usize, between: impl Fn(&LogUnderTe
     println!("{catching_up} times the index caught up\n{report}");
     report.assert_clean();
     assert!(report.submissions > 2 * kills && report.scts > report.submissions);
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     assert_has(&server.output(), "has its response");
 }
 
@@ -117,7 +117,7 @@ fn killed_at_work(log: &LogUnderTest, load: &Load, moments: &mut StdRng) -> Serv
     let started = Instant::now();
     while load.promised.load(Ordering::SeqCst) == before {
         let waited = started.elapsed();
-        assert!(waited < PATIENCE, "no SCT:\n{}", server.output());
+        assert!(waited < EVENT_TIMEOUT, "no SCT:\n{}", server.output());
         // A poll with a deadline: no verdict depends on the interval.
         sleep(Duration::from_millis(1));
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::PathBuf;
 
-use crate::common::{LUCARNE, PATIENCE, assert_has, eventually, lucarne, run};
+use crate::common::{EVENT_TIMEOUT, LUCARNE, assert_has, eventually, lucarne, run};
 use lucarne_testkit::{Client, Launch, free_port, temp_dir};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -23,8 +23,8 @@ fn the_demo_answers_stops_and_goes_on() {
             .directory(directory.path())
             .start(listen.parse().unwrap())
             .unwrap();
-        server.wait_for_output("Ctrl-C", PATIENCE).unwrap();
-        let page = server.wait_for_output("    page ", PATIENCE).unwrap();
+        server.wait_for_output("Ctrl-C", EVENT_TIMEOUT).unwrap();
+        let page = server.wait_for_output("    page ", EVENT_TIMEOUT).unwrap();
         let url = page.split_whitespace().last().unwrap().to_owned();
         run(async {
             let client = Client::new(&url);
@@ -56,7 +56,7 @@ fn the_demo_answers_stops_and_goes_on() {
         });
         server.signal(signal).unwrap();
         assert_eq!(
-            server.wait(PATIENCE).unwrap().code(),
+            server.wait(EVENT_TIMEOUT).unwrap().code(),
             Some(0),
             "{}",
             server.output()
@@ -86,9 +86,11 @@ fn of_three_instances_another_leads_once_the_leader_is_killed() {
             .directory(directory.path())
             .spawn()
             .unwrap();
-        let kill = demo.wait_for_output("kill -9 ", PATIENCE).unwrap();
-        let page = demo.wait_for_output("    who leads ", PATIENCE).unwrap();
-        let log = demo.wait_for_output("    log ", PATIENCE).unwrap();
+        let kill = demo.wait_for_output("kill -9 ", EVENT_TIMEOUT).unwrap();
+        let page = demo
+            .wait_for_output("    who leads ", EVENT_TIMEOUT)
+            .unwrap();
+        let log = demo.wait_for_output("    log ", EVENT_TIMEOUT).unwrap();
         let url = |line: &str| Client::new(line.split_whitespace().last().unwrap());
         let (page, log) = (url(&page), url(&log));
         // Returns the row of the leader on the page.
@@ -115,14 +117,16 @@ fn of_three_instances_another_leads_once_the_leader_is_killed() {
         if is_first {
             let killed = Launch::new("sh").args(["-c", kill.trim()]).run().unwrap();
             assert!(killed.status.success(), "{killed:?}");
-            let told = demo.wait_for_output("no SCT was issued", PATIENCE).unwrap();
+            let told = demo
+                .wait_for_output("no SCT was issued", EVENT_TIMEOUT)
+                .unwrap();
             assert_has(&told, "leads; for ");
             assert_has(&demo.output(), "has stopped; it restarts soon");
             run(two_follow());
             assert!(!run(leader()).contains(kill.trim()));
         }
         demo.signal(Signal::INT).unwrap();
-        let status = demo.wait(PATIENCE).unwrap();
+        let status = demo.wait(EVENT_TIMEOUT).unwrap();
         assert_eq!(status.code(), Some(0), "{}", demo.output());
         assert_has(&demo.output(), "nothing that was submitted is lost");
     }

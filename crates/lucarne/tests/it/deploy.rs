@@ -5,7 +5,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use crate::common::{LUCARNE, PATIENCE, assert_has, edit, eventually, pki, run};
+use crate::common::{EVENT_TIMEOUT, LUCARNE, assert_has, edit, eventually, pki, run};
 use lucarne_mint::pem;
 use lucarne_testkit::{
     AzureServer, Client, DatabaseKind, DatabaseServer, GcsServer, Launch, ObjectStore, TempDir,
@@ -101,7 +101,7 @@ impl Recipe {
         assert_has(&said, "proven, 0 late, 0 missing");
         assert!(!said.contains(" 0 entries promised"), "{said}");
         let mut server = server.expect("the recipe starts the log");
-        assert!(server.stop(PATIENCE).unwrap().success());
+        assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     }
 
     fn wait_until_well(&self) {

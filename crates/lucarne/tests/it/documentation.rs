@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use lucarne::config::keys;
+use lucarne::documentation;
 
 fn file_of(name: &str) -> PathBuf {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
@@ -21,7 +21,7 @@ fn document(name: &str) -> String {
 #[test]
 fn tables_of_keys_are_generated() {
     let write = std::env::var_os("LUCARNE_WRITE").is_some();
-    let tables = keys::documented();
+    let tables = documentation::documented();
     let pages: BTreeSet<_> = tables.iter().map(|table| table.page).collect();
     for page in pages {
         let text = document(page);
@@ -120,15 +120,9 @@ fn registered_families() -> BTreeSet<String> {
 fn families_of(text: &str, file: &Path) -> Vec<String> {
     let word = |rest: &str| rest.split('"').next().unwrap().to_owned();
     let after = |start: &str| text.split(start).nth(1).map(word);
-    let prefix = if file.ends_with("read_limits/gate.rs") {
-        Some("lucarne_http".to_owned())
-    } else {
-        after("sub_registry_with_prefix(\"").or_else(|| {
-            after("format!(\"")?
-                .strip_suffix("_{name}")
-                .map(str::to_owned)
-        })
-    };
+    let prefix = after(", prefix \"")
+        .or_else(|| after("sub_registry_with_prefix(\""))
+        .or_else(|| Some(after("format!(\"")?.strip_suffix("_{name}")?.to_owned()));
     let mut families = Vec::new();
     for (at, _) in text.match_indices('(') {
         let Some(rest) = text[at + 1..].trim_start().strip_prefix('"') else {

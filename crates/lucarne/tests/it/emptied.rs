@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use crate::common::load::Load;
 use crate::common::site::Site;
-use crate::common::{PATIENCE, assert_has, run};
+use crate::common::{EVENT_TIMEOUT, assert_has, run};
 
 /// Submits `count` new certificates concurrently. Returns the number of SCTs.
 async fn submit(load: &Arc<Load>, count: usize) -> usize {
@@ -39,7 +39,7 @@ fn a_directory_that_is_emptied_under_its_log_is_not_signed_over() {
         }
     });
     // Everything is settled: the journal does not have the entries any more.
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     let mut server = site.start();
     run(async {
         site.reaches("small", "running").await;
@@ -61,5 +61,5 @@ fn a_directory_that_is_emptied_under_its_log_is_not_signed_over() {
         assert_has(&reason, "emptied or rolled back");
         assert_has(&reason, "tile/data/000");
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }

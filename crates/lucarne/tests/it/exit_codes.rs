@@ -6,7 +6,7 @@ use std::fs;
 use lucarne_testkit::{Bucket, Place, free_port};
 
 use crate::common::site::Site;
-use crate::common::{PATIENCE, assert_has, edit, pki, run, submission};
+use crate::common::{EVENT_TIMEOUT, assert_has, edit, pki, run, submission};
 
 /// The arguments of `ExecStartPre=` in docs/how-to/lucarne.service, with a test's configuration.
 fn before_start() -> Vec<&'static str> {
@@ -47,7 +47,7 @@ fn the_unit_starts_unless_the_process_would_not() {
         let response = client.post("ct/v1/add-chain", submission(&pki().p256));
         assert_eq!(response.await.unwrap().status, 200);
     });
-    server.stop(PATIENCE).unwrap();
+    server.stop(EVENT_TIMEOUT).unwrap();
 
     // A log that was never created stops only itself; without any log, the server does not start.
     site.forget("ill");
@@ -84,7 +84,7 @@ fn check_beside_a_running_bucket_log_warns() {
     assert_eq!((code, unit), (0, 0), "{said}");
     assert_has(&said, "warning: ");
     assert_has(&said, "in use by another process, which runs this log");
-    server.stop(PATIENCE).unwrap();
+    server.stop(EVENT_TIMEOUT).unwrap();
     let (code, _, said) = check(&site);
     assert_eq!(code, 0, "{said}");
     assert!(!said.contains("in use by"), "{said}");

@@ -3,7 +3,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::common::{LUCARNE, PATIENCE, assert_has, eventually, lucarne, pki, run, submission};
+use crate::common::{
+    EVENT_TIMEOUT, LUCARNE, assert_has, eventually, lucarne, pki, run, submission,
+};
 use lucarne_mint::{KeyPair, KeyType, oid};
 use lucarne_testkit::{Client, Launch, TempDir, free_port, temp_dir};
 
@@ -84,7 +86,7 @@ fn flags_alone_start_a_log_and_start_it_again() {
             sizes.push(checkpoint.lines().nth(1).unwrap().parse::<u64>().unwrap());
         });
         assert!(
-            server.stop(PATIENCE).unwrap().success(),
+            server.stop(EVENT_TIMEOUT).unwrap().success(),
             "{}",
             server.output()
         );
@@ -323,7 +325,7 @@ fn what_tesseracts_flags_leave_unsaid_is_as_it_has_it() {
         let answer = client.post("ct/v1/add-chain", chain).await.unwrap();
         assert_eq!(answer.status, 200, "{}", answer.text());
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     let said = server.output();
     assert!(!said.contains(" INFO "), "{said}");
 }

@@ -16,7 +16,7 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
 use crate::common::load::Load;
-use crate::common::{PATIENCE, log, log_at, ready, run};
+use crate::common::{EVENT_TIMEOUT, log, log_at, ready, run};
 use crate::fsck::{last, said};
 
 /// Files that are wrong at the same time.
@@ -125,7 +125,7 @@ fn grow(log: &LogUnderTest, entries: u64) {
             task.await.unwrap();
         }
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 /// Flips one bit in each of `count` files, and follows these files until they are repaired.
@@ -167,7 +167,7 @@ fn flip(files: &Files, copy: &Path, paths: &[String], count: usize, random: &mut
         assert_eq!(answer.status, 200, "{path}");
         assert_eq!(plain(&answer.body), plain(good), "{path}");
     }
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 /// Returns the bytes with one flipped bit.

@@ -9,7 +9,9 @@ use lucarne_testkit::{Launch, LogUnderTest, Place, Server};
 use serde_json::Value;
 
 use crate::common::load::Load;
-use crate::common::{LUCARNE, PATIENCE, assert_has, eventually, log, log_at, lucarne, ready, run};
+use crate::common::{
+    EVENT_TIMEOUT, LUCARNE, assert_has, eventually, log, log_at, lucarne, ready, run,
+};
 
 const ENTRIES: usize = 300;
 
@@ -92,7 +94,7 @@ fn a_running_log_is_right_from_everywhere() {
             "{place:?}: {note}"
         );
     }
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     let (code, said) = lucarne(log.path(), &["fsck"]);
     assert_eq!(code, 0, "{said}");
     assert_has(&said, "right: 0 wrong, 0 unreadable; ");
@@ -103,7 +105,7 @@ fn a_running_log_is_right_from_everywhere() {
 fn what_is_wrong_is_named_to_the_byte() {
     let log = log("period: 20");
     let mut server = grown(&log);
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     let issuers = std::fs::read_dir(log.data().join("issuer")).unwrap();
     let issuer = issuers.last().unwrap().unwrap().file_name();
     let issuer = format!("issuer/{}", issuer.to_str().unwrap());
@@ -171,7 +173,7 @@ fn what_is_wrong_is_named_to_the_byte() {
 fn what_lies_beside_the_tree_is_looked_at() {
     let log = log("period: 20");
     let mut server = grown(&log);
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     std::fs::write(log.data().join("tile/data/notes.txt"), "mine").unwrap();
     let partial = log.data().join("tile/0/000.p");
     std::fs::create_dir_all(&partial).unwrap();
@@ -212,7 +214,7 @@ fn what_cannot_be_told_is_not_right() {
         assert_has(&said, "the log was not checked");
         assert_has(&said, why);
     }
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     let (code, said) = lucarne(log.path(), &["fsck", "--at", &url]);
     assert_eq!(code, 2, "{said}");
     // The tile exists and cannot be read, because it is a directory.
@@ -252,7 +254,7 @@ fn what_is_not_a_tile_is_not_read() {
         }
     });
     // A running log restores tiles from its journal.
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     damage();
     let (code, lines) = checked(log.path(), &[]);
     assert_eq!(code, 2, "{lines:?}");
@@ -276,7 +278,7 @@ fn what_is_not_a_tile_is_not_read() {
             assert_eq!(response.status, 200, "{path}");
         }
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 /// A resumed check continues with the same tree and the same log.
@@ -298,7 +300,7 @@ fn a_check_goes_on_from_its_state() {
             assert_eq!(load.submit(&load.fresh()).await, Some(true));
         }
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     let args = ["--state", state.to_str().unwrap()];
 
     left(1, &note);
@@ -346,5 +348,5 @@ fn a_log_in_a_bucket() {
     let (code, lines) = said(log.launch("fsck"));
     assert_eq!(code, 0, "{lines:?}");
     assert_eq!(last(&lines)["verdict"], "right");
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use crate::common::load::Load;
 use crate::common::site::Site;
-use crate::common::{PATIENCE, SMALL, assert_has, edit, eventually, pki, run, submission};
+use crate::common::{EVENT_TIMEOUT, SMALL, assert_has, edit, eventually, pki, run, submission};
 use lucarne_testkit::{Server, SmallDisk, temp_dir};
 
 /// Creates two logs; the data of `small` is on the small disk.
@@ -66,7 +66,9 @@ fn survive_a_full_disk(site: &Site, disk: &SmallDisk, while_full: impl AsyncFn(&
         disk.fill();
         says_that_it_is_full(site, &load).await;
         while_full(site).await;
-        server.wait_for_output("disk is full", PATIENCE).unwrap();
+        server
+            .wait_for_output("disk is full", EVENT_TIMEOUT)
+            .unwrap();
         // The same after a restart on the full disk.
         server.kill().unwrap();
         server = site.start();
@@ -84,7 +86,7 @@ fn survive_a_full_disk(site: &Site, disk: &SmallDisk, while_full: impl AsyncFn(&
         print!("{report}");
         report.assert_clean();
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     stops_cleanly_while_full(site, disk);
 }
 
@@ -124,7 +126,7 @@ fn stops_cleanly_while_full(site: &Site, disk: &SmallDisk) {
         })
         .await;
     });
-    let status = server.stop(PATIENCE).unwrap();
+    let status = server.stop(EVENT_TIMEOUT).unwrap();
     assert_eq!(status.code(), Some(0), "{}", server.output());
     disk.free();
 }
@@ -144,7 +146,7 @@ fn a_read_only_directory_stops_one_log_until_it_is_writable() {
             assert_eq!(load.submit(&load.fresh()).await, Some(true));
         }
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     disk.make_read_only();
     let mut server = site.start();
     run(async {
@@ -164,7 +166,7 @@ fn a_read_only_directory_stops_one_log_until_it_is_writable() {
         site.reaches("small", "running").await;
         load.settle_accounts().await.assert_clean();
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 /// A kernel mounts the file system read-only after disk errors; after a reboot, the whole disk is
@@ -194,5 +196,5 @@ fn a_read_only_disk_for_everything_is_said_and_survived() {
         disk.make_writable();
         load.settle_accounts().await.assert_clean();
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }

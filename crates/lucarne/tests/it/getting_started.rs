@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use crate::common::{PATIENCE, all, assert_has, eventually, pki, run};
+use crate::common::{EVENT_TIMEOUT, all, assert_has, eventually, pki, run};
 use crate::deploy::Recipe;
 use crate::proxy_clients::site;
 use lucarne_testkit::{Client, free_port};
@@ -62,7 +62,7 @@ fn from_nothing_to_an_intercepted_request() {
     assert_has(last, "page.test /");
     assert_eq!(servers.len(), 2);
     for server in &mut servers {
-        assert!(server.stop(PATIENCE).unwrap().success());
+        assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     }
 }
 

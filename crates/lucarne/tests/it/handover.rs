@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use self::client::{NAME, Outcome, Protocol, Submitters};
 use self::peer::{Asker, hello};
 use crate::common::{
-    PATIENCE, assert_has, edit, eventually, log, lucarne, pki, ready, run, submission,
+    EVENT_TIMEOUT, assert_has, edit, eventually, log, lucarne, pki, ready, run, submission,
 };
 
 /// Creates a log whose process can hand over.
@@ -79,7 +79,7 @@ async fn upgrade(log: &LogUnderTest, server: &mut Server, times: usize) {
         // longer.
         tokio::time::sleep(Duration::from_secs(1)).await;
         let mut new = next(log);
-        let ended = tokio::task::block_in_place(|| server.wait(PATIENCE)).unwrap();
+        let ended = tokio::task::block_in_place(|| server.wait(EVENT_TIMEOUT)).unwrap();
         assert_eq!(
             ended.code(),
             Some(0),
@@ -119,7 +119,7 @@ fn upgrades_at_load_lose_nothing() {
         assert_eq!(report.findings, [""; 0]);
         assert_eq!(report.size as usize, outcome.took.len());
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     assert!(!log.path().join("handover.sock").exists());
 }
 
@@ -140,7 +140,7 @@ fn upgrades_lose_nothing_over_tls() {
         assert_eq!(outcome.problems, [""; 0], "{}", server.output());
         assert!(!outcome.took.is_empty());
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 /// If the next process dies at any step of the handover, the running process continues. At most its
@@ -182,8 +182,12 @@ fn a_next_process_that_dies_at_any_step_leaves_the_first_in_charge() {
     });
     // After all of these failures, a real process takes over.
     let mut new = next(&log);
-    assert_eq!(server.wait(PATIENCE).unwrap().code(), Some(0));
-    assert!(new.stop(PATIENCE).unwrap().success(), "{}", new.output());
+    assert_eq!(server.wait(EVENT_TIMEOUT).unwrap().code(), Some(0));
+    assert!(
+        new.stop(EVENT_TIMEOUT).unwrap().success(),
+        "{}",
+        new.output()
+    );
 }
 
 fn die_at(log: &LogUnderTest, step: &str) {
@@ -263,7 +267,7 @@ fn either_process_is_killed_at_any_moment() {
         let report = submitters.audit.run().await.unwrap();
         assert_eq!(report.findings, [""; 0], "{}", server.output());
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 /// All errors that can be detected are detected before the running process releases anything, even
@@ -305,8 +309,8 @@ fn a_start_that_cannot_take_over_ends_and_disturbs_nobody() {
     assert!(!said.contains("handing over"), "{said}");
     fs::write(&file, good).unwrap();
     let mut new = next(&log);
-    assert_eq!(server.wait(PATIENCE).unwrap().code(), Some(0));
-    assert!(new.stop(PATIENCE).unwrap().success());
+    assert_eq!(server.wait(EVENT_TIMEOUT).unwrap().code(), Some(0));
+    assert!(new.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 /// Requests the checkpoint on a kept-alive connection.
@@ -350,7 +354,7 @@ fn other_versions_are_refused_in_words_on_both_sides() {
         "is taking over now",
     );
     drop(first);
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     // The other direction: the running process has a later version.
     let listener = UnixListener::bind(log.path().join("handover.sock")).unwrap();
     let later = std::thread::spawn(move || {
@@ -376,7 +380,7 @@ fn a_socket_that_was_left_is_replaced_and_another_file_is_not() {
     assert!(socket.exists());
     let mut server = log.start().unwrap();
     run(ready(&log));
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     fs::write(&socket, "mine").unwrap();
     let (code, words) = lucarne(log.path(), &["serve", "-c", "lucarne.yaml"]);
     assert_eq!(code, 1, "{words}");
@@ -397,7 +401,7 @@ fn a_log_that_the_next_process_cannot_open_is_given_back() {
         let cache = format!("cache: {}/cache", log.path().display());
         edit(&file, &cache, "cache: /proc/lucarne");
         let mut new = next(&log);
-        let ended = tokio::task::block_in_place(|| new.wait(PATIENCE)).unwrap();
+        let ended = tokio::task::block_in_place(|| new.wait(EVENT_TIMEOUT)).unwrap();
         assert_eq!(ended.code(), Some(1), "{}", new.output());
         assert_has(&new.output(), "the running process continues");
         fs::write(&file, good).unwrap();
@@ -412,5 +416,5 @@ fn a_log_that_the_next_process_cannot_open_is_given_back() {
             .unwrap();
         assert_eq!(health["logs"][0]["state"], "running", "{health}");
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }

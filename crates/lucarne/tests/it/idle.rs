@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use lucarne_ct::verify_checkpoint;
 use lucarne_testkit::{Bucket, Fate, LogUnderTest, Place, StoreProxy};
 
-use crate::common::{PATIENCE, eventually, log_at, ready, run};
+use crate::common::{EVENT_TIMEOUT, eventually, log_at, ready, run};
 
 async fn next_checkpoint(log: &LogUnderTest, before: &str) -> String {
     let (client, mut checkpoint) = (log.client(), String::new());
@@ -45,7 +45,7 @@ fn an_idle_log_asks_a_bucket_once_in_five_seconds_at_most() {
         let last = next_checkpoint(&log, &third).await;
         (second, last)
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     let requests = requests.lock().unwrap();
     let put = |note: &str| {
         let mut bodies = requests.iter().map(|request| request.body());

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::common::load_test::{
     LoadTest, authorities, base64_key, ct_write, load, log_for_load, rows,
 };
-use crate::common::{PATIENCE, SMALL, assert_has, eventually, lucarne, ready, run};
+use crate::common::{EVENT_TIMEOUT, SMALL, assert_has, eventually, lucarne, ready, run};
 use lucarne_testkit::{Launch, LogUnderTest, Server, SmallDisk, free_port, temp_dir};
 use serde_json::Value;
 
@@ -145,7 +145,7 @@ fn a_plan_runs_and_everything_is_reported() {
     report.assert_clean();
     let new = scenarios[0]["completed"].as_u64().unwrap();
     assert!(report.size <= new && report.size > new / 2, "{report}");
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::net::TcpListener;
 
-use crate::common::{LUCARNE, PATIENCE, assert_has, eventually, run};
+use crate::common::{EVENT_TIMEOUT, LUCARNE, assert_has, eventually, run};
 use lucarne_testkit::{Launch, Signal, temp_dir};
 
 /// The graceful stop lasts an hour, and the timeout of the one request is longer.
@@ -32,7 +32,7 @@ fn the_second_signal_does_not_wait_for_a_target_that_hangs() {
         load.output()
             .contains("SIGTERM: cancelling the running iterations")
     }));
-    let status = load.wait(PATIENCE * 2).unwrap();
+    let status = load.wait(EVENT_TIMEOUT * 2).unwrap();
     let said = load.output();
     assert_eq!(status.code(), Some(105), "{said}");
     assert_has(&said, "1 cut off");

@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::common::site::Site;
-use crate::common::{PATIENCE, pki, run, submission};
+use crate::common::{EVENT_TIMEOUT, pki, run, submission};
 use lucarne_testkit::{Client, Server};
 
 fn site() -> Site {
@@ -29,7 +29,7 @@ fn grow(site: &Site, entries: usize) {
 }
 
 fn stop(server: &mut Server) {
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 async fn take(client: &Client, entries: usize) {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use lucarne_testkit::{Client, Launch, temp_dir};
 
-use crate::common::{LUCARNE, PATIENCE, log, pki, ready, run, submission};
+use crate::common::{EVENT_TIMEOUT, LUCARNE, log, pki, ready, run, submission};
 
 /// Metrics that every process has.
 const OF_PROCESS: [&str; 8] = [
@@ -80,7 +80,7 @@ fn a_server_has_the_documented_metrics() {
         ];
         check(&site, &wanted).await;
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 #[test]
@@ -92,9 +92,11 @@ fn a_proxy_has_the_documented_metrics() {
         .directory(home.path())
         .spawn()
         .unwrap();
-    let said = proxy.wait_for_output("page on http://", PATIENCE).unwrap();
+    let said = proxy
+        .wait_for_output("page on http://", EVENT_TIMEOUT)
+        .unwrap();
     let (_, page) = said.split_once("page on ").unwrap();
     let wanted = ["lucarne_proxy_connections", "lucarne_store_entries"];
     run(check(&Client::new(page.trim()), &wanted));
-    assert!(proxy.stop(PATIENCE).unwrap().success());
+    assert!(proxy.stop(EVENT_TIMEOUT).unwrap().success());
 }

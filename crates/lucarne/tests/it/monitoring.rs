@@ -6,7 +6,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use crate::common::load::Load;
-use crate::common::{PATIENCE, eventually, log, ready, run};
+use crate::common::{EVENT_TIMEOUT, eventually, log, ready, run};
 use aws_lc_rs::digest::{SHA256, digest};
 use bytes::Bytes;
 use lucarne_ct::{CheckpointVerifier, TileLeafRef};
@@ -43,7 +43,7 @@ fn a_stranger_reads_the_whole_log_and_it_never_changes() {
         .await;
         (files, checkpoint)
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 
     let mut server = log.start().unwrap();
     run(async {
@@ -59,7 +59,7 @@ fn a_stranger_reads_the_whole_log_and_it_never_changes() {
         }
     });
     println!("{} files, the same after a restart", files.len());
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 async fn submit(load: Arc<Load>) {

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use lucarne_testkit::{Client, Launch, Signal, temp_dir};
 
-use crate::common::{LUCARNE, PATIENCE, log, pki, run, submission};
+use crate::common::{EVENT_TIMEOUT, LUCARNE, log, pki, run, submission};
 use crate::signer::apart::Apart;
 
 /// The socket of a service manager, and the messages so far.
@@ -19,7 +19,7 @@ struct Manager {
 
 impl Manager {
     fn of(socket: UnixDatagram) -> Self {
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(EVENT_TIMEOUT)).unwrap();
         Manager {
             socket,
             messages: Vec::new(),
@@ -35,7 +35,7 @@ impl Manager {
     /// Waits for a message with this line, from message `from` on, and returns its number.
     #[track_caller]
     fn wait_for(&mut self, from: usize, line: &str) -> usize {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + EVENT_TIMEOUT;
         let mut number = from;
         loop {
             while let Some(message) = self.messages.get(number) {
@@ -90,7 +90,7 @@ fn a_server_reports_start_status_progress_reload_and_stop() {
     let time: u64 = manager.value(reloading, "MONOTONIC_USEC").parse().unwrap();
     assert!(time > 0);
     let reloaded = manager.wait_for(reloading + 1, "READY=1");
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     manager.wait_for(reloaded + 1, "STOPPING=1");
 }
 
@@ -104,7 +104,7 @@ fn a_log_without_its_directory_does_not_hold_up_the_server() {
     let mut server = launch.start(log.address()).unwrap();
     manager.wait_for(0, "READY=1");
     manager.wait_for(0, "STATUS=test: 0 entries, stopped");
-    server.stop(PATIENCE).unwrap();
+    server.stop(EVENT_TIMEOUT).unwrap();
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn a_socket_without_a_path_is_found() {
     let launch = log.launch("serve").env("NOTIFY_SOCKET", format!("@{name}"));
     let mut server = launch.start(log.address()).unwrap();
     manager.wait_for(0, "READY=1");
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     manager.wait_for(0, "STOPPING=1");
 }
 
@@ -130,7 +130,7 @@ fn a_signer_reports_start_status_and_stop() {
     assert_eq!(manager.value(ready, "MAINPID"), signer.pid().to_string());
     let status = format!("STATUS={}: signed 0 entries", apart.log.origin());
     manager.wait_for(0, &status);
-    assert_eq!(signer.stop(PATIENCE).unwrap().code(), Some(0));
+    assert_eq!(signer.stop(EVENT_TIMEOUT).unwrap().code(), Some(0));
     manager.wait_for(0, "STOPPING=1");
 }
 
@@ -149,6 +149,6 @@ fn a_proxy_reports_start_status_reload_and_stop() {
     proxy.signal(Signal::HUP).unwrap();
     let reloading = manager.wait_for(ready + 1, "RELOADING=1");
     manager.wait_for(reloading + 1, "READY=1");
-    assert!(proxy.stop(PATIENCE).unwrap().success());
+    assert!(proxy.stop(EVENT_TIMEOUT).unwrap().success());
     manager.wait_for(0, "STOPPING=1");
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::load::Load;
 use crate::common::site::Site;
-use crate::common::{PATIENCE, assert_has, eventually, pki, run};
+use crate::common::{EVENT_TIMEOUT, assert_has, eventually, pki, run};
 use lucarne_mint::{Authority, CaOptions, KeyType, pem};
 use lucarne_testkit::{
     Bucket, DatabaseKind, DatabaseServer, Fate, Place, Report, Server, StoreProxy,
@@ -133,7 +133,7 @@ impl<'s> Life<'s> {
         let report = self.load.settle_accounts().await;
         println!("{report}");
         report.assert_clean();
-        assert!(self.server.stop(PATIENCE).unwrap().success());
+        assert!(self.server.stop(EVENT_TIMEOUT).unwrap().success());
         report
     }
 }
@@ -183,7 +183,10 @@ fn answers_that_are_lost_after_their_effect() {
                 Fate::Pass
             }
         });
-        let (struck, deadline) = (way.proxy.struck(), std::time::Instant::now() + PATIENCE);
+        let (struck, deadline) = (
+            way.proxy.struck(),
+            std::time::Instant::now() + EVENT_TIMEOUT,
+        );
         while way.proxy.struck() < struck + 60 {
             assert!(std::time::Instant::now() < deadline);
             life.goes_on().await;
@@ -234,7 +237,7 @@ fn a_bucket_of_another_log() {
             assert_eq!(load.submit(&load.fresh()).await, Some(true));
         }
     });
-    server.stop(PATIENCE).unwrap();
+    server.stop(EVENT_TIMEOUT).unwrap();
 
     let prefix = |name: &str| format!("s3keyprefix: {name}/");
     let swapped = right
@@ -249,7 +252,7 @@ fn a_bucket_of_another_log() {
         println!("{reason}");
         assert_has(&reason.to_lowercase(), words);
         assert_eq!(run(load.submit(&load.fresh())), Some(false));
-        server.stop(PATIENCE).unwrap();
+        server.stop(EVENT_TIMEOUT).unwrap();
     }
     fs::write(&configuration, right).unwrap();
     let mut server = site.start();
@@ -258,7 +261,7 @@ fn a_bucket_of_another_log() {
         load.settle_accounts().await
     });
     report.assert_clean();
-    server.stop(PATIENCE).unwrap();
+    server.stop(EVENT_TIMEOUT).unwrap();
 }
 
 /// The requests of a start to its store, until the first SCT.
@@ -372,7 +375,7 @@ fn an_issuer_that_is_absent_is_hardly_asked_for() {
             "{asked} requests for one issuer"
         );
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 /// Cutting the journal, removing superseded tiles and checking whether the store accepts writes are
@@ -423,7 +426,7 @@ fn a_store_that_lets_nothing_be_tidied_up() {
         way.site.ready(LOG).await;
         assert_eq!(load.submit(&load.fresh()).await, Some(true));
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 /// Returns whether the request deletes one object, or several by the S3 request for this.
@@ -477,7 +480,7 @@ fn of_an_authority_that_nobody_named(kind: DatabaseKind) {
         .launch()
         .env("SSL_CERT_FILE", wrong.display().to_string());
     let mut server = untrusting.spawn().unwrap();
-    let status = server.wait(PATIENCE).unwrap();
+    let status = server.wait(EVENT_TIMEOUT).unwrap();
     let said = server.output();
     println!("{said}");
     assert!(!status.success(), "{said}");
@@ -566,7 +569,7 @@ fn a_database_that_is_behind_its_store() {
     let reason = run(site.reaches(LOG, "stopped"));
     println!("{reason}");
     assert_has(&reason, "The lock was rolled back");
-    server.stop(PATIENCE).unwrap();
+    server.stop(EVENT_TIMEOUT).unwrap();
     sql("REPLACE INTO checkpoints SELECT * FROM newest");
     run(async {
         let life = Life::begin(&site).await;

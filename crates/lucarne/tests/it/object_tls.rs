@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::common::site::Site;
-use crate::common::{PATIENCE, assert_has, eventually, pki, run};
+use crate::common::{EVENT_TIMEOUT, assert_has, eventually, pki, run};
 use lucarne_mint::pem;
 use lucarne_testkit::{Bucket, ObjectStore, Place, temp_dir, with_host_names};
 
@@ -45,7 +45,7 @@ fn a_bucket_in_the_host_name_behind_tls() {
         load.settle_accounts().await
     });
     report.assert_clean();
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 
     // The log sends no credentials to an untrusted server, and reports this at once, because
     // retries do not help.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::common::{LUCARNE, PATIENCE, assert_has, edit, log, lucarne, pki, ready, run};
+use crate::common::{EVENT_TIMEOUT, LUCARNE, assert_has, edit, log, lucarne, pki, ready, run};
 use jiff::Timestamp;
 use lucarne_testkit::{Launch, LogUnderTest};
 
@@ -130,7 +130,7 @@ fn a_lock_database_of_sunlight_is_accepted_and_inception_creates() {
     for _ in 0..2 {
         let mut server = log.start().unwrap();
         run(ready(&log));
-        assert_eq!(server.stop(PATIENCE).unwrap().code(), Some(0));
+        assert_eq!(server.stop(EVENT_TIMEOUT).unwrap().code(), Some(0));
     }
 }
 
@@ -225,7 +225,7 @@ fn modes_do_not_depend_on_the_umask() {
             let response = client.post("ct/v1/add-chain", crate::common::submission(&pki().p256));
             assert_eq!(response.await.unwrap().status, 200);
         });
-        assert!(server.stop(PATIENCE).unwrap().success());
+        assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
         let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
         let mut private = 0;
         for (path, _) in everything(&log.data()) {
@@ -269,7 +269,7 @@ fn grow(log: &LogUnderTest, entries: usize, end: impl FnOnce(&mut lucarne_testki
 }
 
 fn stop(server: &mut lucarne_testkit::Server) {
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 /// The recipe of docs/how-to/operations.md for a lost lock.

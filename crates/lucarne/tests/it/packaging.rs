@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::alerts::{at, list, read, text, yaml};
-use crate::common::{LUCARNE, PATIENCE};
+use crate::common::{EVENT_TIMEOUT, LUCARNE};
 use lucarne_settings::{Node, Value};
 use lucarne_testkit::{Launch, free_port, temp_dir};
 
@@ -161,7 +161,7 @@ fn a_proxy_starts_with_the_configuration_of_the_package() {
         .directory(directory.path());
     let address = SocketAddr::from(([127, 0, 0, 1], listen));
     let mut proxy = launch.start(address).unwrap();
-    assert!(proxy.stop(PATIENCE).unwrap().success());
+    assert!(proxy.stop(EVENT_TIMEOUT).unwrap().success());
     assert!(directory.path().join("ca/ca.pem").is_file());
 }
 

@@ -33,6 +33,30 @@ fn roots_name_every_block_that_is_not_taken() {
     let (_, said) = lucarne(log.path(), &["check"]);
     assert_has(&said, "2 roots");
 
+    let utf_16 = roots.encode_utf16().flat_map(u16::to_le_bytes);
+    fs::write(log.path().join("roots.pem"), utf_16.collect::<Vec<u8>>()).unwrap();
+    let (_, said) = lucarne(log.path(), &["check"]);
+    assert_has(
+        &said,
+        "the file is UTF-16: convert it to UTF-8 with `iconv -f UTF-16",
+    );
+    fs::write(log.path().join("roots.pem"), authority("One").cert_der()).unwrap();
+    let (_, said) = lucarne(log.path(), &["check"]);
+    assert_has(
+        &said,
+        "roots.pem: the file has DER in place of PEM: convert it",
+    );
+    let yaml = fs::read_to_string(log.configuration()).unwrap();
+    let yaml = format!("\u{feff}{yaml}");
+    let utf_16 = yaml.encode_utf16().flat_map(u16::to_be_bytes);
+    fs::write(log.path().join("utf-16.yaml"), utf_16.collect::<Vec<u8>>()).unwrap();
+    let (code, said) = lucarne(log.path(), &["check", "-c", "utf-16.yaml"]);
+    assert_eq!(code, 1, "{said}");
+    assert_has(
+        &said,
+        "the file is UTF-16: convert it with `iconv -f UTF-16 -t UTF-8 utf-16.yaml`",
+    );
+
     let (mut text, line) = glued();
     text += &authority("Three").certificate_pem();
     fs::write(log.path().join("roots.pem"), text).unwrap();

@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use url::form_urlencoded::byte_serialize;
 
 use crate::alerts::{DASHBOARDS, dashboard, queries, root};
-use crate::common::{LUCARNE, PATIENCE, eventually, log, pki, ready, run, submission};
+use crate::common::{EVENT_TIMEOUT, LUCARNE, eventually, log, pki, ready, run, submission};
 
 /// Metrics of events and settings that this site lacks. Panels with them need no data.
 const ELSEWHERE: [&str; 5] = [
@@ -55,7 +55,9 @@ fn proxy(directory: &std::path::Path) -> (Server, String) {
         .directory(directory)
         .spawn()
         .unwrap();
-    let output = proxy.wait_for_output("page on http://", PATIENCE).unwrap();
+    let output = proxy
+        .wait_for_output("page on http://", EVENT_TIMEOUT)
+        .unwrap();
     let (_, page) = output.split_once("page on http://").unwrap();
     let address = page.trim().trim_end_matches('/').to_owned();
     (proxy, address)

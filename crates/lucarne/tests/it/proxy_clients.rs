@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 
-use crate::common::{LUCARNE, PATIENCE, assert_has, pki};
+use crate::common::{EVENT_TIMEOUT, LUCARNE, assert_has, pki};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
@@ -62,7 +62,7 @@ impl Scene {
             .spawn()
             .unwrap();
         let said = server
-            .wait_for_output("proxy on http://", PATIENCE)
+            .wait_for_output("proxy on http://", EVENT_TIMEOUT)
             .unwrap();
         let proxy = said.split("proxy on ").nth(1).unwrap();
         Scene {
@@ -405,7 +405,7 @@ fn chromium() {
         ] {
             assert_has(&asked, &format!("{expected} {seen}"));
         }
-        scene.server.stop(PATIENCE).unwrap();
+        scene.server.stop(EVENT_TIMEOUT).unwrap();
         let log = scene.server.output();
         assert!(!log.contains("does not trust"), "{log}");
     }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use lucarne_mint::{Authority, CaOptions, KeyType, LeafOptions, pem};
 use lucarne_testkit::{Launch, Server, TempDir, temp_dir};
 
-use super::common::{LUCARNE, PATIENCE, assert_has};
+use super::common::{EVENT_TIMEOUT, LUCARNE, assert_has};
 
 /// Returns a certificate for these names, and its key.
 fn pair(ca: &Authority, names: &[&str]) -> (String, String) {
@@ -61,7 +61,7 @@ impl Home {
 
 fn address(server: &mut Server) -> String {
     let said = server
-        .wait_for_output("proxy on http://", PATIENCE)
+        .wait_for_output("proxy on http://", EVENT_TIMEOUT)
         .unwrap();
     let address = said.split("proxy on http://").nth(1).unwrap();
     address.split_whitespace().next().unwrap().to_owned()
@@ -110,17 +110,22 @@ fn a_replaced_certificate_is_served_without_a_restart() {
     // keeps the old pair.
     let (certificate, key) = pair(&second, &["*.own.test"]);
     home.write("own.pem", &certificate);
-    server.wait_for_output("stays as it was", PATIENCE).unwrap();
+    server
+        .wait_for_output("stays as it was", EVENT_TIMEOUT)
+        .unwrap();
     assert!(believed(&proxy, &one, "www.own.test"));
     home.write("own-key.pem", &key);
     server
-        .wait_for_output("certificate read", PATIENCE)
+        .wait_for_output("certificate read", EVENT_TIMEOUT)
         .unwrap();
     let start = Instant::now();
     while !believed(&proxy, &two, "www.own.test") {
-        assert!(start.elapsed() < PATIENCE, "the old one is served still");
+        assert!(
+            start.elapsed() < EVENT_TIMEOUT,
+            "the old one is served still"
+        );
     }
-    server.stop(PATIENCE).unwrap();
+    server.stop(EVENT_TIMEOUT).unwrap();
 }
 
 #[test]
@@ -174,7 +179,7 @@ fn secrets_are_written_where_the_environment_says_and_nowhere_else() {
         let proxy = address(&mut server);
         let ca = home.0.path().join("lucarne-ca/ca.pem");
         assert!(believed(&proxy, &ca, "www.test"));
-        server.stop(PATIENCE).unwrap();
+        server.stop(EVENT_TIMEOUT).unwrap();
         let warned = server.output().contains("SSLKEYLOGFILE is set");
         assert_eq!((warned, log.exists()), (set, set));
     }

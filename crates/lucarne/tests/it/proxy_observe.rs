@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
-use crate::common::{LUCARNE, PATIENCE, assert_has, eventually, log, pki, ready, run};
+use crate::common::{EVENT_TIMEOUT, LUCARNE, assert_has, eventually, log, pki, ready, run};
 use lucarne_ct::{Certificate, LogKey, embedded_entry, encode_sct_list};
 use lucarne_mint::{Extension, KeyPair, LeafOptions, oid, pem};
 use lucarne_testkit::{
@@ -67,7 +67,7 @@ fn server(name: &str, logs: &[u8]) -> u16 {
 /// Returns the response of `https://host:port/` through the proxy, with its CA trusted.
 fn through(proxy: &str, ca: &str, host: &str, port: u16) -> String {
     let mut socket = TcpStream::connect(proxy).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(EVENT_TIMEOUT)).unwrap();
     write!(
         socket,
         "CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n"
@@ -113,7 +113,7 @@ fn log_list() -> String {
 
 /// Returns the address after `what` in the proxy's output.
 fn address(proxy: &mut Server, what: &str) -> String {
-    let output = proxy.wait_for_output(what, PATIENCE).unwrap();
+    let output = proxy.wait_for_output(what, EVENT_TIMEOUT).unwrap();
     let after = output.split(what).nth(1).unwrap();
     let end = after.find(['/', '\n']).unwrap_or(after.len());
     after[..end].trim().to_owned()
@@ -226,7 +226,7 @@ fn sees_verifies_and_submits() {
         assert_eq!(checkpoint.lines().nth(1), Some("1"), "{checkpoint}");
     });
     log.audit().unwrap();
-    proxy.stop(PATIENCE).unwrap();
+    proxy.stop(EVENT_TIMEOUT).unwrap();
 }
 
 #[test]
@@ -268,5 +268,5 @@ fn a_log_list_that_hangs_at_start_does_not_keep_the_proxy_from_stopping() {
         TcpStream::connect(&listen).is_err(),
         "clients must be refused while nobody serves them"
     );
-    assert!(proxy.stop(PATIENCE).unwrap().success());
+    assert!(proxy.stop(EVENT_TIMEOUT).unwrap().success());
 }

@@ -6,7 +6,7 @@ use std::fs;
 use lucarne_testkit::{Place, free_port, temp_dir};
 
 use crate::common::site::Site;
-use crate::common::{PATIENCE, assert_has, eventually, run};
+use crate::common::{EVENT_TIMEOUT, assert_has, eventually, run};
 
 /// Returns `/health`, the page of the site and the page of a log.
 async fn public(site: &Site, log: &str) -> [String; 3] {
@@ -37,7 +37,7 @@ fn paths_stay_in_the_log_lines() {
             assert!(!text.contains(&directory), "{text}");
         }
     });
-    server.stop(PATIENCE).unwrap();
+    server.stop(EVENT_TIMEOUT).unwrap();
     assert_has(&server.output(), &format!("{directory}/ill"));
 }
 
@@ -59,6 +59,6 @@ fn users_and_hosts_stay_in_the_log_lines() {
             assert!(!text.contains(&port.to_string()), "{text}");
         }
     });
-    server.stop(PATIENCE).unwrap();
+    server.stop(EVENT_TIMEOUT).unwrap();
     assert_has(&server.output(), &port.to_string());
 }

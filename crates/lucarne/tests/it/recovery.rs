@@ -8,7 +8,7 @@ use std::sync::Arc;
 use lucarne_testkit::{Bucket, Launch, LogUnderTest, Place, Server};
 
 use crate::common::load::Load;
-use crate::common::{LUCARNE, PATIENCE, all, assert_has, log, log_at, ready, run};
+use crate::common::{EVENT_TIMEOUT, LUCARNE, all, assert_has, log, log_at, ready, run};
 use crate::lock_tools::elsewhere::{Answer, Elsewhere};
 
 const SETTINGS: &str = "period: 20";
@@ -64,7 +64,7 @@ impl Operator {
 
     fn stop(&mut self) {
         if let Some(mut server) = self.server.take() {
-            assert!(server.stop(PATIENCE).unwrap().success());
+            assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
         }
     }
 

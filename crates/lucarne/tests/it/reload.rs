@@ -11,7 +11,7 @@ use rustix::process::Signal;
 
 use crate::common::load::Load;
 use crate::common::site::Site;
-use crate::common::{PATIENCE, assert_has, eventually, pki, run};
+use crate::common::{EVENT_TIMEOUT, assert_has, eventually, pki, run};
 
 /// A site with its configuration file, and the same file without the second log.
 struct TwoLogs {
@@ -112,7 +112,7 @@ fn a_log_is_added_and_removed_while_another_is_under_load_and_loses_nothing() {
         assert_eq!(report.findings, [""; 0], "{}", server.output());
         assert!(report.size > 0);
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 /// Adds the second log, and removes it while submissions wait for its round. Returns the load with
@@ -156,7 +156,7 @@ fn an_invalid_file_changes_nothing_and_settings_that_need_a_start_are_named() {
         // The second log is missing, too.
         logs.reload(&mut server, &format!("{}    perriod: 5\n", logs.first));
         server
-            .wait_for_output("nothing was changed", PATIENCE)
+            .wait_for_output("nothing was changed", EVENT_TIMEOUT)
             .unwrap();
         assert_has(&server.output(), "no such key; did you mean `period`?");
         logs.has(&BOTH).await;
@@ -164,11 +164,11 @@ fn an_invalid_file_changes_nothing_and_settings_that_need_a_start_are_named() {
         let named = format!("verification: general\n{slower}");
         logs.reload(&mut server, &named);
         for words in ["keys=\"verification\"", "keys=\"period\""] {
-            server.wait_for_output(words, PATIENCE).unwrap();
+            server.wait_for_output(words, EVENT_TIMEOUT).unwrap();
         }
         logs.has(&BOTH).await;
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn other_sources_of_roots_are_read_and_then_the_first_ones_again() {
             .await;
         }
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn a_log_that_cannot_be_opened_leaves_the_others_alone() {
         logs.reload(&mut server, &logs.first);
         logs.has(&FIRST).await;
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 #[test]
@@ -222,10 +222,10 @@ fn the_next_process_takes_over_the_logs_that_are_left() {
     run(logs.has(&BOTH));
     logs.reload(&mut server, &hands_over(&logs.first));
     server
-        .wait_for_output("closed and removed", PATIENCE)
+        .wait_for_output("closed and removed", EVENT_TIMEOUT)
         .unwrap();
     let mut next = logs.site.launch().spawn().unwrap();
-    let ended = server.wait(PATIENCE).unwrap();
+    let ended = server.wait(EVENT_TIMEOUT).unwrap();
     assert_eq!(
         ended.code(),
         Some(0),
@@ -234,5 +234,9 @@ fn the_next_process_takes_over_the_logs_that_are_left() {
         next.output()
     );
     run(logs.has(&FIRST));
-    assert!(next.stop(PATIENCE).unwrap().success(), "{}", next.output());
+    assert!(
+        next.stop(EVENT_TIMEOUT).unwrap().success(),
+        "{}",
+        next.output()
+    );
 }

@@ -7,7 +7,7 @@ use lucarne_testkit::{Bucket, Client, Launch, LogUnderTest, Place};
 use serde_json::Value;
 
 use crate::common::load::Load;
-use crate::common::{LUCARNE, PATIENCE, assert_has, log, log_at, lucarne, ready, run};
+use crate::common::{EVENT_TIMEOUT, LUCARNE, assert_has, log, log_at, lucarne, ready, run};
 use crate::fsck::{checked, grown, last, said};
 
 /// Flips a bit in the middle of a file, and returns the original bytes.
@@ -91,7 +91,7 @@ fn a_running_log_is_put_right_from_a_copy() {
         }
     });
     assert_eq!(checked(log.path(), &[]).0, 0);
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 /// Names tiles are regenerated from the entries: the wrong ones, and all of them if the log had
@@ -100,7 +100,7 @@ fn a_running_log_is_put_right_from_a_copy() {
 fn names_tiles_are_made_anew() {
     let log = log("period: 20");
     let mut server = grown(&log);
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     let names = log.data().join("tile/names");
     let good = flip(&names.join("000"));
     let (code, lines) = checked(log.path(), &[]);
@@ -133,7 +133,7 @@ fn names_tiles_are_made_anew() {
 fn a_hash_tile_is_made_anew() {
     let log = log("period: 20");
     let mut server = grown(&log);
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     let tile = log.data().join("tile/0/000");
     let good = flip(&tile);
     let (code, text) = lucarne(log.path(), &["repair"]);
@@ -160,7 +160,7 @@ fn a_hash_tile_is_made_anew() {
 fn a_start_restores_the_right_edge() {
     let log = log("period: 20");
     let mut server = grown(&log);
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     let tile = log.data().join("tile/0/001.p/44");
     let good = flip(&tile);
     let bad = std::fs::read(&tile).unwrap();
@@ -172,14 +172,14 @@ fn a_start_restores_the_right_edge() {
         assert_has(&metrics, "lucarne_restored_files_total{log=\"test\"} 1");
     });
     server
-        .wait_for_output("restored a damaged file", PATIENCE)
+        .wait_for_output("restored a damaged file", EVENT_TIMEOUT)
         .unwrap();
     assert_eq!(std::fs::read(&tile).unwrap(), good);
     let kept = log.data().join(".lucarne/damaged/tile/0/001.p/44-1");
     assert_eq!(std::fs::read(kept).unwrap(), bad);
     let (code, lines) = checked(log.path(), &[]);
     assert_eq!(code, 0, "{lines:?}");
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 /// A copy is repaired from the URL of the log; files at a URL cannot be repaired.
@@ -226,7 +226,7 @@ fn a_mirror_is_put_right_from_the_log() {
     let (code, text) = lucarne(log.path(), &["repair", "--at", &url]);
     assert_eq!(code, 2, "{text}");
     assert_has(&text, "cannot write to");
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 /// An object in a bucket was overwritten while the server runs.
@@ -255,7 +255,7 @@ fn a_log_in_a_bucket_is_put_right() {
         let answer = log.client().get("tile/0/000").await.unwrap();
         assert_eq!(&answer.body[..], &good[..]);
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 /// A damaged staged round that is already published stops no start; `repair` moves it aside.
@@ -303,7 +303,7 @@ fn a_damaged_round_that_is_published_is_not_needed() {
     let (kept, _) = kept.split_once(" in ").unwrap();
     assert_eq!(run(bucket.get(&format!("data/{kept}"))).unwrap(), bytes);
     assert_eq!(rounds()["problems"], serde_json::json!([]));
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 /// The checkpoint in the lock is used if no checkpoint is published.
@@ -311,7 +311,7 @@ fn a_damaged_round_that_is_published_is_not_needed() {
 fn the_lock_stands_in_for_a_lost_checkpoint() {
     let log = log("period: 20");
     let mut server = grown(&log);
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     let checkpoint = log.data().join("checkpoint");
     for lost in [None, Some("")] {
         match lost {
@@ -336,6 +336,6 @@ fn the_lock_stands_in_for_a_lost_checkpoint() {
     }
     let mut server = log.start().unwrap();
     run(ready(&log));
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     assert_eq!(checked(log.path(), &[]).0, 0);
 }

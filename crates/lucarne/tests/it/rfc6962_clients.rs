@@ -8,7 +8,7 @@ use lucarne_testkit::{Launch, LogUnderTest, go_program};
 use serde_json::Value;
 
 use crate::common::load::Load;
-use crate::common::{PATIENCE, all, assert_has, log, pki, ready, run};
+use crate::common::{EVENT_TIMEOUT, all, assert_has, log, pki, ready, run};
 
 /// The version that `scripts/install-test-tools` builds.
 const VERSION: &str = "v1.3.2";
@@ -145,5 +145,5 @@ fn ctclient_works_unchanged() {
     );
     assert!(!client.run("get-entries", &["--first", "15"]).0);
     client.says("get-roots", &[]);
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }

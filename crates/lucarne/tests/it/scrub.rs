@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lucarne_testkit::Client;
 
 use crate::common::load::Load;
-use crate::common::{PATIENCE, assert_has, eventually, log, ready, run};
+use crate::common::{EVENT_TIMEOUT, assert_has, eventually, log, ready, run};
 
 const ENTRIES: usize = 300;
 
@@ -28,7 +28,7 @@ fn what_rots_unread_is_named_until_it_is_mended() {
             assert_eq!(load.submit(&load.fresh()).await, Some(true));
         }
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 
     let issuers = std::fs::read_dir(log.data().join("issuer")).unwrap();
     let issuer = issuers.last().unwrap().unwrap().file_name();
@@ -67,5 +67,5 @@ fn what_rots_unread_is_named_until_it_is_mended() {
         }
         assert_has(&health(&site).await, "the last whole pass ended");
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }

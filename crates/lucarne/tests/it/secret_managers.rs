@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::{LUCARNE, PATIENCE, all, assert_has, pki, ready, run, submission};
+use crate::common::{EVENT_TIMEOUT, LUCARNE, all, assert_has, pki, ready, run, submission};
 use base64_simd::STANDARD;
 use lucarne_ct::{EntryKind, LogKey};
 use lucarne_testkit::{Audit, Launch, LogUnderTest, Moto, SecretManager, free_port};
@@ -87,7 +87,7 @@ impl Moved {
             audit.promised(EntryKind::X509, body.as_bytes(), &sct);
             audit.run().await.unwrap().assert_clean();
         });
-        assert!(server.stop(PATIENCE).unwrap().success());
+        assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     }
 
     /// Returns the output of `check`, which must succeed.

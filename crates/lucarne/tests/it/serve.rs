@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 
 use crate::common::{
-    LUCARNE, PATIENCE, assert_has, edit, eventually, log, lucarne, pki, ready, run, submission,
+    EVENT_TIMEOUT, LUCARNE, assert_has, edit, eventually, log, lucarne, pki, ready, run, submission,
 };
 use lucarne_ct::Fingerprint;
 use lucarne_mint::{Authority, CaOptions, KeyType, LeafOptions};
@@ -31,7 +31,7 @@ fn posted(log: &LogUnderTest) -> TcpStream {
         body.len()
     );
     let mut stream = TcpStream::connect(log.address()).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(EVENT_TIMEOUT)).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
     stream
 }
@@ -79,7 +79,7 @@ fn taken_before(signal: Signal) -> usize {
         }
         scts.len()
     });
-    let status = server.wait(PATIENCE).unwrap();
+    let status = server.wait(EVENT_TIMEOUT).unwrap();
     assert_eq!(status.code(), Some(0), "{}", server.output());
     assert_has(
         &server.output(),
@@ -128,7 +128,7 @@ fn a_second_signal_exits_at_once() {
             server.try_wait().unwrap().is_some()
         })
         .await;
-        assert_eq!(server.wait(PATIENCE).unwrap().code(), Some(130));
+        assert_eq!(server.wait(EVENT_TIMEOUT).unwrap().code(), Some(130));
         waiter.abort();
     });
 }
@@ -174,12 +174,12 @@ fn sighup_rereads_roots_and_a_bad_file_changes_nothing() {
         fs::write(&file, "nothing\n").unwrap();
         server.signal(Signal::HUP).unwrap();
         server
-            .wait_for_output("the roots stay as they were", PATIENCE)
+            .wait_for_output("the roots stay as they were", EVENT_TIMEOUT)
             .unwrap();
         let roots = client.get("ct/v1/get-roots").await.unwrap().json().unwrap();
         assert_eq!(roots["certificates"].as_array().unwrap().len(), 2);
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 /// Refusals apply to roots from any source, and take effect with a reload.
@@ -213,16 +213,19 @@ fn roots_are_refused_by_fingerprint() {
         server.signal(Signal::HUP).unwrap();
         eventually("the root is refused", async || accepted().await == (1, 400)).await;
         let warning = format!("{unknown} is not the fingerprint of any root");
-        server.wait_for_output(&warning, PATIENCE).unwrap();
+        server.wait_for_output(&warning, EVENT_TIMEOUT).unwrap();
         // An invalid file does not change the refused roots.
         fs::write(&refused, "misissued\n").unwrap();
         server.signal(Signal::HUP).unwrap();
         server
-            .wait_for_output("line 1: `misissued`: not a SHA-256 fingerprint", PATIENCE)
+            .wait_for_output(
+                "line 1: `misissued`: not a SHA-256 fingerprint",
+                EVENT_TIMEOUT,
+            )
             .unwrap();
         assert_eq!(accepted().await, (1, 400));
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 /// Two logs run in one process. The directory of one is not usable.
@@ -286,7 +289,7 @@ fn one_broken_log_leaves_the_other_alone() {
         })
         .await;
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 /// Writes a TLS certificate of `name` and its key to files.
@@ -320,10 +323,10 @@ fn changed_tls_files_are_served_without_a_restart() {
     fs::write(log.path().join("tls.key"), "nonsense").unwrap();
     server.signal(Signal::HUP).unwrap();
     server
-        .wait_for_output("the old certificate stays in use", PATIENCE)
+        .wait_for_output("the old certificate stays in use", EVENT_TIMEOUT)
         .unwrap();
     assert_has(&served(), "second.example.com");
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 #[test]
@@ -335,10 +338,12 @@ fn log_lines_as_json() {
         .env("LUCARNE_LOG", "debug")
         .start(log.address())
         .unwrap();
-    let line = server.wait_for_output("\"listening\"", PATIENCE).unwrap();
+    let line = server
+        .wait_for_output("\"listening\"", EVENT_TIMEOUT)
+        .unwrap();
     let line: serde_json::Value = serde_json::from_str(&line).unwrap();
     assert_eq!(line["level"], "INFO");
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     let (code, said) = lucarne(log.path(), &["serve", "--log", "a=b=c"]);
     assert_eq!(code, 1);
     assert_has(&said, "LUCARNE_LOG");
@@ -346,7 +351,7 @@ fn log_lines_as_json() {
 
 /// Returns the first log line with all of `words`, as JSON.
 fn line_with(server: &mut lucarne_testkit::Server, words: &str) -> serde_json::Value {
-    let line = server.wait_for_output(words, PATIENCE).unwrap();
+    let line = server.wait_for_output(words, EVENT_TIMEOUT).unwrap();
     serde_json::from_str(&line).unwrap()
 }
 
@@ -382,7 +387,7 @@ fn rounds_and_refusals_tell_their_story() {
         assert!(round[figure].as_f64().unwrap() > 0.0, "{figure}: {round}");
     }
     assert_eq!(line_with(&mut server, "\"published\"")["level"], "DEBUG");
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     // The journal is cut during shutdown.
     assert_has(&server.output(), "\"settled\"");
 }

@@ -13,7 +13,7 @@ use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::common::{LUCARNE, PATIENCE, all, assert_has, pki};
+use crate::common::{EVENT_TIMEOUT, LUCARNE, all, assert_has, pki};
 
 /// Writes `cert.pem` and `key.pem` to a directory.
 type Make<'a> = &'a dyn Fn(&Path);
@@ -135,7 +135,7 @@ fn with<'a>(arguments: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
 fn proxy(launch: Launch) -> (Server, String) {
     let mut server = launch.spawn().unwrap();
     let said = server
-        .wait_for_output("proxy on http://", PATIENCE)
+        .wait_for_output("proxy on http://", EVENT_TIMEOUT)
         .unwrap();
     let address = said.split("proxy on ").nth(1).unwrap();
     let address = address.split_whitespace().next().unwrap().to_owned();
@@ -401,5 +401,5 @@ fn a_client_of_tls_1_1_is_named_in_the_log() {
         .unwrap();
     assert!(!output.status.success(), "{}", all(&output));
     let expected = "the client speaks neither TLS 1.2 nor TLS 1.3";
-    server.wait_for_output(expected, PATIENCE).unwrap();
+    server.wait_for_output(expected, EVENT_TIMEOUT).unwrap();
 }

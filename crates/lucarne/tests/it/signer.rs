@@ -16,7 +16,7 @@ use tokio::runtime::Runtime;
 
 use self::apart::{Apart, Copied};
 use crate::common::load::{Load, is_retry_later};
-use crate::common::{PATIENCE, assert_has, edit, eventually, pki, ready, run, submission};
+use crate::common::{EVENT_TIMEOUT, assert_has, edit, eventually, pki, ready, run, submission};
 
 /// The message names the failure and its reason once.
 #[test]
@@ -117,7 +117,11 @@ fn kills_of_server_and_signer_lose_and_repeat_nothing() {
         let before = load.promised.load(Ordering::SeqCst);
         let started = Instant::now();
         while load.promised.load(Ordering::SeqCst) == before {
-            assert!(started.elapsed() < PATIENCE, "no SCT:\n{}", server.output());
+            assert!(
+                started.elapsed() < EVENT_TIMEOUT,
+                "no SCT:\n{}",
+                server.output()
+            );
             // A poll with a deadline: no verdict depends on the interval.
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -144,7 +148,7 @@ fn kills_of_server_and_signer_lose_and_repeat_nothing() {
     });
     println!("{committed} rounds that only the signer had committed\n{report}");
     report.assert_clean();
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 /// A lock that cannot be written prolongs the moment between signature and commit.
@@ -208,7 +212,7 @@ fn a_log_that_was_rolled_back_with_its_lock_is_refused() {
                 assert_eq!(submit(&apart, &submission(&pki().p256)).await.status, 200);
             }
         });
-        assert!(server.stop(PATIENCE).unwrap().success());
+        assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     };
     grow(2);
     let old = Copied::of(&apart);
@@ -258,7 +262,7 @@ fn a_signer_with_an_old_memory_is_shown_how_the_log_grew() {
             assert_eq!(submit(&apart, &submission(&pki().p256)).await.status, 200);
         }
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     drop(signer);
     fs::write(apart.memory(), old).unwrap();
     let _signer = apart.start_signer();
@@ -332,7 +336,7 @@ fn those_who_submit_known_certificates_again_stop_no_round() {
         });
         futures_util::future::join_all(parts).await;
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 
     // The restarted server has lost its issued SCTs, so each is signed again.
     let server = apart.log.start().unwrap();

@@ -20,7 +20,7 @@ use lucarne_mint::{Chain, Time};
 use lucarne_testkit::{Audit, Client, Launch, Server, TempDir, free_port, takeover};
 use serde_json::Value;
 
-use super::common::{LUCARNE, PATIENCE, assert_has, edit, eventually, lucarne, pki, run};
+use super::common::{EVENT_TIMEOUT, LUCARNE, assert_has, edit, eventually, lucarne, pki, run};
 
 /// Entries of each kind that are submitted again.
 const AGAIN: usize = 12;
@@ -270,7 +270,7 @@ fn sunlight_in_and_out_again() {
         report.assert_clean();
         assert_eq!(report.size, 3100);
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 
     // The files that Sunlight reads at startup: the lock, and the right edge.
     let checkpoint = fs::read(data.join("checkpoint")).unwrap();
@@ -319,7 +319,7 @@ fn the_roots_that_sunlight_accepted() {
         log.remembers("scts-p256.json", &audit).await;
         log.takes_one_more().await;
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 #[test]
@@ -346,7 +346,7 @@ fn a_killed_sunlight() {
         report.assert_clean();
         assert_eq!(report.size, 401);
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 /// A bundle that does not lead to the signed root is refused by its name, and stays in place.
@@ -476,7 +476,7 @@ fn tesseract_by_its_flags() {
         report.assert_clean();
         assert_eq!(report.size, 2091);
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     assert_has(
         &server.output(),
         "--batch-max-age: is a flag of TesseraCT, and ignored",

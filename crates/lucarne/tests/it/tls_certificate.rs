@@ -7,7 +7,7 @@ use std::path::Path;
 use lucarne_mint::{LeafOptions, Time, pem};
 
 use crate::common::tls::get;
-use crate::common::{PATIENCE, assert_has, edit, eventually, log, lucarne, pki, run};
+use crate::common::{EVENT_TIMEOUT, assert_has, edit, eventually, log, lucarne, pki, run};
 
 const HOST: &str = "ct.example.com";
 
@@ -56,7 +56,7 @@ fn the_end_of_the_certificate_is_reported() {
 
     certificate(log.path(), -80, 10);
     let mut server = log.start().unwrap();
-    server.wait_for_output("expires at", PATIENCE).unwrap();
+    server.wait_for_output("expires at", EVENT_TIMEOUT).unwrap();
     let read = |path| get(log.address(), &pki().root, HOST, path);
     run(eventually("the log is well", async || {
         read("/health").contains(" 200 ")
@@ -78,5 +78,5 @@ fn the_end_of_the_certificate_is_reported() {
         expiry() > before
     }));
     assert_has(&read("/health"), "the certificate is valid until ");
-    server.stop(PATIENCE).unwrap();
+    server.stop(EVENT_TIMEOUT).unwrap();
 }

@@ -93,7 +93,7 @@ impl Drop for Cases {
         } = self;
         if std::thread::panicking() {
             println!("{class}: LUCARNE_SEED={seed} LUCARNE_CASE={number} fails");
-        } else {
+        } else if *number > 0 {
             let took = self.started.elapsed().as_secs();
             let cases = if self.only.is_some() { 1 } else { *number - 1 };
             println!("torture: {class}: {cases} cases, 0 lost, {took} s, LUCARNE_SEED={seed}");

@@ -6,10 +6,11 @@ use std::net::SocketAddr;
 
 use lucarne_testkit::{
     Client, DatabaseKind, DatabaseServer, Launch, LogUnderTest, Place, Server, free_port,
+    with_host_name,
 };
 
 use crate::common::{
-    LUCARNE, PATIENCE, assert_has, eventually, log_at, pki, ready, run, submission,
+    EVENT_TIMEOUT, LUCARNE, assert_has, eventually, log_at, pki, ready, run, submission,
 };
 
 /// The other machine, with its own name, port and cache, and the same data and lock.
@@ -19,7 +20,7 @@ struct OtherMachine {
 }
 
 impl OtherMachine {
-    fn start(log: &LogUnderTest) -> Self {
+    fn start(machine: Launch, log: &LogUnderTest) -> Self {
         let port = free_port();
         let text = fs::read_to_string(log.configuration()).unwrap();
         let cache = format!("{}/cache", log.path().display());
@@ -27,19 +28,8 @@ impl OtherMachine {
             .replacen(&log.address().to_string(), &format!("127.0.0.1:{port}"), 1)
             .replace(&cache, &format!("{cache}-of-the-other"));
         fs::write(log.path().join("other.yaml"), text).unwrap();
-        let script = "hostname other-machine && exec \"$@\"";
-        let command = [
-            "--uts",
-            "sh",
-            "-c",
-            script,
-            "sh",
-            LUCARNE,
-            "serve",
-            "-c",
-            "other.yaml",
-        ];
-        let launch = Launch::new("unshare").args(command).directory(log.path());
+        let launch = machine.args(["serve", "-c", "other.yaml"]);
+        let launch = launch.directory(log.path());
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let server = launch.start(address).unwrap();
         OtherMachine { port, server }
@@ -60,15 +50,18 @@ fn shared_log() -> LogUnderTest {
 
 #[test]
 fn the_second_machine_waits_until_the_first_has_ended() {
+    let Some(machine) = with_host_name("other-machine", LUCARNE) else {
+        return;
+    };
     let _server = DatabaseServer::shared(DatabaseKind::Postgres).unwrap();
     let log = shared_log();
     let mut first = log.start().unwrap();
     run(async {
         ready(&log).await;
-        let mut other = OtherMachine::start(&log);
+        let mut other = OtherMachine::start(machine, &log);
         other
             .server
-            .wait_for_output("is in use by process", PATIENCE)
+            .wait_for_output("is in use by process", EVENT_TIMEOUT)
             .unwrap();
         assert!(!other.takes().await);
         let client = log.client();
@@ -83,16 +76,16 @@ fn the_second_machine_waits_until_the_first_has_ended() {
         // The first machine starts again, and reports which machine runs the log.
         let mut first = log.start().unwrap();
         let said = first
-            .wait_for_output("is in use by process", PATIENCE)
+            .wait_for_output("is in use by process", EVENT_TIMEOUT)
             .unwrap();
         assert_has(&said, "of machine `other-machine`");
         assert!(other.takes().await);
-        assert!(other.server.stop(PATIENCE).unwrap().success());
+        assert!(other.server.stop(EVENT_TIMEOUT).unwrap().success());
         ready(&log).await;
         let report = log.audit().unwrap().run().await.unwrap();
         assert_eq!(report.findings, [""; 0]);
         assert!(report.size >= 3);
-        assert!(first.stop(PATIENCE).unwrap().success());
+        assert!(first.stop(EVENT_TIMEOUT).unwrap().success());
     });
 }
 
@@ -100,6 +93,9 @@ fn the_second_machine_waits_until_the_first_has_ended() {
 /// and the database lets only one sign.
 #[test]
 fn two_machines_that_both_have_the_lock_of_the_file_system_fork_nothing() {
+    let Some(machine) = with_host_name("other-machine", LUCARNE) else {
+        return;
+    };
     let _server = DatabaseServer::shared(DatabaseKind::Postgres).unwrap();
     let log = shared_log();
     let mut first = log.start().unwrap();
@@ -109,7 +105,7 @@ fn two_machines_that_both_have_the_lock_of_the_file_system_fork_nothing() {
         let answer = client.post("ct/v1/add-chain", submission(&pki().p256));
         assert_eq!(answer.await.unwrap().status, 200);
         fs::remove_file(log.data().join(".lucarne/lock")).unwrap();
-        let other = OtherMachine::start(&log);
+        let other = OtherMachine::start(machine, &log);
         eventually("the other machine has the log", async || {
             other.takes().await
         })
@@ -118,11 +114,11 @@ fn two_machines_that_both_have_the_lock_of_the_file_system_fork_nothing() {
         let refused = client.post("ct/v1/add-chain", submission(&pki().p256));
         assert_eq!(refused.await.unwrap().status, 503);
         first
-            .wait_for_output("was moved, removed, unmounted or replaced", PATIENCE)
+            .wait_for_output("was moved, removed, unmounted or replaced", EVENT_TIMEOUT)
             .unwrap();
         assert!(other.takes().await);
         let report = log.audit().unwrap().run().await.unwrap();
         assert_eq!(report.findings, [""; 0]);
     });
-    assert!(first.stop(PATIENCE).unwrap().success());
+    assert!(first.stop(EVENT_TIMEOUT).unwrap().success());
 }

@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::common::{LUCARNE, PATIENCE, assert_has, log, lucarne, pki, ready, run, submission};
+use crate::common::{
+    EVENT_TIMEOUT, LUCARNE, assert_has, log, lucarne, pki, ready, run, submission,
+};
 use lucarne_testkit::{Launch, Signal, free_port, temp_dir};
 use serde_json::Value;
 
@@ -61,18 +63,22 @@ fn growth_is_told_and_staleness_ends_it() {
         ])
         .spawn()
         .unwrap();
-    watching.wait_for_output("\"size\":0", PATIENCE).unwrap();
+    watching
+        .wait_for_output("\"size\":0", EVENT_TIMEOUT)
+        .unwrap();
     let client = log.client();
     for _ in 0..3 {
         let body = submission(&pki().root);
         let answer = run(client.post("ct/v1/add-chain", body)).unwrap();
         assert_eq!(answer.status, 200);
     }
-    let line = watching.wait_for_output("\"size\":3", PATIENCE).unwrap();
+    let line = watching
+        .wait_for_output("\"size\":3", EVENT_TIMEOUT)
+        .unwrap();
     let line: Value = serde_json::from_str(&line).unwrap();
     assert!(line["growth"].as_u64() >= Some(1), "{line}");
-    server.stop(PATIENCE).unwrap();
-    let status = watching.wait(PATIENCE * 2).unwrap();
+    server.stop(EVENT_TIMEOUT).unwrap();
+    let status = watching.wait(EVENT_TIMEOUT * 2).unwrap();
     assert_eq!(status.code(), Some(3), "{}", watching.output());
     assert_has(&watching.output(), "stale: the newest checkpoint is");
 }
@@ -86,9 +92,9 @@ fn a_signal_ends_it_well() {
         .args(["watch", &log.url()])
         .spawn()
         .unwrap();
-    watching.wait_for_output(" old", PATIENCE).unwrap();
+    watching.wait_for_output(" old", EVENT_TIMEOUT).unwrap();
     watching.signal(Signal::INT).unwrap();
-    assert_eq!(watching.wait(PATIENCE).unwrap().code(), Some(0));
+    assert_eq!(watching.wait(EVENT_TIMEOUT).unwrap().code(), Some(0));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::common::load::is_retry_later;
 use crate::common::site::Site;
-use crate::common::{PATIENCE, assert_has, edit, eventually, lucarne, pki, run, submission};
+use crate::common::{EVENT_TIMEOUT, assert_has, edit, eventually, lucarne, pki, run, submission};
 use lucarne_testkit::{
     Audit, Bucket, Client, DatabaseKind, DatabaseServer, Launch, Place, Server, free_port,
 };
@@ -23,7 +23,7 @@ fn grow(site: &Site, entries: usize) {
         site.ready("ill").await;
         take(&site.client_of("ill"), entries).await;
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 async fn take(client: &Client, entries: usize) {
@@ -40,7 +40,7 @@ async fn refused(site: &Site, server: &mut Server, words: &[&str]) {
     let reason = site.reaches("ill", "stopped").await;
     println!("{reason}");
     words.iter().for_each(|words| assert_has(&reason, words));
-    server.wait_for_output(words[0], PATIENCE).unwrap();
+    server.wait_for_output(words[0], EVENT_TIMEOUT).unwrap();
     let client = site.client_of("ill");
     let answer = client.post("ct/v1/add-chain", submission(&pki().p256));
     assert!(is_retry_later(&answer.await.unwrap()));
@@ -80,7 +80,7 @@ fn a_lock_that_was_rolled_back() {
         report.assert_clean();
         assert_eq!(report.size, 7);
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_lock_database_of_other_logs() {
         site.sign("ill", &newest);
         site.ready("ill").await;
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_directory_of_another_log() {
         ];
         refused(&site, &mut server, &words).await;
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     fs::remove_dir_all(site.data("ill")).unwrap();
     fs::rename(&own, site.data("ill")).unwrap();
     grow(&site, 1);
@@ -146,7 +146,7 @@ fn a_directory_that_was_rolled_back() {
         let audit = site.audit("ill", &pki().roots_pem());
         assert_eq!(audit.run().await.unwrap().size, 3);
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     fs::remove_dir_all(site.data("ill")).unwrap();
     fs::rename(&newest, site.data("ill")).unwrap();
     grow(&site, 1);
@@ -237,10 +237,10 @@ fn a_clone_with_the_same_lock_never_forks_the_log() {
         assert_eq!(report.size as usize, 3 + promises.len());
         // The loser is still refused after the winner has ended.
         let loser = &mut servers[1 - winner];
-        loser.wait_for_output(another, PATIENCE).unwrap();
-        assert!(servers[winner].stop(PATIENCE).unwrap().success());
+        loser.wait_for_output(another, EVENT_TIMEOUT).unwrap();
+        assert!(servers[winner].stop(EVENT_TIMEOUT).unwrap().success());
         servers[1 - winner]
-            .wait_for_output("neither journal nor storage", PATIENCE)
+            .wait_for_output("neither journal nor storage", EVENT_TIMEOUT)
             .unwrap();
     });
 }
@@ -280,7 +280,7 @@ fn a_lock_database_deleted_while_in_use() {
         report.assert_clean();
         assert_eq!(report.size, 3, "{report}");
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 /// The server does not start without the lost lock database, and no log is created.
@@ -373,7 +373,7 @@ fn check_says_what_serve_says_on_every_store() {
         let reason = run(site.reaches("ill", "stopped"));
         assert_has(&reason, "has signed 3 entries");
         assert_has(&said, "has signed 3 entries");
-        server.stop(PATIENCE).unwrap();
+        server.stop(EVENT_TIMEOUT).unwrap();
     }
 }
 
@@ -431,5 +431,5 @@ fn is_rebuilt(place: Place, losses: &[&dyn Fn(&Site)]) {
         report.assert_clean();
         assert_eq!(report.size, entries + 1, "{at}");
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }

@@ -7,9 +7,7 @@ use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, ClientConfig, Error, RootCertStore};
-
-use super::Verifier;
+use rustls::{CertificateError, Error, RootCertStore};
 
 /// Trusted certificates of authorities and of servers.
 ///
@@ -139,14 +137,4 @@ fn is_own(error: &CertificateError) -> bool {
             | InvalidPurpose
             | InvalidPurposeContext { .. }
     )
-}
-
-/// Returns TLS settings for servers with trusted certificates.
-pub fn trusting(trust: Trust) -> ClientConfig {
-    ClientConfig::builder_with_provider(Arc::new(default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap_or_else(|_| unreachable!("the provider has ciphers for TLS 1.2 and 1.3"))
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Verifier::trusting(trust)))
-        .with_no_client_auth()
 }

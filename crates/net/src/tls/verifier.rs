@@ -10,7 +10,9 @@ use rustls::crypto::{
 };
 use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime, alg_id};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, SignatureScheme};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, SignatureScheme,
+};
 use webpki::RawPublicKeyEntity;
 
 use super::public_key::{self, RsaKey};
@@ -191,4 +193,14 @@ impl ServerCertVerifier for Verifier {
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.algorithms.supported_schemes()
     }
+}
+
+/// Returns TLS settings for servers with trusted certificates.
+pub fn trusting(trust: Trust) -> ClientConfig {
+    ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap_or_else(|_| unreachable!("the provider has ciphers for TLS 1.2 and 1.3"))
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Verifier::trusting(trust)))
+        .with_no_client_auth()
 }

@@ -154,7 +154,7 @@ impl Observer {
 
     /// Registers the observer's metrics.
     pub fn register(&self, registry: &mut Registry) {
-        self.shared.metrics.register(registry);
+        self.shared.metrics.describe(registry);
     }
 
     pub(crate) fn shared(&self) -> &Shared {

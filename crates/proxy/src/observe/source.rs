@@ -15,6 +15,12 @@ impl fmt::Display for LogListSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LogListSource::File(path) => path.display().fmt(f),
+            LogListSource::Url(url) if url.password().is_some() => {
+                let mut shown = url.clone();
+                // A URL with a password has a host, so that the password can be set.
+                let _ = shown.set_password(Some("***"));
+                shown.fmt(f)
+            }
             LogListSource::Url(url) => url.fmt(f),
         }
     }

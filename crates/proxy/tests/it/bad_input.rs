@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::common::client;
 use crate::common::origin::{Origin, acceptor};
-use crate::common::{PATIENCE, Rig, Setup, authority};
+use crate::common::{EVENT_TIMEOUT, Rig, Setup, authority};
 use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, Full};
@@ -100,7 +100,7 @@ async fn a_client_that_stalls_is_given_up() {
     for mut stream in stalled {
         let mut rest = Vec::new();
         let reading = stream.read_to_end(&mut rest);
-        let _ = tokio::time::timeout(crate::common::PATIENCE, reading)
+        let _ = tokio::time::timeout(crate::common::EVENT_TIMEOUT, reading)
             .await
             .expect("not given up");
     }
@@ -162,7 +162,7 @@ async fn a_body_that_is_cut_off_is_not_passed_on_as_whole() {
         let response = sender.send_request(request.unwrap()).await?;
         response.into_body().collect().await
     };
-    let body = tokio::time::timeout(PATIENCE, exchange).await;
+    let body = tokio::time::timeout(EVENT_TIMEOUT, exchange).await;
     assert!(body.unwrap().is_err(), "the body ended as if it were whole");
 }
 
@@ -175,7 +175,7 @@ async fn an_endless_server_name_ends_its_connection() {
         let _ = stream.write_all(&hello(name)).await;
         let mut said = Vec::new();
         let reading = stream.read_to_end(&mut said);
-        let _ = tokio::time::timeout(crate::common::PATIENCE, reading)
+        let _ = tokio::time::timeout(crate::common::EVENT_TIMEOUT, reading)
             .await
             .expect("not closed");
         // An alert or nothing, but no ServerHello.

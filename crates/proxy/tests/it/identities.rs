@@ -15,7 +15,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::common::client;
 use crate::common::origin::Origin;
-use crate::common::{PATIENCE, Setup, authority, roots};
+use crate::common::{EVENT_TIMEOUT, Setup, authority, roots};
 
 /// A client certificate and its key, as in files.
 fn certificate(ca: &Authority, name: &str) -> (String, String) {
@@ -256,7 +256,7 @@ async fn secrets_of_both_sides_are_told_to_who_wants_them() {
         config.key_log = clients.clone();
         let name = ServerName::try_from("localhost").unwrap();
         let shaking = TlsConnector::from(Arc::new(config)).connect(name, stream);
-        let stream = tokio::time::timeout(PATIENCE, shaking)
+        let stream = tokio::time::timeout(EVENT_TIMEOUT, shaking)
             .await
             .unwrap()
             .unwrap();

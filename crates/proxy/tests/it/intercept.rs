@@ -2,7 +2,7 @@
 
 use crate::common::client::{self, Answer};
 use crate::common::origin::{self, Origin};
-use crate::common::{PATIENCE, Rig, Setup};
+use crate::common::{EVENT_TIMEOUT, Rig, Setup};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -123,7 +123,7 @@ async fn a_client_that_does_not_read_holds_up_nobody_else() {
     assert_eq!(origin.taken(), 1, "they share a connection");
     // The delayed response arrives completely.
     let read = futures_util::future::join_all(unread.into_iter().map(Answer::of));
-    for answer in tokio::time::timeout(PATIENCE, read).await.unwrap() {
+    for answer in tokio::time::timeout(EVENT_TIMEOUT, read).await.unwrap() {
         assert_eq!(answer.body.len(), 1 << 20);
     }
 }
@@ -191,7 +191,7 @@ async fn websockets_pass_through() {
 #[tokio::test]
 async fn a_server_says_whether_it_wants_the_body() {
     let mut setup = Setup::new();
-    setup.limits.expectation = crate::common::PATIENCE;
+    setup.limits.expectation = crate::common::EVENT_TIMEOUT;
     let (rig, origin) = (setup.start().await, Origin::plain().await);
     for (path, expected) in [("/echo", "100"), ("/refuse", "417")] {
         let mut stream = TcpStream::connect(rig.address).await.unwrap();
@@ -263,7 +263,7 @@ async fn what_is_not_http_in_tls_is_passed_on() {
         let expected = [b"220 ready\r\n", first].concat();
         let mut said = vec![0; expected.len()];
         let reading = stream.read_exact(&mut said);
-        tokio::time::timeout(crate::common::PATIENCE, reading)
+        tokio::time::timeout(crate::common::EVENT_TIMEOUT, reading)
             .await
             .unwrap()
             .unwrap();
@@ -293,7 +293,7 @@ async fn what_is_not_http_in_tls_is_passed_on() {
 #[tokio::test]
 async fn what_is_under_way_is_finished() {
     let mut setup = Setup::new();
-    setup.limits.drain = crate::common::PATIENCE;
+    setup.limits.drain = crate::common::EVENT_TIMEOUT;
     let rig = setup.start().await;
     let (begun, mut began) = tokio::sync::mpsc::channel(1);
     let stopping = Arc::new(tokio::sync::Notify::new());

@@ -32,7 +32,7 @@ async fn connected(rig: &Rig, authority: &str) -> TcpStream {
 async fn rest(mut stream: TcpStream) -> Vec<u8> {
     let mut said = Vec::new();
     let reading = stream.read_to_end(&mut said);
-    let _ = tokio::time::timeout(common::PATIENCE, reading)
+    let _ = tokio::time::timeout(common::EVENT_TIMEOUT, reading)
         .await
         .expect("not closed");
     said

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::common::client::{self, Answer};
 use crate::common::origin::{self, Origin};
-use crate::common::{PATIENCE, Rig, Setup};
+use crate::common::{EVENT_TIMEOUT, Rig, Setup};
 
 #[tokio::test]
 async fn http2_does_not_travel_over_http1_where_the_server_speaks_it() {
@@ -121,7 +121,7 @@ const EXPECTING: &str = "Content-Length: 5\r\nExpect: 100-continue\r\n\r\n";
 /// A proxy that waits for a server's interim response without a limit.
 async fn patient() -> Rig {
     let mut setup = Setup::new();
-    setup.limits.expectation = PATIENCE;
+    setup.limits.expectation = EVENT_TIMEOUT;
     setup.start().await
 }
 
@@ -205,7 +205,9 @@ async fn a_refused_body_leaves_nothing_open() {
     let mut stream = expecting(&rig, &origin).await;
     let said = client::head(&mut stream).await;
     assert!(said.starts_with("HTTP/1.1 417"), "{said}");
-    let more = timeout(PATIENCE, ended.recv()).await.expect("left open");
+    let more = timeout(EVENT_TIMEOUT, ended.recv())
+        .await
+        .expect("left open");
     assert_eq!(more.as_deref(), Some(&b""[..]));
 }
 
@@ -329,7 +331,7 @@ async fn interim_answers_without_end_end_with_their_request() {
     );
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut said = String::new();
-    timeout(PATIENCE, stream.read_to_string(&mut said))
+    timeout(EVENT_TIMEOUT, stream.read_to_string(&mut said))
         .await
         .unwrap()
         .unwrap();
@@ -396,7 +398,7 @@ async fn a_request_goes_as_far_as_it_says() {
             let mut said = String::new();
             let reading = stream.read_to_string(&mut said);
             // Some servers close TLS without an alert.
-            let _ = timeout(PATIENCE, reading).await.unwrap();
+            let _ = timeout(EVENT_TIMEOUT, reading).await.unwrap();
             let (head, body) = said.split_once("\r\n\r\n").unwrap();
             assert!(head.starts_with("HTTP/1.1 200"), "{said}");
             (head.to_owned(), body.to_owned())

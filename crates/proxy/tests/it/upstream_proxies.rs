@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::common::client::{self, Answer};
 use crate::common::origin::{self, Origin};
-use crate::common::{PATIENCE, Rig, Setup};
+use crate::common::{EVENT_TIMEOUT, Rig, Setup};
 
 /// Returns a route for `hosts` to the proxy at `url`, or without a proxy if `url` is `direct`.
 fn way(hosts: &str, url: &str) -> UpstreamRoute {
@@ -394,7 +394,7 @@ async fn what_is_not_tls_inside_connect_goes_by_connect_too() {
     let (mut stream, _) = client::connect(rig.address, &authority).await;
     let mut said = [0; 11];
     let reading = stream.read_exact(&mut said);
-    tokio::time::timeout(PATIENCE, reading)
+    tokio::time::timeout(EVENT_TIMEOUT, reading)
         .await
         .unwrap()
         .unwrap();
@@ -402,7 +402,7 @@ async fn what_is_not_tls_inside_connect_goes_by_connect_too() {
     stream.write_all(b"EHLO me\r\n").await.unwrap();
     let mut said = [0; 9];
     let reading = stream.read_exact(&mut said);
-    tokio::time::timeout(PATIENCE, reading)
+    tokio::time::timeout(EVENT_TIMEOUT, reading)
         .await
         .unwrap()
         .unwrap();

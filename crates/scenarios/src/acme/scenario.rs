@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use lucarne_load::http::{Client, Endpoint, EndpointError, Request};
-use lucarne_load::{PrepareError, Recorder, Scenario, Stop, VirtualUser};
+use lucarne_load::{OwnMetrics, PrepareError, Recorder, Scenario, Stop, VirtualUser};
 
 use super::client::AcmeClient;
 use super::options::{AcmeOptions, ChallengeType};
@@ -24,6 +24,19 @@ struct Acme(Arc<SharedState>);
 
 #[async_trait]
 impl Scenario for Acme {
+    fn metrics(&self) -> Option<OwnMetrics> {
+        Some(&[
+            ("acme_bad_nonce", "counter"),
+            ("acme_certificates", "counter"),
+            ("acme_enrolled", "rate"),
+            ("acme_enrolment_duration", "trend"),
+            ("acme_issuance_duration", "trend"),
+            ("acme_rate_limited", "counter"),
+            ("acme_server_errors", "rate"),
+            ("acme_validation_duration", "trend"),
+        ])
+    }
+
     async fn prepare(&self) -> Result<(), PrepareError> {
         let shared = &self.0;
         let endpoint = Endpoint::resolve(&shared.origin, &shared.client).await;

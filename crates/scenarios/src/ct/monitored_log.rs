@@ -19,10 +19,11 @@ use super::monitor::{Inconsistency, Monitor, root_at};
 use super::options::AuditLevel;
 use super::outage::Outage;
 use super::pending_scts::{PendingScts, SctCounts};
-use super::target::{LogOptions, Target, configuration, faulty};
+use super::target::{LogOptions, Target, faulty};
 use super::tile_cache::TileCache;
 use super::tree_heads::{TreeHead, TreeHeads};
 use super::{ExtraData, Submission};
+use crate::connection_options::wrong;
 
 /// A monitored log.
 pub(crate) struct MonitoredLog {
@@ -133,7 +134,7 @@ impl MonitoredLog {
     /// Starts monitoring. The current tree is the first verified tree.
     pub(crate) async fn begin(target: Target, options: &LogOptions) -> Result<Self, PrepareError> {
         let verifier = CheckpointVerifier::new(&target.origin, &target.spki)
-            .map_err(|error| configuration(format!("the key of {}: {error}", target.url)))?;
+            .map_err(|error| wrong(format!("the key of {}: {error}", target.url)))?;
         let tree_heads = TreeHeads::new(
             verifier,
             options.max_checkpoint_age,
@@ -177,7 +178,7 @@ impl MonitoredLog {
         let head = self.look(&mut fetcher, &found).await.map_err(fail)?;
         let head = head.ok_or_else(|| match found.take().into_iter().next() {
             Some(finding) => faulty(url, finding),
-            None => configuration(format!("{url}: there is no checkpoint")),
+            None => wrong(format!("{url}: there is no checkpoint")),
         })?;
         let entries = self.audit == AuditLevel::Full;
         let monitor = Monitor::start(Arc::clone(&self.tile_cache), &mut fetcher, &head, entries);

@@ -12,12 +12,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lucarne_load::{Note, PrepareError, Recorder, Scenario, Stop, VirtualUser};
+use lucarne_load::{Note, OwnMetrics, PrepareError, Recorder, Scenario, Stop, VirtualUser};
 
 pub use options::{Compression, CtReadOptions, ReadKind, WeightedRead, WeightedReadError};
 
-use super::target::configuration;
 use super::{checks, monitored_log};
+use crate::connection_options::wrong;
 use reader::Reader;
 use shared_state::SharedState;
 
@@ -27,7 +27,7 @@ use shared_state::SharedState;
 /// If the options are contradictory.
 pub fn build(options: CtReadOptions, seed: u64) -> Result<Arc<dyn Scenario>, PrepareError> {
     if options.reads.iter().all(|read| read.weight == 0) {
-        return Err(configuration(
+        return Err(wrong(
             "reads: all weights are 0; at least one must be greater",
         ));
     }
@@ -38,6 +38,20 @@ struct CtRead(Arc<SharedState>);
 
 #[async_trait]
 impl Scenario for CtRead {
+    fn metrics(&self) -> Option<OwnMetrics> {
+        Some(&[
+            ("ct_cache_hits", "counter"),
+            ("ct_entries_read", "counter"),
+            ("ct_full_reads", "counter"),
+            ("ct_outage", "trend"),
+            ("ct_outage_errors", "counter"),
+            ("ct_promises_open", "gauge"),
+            ("ct_proof_requests", "counter"),
+            ("ct_tree_size", "gauge"),
+            ("throttled", "rate"),
+        ])
+    }
+
     async fn prepare(&self) -> Result<(), PrepareError> {
         self.0.prepare().await
     }

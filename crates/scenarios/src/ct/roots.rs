@@ -67,6 +67,9 @@ pub enum RootsError {
     /// The directory has no authorities, and none are to be created.
     #[error("{path} has no load-test authorities; create them with `lucarne ca new {path}` and give {path}/{ROOTS} to the log", path = _0.display())]
     Missing(PathBuf),
+    /// The path is a file.
+    #[error("{} is a file: expected a directory of load-test authorities (`lucarne ca new DIRECTORY`)", _0.display())]
+    NotDirectory(PathBuf),
 }
 
 impl Roots {
@@ -87,6 +90,9 @@ impl Roots {
     /// # Errors
     /// [`RootsError::Missing`] if there are none; files that cannot be read or parsed.
     pub fn open(directory: &Path) -> Result<Self, RootsError> {
+        if directory.is_file() {
+            return Err(RootsError::NotDirectory(directory.to_owned()));
+        }
         if !directory.join(ROOTS).exists() {
             return Err(RootsError::Missing(directory.to_owned()));
         }
@@ -246,6 +252,12 @@ mod tests {
         let path = directory.path().join("ca");
         assert!(matches!(Roots::open(&path), Err(RootsError::Missing(_))));
         let made = Roots::open_or_create(&path).unwrap();
+        // A file of the directory in place of the directory.
+        let file = Roots::open(&path.join(ROOTS)).unwrap_err().to_string();
+        assert!(
+            file.contains("roots.pem is a file: expected a directory"),
+            "{file}"
+        );
         let again = Roots::open_or_create(&path).unwrap();
         assert_eq!(made.roots_pem(), again.roots_pem());
         assert_eq!(made.cross.certificates(), again.cross.certificates());

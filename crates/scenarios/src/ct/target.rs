@@ -1,7 +1,6 @@
 //! Target log of the load: its URLs, origin, key and temporal interval, from flags or from its
 //! `log.v3.json`.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +19,7 @@ use super::checks::{self, Finding};
 use super::options::AuditLevel;
 use super::sct::excerpt;
 use super::tree_heads::unverified;
+use crate::connection_options::wrong;
 use crate::option_values::HttpVersion;
 use crate::preparing::{self, Retries};
 
@@ -58,12 +58,6 @@ pub struct LogOptions {
     pub ca: Vec<PathBuf>,
     /// Time limit of a request.
     pub timeout: Duration,
-}
-
-impl Default for LogOptions {
-    fn default() -> Self {
-        super::write::CtWriteOptions::default().logs()
-    }
 }
 
 /// A log whose parameters are known.
@@ -112,7 +106,7 @@ impl LogOptions {
     /// If no log is configured, a log does not respond, or it contradicts the options.
     pub async fn targets(&self) -> Result<Vec<Target>, PrepareError> {
         if self.log_url.is_empty() && self.write_log_url.is_empty() {
-            return Err(configuration("no log is configured: use --log-url URL"));
+            return Err(wrong("no log is configured: use --log-url URL"));
         }
         let count = self.log_url.len().max(self.write_log_url.len());
         for (name, list) in [
@@ -121,7 +115,7 @@ impl LogOptions {
         ] {
             if list.len() > count {
                 let detail = format!("--{name} is given {} times for {count} logs", list.len());
-                return Err(configuration(detail));
+                return Err(wrong(detail));
             }
         }
         let mut targets = Vec::with_capacity(count);
@@ -145,7 +139,7 @@ impl LogOptions {
             .log_public_key
             .get(number)
             .map(|key| given_public_key(key));
-        let key = key.transpose().map_err(configuration)?;
+        let key = key.transpose().map_err(wrong)?;
         let complete = origin.is_some() && key.is_some();
         let retries = Retries::over_restarts(self.expect_restarts);
         let mut reader = Client::new(given, Arc::clone(&client));
@@ -153,7 +147,7 @@ impl LogOptions {
         let (reading, writing) = metadata.prefixes(url);
         let writing = write.map_or(writing, String::as_str);
         let lacking = |what: &str| {
-            configuration(format!(
+            wrong(format!(
                 "{url}/log.v3.json has no {what} of the log: use --origin or --log-public-key"
             ))
         };
@@ -212,7 +206,7 @@ impl Target {
     /// has the configured key's signature: then it is a fault of the log.
     async fn prove(&self, known: bool) -> Result<(), PrepareError> {
         let verifier = CheckpointVerifier::new(&self.origin, &self.spki)
-            .map_err(|error| configuration(format!("the key of {}: {error}", self.url)))?;
+            .map_err(|error| wrong(format!("the key of {}: {error}", self.url)))?;
         let response = self.get("checkpoint").await?;
         if response.status != 200 {
             let said = format!("status {}: {}", response.status, excerpt(&response.body));
@@ -220,7 +214,7 @@ impl Target {
                 let finding = Finding::new(checks::CHECKPOINT_SERVED, said);
                 return Err(faulty(&self.url, finding));
             }
-            return Err(configuration(format!(
+            return Err(wrong(format!(
                 "{}/checkpoint: {said}; is this the monitoring prefix of a static CT log?",
                 self.url
             )));
@@ -236,7 +230,7 @@ impl Target {
                 }
                 _ => "; is this the monitoring prefix of a static CT log?",
             };
-            configuration(format!("{}/checkpoint: {error}{advice}", self.url))
+            wrong(format!("{}/checkpoint: {error}{advice}", self.url))
         })
     }
 
@@ -285,7 +279,7 @@ async fn resolve(url: &str, options: &ClientOptions) -> Result<Arc<Endpoint>, Pr
         .await
         .map_err(|error| match error {
             EndpointError::Dns { .. } => PrepareError::Unreachable(error.to_string()),
-            _ => configuration(error),
+            _ => wrong(error),
         })
 }
 
@@ -318,7 +312,7 @@ async fn metadata(
             let finding = Finding::new(checks::METADATA_SERVED, format!("log.v3.json: {error}"));
             Err(faulty(url, finding))
         }
-        Err(error) => Err(configuration(format!(
+        Err(error) => Err(wrong(format!(
             "{}/log.v3.json: {error}; give --origin and --log-public-key, or the URL of a static CT log",
             url.trim_end_matches('/')
         ))),
@@ -373,10 +367,6 @@ pub(crate) fn faulty(url: &str, finding: Finding) -> PrepareError {
         check: finding.check,
         detail: format!("{url}: {}", finding.detail),
     }
-}
-
-pub(crate) fn configuration(detail: impl fmt::Display) -> PrepareError {
-    PrepareError::Configuration(detail.to_string())
 }
 
 #[cfg(test)]

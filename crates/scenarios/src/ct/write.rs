@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lucarne_load::{Note, PrepareError, Recorder, Scenario, Stop, VirtualUser};
+use lucarne_load::{Note, OwnMetrics, PrepareError, Recorder, Scenario, Stop, VirtualUser};
 
 pub use options::CtWriteOptions;
 
-use super::target::configuration;
 use super::{checks, monitored_log};
+use crate::connection_options::wrong;
 use shared_state::SharedState;
 use write_goal::WriteGoal;
 use writer::Writer;
@@ -40,7 +40,7 @@ pub fn build_until(
     if let (Some(start), Some(limit)) = (options.not_after_start, options.not_after_limit)
         && start >= limit
     {
-        return Err(configuration("notAfterStart must be before notAfterLimit"));
+        return Err(wrong("notAfterStart must be before notAfterLimit"));
     }
     let goal = WriteGoal::new(leaves);
     Ok(Arc::new(CtWrite(Arc::new(SharedState::new(
@@ -52,6 +52,19 @@ struct CtWrite(Arc<SharedState>);
 
 #[async_trait]
 impl Scenario for CtWrite {
+    fn metrics(&self) -> Option<OwnMetrics> {
+        Some(&[
+            ("ct_accepted", "rate"),
+            ("ct_minted_late", "counter"),
+            ("ct_outage", "trend"),
+            ("ct_outage_errors", "counter"),
+            ("ct_promises_open", "gauge"),
+            ("ct_retry_after", "trend"),
+            ("ct_tree_size", "gauge"),
+            ("throttled", "rate"),
+        ])
+    }
+
     async fn prepare(&self) -> Result<(), PrepareError> {
         self.0.prepare().await
     }

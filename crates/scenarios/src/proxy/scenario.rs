@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use lucarne_load::{Failure, Note, PrepareError, Recorder, Scenario, VirtualUser};
+use lucarne_load::{Failure, Note, OwnMetrics, PrepareError, Recorder, Scenario, VirtualUser};
 
 use super::certificates::Certificates;
 use super::options::ProxyScenarioOptions;
@@ -20,6 +20,13 @@ struct ProxyLoad(Arc<SharedState>);
 
 #[async_trait]
 impl Scenario for ProxyLoad {
+    fn metrics(&self) -> Option<OwnMetrics> {
+        Some(&[
+            ("proxy_certificates", "counter"),
+            ("proxy_connect_duration", "trend"),
+        ])
+    }
+
     async fn prepare(&self) -> Result<(), PrepareError> {
         let shared = &self.0;
         let tunnel = shared.tunnel().await?;

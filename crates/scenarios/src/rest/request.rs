@@ -8,7 +8,7 @@ use url::{Position, Url};
 use super::files;
 use super::json_pointers::JsonPointerError;
 use super::options::{Header, Json, Step};
-use super::response_checks::{CheckError, ResponseChecks};
+use super::response_checks::{ChecksError, ResponseChecks};
 use super::targets::Target;
 use super::template::{Escaping, NameError, Scope, Template, TemplateError, TextError};
 use crate::connection_options::{Pause, StatusRange, list};
@@ -41,8 +41,8 @@ pub(super) enum RequestError {
     Json(#[source] TemplateError),
     #[error("headers.{name}: {source}")]
     Header { name: String, source: TemplateError },
-    #[error("checks[{index}]: {source}")]
-    Check { index: usize, source: CheckError },
+    #[error(transparent)]
+    Checks(#[from] ChecksError),
     #[error(transparent)]
     Value(#[from] NameError),
     #[error(transparent)]

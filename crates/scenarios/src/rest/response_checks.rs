@@ -4,7 +4,6 @@ use lucarne_load::http::Response;
 
 use super::json_pointers::{DocumentError, JsonMatch, JsonPointerError, JsonPointers};
 use super::options::{self, JsonType, Length};
-use super::request::RequestError;
 use super::template::{Escaping, Scope, Template, TemplateError, Values};
 use crate::interned::intern;
 
@@ -21,6 +20,14 @@ pub(super) enum CheckError {
     Pointer(#[from] JsonPointerError),
     #[error(transparent)]
     Template(#[from] TemplateError),
+}
+
+/// A check in the list of a request is invalid.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("checks[{index}]: {source}")]
+pub(super) struct ChecksError {
+    index: usize,
+    source: CheckError,
 }
 
 /// Reasons why a response does not pass a check, or lacks a value to capture.
@@ -91,11 +98,11 @@ impl ResponseChecks {
         request: &str,
         checks: &[options::CheckOptions],
         scope: &mut Scope,
-    ) -> Result<Self, RequestError> {
+    ) -> Result<Self, ChecksError> {
         let mut compiled = Self::default();
         for (index, check) in checks.iter().enumerate() {
             let check = compiled.check(request, check, scope);
-            let check = check.map_err(|source| RequestError::Check { index, source })?;
+            let check = check.map_err(|source| ChecksError { index, source })?;
             compiled.checks.push(check);
         }
         Ok(compiled)

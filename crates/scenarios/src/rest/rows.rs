@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use lucarne_settings::read_text;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -133,7 +134,7 @@ impl Table {
     /// Reads a file, whose extension determines the format.
     pub(super) fn read(path: &str) -> Result<Self, RowsError> {
         let file = path.to_owned();
-        let content = match std::fs::read_to_string(path) {
+        let content = match read_text(path.as_ref()) {
             Ok(content) => content,
             Err(source) => return Err(RowsError::Unreadable { file, source }),
         };
@@ -151,7 +152,7 @@ impl Table {
     }
 
     fn csv(content: &str) -> Result<Self, FormatError> {
-        let mut records = csv_records(content.strip_prefix('\u{feff}').unwrap_or(content))?;
+        let mut records = csv_records(content)?;
         if records.is_empty() {
             return Err(FormatError::NoHeader);
         }

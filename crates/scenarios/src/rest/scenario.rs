@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use lucarne_load::{PrepareError, Recorder, Scenario, VirtualUser};
+use lucarne_load::{OwnMetrics, PrepareError, Recorder, Scenario, VirtualUser};
 
 use super::options::RestOptions;
 use super::shared_state::SharedState;
@@ -20,6 +20,10 @@ struct Rest(Arc<SharedState>);
 
 #[async_trait]
 impl Scenario for Rest {
+    fn metrics(&self) -> Option<OwnMetrics> {
+        Some(&[])
+    }
+
     async fn prepare(&self) -> Result<(), PrepareError> {
         let shared = &self.0;
         let mut endpoints = Vec::new();

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use lucarne_load::PrepareError;
 use lucarne_load::http::{Client, ClientOptions, Endpoint};
+use lucarne_settings::read_text;
 
 use super::files;
 use super::options::{Connections, RestOptions, Step};
@@ -28,7 +29,10 @@ pub(super) enum PlanError {
     #[error("`targets` contains the requests: remove `url`, `steps` and `requests`")]
     TargetsAndRequests,
     #[error("targets: {}: {source}", .file.display())]
-    Targets { file: PathBuf, source: TargetsError },
+    Targets {
+        file: PathBuf,
+        source: UnusableTargets,
+    },
     #[error(
         "requests: `capture` lasts for one iteration, which is one request here: use `remember`"
     )]
@@ -49,6 +53,15 @@ pub(super) enum PlanError {
         index: usize,
         source: RequestError,
     },
+}
+
+/// Reasons why the requests of a file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum UnusableTargets {
+    #[error(transparent)]
+    File(#[from] TargetsError),
+    #[error(transparent)]
+    Request(#[from] RequestError),
 }
 
 /// Reasons why the requests of an iteration are missing or ambiguous.
@@ -203,10 +216,11 @@ fn of_targets(
     file: &Path,
     options: &RestOptions,
     compiler: &mut Compiler<'_>,
-) -> Result<Vec<Request>, TargetsError> {
+) -> Result<Vec<Request>, UnusableTargets> {
     /// Limit of distinct names in reports.
     const NAMES: usize = 1000;
-    let targets = targets::read(&std::fs::read_to_string(file)?)?;
+    let content = read_text(file).map_err(TargetsError::from)?;
+    let targets = targets::read(&content)?;
     let requests = targets
         .into_iter()
         .map(|target| compiler.target(target, &options.expect));

@@ -6,9 +6,8 @@ use std::collections::BTreeMap;
 use std::io;
 
 use super::files::{self, FileError};
-use super::request::RequestError;
 
-/// Reasons why the requests of a file cannot be used.
+/// Reasons why a file cannot be read as a list of requests.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TargetsError {
     #[error(transparent)]
@@ -17,8 +16,6 @@ pub(super) enum TargetsError {
     Empty,
     #[error("line {line}: {source}")]
     Line { line: usize, source: LineError },
-    #[error(transparent)]
-    Request(#[from] RequestError),
 }
 
 /// Reasons why a line of a file is invalid.

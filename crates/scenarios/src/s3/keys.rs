@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use rusty_s3::Credentials;
 
 use super::options::S3Options;
-use super::store::wrong;
+use crate::connection_options::wrong;
 
 /// Environment variables with the key, its secret and its token.
 const ENVIRONMENT: [&str; 3] = [

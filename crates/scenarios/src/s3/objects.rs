@@ -11,7 +11,8 @@ use rusty_s3::actions::ListObjectsV2;
 
 use super::acknowledged::acknowledgement;
 use super::content::{Content, Header};
-use super::store::{S3Request, Store, wrong};
+use super::store::{S3Request, Store};
+use crate::connection_options::wrong;
 use crate::preparing::Retries;
 
 /// Limit of concurrent requests.

@@ -3,7 +3,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lucarne_load::{Note, PrepareError, Recorder, Scenario, VirtualUser};
+use lucarne_load::{Note, OwnMetrics, PrepareError, Recorder, Scenario, VirtualUser};
 
 use super::objects;
 use super::options::S3Options;
@@ -22,6 +22,10 @@ struct S3(Arc<SharedState>);
 
 #[async_trait]
 impl Scenario for S3 {
+    fn metrics(&self) -> Option<OwnMetrics> {
+        Some(&[("cell_seconds", "gauge"), ("object_bytes", "counter")])
+    }
+
     async fn prepare(&self) -> Result<(), PrepareError> {
         let shared = &self.0;
         for (index, store) in shared.stores.iter().enumerate() {

@@ -13,7 +13,8 @@ use super::content::{Content, Header, header, mix};
 use super::objects::{self, ListError, RemoveError};
 use super::options::{Operation, S3Options, Size};
 use super::schedule::{Cell, Progress, Schedule};
-use super::store::{S3Request, Store, wrong};
+use super::store::{S3Request, Store};
+use crate::connection_options::wrong;
 
 /// Name of the check of an object's bytes.
 pub(super) const WRITTEN: &str = "object is what was written";

@@ -15,6 +15,7 @@ use url::{Position, Url};
 
 use super::keys::{self, Keys};
 use super::options::{AddressingStyle, S3Options};
+use crate::connection_options::wrong;
 use crate::option_values::HttpVersion;
 
 /// Validity of a signature: longer than any request takes.
@@ -262,10 +263,6 @@ fn client_options(options: &S3Options) -> ClientOptions {
         max_body: 1 << 30,
         ..ClientOptions::default()
     }
-}
-
-pub(super) fn wrong(message: impl Into<String>) -> PrepareError {
-    PrepareError::Configuration(message.into())
 }
 
 #[cfg(test)]

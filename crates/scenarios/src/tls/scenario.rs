@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use lucarne_load::http::trust;
-use lucarne_load::{Note, PrepareError, Recorder, Scenario, VirtualUser};
+use lucarne_load::{Note, OwnMetrics, PrepareError, Recorder, Scenario, VirtualUser};
 
 use super::certificate::{self, Examiner};
 use super::options::TlsScenarioOptions;
@@ -24,6 +24,10 @@ struct TlsLoad(Arc<SharedState>);
 
 #[async_trait]
 impl Scenario for TlsLoad {
+    fn metrics(&self) -> Option<OwnMetrics> {
+        Some(&[])
+    }
+
     async fn prepare(&self) -> Result<(), PrepareError> {
         let shared = &self.0;
         let endpoint = connection_options::resolve(&shared.options.url, &shared.client).await?;

@@ -8,7 +8,6 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::opening;
 use crate::{AssetError, path};
 
 /// The location of the objects of one log.
@@ -159,16 +158,6 @@ impl Default for RequestPolicy {
 }
 
 impl ObjectStoreConfig {
-    /// Checks the configuration as far as possible without a request.
-    ///
-    /// # Errors
-    ///
-    /// [`AssetError::Configuration`], or [`AssetError::NotBuilt`].
-    pub fn validate(&self) -> Result<(), AssetError> {
-        self.check_prefix()?;
-        opening::check(self)
-    }
-
     /// Checks that keys are listed exactly as they were put: the store's client must not rewrite
     /// them.
     pub(super) fn check_prefix(&self) -> Result<(), AssetError> {

@@ -11,9 +11,9 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::directory_lock::{DirectoryLock, LOCK};
+use super::durability::Durability;
 use super::journal::{Journal, open_directory};
 use super::publisher::Publisher;
-use super::settle::Durability;
 use crate::{AssetError, Stats, file};
 
 /// The directory for private files.

@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, fstat, mkdirat, openat, renameat, statat
 use rustix::io::Errno;
 
 use crate::openfile::{OpenFile, Stamp};
-use crate::{Asset, AssetError, AssetKind, ForReader, Stats, file, path};
+use crate::{Asset, AssetError, AssetKind, Stats, file, path};
 
 /// The directory of files that are written and not yet renamed. The directory is private, so that
 /// readers never see an incomplete file, and one sweep at startup removes the leftovers of a crash.
@@ -265,7 +265,10 @@ impl Publisher {
     }
 
     /// Reads a file like [`read`](Self::read) and keeps a large file open for sending.
-    pub(super) fn read_for_reader(&self, path: &str) -> Result<Option<ForReader>, AssetError> {
+    pub(super) fn read_open(
+        &self,
+        path: &str,
+    ) -> Result<Option<(Bytes, Option<OpenFile>)>, AssetError> {
         let Some((bytes, file, stamp)) = self.read_with_file(path)? else {
             return Ok(None);
         };
@@ -273,11 +276,7 @@ impl Publisher {
         let file = stamp
             .filter(|_| is_worth_it)
             .and_then(|stamp| OpenFile::keep_as(file, stamp));
-        Ok(Some(ForReader {
-            bytes,
-            file,
-            is_cached: false,
-        }))
+        Ok(Some((bytes, file)))
     }
 
     /// Returns the bytes of a file, and its properties from before the read.

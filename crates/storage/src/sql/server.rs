@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lucarne_net::{Trust, explain, shows_authority, tls_error};
+use lucarne_x509::pem;
 use sqlx::Connection as _;
 use sqlx::error::DatabaseError;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -117,18 +118,12 @@ pub(super) fn names_authority(url: &Url) -> bool {
 
 /// Returns the certificate authorities of this machine in PEM, as sqlx expects them.
 pub(super) fn trusted_pem() -> Vec<u8> {
-    const WIDTH: usize = 64;
-    let mut pem = Vec::new();
-    for der in Trust::system().certificates() {
-        let text = base64_simd::STANDARD.encode_to_string(der);
-        pem.extend_from_slice(b"-----BEGIN CERTIFICATE-----\n");
-        for line in text.as_bytes().chunks(WIDTH) {
-            pem.extend_from_slice(line);
-            pem.push(b'\n');
-        }
-        pem.extend_from_slice(b"-----END CERTIFICATE-----\n");
-    }
-    pem
+    let trust = Trust::system();
+    let blocks = trust
+        .certificates()
+        .iter()
+        .map(|der| pem::encode("CERTIFICATE", der));
+    blocks.collect::<String>().into_bytes()
 }
 
 /// The meaning of a server's error.

@@ -77,7 +77,7 @@ impl Nginx {
         body: &[u8],
     ) -> Response {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        let limit = lucarne_testkit::PATIENCE;
+        let limit = lucarne_testkit::EVENT_TIMEOUT;
         stream.set_read_timeout(Some(limit)).unwrap();
         let length = body.len();
         let head = format!(

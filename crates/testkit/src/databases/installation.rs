@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 use lucarne_mint::testing::once_per_run;
 use rustix::process::getuid;
 
-use super::running::PATIENCE;
+use super::running::SERVER_TIMEOUT;
 use super::{DatabaseKind, DatabaseServer};
 use crate::Launch;
 use crate::takeover::copy_directory;
@@ -101,7 +101,7 @@ impl DatabaseServer {
                 .arg("-D")
                 .arg(&data),
         };
-        Ok(launch.patience(PATIENCE))
+        Ok(launch.patience(SERVER_TIMEOUT))
     }
 
     /// Returns the user that the package creates.

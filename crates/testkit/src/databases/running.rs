@@ -12,7 +12,7 @@ use super::{DatabaseKind, DatabaseServer};
 use crate::{Server, wait::pause};
 
 /// Timeout for creating the files of a server, starting it or stopping it.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const SERVER_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl DatabaseServer {
     /// Restarts the server with additional settings (`name=value`), which apply until the next
@@ -36,7 +36,7 @@ impl DatabaseServer {
                 DatabaseKind::MariaDb => Signal::TERM,
                 DatabaseKind::Postgres => Signal::INT,
             })?;
-            server.wait(PATIENCE)?;
+            server.wait(SERVER_TIMEOUT)?;
         }
         Ok(())
     }
@@ -60,7 +60,7 @@ impl DatabaseServer {
     /// # Errors
     /// If the server does not start.
     pub fn begin(&mut self, settings: &[&str]) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + SERVER_TIMEOUT;
         loop {
             match self.launch(settings)?.start(self.address) {
                 Ok(server) => {
@@ -87,7 +87,7 @@ impl DatabaseServer {
     pub fn freeze(&mut self) -> Result<()> {
         self.signal_all(Signal::STOP)?;
         // A thread on another processor continues for a moment, and may still respond.
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + SERVER_TIMEOUT;
         while !self.is_frozen() {
             ensure!(Instant::now() < deadline, "the server does not stop");
             pause();

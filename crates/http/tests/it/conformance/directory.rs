@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use lucarne_http::Limits;
-use lucarne_storage::PosixAssets;
+use lucarne_storage::{PosixAssets, ReadAssets};
 use lucarne_testkit::eventually;
 
 use crate::support::{Server, TestLog};
@@ -15,7 +15,10 @@ async fn a_full_data_tile_is_sent_from_its_file_as_long_as_that_is_what_was_read
     let directory = tempfile::tempdir().unwrap();
     let assets = PosixAssets::create(directory.path()).unwrap();
     // The lock has the empty tree, so that nothing must be moved.
-    let mut test = TestLog::start("demo").await.moved(Arc::new(assets)).await;
+    let mut test = TestLog::start("demo")
+        .await
+        .moved(ReadAssets::uncached(Arc::new(assets)))
+        .await;
     test.scts = 2;
     test.fill(300).await;
     let server = Server::start(vec![test.log.clone()], Limits::default()).await;

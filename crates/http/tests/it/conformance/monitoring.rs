@@ -189,7 +189,7 @@ async fn names_tiles_have_a_line_for_each_entry() {
     for path in ["tile/names/000", "tile/names/001.p/44"] {
         let served = server.get(&format!("/demo/{path}")).await;
         assert_eq!(served.header("content-encoding"), Some("gzip"));
-        let stored = test.stored.get(path).await;
+        let stored = test.stored.store().get(path).await;
         assert_eq!(served.body, stored.unwrap().unwrap(), "{path}");
         let tag = served.header("etag").unwrap().to_owned();
         let path = format!("/demo/{path}");

@@ -9,7 +9,7 @@ use lucarne_ct::{Chain, EntryKind, LogKey, Policy, Roots, Sct};
 use lucarne_http::{EndpointSet, Limits, Listener, Site, Tls, serve};
 use lucarne_log::{Clock, LaneConfig, Log, LogConfig, Metrics, State, Turn};
 use lucarne_mint::{Authority, CaOptions, KeyPair, KeyType, LeafOptions};
-use lucarne_storage::Assets;
+use lucarne_storage::ReadAssets;
 use lucarne_storage::memory::{MemoryAssets, MemoryLock};
 use lucarne_testkit::{in_time, until};
 use prometheus_client::registry::Registry;
@@ -29,8 +29,8 @@ pub struct TestLog {
     pub scts: usize,
     /// The files in memory with which the log started.
     pub assets: MemoryAssets,
-    /// The current location of the files.
-    pub stored: Arc<dyn Assets>,
+    /// The current location of the files, and a cache for readers if there is one.
+    pub stored: ReadAssets,
     pub lock: MemoryLock,
     /// A value with the lifetime of the log.
     pub kept: Option<Box<dyn std::any::Any + Send + Sync>>,
@@ -74,12 +74,13 @@ pub fn config(name: &str, cache: &std::path::Path) -> LogConfig {
 fn start_log(
     config: LogConfig,
     ca: &Authority,
-    assets: Arc<dyn Assets>,
+    assets: ReadAssets,
     lock: &MemoryLock,
     metrics: &Metrics,
 ) -> Arc<Log> {
     let (roots, _) = Roots::from_pem(ca.certificate_pem().as_bytes());
-    Log::start(config, roots, assets, Arc::new(lock.clone()), metrics)
+    let places = (assets, Arc::new(lock.clone()) as _);
+    Log::start_in_turn(config, roots, places, metrics, Turn::now())
 }
 
 impl TestLog {
@@ -114,7 +115,7 @@ impl TestLog {
         .unwrap();
         let (assets, lock) = (MemoryAssets::new(), MemoryLock::new());
         Log::create(&config, &assets, &lock).await.unwrap();
-        let stored: Arc<dyn Assets> = Arc::new(assets.clone());
+        let stored = ReadAssets::uncached(Arc::new(assets.clone()));
         let log = start_log(config, &ca, stored.clone(), &lock, metrics);
         TestLog {
             log,
@@ -144,14 +145,14 @@ impl TestLog {
         self.log.shutdown().await;
         let mut config = self.log.config().clone();
         change(&mut config);
-        let assets = Arc::new(self.assets.clone());
+        let assets = ReadAssets::uncached(Arc::new(self.assets.clone()));
         let metrics = Metrics::register(&mut Registry::default());
         let log = start_log(config, &self.ca, assets, &self.lock, &metrics);
         TestLog { log, ..self }
     }
 
     /// Restarts the log on other assets: a copy of the files, or an empty location.
-    pub async fn moved(self, stored: Arc<dyn Assets>) -> TestLog {
+    pub async fn moved(self, stored: ReadAssets) -> TestLog {
         self.log.shutdown().await;
         let config = self.log.config().clone();
         let metrics = Metrics::register(&mut Registry::default());

@@ -9,7 +9,7 @@ use lucarne_tlog::{Level, Tile};
 use super::file_error::FileError;
 use super::finding::{Finding, Problem};
 use crate::check::unsigned::{Chains, named};
-use crate::read::compress::{gunzip, gunzip_entries, is_gzip};
+use crate::data::compress::{gunzip, gunzip_entries, is_gzip};
 use crate::read::stored_tiles::{TileError, leaves, prefix};
 
 /// Read access to the public files of a log.

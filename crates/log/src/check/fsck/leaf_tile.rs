@@ -11,7 +11,7 @@ use tokio::task::JoinError;
 
 use super::file_error::FileError;
 use super::finding::{Finding, Problem};
-use crate::read::names_tile::lines;
+use crate::data::names_tile::lines;
 
 /// The hashes of a tile, as far as the tree above gives them.
 #[derive(Clone, Debug)]

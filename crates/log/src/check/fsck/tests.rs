@@ -144,7 +144,7 @@ async fn a_check_goes_on_where_it_was_left() {
 #[tokio::test]
 async fn names_tiles_are_held_against_the_entries() {
     let (stored, signed) = log(1000);
-    let other = crate::read::gzip::gzip(b"{}\n").unwrap();
+    let other = crate::data::gzip::gzip(b"{}\n").unwrap();
     stored.0.write().insert("tile/names/000".to_owned(), other);
     stored.0.write().remove("tile/names/002").unwrap();
     let found = findings(&stored, &signed).await;
@@ -340,7 +340,7 @@ async fn entries_are_verified_in_the_tiles_that_are_asked_for() {
         "{problem}"
     );
     assert_eq!((found[0].entry, found[0].offset), (Some(0), Some(0)));
-    let forged = crate::read::gzip::gzip(&stored.0.read()[path]).unwrap();
+    let forged = crate::data::gzip::gzip(&stored.0.read()[path]).unwrap();
     stored.0.write().insert(path.to_owned(), forged);
     assert_eq!(findings(&stored, &signed).await.len(), 1);
     let options = FsckOptions {
@@ -357,7 +357,7 @@ async fn entries_are_verified_in_the_tiles_that_are_asked_for() {
 async fn a_bomb_is_not_unpacked() {
     let (stored, signed) = certified(300);
     let tile = Tile::parse("tile/data/000").unwrap();
-    let bomb = crate::read::gzip::gzip(&vec![0; 64 << 20]).unwrap();
+    let bomb = crate::data::gzip::gzip(&vec![0; 64 << 20]).unwrap();
     stored.0.write().insert(tile.path(), bomb);
     let plain = files::tile(&*stored, tile).await.unwrap();
     assert!(plain.len() < 1 << 20, "{}", plain.len());

@@ -11,8 +11,8 @@ use super::entries::{EntriesError, Judge};
 use crate::check::fsck::beneath::{Depth, beneath};
 use crate::check::fsck::files::tile;
 use crate::check::fsck::{FileError, Files, Problem};
-use crate::read::gzip::gzip;
-use crate::read::names_tile::names_tile;
+use crate::data::gzip::gzip;
+use crate::data::names_tile::names_tile;
 use crate::read::stored_tiles::prefix;
 
 /// A place that may hold the same log: a mirror, a copy, a monitoring prefix.

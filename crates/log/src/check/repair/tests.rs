@@ -9,8 +9,8 @@ use rand::{Rng, SeedableRng};
 use super::*;
 use crate::check::fsck::Parts;
 use crate::check::stored_log::{Stored, certified as log};
-use crate::read::compress::gunzip;
-use crate::read::gzip::gzip;
+use crate::data::compress::gunzip;
+use crate::data::gzip::gzip;
 
 /// Repairs a log, and returns the repaired files and the remaining problems.
 async fn mend(

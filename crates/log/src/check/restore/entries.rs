@@ -7,9 +7,9 @@ use lucarne_tlog::{Hash, Level, RightEdge, TILE_WIDTH, Tile};
 
 use super::failure::{Failure, NoSource};
 use super::{Right, staged};
-use crate::read::compress::{gunzip, is_gzip};
+use crate::data::compress::{gunzip, is_gzip};
+use crate::data::record::Record;
 use crate::read::stored_tiles;
-use crate::sequence::record::Record;
 use crate::shared::Shared;
 
 /// The entries of one tile that were found so far.

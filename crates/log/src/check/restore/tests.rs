@@ -1,4 +1,4 @@
-use lucarne_storage::{Assets, CachedAssets, MemoryAssets};
+use lucarne_storage::{Assets, DiskCache, MemoryAssets, ReadAssets};
 use lucarne_testkit::{eventually, until};
 
 use super::*;
@@ -104,8 +104,9 @@ async fn files_that_storage_lost_are_restored_from_a_cache() {
     let world = World::new(&cache.path().join("dedup")).await;
     let assets = world.assets.clone();
     let store = Arc::new(assets.clone());
-    let cached = CachedAssets::new(store, kept.path(), 1 << 24, Arc::new(()));
-    let cached: Arc<dyn Assets> = Arc::new(cached);
+    let disk_cache = Arc::new(DiskCache::new(kept.path(), 1 << 24, Arc::new(())));
+    disk_cache.start();
+    let cached = ReadAssets::cached(store, disk_cache);
     let log = begun(world.shared(cached.clone()));
     assert_eq!(settled(&log, started).await, State::Running);
     fill(&log, 0..ENTRIES).await;
@@ -115,8 +116,8 @@ async fn files_that_storage_lost_are_restored_from_a_cache() {
     let right = stored(&assets, data).await.unwrap();
     eventually("the cache has the tile", async || {
         // A cache that is busy keeps nothing.
-        cached.keep_for_readers(data, &right);
-        let found = cached.get_for_reader(data).await.unwrap();
+        cached.keep(data, &right);
+        let found = cached.get(data).await.unwrap();
         found.is_some_and(|found| found.is_cached)
     })
     .await;

@@ -2,39 +2,38 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use lucarne_storage::{Assets, Lock};
 use tokio::task::spawn_blocking;
 
 use super::source::Source;
-use crate::check::damaged_files::DamagedFiles;
 use crate::config::LogConfig;
+use crate::data::tree::{Tree, TreeHead};
+use crate::error::inconsistency::{IndexInconsistency, IndexSeen};
 use crate::error::{Away, Fatal, ReadError};
-use crate::index::dedup::{Dedup, TreeHead, Unusable, last_seen};
+use crate::index::dedup::{Dedup, Unusable, last_seen};
+use crate::index::log_index::LogIndex;
+use crate::read::damaged_files::DamagedFiles;
 use crate::read::read_cache::read_cache;
 use crate::read::verified_tiles::VerifiedTiles;
-use crate::recovery::inconsistency::{IndexInconsistency, IndexSeen};
-use crate::sequence::tree::Tree;
-use crate::shared::Shared;
 
 /// Bytes of tiles that an examination keeps in memory.
 const KEPT: u64 = 1 << 20;
 
-async fn anew(log: &Shared) -> Result<Dedup, Fatal> {
+async fn anew(log: &LogIndex) -> Result<Dedup, Fatal> {
     let (path, owner) = (log.config.cache.clone(), log.config.key.log_id());
     let made = spawn_blocking(move || Dedup::rebuild(&path, owner)).await;
     let made = made.map_err(|error| failed(&log.config.cache, &error))??;
-    log.index_failed.store(false, Ordering::SeqCst);
+    log.set_failed(false);
     Ok(made)
 }
 
 /// Opens the index, if it belongs to this history and has not failed; else sets it aside and
 /// rebuilds it. The newest tree of the index is compared with the log in any case, before the index
 /// is set aside.
-pub(super) async fn usable(log: &Shared, source: &Source<'_>) -> Result<Dedup, Fatal> {
+pub(super) async fn usable(log: &LogIndex, source: &Source<'_>) -> Result<Dedup, Fatal> {
     let problem = match judged(&log.config, &*log.lock, source).await? {
-        Ok(dedup) if !log.index_failed.load(Ordering::SeqCst) => return Ok(dedup),
+        Ok(dedup) if !log.has_failed() => return Ok(dedup),
         Ok(dedup) => {
             close(dedup).await;
             Unusable::Failed
@@ -77,7 +76,8 @@ pub(crate) async fn examine(
     if seen > tree.size() {
         return Ok(());
     }
-    let verified = VerifiedTiles::new(assets.clone(), read_cache(KEPT), DamagedFiles::default());
+    let verified =
+        VerifiedTiles::of_store(assets.clone(), read_cache(KEPT), DamagedFiles::default());
     let source = Source::new(&*assets, &verified, tree);
     judged(config, lock, &source).await.map(drop)
 }

@@ -9,11 +9,11 @@ use super::source::Source;
 use super::{LOOK_AGAIN, blocking};
 use crate::error::Fatal;
 use crate::index::dedup::Dedup;
+use crate::index::log_index::LogIndex;
 use crate::index::unreadable_entries::Gap;
-use crate::shared::Shared;
 
 /// Reads the tiles of gaps again, from time to time.
-pub(super) async fn again_and_again(log: &Shared, dedup: &Arc<Dedup>) -> Infallible {
+pub(super) async fn again_and_again(log: &LogIndex, dedup: &Arc<Dedup>) -> Infallible {
     loop {
         // The pace of reading: there is no event when an operator restores a tile.
         tokio::time::sleep(LOOK_AGAIN).await;
@@ -27,7 +27,7 @@ pub(super) async fn again_and_again(log: &Shared, dedup: &Arc<Dedup>) -> Infalli
                 tracing::warn!(log = log.config.shortname, %error, "dedup index: cannot fill gaps");
             }
         }
-        log.note_dedup(dedup);
+        log.note(dedup);
     }
 }
 

@@ -34,8 +34,8 @@ use crate::error::{Fatal, ReadError};
 use crate::index::dedup::{
     BadStream, CHUNK_RECORDS, Dedup, Sealed, chunk_bytes, first_record, set_aside,
 };
+use crate::index::log_index::LogIndex;
 use crate::index::thread_priority::lower_priority;
-use crate::shared::Shared;
 use crate::status::state::State;
 
 /// The time between two checks of the growth of the index.
@@ -142,7 +142,7 @@ enum Unfit {
 /// # Errors
 /// If the index cannot be written.
 pub(super) async fn take(
-    log: &Shared,
+    log: &LogIndex,
     dedup: &Arc<Dedup>,
     source: &Source<'_>,
 ) -> Result<(), Fatal> {
@@ -161,7 +161,7 @@ pub(super) async fn take(
         Ok(None) => {}
         Ok(Some(entries)) => {
             tracing::info!(log = name, entries, "dedup index: took up the snapshot");
-            log.note_dedup(dedup);
+            log.note(dedup);
         }
         Err(Unfit::Own(fatal @ (Fatal::Dedup { .. } | Fatal::Internal(_)))) => return Err(fatal),
         Err(problem) => tracing::warn!(
@@ -334,11 +334,11 @@ enum WriteError {
 }
 
 /// Writes snapshots from time to time, while this instance leads.
-pub(super) async fn keep(log: &Shared, dedup: &Arc<Dedup>) {
+pub(super) async fn keep(log: &LogIndex, dedup: &Arc<Dedup>) {
     if log.config.instances.is_none() || !log.assets.keeps_private() {
         return;
     }
-    let leads = || matches!(*log.state.lock(), State::Running);
+    let leads = || log.status.state() == State::Running;
     loop {
         // The pace of checks: the index grows with every round.
         sleep(CHECK_EVERY).await;

@@ -8,12 +8,12 @@ use lucarne_storage::guards::Guard;
 use lucarne_tlog::{Hash, Level, TILE_WIDTH, Tile};
 
 use super::unpack::{Unpacked, Unpackers};
+use crate::data::tree::Tree;
 use crate::error::{Away, Fatal, ReadError};
 use crate::index::dedup::Record;
 use crate::index::unreadable_entries::Gap;
 use crate::read::stored_tiles;
 use crate::read::verified_tiles::VerifiedTiles;
-use crate::sequence::tree::Tree;
 
 /// Reads the entries of the signed tree from storage.
 pub(super) struct Source<'a> {
@@ -91,8 +91,7 @@ impl<'a> Source<'a> {
     async fn unpacked(&self, tile: Tile, again: bool) -> Result<(Unpacked, usize), Fatal> {
         let path = tile.path();
         let found = if again {
-            let found = self.assets.get_for_reader(&path).await;
-            found.map(|found| found.map(|found| found.bytes))
+            self.verified.unverified(&path).await
         } else {
             self.assets.get(&path).await
         };

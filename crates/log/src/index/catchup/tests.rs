@@ -4,9 +4,9 @@ use bytes::Bytes;
 use lucarne_storage::{Assets, MemoryAssets};
 
 use super::*;
-use crate::check::damaged_files::DamagedFiles;
-use crate::read::compress::gunzip;
-use crate::read::gzip::gzip;
+use crate::data::compress::gunzip;
+use crate::data::gzip::gzip;
+use crate::read::damaged_files::DamagedFiles;
 use crate::read::read_cache::read_cache;
 use crate::read::stored_tiles;
 use crate::read::verified_tiles::VerifiedTiles;
@@ -40,7 +40,8 @@ impl Stored {
 
     async fn read(&self, tile: u64) -> Found {
         let assets = Arc::new(self.assets.clone());
-        let verified = VerifiedTiles::new(assets, read_cache(1 << 20), DamagedFiles::default());
+        let verified =
+            VerifiedTiles::of_store(assets, read_cache(1 << 20), DamagedFiles::default());
         let source = Source::new(&self.assets, &verified, &self.tree);
         source.read(tile).await.unwrap()
     }

@@ -1,7 +1,8 @@
 //! The values that bind an index to its log, and their encoding.
 
-use lucarne_tlog::{EMPTY_ROOT, Hash};
+use lucarne_tlog::Hash;
 
+use crate::data::tree::TreeHead;
 use crate::index::backlog::Backlog;
 
 /// The position of an entry in the log.
@@ -26,20 +27,6 @@ impl LeafPosition {
             timestamp_ms: u64::from_be_bytes(timestamp_ms.try_into().ok()?),
         })
     }
-}
-
-/// A tree that the log signed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TreeHead {
-    pub(crate) size: u64,
-    pub(crate) root: Hash,
-}
-
-impl TreeHead {
-    pub(super) const EMPTY: TreeHead = TreeHead {
-        size: 0,
-        root: EMPTY_ROOT,
-    };
 }
 
 /// The binding of an index to its log, which is written and read as one value.

@@ -14,13 +14,11 @@ use parking_lot::{Mutex, RwLock};
 use super::failure::{self, caught, fatal, last_seen, unsound};
 use super::merger::Merger;
 use super::tables::TABLES;
-use super::{
-    ANCHOR, ANCHOR_WITHOUT_TABLES, Anchor, DISTRUSTED, Dedup, DedupError, Tables, Unflushed,
-};
-use crate::error::Fatal;
+use super::{ANCHOR, ANCHOR_WITHOUT_TABLES, Anchor, DISTRUSTED, Dedup, Tables, Unflushed};
+use crate::error::inconsistency::IndexInconsistency;
+use crate::error::{DedupError, Fatal};
 use crate::index::backlog::Pace;
 use crate::index::unreadable_entries::Gaps;
-use crate::recovery::inconsistency::IndexInconsistency;
 
 /// Memory for blocks of the index, in bytes.
 const CACHE_BYTES: u64 = 16 << 20;

@@ -13,9 +13,9 @@ use bytes::Bytes;
 use lucarne_ct::Identity;
 
 use super::Dedup;
-use super::anchor::TreeHead;
 use super::table::{self, RECORD, Record, Table};
 use super::tables::Tables;
+use crate::data::tree::TreeHead;
 use crate::error::Fatal;
 
 /// The number of records in each chunk of a stream but the last: 5.6 MB; less in tests.

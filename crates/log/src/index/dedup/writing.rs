@@ -7,10 +7,11 @@ use lucarne_ct::Identity;
 
 use super::tables::TABLES;
 use super::{
-    ANCHOR, ANCHOR_WITHOUT_TABLES, Anchor, DISTRUSTED, Dedup, DedupError, LeafPosition, Part,
-    Record, TABLE_ENTRIES, TreeHead, table,
+    ANCHOR, ANCHOR_WITHOUT_TABLES, Anchor, DISTRUSTED, Dedup, LeafPosition, Part, Record,
+    TABLE_ENTRIES, table,
 };
-use crate::error::Fatal;
+use crate::data::tree::TreeHead;
+use crate::error::{DedupError, Fatal};
 use crate::index::unreadable_entries::Gap;
 
 impl Dedup {

@@ -10,14 +10,14 @@ use lucarne_tlog::{Level, TILE_WIDTH, Tile, leaf_hash};
 use tokio::task::spawn_blocking;
 
 use super::{Follower, panicked};
+use crate::data::tree::{Tree, TreeHead};
+use crate::data::verified_checkpoint::VerifiedCheckpoint;
+use crate::error::inconsistency::StorageInconsistency;
 use crate::error::{Away, Fatal, FollowedTileError, ReadError};
-use crate::index::dedup::{LeafPosition, TreeHead};
+use crate::index::dedup::LeafPosition;
 use crate::read::read_ahead::read_ahead;
 use crate::read::stored_tiles;
-use crate::recovery::inconsistency::StorageInconsistency;
 use crate::recovery::recover;
-use crate::sequence::tree::Tree;
-use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
 use crate::shared::Shared;
 
 /// Maximum number of entries that a follower reads at once. The follower keeps 50 bytes of each

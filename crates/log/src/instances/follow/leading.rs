@@ -7,10 +7,11 @@ use tokio::time::{Instant, sleep};
 
 use super::Follower;
 use super::growing::grow;
+use crate::config::instances::AGAIN;
 use crate::error::Fatal;
 use crate::recovery::recover::Recovered;
 use crate::sequence::sequencer::Sequencer;
-use crate::sequence::term::{AGAIN, Term};
+use crate::sequence::term::Term;
 
 /// Attempts to read lock, journal and storage while another instance still changes them.
 const ATTEMPTS: usize = 5;
@@ -21,7 +22,7 @@ impl Follower {
         let (log, at) = (&self.log, Instant::now());
         let (lock, id) = (&*log.lock, log.config.key.log_id());
         let taken = Lease {
-            holder: Some(log.holder),
+            holder: Some(log.instance.holder),
             address: self.instances.address.clone(),
             epoch: lease.as_ref().map_or(1, |lease| lease.epoch + 1),
             renewal: 0,

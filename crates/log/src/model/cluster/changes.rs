@@ -131,7 +131,7 @@ impl ClusterBounds {
         from != at && !self.has(InstanceRule::LookAgain)
     }
 
-    /// Looks for the entry in the pool, then in the index. (`Shared::look`)
+    /// Looks for the entry in the pool, then in the index. (`Submissions::look`)
     pub(super) fn look(&self, cluster: &mut Cluster, from: usize, at: usize) {
         let member = &mut cluster.members[at];
         let tree = member.instance.index.tree;

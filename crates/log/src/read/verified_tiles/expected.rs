@@ -4,7 +4,7 @@ use bytes::Bytes;
 use lucarne_ct::{Fingerprint, TileLeafError};
 use lucarne_tlog::{Hash, tile_root};
 
-use crate::read::compress::gunzip;
+use crate::data::compress::gunzip;
 use crate::read::stored_tiles;
 
 /// The content of a file as far as it is known before reading.

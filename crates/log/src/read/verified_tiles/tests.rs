@@ -1,9 +1,9 @@
 use lucarne_ct::{Entry, SignedEntry, TileLeaf};
-use lucarne_storage::{CachedAssets, MemoryAssets};
+use lucarne_storage::{DiskCache, MemoryAssets};
 use lucarne_testkit::until;
 
 use super::*;
-use crate::read::gzip::gzip;
+use crate::data::gzip::gzip;
 use crate::read::read_cache::read_cache;
 
 /// Hash tiles up to level 2, and the entries of the first data tile.
@@ -45,7 +45,7 @@ impl Forest {
 
 /// Creates tiles whose damaged files are read again at once.
 fn verified(assets: Arc<dyn Assets>) -> VerifiedTiles {
-    VerifiedTiles::new(assets, read_cache(1 << 20), DamagedFiles::default())
+    VerifiedTiles::of_store(assets, read_cache(1 << 20), DamagedFiles::default())
 }
 
 /// Returns an entry in the format of data tiles; it differs for each index.
@@ -159,8 +159,13 @@ async fn a_cache_that_has_something_else_is_told_and_the_store_asked() {
     let forest = Forest::new();
     let directory = tempfile::tempdir().unwrap();
     let store = Arc::new(forest.assets.clone());
-    let cached = CachedAssets::new(store, directory.path(), 1 << 20, Arc::new(()));
-    let cached: Arc<dyn Assets> = Arc::new(cached);
+    let cache = Arc::new(DiskCache::new(directory.path(), 1 << 20, Arc::new(())));
+    cache.start();
+    let cached = ReadAssets::cached(store, cache);
+    let verified = || {
+        let memory = read_cache(1 << 20);
+        VerifiedTiles::new(cached.clone(), memory, DamagedFiles::default())
+    };
     let path = "tile/0/000";
     let good = forest.stored(path);
     let keeps = async |bytes: &Bytes, does: bool| {
@@ -171,9 +176,9 @@ async fn a_cache_that_has_something_else_is_told_and_the_store_asked() {
         .await;
     };
     let [bad, ..] = damages(&good);
-    cached.keep_for_readers(path, &bad);
+    cached.keep(path, &bad);
     keeps(&bad, true).await;
-    let tiles = verified(cached.clone());
+    let tiles = verified();
     let stored = tiles.full(&forest.edge, tile(path)).await.unwrap();
     assert_eq!(
         (stored.bytes, tiles.damaged().in_words()),
@@ -182,10 +187,10 @@ async fn a_cache_that_has_something_else_is_told_and_the_store_asked() {
     keeps(&good, true).await;
     keeps(&bad, false).await;
     // Wrong bytes from the store are not kept at all.
-    cached.forget_for_readers(path).await;
+    cached.forget(path).await;
     keeps(&good, false).await;
     forest.assets.tamper(path, Some(bad.clone()));
-    let tiles = verified(cached);
+    let tiles = verified();
     assert!(tiles.full(&forest.edge, tile(path)).await.is_err());
     keeps(&bad, false).await;
 }

@@ -6,12 +6,12 @@
 use lucarne_storage::{AssetError, Assets, Lock};
 use lucarne_tlog::{Checkpoint, EMPTY_ROOT, Hash, Level, TILE_WIDTH, Tile};
 
-use super::edge;
 use super::replay::base;
+use crate::data::record::{Record, Step};
+use crate::data::verified_checkpoint::VerifiedCheckpoint;
+use crate::error::inconsistency::{HistoryError, LockInconsistency, StorageInconsistency};
 use crate::error::{Away, Fatal};
-use crate::recovery::inconsistency::{HistoryError, LockInconsistency, StorageInconsistency};
-use crate::sequence::record::{Record, Step};
-use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
+use crate::read::edge;
 
 /// Replaces the error of missing storage. The advice of that error is meant for a log that may be
 /// new; this log is not new, because the lock has signed `size` of its entries.

@@ -3,10 +3,10 @@
 
 use lucarne_storage::Assets;
 
+use crate::data::record::Record;
+use crate::data::verified_checkpoint::VerifiedCheckpoint;
 use crate::error::Fatal;
-use crate::recovery::inconsistency::{LockInconsistency, SignedTime};
-use crate::sequence::record::Record;
-use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
+use crate::error::inconsistency::{LockInconsistency, SignedTime};
 
 /// Refuses a checkpoint that was signed after a round which begins at its tree. This log signs each
 /// round with a later time than everything before, and never signs an older tree again.

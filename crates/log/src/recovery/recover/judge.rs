@@ -9,16 +9,17 @@ use lucarne_tlog::Hash;
 use super::contradiction::{no_round_beyond, no_tile_beyond, not_new, not_newer, same_history};
 use super::published::{behind, is_damaged, published};
 use super::replay::{base, published_rounds, records, rounds_to};
-use super::{edge, foreign, never_published};
+use super::{foreign, never_published};
 use crate::config::LogConfig;
+use crate::data::record::Record;
+use crate::data::tree::Tree;
+use crate::data::verified_checkpoint::VerifiedCheckpoint;
+use crate::error::inconsistency::{LockInconsistency, StorageInconsistency};
 use crate::error::{Away, Fatal};
-use crate::recovery::inconsistency::{LockInconsistency, StorageInconsistency};
+use crate::read::edge;
 use crate::recovery::known_checkpoints::History;
 use crate::recovery::signed_ahead::{self, Newest as NewestSigned};
 use crate::recovery::sunlight::Bundle;
-use crate::sequence::record::Record;
-use crate::sequence::tree::Tree;
-use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
 
 /// Lock, journal and storage, which do not contradict each other, before anything is written.
 pub(crate) struct Judged {

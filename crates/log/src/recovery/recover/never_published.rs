@@ -17,16 +17,14 @@ use super::judge::{Judged, committed, judge};
 use super::newest::newest;
 use super::replay::rounds_from;
 use crate::config::LogConfig;
+use crate::config::signer::Signer;
+use crate::data::record::Record;
+use crate::data::verified_checkpoint::VerifiedCheckpoint;
+use crate::error::inconsistency::{LockInconsistency, SignerInconsistency, StorageInconsistency};
 use crate::error::{Fatal, KnownError};
-use crate::recovery::inconsistency::{
-    LockInconsistency, SignerInconsistency, StorageInconsistency,
-};
+use crate::index::evidence::indexed;
 use crate::recovery::known_checkpoints::KnownCheckpoint;
 use crate::recovery::recover::Newest;
-use crate::recovery::supervise::indexed;
-use crate::sequence::record::Record;
-use crate::sequence::signer::Signer;
-use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
 use crate::status::state::Published;
 
 /// The longest time, in addition to the interval of checkpoints, between the last signature in

@@ -10,13 +10,13 @@ use super::judge::{Judged, judge};
 use super::published::{behind, published};
 use super::replay::{records, rounds_from};
 use crate::config::LogConfig;
+use crate::config::signer::Signer;
+use crate::data::record::Record;
+use crate::data::tree_head;
+use crate::data::verified_checkpoint::VerifiedCheckpoint;
+use crate::error::inconsistency::StorageInconsistency;
 use crate::error::{Fatal, KnownError};
-use crate::recovery::inconsistency::StorageInconsistency;
 use crate::recovery::known_checkpoints::KnownCheckpoint;
-use crate::sequence::record::Record;
-use crate::sequence::signer::Signer;
-use crate::sequence::tree_head;
-use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
 use crate::status::state::Published;
 
 /// The newest tree that the data of a log prove.

@@ -4,12 +4,12 @@ use lucarne_ct::{CheckpointError, verify_checkpoint};
 use lucarne_storage::Assets;
 use lucarne_tlog::{Checkpoint, SignedNote};
 
-use super::edge;
 use crate::config::LogConfig;
+use crate::data::tree::Tree;
+use crate::data::verified_checkpoint::VerifiedCheckpoint;
+use crate::error::inconsistency::StorageInconsistency;
 use crate::error::{Away, Fatal};
-use crate::recovery::inconsistency::StorageInconsistency;
-use crate::sequence::tree::Tree;
-use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
+use crate::read::edge;
 
 /// Maximum number of bytes that differ between a damaged checkpoint and the original: a few bits
 /// flipped in a sector or in memory.

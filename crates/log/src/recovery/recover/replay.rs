@@ -7,13 +7,13 @@ use lucarne_tlog::{Checkpoint, Hash, Tile};
 
 use super::published::published;
 use crate::config::LogConfig;
+use crate::data::record::{Record, Step};
+use crate::data::round::{issuer_asset, tile_assets};
+use crate::data::tree::{NewTiles, Tree};
+use crate::data::verified_checkpoint::VerifiedCheckpoint;
 use crate::error::Fatal;
+use crate::error::inconsistency::{JournalInconsistency, ReplayError};
 use crate::read::stored_tiles;
-use crate::recovery::inconsistency::{JournalInconsistency, ReplayError};
-use crate::sequence::record::{Record, Step};
-use crate::sequence::round::{issuer_asset, tile_assets};
-use crate::sequence::tree::{NewTiles, Tree};
-use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
 
 /// Reads the journal. Damaged records are skipped if the published checkpoint covers them and
 /// published files are durable.

@@ -15,14 +15,14 @@ use lucarne_ct::{Fingerprint, TileLeafRef};
 use lucarne_storage::{AssetError, Assets};
 use lucarne_tlog::{Level, RightEdge, TILE_WIDTH, Tile};
 
-use crate::check::damaged_files::DamagedFiles;
+use crate::data::record::Record;
+use crate::data::tree::Tree;
+use crate::data::verified_checkpoint::VerifiedCheckpoint;
+use crate::error::inconsistency::StorageInconsistency;
 use crate::error::{Away, Fatal, ReadError};
+use crate::read::damaged_files::DamagedFiles;
 use crate::read::read_cache::read_cache;
 use crate::read::verified_tiles::VerifiedTiles;
-use crate::recovery::inconsistency::StorageInconsistency;
-use crate::sequence::record::Record;
-use crate::sequence::tree::Tree;
-use crate::sequence::verified_checkpoint::VerifiedCheckpoint;
 
 /// Maximum number of data tiles that one start verifies: one to two seconds of reads from a disk.
 /// If there are more tiles, the start verifies the first, the last, and further tiles at equal
@@ -123,7 +123,7 @@ async fn verify(
     assets: &Arc<dyn Assets>,
 ) -> Result<(), ReadError> {
     let cache = read_cache(CACHE_BYTES);
-    let tiles = VerifiedTiles::past_caches(assets.clone(), cache, DamagedFiles::default());
+    let tiles = VerifiedTiles::of_store(assets.clone(), cache, DamagedFiles::default());
     let issuers: BTreeSet<Fingerprint> = stream::iter(sample(published, edge.size()))
         .map(|tile| issuers(&tiles, edge, tile))
         .buffer_unordered(CONCURRENCY)

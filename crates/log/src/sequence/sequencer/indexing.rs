@@ -9,14 +9,16 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::{Sequencer, panicked};
+use crate::data::tree::TreeHead;
 use crate::error::Fatal;
-use crate::index::dedup::{LeafPosition, TreeHead};
-use crate::recovery::session::Session;
+use crate::index::dedup::LeafPosition;
+use crate::index::log_index::is_silent;
 use crate::shared::Shared;
 use crate::submit::pool::{SealedRound, Sequenced};
+use crate::submit::session::Session;
 
-/// The longest wait for the disk of the dedup index.
-pub(super) const INDEX_PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout of the sequencer's waits for the disk of the dedup index.
+pub(super) const INDEX_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Rounds that may wait for the dedup index before sequencing waits for it.
 pub(super) const MAX_UNINDEXED_ROUNDS: usize = 64;
@@ -48,9 +50,9 @@ impl Sequencer {
         let head = self.tree.head();
         // A failed indexer accepts nothing more; `rounds` detects that.
         let sent = self.to_index.send(Indexing { entries, head });
-        match timeout(INDEX_PATIENCE, sent).await {
+        match timeout(INDEX_TIMEOUT, sent).await {
             Ok(_) => Ok(()),
-            Err(_) => Err(self.log.index_is_silent()),
+            Err(_) => Err(is_silent(&self.log.config)),
         }
     }
 }

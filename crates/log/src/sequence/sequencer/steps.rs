@@ -12,18 +12,16 @@ use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use super::{Sequencer, panicked};
+use crate::data::round::{Round, issuer_asset, new_issuers, tile_assets};
+use crate::data::tree::Tree;
+use crate::data::tree_head;
+use crate::data::verify::Verified;
 use crate::error::Fatal;
 use crate::read::proofs;
 use crate::sequence::phase::Phase;
-use crate::sequence::round::{Round, issuer_asset, new_issuers, tile_assets};
-use crate::sequence::signer::Signer;
-use crate::sequence::tree::Tree;
-use crate::sequence::tree_head;
-use crate::sequence::verify::Verified;
 use crate::shared::milliseconds;
 use crate::submit::pool::{SealedRound, Sequenced};
 use crate::submit::promises::Promised;
-use crate::submit::sct_signatures;
 
 /// A staged round.
 struct Staged {
@@ -233,30 +231,27 @@ impl Sequencer {
         sequenced: Sequenced,
         (before, leaves): (&Tree, Vec<Hash>),
     ) {
-        if let Signer::Apart(client) = &self.log.config.key {
-            let round = Promised {
-                entries: sealed.entries.clone(),
-                hashes: leaves,
-                before: before.frontier.clone(),
-                timestamp_ms: sequenced.timestamp_ms,
-            };
-            sct_signatures::promise(&self.log, client, round).await;
-        }
+        let round = || Promised {
+            entries: sealed.entries.clone(),
+            hashes: leaves,
+            before: before.frontier.clone(),
+            timestamp_ms: sequenced.timestamp_ms,
+        };
+        self.log.submissions.scts.promise(round).await;
         self.enter(Phase::Answer);
         sealed.outcome.decide(Ok(sequenced));
-        self.log.note_waits(sealed);
+        self.log.submissions.note_waits(sealed);
     }
 
-    /// Logs one line about a published round, and keeps its times for traces. `laps` are the ends of its phases; `bytes` counts the
-    /// published files except the checkpoint.
+    /// Logs one line about a published round, and keeps its times for traces. `laps` are the ends
+    /// of its phases; `bytes` counts the published files except the checkpoint.
     fn tell(&self, sealed: &SealedRound, bytes: usize, laps: [Instant; 5]) {
         let phase = |n: usize| milliseconds(laps[n + 1] - laps[n]);
         let entries = sealed.entries.len();
         let size = self.tree.size();
         let times = laps.map(Instant::into_std);
-        self.log
-            .round_times
-            .note(size - entries as u64, size, times);
+        let rounds = &self.log.submissions.round_times;
+        rounds.note(size - entries as u64, size, times);
         tracing::info!(
             log = self.log.config.shortname,
             entries,

@@ -4,7 +4,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
-use crate::submit::lane::Lane;
+use crate::config::lane::Lane;
 
 /// The metrics of one log.
 pub(crate) struct LogMetrics {

@@ -2,7 +2,7 @@
 
 use super::Metrics;
 use super::labels::{FromLabels, LaneLabels, LogLabels, PhaseLabels, ResultLabels};
-use crate::submit::lane::Lane;
+use crate::config::lane::Lane;
 
 impl Metrics {
     /// Removes the metrics of a log that this process no longer has.

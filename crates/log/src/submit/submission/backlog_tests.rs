@@ -7,13 +7,14 @@ use std::sync::atomic::AtomicU64;
 use async_trait::async_trait;
 use bytes::Bytes;
 use lucarne_mint::testing::Pki;
-use lucarne_storage::{Asset, AssetError, Assets, MemoryAssets, Repairs, Stats};
+use lucarne_storage::{Asset, AssetError, Assets, MemoryAssets, ReadAssets, Repairs, Stats};
 use lucarne_testkit::{eventually, until};
 use parking_lot::Mutex;
 
 use super::tests::{Logged, World, answered, begun, fill, settled, started, stop};
 use super::*;
-use crate::status::health::Prober;
+use crate::log::health::Prober;
+use crate::shared::Shared;
 
 /// Two full tiles and a partial tile.
 const ENTRIES: usize = 600;
@@ -100,8 +101,8 @@ impl Assets for Withholding {
 
 /// Opens a log whose index is read while the log is open, even if it is small.
 async fn opened(world: &World, storage: &Arc<Withholding>) -> Arc<Shared> {
-    let mut log = world.shared(storage.clone());
-    log.read_before_open = 0;
+    let mut log = world.shared(ReadAssets::uncached(storage.clone()));
+    log.index.read_before_open = 0;
     let log = begun(log);
     assert_eq!(settled(&log, started).await, State::Running);
     log
@@ -119,7 +120,7 @@ async fn without_index(cache: &Path) -> (World, Vec<Logged>) {
 }
 
 fn left(log: &Shared) -> u64 {
-    let session = log.session.load_full().unwrap();
+    let session = log.submissions.session.load_full().unwrap();
     session.dedup.backlog().entries()
 }
 
@@ -156,6 +157,7 @@ async fn what_may_not_be_read_yet_is_refused_and_the_rest_taken() {
         assert_eq!(answered(&log, entry).await, is_read, "{:?}", entry.place);
     }
     let refused = log
+        .submissions
         .submit(EntryKind::X509, chain_from("new.example", 0))
         .await;
     let Err(SubmitError::Unavailable {
@@ -172,9 +174,17 @@ async fn what_may_not_be_read_yet_is_refused_and_the_rest_taken() {
     assert!(reason.contains("is being read"), "{reason}");
     // The unread entries were logged before the `notBefore` of this certificate.
     let young = chain_from("young.example", 3);
-    let sct = log.submit(EntryKind::X509, young.clone()).await.unwrap();
+    let sct = log
+        .submissions
+        .submit(EntryKind::X509, young.clone())
+        .await
+        .unwrap();
     assert_eq!(sct.index().unwrap(), ENTRIES as u64);
-    let again = log.submit(EntryKind::X509, young.clone()).await.unwrap();
+    let again = log
+        .submissions
+        .submit(EntryKind::X509, young.clone())
+        .await
+        .unwrap();
     assert_eq!(again.index().unwrap(), ENTRIES as u64);
 
     let check = dedup_check(&log).await;
@@ -189,9 +199,14 @@ async fn what_may_not_be_read_yet_is_refused_and_the_rest_taken() {
     for entry in &logged {
         assert!(answered(&log, entry).await, "{:?}", entry.place);
     }
-    let again = log.submit(EntryKind::X509, young).await.unwrap();
+    let again = log
+        .submissions
+        .submit(EntryKind::X509, young)
+        .await
+        .unwrap();
     assert_eq!(again.index().unwrap(), ENTRIES as u64);
     let new = log
+        .submissions
         .submit(EntryKind::X509, chain_from("new.example", 0))
         .await;
     assert_eq!(new.unwrap().index().unwrap(), ENTRIES as u64 + 1);
@@ -210,7 +225,11 @@ async fn reading_goes_on_after_a_restart() {
     let log = opened(&world, &storage).await;
     until_left(&log, 256).await;
     let young = chain_from("young.example", 3);
-    let sct = log.submit(EntryKind::X509, young.clone()).await.unwrap();
+    let sct = log
+        .submissions
+        .submit(EntryKind::X509, young.clone())
+        .await
+        .unwrap();
     stop(&log).await;
     drop(log);
 
@@ -221,7 +240,11 @@ async fn reading_goes_on_after_a_restart() {
         storage.asked().iter().all(|tile| *tile == 0),
         "it begins anew"
     );
-    let again = log.submit(EntryKind::X509, young).await.unwrap();
+    let again = log
+        .submissions
+        .submit(EntryKind::X509, young)
+        .await
+        .unwrap();
     assert_eq!(again.index().unwrap(), sct.index().unwrap());
     storage.below.store(0, Ordering::SeqCst);
     until_left(&log, 0).await;
@@ -256,7 +279,14 @@ async fn a_rotten_tile_does_not_keep_the_rest_from_being_read() {
         unknown += u64::from(!answered(&log, entry).await);
     }
     assert_eq!(unknown, 256);
-    let gaps = log.session.load_full().unwrap().dedup.gaps.all();
+    let gaps = log
+        .submissions
+        .session
+        .load_full()
+        .unwrap()
+        .dedup
+        .gaps
+        .all();
     assert_eq!(gaps.len(), 1);
     let after = logged
         .iter()
@@ -264,7 +294,10 @@ async fn a_rotten_tile_does_not_keep_the_rest_from_being_read() {
         .unwrap();
     assert_eq!(gaps[0].latest_ms, after.place.timestamp_ms);
     let young = chain_from("young.example", 3);
-    log.submit(EntryKind::X509, young).await.unwrap();
+    log.submissions
+        .submit(EntryKind::X509, young)
+        .await
+        .unwrap();
     world.assets.tamper(path, whole);
     for entry in &logged {
         eventually("the entry is answered", async || {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use lucarne_ct::Roots;
 use lucarne_mint::testing::Pki;
-use lucarne_storage::{Assets, Lock, MemoryAssets, MemoryLock};
+use lucarne_storage::{Lock, MemoryAssets, MemoryLock, ReadAssets};
 use lucarne_testkit::until;
 use prometheus_client::registry::Registry;
 use rand::rngs::StdRng;
@@ -15,12 +15,13 @@ use rand::{Rng, SeedableRng};
 
 use super::*;
 use crate::config::{LogConfig, test_config};
+use crate::error::inconsistency::{Inconsistency, IndexInconsistency};
 use crate::index::dedup::{Anchor, Dedup};
 use crate::log::Log;
-use crate::recovery::inconsistency::{Inconsistency, IndexInconsistency};
+use crate::shared::Shared;
 use crate::status::metrics::Metrics;
 
-impl Shared {
+impl Submissions {
     /// Submits a chain without recording its steps.
     pub(crate) async fn submit(&self, kind: EntryKind, chain: Chain) -> Result<Sct, SubmitError> {
         self.submit_in_steps(kind, chain, &mut StepTimes::default())
@@ -68,11 +69,11 @@ impl World {
 
     /// Starts a log that has not issued any SCT yet.
     pub(crate) fn start(&self) -> Arc<Shared> {
-        begun(self.shared(Arc::new(self.assets.clone())))
+        begun(self.shared(ReadAssets::uncached(Arc::new(self.assets.clone()))))
     }
 
     /// Returns the log with this storage, before it is started.
-    pub(crate) fn shared(&self, assets: Arc<dyn Assets>) -> Shared {
+    pub(crate) fn shared(&self, assets: ReadAssets) -> Shared {
         let (roots, _) = Roots::from_pem(Pki::shared().roots_pem().as_bytes());
         Shared::new(
             self.config.clone(),
@@ -91,8 +92,8 @@ pub(crate) fn begun(log: Shared) -> Arc<Shared> {
 }
 
 pub(crate) async fn stop(log: &Shared) {
-    log.closing.store(true, Ordering::SeqCst);
-    if let Some(session) = log.session.load().as_ref() {
+    log.status.close();
+    if let Some(session) = log.submissions.session.load().as_ref() {
         session.pool.close();
     }
     log.wake.notify_one();
@@ -102,7 +103,7 @@ pub(crate) async fn stop(log: &Shared) {
 pub(crate) async fn settled(log: &Shared, wished: impl Fn(&State) -> bool) -> State {
     let mut state = State::Starting;
     until("the log settles", || {
-        state = log.state.lock().clone();
+        state = log.status.state();
         wished(&state)
     })
     .await;
@@ -128,7 +129,12 @@ pub(crate) async fn fill(log: &Arc<Shared>, hosts: Range<usize>) -> Vec<Logged> 
         .collect();
     let submit = |chain: &Chain| {
         let (log, chain) = (log.clone(), chain.clone());
-        tokio::spawn(async move { log.submit(EntryKind::X509, chain).await.unwrap() })
+        tokio::spawn(async move {
+            log.submissions
+                .submit(EntryKind::X509, chain)
+                .await
+                .unwrap()
+        })
     };
     let answers: Vec<_> = chains.iter().map(submit).collect();
     let mut logged = Vec::new();
@@ -149,7 +155,11 @@ pub(crate) async fn fill(log: &Arc<Shared>, hosts: Range<usize>) -> Vec<Logged> 
 
 /// Submits an entry, and returns whether the response has an SCT, which must be correct.
 pub(crate) async fn answered(log: &Shared, entry: &Logged) -> bool {
-    match log.submit(EntryKind::X509, entry.chain.clone()).await {
+    match log
+        .submissions
+        .submit(EntryKind::X509, entry.chain.clone())
+        .await
+    {
         Ok(sct) => {
             let place = LeafPosition {
                 index: sct.index().unwrap(),
@@ -211,7 +221,7 @@ async fn no_wrong_place_of_the_index_gives_a_false_sct() {
         let place = corrupt(&mut rng, entry.place, other);
         let identity = entry.signed.identity();
         let put = |place| {
-            let session = log.session.load_full().unwrap();
+            let session = log.submissions.session.load_full().unwrap();
             let Anchor { head, .. } = session.dedup.anchor();
             let entries = std::iter::once((identity, place));
             session.dedup.extend(entries, head.size, head).unwrap();
@@ -224,7 +234,15 @@ async fn no_wrong_place_of_the_index_gives_a_false_sct() {
     }
     assert!(wrong > 9_000, "{wrong}");
     assert_eq!(log.metrics.dedup_wrong.get(), wrong);
-    assert!(log.session.load().as_ref().unwrap().dedup.is_distrusted());
+    assert!(
+        log.submissions
+            .session
+            .load()
+            .as_ref()
+            .unwrap()
+            .dedup
+            .is_distrusted()
+    );
     stop(&log).await;
     drop(log);
     // The damaged index is not used again: the next index is built from the tree.
@@ -305,7 +323,7 @@ async fn an_index_that_is_not_used_is_evidence(spoil: impl Fn(&Dedup)) {
     settled(&log, started).await;
     fill(&log, 5..10).await;
     indexed(&log, 10).await;
-    spoil(&log.session.load().as_ref().unwrap().dedup);
+    spoil(&log.submissions.session.load().as_ref().unwrap().dedup);
     stop(&log).await;
     drop(log);
 
@@ -338,7 +356,14 @@ async fn an_index_that_is_not_used_is_evidence(spoil: impl Fn(&Dedup)) {
 }
 
 async fn indexed(log: &Shared, entries: u64) {
-    let dedup = log.session.load().as_ref().unwrap().dedup.clone();
+    let dedup = log
+        .submissions
+        .session
+        .load()
+        .as_ref()
+        .unwrap()
+        .dedup
+        .clone();
     let what = format!("{entries} entries are indexed");
     until(&what, || dedup.anchor().head.size == entries).await;
 }
@@ -373,7 +398,7 @@ async fn an_index_that_has_failed_is_made_anew_whatever_ended_the_session() {
     indexed(&log, 5).await;
     let error = std::io::Error::from_raw_os_error(5);
     let fail = |dedup: &Dedup| dedup.fatal(&fjall::Error::Io(error));
-    fail(&log.session.load().as_ref().unwrap().dedup);
+    fail(&log.submissions.session.load().as_ref().unwrap().dedup);
     std::fs::remove_file(cache.path().join("dedup/failed")).unwrap();
     world.lock.fail(Some("unplugged"));
     settled(&log, |_| log.metrics.failures.get() >= 2).await;
@@ -395,23 +420,27 @@ async fn an_unknown_root_is_not_refused_before_all_roots_are_read() {
     let world = World::new(&cache.path().join("dedup")).await;
     let log = world.start();
     settled(&log, started).await;
-    let roots = Roots::clone(log.validator.load().roots());
-    let use_roots = |roots| log.validator.store(Arc::new(log.config.validator(roots)));
+    let roots = Roots::clone(&log.submissions.roots());
+    let use_roots = |roots| log.submissions.set_roots(roots);
     use_roots(Roots::new());
-    log.awaits_roots.store(true, Ordering::SeqCst);
+    log.submissions.await_roots(true);
     let pki = Pki::shared();
     let chain = pki.certificate(&pki.p256, "early.example").unwrap();
     let chain = Chain::from_ders(chain.certificates()).unwrap();
-    let submit = || log.submit(EntryKind::X509, chain.clone());
+    let submit = || log.submissions.submit(EntryKind::X509, chain.clone());
     let error = submit().await.unwrap_err();
     assert!(matches!(error, SubmitError::Unavailable { .. }), "{error}");
     use_roots(roots);
     submit().await.unwrap();
     use_roots(Roots::new());
-    log.awaits_roots.store(false, Ordering::SeqCst);
+    log.submissions.await_roots(false);
     let other = pki.certificate(&pki.p256, "late.example").unwrap();
     let other = Chain::from_ders(other.certificates()).unwrap();
-    let error = log.submit(EntryKind::X509, other).await.unwrap_err();
+    let error = log
+        .submissions
+        .submit(EntryKind::X509, other)
+        .await
+        .unwrap_err();
     assert!(matches!(error, SubmitError::Rejected(_)), "{error}");
     stop(&log).await;
 }

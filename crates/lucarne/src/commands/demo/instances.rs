@@ -4,6 +4,7 @@
 
 mod balancer;
 mod bucket;
+mod client;
 mod process;
 mod server;
 
@@ -20,8 +21,9 @@ use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::process::Command;
 
-use self::balancer::{Balancer, Client, PAGE};
+use self::balancer::{Balancer, PAGE};
 use self::bucket::Bucket;
+use self::client::Client;
 use self::process::{Part, Process, Standing};
 use super::home::Home;
 use super::screen::Screen;

@@ -13,11 +13,11 @@ use lucarne_storage::{Asset, AssetError, AssetKind, Repairs};
 use lucarne_tlog::{Checkpoint, Tile};
 
 use super::files::Breaker;
+use super::options;
 use super::place::{Place, files_at};
 use super::report::Report;
-use crate::config::DataPlace;
+use crate::config::{self, DataPlace};
 use crate::roots::{self, Purpose};
-use crate::{cli, config};
 
 /// Sources of correct files, and the place to write them to.
 pub(super) struct Mending {
@@ -37,7 +37,7 @@ impl Mending {
     /// If a source cannot be opened, or nothing can be written to the log.
     pub(super) async fn of(
         place: &mut Place,
-        options: &cli::Repair,
+        options: &options::Repair,
         report: &Report,
     ) -> Result<Mending> {
         let mut sources = Vec::new();
@@ -144,7 +144,7 @@ impl Mending {
 
 /// Returns the accepted roots of the log, from its configuration and from the options. The repair
 /// needs the roots only for files from other copies.
-async fn accepted(place: &Place, options: &cli::Repair, report: &Report) -> Result<Roots> {
+async fn accepted(place: &Place, options: &options::Repair, report: &Report) -> Result<Roots> {
     let mut accepted = Roots::new();
     if options.from.is_empty() {
         return Ok(accepted);

@@ -11,7 +11,7 @@ use lucarne_net::Client;
 use lucarne_storage::{ObjectStoreConfig, Repairs};
 
 use super::files::{Bucket, Directory, Prefix};
-use crate::cli::Fsck;
+use super::options::Fsck;
 use crate::commands::looking::the_one;
 use crate::config::{Config, DataPlace, LogSettings};
 use crate::open;

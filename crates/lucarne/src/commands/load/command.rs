@@ -1,5 +1,7 @@
 //! Command line for reports, without secrets.
 
+use lucarne_settings::without_secrets;
+
 /// Words in the names of flags whose values stay out of reports. Headers carry tokens, and bodies
 /// carry credentials.
 const SECRETS: &[&str] = &[
@@ -26,22 +28,10 @@ fn redact(arguments: Vec<String>) -> Vec<String> {
             (true, false, _) => "…".to_owned(),
             (_, true, Some(_)) => format!("{flag}=…"),
             _ if argument.starts_with("-H") && argument.len() > 2 => "-H…".to_owned(),
-            _ => without_password(&argument),
+            _ => without_secrets(&argument),
         }
     });
     shown.collect()
-}
-
-/// Removes the user and the password from `https://user:password@host/`.
-fn without_password(argument: &str) -> String {
-    let Some((scheme, rest)) = argument.split_once("://") else {
-        return argument.to_owned();
-    };
-    let authority = rest.split('/').next().unwrap_or_default();
-    match authority.rsplit_once('@') {
-        Some((user, _)) => format!("{scheme}://…{}", &rest[user.len()..]),
-        None => argument.to_owned(),
-    }
 }
 
 #[cfg(test)]
@@ -55,7 +45,7 @@ mod tests {
         let shown = redact(line.split_whitespace().map(str::to_owned).collect()).join(" ");
         assert_eq!(
             shown,
-            "lucarne load s3 --secret-key … --session-token=… --endpoint http://…@s3.example/x \
+            "lucarne load s3 --secret-key … --session-token=… --endpoint http://me:***@s3.example/x \
              --access-key id -H … -H… --header=… --body …"
         );
     }

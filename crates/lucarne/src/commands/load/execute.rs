@@ -16,6 +16,9 @@ use crate::signals::{ONE_WISH, Signals, Wish};
 
 /// Executes the run to its end, and writes its reports.
 pub(super) fn execute(mut run: Run, output: &output::Flags) -> ExitCode {
+    if let Err(why) = run.check_thresholds() {
+        return misconfigured(why);
+    }
     let baseline = match output.report.baseline() {
         Ok(baseline) => baseline,
         Err(why) => return misconfigured(why),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Result, ensure};
 use lucarne_log::Log;
 
-use super::rebuild::{Outside, compared};
+use super::outside::{Outside, compared};
 use crate::config::{Config, LogSettings, rfc3339};
 use crate::open;
 

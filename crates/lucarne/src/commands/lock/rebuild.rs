@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail, ensure};
 use lucarne_ct::verify_checkpoint;
-use lucarne_log::{KnownCheckpoint, KnownCheckpoints, Log, LogConfig, Newest, SourceResponse};
+use lucarne_log::{KnownCheckpoint, Log, LogConfig, Newest, SourceResponse};
 use lucarne_storage::{Lock, LockError};
 
 use super::never_published;
-use crate::cli::Rebuild;
-use crate::commands::{failed, init, looking, sound};
+use super::options::Rebuild;
+use super::outside::{Outside, compared};
+use crate::commands::{failed, looking, sound};
 use crate::config::{Config, LockPlace, LogSettings, rfc3339};
-use crate::known::{KnownPlaces, Place};
+use crate::creation::kept_or_new_lock;
 use crate::{inception, open, runtime};
 
 /// Rebuilds the lock.
@@ -40,70 +41,13 @@ pub(crate) fn run(options: &Rebuild) -> ExitCode {
     }
 }
 
-/// Places with known checkpoints, and the places that need not respond.
-pub(super) struct Outside {
-    places: KnownPlaces,
-    without: Vec<String>,
-}
-
-impl Outside {
-    /// Collects the places of the configuration and of the command line.
-    fn of(log: &LogSettings, options: &Rebuild) -> Result<Outside> {
-        let parse = |text: &String| {
-            Place::parse(text).map_err(|problem| anyhow::anyhow!("`{text}` {problem}"))
-        };
-        let mut places = log.known_places();
-        for known in &options.known {
-            let place = parse(known)?;
-            if !places.0.contains(&place) {
-                places.0.push(place);
-            }
-        }
-        let mut without = Vec::new();
-        for place in &options.without {
-            let place = parse(place)?;
-            ensure!(
-                places.0.contains(&place),
-                "--without {place}: not one of the requested places"
-            );
-            without.push(place.to_string());
-        }
-        Ok(Outside { places, without })
-    }
-
-    /// Reads the checkpoints of all places. A place without a valid checkpoint stops the command,
-    /// unless the operator excludes it, because it may have seen a larger tree.
-    pub(super) async fn ask(
-        &self,
-        config: &LogConfig,
-    ) -> Result<(Vec<KnownCheckpoint>, Vec<String>)> {
-        let (mut known, mut silent) = (Vec::new(), Vec::new());
-        for response in self.places.ask().await {
-            let place = response.place.clone();
-            match KnownCheckpoint::verify(response, config) {
-                Ok(checkpoint) => known.push(checkpoint),
-                Err(_) if self.without.contains(&place) => silent.push(place),
-                Err(problem) => bail!(
-                    "{place}: {problem}. This place may have more entries than the log. Retry when \
-                     the place responds. Only if no client can have seen more entries there, \
-                     continue with --without {place}"
-                ),
-            }
-        }
-        Ok((known, silent))
-    }
-}
-
 /// Creates the lock of a log that never had one. Compares it with the places that the configuration
 /// names.
 ///
 /// # Errors
 /// See [`run`].
 pub(crate) async fn from_data(config: &Config, log: &LogSettings) -> Result<String> {
-    let outside = Outside {
-        places: log.known_places(),
-        without: Vec::new(),
-    };
+    let outside = Outside::configured(log);
     rebuild(config, log, &outside, false).await
 }
 
@@ -141,7 +85,7 @@ async fn rebuild(
     }
     let published = newest.published();
     let (checkpoint, timestamp_ms) = last_signed(&newest, &known);
-    let (lock, _) = init::lock(place).await?;
+    let (lock, _) = kept_or_new_lock(place).await?;
     match &old {
         None => lock.create(&id, &checkpoint).await?,
         Some(old) => lock.replace(&id, old, &checkpoint).await?,
@@ -260,27 +204,4 @@ fn last_signed(newest: &Newest, known: &[KnownCheckpoint]) -> (Vec<u8>, u64) {
         Some(known) => (known.note().to_vec(), known.timestamp_ms()),
         None => (published.checkpoint.to_vec(), published.timestamp_ms),
     }
-}
-
-/// Describes the checkpoints that the data were compared with.
-pub(super) fn compared(known: &[KnownCheckpoint], silent: &[String], data: &str) -> String {
-    let mut lines: Vec<String> = known
-        .iter()
-        .map(|known| {
-            format!(
-                "{} has {} entries, signed at {}: this log begins with these entries",
-                known.place(),
-                known.size(),
-                rfc3339(known.timestamp_ms())
-            )
-        })
-        .collect();
-    lines.extend(silent.iter().map(|place| format!("{place} was skipped")));
-    if known.is_empty() {
-        lines.push(format!(
-            "If any other place has more of this log than {data}, do not start the log: the log \
-             would sign a fork"
-        ));
-    }
-    lines.join("\n")
 }

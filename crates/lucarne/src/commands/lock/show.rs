@@ -5,8 +5,7 @@ use std::process::ExitCode;
 use lucarne_log::{Fatal, FoundCheckpoint, Inspection, Log};
 use serde_json::json;
 
-use crate::cli::Look;
-use crate::commands::looking::{self, Report, Verdict};
+use crate::commands::looking::{self, Look, Report, Verdict};
 use crate::config::{Config, LogSettings};
 use crate::open;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use lucarne_mint::{KeyType, UnknownKeyType};
 use lucarne_proxy::{HostPattern, Rule, UpstreamProxy};
 use lucarne_settings::values::parsed;
-use lucarne_settings::{Node, Reader, Report, Section, Table, Value, tree};
+use lucarne_settings::{Node, Reader, Report, Section, Table, Value, read_text, tree};
 
 use super::config::{self, Config, Pair, Through, action, place, put};
 use super::keys::{entries, top};
@@ -14,7 +14,7 @@ use crate::config::{Secret, listen};
 /// Reads the file at `path`, and adds its problems to the report.
 pub(super) fn read(path: &Path, report: &mut Report) -> Config {
     let mut config = Config::default();
-    let yaml = match std::fs::read_to_string(path) {
+    let yaml = match read_text(path) {
         Ok(yaml) => yaml,
         Err(error) => {
             report.problem(None, "", format!("cannot be read: {error}"));
@@ -165,7 +165,9 @@ fn way(node: &Node, path: String, directory: &Path, report: &mut Report) -> Opti
     let hosts = hosts(&mut reader);
     let url = reader.text(&entries::URL);
     let url = reader.required(&entries::URL, url, "http://proxy.example:3128")?;
-    let password = reader.parse(&entries::PASSWORD, |text| Secret::parse(text, directory));
+    let password = reader.parse(&entries::PASSWORD, |text| {
+        Secret::parse_password(text, directory)
+    });
     let proxy = match config::proxy(url.value) {
         Ok(proxy) => proxy,
         Err(why) => {

@@ -13,6 +13,7 @@ use lucarne_mint::store::{
 use lucarne_mint::{Authority, CaDirectory, CaOptions, KeyType, pem};
 use lucarne_proxy::observe::{self, LogListSource, Observer, SubmitTo};
 use lucarne_proxy::{HostPattern, Trust, UpstreamRoute, Users};
+use lucarne_settings::{read_text, without_secrets};
 use rustls::pki_types::CertificateDer;
 use rustls::{KeyLog, KeyLogFile};
 
@@ -78,7 +79,7 @@ fn store(config: &Config) -> Result<Arc<dyn CertificateStore>> {
 pub(super) fn users(sources: &UserSources) -> Result<Option<Users>> {
     let mut lines = sources.given.join("\n");
     if let Some(file) = &sources.file {
-        let text = std::fs::read_to_string(file)
+        let text = read_text(file)
             .with_context(|| format!("cannot read the users in {}", file.display()))?;
         lines = format!("{text}\n{lines}");
     }
@@ -215,12 +216,12 @@ fn log_list(place: &str) -> Result<LogListSource> {
     }
     let url = place
         .parse()
-        .with_context(|| format!("invalid URL of the log list {place}"))?;
+        .with_context(|| format!("invalid URL of the log list {}", without_secrets(place)))?;
     Ok(LogListSource::Url(url))
 }
 
 fn public_key(file: &Path) -> Result<Vec<u8>> {
-    let text = std::fs::read_to_string(file)
+    let text = read_text(file)
         .with_context(|| format!("cannot read the log's key in {}", file.display()))?;
     let blocks =
         pem::decode(&text).with_context(|| format!("the log's key in {}", file.display()))?;

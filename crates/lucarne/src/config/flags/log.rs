@@ -10,10 +10,10 @@ use super::parse::{Parse, unplaced};
 use crate::config::go::{at_path, given, origin_prefix, short};
 use crate::config::log::{self, LogSettings};
 use crate::config::place::DataPlace;
-use crate::config::prefix::Prefix;
 use crate::config::scrub;
 use crate::config::secret::Secret;
 use crate::config::written::Written;
+use crate::prefix::Prefix;
 
 /// Environment variable with TesseraCT's key, if no flag names the key.
 const KEY_VARIABLE: &str = "LOG_PRIVATE_KEY";

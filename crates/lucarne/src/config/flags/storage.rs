@@ -54,7 +54,7 @@ impl Flags {
         let Some(source) = &self.checkpoints_password else {
             return Some(place);
         };
-        let source = Secret::parse(source, Path::new(""));
+        let source = Secret::parse_password(source, Path::new(""));
         let source = parse.or_problem("checkpoints-password", source)?;
         let place = place::with_password(place, &source);
         parse.or_problem("checkpoints-password", place)
@@ -63,7 +63,7 @@ impl Flags {
     /// The file that has the password of the lock's server, or the credentials that fetch it.
     pub(super) fn password_file(&self) -> Option<Located<PathBuf>> {
         let source = self.checkpoints_password.as_deref()?;
-        let source = Secret::parse(source, Path::new("")).ok()?;
+        let source = Secret::parse_password(source, Path::new("")).ok()?;
         source.private_file().map(|file| unplaced(file.to_owned()))
     }
 

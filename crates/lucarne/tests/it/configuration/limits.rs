@@ -122,6 +122,19 @@ fn durations_and_sizes_have_units() {
     );
 }
 
+/// A number of milliseconds is often meant as seconds.
+#[test]
+fn a_number_without_a_unit_is_reported_with_its_value() {
+    let (_, said) = read(
+        &(with("period: 1s") + "http: {headertimeout: 10}\n"),
+        files().path(),
+    );
+    assert!(
+        said.contains("`10` has no unit and means 10ms: write 10ms (10s for seconds)."),
+        "{said}"
+    );
+}
+
 /// Numbers of earlier versions keep their meaning, with a warning. Sunlight's numbers cause none.
 #[test]
 fn numbers_of_earlier_versions_keep_their_meaning() {
@@ -135,9 +148,9 @@ fn numbers_of_earlier_versions_keep_their_meaning() {
     assert_eq!(config.logs[0].period.value.as_millis(), 300);
     assert_eq!(config.logs[0].read_cache, 16 << 20);
     let expected = [
-        "12: logs[a].readcache: `16` has no unit: write 16MiB. The next version requires a unit",
-        "13: http.headertimeout: `10000` has no unit: write 10s. The next version requires a unit",
-        "13: http.maxbody: `524288` has no unit: write 512KiB. The next version requires a unit",
+        "12: logs[a].readcache: `16` has no unit and means 16MiB: write 16MiB. The next version requires a unit",
+        "13: http.headertimeout: `10000` has no unit and means 10s: write 10s. The next version requires a unit",
+        "13: http.maxbody: `524288` has no unit and means 512KiB: write 512KiB. The next version requires a unit",
     ];
     let expected = expected.map(|line| format!("warning: lucarne.yaml:{line}"));
     assert_eq!(said, expected.join("\n"));

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal};
 
 use super::{log_that_hands_over, next};
 use crate::common::{
-    LUCARNE, PATIENCE, all, assert_has, eventually, log, pki, ready, run, submission,
+    EVENT_TIMEOUT, LUCARNE, all, assert_has, eventually, log, pki, ready, run, submission,
 };
 
 /// Returns `lucarne serve` with a socket, as systemd starts it. The process ID must be in the
@@ -95,7 +95,7 @@ fn a_signal_upgrades_and_systemd_is_told_of_the_new_process() {
     let log = log_that_hands_over("", "");
     let notified = log.path().join("notify.sock");
     let notifications = UnixDatagram::bind(&notified).unwrap();
-    notifications.set_read_timeout(Some(PATIENCE)).unwrap();
+    notifications.set_read_timeout(Some(EVENT_TIMEOUT)).unwrap();
     let told = || {
         loop {
             let mut message = [0; 256];
@@ -125,7 +125,7 @@ fn a_signal_upgrades_and_systemd_is_told_of_the_new_process() {
         let state = fs::read_to_string(format!("/proc/{new}/stat"));
         state.is_err() || state.unwrap().contains(") Z ")
     }));
-    assert_eq!(server.wait(PATIENCE).unwrap().code(), Some(0));
+    assert_eq!(server.wait(EVENT_TIMEOUT).unwrap().code(), Some(0));
     assert_has(&server.output(), "handed over");
 }
 
@@ -137,10 +137,10 @@ fn without_the_key_there_is_no_upgrade() {
     run(ready(&log));
     server.signal(Signal::USR2).unwrap();
     server
-        .wait_for_output("without `handover`", PATIENCE)
+        .wait_for_output("without `handover`", EVENT_TIMEOUT)
         .unwrap();
     let mut second = next(&log);
-    assert_eq!(second.wait(PATIENCE).unwrap().code(), Some(1));
+    assert_eq!(second.wait(EVENT_TIMEOUT).unwrap().code(), Some(1));
     assert_has(&second.output(), "another process uses this address");
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }

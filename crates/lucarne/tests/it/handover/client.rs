@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::common::load::Submission;
-use crate::common::{PATIENCE, pki};
+use crate::common::{EVENT_TIMEOUT, pki};
 
 /// The ways to reach a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,9 +206,9 @@ impl Submitters {
                 None => connection.insert(Connection::open(self.address, protocol).await?),
             };
             let sending = open.send(self.request(protocol, submission));
-            let Ok(sent) = timeout(PATIENCE, sending).await else {
+            let Ok(sent) = timeout(EVENT_TIMEOUT, sending).await else {
                 let url = format!("http://{}/ct/v1/add-chain", self.origin);
-                return Err(format!("POST {url}: no response within {PATIENCE:?}"));
+                return Err(format!("POST {url}: no response within {EVENT_TIMEOUT:?}"));
             };
             match sent {
                 Some(Ok((200, sct))) => return Ok(sct),

@@ -10,7 +10,7 @@ use lucarne_ct::LogKey;
 use lucarne_testkit::LogUnderTest;
 use serde_json::{Value, json};
 
-use crate::common::PATIENCE;
+use crate::common::EVENT_TIMEOUT;
 
 /// A process that requests the logs of the running process.
 pub(super) struct Asker {
@@ -21,7 +21,7 @@ pub(super) struct Asker {
 impl Asker {
     pub(super) fn connect(log: &LogUnderTest) -> Self {
         let stream = UnixStream::connect(log.path().join("handover.sock")).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(EVENT_TIMEOUT)).unwrap();
         let lines = BufReader::new(stream.try_clone().unwrap());
         Asker { stream, lines }
     }

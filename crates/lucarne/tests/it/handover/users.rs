@@ -7,7 +7,7 @@ use lucarne_testkit::{Launch, temp_dir};
 
 use super::log_that_hands_over;
 use super::peer::hello;
-use crate::common::{PATIENCE, all, assert_has, edit, lucarne, ready, run};
+use crate::common::{EVENT_TIMEOUT, all, assert_has, edit, lucarne, ready, run};
 
 /// The user `nobody`. Tests run as root.
 const NOBODY: &str = "65534";
@@ -55,7 +55,7 @@ fn another_user_is_refused() {
     assert_has(&said, "refused");
     assert_has(&said, &format!("not user {NOBODY}"));
     assert!(!said.contains("offer"), "{said}");
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 #[test]
@@ -78,7 +78,9 @@ fn nothing_is_taken_from_another_user() {
     let mut squatter = as_nobody(script, &[socket.to_str().unwrap()])
         .spawn()
         .unwrap();
-    squatter.wait_for_output("listening", PATIENCE).unwrap();
+    squatter
+        .wait_for_output("listening", EVENT_TIMEOUT)
+        .unwrap();
     let (code, said) = lucarne(log.path(), &["serve", "-c", "lucarne.yaml"]);
     assert_eq!(code, 1, "{said}");
     assert_has(&said, &format!("runs as user {NOBODY}"));

@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use super::clients::Clients;
 use super::group::{BRIDGES, CLIENTS, DATABASE, INSTANCES, Instances, LOG, STORE};
 use crate::common::load_test::{authorities, rows};
-use crate::common::{LUCARNE, PATIENCE, run};
+use crate::common::{EVENT_TIMEOUT, LUCARNE, run};
 
 /// Faults for each kind of lock in a default run.
 const FEW: usize = 3;
@@ -305,14 +305,14 @@ impl LoadTest {
         }
         let mut process = launch.spawn().unwrap();
         // The load test has reached all instances, and submits to them.
-        process.wait_for_output("busy=", PATIENCE).unwrap();
+        process.wait_for_output("busy=", EVENT_TIMEOUT).unwrap();
         LoadTest { process, directory }
     }
 
     /// Ends the load test, and checks that it found no invalid response.
     fn end(&mut self) {
         self.process.signal(Signal::INT).unwrap();
-        self.process.wait(PATIENCE).unwrap();
+        self.process.wait(EVENT_TIMEOUT).unwrap();
         let said = self.process.output();
         let summary = std::fs::read(self.directory.path().join("summary.json"));
         let summary = summary.unwrap_or_else(|error| panic!("{error}:\n{said}"));

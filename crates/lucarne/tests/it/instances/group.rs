@@ -11,7 +11,7 @@ use lucarne_testkit::{
 use serde_json::Value;
 
 use crate::common::site::Site;
-use crate::common::{LUCARNE, PATIENCE, eventually, load_test, pki};
+use crate::common::{EVENT_TIMEOUT, LUCARNE, eventually, load_test, pki};
 
 pub(super) const LOG: &str = "log";
 /// The key that all instances share.
@@ -146,14 +146,14 @@ impl Instances {
     /// Stops an instance with SIGTERM, which must succeed.
     pub(super) fn stop(&mut self, n: usize) {
         let server = self.server(n);
-        let status = server.stop(PATIENCE).unwrap();
+        let status = server.stop(EVENT_TIMEOUT).unwrap();
         assert!(status.success(), "{status}:\n{}", server.output());
     }
 
     /// Waits until one instance leads and the others follow it. Returns the number of the leader.
     pub(super) async fn settled(&self) -> usize {
         // Longer than the retry interval of any operation that failed when another instance died.
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + EVENT_TIMEOUT;
         loop {
             let mut states = Vec::new();
             for instance in &self.all {

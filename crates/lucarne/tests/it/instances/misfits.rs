@@ -20,7 +20,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::group::{Instances, KEY, LOG};
 use crate::common::load::Submission;
-use crate::common::{PATIENCE, assert_has, edit, eventually, pki, run};
+use crate::common::{EVENT_TIMEOUT, assert_has, edit, eventually, pki, run};
 
 /// Creates three instances. The first leads, the second follows.
 async fn two(change: impl FnOnce(&Instances)) -> Instances {
@@ -113,7 +113,7 @@ fn an_address_that_is_not_reachable_is_named() {
         // `/health` is public, so only the log lines name the address.
         instances
             .server(1)
-            .wait_for_output(&nowhere, PATIENCE)
+            .wait_for_output(&nowhere, EVENT_TIMEOUT)
             .unwrap();
         leader_goes_on(&instances).await;
     });
@@ -132,7 +132,7 @@ fn a_follower_of_another_version_is_named() {
         let words = "an instance sends an unknown format";
         instances
             .server(0)
-            .wait_for_output(words, PATIENCE)
+            .wait_for_output(words, EVENT_TIMEOUT)
             .unwrap();
         assert_eq!(instances.audit(0).poll().await.unwrap(), 0);
         leader_goes_on(&instances).await;

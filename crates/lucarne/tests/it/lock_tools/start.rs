@@ -12,7 +12,7 @@ use super::elsewhere::{Answer, Elsewhere, forged};
 use super::{grow, stop, take};
 use crate::common::load::is_retry_later;
 use crate::common::site::Site;
-use crate::common::{PATIENCE, assert_has, edit, pki, run, submission};
+use crate::common::{EVENT_TIMEOUT, assert_has, edit, pki, run, submission};
 
 /// Creates the logs `ill`, with these places as known checkpoints, and `well`.
 fn site_known_at(places: &[&str]) -> Site {
@@ -230,7 +230,7 @@ fn a_damaged_tile_is_no_fork() {
     fs::write(&tile, &damaged).unwrap();
     let mut server = site.start();
     server
-        .wait_for_output("(known_checkpoint_untold)", PATIENCE)
+        .wait_for_output("(known_checkpoint_untold)", EVENT_TIMEOUT)
         .unwrap();
     run(async {
         let health = site.reaches("ill", "running").await;

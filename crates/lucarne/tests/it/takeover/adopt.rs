@@ -166,7 +166,7 @@ fn a_sunlight_that_ended_well() {
         }
         assert!(files.len() > 11, "{}", files.len());
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn a_killed_sunlight_is_taken_over_with_its_round() {
         log.ready().await;
         assert_eq!(leaf_index(&log.takes_one_more().await), 400);
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn tesseract_gets_a_lock() {
         log.ready().await;
         log.remembers("scts-p256.json", &audit).await;
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }
 
 /// Each fault is named, and every byte stays unchanged.
@@ -352,7 +352,7 @@ fn the_index_is_made_beside_the_old_log() {
     assert_has(&refused, "✗ stopped: the log was signed during the check");
     follower.interrupt();
     run(async { drop(log.takes_one_more().await) });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     let said = adopted(&log, &SUNLIGHT);
     // The entries before them were not read again, and the output states that.
     assert_has(
@@ -380,7 +380,7 @@ fn given_back_to_sunlight() {
     });
     let (code, said) = lucarne(log.path(), &give);
     assert_eq!(code, 1, "it runs: {said}");
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     let theirs = || {
         let mut files = all_files(&log.data());
         files.retain(|path, _| !path.starts_with(log.data().join(".lucarne")));
@@ -430,7 +430,7 @@ fn given_back_to_tesseract_and_taken_again() {
             log.takes_one_more().await;
         }
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     let store = log.path().join("store");
     let checkpoint = fs::read_to_string(store.join("checkpoint")).unwrap();
     assert_eq!(size(&checkpoint), 2111);
@@ -450,5 +450,5 @@ fn given_back_to_tesseract_and_taken_again() {
         assert_eq!(leaf_index(&log.takes_one_more().await), 2111);
         audit.run().await.unwrap().assert_clean();
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
 }

@@ -132,7 +132,7 @@ impl Store {
             report.assert_clean();
             assert_eq!(report.size, size + 3);
         });
-        assert!(server.stop(PATIENCE).unwrap().success());
+        assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     }
 }
 
@@ -170,9 +170,9 @@ fn sunlights_bucket_with_its_database() {
     let follow = store.launch(&log, &[&SUNLIGHT[..], &["--follow"]].concat());
     let mut follower = follow.spawn().unwrap();
     let indexed = "2915 of them new, from 12 data tiles";
-    follower.wait_for_output(indexed, PATIENCE).unwrap();
+    follower.wait_for_output(indexed, EVENT_TIMEOUT).unwrap();
     follower.signal(Signal::INT).unwrap();
-    assert!(follower.wait(PATIENCE).unwrap().success());
+    assert!(follower.wait(EVENT_TIMEOUT).unwrap().success());
     assert_has(
         &store.says(&log, 0, &SUNLIGHT),
         "0 of them new, from 0 data tiles",

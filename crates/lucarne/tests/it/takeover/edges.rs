@@ -118,7 +118,7 @@ fn follows(log: &Taken, then: impl FnOnce()) -> Output {
     let out = fs::File::create(&said).unwrap();
     let child = command.current_dir(log.path()).stdout(out);
     let child = child.stderr(Stdio::piped()).spawn().unwrap();
-    let deadline = Instant::now() + 4 * PATIENCE;
+    let deadline = Instant::now() + 4 * EVENT_TIMEOUT;
     while !fs::read_to_string(&said).unwrap().contains("index: 2915") {
         assert!(Instant::now() < deadline, "it does not follow");
         // A poll with a deadline: no verdict depends on the interval.
@@ -226,7 +226,7 @@ fn dies(directory: &Path, args: &[&str], strike: Option<(u64, Strike)>) -> (u64,
     let launch = Launch::new(LUCARNE).args(args).directory(directory);
     let traced = launch.trace(plan).unwrap();
     // Many commands run at the same time.
-    let deadline = Instant::now() + 4 * PATIENCE;
+    let deadline = Instant::now() + 4 * EVENT_TIMEOUT;
     while traced.ended().is_none() {
         assert!(Instant::now() < deadline, "{}", traced.output());
         // Polled, with a deadline: no verdict depends on the pace.
@@ -297,7 +297,7 @@ fn give_back_that_is_killed_ends_well_the_next_time() {
         let more = std::iter::repeat_with(|| log.takes_one_more()).take(230);
         futures_util::future::join_all(more).await;
     });
-    assert!(server.stop(PATIENCE).unwrap().success());
+    assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     let give = with(&["give-back", "--to", "tesseract"]);
     let whole = copy(log.path());
     let (calls, _) = dies(whole.path(), &give, None);

@@ -140,7 +140,7 @@ fn a_tesseract_that_publishes_beside_lucarne_stops_it() {
         says("another process signs with this log's key").await;
     });
     let theirs = fs::read(log.path().join("store/checkpoint")).unwrap();
-    server.stop(PATIENCE).unwrap();
+    server.stop(EVENT_TIMEOUT).unwrap();
     let _server = log.start(&serve);
     run(says("another process signs with this log's key"));
     assert_eq!(

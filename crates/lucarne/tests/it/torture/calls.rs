@@ -9,7 +9,7 @@ use rand::{Rng, rngs::StdRng};
 
 use super::Cases;
 use super::life::Life;
-use crate::common::PATIENCE;
+use crate::common::EVENT_TIMEOUT;
 
 /// Calls of a start and of some rounds after it.
 const CALLS: u64 = 400;
@@ -74,7 +74,7 @@ fn strike(life: &Life, strikes: &[Strike], luck: &mut StdRng) -> String {
     let started = Instant::now();
     while server.struck().is_none() && server.ended().is_none() {
         assert!(
-            started.elapsed() < PATIENCE,
+            started.elapsed() < EVENT_TIMEOUT,
             "{number} calls are not made:\n{}",
             server.output()
         );

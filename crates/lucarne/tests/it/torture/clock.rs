@@ -9,7 +9,7 @@ use rand::seq::IndexedRandom;
 
 use super::Cases;
 use super::life::Life;
-use crate::common::PATIENCE;
+use crate::common::EVENT_TIMEOUT;
 
 /// Steps in milliseconds. The log does not sign with a clock more than 10 s ahead, and waits for a
 /// clock that is more than 10 s behind.
@@ -64,7 +64,7 @@ fn steps_of_the_clock_lose_nothing() {
             let taking = life.waits_for_promises(ended);
             taking.unwrap_or_else(|how| panic!("{fault}: {how}:\n{}", server.output()));
         }
-        server.stop(PATIENCE).unwrap();
+        server.stop(EVENT_TIMEOUT).unwrap();
         life.is_whole(&fault);
     }
     life.settle();

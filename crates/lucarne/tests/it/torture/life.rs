@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
 use crate::common::load::Load;
-use crate::common::{PATIENCE, eventually, log_at, ready};
+use crate::common::{EVENT_TIMEOUT, eventually, log_at, ready};
 
 const SUBMITTERS: usize = 3;
 
@@ -79,8 +79,8 @@ impl Life {
             if let Some(how) = ended() {
                 return Err(how);
             }
-            if started.elapsed() > PATIENCE {
-                return Err(format!("no SCT within {PATIENCE:?}"));
+            if started.elapsed() > EVENT_TIMEOUT {
+                return Err(format!("no SCT within {EVENT_TIMEOUT:?}"));
             }
             // A poll with a deadline: no verdict depends on the interval.
             std::thread::sleep(Duration::from_millis(2));
@@ -155,6 +155,6 @@ pub(super) async fn is_well(log: &LogUnderTest, fault: &str) {
 }
 
 fn end(server: &mut Server, fault: &str) {
-    let status = server.stop(PATIENCE).unwrap();
+    let status = server.stop(EVENT_TIMEOUT).unwrap();
     assert!(status.success(), "{fault}: {status}:\n{}", server.output());
 }

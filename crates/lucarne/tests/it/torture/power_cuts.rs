@@ -16,7 +16,7 @@ use tokio::runtime::Runtime;
 use super::Cases;
 use super::life::is_well;
 use crate::common::load::{Submission, is_retry_later};
-use crate::common::{PATIENCE, log_at, pki, ready, run};
+use crate::common::{EVENT_TIMEOUT, log_at, pki, ready, run};
 
 const LUCK: [Luck; 4] = [Luck::All, Luck::None, Luck::Some, Luck::Torn];
 
@@ -91,7 +91,7 @@ impl Run {
             ready(&log).await;
             watch(&log).await
         });
-        let (status, changes) = server.stop(PATIENCE).unwrap();
+        let (status, changes) = server.stop(EVENT_TIMEOUT).unwrap();
         assert!(status.success() || failing.is_some(), "{status}");
         disk.ran(changes);
         Self {

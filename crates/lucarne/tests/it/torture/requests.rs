@@ -10,7 +10,7 @@ use rand::{Rng, rngs::StdRng};
 
 use super::Cases;
 use super::life::Life;
-use crate::common::{PATIENCE, run};
+use crate::common::{EVENT_TIMEOUT, run};
 
 /// Requests of a start and of some rounds after it.
 const REQUESTS: u64 = 60;
@@ -56,7 +56,7 @@ fn strike(life: &Life, proxy: &StoreProxy, luck: &mut StdRng) -> String {
     let unstruck = || proxy.struck() <= before + (last - first);
     while unstruck() && server.try_wait().unwrap().is_none() {
         assert!(
-            started.elapsed() < PATIENCE,
+            started.elapsed() < EVENT_TIMEOUT,
             "{fault}: never\n{}",
             server.output()
         );

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use lucarne_testkit::{Place, usage};
 
 use super::life::Life;
-use crate::common::PATIENCE;
+use crate::common::EVENT_TIMEOUT;
 
 /// Starts of the server.
 const LIVES: u32 = 3;
@@ -100,7 +100,7 @@ fn nothing_grows_with_time() {
             "{output}"
         );
         is_flat(number, &taken);
-        assert!(server.stop(PATIENCE).unwrap().success());
+        assert!(server.stop(EVENT_TIMEOUT).unwrap().success());
     }
     reading.abort();
     println!("soak: {time:?}, {LIVES} lives, {} SCTs", life.promised());

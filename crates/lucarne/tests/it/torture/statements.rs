@@ -11,7 +11,7 @@ use rand::{Rng, rngs::StdRng};
 use super::Cases;
 use super::life::Life;
 use super::requests::goes_on;
-use crate::common::PATIENCE;
+use crate::common::EVENT_TIMEOUT;
 
 /// Statements of a start, including logins, and of some rounds after it.
 const STATEMENTS: u64 = 30;
@@ -78,7 +78,7 @@ fn strike(life: &Life, proxy: &DatabaseProxy, luck: &mut StdRng) -> String {
     let unstruck = || proxy.struck() <= before + (last - first);
     while unstruck() && server.try_wait().unwrap().is_none() {
         assert!(
-            started.elapsed() < PATIENCE,
+            started.elapsed() < EVENT_TIMEOUT,
             "{fault}: never\n{}",
             server.output()
         );

@@ -10,7 +10,7 @@ use lucarne_mint::store::{
 };
 use lucarne_mint::{Authority, KeyPair, KeyType, pem};
 
-use super::support::{DAY, Hands, PATIENCE, ca, host, new_ca, until};
+use super::support::{DAY, EVENT_TIMEOUT, Hands, ca, host, new_ca, until};
 
 struct Home {
     _directory: tempfile::TempDir,
@@ -207,7 +207,7 @@ async fn a_successor_is_made_ahead_of_time() {
     assert_eq!(first.serial, meanwhile.serial);
     until(|| store.stats().refreshed == 1).await;
     let mut next = first.serial.clone();
-    let deadline = std::time::Instant::now() + PATIENCE;
+    let deadline = std::time::Instant::now() + EVENT_TIMEOUT;
     while next == first.serial && std::time::Instant::now() < deadline {
         next = minter
             .certificate(&host("a.example"))

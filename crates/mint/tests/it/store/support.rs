@@ -141,15 +141,15 @@ impl CertificateStore for Spy {
 }
 
 /// Longest wait of a test for one event.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Waits for the condition `what`, which other tasks fulfil.
 pub(crate) async fn until(what: impl Fn() -> bool) {
-    let deadline = std::time::Instant::now() + PATIENCE;
+    let deadline = std::time::Instant::now() + EVENT_TIMEOUT;
     while !what() {
         assert!(
             std::time::Instant::now() < deadline,
-            "it did not come to be within {PATIENCE:?}"
+            "it did not come to be within {EVENT_TIMEOUT:?}"
         );
         // Polled, with a deadline: no verdict depends on the pace.
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::{PATIENCE, Rig};
+use super::{EVENT_TIMEOUT, Rig};
 
 /// A response that was read completely.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ pub(crate) async fn head<S: tokio::io::AsyncRead + Unpin>(stream: &mut S) -> Str
             }
         }
     };
-    tokio::time::timeout(PATIENCE, reading).await.unwrap();
+    tokio::time::timeout(EVENT_TIMEOUT, reading).await.unwrap();
     String::from_utf8_lossy(&head).into_owned()
 }
 
@@ -70,7 +70,7 @@ pub(crate) async fn raw(proxy: SocketAddr, bytes: &[u8]) -> String {
     let mut said = Vec::new();
     let reading = stream.read_to_end(&mut said);
     // A connection that was reset is closed, too.
-    let _ = tokio::time::timeout(PATIENCE, reading).await.unwrap();
+    let _ = tokio::time::timeout(EVENT_TIMEOUT, reading).await.unwrap();
     String::from_utf8_lossy(&said).into_owned()
 }
 
@@ -101,7 +101,9 @@ pub(crate) async fn tls_over(
 ) -> std::io::Result<TlsStream<TcpStream>> {
     let name = ServerName::try_from(name.to_owned()).unwrap();
     let handshake = connector(ca, alpn).connect(name, stream);
-    tokio::time::timeout(PATIENCE, handshake).await.unwrap()
+    tokio::time::timeout(EVENT_TIMEOUT, handshake)
+        .await
+        .unwrap()
 }
 
 /// The ClientHello with this name and these protocols.
@@ -150,7 +152,7 @@ pub(crate) async fn over(stream: TlsStream<TcpStream>, host: &str, path: &str) -
             Answer::of(sender.send_request(request).await.unwrap()).await
         }
     };
-    tokio::time::timeout(PATIENCE, asking).await.unwrap()
+    tokio::time::timeout(EVENT_TIMEOUT, asking).await.unwrap()
 }
 
 pub(crate) async fn http1_over<S, B>(stream: S) -> http1::SendRequest<B>
@@ -185,5 +187,5 @@ pub(crate) async fn ask(rig: &Rig, request: Request<Full<Bytes>>) -> Answer {
     let stream = TcpStream::connect(rig.address).await.unwrap();
     let mut sender = http1_over(stream).await;
     let answer = async { Answer::of(sender.send_request(request).await.unwrap()).await };
-    tokio::time::timeout(PATIENCE, answer).await.unwrap()
+    tokio::time::timeout(EVENT_TIMEOUT, answer).await.unwrap()
 }

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 /// Longer than anything takes on a busy machine.
-pub(crate) const PATIENCE: Duration = lucarne_testkit::PATIENCE;
+pub(crate) const EVENT_TIMEOUT: Duration = lucarne_testkit::EVENT_TIMEOUT;
 
 /// Creates a separate CA.
 pub(crate) fn authority(name: &str) -> Authority {
@@ -136,7 +136,7 @@ impl Rig {
     /// Stops the proxy, and waits for its end.
     pub(crate) async fn stop(mut self) {
         drop(self.stop.take());
-        tokio::time::timeout(PATIENCE, self.serving)
+        tokio::time::timeout(EVENT_TIMEOUT, self.serving)
             .await
             .unwrap()
             .unwrap();

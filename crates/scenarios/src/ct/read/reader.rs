@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use lucarne_load::http::{Client, Request};
+use lucarne_load::http::{Client, Request, Response};
 use lucarne_load::{Failure, Iteration, Recorder, Tags, VirtualUser};
 use lucarne_mint::now_ms;
 use lucarne_tlog::{Level, MAX_LEVEL, RightEdge, TILE_WIDTH, Tile, tile_root};
@@ -199,7 +199,7 @@ impl ReadIteration<'_> {
         let log = self.log;
         let tag = log.cache.as_ref().and_then(|cache| cache.checkpoint());
         let prior = log.monitored.tree_heads.lock().prior();
-        let Some(note) = self.ask("checkpoint", tag.as_deref()).await? else {
+        let Some(note) = self.request("checkpoint", tag.as_deref()).await? else {
             return Ok(());
         };
         let sink = self.sink();
@@ -358,59 +358,19 @@ impl ReadIteration<'_> {
     }
 
     /// Reads a file. Returns `None` if its entity tag is still `known`.
-    async fn ask(&mut self, path: &str, known: Option<&str>) -> Result<Option<Bytes>, FetchError> {
-        let target = format!("{}/{path}", self.client.endpoint().prefix);
-        let coding = ("accept-encoding", self.accept);
-        let with_tag = [coding, ("if-none-match", known.unwrap_or_default())];
-        let headers = &with_tag[..1 + usize::from(known.is_some())];
-        let request = Request::get(&target).headers(headers);
-        let sent = self.client.send(&request);
-        let mut response = if self.counted {
-            let protocol = self.protocol;
-            let pending = self.iteration.pending(self.tags, protocol);
-            pending.until(sent).await
-        } else {
-            sent.await
-        };
+    async fn request(
+        &mut self,
+        path: &str,
+        known: Option<&str>,
+    ) -> Result<Option<Bytes>, FetchError> {
+        let mut response = self.send(path, known).await;
         if matches!(response.status, 429 | 503) && response.exchange.outcome.is_ok() {
             self.throttle(&response);
-            let recorder = self.iteration.recorder();
-            recorder.rate(self.tags, THROTTLED, true);
             let (path, status) = (path.to_owned(), response.status);
             return Err(Unreachable::Status { path, status }.into());
         }
         let unchanged = response.status == 304 && known.is_some();
-        let lost = response.exchange.outcome.is_err();
-        if lost && self.outage().expected() {
-            self.wait = Some(PAUSE);
-            self.iteration
-                .recorder()
-                .count(self.tags, "ct_outage_errors", 1);
-        } else if self.counted {
-            // A partial tile may have been replaced by the full tile.
-            let superseded = response.status == 404 && path.contains(".p/");
-            if !lost && response.status != 200 && !unchanged && !superseded {
-                let finding = fetch::not_served(path, response.status, &response.body);
-                response.exchange.outcome = Err(finding.into());
-                self.told = true;
-            }
-            self.iteration.request(self.tags, &response.exchange);
-            if !lost {
-                let recorder = self.iteration.recorder();
-                recorder.rate(self.tags, THROTTLED, false);
-                if response.status == 200 {
-                    for (check, outcome) in headers::examine(path, &response.headers, false) {
-                        let outcome = outcome.map_err(|error| format!("{path}: {error}"));
-                        recorder.check(self.tags, check, outcome);
-                    }
-                }
-                response.exchange.outcome = Ok(());
-            }
-        } else {
-            self.iteration
-                .recorder()
-                .count(self.tags, "ct_proof_requests", 1);
-        }
+        self.record(path, &mut response, unchanged);
         if unchanged {
             return Ok(None);
         }
@@ -425,10 +385,60 @@ impl ReadIteration<'_> {
         Ok(Some(body))
     }
 
+    async fn send(&mut self, path: &str, known: Option<&str>) -> Response {
+        let target = format!("{}/{path}", self.client.endpoint().prefix);
+        let coding = ("accept-encoding", self.accept);
+        let with_tag = [coding, ("if-none-match", known.unwrap_or_default())];
+        let headers = &with_tag[..1 + usize::from(known.is_some())];
+        let request = Request::get(&target).headers(headers);
+        let sent = self.client.send(&request);
+        if self.counted {
+            let pending = self.iteration.pending(self.tags, self.protocol);
+            pending.until(sent).await
+        } else {
+            sent.await
+        }
+    }
+
+    /// Records a request that the log did not throttle.
+    fn record(&mut self, path: &str, response: &mut Response, unchanged: bool) {
+        let lost = response.exchange.outcome.is_err();
+        let recorder = self.iteration.recorder();
+        if lost && self.outage().expected() {
+            recorder.count(self.tags, "ct_outage_errors", 1);
+            self.wait = Some(PAUSE);
+            return;
+        }
+        if !self.counted {
+            return recorder.count(self.tags, "ct_proof_requests", 1);
+        }
+        // A partial tile may have been replaced by the full tile.
+        let superseded = response.status == 404 && path.contains(".p/");
+        if !lost && response.status != 200 && !unchanged && !superseded {
+            let finding = fetch::not_served(path, response.status, &response.body);
+            response.exchange.outcome = Err(finding.into());
+            self.told = true;
+        }
+        self.iteration.request(self.tags, &response.exchange);
+        if lost {
+            return;
+        }
+        let recorder = self.iteration.recorder();
+        recorder.rate(self.tags, THROTTLED, false);
+        if response.status == 200 {
+            for (check, outcome) in headers::examine(path, &response.headers, false) {
+                let outcome = outcome.map_err(|error| format!("{path}: {error}"));
+                recorder.check(self.tags, check, outcome);
+            }
+        }
+        response.exchange.outcome = Ok(());
+    }
+
     /// Records that the log throttled a request.
-    fn throttle(&mut self, response: &lucarne_load::http::Response) {
+    fn throttle(&mut self, response: &Response) {
         self.iteration.request(self.throttled, &response.exchange);
         let recorder = self.iteration.recorder();
+        recorder.rate(self.tags, THROTTLED, true);
         match retry_after(response.headers.get("retry-after"), now_ms()) {
             Ok(wait) => {
                 recorder.passed(self.throttled, checks::RETRY_AFTER);
@@ -447,7 +457,7 @@ impl ReadIteration<'_> {
 
 impl Fetch for ReadIteration<'_> {
     async fn get(&mut self, path: &str) -> Result<Bytes, FetchError> {
-        let file = self.ask(path, None).await?;
+        let file = self.request(path, None).await?;
         Ok(file.ok_or_else(|| Unreachable::NotModified(path.to_owned()))?)
     }
 }

@@ -7,9 +7,9 @@ use lucarne_load::PrepareError;
 use lucarne_settings::typed;
 use serde::Deserialize;
 
+use crate::connection_options::wrong;
 use crate::ct::authorities::AuthorityFiles;
 use crate::ct::options::AuditLevel;
-use crate::ct::target::configuration;
 use crate::ct::{Issuers, LogOptions};
 use crate::option_values::{HttpVersion, Ratio, TimeSpan, Timestamp, defaults};
 
@@ -144,6 +144,12 @@ impl Default for CtWriteOptions {
     }
 }
 
+impl Default for LogOptions {
+    fn default() -> Self {
+        CtWriteOptions::default().logs()
+    }
+}
+
 impl CtWriteOptions {
     /// Returns the files of a configured CA.
     pub(super) fn files(&self) -> Result<Option<AuthorityFiles>, PrepareError> {
@@ -158,7 +164,7 @@ impl CtWriteOptions {
                 key,
                 leaf_key: given(&self.cert_sign_private_key_path),
             })),
-            _ => Err(configuration(
+            _ => Err(wrong(
                 "--intermediate-ca-cert-path and --intermediate-ca-key-path must be given together",
             )),
         }

@@ -9,11 +9,12 @@ use parking_lot::Mutex;
 use super::options::CtWriteOptions;
 use super::recent_submissions::RecentSubmissions;
 use super::write_goal::WriteGoal;
+use crate::connection_options::wrong;
 use crate::ct::checks::{self, Finding};
 use crate::ct::monitored_log::{MonitoredLog, OpenedLogs};
 use crate::ct::probes::Probes;
 use crate::ct::sct::SctVerifier;
-use crate::ct::target::{configuration, faulty};
+use crate::ct::target::faulty;
 use crate::ct::{Authorities, ChainGenerator, Roots, Target, TemporalInterval};
 
 /// State that all users share.
@@ -73,7 +74,7 @@ impl SharedState {
             };
             accepted(&target, &authorities).await?;
             let verifier = SctVerifier::new(&target.spki);
-            let wrong = || configuration(format!("the key of {} is not on P-256", target.url));
+            let off_curve = || wrong(format!("the key of {} is not on P-256", target.url));
             let chains = ChainGenerator::new(
                 &authorities,
                 self.options.issuers,
@@ -81,15 +82,15 @@ impl SharedState {
                 temporal_interval,
                 self.options.serial_offset,
             );
-            let chains = chains.map_err(configuration)?;
+            let chains = chains.map_err(wrong)?;
             let minted = chains.stock(share, self.seed);
-            minted.map_err(configuration)?;
-            let verifier = verifier.ok_or_else(wrong)?;
+            minted.map_err(wrong)?;
+            let verifier = verifier.ok_or_else(off_curve)?;
             let monitored = MonitoredLog::begin(target, &options).await?;
             let outage = Arc::clone(&monitored.outage);
             let probes = Probes::new(&monitored.target, &authorities, outage);
             logs.push(Log {
-                probes: probes.map_err(configuration)?,
+                probes: probes.map_err(wrong)?,
                 verifier,
                 monitored,
                 chains,
@@ -102,10 +103,10 @@ impl SharedState {
     fn authorities(&self) -> Result<Authorities, PrepareError> {
         if let Some(files) = self.options.files()? {
             let given = Authorities::given(&files);
-            return given.map_err(configuration);
+            return given.map_err(wrong);
         }
         let made = Roots::open(&self.options.roots);
-        let made = made.map_err(configuration)?;
+        let made = made.map_err(wrong)?;
         Ok(Authorities::Made(Box::new(made)))
     }
 
@@ -148,7 +149,7 @@ async fn accepted(target: &Target, authorities: &Authorities) -> Result<(), Prep
     if ours.iter().all(|root| accepted.contains(root)) {
         Ok(())
     } else {
-        Err(configuration(format!(
+        Err(wrong(format!(
             "{} does not accept the roots of the load test: configure it with {}",
             target.url,
             authorities.roots_file()

@@ -4,14 +4,14 @@ use lucarne_storage::{Asset, AssetKind, Encoding, PosixAssets};
 use tempfile::TempDir;
 
 use super::*;
-use crate::check::damaged_files::DamagedFiles;
+use crate::data::gzip::gzip;
+use crate::data::tree::Tree;
 use crate::index::dedup::Record;
-use crate::read::gzip::gzip;
+use crate::read::damaged_files::DamagedFiles;
 use crate::read::read_cache::read_cache;
 use crate::read::stored_tiles;
 use crate::read::verified_tiles::VerifiedTiles;
 use crate::read::verified_tiles::tests::entry;
-use crate::sequence::tree::Tree;
 
 /// A change of the manifest.
 type Change = fn(&mut Manifest);
@@ -47,7 +47,7 @@ impl Log {
         let assets = Arc::new(PosixAssets::create(directory.path().join("data")).unwrap());
         assets.publish(files).await.unwrap();
         Log {
-            verified: VerifiedTiles::new(
+            verified: VerifiedTiles::of_store(
                 assets.clone(),
                 read_cache(1 << 20),
                 DamagedFiles::default(),

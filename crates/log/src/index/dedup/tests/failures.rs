@@ -1,8 +1,8 @@
 //! Tests of damaged, failed and foreign indices.
 
 use super::*;
+use crate::error::inconsistency::{Inconsistency, IndexInconsistency};
 use crate::index::dedup::opening::{MOST_SET_ASIDE, UNBOUND};
-use crate::recovery::inconsistency::{Inconsistency, IndexInconsistency};
 
 fn contradicts(fatal: Fatal) -> Inconsistency {
     match fatal {

@@ -4,53 +4,22 @@ use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::Incoming;
-use hyper_util::client::legacy::Client as Pool;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
-use tokio::time::timeout;
 
+use super::client::{Client, MAX_BODY};
 use super::process::{Part, Standing};
 use super::server::serve;
 
 /// Path of the page.
 pub(super) const PAGE: &str = "/instances";
-/// Maximum size of a request body in bytes.
-const MAX_BODY: usize = 4 << 20;
-/// Timeout of a local connection, and of a response to `/health`.
-const SOON: Duration = Duration::from_secs(1);
 
 type BalancerResponse = Response<Either<Full<Bytes>, Incoming>>;
-
-/// HTTP client for the instances.
-#[derive(Clone)]
-pub(super) struct Client(Pool<HttpConnector, Full<Bytes>>);
-
-impl Client {
-    pub(super) fn new() -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(SOON));
-        Client(Pool::builder(TokioExecutor::new()).build(connector))
-    }
-
-    /// Returns the body of a response of any status, or `None` after [`SOON`] or an error.
-    pub(super) async fn get(&self, url: &str) -> Option<Bytes> {
-        let response = async {
-            let response = self.0.get(url.parse().ok()?).await.ok()?;
-            let body = Limited::new(response.into_body(), MAX_BODY).collect().await;
-            Some(body.ok()?.to_bytes())
-        };
-        timeout(SOON, response).await.ok()?
-    }
-}
 
 /// The balancer. If an instance does not respond to a request, the balancer sends the request to
 /// the next instance.

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use parking_lot::Mutex;
 use tokio::process::Child;
 
-use super::balancer::Client;
+use super::client::Client;
 
 /// Delay before a stopped instance is restarted, as a service manager would.
 const AGAIN: Duration = Duration::from_secs(5);

@@ -1,0 +1,22 @@
+//! The data of a log: trees, rounds and checkpoints, in memory and as bytes.
+//!
+//! ```text
+//! tree → round → verify → record
+//!           └→ tree_head → verified_checkpoint
+//! ```
+//!
+//! A `round` leads from one `tree` to the next. `verify` computes its root a second time, and
+//! `record` is its form in the journal. `tree_head` is signed, and read back as a
+//! `verified_checkpoint`. `compress`, `gzip` and `names_tile` are the encodings of tiles, and
+//! `stored_file` is a file with its encoding.
+
+pub(crate) mod compress;
+pub(crate) mod gzip;
+pub(crate) mod names_tile;
+pub(crate) mod record;
+pub(crate) mod round;
+pub(crate) mod stored_file;
+pub(crate) mod tree;
+pub(crate) mod tree_head;
+pub(crate) mod verified_checkpoint;
+pub(crate) mod verify;

@@ -1,0 +1,86 @@
+//! The reasons why a log does not match a known checkpoint.
+
+use lucarne_tlog::Hash;
+
+use crate::error::read_error::ReadError;
+
+/// The reasons why the log does not match a known checkpoint. Each text ends with a stable code.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum KnownError {
+    /// The known checkpoint has more entries than the log here.
+    #[error(
+        "{place} has a checkpoint of {known} entries, signed at {timestamp_ms} with this log's \
+         key, and lock, journal and storage here have {here}: all of them were rolled back, or \
+         this is a copy. Restore the newest ones; never start the log with older ones: it would \
+         sign a fork (known_checkpoint_newer)"
+    )]
+    Newer {
+        /// The source of the checkpoint.
+        place: String,
+        /// The number of entries in the checkpoint.
+        known: u64,
+        /// The time of the signature in Unix milliseconds.
+        timestamp_ms: u64,
+        /// The number of entries that are signed here.
+        here: u64,
+    },
+    /// The known checkpoint belongs to another history than the log here.
+    #[error(
+        "{place} has a checkpoint of {known} entries with the root {root}, signed at \
+         {timestamp_ms} with this log's key, and {here}: this key has signed two histories, or \
+         lock and storage here belong to a copy of this log. Find out which is the right one; the \
+         log signs nothing until then (known_checkpoint_fork)"
+    )]
+    Fork {
+        /// The source of the checkpoint.
+        place: String,
+        /// The number of entries in the checkpoint.
+        known: u64,
+        /// The root hash of the checkpoint.
+        root: Hash,
+        /// The time of the signature in Unix milliseconds.
+        timestamp_ms: u64,
+        /// The history that is here instead.
+        here: HistoryHere,
+    },
+    /// Unreadable tiles prevent the comparison with the known checkpoint.
+    #[error(
+        "cannot verify that this log begins with the {known} entries of the checkpoint in {place}: \
+         {problem} (known_checkpoint_untold)"
+    )]
+    Untold {
+        /// The source of the checkpoint.
+        place: String,
+        /// The number of entries in the checkpoint.
+        known: u64,
+        /// The problem with the tiles.
+        problem: ReadError,
+    },
+}
+
+/// The history of a log that does not have the tree of a known checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HistoryHere {
+    /// The tree of this size had another root.
+    #[error("the first {size} entries here have the root {root}")]
+    Root {
+        /// Number of entries.
+        size: u64,
+        /// Root of these entries.
+        root: Hash,
+    },
+    /// No tree had this size.
+    #[error("no round here ended with {size} entries")]
+    NoRound {
+        /// Number of entries.
+        size: u64,
+    },
+}
+
+impl KnownError {
+    /// Returns whether the error prevents the log's start. A damaged tile does not prevent the
+    /// start, but clients that read the tile get the error.
+    pub fn refuses(&self) -> bool {
+        !matches!(self, KnownError::Untold { .. })
+    }
+}

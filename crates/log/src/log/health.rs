@@ -1,0 +1,341 @@
+//! Health checks of a log.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lucarne_ct::Verification;
+use parking_lot::Mutex;
+
+use crate::index::backlog::Backlog;
+use crate::index::dedup::Dedup;
+use crate::index::unreadable_entries::POSTDATED_MS;
+use crate::shared::Shared;
+use crate::status::clock_jump::TOLERATED_MS;
+use crate::status::state::{Check, Health, State};
+
+/// Maximum age of a result before the checks run again, because they cost the lock and the disk
+/// some work.
+const FRESH: Duration = Duration::from_secs(1);
+/// The MMD of a static log: the maximum age of its checkpoint.
+const MAX_CHECKPOINT_AGE_MS: u64 = 60_000;
+/// Free space in bytes below which operators must act.
+const MIN_HEADROOM: u64 = 512 << 20;
+const HOUR_MS: f64 = 3_600_000.0;
+/// Timeout of a check of the lock or of storage.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Runs the checks at most once a second, and at once when the log's state has changed.
+///
+/// Only one run is in progress at a time, for all clients. The run continues when the clients
+/// disconnect: a hung disk therefore gets one request. Concurrent clients get the previous result
+/// with its age.
+#[derive(Default)]
+pub(crate) struct Prober {
+    last: Arc<Mutex<Option<Answer>>>,
+    asking: Arc<tokio::sync::Mutex<()>>,
+}
+
+struct Answer {
+    at: Instant,
+    state: State,
+    health: Health,
+}
+
+impl Prober {
+    pub(crate) async fn health(&self, log: &Arc<Shared>, state: State) -> Health {
+        if let Some(answer) = self.last.lock().as_ref()
+            && answer.at.elapsed() < FRESH
+            && answer.state == state
+        {
+            return answer.health.clone();
+        }
+        match self.asking.clone().try_lock_owned() {
+            Ok(turn) => {
+                let (log, state, last) = (log.clone(), state.clone(), self.last.clone());
+                let asked = tokio::spawn(async move {
+                    let checks = probe(&log, state.clone()).await;
+                    *last.lock() = Some(Answer {
+                        at: Instant::now(),
+                        state,
+                        health: Health { checks },
+                    });
+                    drop(turn);
+                });
+                // If the task panics, there is no new result.
+                let _ = asked.await;
+            }
+            Err(_) if self.last.lock().is_none() => drop(self.asking.lock().await),
+            Err(_) => {}
+        }
+        self.answer(state)
+    }
+
+    /// Returns the last result, with the current state of the log.
+    fn answer(&self, state: State) -> Health {
+        let last = self.last.lock();
+        let Some(answer) = last.as_ref() else {
+            let mut checks = vec![state_check(state)];
+            checks.push(Check {
+                name: "answer",
+                ok: false,
+                detail: "its lock and storage could not be checked".into(),
+            });
+            return Health { checks };
+        };
+        let mut health = answer.health.clone();
+        let now = state_check(state);
+        match health
+            .checks
+            .iter_mut()
+            .find(|check| check.name == now.name)
+        {
+            Some(check) => *check = now,
+            None => health.checks.insert(0, now),
+        }
+        let age = answer.at.elapsed();
+        if age >= FRESH {
+            health.checks.push(Check {
+                name: "answer",
+                ok: true,
+                detail: format!(
+                    "lock and storage were checked {:.1} s ago; the next check is running",
+                    age.as_secs_f64()
+                ),
+            });
+        }
+        health
+    }
+}
+
+async fn probe(log: &Shared, state: State) -> Vec<Check> {
+    let retired = state == State::Retired;
+    let (lock, storage, files) =
+        tokio::join!(lock_check(log), storage_check(log), files_check(log));
+    let verification = verification_check(&log.config.verification);
+    let mut checks = vec![state_check(state), lock, storage, files, verification];
+    // A retired log signs nothing, so its last checkpoint gets old.
+    if !retired {
+        let now_ms = log.config.clock.now_ms();
+        let signed_ms = log
+            .reader
+            .published()
+            .map(|published| published.timestamp_ms);
+        checks.push(age_check(now_ms, signed_ms));
+        let ahead_ms = log.status.jumps.ahead_ms(now_ms, Instant::now());
+        checks.push(clock_check(now_ms, signed_ms, ahead_ms));
+    }
+    if log.submissions.awaits_roots() {
+        checks.push(Check {
+            name: "roots",
+            ok: false,
+            detail: "not all roots that the log accepts have been read".into(),
+        });
+    }
+    if log.config.scrub.is_some() {
+        checks.push(log.status.scrub.check(log.config.clock.now_ms()));
+    }
+    if log.config.instances.is_some() {
+        checks.push(instances_check(log));
+    }
+    if let Some(session) = log.submissions.session.load().as_ref() {
+        checks.push(dedup_check(log, &session.dedup));
+    }
+    checks
+}
+
+fn state_check(state: State) -> Check {
+    let (ok, detail) = match state {
+        State::Running => (true, "running".into()),
+        State::Retired => (true, "retired: read-only".into()),
+        State::Starting => (false, "starting".into()),
+        State::Closed => (false, "shut down".into()),
+        State::Following {
+            leader: Some(address),
+        } => (true, format!("following {address}")),
+        State::Following { leader: None } => (false, "following; no instance leads".into()),
+        State::Stopped { reason, .. } => (false, reason),
+    };
+    Check {
+        name: "state",
+        ok,
+        detail,
+    }
+}
+
+/// Reports the reason why this instance cannot lead or follow.
+fn instances_check(log: &Shared) -> Check {
+    let trouble = log.status.trouble();
+    Check {
+        name: "instances",
+        ok: trouble.is_none(),
+        detail: trouble.unwrap_or_else(|| "leads or follows as configured".into()),
+    }
+}
+
+async fn lock_check(log: &Shared) -> Check {
+    let answer = tokio::time::timeout(CHECK_TIMEOUT, log.lock.check()).await;
+    let (ok, detail) = match answer {
+        Ok(Ok(())) => (true, format!("{} is writable", log.lock.location())),
+        Ok(Err(error)) => (false, error.to_string()),
+        Err(_) => (false, format!("{} does not respond", log.lock.location())),
+    };
+    Check {
+        name: "lock",
+        ok,
+        detail,
+    }
+}
+
+async fn storage_check(log: &Shared) -> Check {
+    let answer = tokio::time::timeout(CHECK_TIMEOUT, log.assets.headroom()).await;
+    let location = log.assets.location();
+    let (ok, detail) = match answer {
+        Ok(Ok(_)) if log.status.is_stalled() => (false, stalled(&location)),
+        Ok(Ok(None)) => (true, format!("{location} responds")),
+        Ok(Ok(Some(bytes))) => {
+            log.metrics
+                .headroom
+                .set(i64::try_from(bytes).unwrap_or(i64::MAX));
+            let detail = format!("{location}: {} MiB free", bytes >> 20);
+            (bytes >= MIN_HEADROOM, detail)
+        }
+        Ok(Err(error)) if error.is_absence() => (false, format!("{location} is missing")),
+        Ok(Err(error)) => (false, error.to_string()),
+        Err(_) => (false, format!("{location} does not respond")),
+    };
+    Check {
+        name: "storage",
+        ok,
+        detail,
+    }
+}
+
+fn stalled(location: &str) -> String {
+    format!(
+        "{location}: writes are not durable yet, and the journal has its maximum length \
+         (`maxjournal`): submissions are refused until a sync ends"
+    )
+}
+
+/// Reports requested files that differ from the bytes of the log.
+async fn files_check(log: &Shared) -> Check {
+    // Another check reports a timeout of storage.
+    let _ = tokio::time::timeout(CHECK_TIMEOUT, log.reader.look_again()).await;
+    let damaged = log.reader.tiles().damaged().in_words();
+    Check {
+        name: "files",
+        ok: damaged.is_none(),
+        detail: match damaged {
+            None => "all files that were read match the tree".into(),
+            Some(files) => format!("{}/{files}", log.assets.location()),
+        },
+    }
+}
+
+/// Reports the state of the dedup index. The log accepts submissions without its whole index, but
+/// the operator must restore unreadable tiles.
+fn dedup_check(log: &Shared, dedup: &Dedup) -> Check {
+    let (backlog, unknown) = (dedup.backlog(), dedup.gaps.entries());
+    let problems = [
+        dedup.is_distrusted().then(|| {
+            format!(
+                "the dedup index in {} named a wrong place; no SCT was signed for it. Restart the \
+                 log: the index is set aside and rebuilt",
+                log.config.cache.display()
+            )
+        }),
+        (backlog.entries() > 0).then(|| unread(dedup, &backlog, log.config.clock.now_ms())),
+        (unknown > 0).then(|| {
+            format!(
+                "{unknown} entries are not known, because their tiles are damaged ({}, …): \
+                 submissions that may be among them are refused. Restore the tiles from a copy; \
+                 the log lines of the start name all of them",
+                dedup.gaps.tiles()
+            )
+        }),
+    ];
+    let problems: Vec<String> = problems.into_iter().flatten().collect();
+    let detail = if problems.is_empty() {
+        "agrees with the tree".into()
+    } else {
+        problems.join(". ")
+    };
+    Check {
+        name: "dedup",
+        ok: problems.is_empty(),
+        detail,
+    }
+}
+
+/// Describes the progress of reading the backlog, and the submissions that are rejected until then.
+fn unread(dedup: &Dedup, backlog: &Backlog, now_ms: u64) -> String {
+    let (left, all, pace) = (backlog.entries(), dedup.indexed(), &dedup.pace);
+    let pace = match (pace.problem(), pace.entries_per_second(), pace.time_left()) {
+        (Some(problem), ..) => format!("reading is suspended: {problem}"),
+        (None, Some(rate), Some(time)) => format!("{rate:.0}/s, {} s left", time.as_secs()),
+        _ => "just started".into(),
+    };
+    let age_ms = backlog
+        .latest_ms()
+        .map_or(0, |latest_ms| now_ms.saturating_sub(latest_ms));
+    let taken = match age_ms.checked_sub(POSTDATED_MS) {
+        Some(taken_ms) => format!(
+            "certificates that became valid in the last {:.1} h are accepted",
+            taken_ms as f64 / HOUR_MS
+        ),
+        None => {
+            "nearly all others are refused as well, until the last two days have been read".into()
+        }
+    };
+    format!(
+        "{left} of {all} entries are not in the index yet, which is being read from the tiles \
+         ({pace}). Submissions that may be among them are refused; {taken}"
+    )
+}
+
+/// Reports an error of our own arithmetic. The operator must check processor and memory, and other
+/// accepted entries. aws-lc-rs verifies all signatures after the error, but the log is still
+/// unhealthy.
+fn verification_check(verification: &Verification) -> Check {
+    let (ok, detail) = match verification.disagreement() {
+        Some(disagreement) => {
+            let detail = format!(
+                "our verifier accepted a signature that aws-lc-rs refuses, and is disabled: \
+                 {disagreement}"
+            );
+            (false, detail)
+        }
+        None if verification.stats().by_own => (true, "fast".into()),
+        None => (true, "general".into()),
+    };
+    Check {
+        name: "verification",
+        ok,
+        detail,
+    }
+}
+
+fn age_check(now_ms: u64, signed_ms: Option<u64>) -> Check {
+    let age_ms = signed_ms.map(|signed_ms| now_ms.saturating_sub(signed_ms));
+    Check {
+        name: "checkpoint_age",
+        ok: age_ms.is_some_and(|age_ms| age_ms <= MAX_CHECKPOINT_AGE_MS),
+        detail: match age_ms {
+            Some(age_ms) => format!("{:.1} s", age_ms as f64 / 1000.0),
+            None => "no checkpoint is published".into(),
+        },
+    }
+}
+
+fn clock_check(now_ms: u64, signed_ms: Option<u64>, ahead_ms: u64) -> Check {
+    let behind_ms = signed_ms.unwrap_or(0).saturating_sub(now_ms);
+    Check {
+        name: "clock",
+        ok: behind_ms <= TOLERATED_MS && ahead_ms == 0,
+        detail: match (behind_ms, ahead_ms) {
+            (0, 0) => "agrees with the log".into(),
+            (0, ahead_ms) => format!("jumped {ahead_ms} ms ahead since the last round"),
+            (behind_ms, _) => format!("{behind_ms} ms behind the newest checkpoint"),
+        },
+    }
+}

@@ -1,0 +1,54 @@
+//! The state of a scrubber.
+
+use parking_lot::Mutex;
+
+use crate::status::state::Check;
+
+/// The state of a scrubber, for `/health` and the status page.
+#[derive(Debug, Default)]
+pub(crate) struct ScrubStatus(pub(crate) Mutex<Status>);
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Status {
+    /// Entries that this pass has checked, and the entries of the whole pass.
+    pub(crate) pass: Option<(u64, u64)>,
+    /// The time when the last complete pass ended, Unix milliseconds.
+    pub(crate) ended_ms: Option<u64>,
+    /// Samples since startup, if passes are samples.
+    pub(crate) samples: u64,
+    /// The findings of the last complete pass, or of all samples.
+    pub(crate) findings: u64,
+    /// The reason why files cannot be checked now.
+    pub(crate) away: Option<String>,
+}
+
+impl ScrubStatus {
+    /// Formats the status as a health check. The list of damaged files is a separate check.
+    pub(crate) fn check(&self, now_ms: u64) -> Check {
+        let status = self.0.lock().clone();
+        let found = match status.findings {
+            0 => "nothing wrong".to_owned(),
+            1 => "1 problem".to_owned(),
+            findings => format!("{findings} problems"),
+        };
+        let last = match (status.samples, status.ended_ms) {
+            (0, None) => "no pass has ended yet".into(),
+            (0, Some(ended_ms)) => {
+                let hours = now_ms.saturating_sub(ended_ms) as f64 / 3_600_000.0;
+                format!("the last whole pass ended {hours:.1} h ago and found {found}")
+            }
+            (samples, _) => format!("{samples} random tiles and listings: found {found}"),
+        };
+        let pass = status.pass.map_or(String::new(), |(checked, of)| {
+            format!("; {checked} of {of} entries checked in this pass")
+        });
+        Check {
+            name: "scrub",
+            ok: status.away.is_none(),
+            detail: match status.away {
+                None => format!("{last}{pass}"),
+                Some(problem) => format!("nothing can be checked: {problem}; {last}{pass}"),
+            },
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Texts for messages and logs, without the secrets that they contain.
+
+/// Names of parameters of a URL whose values are secret. Other names that contain one of the first
+/// words are secret, too.
+const PARTS: [&str; 5] = ["token", "password", "passwd", "secret", "signature"];
+const NAMES: [&str; 5] = ["sig", "key", "api_key", "apikey", "auth"];
+
+/// Replaces secrets in the URLs of `text` by `***`: passwords, users of web servers without a
+/// password (these are tokens), and parameters such as `token`. `text` is a URL, or a sentence with
+/// URLs.
+pub fn without_secrets(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("://") {
+        let (before, after) = rest.split_at(at + 3);
+        shown.push_str(before);
+        let end = after.find(|c: char| c.is_whitespace() || "`\"<>".contains(c));
+        let (url, more) = after.split_at(end.unwrap_or(after.len()));
+        let web = ["http://", "https://"]
+            .iter()
+            .any(|scheme| before.ends_with(scheme));
+        without_user(url, web, &mut shown);
+        rest = more;
+    }
+    shown.push_str(rest);
+    shown
+}
+
+/// Appends `url`, which begins after `://`, without its password.
+fn without_user(url: &str, web: bool, shown: &mut String) {
+    let authority = url.split(['/', '?', '#']).next().unwrap_or_default();
+    // A password may contain a slash, although the URL is then invalid.
+    let port = authority.rsplit_once(':').map_or("", |(_, port)| port);
+    let is_cut = !authority.contains('@') && !port.bytes().all(|byte| byte.is_ascii_digit());
+    let users = if is_cut && !authority.ends_with(']') {
+        url
+    } else {
+        authority
+    };
+    let rest = match users.rfind('@') {
+        None => url,
+        Some(at) => {
+            match url[..at].split_once(':') {
+                Some((user, _)) => {
+                    shown.push_str(user);
+                    shown.push_str(":***");
+                }
+                None if web => shown.push_str("***"),
+                None => shown.push_str(&url[..at]),
+            }
+            &url[at..]
+        }
+    };
+    let Some((path, query)) = rest.split_once('?') else {
+        return shown.push_str(rest);
+    };
+    shown.push_str(path);
+    for (index, pair) in query.split('&').enumerate() {
+        shown.push(if index == 0 { '?' } else { '&' });
+        match pair.split_once('=') {
+            Some((name, _)) if is_secret(name) => {
+                shown.push_str(name);
+                shown.push_str("=***");
+            }
+            _ => shown.push_str(pair),
+        }
+    }
+}
+
+fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    NAMES.contains(&name.as_str()) || PARTS.iter().any(|part| name.contains(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_of_urls_are_hidden() {
+        for (text, shown) in [
+            ("https://u:hush@a.example/x", "https://u:***@a.example/x"),
+            ("https://u:p@hush@a.example/x", "https://u:***@a.example/x"),
+            ("postgres://u:hu/sh@db/ct", "postgres://u:***@db/ct"),
+            ("https://hush@a.example/x", "https://***@a.example/x"),
+            ("mysql://lucarne@db/ct", "mysql://lucarne@db/ct"),
+            (
+                "https://a.example/x?a=1&access_token=hush&sig=hush",
+                "https://a.example/x?a=1&access_token=***&sig=***",
+            ),
+            (
+                "reading `https://u:hush@a:1/` and http://b.example: refused",
+                "reading `https://u:***@a:1/` and http://b.example: refused",
+            ),
+        ] {
+            assert_eq!(without_secrets(text), shown);
+        }
+    }
+
+    #[test]
+    fn other_texts_stay() {
+        for text in [
+            "roots.pem",
+            "someone@example.com",
+            "https://a.example:8080/@scope/x?y=1",
+            "https://[::1]/@x",
+            "http://[::1]:80/",
+            "env:KEY",
+            "://",
+            "",
+        ] {
+            assert_eq!(without_secrets(text), text);
+        }
+    }
+}
