@@ -45,8 +45,8 @@ pub trait Scenario: Send + Sync + 'static {
         &[]
     }
 
-    /// Returns all metrics that the scenario itself records, so that a threshold on another metric is
-    /// refused before the run. `None` means that any metric is possible.
+    /// Returns all metrics that the scenario itself records, so that a threshold on another metric
+    /// is refused before the run. `None` means that any metric is possible.
     fn metrics(&self) -> Option<OwnMetrics> {
         None
     }

@@ -3,8 +3,8 @@
 //! Only immutable files are cached: full tiles and issuers, each under its path, with a sum that
 //! detects a file that a crash left torn. Only bytes that the log has compared with its tree are
 //! cached: otherwise a single wrong response would outlive the repair of the store. The log itself
-//! ([`Assets::get`](crate::Assets::get)) always reads the store, so that it notices an emptied store
-//! although readers could still get some of the files.
+//! ([`Assets::get`](crate::Assets::get)) always reads the store, so that it notices an emptied
+//! store although readers could still get some of the files.
 
 mod disk;
 mod lru;

@@ -10,7 +10,7 @@ use lucarne_settings::{Node, Value, tree};
 use lucarne_testkit::temp_dir;
 use serde_json::{Value as Json, json};
 
-const ALERTS: &str = "deploy/prometheus/alerts.yaml";
+pub(crate) const ALERTS: &str = "deploy/prometheus/alerts.yaml";
 const TESTS: &str = "deploy/prometheus/alerts.test.yaml";
 pub(crate) const DASHBOARDS: [&str; 4] = ["load", "log", "proxy", "stores"];
 
@@ -200,6 +200,34 @@ fn unit_tests_of_alerts_have_documented_series() {
             check(name, &series, TESTS);
         }
     }
+}
+
+/// `docs/how-to/watch.md` has a row for each metric that alerts use, with these alerts.
+#[test]
+fn the_documentation_lists_the_alerts_of_each_metric() {
+    let document = yaml(ALERTS);
+    let mut alerts: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for rule in rules(&document) {
+        for (name, _) in queried(text(at(rule, "expr"))) {
+            let suffixes = ["_bucket", "_count", "_sum"];
+            let family = suffixes.iter().find_map(|part| name.strip_suffix(part));
+            let named = alerts.entry(family.unwrap_or(name)).or_default();
+            named.insert(text(at(rule, "alert")));
+        }
+    }
+    let rows: Vec<String> = alerts
+        .into_iter()
+        .map(|(metric, alerts)| {
+            let alerts: Vec<_> = alerts.iter().map(|alert| format!("`{alert}`")).collect();
+            format!("| `{metric}` | {} |", alerts.join(", "))
+        })
+        .collect();
+    let page = read("docs/how-to/watch.md");
+    let found: Vec<&str> = page
+        .lines()
+        .filter(|line| line.starts_with("| `lucarne_"))
+        .collect();
+    assert_eq!(found, rows, "docs/how-to/watch.md");
 }
 
 /// Checks that the page and the heading of a runbook exist.

@@ -62,8 +62,8 @@ fn a_report_of_ccadb_that_hangs_delays_neither_start_nor_stop() {
     assert!(connections.try_recv().is_err(), "{said}");
 }
 
-/// A problem on this machine is reported without a request to CCADB. No message has the token of the
-/// URL.
+/// A problem on this machine is reported without a request to CCADB. No message has the token of
+/// the URL.
 #[test]
 fn a_missing_file_is_reported_before_the_report_is_requested() {
     let log = log("");

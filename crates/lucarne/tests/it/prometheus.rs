@@ -1,14 +1,16 @@
 //! A real Prometheus scrapes a log and a proxy: each panel of the dashboards of `deploy` has data,
 //! and no alert fires.
 
+mod faults;
+
 use std::collections::BTreeSet;
 use std::fs;
 
-use lucarne_testkit::{Client, Launch, LogUnderTest, Server, free_port, temp_dir};
+use lucarne_testkit::{Client, Launch, LogUnderTest, Server, TempDir, free_port, temp_dir};
 use serde_json::Value as Json;
 use url::form_urlencoded::byte_serialize;
 
-use crate::alerts::{DASHBOARDS, dashboard, queries, root};
+use crate::alerts::{ALERTS, DASHBOARDS, dashboard, queries, read};
 use crate::common::{EVENT_TIMEOUT, LUCARNE, eventually, log, pki, ready, run, submission};
 
 /// Metrics of events and settings that this site lacks. Panels with them need no data.
@@ -19,6 +21,53 @@ const ELSEWHERE: [&str; 5] = [
     "lucarne_proxy_observed_",
     "result=~\"failed|conflict\"",
 ];
+
+/// A Prometheus, which stops when this value is dropped.
+struct Monitor {
+    client: Client,
+    _server: Server,
+    _home: TempDir,
+}
+
+impl Monitor {
+    /// Starts a Prometheus with these rules and the entries of `scrape_configs`.
+    fn start(rules: &str, scrape_configs: &str) -> Self {
+        let home = temp_dir();
+        let configuration = home.path().join("prometheus.yml");
+        let text = format!(
+            "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\n\
+             rule_files: [alerts.yaml]\nscrape_configs:\n{scrape_configs}"
+        );
+        fs::write(&configuration, text).unwrap();
+        fs::write(home.path().join("alerts.yaml"), rules).unwrap();
+        let address = format!("127.0.0.1:{}", free_port());
+        let server = Launch::new("prometheus")
+            .arg(format!("--config.file={}", configuration.display()))
+            .arg(format!(
+                "--storage.tsdb.path={}",
+                home.path().join("tsdb").display()
+            ))
+            .arg(format!("--web.listen-address={address}"))
+            .start(address.parse().unwrap())
+            .expect(
+                "Prometheus is missing: run scripts/install-test-tools (cargo xtask test does)",
+            );
+        Monitor {
+            client: Client::new(format!("http://{address}/")),
+            _server: server,
+            _home: home,
+        }
+    }
+
+    /// Waits until Prometheus accepts queries.
+    async fn ready(&self) {
+        eventually("Prometheus is ready", async || {
+            let answer = self.client.get("-/ready").await;
+            answer.is_ok_and(|answer| answer.status == 200)
+        })
+        .await;
+    }
+}
 
 /// Sends a query, and returns the samples of the response.
 async fn query(prometheus: &Client, expression: &str) -> Vec<Json> {
@@ -68,41 +117,21 @@ fn panels_have_data_and_no_alert_fires() {
     let (log, home) = (log("period: 100"), temp_dir());
     let _server = log.start().unwrap();
     let (_proxy, metrics) = proxy(home.path());
-    let rules = root().join("deploy/prometheus/alerts.yaml");
-    let configuration = home.path().join("prometheus.yml");
-    let text = format!(
-        "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\n\
-         rule_files: [{:?}]\n\
-         scrape_configs:\n\
-         - {{job_name: lucarne, static_configs: [{{targets: [\"{}\", {metrics:?}]}}]}}\n",
-        rules,
+    let targets = format!(
+        "- {{job_name: lucarne, static_configs: [{{targets: [\"{}\", {metrics:?}]}}]}}\n",
         log.address(),
     );
-    fs::write(&configuration, text).unwrap();
-    let address = format!("127.0.0.1:{}", free_port());
-    let _prometheus = Launch::new("prometheus")
-        .arg(format!("--config.file={}", configuration.display()))
-        .arg(format!(
-            "--storage.tsdb.path={}",
-            home.path().join("tsdb").display()
-        ))
-        .arg(format!("--web.listen-address={address}"))
-        .start(address.parse().unwrap())
-        .expect("Prometheus is missing: run scripts/install-test-tools (cargo xtask test does)");
-    let prometheus = Client::new(format!("http://{address}/"));
+    let monitor = Monitor::start(&read(ALERTS), &targets);
+    let prometheus = &monitor.client;
     run(async {
-        eventually("Prometheus is ready", async || {
-            let answer = prometheus.get("-/ready").await;
-            answer.is_ok_and(|answer| answer.status == 200)
-        })
-        .await;
+        monitor.ready().await;
         ready(&log).await;
         submit_and_read(&log).await;
         let submissions = r#"lucarne_submissions_total{result="accepted"}"#;
-        scraped(&prometheus, submissions, 1).await;
+        scraped(prometheus, submissions, 1).await;
         submit_and_read(&log).await;
-        scraped(&prometheus, submissions, 4).await;
-        scraped(&prometheus, "lucarne_proxy_connections", 4).await;
+        scraped(prometheus, submissions, 4).await;
+        scraped(prometheus, "lucarne_proxy_connections", 4).await;
         let mut empty = BTreeSet::new();
         for name in DASHBOARDS {
             for expression in queries(&dashboard(name)) {
@@ -110,14 +139,14 @@ fn panels_have_data_and_no_alert_fires() {
                     expression.replace("$__rate_interval", "1m"),
                     |filled, variable| filled.replace(variable, ".*"),
                 );
-                if query(&prometheus, &filled).await.is_empty() {
+                if query(prometheus, &filled).await.is_empty() {
                     empty.insert(format!("{name}: {expression}"));
                 }
             }
         }
         empty.retain(|panel| !ELSEWHERE.iter().any(|metric| panel.contains(metric)));
         assert!(empty.is_empty(), "panels without data: {empty:#?}");
-        let alerts = query(&prometheus, r#"ALERTS{alertstate="firing"}"#).await;
+        let alerts = query(prometheus, r#"ALERTS{alertstate="firing"}"#).await;
         assert!(alerts.is_empty(), "{alerts:#?}");
     });
 }

@@ -12,7 +12,7 @@ use crate::common::{EVENT_TIMEOUT, assert_has, edit, eventually, log, lucarne, p
 const HOST: &str = "ct.example.com";
 
 /// Writes a certificate for [`HOST`], valid from `from` to `to` days from now.
-fn certificate(directory: &Path, from: i64, to: i64) {
+pub(crate) fn certificate(directory: &Path, from: i64, to: i64) {
     let mut leaf = LeafOptions::for_names([HOST]).unwrap();
     leaf.not_before = Time::now().plus_days(from);
     leaf.not_after = Time::now().plus_days(to);
