@@ -1,5 +1,6 @@
 //! The key `otlp`: export of traces and metrics.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use super::keys::otlp::{
 };
 use super::keys::top::OTLP;
 use super::secret::{Secret, SecretError};
-use super::{key, keys};
+use super::{key, keys, manager};
 
 /// Valid intervals of metrics.
 const INTERVALS: Durations = Durations::within(Duration::from_secs(1), Duration::from_secs(3600));
@@ -60,6 +61,13 @@ pub(super) fn read(
     let mut reader = Reader::new(section, OTLP.name(), directory, report);
     let endpoint = reader.parse(&ENDPOINT, endpoint);
     let endpoint = reader.required(&ENDPOINT, endpoint, "http://localhost:4318");
+    if let Some(url) = &endpoint
+        && !headers.is_empty()
+        && manager::is_exposed(&url.value)
+    {
+        let message = "has no TLS: an eavesdropper can read the values of `headers`; use `https`";
+        reader.warning(url.line, &ENDPOINT, message);
+    }
     let service_name = reader.text(&SERVICE_NAME).map(|name| name.value.to_owned());
     let sampling_ratio = reader.value(&SAMPLING_RATIO, ratio);
     let metrics_interval = reader.value(&METRICS_INTERVAL, interval);
@@ -79,6 +87,9 @@ fn endpoint(text: &str) -> Result<String, &'static str> {
     let url = Url::parse(text).map_err(|_| EXAMPLE)?;
     if !["http", "https"].contains(&url.scheme()) || !url.has_host() {
         return Err(EXAMPLE);
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("has a user name or a password: write them as a header field `authorization`");
     }
     if url.query().is_some() || url.fragment().is_some() {
         return Err("has a query or a fragment: write only the part before `/v1/traces`");
@@ -135,8 +146,7 @@ fn headers(
 }
 
 /// Reads the value of a header field from its source. Also returns the file that only the server
-/// may read. No message has the text of a missing file,
-/// because this text may be the value itself.
+/// may read. No message has the text of a missing file, because this text may be the value itself.
 fn header_value(reader: &mut Reader<'_, '_>) -> Option<(HeaderValue, Option<Located<PathBuf>>)> {
     let directory = reader.directory();
     let secret = reader.parse(&VALUE, |text| Secret::parse(text, directory));
@@ -163,14 +173,27 @@ fn header_value(reader: &mut Reader<'_, '_>) -> Option<(HeaderValue, Option<Loca
             }
             Err(_) => format!("{source} has characters that a header field cannot have"),
         },
-        Err(SecretError::Absent(_)) => "is not a file: the value itself cannot be in the \
-                                        configuration. Write it to a file with mode 0600, and \
-                                        write the path of that file here"
+        Err(why) if is_no_path(&why) => "is not a file: the value itself cannot be in the \
+                                         configuration. Write it to a file with mode 0600, and \
+                                         write the path of that file here"
             .to_owned(),
         Err(why) => format!("{source} {why}"),
     };
     reader.problem(line, &VALUE, problem);
     None
+}
+
+/// Returns whether no file has this path. A token may be too long for a path, or have a part
+/// like a file in place of a directory.
+fn is_no_path(error: &SecretError) -> bool {
+    match error {
+        SecretError::Absent(_) => true,
+        SecretError::Read(error) => matches!(
+            error.kind(),
+            ErrorKind::InvalidFilename | ErrorKind::InvalidInput | ErrorKind::NotADirectory
+        ),
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -222,6 +245,51 @@ mod tests {
             assert!(problems.contains(part), "{part}:\n{problems}");
         }
         assert!(!problems.contains("secret-token"), "{problems}");
+    }
+
+    #[test]
+    fn credentials_in_the_endpoint_are_refused_and_not_printed() {
+        for user in ["user:secret-token", "secret-token"] {
+            let yaml = format!("otlp: {{endpoint: 'https://{user}@x'}}");
+            let (settings, problems) = parsed(&yaml);
+            assert!(settings.is_none());
+            assert!(
+                problems.contains("has a user name or a password"),
+                "{problems}"
+            );
+            assert!(!problems.contains("secret-token"), "{problems}");
+        }
+    }
+
+    #[test]
+    fn a_token_without_tls_is_a_warning() {
+        for (endpoint, warnings) in [
+            ("http://otel.example:4318", 1),
+            ("https://otel.example:4318", 0),
+            ("http://127.0.0.1:4318", 0),
+        ] {
+            let yaml = format!(
+                "otlp: {{endpoint: '{endpoint}', headers: [{{name: a, value: 'exec: echo b'}}]}}"
+            );
+            let root = tree::parse(&yaml).unwrap();
+            let mut report = Report::on(None);
+            let top = keys::open(&root, "", &keys::top::TABLE, &mut report).unwrap();
+            assert!(read(&top, Path::new("/none"), &mut report).is_some());
+            assert_eq!(report.warnings().len(), warnings, "{endpoint}");
+        }
+    }
+
+    #[test]
+    fn a_token_that_cannot_be_a_path_is_not_printed() {
+        let long = "secret-token.".repeat(400);
+        for token in [long.as_str(), "/dev/null/secret-token"] {
+            let yaml = format!(
+                "otlp: {{endpoint: 'https://x', headers: [{{name: a, value: \"{token}\"}}]}}"
+            );
+            let problems = parsed(&yaml).1;
+            assert!(problems.contains("is not a file"), "{problems}");
+            assert!(!problems.contains("secret-token"), "{problems}");
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use http::{Method, StatusCode};
 use lucarne_mint::LeafOptions;
 use lucarne_mint::testing::Pki;
-use lucarne_testkit::{Client, LogUnderTest, PATIENCE, eventually};
+use lucarne_testkit::{Client, EVENT_TIMEOUT, LogUnderTest, eventually};
 
 use crate::collector::{Collector, Decoded};
 
@@ -73,7 +73,7 @@ fn a_submission_is_one_trace_below_the_span_of_the_client() {
     ));
     let mut server = log.start().unwrap();
     run(async {
-        log.ready(PATIENCE).await.unwrap();
+        log.ready(EVENT_TIMEOUT).await.unwrap();
         // Not sampled.
         assert_eq!(submit(&log).await, 200);
         let parent = format!("00-{TRACE}-{PARENT}-01");
@@ -87,7 +87,7 @@ fn a_submission_is_one_trace_below_the_span_of_the_client() {
         })
         .await;
     });
-    server.stop(PATIENCE).unwrap();
+    server.stop(EVENT_TIMEOUT).unwrap();
     let request = &collector.received("/v1/traces")[0];
     assert!(
         request.head.contains("x-token: secret\r\n"),
@@ -130,7 +130,7 @@ fn metrics_arrive_at_their_interval() {
     let log = log(&format!("{{endpoint: '{endpoint}', metrics_interval: 1s}}"));
     let mut server = log.start().unwrap();
     run(async {
-        log.ready(PATIENCE).await.unwrap();
+        log.ready(EVENT_TIMEOUT).await.unwrap();
         assert_eq!(submit(&log).await, 200);
         let before = collector.received("/v1/metrics").len();
         eventually("metrics have arrived twice", async || {
@@ -138,7 +138,7 @@ fn metrics_arrive_at_their_interval() {
         })
         .await;
     });
-    server.stop(PATIENCE).unwrap();
+    server.stop(EVENT_TIMEOUT).unwrap();
     let last = collector.received("/v1/metrics").pop().unwrap();
     let metrics = Decoded::of(&last.body).messages(1)[0].messages(2)[0].messages(2);
     let metric = |name: &str| {
@@ -171,7 +171,7 @@ fn an_unavailable_collector_delays_nothing() {
         ));
         let mut server = log.start().unwrap();
         run(async {
-            log.ready(PATIENCE).await.unwrap();
+            log.ready(EVENT_TIMEOUT).await.unwrap();
             let start = Instant::now();
             for _ in 0..SUBMISSIONS {
                 assert_eq!(submit(&log).await, 200);
@@ -190,7 +190,7 @@ fn an_unavailable_collector_delays_nothing() {
                 .await;
             }
         });
-        server.stop(PATIENCE).unwrap();
+        server.stop(EVENT_TIMEOUT).unwrap();
         if address == absent {
             let printed = server.output();
             let failed = printed.matches("/v1/traces failed").count();
