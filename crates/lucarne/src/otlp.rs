@@ -27,8 +27,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 
 use self::metrics::Times;
 use self::protobuf::{Message, attribute};
-use self::traces::{FinishedTrace, Traces, unix_ns};
+use self::traces::{FinishedTrace, Traces};
 use crate::config::OtlpSettings;
+use crate::process_metrics;
 use crate::version::VERSION;
 
 /// Maximum number of traces in the queue, of about 1 KiB each.
@@ -152,7 +153,6 @@ async fn export_metrics(
     interval: Duration,
     mut stopped: watch::Receiver<()>,
 ) {
-    let start = unix_ns(SystemTime::now());
     let mut due = interval_at(Instant::now() + interval, interval);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -160,8 +160,8 @@ async fn export_metrics(
             _ = stopped.changed() => true,
             _ = due.tick() => false,
         };
-        let now = unix_ns(SystemTime::now());
-        let metrics = metrics::encode(&site.render_metrics(), Times { start, now });
+        let times = Times::between(process_metrics::start(), SystemTime::now());
+        let metrics = metrics::encode(&site.render_metrics(), times);
         let metrics = Message::default().messages(2, metrics);
         collector.export("/v1/metrics", &metrics).await;
         if stopping {

@@ -1,6 +1,9 @@
 //! Metrics: converts the text of `/metrics` (OpenMetrics) to OTLP.
 
+use std::time::SystemTime;
+
 use super::protobuf::{Message, attribute};
+use super::traces::unix_ns;
 
 /// `AggregationTemporality`: values since the start of the process.
 const CUMULATIVE: u64 = 2;
@@ -12,6 +15,18 @@ pub(super) struct Times {
     pub(super) start: u64,
     /// Time of the values.
     pub(super) now: u64,
+}
+
+impl Times {
+    /// Returns the times of values that were counted between `start` and `now`.
+    pub(super) fn between(start: SystemTime, now: SystemTime) -> Self {
+        let (start, now) = (unix_ns(start), unix_ns(now));
+        // A clock that was set back must not put values before their begin: collectors refuse this.
+        Times {
+            start,
+            now: now.max(start),
+        }
+    }
 }
 
 /// Returns each family of `text` as a `Metric`.
@@ -220,9 +235,21 @@ fn quoted(text: &str) -> Option<(String, &str)> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const TIMES: Times = Times { start: 1, now: 2 };
+
+    #[test]
+    fn values_are_not_before_their_begin() {
+        let start = SystemTime::UNIX_EPOCH + Duration::from_secs(2);
+        let second = Duration::from_secs(1);
+        let later = Times::between(start, start + second);
+        assert_eq!((later.start, later.now), (2_000_000_000, 3_000_000_000));
+        let earlier = Times::between(start, start - second);
+        assert_eq!(earlier.now, earlier.start);
+    }
 
     #[test]
     fn samples_are_parsed() {
