@@ -1,14 +1,16 @@
 //! All checks that a change must pass. Clippy, the tests, their binaries and the doc tests share
 //! one build.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 use std::thread;
 
 use anyhow::Result;
 
+use crate::programs::{self, Program};
 use crate::runner::{self, Report};
 use crate::step::{Steps, cargo, check, in_ci};
-use crate::{changed, conformance, deny, errors, fuzz, links, programs, prose, root};
+use crate::{changed, conformance, deny, errors, fuzz, links, prose, root};
 
 /// Runs every step. With `strict`, a flaky test fails the run.
 pub(crate) fn everything(strict: bool) -> Result<()> {
@@ -49,6 +51,11 @@ pub(crate) fn everything(strict: bool) -> Result<()> {
         check(doc.env("RUSTDOCFLAGS", "--deny warnings"))
     })?;
     steps.run("the default build, a log alone", builds)?;
+    steps.run("tests of the feature otlp", || {
+        let report = runner::run(otlp()?, &[])?;
+        println!("{report}");
+        report.verdict(strict)
+    })?;
     match deny::require() {
         Err(reason) => steps.skip("dependencies", &reason),
         Ok(()) => steps.run("dependencies", deny::run)?,
@@ -79,6 +86,18 @@ fn builds() -> Result<()> {
     check(&mut linted(
         "check --package lucarne-load --no-default-features --locked",
     ))
+}
+
+/// Builds the tests of `lucarne` with the feature `otlp`, which is not in the default build: the unit
+/// tests and the program `otlp`. With `--workspace`, the dependencies have the same features as in
+/// the build of the other tests, so that only this package is built again.
+fn otlp() -> Result<Vec<Program>> {
+    let mut build =
+        linted("test --workspace --features lucarne/otlp --lib --test otlp --locked --no-run");
+    let mut programs = programs::built(&mut build)?;
+    let package = BTreeSet::from([root().join("crates/lucarne")]);
+    programs.retain(|program| program.is_of(&package));
+    Ok(programs)
 }
 
 /// Runs the tests of all crates whose names contain one of `filters`, or all tests.

@@ -71,6 +71,7 @@ mod site;
 mod submission;
 mod timestamp;
 mod tls;
+mod trace;
 
 pub use health::state_name;
 pub use instances::{InstanceClient, InstanceKey, InstanceServer, ShortKey};
@@ -86,3 +87,4 @@ pub use served_certificate::{ServedCertificate, Validity, hosts as tls_hosts};
 pub use serving::{Serving, serve};
 pub use site::{EndpointSet, Site};
 pub use tls::{Tls, TlsError};
+pub use trace::{Trace, TracedSubmission, Tracer};

@@ -28,6 +28,7 @@ use crate::read_limits::{ReadGate, ReadLimiter, ReadLimits, ReadMetrics, Reading
 use crate::reply::{Response, headed, plain, value};
 use crate::route::{PrefixError, Routes};
 use crate::tls::Tls;
+use crate::trace::Tracer;
 use crate::{error_page, health, logjson, metrics, pages, robots, submission};
 
 /// The endpoints that a listener serves.
@@ -50,6 +51,8 @@ pub struct Site {
     next_number: Mutex<usize>,
     /// TLS of the listeners, if any.
     pub(crate) tls: OnceLock<Arc<Tls>>,
+    /// Receiver of traces, if submissions are traced.
+    pub(crate) tracer: OnceLock<Arc<dyn Tracer>>,
     registry: Registry,
     pub(crate) metrics: Metrics,
     pub(crate) inflight: BudgetMetrics,
@@ -86,6 +89,7 @@ impl Site {
             table: ArcSwap::from_pointee(empty),
             next_number: Mutex::new(0),
             tls: OnceLock::new(),
+            tracer: OnceLock::new(),
             elsewhere: metrics.of(""),
             reads: ReadGate::new(limiter, reads),
             registry,
@@ -95,6 +99,12 @@ impl Site {
         });
         site.replace_logs(logs, Vec::new())?;
         Ok(site)
+    }
+
+    /// Traces submissions from now on. Only the first tracer has an effect.
+    pub fn trace(&self, tracer: Arc<dyn Tracer>) {
+        // A second tracer would split the traces.
+        let _ = self.tracer.set(tracer);
     }
 
     /// Serves these logs instead of the present ones. Logs that stay are not disturbed. Logs that

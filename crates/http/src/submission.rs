@@ -1,6 +1,7 @@
 //! The submission API (RFC 6962, sections 4.1, 4.2 and 4.7).
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt;
@@ -11,7 +12,7 @@ use http::header::{
 use http::{HeaderValue, StatusCode};
 use http_body_util::BodyExt;
 use lucarne_ct::{Chain, EntryKind};
-use lucarne_log::Log;
+use lucarne_log::{Log, StepTimes};
 use lucarne_net::RequestId;
 use tracing::Instrument;
 
@@ -20,12 +21,14 @@ use crate::budget::{Client, Reservation};
 use crate::error_response::ErrorResponse;
 use crate::limits::Limits;
 use crate::reply::{Response, value};
+use crate::site::Site;
+use crate::trace::TracedSubmission;
 
 /// `add-chain` and `add-pre-chain`: returns an SCT or an error.
 pub(crate) async fn add<B>(
     log: &Log,
     kind: EntryKind,
-    limits: &Limits,
+    site: &Site,
     client: &Arc<Client>,
     headers: HeaderMap,
     body: B,
@@ -34,10 +37,16 @@ where
     B: http_body::Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
+    let limits = &site.limits;
     let id = RequestId::new();
+    let trace = site.tracer.get().and_then(|tracer| tracer.begin(&headers));
+    let mut steps = match &trace {
+        Some(_) => StepTimes::since(Instant::now()),
+        None => StepTimes::default(),
+    };
     let span = tracing::debug_span!("submission", log = log.config().shortname, %id);
     let submitted = async {
-        match submit(log, kind, limits, client, &headers, body).await {
+        match submit(log, kind, limits, client, (&headers, body), &mut steps).await {
             Ok(sct) => Ok(sct),
             Err(error) => {
                 tracing::debug!("refused: {error}");
@@ -45,10 +54,23 @@ where
             }
         }
     };
-    match submitted.instrument(span).await {
+    let response = match submitted.instrument(span).await {
         Ok(sct) => response(headers, sct),
         Err(error) => error.into_response(),
+    };
+    if let Some(trace) = trace {
+        trace.end(TracedSubmission {
+            name: match kind {
+                EntryKind::X509 => "add-chain",
+                EntryKind::Precert => "add-pre-chain",
+            },
+            log: &log.config().shortname,
+            id,
+            status: response.status(),
+            steps: steps.into_steps(),
+        });
     }
+    response
 }
 
 async fn submit<B>(
@@ -56,20 +78,24 @@ async fn submit<B>(
     kind: EntryKind,
     limits: &Limits,
     client: &Arc<Client>,
-    headers: &HeaderMap,
-    body: B,
+    (headers, body): (&HeaderMap, B),
+    steps: &mut StepTimes,
 ) -> Result<Vec<u8>, ErrorResponse>
 where
     B: http_body::Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
     refuse_encoded(headers)?;
-    let body = collect(headers, body, limits, client).await?;
+    let body = collect(headers, body, limits, client).await;
+    steps.end("read");
+    let body = body?;
     await_start(log, size(headers) + body.len(), limits, client).await?;
-    let chain = decode(&body, limits)?;
+    let chain = decode(&body, limits);
+    steps.end("decode");
+    let chain = chain?;
     // The chain has its own copy, so that the body need not be kept for a whole round.
     drop(body);
-    let sct = log.submit(kind, chain).await?;
+    let sct = log.submit_in_steps(kind, chain, steps).await?;
     Ok(sct.to_json())
 }
 

@@ -185,6 +185,7 @@
 //! | `submissions` | the state that all submissions of a log share |
 //! | `sct_signatures` | SCTs of the own key or of a separate signer, and the newest SCTs |
 //! | `promises`, `issued_scts` | rounds that a separate signer signs, and the newest signatures |
+//! | [`StepTimes`], [`StepTime`] | the times of a submission's steps, for traces |
 //!
 //! ## `shared`
 //!
@@ -303,3 +304,4 @@ pub use shared::turn::{GiveTurn, Turn};
 pub use status::clock_jump::believable;
 pub use status::metrics::Metrics;
 pub use status::state::{Check, Health, Published, State, Stats};
+pub use submit::steps::{StepTime, StepTimes};

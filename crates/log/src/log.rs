@@ -33,6 +33,7 @@ use crate::shared::turn::Turn;
 use crate::status::metrics::Metrics;
 use crate::status::public_errors::PrivateLocations;
 use crate::status::state::{Health, Published, State, Stats};
+use crate::submit::steps::StepTimes;
 
 /// A log. The handle survives failures: a fatal error stops the sequencer, which is reopened with
 /// back-off, while reads continue.
@@ -308,9 +309,24 @@ impl Log {
     /// # Errors
     /// See [`SubmitError`].
     pub async fn submit(&self, kind: EntryKind, chain: Chain) -> Result<Sct, SubmitError> {
+        self.submit_in_steps(kind, chain, &mut StepTimes::default())
+            .await
+    }
+
+    /// Does the same as [`submit`](Self::submit), and records the steps of the submission.
+    ///
+    /// # Errors
+    /// The errors of [`submit`](Self::submit).
+    pub async fn submit_in_steps(
+        &self,
+        kind: EntryKind,
+        chain: Chain,
+        steps: &mut StepTimes,
+    ) -> Result<Sct, SubmitError> {
         let started = Instant::now();
         let metrics = &self.shared.metrics;
-        let result = self.shared.submissions.submit(kind, chain).await;
+        let result = self.shared.submissions.submit_in_steps(kind, chain, steps);
+        let result = result.await;
         match &result {
             Ok(_) => {
                 let took = started.elapsed();

@@ -18,6 +18,8 @@ mod lanes;
 mod log;
 mod manager;
 mod metadata;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod place;
 mod published;
 mod read_limits;
@@ -31,6 +33,8 @@ pub(crate) mod shown;
 mod signer;
 mod tesseract;
 pub(crate) mod values;
+#[cfg(not(feature = "otlp"))]
+mod without_otlp;
 mod written;
 
 use std::path::{Path, PathBuf};
@@ -47,6 +51,8 @@ pub use instances::InstanceSettings;
 pub(crate) use key::{describe as describe_key, read as read_key};
 pub use log::LogSettings;
 pub use lucarne_settings::{Finding, Located, Report, Severity};
+#[cfg(feature = "otlp")]
+pub use otlp::OtlpSettings;
 pub use place::{DataPlace, LockPlace};
 pub use root_sources::{Ccadb, RefusedRoots, RootSources};
 pub use secret::Secret;
@@ -57,6 +63,10 @@ pub use values::Listen;
 #[cfg(any(feature = "load", feature = "proxy"))]
 pub(crate) use values::listen;
 pub(crate) use values::rfc3339;
+#[cfg(not(feature = "otlp"))]
+use without_otlp as otlp;
+#[cfg(not(feature = "otlp"))]
+pub use without_otlp::OtlpSettings;
 pub use written::Written;
 
 /// Configuration of `lucarne serve`, without problems.
@@ -74,6 +84,8 @@ pub struct Config {
     pub verification: VerifyBy,
     /// Limits of the HTTP server.
     pub http: Limits,
+    /// Export of traces and metrics.
+    pub otlp: Option<OtlpSettings>,
     /// The logs, in the order of the file.
     pub logs: Vec<LogSettings>,
     /// Settings of the process as written in the file, to find the keys that a reload has changed.
@@ -121,6 +133,7 @@ impl Config {
         let mut http = server::http(&top, directory, report);
         http.reads = read_limits::limits(&top, directory, report);
         let tls = server::tls(&top, directory, report);
+        let otlp = otlp::read(&top, directory, report);
         let mut of_process = keys::top::TABLE.keys();
         of_process.retain(|key| !["logs", "defaults"].contains(&key.about().name));
         let written = Written::of(&top, &of_process);
@@ -138,8 +151,9 @@ impl Config {
         let (checkpoints, password) = place::lock(&mut reader)?;
         let data = logs.iter().map(|log| (log.key_path(""), &log.data.value));
         distinct::apart(&checkpoints, data, report);
-        let password = password.as_ref().map(|file| ("checkpointspassword", file));
-        published::refuse(&checkpoints, password, tls.as_ref(), &logs, report);
+        let password = password.map(|file| ("checkpointspassword".to_owned(), file));
+        let files = password.into_iter().chain(otlp::private_files(&otlp));
+        published::refuse(&checkpoints, files, tls.as_ref(), &logs, report);
         shared_directory::refuse(&checkpoints.value, &logs, report);
         let shared = logs.iter().filter_map(|log| {
             let instances = log.instances.as_ref()?;
@@ -153,6 +167,7 @@ impl Config {
             tls,
             verification: verification.unwrap_or_default(),
             http,
+            otlp,
             logs,
             written,
         })

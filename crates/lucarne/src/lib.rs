@@ -27,6 +27,7 @@
 //! | `successor`, `handover` | an upgrade without refused connections |
 //! | `notify`, `runtime`, `descriptors` | service manager, threads, and limits of the process |
 //! | `metering`, `process_metrics`, `verification` | metrics of stores, process, signatures |
+//! | `otlp` | traces of submissions, and metrics, for an OpenTelemetry collector |
 //! | `logging`, `line_writer`, `output`, `causes` | log lines, output, and causes of errors |
 //! | `version` | version of the program and of its build |
 // These macros panic if the output is closed. `output` has the replacements.
@@ -57,6 +58,8 @@ mod logging;
 mod metering;
 mod notify;
 mod open;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod prefix;
 mod process_metrics;
 mod reload;
@@ -72,6 +75,8 @@ mod tls;
 mod upkeep;
 mod verification;
 mod version;
+#[cfg(not(feature = "otlp"))]
+mod without_otlp;
 
 use std::process::ExitCode;
 
@@ -80,6 +85,8 @@ use cli::{Cli, Command};
 use commands::journal::Journal;
 use commands::lock::options::Lock;
 use logging::Logging;
+#[cfg(not(feature = "otlp"))]
+use without_otlp as otlp;
 
 /// Runs the command of the command line.
 pub fn run(cli: &Cli) -> ExitCode {

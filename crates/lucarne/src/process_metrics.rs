@@ -25,6 +25,12 @@ pub(crate) fn begin() {
     LazyLock::force(&START);
 }
 
+/// Returns the start of the process, at which all counters were zero.
+#[cfg(feature = "otlp")]
+pub(crate) fn start() -> SystemTime {
+    *START
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Build {
     version: &'static str,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use lucarne_ct::Roots;
 use lucarne_http::{Listener, Serving, Site, Tls};
-use lucarne_log::{GiveTurn, Metrics, Turn};
+use lucarne_log::{GiveTurn, Log, Metrics, Turn};
 use lucarne_storage::Lock;
 use prometheus_client::registry::Registry;
 use tokio::task::JoinSet;
@@ -25,6 +25,7 @@ use crate::listen::{self, Socket};
 use crate::logging::Logging;
 use crate::metering::Metering;
 use crate::open::LateLock;
+use crate::otlp::{Exporter, Exporting};
 use crate::reload::{Progress, Reload};
 use crate::roots::{self, Purpose};
 use crate::signals::{self, Signals};
@@ -78,6 +79,7 @@ pub(crate) struct Server {
     tls: Option<Arc<Tls>>,
     tls_watch: tls::Watch,
     site: Arc<Site>,
+    exporting: Exporting,
     signals: Signals,
     /// The socket at which the next process requests the logs.
     doorway: Option<Doorway>,
@@ -137,7 +139,7 @@ impl Server {
         let logs = logs.map(|(settings, roots)| host.start(settings, roots, &turn));
         let logs: Vec<_> = logs.collect();
         host.instances.serve();
-        let site = Site::new(logs.clone(), registry, config.http.clone())?;
+        let (site, exporting) = site(&config, logs.clone(), registry)?;
         Ok(Server {
             hosted: Current::new(Hosted { config, logs }),
             creation,
@@ -149,6 +151,7 @@ impl Server {
             tls,
             tls_watch,
             site,
+            exporting,
             signals,
             doorway,
             taking,
@@ -190,6 +193,7 @@ impl Server {
                 tls_watch: self.tls_watch,
                 terminal: self.creation == Creation::Done,
             },
+            exporting: self.exporting,
             notifying: notify::keep(&self.hosted, takes_over),
             serving,
             candidates,
@@ -285,6 +289,18 @@ impl Server {
         }
         Ok(())
     }
+}
+
+/// Creates the site of these logs, and starts to export its traces and metrics if configured.
+fn site(
+    config: &Config,
+    logs: Vec<Arc<Log>>,
+    mut registry: Registry,
+) -> Result<(Arc<Site>, Exporting)> {
+    let exporter = Exporter::register(config.otlp.as_ref(), &mut registry);
+    let site = Site::new(logs, registry, config.http.clone())?;
+    let exporting = exporter.start(&site);
+    Ok((site, exporting))
 }
 
 /// The steps of a start that concern all logs.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER, USER_AGENT};
-use http::{HeaderMap, Method, Request, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client as Pool;
@@ -111,7 +111,7 @@ impl Client {
         let followed = async {
             let mut at = Url::parse(url).map_err(|error| unusable(url, &error))?;
             for _ in 0..=REDIRECTS {
-                let mut request = request(Method::GET, at.as_str(), None)?;
+                let mut request = request(Method::GET, at.as_str(), Bytes::new())?;
                 known.put(request.headers_mut());
                 let (response, headers) = self.exchange(request, limit).await?;
                 match response.status {
@@ -137,7 +137,23 @@ impl Client {
         url: &str,
         json: impl Into<Bytes>,
     ) -> Result<CompleteResponse, ClientError> {
-        let request = request(Method::POST, url, Some(json.into()))?;
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        self.post(url, headers, json).await
+    }
+
+    /// Posts a body with these header fields. The response may have any status.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn post(
+        &self,
+        url: &str,
+        headers: HeaderMap,
+        body: impl Into<Bytes>,
+    ) -> Result<CompleteResponse, ClientError> {
+        let mut request = request(Method::POST, url, body.into())?;
+        request.headers_mut().extend(headers);
         let (response, _) = self.in_time(self.exchange(request, MAX_RESPONSE)).await?;
         Ok(response)
     }
@@ -170,19 +186,12 @@ impl Client {
     }
 }
 
-fn request(
-    method: Method,
-    url: &str,
-    json: Option<Bytes>,
-) -> Result<Request<Full<Bytes>>, ClientError> {
-    let mut request = Request::builder()
+fn request(method: Method, url: &str, body: Bytes) -> Result<Request<Full<Bytes>>, ClientError> {
+    let request = Request::builder()
         .method(method)
         .uri(url)
-        .header(USER_AGENT, AGENT);
-    if json.is_some() {
-        request = request.header(CONTENT_TYPE, "application/json");
-    }
-    let request = request.body(Full::from(json.unwrap_or_default()));
+        .header(USER_AGENT, AGENT)
+        .body(Full::from(body));
     request.map_err(|error| unusable(url, &error))
 }
 

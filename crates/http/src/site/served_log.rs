@@ -13,7 +13,6 @@ use super::Site;
 use crate::budget::Client;
 use crate::error_response::ErrorResponse;
 use crate::get_roots::GetRoots;
-use crate::limits::Limits;
 use crate::metrics::LogMetrics;
 use crate::monitoring::{Monitoring, not_yet, read_only};
 use crate::read_limits::{PartialTile, ReadLimits, Reading};
@@ -65,11 +64,11 @@ impl ServedLog {
         let (method, headers) = (parts.method, parts.headers);
         match resource {
             Resource::AddChain => {
-                self.add(EntryKind::X509, method, headers, body, client, limits)
+                self.add(EntryKind::X509, method, headers, body, client, site)
                     .await
             }
             Resource::AddPreChain => {
-                self.add(EntryKind::Precert, method, headers, body, client, limits)
+                self.add(EntryKind::Precert, method, headers, body, client, site)
                     .await
             }
             Resource::CheckChain => match method {
@@ -114,13 +113,13 @@ impl ServedLog {
         headers: HeaderMap,
         body: Incoming,
         client: &Arc<Client>,
-        limits: &Limits,
+        site: &Site,
     ) -> Response {
         match method {
             // Boxed, so that the state of a connection that only reads tiles has no room for a
             // submission.
             Method::POST => {
-                let add = submission::add(&self.log, kind, limits, client, headers, body);
+                let add = submission::add(&self.log, kind, site, client, headers, body);
                 Box::pin(add).await
             }
             Method::OPTIONS => submission::options(SUBMIT),

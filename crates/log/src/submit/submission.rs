@@ -25,6 +25,7 @@ use crate::submit::forward_wire::Outcome;
 use crate::submit::lookups::NoAnswer;
 use crate::submit::pool::{Epoch, Joined, Known, Ticket};
 use crate::submit::session::Session;
+use crate::submit::steps::StepTimes;
 use crate::submit::submissions::Submissions;
 
 /// The longest wait of a submission for a leading instance.
@@ -76,9 +77,14 @@ impl Submissions {
     ///
     /// A log that is removed while the process runs keeps its clients' connections, and is closed
     /// after its last submission. This log therefore accepts no new submissions after a while.
-    pub(crate) async fn submit(&self, kind: EntryKind, chain: Chain) -> Result<Sct, SubmitError> {
+    pub(crate) async fn submit_in_steps(
+        &self,
+        kind: EntryKind,
+        chain: Chain,
+        steps: &mut StepTimes,
+    ) -> Result<Sct, SubmitError> {
         if self.config.instances.is_none() {
-            return self.try_submit(kind, &chain).await;
+            return self.try_submit(kind, &chain, steps).await;
         }
         let closing_since = self.status.closing_since();
         if closing_since.is_some_and(|since| since.elapsed() > LEADER_TIMEOUT) {
@@ -90,7 +96,7 @@ impl Submissions {
         let _counted = Counted::new(&self.in_flight);
         let until = Instant::now() + LEADER_TIMEOUT;
         loop {
-            match self.try_submit(kind, &chain).await {
+            match self.try_submit(kind, &chain, steps).await {
                 Err(error) if is_passing(&error) && Instant::now() < until => {
                     // A poll interval: no event announces the next leader.
                     sleep(AGAIN).await;
@@ -100,13 +106,20 @@ impl Submissions {
         }
     }
 
-    async fn try_submit(&self, kind: EntryKind, chain: &Chain) -> Result<Sct, SubmitError> {
+    async fn try_submit(
+        &self,
+        kind: EntryKind,
+        chain: &Chain,
+        steps: &mut StepTimes,
+    ) -> Result<Sct, SubmitError> {
+        let placed = self.place(kind, chain).await;
+        steps.end("validate");
         let Placed {
             identity,
             signed,
             place,
             duplicate,
-        } = self.place(kind, chain).await?;
+        } = placed?;
         let mut turn = None;
         let place = match place {
             At::Index(place) => {
@@ -115,16 +128,21 @@ impl Submissions {
                     turn = Some(self.duplicates.turn().await?);
                 }
                 self.prove(&identity, &signed, place).await?;
+                steps.end("prove");
                 place
             }
             At::Sent(lane, outcome) => {
-                let place = self.forwarded(lane, outcome).await?;
+                let place = self.forwarded(lane, outcome).await;
+                steps.end("forward");
+                let place = place?;
                 self.prove(&identity, &signed, place).await?;
+                steps.end("prove");
                 place
             }
             At::Round(ticket) => {
                 let waited = ticket.wait().await.map_err(|_| self.unavailable())?;
                 let (index, timestamp_ms) = waited;
+                steps.end_round(&self.round_times, index);
                 LeafPosition {
                     index,
                     timestamp_ms,
@@ -138,6 +156,7 @@ impl Submissions {
         };
         counter.inc();
         let sct = self.scts.sct(&identity, &signed, place).await;
+        steps.end("sign");
         drop(turn);
         sct
     }

@@ -17,6 +17,7 @@ use crate::submit::duplicate_limit::Duplicates;
 use crate::submit::pool::{Pool, SealedRound};
 use crate::submit::sct_signatures::SctSignatures;
 use crate::submit::session::Session;
+use crate::submit::steps::RoundTimes;
 
 /// The submissions of one log. The steps of a submission are in `submission`.
 pub(crate) struct Submissions {
@@ -29,6 +30,8 @@ pub(crate) struct Submissions {
     awaits_roots: AtomicBool,
     pub(super) batches: Batches,
     pub(super) duplicates: Duplicates,
+    /// The times of the newest rounds, for traces.
+    pub(crate) round_times: RoundTimes,
     pub(crate) scts: Arc<SctSignatures>,
     /// The current opening of the log, if it is open.
     pub(crate) session: ArcSwapOption<Session>,
@@ -49,6 +52,7 @@ impl Submissions {
             awaits_roots: AtomicBool::new(false),
             batches: Batches::default(),
             duplicates: Duplicates::default(),
+            round_times: RoundTimes::default(),
             scts: Arc::new(SctSignatures::new(&config, reader.clone())),
             session: ArcSwapOption::empty(),
             in_flight: AtomicUsize::new(0),

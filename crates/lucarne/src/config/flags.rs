@@ -276,9 +276,7 @@ impl Flags {
         self.say_ignored(parse.0);
         let (checkpoints, logs) = (unplaced(checkpoints?), vec![log?]);
         let password = self.password_file();
-        let password = password
-            .as_ref()
-            .map(|file| ("--checkpoints-password", file));
+        let password = password.map(|file| ("--checkpoints-password".to_owned(), file));
         super::published::refuse(&checkpoints, password, tls.as_ref(), &logs, parse.0);
         Some(Config {
             listen: vec![unplaced(listen?)],
@@ -287,6 +285,7 @@ impl Flags {
             tls,
             verification: verification.unwrap_or_default(),
             http,
+            otlp: None,
             logs,
             written: Written::default(),
         })

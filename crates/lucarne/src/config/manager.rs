@@ -104,13 +104,7 @@ impl Manager {
             Manager::Aws { place, .. } => place.endpoint.as_deref()?,
             Manager::Gcp { place, .. } => place.endpoint.as_deref()?,
         };
-        let url = Url::parse(endpoint).ok()?;
-        let local = match url.host()? {
-            Host::Ipv4(address) => address.is_loopback(),
-            Host::Ipv6(address) => address.is_loopback(),
-            Host::Domain(name) => name == "localhost",
-        };
-        (url.scheme() == "http" && !local).then_some(endpoint)
+        is_exposed(endpoint).then_some(endpoint)
     }
 
     /// The file with the credentials that fetch the secret, if the URL names one.
@@ -263,6 +257,20 @@ fn crc32c(bytes: &[u8]) -> u32 {
     let step = |crc: u32, _| (crc >> 1) ^ (POLYNOMIAL & (crc & 1).wrapping_neg());
     let add = |crc: u32, byte: &u8| (0..8).fold(crc ^ u32::from(*byte), step);
     !bytes.iter().fold(u32::MAX, add)
+}
+
+/// Returns whether requests to this URL leave the machine without TLS.
+pub(super) fn is_exposed(url: &str) -> bool {
+    let Ok(url) = Url::parse(url) else {
+        return false;
+    };
+    let leaves = match url.host() {
+        Some(Host::Ipv4(address)) => !address.is_loopback(),
+        Some(Host::Ipv6(address)) => !address.is_loopback(),
+        Some(Host::Domain(name)) => name != "localhost",
+        None => false,
+    };
+    url.scheme() == "http" && leaves
 }
 
 #[cfg(test)]

@@ -10,16 +10,17 @@ use super::place::LockPlace;
 use super::server::TlsFiles;
 
 /// Refuses private files among the public files of a log: a file server, a mirror and a backup
-/// take the whole directory of a log, except for `.lucarne`. `password` is the file with the
-/// password of the lock, with its key.
+/// take the whole directory of a log, except for `.lucarne`. `passwords` are the files with
+/// passwords of the whole process, with their keys.
 pub(super) fn refuse(
     lock: &Located<LockPlace>,
-    password: Option<(&str, &Located<PathBuf>)>,
+    passwords: impl IntoIterator<Item = (String, Located<PathBuf>)>,
     tls: Option<&TlsFiles>,
     logs: &[LogSettings],
     report: &mut Report,
 ) {
-    let private = private_files(lock, password, tls, logs);
+    let mut private = private_files(lock, tls, logs);
+    private.extend(passwords);
     for log in logs {
         let Some(directory) = log.data.value.directory() else {
             continue;
@@ -42,10 +43,9 @@ pub(super) fn refuse(
     }
 }
 
-/// Returns all files that only the server may read, with the keys that name them.
+/// Returns the files that only the server may read, with the keys that name them.
 fn private_files(
     lock: &Located<LockPlace>,
-    password: Option<(&str, &Located<PathBuf>)>,
     tls: Option<&TlsFiles>,
     logs: &[LogSettings],
 ) -> Vec<(String, Located<PathBuf>)> {
@@ -55,7 +55,6 @@ fn private_files(
     });
     let top = [
         of_lock.map(|file| ("checkpoints", file)),
-        password.map(|(key, file)| (key, file.clone())),
         tls.map(|tls| ("tls.key", tls.key.clone())),
     ];
     let top = top.into_iter().flatten();

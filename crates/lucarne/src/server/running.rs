@@ -14,6 +14,7 @@ use crate::closing::close;
 use crate::handover::{self, Candidate, Candidates, Given};
 use crate::listen::Socket;
 use crate::notify;
+use crate::otlp::Exporting;
 use crate::signals::Signals;
 use crate::upkeep::{Upkeep, Wanted};
 
@@ -22,6 +23,8 @@ pub(super) struct Running {
     pub(super) upkeep: Upkeep,
     /// Reports the state to the service manager until it is dropped.
     pub(super) notifying: JoinSet<()>,
+    /// Exports traces and metrics until it is dropped.
+    pub(super) exporting: Exporting,
     pub(super) serving: Serving,
     pub(super) candidates: Option<Candidates>,
     /// Copies of the sockets, for a failed hand-over.
@@ -46,6 +49,7 @@ impl Running {
                     drop(self.notifying);
                     self.signals.exit_at_next();
                     self.serving.drain().await;
+                    self.exporting.finish().await;
                     return Ok(Ended::Stopped);
                 }
                 Given::Back => return Ok(self.again()),
@@ -109,6 +113,7 @@ impl Running {
             );
         }
         close_lock(&*self.lock).await;
+        self.exporting.finish().await;
         tracing::info!("stopped; every accepted submission has its response");
         Ok(Ended::Stopped)
     }

@@ -446,3 +446,12 @@ fn no_file_makes_it_panic() {
         let _ = read(odd, directory.path());
     }
 }
+
+#[cfg(not(feature = "otlp"))]
+#[test]
+fn the_export_of_traces_needs_its_feature() {
+    let yaml = with("") + "otlp: {endpoint: 'http://localhost:4318'}\n";
+    let refusal = "otlp: is not supported by this build of lucarne, which has no feature `otlp`";
+    let problems = said(&yaml);
+    assert!(problems.contains(refusal), "{problems}");
+}

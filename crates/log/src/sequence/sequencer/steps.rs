@@ -243,16 +243,20 @@ impl Sequencer {
         self.log.submissions.note_waits(sealed);
     }
 
-    /// Logs one line about a published round. `laps` are the ends of its phases; `bytes` counts the
-    /// published files except the checkpoint.
+    /// Logs one line about a published round, and keeps its times for traces. `laps` are the ends
+    /// of its phases; `bytes` counts the published files except the checkpoint.
     fn tell(&self, sealed: &SealedRound, bytes: usize, laps: [Instant; 5]) {
         let phase = |n: usize| milliseconds(laps[n + 1] - laps[n]);
         let entries = sealed.entries.len();
+        let size = self.tree.size();
+        let times = laps.map(Instant::into_std);
+        let rounds = &self.log.submissions.round_times;
+        rounds.note(size - entries as u64, size, times);
         tracing::info!(
             log = self.log.config.shortname,
             entries,
             old = entries - sealed.fresh,
-            size = self.tree.size(),
+            size,
             bytes,
             prepare_ms = phase(0),
             stage_ms = phase(1),

@@ -3,7 +3,7 @@
 use lucarne_settings::form::{Shape, Words};
 use lucarne_settings::{Key, Table};
 
-use super::{LOG, SHARED, SUNLIGHT, http, read_limits, tls};
+use super::{LOG, SHARED, SUNLIGHT, http, otlp, read_limits, tls};
 use crate::verification::VerifyBy;
 
 pub(crate) static TABLE: Table = Table::of(&[
@@ -15,6 +15,7 @@ pub(crate) static TABLE: Table = Table::of(&[
     &HTTP,
     &READ_LIMITS,
     &VERIFICATION,
+    &OTLP,
     &DEFAULTS,
     &LOGS,
 ]);
@@ -83,6 +84,14 @@ pub(crate) static VERIFICATION: Key<Words<VerifyBy>> = Key::new(
     "How the server verifies the signatures of submissions, for all logs. `fast`: Lucarne's own \
      arithmetic for frequent keys. `general`: aws-lc-rs for all keys. See \
      [operations.md](../how-to/operations.md#two-verifiers).",
+);
+
+pub(crate) static OTLP: Key<Shape> = Key::new(
+    "otlp",
+    Shape::Map(&otlp::TABLE),
+    "none",
+    "Export of traces and metrics to an OpenTelemetry collector, [see below](#otlp). Only in a \
+     build with the feature `otlp`.",
 );
 
 pub(crate) static DEFAULTS: Key<Shape> = Key::new(

@@ -1,0 +1,304 @@
+//! The key `otlp`: export of traces and metrics.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use lucarne_settings::form::Durations;
+use lucarne_settings::values::ValueError;
+use lucarne_settings::{Located, Reader, Report, Section, Value, join};
+use url::Url;
+
+use super::keys::otlp::{
+    ENDPOINT, HEADER, HEADERS, METRICS_INTERVAL, NAME, SAMPLING_RATIO, SERVICE_NAME, TABLE, VALUE,
+};
+use super::keys::top::OTLP;
+use super::secret::{Secret, SecretError};
+use super::{key, keys, manager};
+
+/// Valid intervals of metrics.
+const INTERVALS: Durations = Durations::within(Duration::from_secs(1), Duration::from_secs(3600));
+
+/// Settings of the export of traces and metrics.
+#[derive(Clone, Debug)]
+pub struct OtlpSettings {
+    /// URL of the collector, without a slash at its end.
+    pub endpoint: String,
+    /// Additional header fields of each request. Their values are secret.
+    pub headers: HeaderMap,
+    /// The files with these values, with the keys that name them.
+    private_files: Vec<(String, Located<PathBuf>)>,
+    /// Name of this service.
+    pub service_name: String,
+    /// The part of the submissions that is traced, from 0 to 1, except for those with a parent.
+    pub sampling_ratio: f64,
+    /// Time between two exports of metrics; `None` if metrics are not exported.
+    pub metrics_interval: Option<Duration>,
+}
+
+impl OtlpSettings {
+    const SERVICE_NAME: &str = "lucarne";
+    const INTERVAL: Duration = Duration::from_secs(60);
+}
+
+/// Returns the files with the values of header fields, with the keys that name them.
+pub(super) fn private_files(settings: &Option<OtlpSettings>) -> Vec<(String, Located<PathBuf>)> {
+    let settings = settings.as_ref();
+    settings.map_or(Vec::new(), |settings| settings.private_files.clone())
+}
+
+/// Reads `otlp`.
+pub(super) fn read(
+    top: &Section<'_>,
+    directory: &Path,
+    report: &mut Report,
+) -> Option<OtlpSettings> {
+    let node = top.get(&OTLP)?;
+    let section = keys::open(node, OTLP.name(), &TABLE, report)?;
+    let mut private_files = Vec::new();
+    let headers = headers(&section, directory, &mut private_files, report);
+    let mut reader = Reader::new(section, OTLP.name(), directory, report);
+    let endpoint = reader.parse(&ENDPOINT, endpoint);
+    let endpoint = reader.required(&ENDPOINT, endpoint, "http://localhost:4318");
+    if let Some(url) = &endpoint
+        && !headers.is_empty()
+        && manager::is_exposed(&url.value)
+    {
+        let message = "has no TLS: an eavesdropper can read the values of `headers`; use `https`";
+        reader.warning(url.line, &ENDPOINT, message);
+    }
+    let service_name = reader.text(&SERVICE_NAME).map(|name| name.value.to_owned());
+    let sampling_ratio = reader.value(&SAMPLING_RATIO, ratio);
+    let metrics_interval = reader.value(&METRICS_INTERVAL, interval);
+    Some(OtlpSettings {
+        endpoint: endpoint?.value,
+        headers,
+        private_files,
+        service_name: service_name.unwrap_or_else(|| OtlpSettings::SERVICE_NAME.to_owned()),
+        sampling_ratio: sampling_ratio.unwrap_or(1.0),
+        metrics_interval: metrics_interval.unwrap_or(Some(OtlpSettings::INTERVAL)),
+    })
+}
+
+/// Parses the URL of the collector.
+fn endpoint(text: &str) -> Result<String, &'static str> {
+    const EXAMPLE: &str = "is not a URL such as `http://localhost:4318`";
+    let url = Url::parse(text).map_err(|_| EXAMPLE)?;
+    if !["http", "https"].contains(&url.scheme()) || !url.has_host() {
+        return Err(EXAMPLE);
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("has a user name or a password: write them as a header field `authorization`");
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err("has a query or a fragment: write only the part before `/v1/traces`");
+    }
+    Ok(text.trim_end_matches('/').to_owned())
+}
+
+fn ratio(text: &str) -> Result<f64, &'static str> {
+    let ratio = text.parse().ok();
+    let ratio = ratio.filter(|ratio| (0.0..=1.0).contains(ratio));
+    ratio.ok_or("is not a number from 0 to 1")
+}
+
+fn interval(text: &str) -> Result<Option<Duration>, ValueError> {
+    match text {
+        "off" => Ok(None),
+        text => INTERVALS.parse_duration(text).map(Some),
+    }
+}
+
+/// Reads the list of `headers`. Adds the files with their values to `private_files`.
+fn headers(
+    section: &Section<'_>,
+    directory: &Path,
+    private_files: &mut Vec<(String, Located<PathBuf>)>,
+    report: &mut Report,
+) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let Some(node) = section.get(&HEADERS) else {
+        return headers;
+    };
+    let path = join(OTLP.name(), HEADERS.name());
+    let Value::List(nodes) = &node.value else {
+        let message = "must be a list: one `- name: …` with its `value` for each header field";
+        report.problem(Some(node.line), path, message);
+        return headers;
+    };
+    for (index, node) in nodes.iter().enumerate() {
+        let path = format!("{path}[{index}]");
+        let section = keys::open(node, &path, &HEADER, report);
+        let Some(section) = section else { continue };
+        let mut reader = Reader::new(section, path, directory, report);
+        let name = reader.parse(&NAME, |text| {
+            HeaderName::try_from(text).map_err(|_| "is not the name of a header field")
+        });
+        let name = reader.required(&NAME, name, "authorization");
+        let value = header_value(&mut reader);
+        if let (Some(name), Some((value, file))) = (name, value) {
+            headers.append(name.value, value);
+            private_files.extend(file.map(|file| (reader.path_of(&VALUE), file)));
+        }
+    }
+    headers
+}
+
+/// Reads the value of a header field from its source. Also returns the file that only the server
+/// may read. No message has the text of a missing file, because this text may be the value itself.
+fn header_value(reader: &mut Reader<'_, '_>) -> Option<(HeaderValue, Option<Located<PathBuf>>)> {
+    let directory = reader.directory();
+    let secret = reader.parse(&VALUE, |text| Secret::parse(text, directory));
+    let secret = reader.required(&VALUE, secret, "credential:otlp")?;
+    let (source, line) = (secret.value, secret.line);
+    if let Some(file) = source.file()
+        && let Some(others) = key::readable_by_others(file)
+    {
+        let message = format!(
+            "{} can be read by {others}: any reader can send traces and metrics; run `chmod 600`",
+            file.display()
+        );
+        reader.warning(line, &VALUE, message);
+    }
+    let problem = match source.text() {
+        Ok(text) => match HeaderValue::try_from(text) {
+            Ok(mut value) => {
+                value.set_sensitive(true);
+                let file = source.private_file().map(|file| Located {
+                    value: file.to_owned(),
+                    line,
+                });
+                return Some((value, file));
+            }
+            Err(_) => format!("{source} has characters that a header field cannot have"),
+        },
+        Err(why) if is_no_path(&why) => "is not a file: the value itself cannot be in the \
+                                         configuration. Write it to a file with mode 0600, and \
+                                         write the path of that file here"
+            .to_owned(),
+        Err(why) => format!("{source} {why}"),
+    };
+    reader.problem(line, &VALUE, problem);
+    None
+}
+
+/// Returns whether no file has this path. A token may be too long for a path, or have a part
+/// like a file in place of a directory.
+fn is_no_path(error: &SecretError) -> bool {
+    match error {
+        SecretError::Absent(_) => true,
+        SecretError::Read(error) => matches!(
+            error.kind(),
+            ErrorKind::InvalidFilename | ErrorKind::InvalidInput | ErrorKind::NotADirectory
+        ),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lucarne_settings::form::Shape;
+    use lucarne_settings::{Key, tree};
+
+    use super::*;
+
+    fn parsed(yaml: &str) -> (Option<OtlpSettings>, String) {
+        let root = tree::parse(yaml).unwrap();
+        let mut report = Report::on(None);
+        let top = keys::open(&root, "", &keys::top::TABLE, &mut report).unwrap();
+        let settings = read(&top, Path::new("/none"), &mut report);
+        (settings, report.problem_lines().join("\n"))
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_documentation() {
+        let (settings, problems) = parsed("otlp: {endpoint: 'http://localhost:4318/'}");
+        let settings = settings.unwrap();
+        assert_eq!(problems, "");
+        assert_eq!(settings.endpoint, "http://localhost:4318");
+        let default = |key: &Key<Shape>| key.about.plain_default();
+        assert_eq!(settings.service_name, default(&SERVICE_NAME));
+        assert_eq!(
+            Ok(settings.sampling_ratio),
+            ratio(&default(&SAMPLING_RATIO))
+        );
+        let interval = interval(&default(&METRICS_INTERVAL));
+        assert_eq!(Ok(settings.metrics_interval), interval);
+    }
+
+    #[test]
+    fn every_problem_is_reported() {
+        let yaml = "otlp: {endpoint: ftp://x, sampling_ratio: 2, metrics_interval: 1ms, \
+                    headers: [{name: 'a b', value: Bearer secret-token}, {}], protocol: grpc}";
+        let (settings, problems) = parsed(yaml);
+        assert!(settings.is_none());
+        for part in [
+            "otlp.endpoint: `ftp://x` is not a URL such as",
+            "otlp.sampling_ratio: `2` is not a number from 0 to 1",
+            "otlp.metrics_interval",
+            "otlp.headers[0].name: `a b` is not the name of a header field",
+            "otlp.headers[0].value: is not a file: the value itself",
+            "otlp.headers[1].name: is missing",
+            "otlp.protocol",
+        ] {
+            assert!(problems.contains(part), "{part}:\n{problems}");
+        }
+        assert!(!problems.contains("secret-token"), "{problems}");
+    }
+
+    #[test]
+    fn credentials_in_the_endpoint_are_refused_and_not_printed() {
+        for user in ["user:secret-token", "secret-token"] {
+            let yaml = format!("otlp: {{endpoint: 'https://{user}@x'}}");
+            let (settings, problems) = parsed(&yaml);
+            assert!(settings.is_none());
+            assert!(
+                problems.contains("has a user name or a password"),
+                "{problems}"
+            );
+            assert!(!problems.contains("secret-token"), "{problems}");
+        }
+    }
+
+    #[test]
+    fn a_token_without_tls_is_a_warning() {
+        for (endpoint, warnings) in [
+            ("http://otel.example:4318", 1),
+            ("https://otel.example:4318", 0),
+            ("http://127.0.0.1:4318", 0),
+        ] {
+            let yaml = format!(
+                "otlp: {{endpoint: '{endpoint}', headers: [{{name: a, value: 'exec: echo b'}}]}}"
+            );
+            let root = tree::parse(&yaml).unwrap();
+            let mut report = Report::on(None);
+            let top = keys::open(&root, "", &keys::top::TABLE, &mut report).unwrap();
+            assert!(read(&top, Path::new("/none"), &mut report).is_some());
+            assert_eq!(report.warnings().len(), warnings, "{endpoint}");
+        }
+    }
+
+    #[test]
+    fn a_token_that_cannot_be_a_path_is_not_printed() {
+        let long = "secret-token.".repeat(400);
+        for token in [long.as_str(), "/dev/null/secret-token"] {
+            let yaml = format!(
+                "otlp: {{endpoint: 'https://x', headers: [{{name: a, value: \"{token}\"}}]}}"
+            );
+            let problems = parsed(&yaml).1;
+            assert!(problems.contains("is not a file"), "{problems}");
+            assert!(!problems.contains("secret-token"), "{problems}");
+        }
+    }
+
+    #[test]
+    fn header_values_are_not_printed() {
+        let yaml = "otlp: {endpoint: 'https://x', metrics_interval: off, headers: [{name: \
+                    authorization, value: 'exec: echo secret-token'}]}";
+        let settings = parsed(yaml).0.unwrap();
+        assert_eq!(settings.headers["authorization"], "secret-token");
+        assert_eq!(settings.metrics_interval, None);
+        assert!(!format!("{settings:?}").contains("secret-token"));
+    }
+}

@@ -1,0 +1,236 @@
+//! Export of traces and metrics over OTLP/HTTP.
+//!
+//! ```text
+//! submission → traces → queue (bounded) ─┐
+//! /metrics → metrics ────────────────────┴→ protobuf → collector
+//! ```
+//!
+//! A collector that is slow or unreachable costs traces and metrics, and never delays a
+//! submission: a full queue drops traces.
+
+mod metrics;
+mod protobuf;
+mod traces;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue};
+use lucarne_http::Site;
+use lucarne_net::Client;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::registry::Registry;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
+
+use self::metrics::Times;
+use self::protobuf::{Message, attribute};
+use self::traces::{FinishedTrace, Traces};
+use crate::config::OtlpSettings;
+use crate::process_metrics;
+use crate::version::VERSION;
+
+/// Maximum number of traces in the queue, of about 1 KiB each.
+const QUEUE: usize = 2048;
+/// Maximum number of traces in a request.
+const BATCH: usize = 512;
+/// Time in which traces are gathered for a request.
+const PAUSE: Duration = Duration::from_millis(200);
+/// Time limit of a request.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for the last traces and metrics when the server stops.
+const FINISH: Duration = Duration::from_millis(500);
+
+lucarne_metrics::metrics! {
+    /// Metrics of the export.
+    struct ExportMetrics, prefix "lucarne_otlp" {
+        dropped: Counter = (
+            "spans_dropped",
+            "Spans that were not exported, because the collector was slow or unreachable"
+        );
+    }
+}
+
+/// An exporter that is not started yet.
+pub(crate) struct Exporter<'c>(Option<(&'c OtlpSettings, ExportMetrics)>);
+
+/// A running exporter. It ends when it is dropped.
+pub(crate) struct Exporting {
+    tasks: JoinSet<()>,
+    stop: watch::Sender<()>,
+}
+
+impl<'c> Exporter<'c> {
+    /// Registers the metric of dropped spans, if an exporter is configured.
+    pub(crate) fn register(settings: Option<&'c OtlpSettings>, registry: &mut Registry) -> Self {
+        Exporter(settings.map(|settings| {
+            let metrics = ExportMetrics::default();
+            metrics.describe(registry);
+            (settings, metrics)
+        }))
+    }
+
+    /// Exports the traces of submissions and the metrics of `site` from now on.
+    pub(crate) fn start(self, site: &Arc<Site>) -> Exporting {
+        let (stop, stopped) = watch::channel(());
+        let mut tasks = JoinSet::new();
+        if let Some((settings, ExportMetrics { dropped })) = self.0 {
+            let collector = Collector::new(settings);
+            let (queue, finished) = mpsc::channel(QUEUE);
+            let traces = Traces::new(settings.sampling_ratio, queue, dropped.clone());
+            site.trace(Arc::new(traces));
+            let traces = export_traces(collector.clone(), finished, dropped, stopped.clone());
+            tasks.spawn(traces);
+            if let Some(interval) = settings.metrics_interval {
+                tasks.spawn(export_metrics(
+                    collector,
+                    Arc::clone(site),
+                    interval,
+                    stopped,
+                ));
+            }
+        }
+        Exporting { tasks, stop }
+    }
+}
+
+impl Exporting {
+    /// Sends the traces in the queue and the last metrics, unless the collector is slow.
+    pub(crate) async fn finish(mut self) {
+        drop(self.stop);
+        let finished = async { while self.tasks.join_next().await.is_some() {} };
+        // A collector that is still slow loses the rest.
+        let _ = timeout(FINISH, finished).await;
+    }
+}
+
+/// Exports the traces in the queue until the exporter stops.
+async fn export_traces(
+    mut collector: Collector,
+    mut finished: mpsc::Receiver<FinishedTrace>,
+    dropped: Counter,
+    mut stopped: watch::Receiver<()>,
+) {
+    let mut batch = Vec::with_capacity(BATCH);
+    loop {
+        let mut stopping = tokio::select! {
+            _ = stopped.changed() => true,
+            count = finished.recv_many(&mut batch, BATCH) => count == 0,
+        };
+        if !stopping && batch.len() < BATCH {
+            stopping = tokio::select! {
+                _ = stopped.changed() => true,
+                () = sleep(PAUSE) => false,
+            };
+        }
+        while batch.len() < BATCH
+            && let Ok(trace) = finished.try_recv()
+        {
+            batch.push(trace);
+        }
+        if batch.is_empty() {
+            // The queue is empty, so that nothing is lost.
+            if stopping {
+                return;
+            }
+            continue;
+        }
+        let count = batch.iter().map(|trace| trace.count).sum();
+        let spans = batch.drain(..).map(|trace| trace.spans);
+        let spans = spans.fold(Message::default(), |all, spans| all.append(&spans));
+        if !collector.export("/v1/traces", &spans).await {
+            dropped.inc_by(count);
+        }
+    }
+}
+
+/// Exports the metrics at an interval, and when the exporter stops.
+async fn export_metrics(
+    mut collector: Collector,
+    site: Arc<Site>,
+    interval: Duration,
+    mut stopped: watch::Receiver<()>,
+) {
+    let mut due = interval_at(Instant::now() + interval, interval);
+    due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let stopping = tokio::select! {
+            _ = stopped.changed() => true,
+            _ = due.tick() => false,
+        };
+        let times = Times::between(process_metrics::start(), SystemTime::now());
+        let metrics = metrics::encode(&site.render_metrics(), times);
+        let metrics = Message::default().messages(2, metrics);
+        collector.export("/v1/metrics", &metrics).await;
+        if stopping {
+            return;
+        }
+    }
+}
+
+/// The collector that receives traces and metrics.
+#[derive(Clone)]
+struct Collector {
+    client: Client,
+    endpoint: String,
+    headers: HeaderMap,
+    /// `Resource`: this process.
+    resource: Message,
+    /// Whether the last request failed, and this was logged.
+    failing: bool,
+}
+
+impl Collector {
+    fn new(settings: &OtlpSettings) -> Self {
+        let mut headers = settings.headers.clone();
+        let protobuf = HeaderValue::from_static("application/x-protobuf");
+        headers.insert(CONTENT_TYPE, protobuf);
+        let mut instance = [0; 16];
+        // Without random numbers, all processes have the same instance.
+        let _ = aws_lc_rs::rand::fill(&mut instance);
+        let instance = hex::encode(instance);
+        let resource = [
+            ("service.name", settings.service_name.as_str()),
+            ("service.version", VERSION),
+            ("service.instance.id", instance.as_str()),
+        ];
+        let resource = resource.map(|(key, value)| attribute(key, value));
+        Collector {
+            client: Client::of_system(TIMEOUT),
+            endpoint: settings.endpoint.clone(),
+            headers,
+            resource: Message::default().messages(1, resource),
+            failing: false,
+        }
+    }
+
+    /// Sends spans or metrics, which are the second field of their scope. Returns whether the
+    /// collector has accepted them. Logs only the first of several failures.
+    async fn export(&mut self, path: &str, values: &Message) -> bool {
+        let scope = Message::default().text(1, "lucarne").text(2, VERSION);
+        let scoped = Message::default().message(1, &scope).append(values);
+        let of_resource = Message::default()
+            .message(1, &self.resource)
+            .message(2, &scoped);
+        let body = Message::default().message(1, &of_resource).into_bytes();
+        let url = format!("{}{path}", self.endpoint);
+        let response = self.client.post(&url, self.headers.clone(), body).await;
+        let failure = match response {
+            Ok(response) if response.status.is_success() => None,
+            Ok(response) => Some(format!("the status is {}", response.status)),
+            Err(error) => Some(error.to_string()),
+        };
+        match &failure {
+            Some(failure) if !self.failing => tracing::warn!(
+                "export to {url} failed: {failure}: traces and metrics are lost until the \
+                 collector accepts them"
+            ),
+            None if self.failing => tracing::info!("export to {url} works again"),
+            _ => {}
+        }
+        self.failing = failure.is_some();
+        failure.is_none()
+    }
+}
