@@ -85,7 +85,7 @@ impl LooseIndex {
             };
             (*identity, place)
         });
-        // A made-up root: without a log, the index never compares the root with a tree.
+        // An invented root: without a log, the index never compares the root with a tree.
         let mut root = EMPTY_ROOT;
         root.0[..8].copy_from_slice(&size.to_be_bytes());
         self.0.extend(entries, size, TreeHead { size, root })

@@ -43,7 +43,7 @@ pub struct Repair {
     pub signed: Checkpoint,
     /// The roots that the log accepts. Chains of entries from other sources must lead to them.
     pub accepted: Arc<Roots>,
-    /// Options of the check. A repair always expects all names tiles, whatever `names` is.
+    /// Options of the check. A repair ignores `names`, and always expects all names tiles.
     pub options: FsckOptions,
 }
 

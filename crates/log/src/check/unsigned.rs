@@ -191,7 +191,7 @@ impl Accepted {
 pub(crate) struct Chains {
     files: Arc<dyn Files>,
     verification: Arc<Verification>,
-    /// One validator for each root, by the fingerprint of the root.
+    /// The validators, by the fingerprint of their root.
     validators: Cache<Fingerprint, Arc<Validator>>,
     issuers: Cache<Fingerprint, Bytes>,
     /// The issuers that were looked up, and whether each exists.

@@ -9,8 +9,8 @@
 //! instance and a repair produce the same bytes, so clients need not fetch the file again.
 //!
 //! Deflate has bits without meaning: the padding of a block's last byte. A change in these bits is
-//! not visible in the decompressed tile, but makes the file different. The header therefore has a
-//! checksum of the rest of the stream, in an extra field that other software skips.
+//! not visible in the decompressed tile, but changes the file. The header therefore has a checksum
+//! of the rest of the stream, in an extra field that other software skips.
 //!
 //! Chunks that are kept between rounds may be corrupted in memory, so their checksum is verified
 //! before each reuse. New chunks are decompressed and compared.

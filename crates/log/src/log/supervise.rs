@@ -29,8 +29,8 @@ const FIRST_BACKOFF: Duration = Duration::from_secs(1);
 const PASSING_BACKOFF: Duration = Duration::from_secs(5);
 /// Longest pause after other errors.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
-/// After a signature of another process, the log is opened again when no other process has signed
-/// for at least this time.
+/// The required time without other signatures before the log is opened again, after another process
+/// has signed.
 const QUIET: Duration = Duration::from_secs(6);
 /// The required time without other signatures after another process has signed twice. An idle
 /// TesseraCT signs again at shorter intervals.

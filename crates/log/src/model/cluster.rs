@@ -13,7 +13,7 @@
 //! index.
 //!
 //! The model omits batches with several entries, and messages that return to their sender: a
-//! follower refuses such messages, and a leader treats them like submissions of its own clients.
+//! follower refuses these messages, and a leader treats them like submissions of its own clients.
 //! [`super::world`] has late writes of ended processes and faults of disks.
 //!
 //! `actions` has the possible actions of each state, and `changes` the change of each action.

@@ -104,7 +104,8 @@ pub(super) struct Instance {
     pub(super) committed: Note,
     /// The last tree head of the signer, during an opening.
     remembered: Note,
-    /// During an opening: first the size at which the journal begins, then the published size.
+    /// First the size at which the journal begins, then the published size. Only used during an
+    /// opening.
     base: u8,
     /// The published checkpoint that this process read or wrote last.
     last: Option<Note>,

@@ -101,7 +101,7 @@ impl Place {
             .for_each(|record| record.synced = true);
     }
 
-    /// Makes the published files durable, as a bucket does at once.
+    /// Syncs the published files. In a bucket, files are durable at once.
     pub(super) fn settle_files(&mut self) {
         self.settled = self.files;
     }

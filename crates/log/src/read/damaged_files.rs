@@ -116,7 +116,7 @@ impl DamagedFiles {
         }
     }
 
-    /// Makes [`untried`](Self::untried) return every file of the list again, because a restored
+    /// Resets the list, so that [`untried`](Self::untried) returns every file again: a restored
     /// file may help to restore other files.
     pub(crate) fn try_all_again(&self) {
         let mut files = self.files.lock();

@@ -28,7 +28,7 @@ pub(crate) fn if_readable(
 }
 
 /// Returns the uncompressed bytes of exactly this tile, from this tile, the full tile or a wider
-/// partial tile; `None` if storage has none of these tiles.
+/// partial tile; `None` if storage does not have any of these tiles.
 pub(crate) async fn tile(assets: &dyn Assets, tile: Tile) -> Result<Option<Bytes>, ReadError> {
     // In nearly all cases the tile itself exists, and one request is enough.
     let own = tile.path();

@@ -89,7 +89,7 @@ impl Sequencer {
             known_issuers: HashSet::new(),
             to_index,
             indexer,
-            // This value makes the first round settle the existing content of the journal.
+            // With this value, the first round settles the existing content of the journal.
             unsettled_bytes: log.config.journal_bytes / SETTLE_AT,
             unsettled_rounds: 0,
             swept: recovered.base.saturating_sub(SWEEP_BACK),

@@ -162,7 +162,7 @@ impl LogStatus {
     }
 
     /// Returns the reason why this instance cannot follow, or else why it cannot forward
-    /// submissions; `None` without such a problem.
+    /// submissions; `None` if it can do both.
     pub(crate) fn trouble(&self) -> Option<String> {
         let trouble = self.trouble.lock().clone();
         trouble.or_else(|| self.refusal.lock().clone())

@@ -54,7 +54,7 @@ pub(crate) fn not_newer(
 }
 
 /// Refuses storage with a tile that is wider than the signed tree: nothing is published before its
-/// commit. Such a tile reveals a rolled back lock even if the published checkpoint is lost.
+/// commit. This tile reveals a rolled back lock even if the published checkpoint is lost.
 ///
 /// # Errors
 /// [`Fatal::Inconsistent`], and errors of the storage.

@@ -36,7 +36,7 @@ pub(crate) struct Judged {
     pub(super) damaged: Vec<Asset>,
     /// The rounds from `tree` to `head`.
     pub(crate) path: Vec<Record>,
-    /// The bundle of a killed Sunlight with the last round of `path`; `None` without such a bundle.
+    /// The bundle of a killed Sunlight with the last round of `path`; `None` without a bundle.
     pub(super) bundle: Option<Bundle>,
 }
 

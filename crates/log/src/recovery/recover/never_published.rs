@@ -117,7 +117,7 @@ impl NeverPublished {
     }
 
     /// Returns `true` if an external source has the checkpoint that is published here, or a newer
-    /// one. Such a source would also have the checkpoint of the lost round, if that was ever
+    /// one. This source would also have the checkpoint of the lost round, if that was ever
     /// published.
     pub fn is_followed_by(&self, known: &KnownCheckpoint) -> bool {
         let published = &self.newest.judged.published;
