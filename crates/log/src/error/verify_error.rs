@@ -28,7 +28,7 @@ pub enum VerifyError {
         /// Root that the frontier computes from the leaves of the round.
         leaves: Hash,
     },
-    /// An entry the entry differs from the submission.
+    /// An entry differs from the submission.
     #[error("entry {index}: {problem}")]
     Entry {
         /// Index of the entry.

@@ -186,7 +186,7 @@ impl Open {
     ///   before the failed commit, which was never reported to a caller.
     fn ready(&mut self) -> Result<(), LockError> {
         if self.closed {
-            let reason = "the lock database was closed".into();
+            let reason = "the lock was closed".into();
             return Err(failed(&self.file.path, "use it", reason));
         }
         if let (Some((reason, wanted)), Some(old)) = (&self.doubt, &self.connection) {
@@ -296,13 +296,9 @@ impl Open {
 
     /// Returns the connection, which [`ready`](Self::ready) has opened.
     fn connected(&self) -> Result<&Connection, LockError> {
-        self.connection.as_ref().ok_or_else(|| {
-            failed(
-                &self.file.path,
-                "use it",
-                "the lock database was closed".into(),
-            )
-        })
+        self.connection
+            .as_ref()
+            .ok_or_else(|| failed(&self.file.path, "use it", "the lock was closed".into()))
     }
 }
 
@@ -345,15 +341,7 @@ fn create_file(path: &Path) -> Result<(), LockError> {
         _ => failed(e),
     })?;
     let sync = || File::open(directory)?.sync_all();
-    sync().map_err(|e| {
-        unusable(
-            path,
-            &format!(
-                "the directory of the lock database cannot be \
-                                                synced: {e}"
-            ),
-        )
-    })
+    sync().map_err(|e| unusable(path, &format!("the directory cannot be synced: {e}")))
 }
 
 /// Fails if a removed database has left commits behind. SQLite would replay its write-ahead log
