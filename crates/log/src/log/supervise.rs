@@ -273,7 +273,7 @@ impl Shared {
             Ok(Some(head)) if self.shows(&head) => {}
             Ok(Some(head)) => self.reader.publish(head.published(), None),
             Ok(None) => {}
-            // Storage is missing. Opening the log reports that, if the lock shows that the log exists.
+            // Opening the log reports missing storage, if the lock shows that the log exists.
             Err(Fatal::Storage(error)) if error.is_absence() => {}
             Err(fatal) => {
                 tracing::error!(log = self.config.shortname, error = %fatal, "cannot read the \
