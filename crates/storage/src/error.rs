@@ -35,8 +35,8 @@ pub enum AssetError {
     /// An immutable file has unexpected bytes.
     #[error(
         "cannot publish {path}: the file exists with other bytes and is immutable (`chattr +i`). \
-         Keep a copy and find out where it came from; after `chattr -i`, the log writes the file \
-         again"
+         Keep a copy and find out where the file came from; after `chattr -i`, the log writes \
+         the file again"
     )]
     Immutable {
         /// Path of the file.
