@@ -309,8 +309,8 @@ fn a_log_whose_lock_and_data_are_gone() {
     let (code, said) = site.lucarne(&["init"]);
     assert_eq!(code, 1, "{said}");
     assert_has(&said, "log `ill`");
-    assert_has(&said, "has seen 3 entries of it");
-    assert_has(&said, "would fork it");
+    assert_has(&said, "has seen 3 entries of the log");
+    assert_has(&said, "would fork the existing log");
     assert!(!site.lock().exists());
     // The lock exists and is empty.
     let database = rusqlite::Connection::open(site.lock()).unwrap();

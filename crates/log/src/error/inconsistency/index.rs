@@ -9,7 +9,7 @@ use crate::error::read_error::ReadError;
 
 /// The entries of a log that its dedup index has seen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the dedup index in {} has seen {entries} entries of it", .path.display())]
+#[error("the dedup index in {} has seen {entries} entries of the log", .path.display())]
 pub struct IndexSeen {
     /// Directory of the index.
     pub path: PathBuf,
