@@ -420,7 +420,7 @@ mod tests {
         );
         let text = error.to_string();
         assert!(
-            text.starts_with("the leading instance at 127.0.0.1:0: "),
+            text.starts_with("no valid response from the leading instance at 127.0.0.1:0: "),
             "{text}"
         );
     }

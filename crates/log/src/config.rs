@@ -24,7 +24,7 @@ use crate::config::metadata::Metadata;
 use crate::config::scrub::ScrubConfig;
 use crate::config::signer::Signer;
 
-/// The settings of one log. Names follow Sunlight's configuration keys.
+/// The settings of one log. A setting that Sunlight also has bears the name of Sunlight's key.
 #[derive(Clone, Debug)]
 pub struct LogConfig {
     /// Short name, unique in the process: the label in metrics and messages.
@@ -84,7 +84,7 @@ pub struct LogConfig {
 const GRACE_MS: u64 = 7 * 24 * 3600 * 1000;
 
 impl LogConfig {
-    /// Returns the validator of submissions with these roots.
+    /// Returns a validator that accepts chains to these roots under the policy of this log.
     pub(crate) fn validator(&self, roots: Roots) -> Validator {
         let (policy, verification) = (self.policy.clone(), Arc::clone(&self.verification));
         Validator::sharing(Arc::new(roots), policy, verification)

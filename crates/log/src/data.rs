@@ -5,9 +5,9 @@
 //!           └→ tree_head → verified_checkpoint
 //! ```
 //!
-//! A `round` leads from one `tree` to the next. `verify` computes its root a second time, and
-//! `record` is its form in the journal. `tree_head` is signed, and read back as a
-//! `verified_checkpoint`. `compress`, `gzip` and `names_tile` are the encodings of tiles, and
+//! A `round` leads from one `tree` to the next. `verify` computes the root of the round a second
+//! time, and `record` is the form of the round in the journal. `tree_head` is signed, and read back
+//! as a `verified_checkpoint`. `compress`, `gzip` and `names_tile` are the encodings of tiles, and
 //! `stored_file` is a file with its encoding.
 
 pub(crate) mod compress;

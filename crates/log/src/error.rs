@@ -1,7 +1,8 @@
 //! The errors for submitters, clients that read, and operators.
 //!
-//! `fatal` has the reasons why a log stops; `inconsistency` has the contradictions among them. The
-//! other files have the reasons of one part.
+//! `fatal` has the reasons why a log stops. `inconsistency` has those reasons that are
+//! contradictions between lock, journal, storage, signer and index. Each other file has the errors
+//! of one component.
 
 mod away;
 mod dedup_error;

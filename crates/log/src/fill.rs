@@ -1,6 +1,6 @@
-//! Creation of large logs and indices for measurements (feature `fill`). The entries of its rounds
-//! were neither submitted nor verified, but pass through the same pool, sequencer and index as all
-//! other entries.
+//! Creation of large logs and indices for measurements (feature `fill`). The entries are neither
+//! submitted nor verified, but pass through the same pool, sequencer and index as all other
+//! entries.
 //!
 //! Servers are built without this code: only `bench/large` enables the feature.
 
@@ -85,7 +85,7 @@ impl LooseIndex {
             };
             (*identity, place)
         });
-        // A root that belongs to no tree, because there is no log to compare the root with.
+        // An invented root: without a log, the index never compares the root with a tree.
         let mut root = EMPTY_ROOT;
         root.0[..8].copy_from_slice(&size.to_be_bytes());
         self.0.extend(entries, size, TreeHead { size, root })
@@ -99,7 +99,7 @@ impl LooseIndex {
         Ok(self.0.find(identity)?.map(|place| place.index))
     }
 
-    /// Writes all entries in memory to disk, as a log does at its end.
+    /// Writes all entries in memory to disk, as a log does when it closes.
     ///
     /// # Errors
     /// If the disk fails.

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! When the log opens, `catchup` adds the entries that the index lacks: the `backlog`. `log_index`
-//! has the parts of a log that this work needs. Entries of a damaged or missing tile are
-//! `unreadable_entries`. `evidence` reads an index without its log. Work in the background has a
-//! low `thread_priority`.
+//! has the parts of a log that `catchup` needs. Entries of a damaged or missing tile are
+//! `unreadable_entries`. `evidence` reads an index without its log. `thread_priority` gives
+//! background threads a low priority.
 
 pub(crate) mod backlog;
 pub(crate) mod catchup;

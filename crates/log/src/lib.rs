@@ -13,8 +13,8 @@
 //!                                                           └→ fsck → repair
 //! ```
 //!
-//! A log is created once, then started. It returns the SCT of a chain after its entry is in a
-//! published checkpoint:
+//! A log is created once, then started. The log returns the SCT of a chain after a published
+//! checkpoint includes the entry:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -116,7 +116,7 @@
 //! | [`SubmitError`], [`ReadError`] | the reasons why a submission or a read fails |
 //! | [`Fatal`] | the reasons why a log cannot be opened, or had to stop |
 //! | [`Inconsistency`] | the contradictions between lock, journal, storage, signer and index |
-//! | [`VerifyError`], [`RecordError`], [`DedupError`], [`KnownError`] | the reasons of one part |
+//! | [`VerifyError`], [`RecordError`], [`DedupError`], [`KnownError`] | errors of one component |
 //!
 //! ## `status`
 //!
@@ -183,7 +183,7 @@
 //! | `pool` | waiting submissions in two lanes, and the newest entries |
 //! | `forward_queue`, `forward_wire` | entries on their way from a follower to the leader |
 //! | `submissions` | the state that all submissions of a log share |
-//! | `sct_signatures` | SCTs of the own key or of a separate signer, and the newest SCTs |
+//! | `sct_signatures` | SCTs signed by this process or by a separate signer, and the newest SCTs |
 //! | `promises`, `issued_scts` | rounds that a separate signer signs, and the newest signatures |
 //! | [`StepTimes`], [`StepTime`] | the times of a submission's steps, for traces |
 //!
@@ -192,7 +192,7 @@
 //! | item | contents |
 //! |---|---|
 //! | `shared` | the parts of a log that its tasks share; most are in the folders of their users |
-//! | [`Turn`], [`GiveTurn`] | the start after another process of the same log |
+//! | [`Turn`], [`GiveTurn`] | a start that waits until another process has released the log |
 //! | `instance` | this process among the instances of the log |
 //!
 //! ## `recovery`
@@ -211,7 +211,7 @@
 //! | item | contents |
 //! |---|---|
 //! | `sequencer`, `phase` | the loop, and the steps of a round |
-//! | `term` | the time of leadership |
+//! | `term` | the time in which an instance leads |
 //!
 //! ## `instances`
 //!

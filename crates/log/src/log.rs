@@ -35,8 +35,8 @@ use crate::status::public_errors::PrivateLocations;
 use crate::status::state::{Health, Published, State, Stats};
 use crate::submit::steps::StepTimes;
 
-/// A log. The handle survives failures: a fatal error stops the sequencer, which is reopened with
-/// back-off, while reads continue.
+/// The handle of a running log. The handle survives failures: after a fatal error, the log is
+/// reopened with back-off, and reads continue.
 pub struct Log {
     shared: Arc<Shared>,
     prober: Prober,
@@ -47,7 +47,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// Creates a log that does not exist yet: signs the empty tree into the lock and publishes it.
+    /// Creates a log that does not exist yet: signs the empty tree, writes the checkpoint into the
+    /// lock, and publishes the checkpoint.
     ///
     /// The lock is written first. A log that is in the lock but not in storage is published at its
     /// first start; a log that is only in storage would be rejected.
@@ -81,7 +82,7 @@ impl Log {
     ///
     /// # Errors
     /// If the index has a log with this key: that log exists, whatever lock and storage contain.
-    /// The function also fails if the index cannot be read.
+    /// Also if the index cannot be read.
     pub async fn unseen(config: &LogConfig) -> Result<(), Fatal> {
         match seen(config).await? {
             None => Ok(()),
@@ -126,7 +127,8 @@ impl Log {
     /// process.
     ///
     /// # Errors
-    /// If one of the three cannot be read now.
+    /// If lock, journal or storage cannot be read now, or if the lock changes again and again
+    /// during the inspection.
     pub async fn inspect(
         config: &LogConfig,
         assets: &Arc<dyn Assets>,
@@ -149,8 +151,8 @@ impl Log {
         inspection::hold_against(config, assets, lock, known).await
     }
 
-    /// Returns the newest checkpoint that storage, journal and index prove, for the lock of a log
-    /// that has lost it. A checkpoint of `known` external sources may be newer than the published
+    /// Returns the newest checkpoint that storage, journal and index prove. Use it to recreate a
+    /// lost lock. A checkpoint of `known` external sources may be newer than the published
     /// checkpoint if the tiles lead to the newer tree. Writes nothing.
     ///
     /// # Errors
@@ -163,8 +165,8 @@ impl Log {
         recover::newest(config, assets, known).await
     }
 
-    /// Returns the round that the lock has signed and that storage has lost, if storage, journal
-    /// and index show no publication of it. Writes nothing.
+    /// Returns the round whose checkpoint is in the lock and whose data storage has lost, if
+    /// storage, journal and index show that the round was never published. Writes nothing.
     ///
     /// # Errors
     /// If no round is lost, if any part of the round exists, or if storage, journal and index
@@ -187,7 +189,7 @@ impl Log {
         foreign_log::open(config, assets).await
     }
 
-    /// Starts a log whose readers have no cache on disk: returns at once, and opens the log in the
+    /// Starts a log whose readers have no cache on disk. Returns at once, and opens the log in the
     /// background. Must be called within a tokio runtime.
     pub fn start(
         config: LogConfig,
@@ -266,9 +268,9 @@ impl Log {
         self.shared.status.state()
     }
 
-    /// Returns a number that grows at least once a second while the sequencer runs, or waits for
-    /// submissions, and between two steps of a round. `None` if the log is not open, or is being
-    /// closed or retired: then no round follows.
+    /// Returns a counter that grows with each step of a round, and at least once a second while the
+    /// sequencer waits for the next round. `None` if no round follows, because the log is not open,
+    /// or is being closed or retired.
     pub fn heartbeat(&self) -> Option<u64> {
         let session = self.shared.submissions.session.load();
         let pool = session.as_ref().map(|session| &session.pool);
@@ -346,7 +348,7 @@ impl Log {
         self.shared.take(message).await
     }
 
-    /// Returns the accepted roots.
+    /// Returns the roots to which chains of new submissions may lead.
     pub fn roots(&self) -> Arc<Roots> {
         self.shared.submissions.roots()
     }
@@ -367,12 +369,14 @@ impl Log {
         self.shared.submissions.awaits_roots()
     }
 
-    /// Returns a receiver of the published tree's size, which is 0 before the log was first opened.
+    /// Returns a receiver of the size of the tree that readers see. The size is 0 until this
+    /// process has a published checkpoint.
     pub fn grown(&self) -> watch::Receiver<u64> {
         self.shared.reader.grown()
     }
 
-    /// Returns the newest published checkpoint; `None` before the log was first opened.
+    /// Returns the checkpoint that readers see; `None` until this process has read or published a
+    /// checkpoint.
     pub fn published(&self) -> Option<Arc<Published>> {
         self.shared.reader.published()
     }

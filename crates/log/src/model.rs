@@ -5,12 +5,13 @@
 //!
 //! Between any two steps (of a round in `phase.rs`, of an opening in `recover.rs`) an instance may
 //! be killed, or the power may fail and destroy any part of the files that are not durable. The
-//! second instance may start on a copy of the directory, or in the same bucket. The put of an ended
-//! process may arrive, a bit may flip before a round is verified, a data tile may be damaged, and
-//! an index or its newest entry may be lost. All of this may happen any number of times. Missing
-//! entries of an index are read concurrently with rounds. With a separate signer, a backup of the
-//! machine or of the memory of the signer may be restored once. The number of rounds, of new
-//! signatures and of submissions is bounded for both instances together. A round has one entry.
+//! second instance may start on a copy of the directory, or in the same bucket. A write to the
+//! bucket may arrive after its process has ended, a bit may flip before a round is verified, a data
+//! tile may be damaged, and an index or its newest entry may be lost. All of this may happen any
+//! number of times. Missing entries of an index are read concurrently with rounds. With a separate
+//! signer, a backup of the machine or of the memory of the signer may be restored once. The number
+//! of rounds, of new signatures and of submissions is bounded for both instances together. A round
+//! has one entry.
 //!
 //! `cluster.rs` has the instances of one log, where one instance leads: followers, the lease, and
 //! forwarded submissions. The steps of a leader are the same.
@@ -23,8 +24,8 @@
 //! - certificates that are too young to be among the missing entries of the index.
 //!
 //! The absence of a violation proves nothing if the model cannot find violations. The model must
-//! therefore find a violation without any single guard of `lucarne_storage::guards`, and without
-//! any single [`InstanceRule`].
+//! therefore find a violation if any single guard of `lucarne_storage::guards` is removed, or any
+//! single [`InstanceRule`].
 
 mod checker;
 mod cluster;
@@ -140,8 +141,8 @@ where
     explored
 }
 
-/// Checks all states. `LUCARNE_MODEL_ROUNDS` replaces the number of rounds: with two instances, one
-/// more round takes twelve times as long.
+/// Checks all states. The environment variable `LUCARNE_MODEL_ROUNDS` replaces the number of
+/// rounds. With two instances, one more round takes twelve times as long.
 fn holds(name: &str, bounds: &Bounds) {
     let mut bounds = *bounds;
     if let Ok(rounds) = std::env::var("LUCARNE_MODEL_ROUNDS") {
@@ -210,7 +211,8 @@ fn without_a_signer_a_backup_of_lock_and_data_is_a_fork() {
     }
 }
 
-/// Returns the bounds for a guard, and the invariant that is violated without the guard.
+/// Returns the bounds of a model without this guard, and the invariant that the model then
+/// violates.
 fn missed(guard: Guard) -> (Bounds, Invariant) {
     let (bounds, invariant) = match guard {
         Guard::Sync | Guard::CommitFirst => (FAULTS, Invariant::NoPromiseLost),
@@ -234,7 +236,7 @@ fn without_any_one_guard_something_is_lost() {
     }
 }
 
-/// Returns the bounds for a rule of instances, and the invariant that is violated without the rule.
+/// Returns the bounds of a model without this rule, and the invariant that the model then violates.
 fn missed_rule(rule: InstanceRule) -> (ClusterBounds, Invariant) {
     let (bounds, invariant) = match rule {
         InstanceRule::ReadOnly => (FOLLOWING, Invariant::OnlyLeaderWrites),

@@ -4,10 +4,11 @@
 //! request → reader → read_cache → verified_tiles → stored_tiles → storage
 //! ```
 //!
-//! The `reader` serves a file only after its checkpoint is published, and the file must match the
-//! tree (`verified_tiles`). Files that do not match are in the list `damaged_files`. `edge`
-//! computes damaged tiles at the right edge of a tree. Concurrent requests share one read
-//! (`single_flight`). `feed` and `proofs` compute other responses from verified tiles.
+//! The `reader` serves a file only after a published checkpoint covers the file, and only if the
+//! file matches the tree (`verified_tiles`). Files that do not match are in the list
+//! `damaged_files`. `edge` computes damaged tiles at the right edge of a tree. Concurrent requests
+//! share one read (`single_flight`). `feed` and `proofs` compute other responses from verified
+//! tiles.
 
 pub(crate) mod damaged_files;
 pub(crate) mod edge;

@@ -30,13 +30,12 @@ pub use self::log_entry::{LogEntries, LogEntry};
 /// limit.
 const MOST_BYTES: usize = 3 << 20;
 
-/// The reads of RFC 6962 of one log.
+/// The RFC 6962 read operations of one log.
 pub struct Rfc6962Reads<'l> {
     state: &'l Rfc6962,
 }
 
 impl<'l> Rfc6962Reads<'l> {
-    /// Returns the reads of the log with this state.
     pub(crate) fn of(state: &'l Rfc6962) -> Self {
         Rfc6962Reads { state }
     }
@@ -44,7 +43,7 @@ impl<'l> Rfc6962Reads<'l> {
     /// Returns the tree head of `get-sth` (section 4.3), from the published checkpoint.
     ///
     /// # Errors
-    /// If nothing is published.
+    /// If no checkpoint is published yet, or if the published checkpoint cannot be parsed.
     pub fn tree_head(&self) -> Result<SignedTreeHead, Rfc6962Error> {
         let published = self.state.reader.published().ok_or(Rfc6962Error::NoTree)?;
         let (config, note) = (&self.state.config, &published.checkpoint);
@@ -56,7 +55,8 @@ impl<'l> Rfc6962Reads<'l> {
     /// sizes, and from the empty tree, for which RFC 6962 defines no proof.
     ///
     /// # Errors
-    /// If a tree of these sizes does not exist, or its tiles cannot be read.
+    /// If `first` is greater than `second`, if the published tree is smaller than `second`, or if
+    /// tiles cannot be read.
     pub async fn consistency(&self, first: u64, second: u64) -> Result<Vec<Hash>, Rfc6962Error> {
         in_order(("first", first), ("second", second))?;
         let edge = self.edge("second", second).await?;
@@ -85,7 +85,7 @@ impl<'l> Rfc6962Reads<'l> {
         let edge = self.edge("tree_size", tree_size).await?;
         let leaves = &self.state.leaves;
         let index = leaves.index_of(hash, tree_size).await?;
-        // The index is only a hint: the tree must have this leaf at this position.
+        // The index may be wrong: the tree must have this leaf at this position.
         if self.state.reader.tiles().leaf_hash(&edge, index).await? != *hash {
             leaves.distrust();
             let indexed = 0;

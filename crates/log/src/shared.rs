@@ -45,8 +45,8 @@ pub(crate) struct Shared {
     pub(crate) instance: Instance,
     /// The turn of this process to run the log. Before the turn, another process runs the log.
     pub(crate) turn: Turn,
-    /// Held while this process reads the files that the other process publishes, so that a slow
-    /// read does not overwrite a newer result.
+    /// Held before the turn while this process reads the published checkpoint, so that a slow read
+    /// does not overwrite a newer result.
     pub(crate) following: tokio::sync::Mutex<()>,
     pub(crate) wake: Notify,
 }
@@ -142,8 +142,8 @@ impl Shared {
         self.metrics.neglected.inc();
     }
 
-    /// Records that the index of this session has failed. Another error may have ended the session,
-    /// and the next session may end before it opens the index.
+    /// Records whether the index of this session has failed. The error that ended the session may
+    /// have another cause, and the next session may end before it opens the index.
     pub(crate) fn note_index(&self, session: &Session) {
         if session.dedup.is_unsound() {
             self.index.set_failed(true);

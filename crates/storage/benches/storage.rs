@@ -2,7 +2,7 @@
 //! by several logs at the same time.
 //!
 //! Run `cargo bench -p lucarne-storage [-- DIRECTORY [PART]]`. The directory selects the measured
-//! disk (default: that of the target directory). Select a single part to count its system calls
+//! disk (default: the disk of the target directory). Select a single part to count its system calls
 //! with `strace -fc`.
 
 #![allow(clippy::unwrap_used)]

@@ -97,7 +97,8 @@ pub trait Assets: Repairs + 'static {
         Ok(())
     }
 
-    /// Describes another process of this machine that has files of the log open, if one is known.
+    /// Describes another process of this machine that has files of the log open; `None` if no such
+    /// process is known.
     fn others(&self) -> Option<String> {
         None
     }
@@ -124,7 +125,7 @@ pub trait Assets: Repairs + 'static {
         false
     }
 
-    /// Returns the bytes of a file exactly as stored, or `None` if it does not exist.
+    /// Returns the bytes of a file exactly as stored, or `None` if the file does not exist.
     async fn get(&self, path: &str) -> Result<Option<Bytes>, AssetError>;
 
     /// Returns a file like [`get`](Self::get), with the open file that the bytes were read from if
@@ -165,10 +166,10 @@ pub trait Assets: Repairs + 'static {
         Err(AssetError::BadPath { path: name.into() })
     }
 
-    /// Returns a private file of at most `max` bytes, or `None` if it does not exist.
+    /// Returns a private file of at most `max` bytes, or `None` if the file does not exist.
     ///
     /// # Errors
-    /// If the file is longer, which is noticed before it is read, or cannot be read.
+    /// If the file cannot be read, or has more than `max` bytes. A longer file is not read.
     async fn get_private(&self, name: &str, max: u64) -> Result<Option<Bytes>, AssetError> {
         let _ = (name, max);
         Ok(None)
@@ -179,7 +180,7 @@ pub trait Assets: Repairs + 'static {
     async fn headroom(&self) -> Result<Option<u64>, AssetError>;
 
     /// Releases the exclusive resources of this process: afterwards another process can open the
-    /// directory, and this one can no longer write. Reading still works.
+    /// directory, and this process can no longer write. Reading still works.
     ///
     /// # Errors
     ///

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, spawn_blocking};
 
-/// A kind of work on one directory.
+/// The threads for one kind of work on one directory.
 pub(crate) struct BlockingPool {
     free: Arc<Semaphore>,
     patience: Duration,

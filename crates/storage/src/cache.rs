@@ -1,8 +1,8 @@
 //! [`DiskCache`]: files of an object store that readers requested, cached on disk.
 //!
-//! Only immutable files are cached: full tiles and issuers, each under its path, with a sum that
-//! detects a file that a crash left torn. Only bytes that the log has compared with its tree are
-//! cached: otherwise a single wrong response would outlive the repair of the store. The log itself
+//! Only immutable files are cached: full tiles and issuers, each under its path, with a checksum
+//! that detects a file that a crash left incomplete. Only bytes that match the tree of the log are
+//! cached. Otherwise, a single wrong response would outlive the repair of the store. The log itself
 //! ([`Assets::get`](crate::Assets::get)) always reads the store, so that it notices an emptied
 //! store although readers could still get some of the files.
 
@@ -54,7 +54,7 @@ impl DiskCache {
         });
     }
 
-    /// Returns the cached bytes of this path.
+    /// Returns the cached bytes of this path; `None` if the cache does not have the file.
     pub(crate) async fn get(&self, path: &str) -> Option<Bytes> {
         if !self.caches(path) {
             return None;

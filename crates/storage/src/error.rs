@@ -35,8 +35,8 @@ pub enum AssetError {
     /// An immutable file has unexpected bytes.
     #[error(
         "cannot publish {path}: the file exists with other bytes and is immutable (`chattr +i`). \
-         Keep a copy and find out where it came from; after `chattr -i`, the log writes the file \
-         again"
+         Keep a copy and find out where the file came from; after `chattr -i`, the log writes \
+         the file again"
     )]
     Immutable {
         /// Path of the file.
@@ -44,15 +44,16 @@ pub enum AssetError {
     },
     /// Another process has the directory open.
     #[error(
-        "{directory} is in use by {}. Two processes must never run one log; stop that one first",
+        "{directory} is in use by {}. Two processes must never run one log; stop that process \
+         first",
         owner(.pid, .machine)
     )]
     InUse {
         /// Path of the directory.
         directory: String,
-        /// The process that has the directory open, if known.
+        /// The process that has the directory open; `None` if unknown.
         pid: Option<u32>,
-        /// The name of its machine, if that is another machine that shares the file system.
+        /// The name of the process's machine; `None` if it is this machine.
         machine: Option<String>,
     },
     /// The path no longer leads to the directory that was opened.
@@ -104,7 +105,7 @@ pub enum AssetError {
         /// The first failure.
         reason: String,
     },
-    /// The path is not one that a log publishes.
+    /// A log publishes no file at this path.
     #[error("{path:?} is not a path of the static CT API")]
     BadPath {
         /// The path, truncated.

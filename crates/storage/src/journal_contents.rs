@@ -9,7 +9,8 @@ use crate::AssetError;
 pub struct JournalContents {
     /// All complete records, oldest first.
     pub records: Vec<StagedRecord>,
-    /// The unfinished ends, which a recovery drops. The last one may be an append in progress.
+    /// The unfinished ends of segments, which a recovery drops. The last unfinished end may be an
+    /// append in progress.
     pub torn: Vec<TornTail>,
     /// Damage that no crash explains ([`AssetError::Damaged`]). Records after the damage in the
     /// same file are missing from `records`.
@@ -26,7 +27,7 @@ impl JournalContents {
     }
 }
 
-/// One record.
+/// A record of the journal, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StagedRecord {
     /// Path of the segment, or name of the object.
@@ -46,6 +47,6 @@ pub struct TornTail {
     pub file: String,
     /// Offset at which the unfinished record begins.
     pub offset: u64,
-    /// Number of its bytes in the file.
+    /// Number of bytes from this offset to the end of the file.
     pub bytes: u64,
 }

@@ -53,7 +53,7 @@ const MAX_ADDRESS: usize = 253 + 6;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// The process that leads; `None` if the last one has handed the lease over.
+    /// The process that leads; `None` if the last leader has handed the lease over.
     pub holder: Option<HolderId>,
     /// The address at which other instances reach that process, as `host:port`.
     pub address: String,
@@ -94,7 +94,7 @@ impl From<LockError> for LeaseError {
 }
 
 impl Lease {
-    /// Reads the lease of a log; `None` if it never had one.
+    /// Reads the lease of a log; `None` if the log never had a lease.
     ///
     /// # Errors
     /// [`LeaseError::Unreadable`], [`LeaseError::Lock`].
@@ -132,7 +132,8 @@ impl Lease {
             .await?)
     }
 
-    /// Parses the text of a record. Each record has exactly one text.
+    /// Parses the stored form of a lease; `None` if the bytes are not a lease of this version. Each
+    /// lease has exactly one stored form.
     pub fn parse(bytes: &[u8]) -> Option<Lease> {
         let text = std::str::from_utf8(bytes).ok()?;
         let mut lines = text.lines();
@@ -171,7 +172,7 @@ impl Lease {
 }
 
 /// Returns the identifier of a log's lease in its lock: the identifier of the log with all bits
-/// inverted. Identifiers are hashes, so that no other log has this value by chance.
+/// inverted. Identifiers are hashes, so no other log has this value by chance.
 fn id(log: &LogId) -> LogId {
     log.map(|byte| !byte)
 }

@@ -36,7 +36,7 @@ pub trait Lock: Send + Sync + 'static {
     /// change was made: call [`load`](Self::load).
     async fn replace(&self, log: &LogId, old: &[u8], new: &[u8]) -> Result<(), LockError>;
 
-    /// Verifies that a checkpoint could be stored now, without changing any.
+    /// Verifies that a checkpoint could be stored now. Changes no checkpoint.
     async fn check(&self) -> Result<(), LockError>;
 
     /// Closes the lock cleanly, so that the next process need not recover it. The lock must not be
@@ -50,7 +50,7 @@ pub trait Lock: Send + Sync + 'static {
 /// The reasons why a lock failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// The stored checkpoint is not the one to be replaced.
+    /// The stored checkpoint is not the checkpoint that was to be replaced.
     #[error("{location}: {}", conflict(.found))]
     Conflict {
         /// The place of the lock.
@@ -67,8 +67,8 @@ pub enum LockError {
         /// The place of the lock.
         location: String,
     },
-    /// The lock cannot be opened: it is absent, not a lock, or not permitted. A lock that does not
-    /// respond returns [`Failed`](Self::Failed).
+    /// The lock cannot be opened: it does not exist, is not a lock, or is not accessible. A lock
+    /// that does not respond returns [`Failed`](Self::Failed).
     #[error("{location}: {reason}")]
     Unusable {
         /// The expected place of the lock.
@@ -93,7 +93,7 @@ fn conflict(found: &Option<Vec<u8>>) -> &'static str {
         Some(_) => {
             "holds a different checkpoint than this log signed last. Another process signs for \
              this log, or the lock was changed by hand; this process continues only after the \
-             other one has ended"
+             other process has ended"
         }
         None => {
             "holds no checkpoint of this log. The lock was replaced or emptied; restore \

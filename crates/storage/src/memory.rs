@@ -61,7 +61,7 @@ impl MemoryAssets {
         *self.inner.fault.lock() = Some(Arc::new(fault));
     }
 
-    /// Stops the fault injection of [`inject`](Self::inject).
+    /// Stops the fault injection that [`inject`](Self::inject) has started.
     pub fn heal(&self) {
         *self.inner.fault.lock() = None;
     }

@@ -73,7 +73,7 @@ pub struct ObjectLock {
     /// it has not seen. With MD5 e-tags, the mismatch is detected.
     md5: AtomicBool,
     limits: Limits,
-    /// The values that this process put or read last, which saves a read.
+    /// The values that this process put last. The next commit then needs no read.
     newest: Mutex<HashMap<LogId, (Vec<u8>, UpdateVersion)>>,
 }
 
@@ -259,7 +259,7 @@ impl ObjectLock {
         self.newest.lock().insert(*log, (body.to_vec(), version));
     }
 
-    /// Returns the version of `old` if it is the newest that this process knows.
+    /// Removes the last known value of this log, and returns its version if the value is `old`.
     fn known(&self, log: &LogId, old: &[u8]) -> Option<UpdateVersion> {
         let newest = self.newest.lock().remove(log)?;
         (newest.0 == old).then_some(newest.1)
@@ -333,7 +333,7 @@ impl Lock for ObjectLock {
                     self.remember(log, new, version);
                     return Ok(());
                 }
-                // The next loop reads the object at once, to find the new checkpoint.
+                // The next iteration reads the object at once, to find the new checkpoint.
                 Err(Failure::Lost) if Instant::now() < put.deadline => {}
                 Err(failure) => self.again(ACTION, put.deadline, &failure).await?,
             }

@@ -11,8 +11,8 @@ use rustix::process::{Resource, getrlimit};
 
 /// A file that never changes, kept open for readers.
 ///
-/// It records size and timestamps from before its bytes were read, so that later writes to the file
-/// are detected. Silent corruption by the disk is not.
+/// Size and timestamps are recorded before the bytes are read, so that later writes to the file are
+/// detected. Silent corruption by the disk is not detected.
 ///
 /// All open files together use at most a quarter of this process's file descriptors. The rest is
 /// left for connections and for the rounds' own files.
@@ -63,13 +63,14 @@ static MAX_OPEN: LazyLock<usize> = LazyLock::new(|| {
 });
 
 impl OpenFile {
-    /// Keeps the file in its current state, unless too many files are open.
+    /// Keeps the file in its current state; returns `None` if too many files are open.
     pub fn keep(file: File) -> Option<Self> {
         let stamp = Stamp::of(&file)?;
         Self::keep_as(file, stamp)
     }
 
-    /// Keeps the file, whose `stamp` was taken before its bytes were read.
+    /// Keeps the file, whose `stamp` was taken before its bytes were read; returns `None` if too
+    /// many files are open.
     pub(crate) fn keep_as(file: File, stamp: Stamp) -> Option<Self> {
         let counted = OPEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| {
             (open < *MAX_OPEN).then_some(open + 1)

@@ -7,7 +7,7 @@
 //!     lock                one process at a time
 //!     journal/            rounds that are durable, perhaps not yet as files
 //!     index/              a snapshot of the dedup index, if one was written
-//!     tmp/                files on their way; empty between calls
+//!     tmp/                files that are being written; empty between calls
 //! ```
 
 mod directory;
@@ -76,7 +76,7 @@ pub struct PosixAssets {
     probing: BlockingPool,
 }
 
-/// Timeout of a round's disk operations: a resetting disk controller takes that long.
+/// Timeout of a round's disk operations. A reset of a disk controller can take this long.
 const ROUND_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout of a settle, which may write much data, including data of other programs.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(600);
@@ -91,9 +91,9 @@ impl PosixAssets {
     ///
     /// # Errors
     ///
-    /// [`AssetError::Missing`] if the directory does not exist. It is never created here, so that
-    /// an unmounted disk does not look like a new log. [`AssetError::InUse`] if another process has
-    /// it open.
+    /// [`AssetError::Missing`] if the directory does not exist. This function never creates the
+    /// directory, so that an unmounted disk does not look like a new log. [`AssetError::InUse`] if
+    /// another process has the directory open.
     pub fn open(directory: impl AsRef<Path>) -> Result<Self, AssetError> {
         Self::open_with(directory.as_ref(), None)
     }
@@ -244,7 +244,8 @@ impl Assets for PosixAssets {
     }
 
     async fn staged_now(&self) -> Result<Vec<Bytes>, AssetError> {
-        // In the pool of readers, because a long journal would delay the rounds.
+        // This work runs in the pool of readers, because reading a long journal would delay the
+        // rounds.
         let contents = self.blocking(&self.reading, |d| d.journal.contents());
         Ok(contents.await?.into_records())
     }

@@ -21,7 +21,7 @@ pub struct ReadAssets {
 pub struct ForReader {
     /// The bytes exactly as stored.
     pub bytes: Bytes,
-    /// The open file that the bytes were read from, if the kernel can send it more cheaply.
+    /// The open file that the bytes were read from; `None` unless sending from the file is cheaper.
     pub file: Option<OpenFile>,
     /// Whether the bytes come from a cache. The store itself may have lost the file.
     pub is_cached: bool,
@@ -56,8 +56,8 @@ impl ReadAssets {
         &self.store
     }
 
-    /// Returns a file for a reader whose request a published checkpoint covers. Immutable files may
-    /// come from the cache. The caller must verify that the log wrote these bytes.
+    /// Returns a file for a reader. A published checkpoint must cover the file. Immutable files may
+    /// come from the cache, and the caller must verify that the log wrote these bytes.
     ///
     /// # Errors
     /// The errors of [`Assets::get`].

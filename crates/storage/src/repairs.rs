@@ -12,7 +12,7 @@ pub(crate) const KEPT: &str = ".lucarne/damaged";
 #[async_trait]
 pub trait Repairs: Send + Sync {
     /// Replaces the file at the path of `asset` atomically and durably. Returns the location of the
-    /// old file, or `None` if there was none.
+    /// kept old file, or `None` if no file existed.
     ///
     /// # Errors
     ///

@@ -50,7 +50,7 @@ pub enum SecretError {
     Unavailable {
         /// The service.
         server: String,
-        /// The error in its response, or the reason why there is none.
+        /// The error in the response, or the reason why there is no response.
         detail: String,
     },
     /// Any other response.

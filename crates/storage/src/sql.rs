@@ -74,10 +74,10 @@ impl SqlLock {
     /// Special characters of a password are percent-encoded.
     ///
     /// # Errors
-    /// [`LockError::Unusable`] if the database does not exist (it is never created here, so that a
-    /// mistyped path cannot fork a log), is not a lock, would lose commits in a power failure, or
-    /// if this build does not support it ([`NotBuilt`](crate::NotBuilt)); [`LockError::Failed`] if
-    /// the server cannot be reached.
+    /// [`LockError::Unusable`] if the database does not exist (this function never creates a
+    /// database, so that a mistyped path cannot fork a log), is not a lock, would lose commits in a
+    /// power failure, or if this build does not support it ([`NotBuilt`](crate::NotBuilt));
+    /// [`LockError::Failed`] if the server cannot be reached.
     pub async fn open(place: &str) -> Result<Self, LockError> {
         let database = opening::open(&DatabaseUrl::parse(place)?).await?;
         Ok(Self { database })
@@ -94,8 +94,8 @@ impl SqlLock {
         Ok(Self { database })
     }
 
-    /// Creates a lock and opens it. For SQLite this is a new database file, readable by its owner
-    /// only. On a server it is a table in a database that an administrator has created (see
+    /// Creates a lock and opens it. For SQLite, creates a new database file that only its owner can
+    /// read. On a server, creates a table in a database that an administrator has created (see
     /// [`schema`](Self::schema)).
     ///
     /// # Errors
@@ -115,8 +115,8 @@ impl SqlLock {
         opening::is_there(&DatabaseUrl::parse(place)?).await
     }
 
-    /// Returns the state of the tree that TesseraCT keeps in this database, if any. Used before the
-    /// database becomes the lock of the same log.
+    /// Returns the state of the tree that TesseraCT keeps in this database; `None` if the database
+    /// has no tables of TesseraCT. Used before the database becomes the lock of the same log.
     ///
     /// # Errors
     ///
@@ -140,7 +140,7 @@ impl SqlLock {
         })
     }
 
-    /// Returns the URL of a server with this password in it.
+    /// Returns the URL of a server with this password added.
     ///
     /// # Errors
     ///

@@ -63,7 +63,8 @@ impl Stats {
         self.requests.load(Relaxed)
     }
 
-    /// Returns the number of requests that were sent a second time because the first was slow.
+    /// Returns the number of requests that were sent a second time because the first response was
+    /// slow.
     pub fn hedges(&self) -> u64 {
         self.hedges.load(Relaxed)
     }

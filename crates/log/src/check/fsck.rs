@@ -1,9 +1,9 @@
 //! Verification of every file of a log against its signed tree head.
 //!
-//! Three sources give the hashes of 256 entries: the tree above them, which has a signature, their
-//! hash tile, and their own bytes. If two sources agree, the third source is wrong, and the
-//! finding names its first wrong byte. The verification writes nothing, and reports each file that
-//! it cannot read.
+//! Three sources give the hashes of 256 entries: the signed tree above the entries, their hash
+//! tile, and their data tile. If two sources agree, the third source is wrong, and the finding
+//! names its first wrong byte. The verification writes nothing, and reports each file that it
+//! cannot read.
 
 pub(crate) mod beneath;
 mod file_error;
@@ -175,7 +175,7 @@ fn jobs(parents: Parents, first: u64, size: u64, names: bool) -> impl Stream<Ite
     })
 }
 
-/// Reads a data tile and the hash tile of the same entries, and compares them.
+/// Reads a data tile, its hash tile and its names tile, and returns the findings.
 async fn check(chains: Arc<Chains>, parts: Parts, job: Job) -> (Tile, Seen) {
     let (tile, files) = (job.tile, chains.files());
     let hashes = async {
@@ -207,7 +207,7 @@ async fn check(chains: Arc<Chains>, parts: Parts, job: Job) -> (Tile, Seen) {
     if (parts == Parts::All || !is_packed)
         && let Some(wrong) = wrong_parts(chains, tile, &mut seen).await
     {
-        // If an entry is wrong, its names cannot show whether the names tile is right.
+        // If an entry is wrong, the names in the entry cannot show whether the names tile is right.
         let names = tile.names_path();
         let is_names = |finding: &Finding| names.as_ref() == Some(&finding.path);
         seen.findings.retain(|finding| !is_names(finding));
@@ -216,7 +216,7 @@ async fn check(chains: Arc<Chains>, parts: Parts, job: Job) -> (Tile, Seen) {
     (tile, seen)
 }
 
-/// Returns the first entry of a tile with a wrong precertificate or chain.
+/// Returns the finding for the first entry of a tile with a wrong precertificate or chain.
 async fn wrong_parts(chains: Arc<Chains>, tile: Tile, seen: &mut Seen) -> Option<Finding> {
     let entries = seen.entries.take()?;
     let issuers = chains.issuers(seen.issuers.keys().copied()).await;

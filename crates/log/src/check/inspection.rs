@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// A checkpoint from the lock or from storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundCheckpoint {
-    /// Size and root in the text, if the note is a checkpoint.
+    /// Size and root in the text of the note; `None` if the note is not a checkpoint.
     pub head: Option<(u64, Hash)>,
     /// The timestamp of the signature in Unix milliseconds, or the reason why the note is not a
     /// checkpoint of this log.
@@ -43,7 +43,7 @@ impl FoundCheckpoint {
         }
     }
 
-    /// Returns size and root, if the log has signed the note.
+    /// Returns size and root; `None` if the note has no valid signature of the log.
     pub fn verified(&self) -> Option<(u64, Hash)> {
         self.head.filter(|_| self.signed.is_ok())
     }
@@ -58,7 +58,7 @@ pub struct Inspection {
     pub published: Option<FoundCheckpoint>,
     /// The rounds of the journal from the published checkpoint to the checkpoint in the lock.
     pub bridge: Vec<Step>,
-    /// The error with which the log's start would fail.
+    /// The error with which the log's start would fail; `None` if the log would start.
     pub refusal: Option<String>,
 }
 
@@ -79,8 +79,8 @@ pub(crate) async fn inspect(
     }
 }
 
-/// See [`Log::hold_against`](crate::log::Log::hold_against). The known checkpoints were fetched
-/// before. A log that signs concurrently therefore includes them.
+/// See [`Log::hold_against`](crate::log::Log::hold_against). The caller fetched the known
+/// checkpoints before this call, so the tree that this function reads must include them.
 pub(crate) async fn hold_against(
     config: &LogConfig,
     assets: Arc<dyn Assets>,
@@ -166,16 +166,17 @@ async fn published(
 pub enum Standing {
     /// The published checkpoint includes the round.
     Published,
-    /// The lock has signed the round, and it is not published yet.
+    /// The checkpoint in the lock includes the round, and the published checkpoint does not.
     Signed,
-    /// Staged on the signed tree: the round is being signed, or was never signed.
+    /// The round continues the tree of the lock: the round is being signed, or was never signed.
     Staged,
-    /// Not larger than the published tree, and not replaced by another round of the journal:
+    /// The round ends within the published tree, and no other round of the journal replaced it:
     /// recovery does not need the round.
     Covered,
-    /// Does not lead to a signed tree: recovery skips the round.
+    /// The round does not lead to the tree of the lock: recovery skips the round.
     PassedOver,
-    /// Continues a tree that the lock does not have: the lock is not the newest.
+    /// The round continues a tree that is newer than the lock: the checkpoint in the lock is not
+    /// the newest.
     Beyond,
 }
 
@@ -259,7 +260,7 @@ mod tests {
             [PassedOver, Beyond, Beyond]
         );
         assert_eq!(found(None, None), [Beyond; 5]);
-        // A round is unreadable; earlier rounds are published nevertheless.
+        // A round is unreadable. The published tree still covers the earlier rounds.
         let steps = [steps[0], steps[1], steps[3]];
         let found = standings(&steps, head(7), head(7));
         assert_eq!(found, [Covered, Covered, Published]);

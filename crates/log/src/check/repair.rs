@@ -1,6 +1,6 @@
-//! Repairs wrong files of a log, from the tiles below them or from other copies of the log.
+//! Repair of wrong files of a log, from the tiles below the files or from other copies of the log.
 //!
-//! No source is trusted. The offered files are laid over the files of the log in memory, and the
+//! No source is trusted. The offered files replace the files of the log in memory only, and the
 //! check that found the fault ([`fsck`]) runs again. An offered file is written only if the check
 //! finds no fault in it, nor in the tiles that lead from it to the signed root.
 
@@ -43,7 +43,7 @@ pub struct Repair {
     pub signed: Checkpoint,
     /// The roots that the log accepts. Chains of entries from other sources must lead to them.
     pub accepted: Arc<Roots>,
-    /// The extent of the check.
+    /// Options of the check. A repair ignores `names`, and always expects all names tiles.
     pub options: FsckOptions,
 }
 
@@ -52,9 +52,9 @@ pub struct Repair {
 pub struct Refusal {
     /// Path of the file.
     pub path: String,
-    /// The place that offers the file.
+    /// Name of the copy, or of the other source, that offered the file.
     pub from: String,
-    /// The reason why the file could not be repaired: a text, because refusals are compared and
+    /// The reason why the offered file was rejected: a text, because refusals are compared and
     /// sorted.
     pub problem: String,
 }
@@ -107,8 +107,8 @@ struct Walk {
     judge: Judge,
     /// The first tile that has not been reported.
     at: FsckPosition,
-    /// Files that were replaced, with the replacing bytes. The same bytes are not written twice: if
-    /// the fault reappears, the disk does not keep the bytes.
+    /// Files that were replaced, with the replacing bytes. The same bytes are not written twice,
+    /// because a fault that reappears means that the disk does not keep the bytes.
     cured: HashSet<(String, Fingerprint)>,
 }
 
@@ -131,8 +131,8 @@ impl Walk {
             self.at = checked.next;
             Some(tiles)
         } else {
-            // Tiles that were read ahead were compared with the wrong files: the check goes back,
-            // and finds the remaining faults again.
+            // The check has already compared the next tiles with the wrong files. It therefore
+            // starts again at this tile, and finds the remaining faults again.
             checked.findings.clear();
             checked.next = self.at;
             None
@@ -162,7 +162,7 @@ impl Walk {
                 }
             }
         }
-        // Fingerprints come last, because a source may have had the missing issuer.
+        // Fingerprints are restored last, because a source may have the missing issuer.
         let renamed = rename::renamed(&self.repair.files, &self.repair.accepted, findings).await;
         let cures = self
             .take(renamed, "the rest of its chain", findings)
@@ -253,7 +253,7 @@ impl Repair {
 }
 
 /// Returns the files to replace, in the order of the attempts: first the files with findings, then
-/// the data tiles that name a missing issuer, perhaps wrongly.
+/// the data tiles whose fingerprint of a missing issuer may be damaged.
 fn wrong(findings: &[Finding], size: u64) -> [Vec<String>; 2] {
     let lost = findings.iter().filter_map(lost).map(|it| it.path);
     let found = findings.iter().map(|it| it.path.clone());
@@ -269,7 +269,8 @@ fn elsewhere(finding: &Finding, size: u64) -> Option<Finding> {
     misnamed(finding, size).or_else(|| lost(finding))
 }
 
-/// Converts the finding of a damaged fingerprint to a missing issuer, which another place may have.
+/// Converts the finding of a damaged fingerprint to the finding of a missing issuer, because
+/// another copy may have this issuer.
 fn lost(finding: &Finding) -> Option<Finding> {
     let Problem::Parts(error) = &finding.problem else {
         return None;
@@ -332,8 +333,8 @@ fn leads_to(upper: &str, to: &str, size: u64) -> bool {
     above == Some(upper.index())
 }
 
-/// Returns the correct bytes of a superseded partial tile, cut from the wider tile that replaced
-/// it.
+/// Returns the correct file of a superseded partial tile, cut from the wider tile that replaced it;
+/// `None` if the wider tile cannot be read.
 pub async fn superseded_anew(files: &dyn Files, partial: Tile, size: u64) -> Option<Asset> {
     let wider = Tile::widest(partial.level(), partial.index(), size)?;
     let bytes = tile(files, wider).await.ok()?;

@@ -39,7 +39,7 @@ const RETRY: Duration = Duration::from_secs(60);
 /// Bytes of hash tiles kept while a cached file is verified.
 const CACHE_BYTES: u64 = 1 << 20;
 
-/// Most files that are restored in the life of a process.
+/// Maximum number of files of one log that a process restores.
 const MOST_RESTORED: usize = 10_000;
 
 /// The state of a file that was damaged when it was read.
@@ -59,7 +59,7 @@ struct Right {
 }
 
 /// Restores the files that readers and the scrubber find damaged, until the future is dropped. A
-/// file is restored once: a disk that damages it again does not keep the bytes.
+/// file is restored only once: a disk that damages the file again does not keep the bytes.
 pub(crate) async fn attend(log: Arc<Shared>) -> Infallible {
     let damaged = log.reader.tiles().damaged();
     let mut restored = HashSet::new();
@@ -95,7 +95,8 @@ pub(crate) async fn attend(log: Arc<Shared>) -> Infallible {
                     log = log.config.shortname,
                     path = file.path(),
                     problem = problem.to_string(),
-                    "the log itself cannot restore a damaged file: run `lucarne repair --from` with a copy"
+                    "the log itself cannot restore a damaged file: run `lucarne repair --from` \
+                     with a copy of the log"
                 ),
             }
         }
@@ -124,7 +125,7 @@ pub(crate) async fn names_tile(log: &Shared, data: Tile) {
         tracing::warn!(
             log = log.config.shortname,
             problem = failure.to_string(),
-            "a names tile is not restored"
+            "cannot restore a damaged names tile: run `lucarne repair`"
         );
     }
 }
@@ -155,8 +156,8 @@ async fn restore(log: &Shared, file: FileId) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-/// Returns the content of a file that a cache still has, or that is right by now. Bytes that the
-/// scrubber has condemned agree with the tree as well, so that a condemned file is not read here.
+/// Returns the content of a file that a cache still has, or that is right by now. A file that the
+/// scrubber has condemned agrees with the tree as well, so a condemned file is not read here.
 async fn cached(log: &Shared, edge: &Arc<RightEdge>, file: FileId) -> Option<Right> {
     if log.reader.tiles().damaged().is_condemned(file) {
         return None;
@@ -209,7 +210,8 @@ async fn is_right(
     })
 }
 
-/// Computes the hashes of a tile from memory, or from the tiles or entries beneath it.
+/// Computes the hashes of a tile from memory, from the tiles or entries beneath it, or from the
+/// journal.
 async fn hash_tile(
     log: &Shared,
     edge: &Arc<RightEdge>,

@@ -1,8 +1,8 @@
 //! The scrubber: reads the files of a running log periodically, at a bounded rate, and verifies
 //! them against the signed tree.
 //!
-//! Readers never receive a file that does not match the tree. But damage of a file that is seldom
-//! read stays unnoticed, until the last good copy is damaged as well. The scrubber reports each
+//! Readers never receive a file that does not match the tree. But damage to a file that is seldom
+//! read could stay unnoticed until the last good copy is damaged, too. The scrubber reports each
 //! damaged file in the server's log, in `/health` and on the status page. The server withholds the
 //! file until it is repaired.
 
@@ -33,13 +33,13 @@ use crate::shared::Shared;
 
 /// The interval at which the position is saved.
 const NOTED_EVERY: Duration = Duration::from_secs(10);
-/// The pause after a store has not responded.
+/// The pause after the store could not be read.
 const AWAY: Duration = Duration::from_secs(60);
-/// The time after which a store counts as unavailable.
+/// Time limit for the response of the store. After this time, the store counts as unavailable.
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The extent of a pass. Signatures are not verified: that costs more than all other checks, and
-/// the checksum of gzip detects damage as well.
+/// The extent of a pass. Signatures in compressed tiles are not verified: that costs more than all
+/// other checks, and the checksum of gzip detects damage as well.
 const OPTIONS: FsckOptions = FsckOptions {
     at_once: 1,
     names: NamesTiles::AsFound,
@@ -94,7 +94,7 @@ pub(crate) async fn scrub(log: Arc<Shared>, config: ScrubConfig) -> Infallible {
                 tracing::warn!(
                     log = log.config.shortname,
                     problem,
-                    "the scrubber cannot read"
+                    "the scrubber cannot read the log's files: retrying in 60 s"
                 );
                 log.status.scrub.0.lock().away = Some(problem);
                 position.tile = tile;
@@ -109,7 +109,9 @@ async fn list(log: &Shared) -> u64 {
     let missing = match sample::missing(log).await {
         Ok(missing) => missing,
         Err(error) => {
-            tracing::warn!(log = log.config.shortname, %error, "the scrubber cannot list");
+            tracing::warn!(log = log.config.shortname, %error, "the scrubber cannot list the \
+                                                                log's files, and looks for no \
+                                                                missing tiles in this pass");
             return 0;
         }
     };
@@ -137,7 +139,8 @@ fn note_pass(log: &Shared, findings: u64, now_ms: u64) {
     tracing::info!(log = log.config.shortname, findings, "scrub: pass ended");
 }
 
-/// Checks all published entries from `position` on, and returns the number of problems.
+/// Checks all published entries from `position` on, or one data tile if the scrubber samples.
+/// Returns the number of problems.
 async fn pass(
     log: &Arc<Shared>,
     config: &ScrubConfig,

@@ -67,7 +67,6 @@ impl Stored {
         (Arc::new(stored), signed)
     }
 
-    /// Returns a copy of the files.
     pub(crate) fn copy(&self) -> Arc<Stored> {
         Arc::new(Stored(RwLock::new(self.0.read().clone())))
     }

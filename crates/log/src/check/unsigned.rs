@@ -1,7 +1,7 @@
 //! The parts of an entry that its leaf hash does not cover: the precertificate and the chain.
 //!
-//! These parts are correct if the log would log the same entry for a submission with them. So the
-//! validator of submissions verifies them, with every signature up to a root.
+//! These parts are correct if a submission of the same chain would lead to the same entry. The
+//! validator of submissions therefore verifies these parts, with every signature up to a root.
 //!
 //! A check of a log's own tiles ([`Chains`]) uses the last certificate of a chain as its root,
 //! because the accepted roots change over time. A chain from another source ([`Accepted`]) must
@@ -37,7 +37,7 @@ const MAX_ROOTS: u64 = 4096;
 const MAX_FLIPPED: u32 = 64;
 
 /// Maximum number of missing issuers that a check searches under 256 other names each. If more
-/// issuers are missing, the whole directory of issuers is missing.
+/// issuers are missing, the whole directory of issuers is probably missing.
 const MAX_SEARCHES: u32 = 16;
 
 /// The known issuers of a tile, by their fingerprints.
@@ -61,7 +61,8 @@ pub enum PartsError {
     /// The chain continues after an accepted root, or ends before one.
     #[error("its chain does not lead from its issuer to an accepted root")]
     Chain,
-    /// A fingerprint that differs from the fingerprint of a known certificate in a few bits.
+    /// A fingerprint that names no certificate, and differs from the fingerprint of a known
+    /// certificate in a few bits.
     #[error(
         "names issuer/{found}, which is missing; expected issuer/{expected}, which differs in a few bits"
     )]
@@ -176,7 +177,7 @@ impl Accepted {
     /// Verifies the unsigned parts of an entry.
     ///
     /// # Errors
-    /// If a part does not lead to an accepted root.
+    /// If the unsigned parts are wrong, or the chain does not lead to an accepted root.
     pub(crate) fn verify(
         &self,
         leaf: &TileLeafRef<'_>,
@@ -190,16 +191,16 @@ impl Accepted {
 pub(crate) struct Chains {
     files: Arc<dyn Files>,
     verification: Arc<Verification>,
-    /// Validators by the last certificate of chains.
+    /// The validators, by the fingerprint of their root.
     validators: Cache<Fingerprint, Arc<Validator>>,
     issuers: Cache<Fingerprint, Bytes>,
     /// The issuers that were looked up, and whether each exists.
     known: Mutex<HashMap<Fingerprint, bool>>,
-    /// The missing issuers that were looked up under other names.
+    /// Number of missing issuers that were looked up under other names.
     searches: AtomicU32,
 }
 
-/// The first entry of a tile whose unsigned parts are wrong.
+/// The first entry of a tile with wrong unsigned parts.
 pub(crate) struct WrongParts {
     /// The position in the tile.
     pub(crate) entry: u64,
@@ -311,7 +312,6 @@ impl Chains {
         None
     }
 
-    /// Returns the files of the log.
     pub(crate) fn files(&self) -> &dyn Files {
         &*self.files
     }
@@ -326,8 +326,8 @@ impl Chains {
         self.known.lock().insert(fingerprint, is_present);
     }
 
-    /// Returns the fingerprint of a certificate of the log that differs from this fingerprint in a
-    /// few bits, if earlier tiles name it, or else in one bit, if the file exists.
+    /// Returns a similar fingerprint of an existing certificate of the log. The fingerprint differs
+    /// in a few bits if earlier tiles name the certificate, and otherwise in exactly one bit.
     pub(crate) async fn near(&self, fingerprint: &Fingerprint) -> Option<Fingerprint> {
         match self.nearly(fingerprint) {
             None => self.one_bit_away(fingerprint).await,
@@ -375,7 +375,7 @@ pub(crate) async fn issuer(files: &dyn Files, fingerprint: &Fingerprint) -> Opti
     der.filter(|der| Fingerprint::of(der) == *fingerprint)
 }
 
-/// Returns whether two fingerprints differ in only a few bits.
+/// Returns whether two fingerprints differ, but in at most [`MAX_FLIPPED`] bits.
 pub(crate) fn is_near(one: &Fingerprint, other: &Fingerprint) -> bool {
     let bits = one.0.iter().zip(&other.0);
     let flipped: u32 = bits.map(|(a, b)| (a ^ b).count_ones()).sum();
@@ -442,8 +442,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns an entry with an RSA precertificate whose issuer cannot be read, and the offset of
-    /// the NULL parameters beside the signature. So no signature is verified.
+    /// Returns an entry with an RSA precertificate, and the offset of the NULL parameters beside
+    /// the signature. The issuer of the entry cannot be read, so no signature is verified.
     fn entry() -> (Vec<u8>, usize) {
         let pki = Pki::shared();
         let chain = pki.precertificate(&pki.rsa, "null.example").unwrap();

@@ -19,7 +19,8 @@ pub trait KnownCheckpoints: Debug + Send + Sync {
 pub struct SourceResponse {
     /// URL or path of the source.
     pub place: String,
-    /// The bytes of the checkpoint, not yet verified, or the reason why there are none.
+    /// The bytes of the checkpoint, not yet verified, or the reason why the source returned no
+    /// checkpoint.
     pub note: Result<Bytes, Box<dyn Error + Send + Sync>>,
 }
 
@@ -27,7 +28,7 @@ pub struct SourceResponse {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceResponseError {
-    /// The source has no response.
+    /// The source returned no checkpoint.
     #[error(transparent)]
     None(#[from] Box<dyn Error + Send + Sync>),
     /// The response is not a checkpoint, or belongs to another log.

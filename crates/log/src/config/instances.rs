@@ -43,7 +43,8 @@ impl Instances {
     }
 }
 
-/// Returns a number that no other process has. The number need not be hard to guess.
+/// Returns a random ID for this process, which no other process has. The ID need not be hard to
+/// guess.
 pub(crate) fn holder_id() -> HolderId {
     use std::hash::{BuildHasher, RandomState};
     let half = || {

@@ -1,7 +1,7 @@
 //! The two lanes of submissions: urgent certificates are logged before other certificates.
 //!
-//! Clients wait for the SCTs of a newly issued certificate. Clients do not wait for the SCTs of an
-//! old certificate, or of a certificate that already has SCTs, and CAs submit millions of these
+//! Clients wait for the SCTs of a newly issued certificate. No client waits for the SCTs of an old
+//! certificate, or of a certificate that already has SCTs, and CAs submit millions of these
 //! certificates. Newly issued certificates therefore have their own lane: they are in the next
 //! round, however many entries wait in the other lane. The configuration calls the other lane a
 //! log's `backlog`; in this crate, a backlog belongs to the dedup index.
@@ -26,9 +26,10 @@ pub enum Lane {
 pub struct LaneConfig {
     /// The time after its notBefore during which a certificate is fresh.
     pub freshness: Duration,
-    /// Maximum average rate of old entries per second; `None` is the free capacity of the rounds.
+    /// Maximum average rate of old entries per second. With `None`, old entries use the capacity of
+    /// the rounds that fresh entries leave free.
     pub old_rate: Option<NonZeroU32>,
-    /// Maximum number of old entries that wait; `None` is a quarter of the pool.
+    /// Maximum number of old entries that wait; `None` means a quarter of the pool.
     pub old_pool: Option<usize>,
 }
 
@@ -60,8 +61,8 @@ impl Default for LaneConfig {
 }
 
 impl Lane {
-    /// Returns the lane of an entry with this notBefore of its certificate, in Unix milliseconds,
-    /// at `now_ms`. An entry without a readable notBefore is old.
+    /// Returns the lane of an entry at the time `now_ms`. `not_before_ms` is the notBefore of its
+    /// certificate in Unix milliseconds. An entry without a readable notBefore is old.
     pub(crate) fn of(
         entry: &Entry,
         not_before_ms: Option<i64>,
@@ -77,7 +78,7 @@ impl Lane {
         }
     }
 
-    /// Returns the name for metrics and messages.
+    /// Returns the stable name for metrics and messages.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Lane::Fresh => "fresh",
@@ -86,8 +87,9 @@ impl Lane {
     }
 }
 
-/// Returns whether the entry is a certificate with embedded SCTs (RFC 6962, 3.3), valid or not.
-/// Precertificates are submitted to get SCTs, so they have none.
+/// Returns whether the entry is a certificate with embedded SCTs (RFC 6962, section 3.3), valid or
+/// not. An unreadable certificate counts as one with SCTs. Precertificates are submitted to get
+/// SCTs, so they have none.
 fn embeds_scts(signed: &SignedEntry) -> bool {
     match signed {
         SignedEntry::Precert { .. } => false,

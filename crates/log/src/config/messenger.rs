@@ -17,9 +17,9 @@ pub trait Messenger: std::fmt::Debug + Send + Sync + 'static {
     -> Result<Bytes, MessengerError>;
 }
 
-/// The error if the leader gives no usable response.
+/// The leader did not respond, or its response is unusable.
 #[derive(Debug, thiserror::Error)]
-#[error("the leading instance at {address}: {source}")]
+#[error("no valid response from the leading instance at {address}: {source}")]
 pub struct MessengerError {
     /// The address of the leader, as `host:port`.
     pub address: String,

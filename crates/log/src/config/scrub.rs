@@ -30,11 +30,12 @@ pub struct ScrubConfig {
     pub bytes_per_second: NonZeroU64,
     /// The hours of the day at which files are read. `None` means the whole day.
     pub window: Option<ScrubWindow>,
-    /// The file that keeps the position across restarts. If it is lost, the pass starts again.
+    /// The file that keeps the position across restarts. If the file is lost, the pass starts
+    /// again.
     pub position: PathBuf,
     /// The pause after startup, because the startup itself reads from storage.
     pub delay: Duration,
-    /// Shortest time from the start of one pass to the start of the next.
+    /// Minimum time from the start of one pass to the start of the next pass.
     pub interval: Duration,
     /// If `true`, a pass is one random tile and one listing of a directory of tiles.
     pub sampling: bool,

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use crate::config::clock::Clock;
 
 const MINUTES_PER_DAY: u64 = 24 * 60;
-/// Longest sleep, because the clock may be set during the sleep.
+/// Maximum time of one sleep, because the clock may be set during the sleep.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// A part of each day, UTC: `22:00-06:00`.
@@ -25,7 +25,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 pub struct ScrubWindow {
     /// The first minute, counted from midnight.
     from: u64,
-    /// The minute of the day at which the window ends. If it is not after the first, the window
+    /// The minute of the day at which the window ends. If this minute is before `from`, the window
     /// ends on the next day.
     to: u64,
 }
@@ -70,7 +70,7 @@ impl ScrubWindow {
         }
     }
 
-    /// Returns the time until the window opens; `None` if it is open.
+    /// Returns the time until the window opens; `None` if the window is open.
     fn closed_for(&self, now_ms: u64) -> Option<Duration> {
         let now = now_ms / 60_000 % MINUTES_PER_DAY;
         let since = |minute| (now + MINUTES_PER_DAY - minute) % MINUTES_PER_DAY;

@@ -8,8 +8,8 @@ use lucarne_ct::{TileLeafError, TileLeafRef};
 
 use crate::data::gzip::check_sum;
 
-/// First bytes of a gzip stream. A `TileLeaf` starts with a 64-bit timestamp; a timestamp with
-/// these first bytes would be 71 million years in the future.
+/// First bytes of a gzip stream. An uncompressed tile starts with a 64-bit timestamp in
+/// milliseconds. A timestamp with these first bytes would be 72 million years in the future.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// Maximum length of a data tile in bytes: 256 entries, each with two copies of a certificate of
@@ -22,8 +22,8 @@ const CHUNK: u64 = 256 << 10;
 /// Decompresses the bytes of a data tile; returns uncompressed bytes unchanged.
 ///
 /// # Errors
-/// If the bytes are not exactly one complete gzip stream, do not match the checksum in its header,
-/// if there is a checksum, or decompress to more bytes than any data tile has.
+/// If the bytes are not exactly one complete gzip stream, if they do not match the checksum that
+/// the header may have, or if they decompress to more bytes than any data tile has.
 ///
 /// # Examples
 ///
@@ -62,15 +62,15 @@ pub(crate) fn gunzip_into<'r>(bytes: &'r [u8], room: &'r mut Vec<u8>) -> std::io
 fn unpack(packed: &[u8], most: u64, plain: &mut Vec<u8>) -> std::io::Result<()> {
     let length = said_length(packed);
     if length > most {
-        return Err(invalid(format!("unpacks to more than {most} bytes")));
+        return Err(invalid(format!("decompresses to more than {most} bytes")));
     }
-    // Allocates exactly the length that the stream declares.
+    // Allocates the length that the stream declares, and one byte more to detect a longer stream.
     plain.reserve_exact(length as usize + 1);
     let mut unpacking = GzDecoder::new(packed).take(length + 1);
     unpacking.read_to_end(plain)?;
     if plain.len() as u64 > length {
         return Err(invalid(format!(
-            "unpacks to more than the expected {length} bytes"
+            "decompresses to more than the expected {length} bytes"
         )));
     }
     nothing_after(unpacking.into_inner())
@@ -113,7 +113,7 @@ pub(crate) fn gunzip_entries(bytes: Bytes, count: u16) -> std::io::Result<Bytes>
         }
         if plain.len() as u64 > MAX_TILE_BYTES {
             return Err(invalid(format!(
-                "unpacks to more than {MAX_TILE_BYTES} bytes"
+                "decompresses to more than {MAX_TILE_BYTES} bytes"
             )));
         }
         if entries == count && plain.len() - read > CHUNK as usize {
@@ -133,7 +133,7 @@ fn without_rest(
     let mut rest = unpacking.take(left + 1);
     if std::io::copy(&mut rest, &mut std::io::sink())? > left {
         return Err(invalid(format!(
-            "unpacks to more than {MAX_TILE_BYTES} bytes"
+            "decompresses to more than {MAX_TILE_BYTES} bytes"
         )));
     }
     nothing_after(rest.into_inner())?;
@@ -146,7 +146,7 @@ fn nothing_after(unpacked: GzDecoder<&[u8]>) -> std::io::Result<()> {
     match unpacked.into_inner().len() {
         0 => Ok(()),
         extra => Err(invalid(format!(
-            "{extra} bytes after the end of the stream"
+            "{extra} extra bytes after the end of the gzip stream"
         ))),
     }
 }
@@ -159,7 +159,7 @@ pub(crate) fn is_gzip(bytes: &[u8]) -> bool {
     bytes.starts_with(&GZIP_MAGIC)
 }
 
-/// Compresses with zstd, for clients that prefer it.
+/// Compresses with zstd, for clients that accept this encoding.
 pub(crate) fn zstd(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
     zstd::bulk::compress(bytes, zstd::DEFAULT_COMPRESSION_LEVEL)
 }
@@ -185,7 +185,8 @@ mod tests {
             let twice = [&packed, extra].concat();
             let error = gunzip(twice.into()).unwrap_err().to_string();
             // The last bytes of the second stream are read as the length of the first.
-            let is_right = error.contains("after the end") || error.contains("unpacks to more");
+            let is_right =
+                error.contains("after the end") || error.contains("decompresses to more");
             assert!(is_right, "{error}");
         }
     }

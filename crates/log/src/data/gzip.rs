@@ -8,12 +8,12 @@
 //! The stream depends only on the entries, not on the rounds that added them. A replay, a second
 //! instance and a repair produce the same bytes, so clients need not fetch the file again.
 //!
-//! Deflate has bits without meaning: the padding of a block's last byte. A change in them is not
-//! visible in the decompressed tile, but makes the file different. The header therefore has a
-//! checksum of the rest of the stream, in an extra field that other software skips.
+//! Deflate has bits without meaning: the padding of a block's last byte. A change in these bits is
+//! not visible in the decompressed tile, but changes the file. The header therefore has a checksum
+//! of the rest of the stream, in an extra field that other software skips.
 //!
-//! The chunks that are kept between rounds may be corrupted in memory. Their checksum is verified
-//! before they are reused. New chunks are decompressed and compared.
+//! Chunks that are kept between rounds may be corrupted in memory, so their checksum is verified
+//! before each reuse. New chunks are decompressed and compared.
 
 use std::io;
 
@@ -136,7 +136,7 @@ pub(crate) fn check_sum(stream: &[u8]) -> io::Result<()> {
     if crc(packed).sum() == u32::from_le_bytes(*sum) {
         Ok(())
     } else {
-        Err(invalid("its bytes do not match the checksum in its header"))
+        Err(invalid("the bytes do not match the checksum in the header"))
     }
 }
 
@@ -158,12 +158,14 @@ fn chunk(plain: &[u8], start: usize) -> io::Result<Vec<u8>> {
     if inflates_to(window, &blocks, plain)? {
         Ok(blocks)
     } else {
-        Err(invalid("it does not decompress to the original bytes"))
+        Err(invalid(
+            "the compressed bytes do not decompress to the original bytes",
+        ))
     }
 }
 
 /// Compresses to blocks that follow the bytes `window`, at the fastest level. The next level takes
-/// half as long again and saves a twentieth of the size.
+/// 50 % longer and saves 5 % of the size.
 ///
 /// Each call uses a new compressor: after a reset, a compressor still has old bytes beyond the end
 /// of its window, and finds other matches because of these bytes.
@@ -256,8 +258,8 @@ mod tests {
         }
     }
 
-    /// A compressor hashes the last three bytes of its dictionary together with the next byte,
-    /// which is not set yet: it uses the old byte there.
+    /// A compressor hashes the last three bytes of its dictionary together with the next byte. This
+    /// byte is not set yet, so the compressor uses an old byte.
     #[test]
     fn what_was_compressed_before_hides_no_matches() {
         let mut tile: Vec<u8> = (0..2 * CHUNK).map(|_| rand::random()).collect();

@@ -39,7 +39,7 @@ pub(crate) fn names_tile(entries: &[u8]) -> io::Result<Bytes> {
 pub(crate) struct GrowingNames {
     /// The index of the tile.
     tile: u64,
-    /// Bytes of the data tile whose entries have lines.
+    /// Number of bytes of the data tile whose entries already have lines.
     read: usize,
     lines: Bytes,
     gzip: GrowingGzip,

@@ -1,4 +1,4 @@
-//! The journal's record of one round: everything that is needed to publish the round again.
+//! The journal's record of one round, with all data to publish the round again.
 //!
 //! ```text
 //! magic "lucarne round 1\n"   16 bytes
@@ -25,9 +25,9 @@ const HEADER: usize = 16 + 3 * 8 + 2 * 32 + 8;
 /// The step from the tree before a round to the tree after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Entries before the round.
+    /// Number of entries before the round.
     pub old_size: u64,
-    /// Entries after the round.
+    /// Number of entries after the round.
     pub new_size: u64,
     /// The timestamp of every entry of the round.
     pub timestamp_ms: u64,
@@ -49,7 +49,7 @@ pub struct Step {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The step from the tree before the round to the tree after it.
+    /// Sizes and roots before and after the round, and its timestamp.
     pub step: Step,
     /// The entries, as concatenated `TileLeaf` structures.
     pub entries: Bytes,

@@ -119,7 +119,7 @@ pub(crate) fn new_issuers(
 
 /// Returns the tiles as published files. Data tiles are compressed. The compressed bytes are
 /// decompressed and compared, because other parties verify the log with these bytes. Each data tile
-/// has its names tile. `tree` keeps the partial data tile for current readers.
+/// has its names tile. `tree` keeps the compressed partial data tile, which readers request next.
 ///
 /// # Errors
 /// If the decompressed bytes differ from the input.

@@ -15,9 +15,9 @@ pub struct StoredFile {
     pub bytes: Bytes,
     /// The encoding of the bytes.
     pub encoding: Encoding,
-    /// The file with exactly these bytes, if sending from the file is faster.
+    /// An open file with exactly these bytes; `None` unless sending from the file is faster.
     pub file: Option<Arc<OpenFile>>,
-    /// The decoded bytes, if they are in memory.
+    /// The decoded bytes; `None` if they are not in memory.
     pub plain: Option<Bytes>,
     /// A checksum of the stored bytes (XXH3), which identifies them.
     pub sum: u128,

@@ -29,7 +29,7 @@ impl DataEdge {
     }
 }
 
-/// A tree that the log signed.
+/// The size and the root of a tree that the log signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TreeHead {
     pub(crate) size: u64,
@@ -48,7 +48,7 @@ impl TreeHead {
 pub(crate) struct Tree {
     /// The partial hash tile of each level.
     pub(crate) edge: Arc<RightEdge>,
-    /// The same tree by another algorithm, for verification before signing.
+    /// The same tree, computed by another algorithm for the verification before signing.
     pub(crate) frontier: Frontier,
     /// The partial data tile.
     pub(crate) data: DataEdge,
@@ -72,7 +72,6 @@ pub(crate) struct NewTiles {
 }
 
 impl Tree {
-    /// Creates the empty tree.
     pub(crate) fn empty() -> Self {
         Tree {
             edge: Arc::default(),
@@ -106,13 +105,12 @@ impl Tree {
         }
     }
 
-    /// Returns the number of entries.
     pub(crate) fn size(&self) -> u64 {
         self.edge.size()
     }
 
-    /// Appends leaves by their hashes. The frontier does not change before the result has been
-    /// verified. The caller must append the data as well.
+    /// Appends leaves by their hashes, and returns the hash tiles to write. The frontier stays
+    /// unchanged until the result has been verified. The caller must append the data as well.
     pub(crate) fn append_leaves(&mut self, leaves: &[Hash]) -> Vec<(Tile, Bytes)> {
         let tiles = Arc::make_mut(&mut self.edge).append(leaves);
         self.root = self.edge.root();
@@ -122,8 +120,8 @@ impl Tree {
             .collect()
     }
 
-    /// Appends the entries of these leaves. The first entry has the index `first`; `ends` are the
-    /// ends of the entries in `entries`.
+    /// Appends the entries of these leaves, and returns the data tiles to write. The first entry
+    /// has the index `first`; `ends` are the ends of the entries in `entries`.
     pub(crate) fn append_data(
         &mut self,
         first: u64,

@@ -3,7 +3,7 @@
 //! The bytes to be published are read back: each entry is parsed, compared with the submission, and
 //! hashed again. The frontier, which shares no code with the tiles, computes the root. The tiles
 //! are compared hash by hash. A bit that flipped since the chain was examined changes the identity;
-//! a bit that flips later changes a hash. In both cases the round never happens, and nothing is
+//! a bit that flips later changes a hash. In both cases the round is discarded, and nothing is
 //! signed.
 
 use std::collections::HashMap;
@@ -41,7 +41,6 @@ impl Verified {
         Ok(Verified(round))
     }
 
-    /// Returns the round.
     pub(crate) fn into_round(self) -> Round {
         self.0
     }
@@ -75,7 +74,8 @@ fn check_round(
     Ok(frontier)
 }
 
-/// Parses the entries of the record, and returns their leaf hashes.
+/// Parses the entries of the record, compares them with the submitted entries, and returns their
+/// leaf hashes.
 fn leaves(record: &Record, entries: &[Arc<Entry>]) -> Result<Vec<Hash>, VerifyError> {
     let mut rest = record.entries.as_ref();
     let mut buffer = Vec::with_capacity(4096);
@@ -100,8 +100,8 @@ fn same_entry(
 ) -> Result<(), EntryError> {
     check(leaf.index == index, || EntryError::Index(leaf.index))?;
     check(leaf.timestamp == timestamp_ms, || EntryError::Timestamp)?;
-    // The identity was computed from the submitted bytes before their signature was verified. So
-    // equal identities prove that the CA signed this leaf.
+    // The identity was computed from the submitted bytes before their signature was verified. Equal
+    // identities therefore prove that the CA signed this leaf.
     check(leaf.identity() == entry.identity, || EntryError::Identity)?;
     check(
         leaf.precertificate == entry.precertificate.as_deref(),
@@ -116,7 +116,8 @@ fn same_entry(
 }
 
 /// Checks that the logged `TBSCertificate` is derived from its precertificate, with the issuer of
-/// the precertificate or of its signing certificate. In the log Nessie 2024, it was not.
+/// the precertificate or of its signing certificate. The log Nessie 2024 once logged a
+/// `TBSCertificate` that was not.
 fn same_tbs(leaf: &TileLeafRef<'_>, entry: &Entry) -> Result<(), EntryError> {
     let (SignedEntryRef::Precert { tbs, .. }, Some(der)) = (leaf.signed, leaf.precertificate)
     else {
@@ -277,7 +278,8 @@ mod tests {
         }
     }
 
-    /// Detects a single flipped bit at any place, as happened to Yeti 2022 and Nimbus 2018.
+    /// A single flipped bit at any place is detected. Flipped bits ended the logs Yeti 2022 and
+    /// Nimbus 2018.
     #[test]
     fn any_flipped_bit_is_noticed() {
         let tree = prepare(&Tree::empty(), &entries(0..250)).tree;

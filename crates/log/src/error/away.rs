@@ -1,4 +1,4 @@
-//! Failures to read the storage of a log that end when it responds, or when it has changed.
+//! Failures to read the storage of a log that end when the storage responds or changes.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use lucarne_tlog::Hash;
 
 use crate::error::read_error::ReadError;
 
-/// The reasons why the state of a log cannot be read now.
+/// The reasons why the state of a log cannot be read now. A later attempt may succeed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Away {
@@ -49,7 +49,7 @@ pub enum Away {
         found: (u64, Hash),
     },
     /// The log changes during each read.
-    #[error("the log signs faster than its state can be read: retry")]
+    #[error("the log signs new checkpoints faster than this process can read its state: retry")]
     Changing,
 }
 

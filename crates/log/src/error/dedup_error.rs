@@ -5,21 +5,21 @@
 #[non_exhaustive]
 pub enum DedupError {
     /// The disk of the index does not respond.
-    #[error("its disk does not respond")]
+    #[error("the disk of the index does not respond")]
     Silent,
     /// Another process has the index open.
-    #[error("another process has it open, or this one still waits for its disk")]
+    #[error("another process has the index open, or this process still waits for the disk")]
     InUse,
     /// A write or a read failed in an earlier session.
-    #[error("its disk has failed to write or read it")]
+    #[error("the disk failed to write or read the index")]
     Failed,
     /// The recorded anchor is invalid.
-    #[error("the record of its tree is invalid")]
+    #[error("the recorded tree is invalid")]
     Anchor,
-    /// A recorded place is invalid.
+    /// A recorded index and timestamp of an entry are not 16 bytes long.
     #[error("a value is not 16 bytes long")]
     Value,
-    /// An earlier table is missing, so no later table may follow.
+    /// An earlier table could not be written, so no later table may follow.
     #[error("the last table could not be written")]
     Table,
     /// The database failed. The variant has the text of the error, because the error itself is

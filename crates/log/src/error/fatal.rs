@@ -36,7 +36,8 @@ pub enum Fatal {
     },
     /// The lock has no log with this key.
     #[error(
-        "{lock} holds no log with ID {log_id} ({name}): create it with `lucarne init`, or look for a wrong key, or a wrong lock"
+        "{lock} has no log with ID {log_id} ({name}): create the log with `lucarne init`, or \
+         correct the key or the lock in the configuration"
     )]
     NotCreated {
         /// Location of the lock.
@@ -53,7 +54,7 @@ pub enum Fatal {
     #[error(
         "{problem}. Storage and journal end with {there} entries: if a failing disk has lost the \
          last round before any of it was published, `lucarne lock rebuild --never-published` \
-         shows that and goes back to them"
+         verifies that and returns to these entries"
     )]
     LastRound {
         /// The contradiction.
@@ -61,7 +62,7 @@ pub enum Fatal {
         /// Number of entries that storage and journal lead to.
         there: u64,
     },
-    /// This log has signed a checkpoint that an external source has, and that is missing here.
+    /// The log here does not match a checkpoint of an external source.
     #[error(transparent)]
     Known(#[from] KnownError),
     /// The verification before signing failed: nothing was signed.
@@ -75,7 +76,7 @@ pub enum Fatal {
     /// Signing failed.
     #[error("signing failed: {0}")]
     Sign(SignError),
-    /// The external signer does not sign.
+    /// The separate signer does not sign.
     #[error(transparent)]
     Signer(#[from] lucarne_signer::ClientError),
     /// The clock has jumped forward.
@@ -115,7 +116,8 @@ pub enum Fatal {
 }
 
 impl Fatal {
-    /// Returns whether the error is a finding about the log itself, not a failure to read the log.
+    /// Returns whether the error is a contradiction in the log itself, not a failure to read the
+    /// log.
     pub fn is_verdict(&self) -> bool {
         use lucarne_storage::AssetError;
         matches!(
@@ -134,7 +136,7 @@ impl Fatal {
     }
 
     /// Returns whether another instance has advanced the log. With several instances, this instance
-    /// then follows the other; this is not a fault.
+    /// then follows the other instance.
     pub(crate) fn is_overtaken(&self) -> bool {
         use lucarne_storage::{AssetError, LockError};
         matches!(

@@ -1,8 +1,8 @@
 //! Contradictions between lock, journal, storage, signer and index, as data.
 //!
-//! Each variant has the values of its text, so that callers and tests can match it. Errors from
-//! below are fields and not sources: the text of a contradiction already contains them, and a
-//! report with all sources would repeat them.
+//! Each variant has the values of its text as fields, so that callers and tests can match the
+//! values. Underlying errors are fields, not sources: the text of a contradiction already contains
+//! them, and a report with all sources would repeat them.
 
 mod index;
 mod journal;
@@ -20,7 +20,7 @@ pub use self::storage::{HistoryError, StorageInconsistency, TreeError};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Inconsistency {
-    /// The lock is not the newest lock of this log.
+    /// The lock is wrong or old, or another process uses the key.
     #[error(transparent)]
     Lock(LockInconsistency),
     /// The journal does not lead to the signed tree.

@@ -10,9 +10,9 @@ pub enum KnownError {
     /// The known checkpoint has more entries than the log here.
     #[error(
         "{place} has a checkpoint of {known} entries, signed at {timestamp_ms} with this log's \
-         key, and lock, journal and storage here have {here}: all of them were rolled back, or \
-         this is a copy. Restore the newest ones; never start the log with older ones: it would \
-         sign a fork (known_checkpoint_newer)"
+         key, but lock, journal and storage here have {here} entries: all of them were rolled \
+         back, or belong to a copy of this log. Restore the newest lock and storage; never start \
+         the log with older ones: it would sign a fork (known_checkpoint_newer)"
     )]
     Newer {
         /// The source of the checkpoint.
@@ -28,8 +28,8 @@ pub enum KnownError {
     #[error(
         "{place} has a checkpoint of {known} entries with the root {root}, signed at \
          {timestamp_ms} with this log's key, and {here}: this key has signed two histories, or \
-         lock and storage here belong to a copy of this log. Find out which is the right one; the \
-         log signs nothing until then (known_checkpoint_fork)"
+         lock and storage here belong to a copy of this log. Find out which history is the right \
+         one; the log signs nothing until then (known_checkpoint_fork)"
     )]
     Fork {
         /// The source of the checkpoint.
@@ -40,7 +40,7 @@ pub enum KnownError {
         root: Hash,
         /// The time of the signature in Unix milliseconds.
         timestamp_ms: u64,
-        /// The history that is here instead.
+        /// The entries of the log here.
         here: HistoryHere,
     },
     /// Unreadable tiles prevent the comparison with the known checkpoint.
@@ -58,10 +58,10 @@ pub enum KnownError {
     },
 }
 
-/// The history of a log that does not have the tree of a known checkpoint.
+/// The difference between the log here and the tree of a known checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HistoryHere {
-    /// The tree of this size had another root.
+    /// The first entries here have another root.
     #[error("the first {size} entries here have the root {root}")]
     Root {
         /// Number of entries.
@@ -69,7 +69,7 @@ pub enum HistoryHere {
         /// Root of these entries.
         root: Hash,
     },
-    /// No tree had this size.
+    /// No round here ended with this number of entries.
     #[error("no round here ended with {size} entries")]
     NoRound {
         /// Number of entries.

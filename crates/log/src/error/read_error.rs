@@ -27,7 +27,8 @@ pub enum ReadError {
     },
 }
 
-/// The failure of a read. Concurrent readers share it, so errors from below are behind an `Arc`.
+/// The failure of a read. Concurrent readers share the failure, so underlying errors are in an
+/// `Arc`.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadFailure {
@@ -55,11 +56,11 @@ pub enum ReadFailure {
     /// The log has no published checkpoint.
     #[error("no checkpoint is published")]
     Unpublished,
-    /// A data tile ends before one of its entries.
-    #[error("a data tile without its entry")]
+    /// A data tile ends before an entry that it must have.
+    #[error("a data tile ends before one of its entries")]
     NoEntry,
     /// The tree has no data tile with an entry.
-    #[error("no data tile of {size} entries holds {start}")]
+    #[error("the tree of {size} entries has no data tile with entry {start}")]
     NoDataTile {
         /// Size of the tree.
         size: u64,
@@ -67,7 +68,7 @@ pub enum ReadFailure {
         start: u64,
     },
     /// The tree has no hash tile with a hash.
-    #[error("no tile of level {level} holds {position}")]
+    #[error("the tree has no hash tile with position {position} of level {level}")]
     NoHashTile {
         /// Level of the tile.
         level: u8,
@@ -113,7 +114,7 @@ impl From<AssetError> for ReadError {
         use AssetError::{Io, Silent, Unavailable};
         match error {
             Unavailable { .. } | Silent { .. } => ReadError::Unavailable(Arc::new(error)),
-            // The file is too long or not a regular file: the log has not written it.
+            // The file is too long or not a regular file, so the log did not write it.
             Io { path, source, .. } if source.kind() == io::ErrorKind::InvalidData => {
                 ReadError::Damaged {
                     path,

@@ -37,8 +37,8 @@ fn full(lane: Lane) -> &'static str {
     match lane {
         Lane::Fresh => "the pool is full",
         Lane::Old => {
-            "too many old certificates, or certificates with SCTs, are pending: fresh ones have \
-             priority"
+            "too many old certificates, or certificates with SCTs, are pending: fresh \
+             certificates have priority"
         }
     }
 }

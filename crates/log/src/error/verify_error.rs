@@ -17,7 +17,7 @@ pub enum VerifyError {
     /// The tree has changed since it was signed.
     #[error("the tree before the round no longer has the root that was signed")]
     Before,
-    /// The record does not end at the new size of the tree.
+    /// The number of entries in the record does not lead to the new size of the tree.
     #[error("the record does not end at the new size of the tree")]
     Size,
     /// The tiles and the frontier give different roots.
@@ -25,7 +25,7 @@ pub enum VerifyError {
     Root {
         /// Root that the tiles have.
         tiles: Hash,
-        /// Root of the frontier, which has the leaves of the round.
+        /// Root that the frontier computes from the leaves of the round.
         leaves: Hash,
     },
     /// An entry differs from the submission.
@@ -36,10 +36,10 @@ pub enum VerifyError {
         /// The difference between the entry and the submission.
         problem: EntryError,
     },
-    /// The entries are followed by this number of bytes.
-    #[error("{0} bytes after the last entry")]
+    /// The record has this number of bytes after the last entry.
+    #[error("the record has {0} extra bytes after the last entry")]
     Extra(usize),
-    /// There are tiles of a level that must be empty.
+    /// The round has tiles of a level that must not change.
     #[error("unexpected tiles of level {0}")]
     ExtraTiles(u8),
     /// A hash is not in its tile.
@@ -65,7 +65,7 @@ pub enum VerifyError {
     #[error("entries that were staged are missing from the data tiles")]
     MissingData,
     /// A data tile cannot be compressed.
-    #[error("{path}: compression: {error}")]
+    #[error("{path}: compression failed: {error}")]
     Compression {
         /// Path of the tile.
         path: String,
@@ -85,7 +85,7 @@ pub enum EntryError {
     #[error("has the wrong index {0}")]
     Index(u64),
     /// The timestamp of the entry is wrong.
-    #[error("has a different timestamp")]
+    #[error("the timestamp differs from the timestamp of the round")]
     Timestamp,
     /// The identity differs, so another certificate would be logged.
     #[error("differs from the submission")]

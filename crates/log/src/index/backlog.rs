@@ -1,9 +1,10 @@
 //! The backlog of the dedup index: entries of the log that the index has not read yet.
 //!
-//! While the log is open, it reads a lost or stale index from its tiles, the newest first. A
-//! submission that the index does not find may be in the backlog, unless its certificate is younger
-//! than the whole backlog (`unreadable_entries.rs` has the rule). Most submissions are a few hours
-//! old. The index can therefore decide about most submissions as soon as it has read the last days.
+//! While the log is open, it rebuilds a lost or stale index from its tiles, the newest tile first.
+//! A submission that the index does not find may be in the backlog, unless its certificate is
+//! younger than the whole backlog (`unreadable_entries.rs` has the rule). Most submissions are a
+//! few hours old. The index can therefore decide about most submissions as soon as it has read the
+//! last days.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -16,7 +17,7 @@ use crate::index::unreadable_entries::{Gap, signed_from};
 /// The encoded length of a range, in bytes.
 const RANGE: usize = 24;
 
-/// The pace is an average over this time span.
+/// Time span over which the pace is averaged.
 const WINDOW: Duration = Duration::from_secs(20);
 
 /// Ranges of entries that are not read yet, in ascending order. No two ranges are adjacent.
@@ -26,12 +27,11 @@ pub(crate) struct Backlog(Vec<Gap>);
 impl Backlog {
     pub(crate) const EMPTY: Backlog = Backlog(Vec::new());
 
-    /// Returns the number of entries in the backlog.
     pub(crate) fn entries(&self) -> u64 {
         self.0.iter().map(|range| range.end - range.first).sum()
     }
 
-    /// Returns the range to read next: the newest range.
+    /// Returns the range to read next, which is the newest range; `None` if the backlog is empty.
     pub(crate) fn newest(&self) -> Option<Gap> {
         self.0.last().copied()
     }
@@ -163,13 +163,14 @@ impl Pace {
         self.at(Instant::now()).map(|(pace, ..)| pace)
     }
 
-    /// Returns the time from now until the whole backlog is read.
+    /// Returns the time from now until the whole backlog is read; `None` if the pace is unknown.
     pub(crate) fn time_left(&self) -> Option<Duration> {
         let (pace, _, last, since) = self.at(Instant::now())?;
         Some(left(last.entries as f64 / pace, since))
     }
 
-    /// Returns the time from now until all entries are read that may have this notBefore.
+    /// Returns the time from now until the backlog has no more entries that may have this
+    /// notBefore; `None` if the pace is unknown.
     pub(crate) fn time_until_told(&self, not_before_ms: Option<i64>) -> Option<Duration> {
         self.time_until_told_at(not_before_ms, Instant::now())
     }
@@ -178,7 +179,8 @@ impl Pace {
         let (pace, milliseconds, last, since) = self.at(now)?;
         let all = last.entries as f64 / pace;
         let behind = last.latest_ms.saturating_sub(signed_from(not_before_ms));
-        // Infinite or NaN while only one bound is known.
+        // While only one bound of the timestamps is known, the quotient is infinite or NaN, and
+        // `min` returns `all`.
         let told = (behind as f64 / milliseconds).min(all);
         Some(left(told, since))
     }
@@ -195,7 +197,7 @@ impl Pace {
             return None;
         }
         let since = now.duration_since(last.at).as_secs_f64();
-        // The age of entries is known after the newest of them are read.
+        // The timestamps of the backlog are unknown until its newest entries are read.
         let first = samples.iter().find(|sample| sample.latest_ms < u64::MAX)?;
         let went_back = first.latest_ms.saturating_sub(last.latest_ms);
         let milliseconds = went_back as f64 / now.duration_since(first.at).as_secs_f64();

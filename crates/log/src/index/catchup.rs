@@ -6,9 +6,9 @@
 //! newest entry to the oldest. The log can then soon distinguish new submissions from duplicates in
 //! most cases. An index without any entry begins with a snapshot, if there is one (`snapshot.rs`).
 //!
-//! Every entry from a tile is verified by the signed root: the hash of a data tile must match the
-//! tree. If a tile does not match, the index uses only the entries with the right hashes. The
-//! other entries of the tile are gaps (`unreadable_entries.rs`), and the log rereads the tile until
+//! Every entry from a tile is verified against the signed root: its leaf hash must match the tree.
+//! If a tile does not match, the index uses only the entries with the right hashes. The other
+//! entries of the tile are gaps (`unreadable_entries.rs`), and the log reads the tile again until
 //! the tile is repaired.
 
 use std::convert::Infallible;
@@ -182,14 +182,14 @@ async fn read_range(
 
 fn warn(log: &LogIndex, gap: &Gap) {
     tracing::warn!(
-        "{}/{} differs from the signed file, or cannot be read: restore the file from a copy. \
-         Until then, submissions that may be among its entries are refused",
+        "{}/{} differs from the signed tree, or cannot be read: restore the file from a copy. \
+         Until then, the log refuses submissions that may be among its entries",
         log.assets.location(),
         gap.tile()
     );
 }
 
-/// Logs the rest of the backlog from time to time.
+/// Logs the number of remaining entries, at most every [`SAY_EVERY`].
 fn say(log: &LogIndex, dedup: &Dedup, said: &mut Instant) {
     if said.elapsed() < SAY_EVERY {
         return;

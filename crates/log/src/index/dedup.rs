@@ -1,9 +1,10 @@
 //! The dedup index: identity → index and timestamp.
 //!
-//! Keys are full SHA-256 identities. The newest places are in memory. After 65,536 of them, they
-//! are sorted and written as one table (`table.rs`), and tables are merged in the background
-//! (`tables.rs`). Small values that change are in fjall: the log of the index, the number of
-//! indexed entries, the list of tables, the gaps, and the places that were filled in later.
+//! Keys are full SHA-256 identities; the value is the place of the entry. The newest 65,536 places
+//! are kept in memory, and then sorted and written as one table (`table.rs`). Tables are merged in
+//! the background (`tables.rs`). Small values that change are in fjall: the log of the index, the
+//! number of indexed entries, the list of tables, the gaps, and the places that were filled in
+//! later.
 //!
 //! The index follows the log and is never ahead of it: the number of indexed entries is recorded
 //! after the table is durable, and entries that a crash has lost are read from the log's own tiles.
@@ -11,7 +12,7 @@
 //!
 //! Entries that the index lacks are its backlog (`backlog.rs`). They are read from the tiles in the
 //! background, the newest first. Each part becomes a table, and leaves the backlog after lookups
-//! find it.
+//! find the entries of the table.
 //!
 //! The index is bound to one history of the log by its [`Anchor`]: one value with the number of
 //! indexed entries, and the size and root of a tree that begins with them. The anchor is recorded
@@ -21,12 +22,13 @@
 //!
 //! After an I/O error the contents of the disk are unknown: the kernel may show bytes that it could
 //! not write, and let the next sync succeed. The index is not written any more, and a file reports
-//! the failure to the next process (`failure.rs`): the index is set aside and rebuilt. This file
-//! has the newest tree of the index, and an index that named a wrong place still has its own. Both
-//! prove that lock and storage are older, even if the index is no longer used.
+//! the failure to the next process (`failure.rs`): the index is set aside and rebuilt. The file of
+//! the failure records the newest tree of the index. An index that returned a wrong place still has
+//! its own record. Either record can prove that lock and storage are older, even if the index is no
+//! longer used.
 //!
-//! This file has the lookups. `opening.rs` opens and rebuilds an index, and `writing.rs` adds
-//! entries to it.
+//! `dedup.rs` has the lookups. `opening.rs` opens and rebuilds an index, and `writing.rs` adds
+//! entries.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -62,8 +64,8 @@ pub(crate) use self::portable::{BadStream, CHUNK_RECORDS, Sealed, chunk_bytes, f
 pub(crate) use self::table::Record;
 pub(crate) use self::tables::Tables;
 
-/// Number of places in memory after which they are written as a table: 3 MB on disk, and a tenth of
-/// a second for reading their tiles after a crash.
+/// Number of places in memory that are written as one table. A table has 3 MB on disk, and reading
+/// the tiles of its entries after a crash takes a tenth of a second.
 pub(crate) const TABLE_ENTRIES: usize = 1 << 16;
 /// Number of entries that are read from the tiles for one table: 12 MB in memory.
 pub(crate) const PART: u64 = 1 << 18;
@@ -81,7 +83,8 @@ pub(crate) struct Dedup {
     database: Database,
     tables: Arc<Tables>,
     merger: Merger,
-    /// Places that were filled in later, and all places of an index without tables.
+    /// The places of entries that were unreadable at first, and all places of an index without
+    /// tables.
     places: Keyspace,
     has_places: AtomicBool,
     meta: Keyspace,
@@ -114,7 +117,7 @@ struct Unflushed {
     seen: TreeHead,
 }
 
-/// Entries of the newest end of the backlog, which were read from the tiles.
+/// The newest entries of the backlog, read from the tiles.
 #[derive(Default)]
 pub(crate) struct Part {
     /// The entries whose hashes match the tree.
@@ -190,7 +193,7 @@ impl Dedup {
                 return Ok(Some(*place));
             }
         }
-        // A place that has left memory since the first lookup is in a table now.
+        // A place that has left memory since the lookup in memory is in a table now.
         let found = self.tables.find(identity);
         let found = found.map_err(|e| self.fatal(&fjall::Error::Io(e)))?;
         if found.is_some() || !self.has_places.load(Ordering::SeqCst) {
@@ -205,13 +208,14 @@ impl Dedup {
         }
     }
 
-    /// Marks the index, which named a wrong place: the next opening of the log does not use it any
-    /// more. Returns whether this is the first time, and must be [recorded](Self::note_distrust).
+    /// Marks the index as wrong, because it returned a wrong place: the next opening of the log
+    /// rebuilds the index. Returns `true` at the first call; the caller then
+    /// [records](Self::note_distrust) the mark.
     pub(crate) fn distrust(&self) -> bool {
         !self.distrusted.swap(true, Ordering::SeqCst)
     }
 
-    /// Returns whether the index named a wrong place.
+    /// Returns whether the index has returned a wrong place.
     pub(crate) fn is_distrusted(&self) -> bool {
         self.distrusted.load(Ordering::SeqCst)
     }

@@ -7,8 +7,8 @@ use crate::error::Fatal;
 use crate::error::inconsistency::IndexSeen;
 use crate::index::dedup::Dedup;
 
-/// Returns the evidence in the dedup index of a log that is not in the lock; `None` if the index
-/// does not know the log either.
+/// Returns the path of the log's dedup index and the number of entries that the index has seen;
+/// `None` if there is no index.
 pub(crate) async fn seen(config: &LogConfig) -> Result<Option<IndexSeen>, Fatal> {
     let found = indexed(config).await?;
     Ok(found.map(|entries| IndexSeen {

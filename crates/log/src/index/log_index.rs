@@ -12,7 +12,7 @@ use crate::read::reader::Reader;
 use crate::status::log_status::LogStatus;
 use crate::status::metrics::LogMetrics;
 
-/// A log, as far as its dedup index needs it.
+/// The parts of a log that its dedup index uses.
 pub(crate) struct LogIndex {
     pub(super) config: Arc<LogConfig>,
     pub(super) assets: Arc<dyn Assets>,
@@ -20,8 +20,8 @@ pub(crate) struct LogIndex {
     pub(super) reader: Arc<Reader>,
     pub(super) status: Arc<LogStatus>,
     metrics: Arc<LogMetrics>,
-    /// The index is damaged, and must be rebuilt at the next opening. This flag is correct even if
-    /// the disk could not store the mark.
+    /// Whether the index is damaged and must be rebuilt at the next opening. The flag is correct
+    /// even if the disk could not store the mark.
     failed: AtomicBool,
     /// Maximum number of entries missing from the dedup index that are read before the log opens.
     /// If more are missing, they are read while the log is open.

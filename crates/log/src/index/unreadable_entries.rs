@@ -15,7 +15,7 @@ use parking_lot::RwLock;
 /// Maximum time from a certificate's signature to its notBefore.
 pub(crate) const POSTDATED_MS: u64 = 48 * 3600 * 1000;
 
-/// Most gaps whose tiles a message lists.
+/// Maximum number of gaps whose tiles a message lists.
 const NAMED: usize = 5;
 
 const PREFIX: &[u8] = b"unknown ";
@@ -73,12 +73,11 @@ struct KnownGaps {
 }
 
 impl Gaps {
-    /// Loads the stored gaps.
     pub(crate) fn load(&self, meta: &Keyspace) -> fjall::Result<()> {
         let mut noted = Vec::new();
         for pair in meta.prefix(PREFIX) {
             let (key, value) = pair.into_inner()?;
-            // An unreadable gap may contain any entry.
+            // A gap that cannot be decoded may contain any entry.
             noted.push(Gap::decode(&key, &value).unwrap_or(Gap {
                 first: 0,
                 end: u64::MAX,
@@ -103,7 +102,7 @@ impl Gaps {
         self.0.read().gaps.values().copied().collect()
     }
 
-    /// Formats the tiles of the first gaps.
+    /// Formats the paths of the tiles of the first gaps, for messages.
     pub(crate) fn tiles(&self) -> String {
         let known = self.0.read();
         let mut tiles: Vec<_> = known.gaps.values().map(Gap::tile).take(NAMED).collect();

@@ -5,15 +5,16 @@
 //! ```
 //!
 //! A follower reads lock and lease several times a second. When the lock has changed, the follower
-//! reads the published checkpoint and the new data tiles, and extends its tree. It compares the
-//! result with the signed root before its clients see the new tree. A follower writes nothing but
-//! the lease. It takes the lead when no other instance leads. It can start at once, because its
-//! tree and its index have the state of the last poll.
+//! reads the published checkpoint and the new data tiles, and extends its tree. The follower
+//! compares the result with the signed root before its clients see the new tree. A follower writes
+//! nothing but the lease. The follower takes the lead when no other instance leads. Leading starts
+//! at once, because tree and index have the state of the last poll.
 //!
 //! A follower reads the published checkpoint *before* the lock that it is compared with. The lock
 //! is therefore never older than the published checkpoint, unless the lock was rolled back.
 //!
-//! This file has the loop of a follower. `growing` extends its tree, and `leading` takes the lead.
+//! `follow` has the loop of a follower. `growing` extends the tree of the follower, and `leading`
+//! takes the lead.
 
 use std::sync::Arc;
 
@@ -69,8 +70,8 @@ enum Ended {
 /// closed or fails.
 ///
 /// # Errors
-/// Includes the case that another instance replaces this leader: the caller then reopens the log at
-/// once.
+/// If the log cannot be opened, followed or sequenced, or if another instance replaces this leader.
+/// In the last case, the caller reopens the log at once.
 pub(crate) async fn take_part(log: Arc<Shared>, instances: Instances) -> Result<(), Fatal> {
     let opened = tokio::select! {
         opened = open(&log) => opened?,
@@ -108,7 +109,7 @@ pub(crate) async fn take_part(log: Arc<Shared>, instances: Instances) -> Result<
     let ended = tokio::select! {
         ended = follower.take_turns() => ended,
         never = catchup::attend(&log.index, &session.dedup, fail, &opened_at) => match never {},
-        // The session holds the sending end of the queue.
+        // The session has the sender of the queue, so this branch does not end before the session.
         () = forward(log.clone(), queued) => Ok(()),
     };
     log.instance.leader.send_replace(None);
@@ -121,7 +122,7 @@ pub(crate) async fn take_part(log: Arc<Shared>, instances: Instances) -> Result<
 /// Reads the published checkpoint and updates the index to it. Writes nothing else.
 async fn open(log: &Shared) -> Result<(Option<VerifiedCheckpoint>, Tree, Arc<Dedup>), Fatal> {
     // Other instances may continue at the same time. The known checkpoints are therefore read
-    // before the published checkpoint, which is then not older.
+    // first, so that the published checkpoint is not older.
     let known = known_checkpoints::ask(&log.config).await;
     let published = recover::published(&log.config, &*log.assets).await?;
     let committed = log.committed().await?;
@@ -132,8 +133,8 @@ async fn open(log: &Shared) -> Result<(Option<VerifiedCheckpoint>, Tree, Arc<Ded
             tree.timestamp_ms = published.timestamp_ms;
             tree
         }
-        // The log was created and not published yet, or its checkpoint was lost: the leader
-        // publishes it.
+        // The first checkpoint of a new log is not published yet, or the checkpoint was lost: the
+        // leader publishes it.
         None => Tree::empty(),
     };
     log.not_back(tree.size())?;
@@ -150,8 +151,7 @@ impl Follower {
                 term.release().await;
             }
             led?;
-            // This instance has handed its lease over: submissions in progress go to the new
-            // leader.
+            // This instance no longer leads: submissions in progress go to the new leader.
             self.session.follow(self.forwarder.clone());
             self.tree = self.log.reader.tree().unwrap_or_else(|| self.tree.clone());
             self.set_leader(None);

@@ -60,7 +60,8 @@ async fn forward_lane(log: Arc<Shared>, mut queued: mpsc::Receiver<Queued>, most
     while under_way.join_next().await.is_some() {}
 }
 
-/// Returns the entries that arrive within `gathering` of the first.
+/// Returns a batch: the first entry, and the entries that arrive within `gathering`, up to the
+/// limits of a batch.
 async fn gather(
     first: Queued,
     queued: &mut mpsc::Receiver<Queued>,
@@ -101,7 +102,7 @@ impl Shared {
         let asked = instances.messenger.ask(&leader.address, id, message);
         let answer = tokio::select! {
             answer = asked => answer,
-            // The leader of that time may never respond.
+            // A leader that has lost the lease may never respond.
             _ = leaders.wait_for(|now| now.as_ref() != Some(&leader)) => return,
         };
         let refused = |status| Undelivered::refused(&leader.address, status);
@@ -154,7 +155,8 @@ impl Shared {
         if batch.configuration != self.instance.configuration {
             tracing::warn!(
                 log = self.config.shortname,
-                "an instance has another configuration of this log: its submissions are refused"
+                "refused the submissions of an instance with another configuration of this log: \
+                 use the same configuration for all instances"
             );
             return Answer::refusal(Status::Configuration);
         }

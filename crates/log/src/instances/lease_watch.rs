@@ -13,7 +13,7 @@ use tokio::time::Instant;
 /// The last state of lock and lease, and the time without a change.
 pub(crate) struct LeaseWatch {
     lease: Duration,
-    /// Most time that counts between two polls.
+    /// Maximum time that counts between two polls.
     most: Duration,
     seen: Option<(Vec<u8>, Option<Lease>)>,
     looked: Option<Instant>,
@@ -21,7 +21,7 @@ pub(crate) struct LeaseWatch {
 }
 
 impl LeaseWatch {
-    /// Starts to watch; the caller polls every `poll`.
+    /// Starts to watch. The caller reads lock and lease every `poll`.
     pub(crate) fn new(lease: Duration, poll: Duration) -> Self {
         LeaseWatch {
             lease,

@@ -13,8 +13,8 @@ use crate::shared::Shared;
 use crate::status::clock_jump::TOLERATED_MS;
 use crate::status::state::{Check, Health, State};
 
-/// Maximum age of a result before the checks run again, because they cost the lock and the disk
-/// some work.
+/// Maximum age of a result before the checks run again. The checks cost the lock and the disk some
+/// work.
 const FRESH: Duration = Duration::from_secs(1);
 /// The MMD of a static log: the maximum age of its checkpoint.
 const MAX_CHECKPOINT_AGE_MS: u64 = 60_000;
@@ -27,8 +27,8 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Runs the checks at most once a second, and at once when the log's state has changed.
 ///
 /// Only one run is in progress at a time, for all clients. The run continues when the clients
-/// disconnect: a hung disk therefore gets one request. Concurrent clients get the previous result
-/// with its age.
+/// disconnect, so a hung disk gets only one request. Other clients of this time get the previous
+/// result with its age.
 #[derive(Default)]
 pub(crate) struct Prober {
     last: Arc<Mutex<Option<Answer>>>,
@@ -78,7 +78,7 @@ impl Prober {
             checks.push(Check {
                 name: "answer",
                 ok: false,
-                detail: "its lock and storage could not be checked".into(),
+                detail: "the lock and the storage of the log could not be checked".into(),
             });
             return Health { checks };
         };
@@ -162,7 +162,8 @@ fn state_check(state: State) -> Check {
     }
 }
 
-/// Reports the reason why this instance cannot lead or follow.
+/// Reports the reason why this instance cannot follow the log, or cannot forward submissions to the
+/// leader.
 fn instances_check(log: &Shared) -> Check {
     let trouble = log.status.trouble();
     Check {
@@ -239,8 +240,8 @@ fn dedup_check(log: &Shared, dedup: &Dedup) -> Check {
     let problems = [
         dedup.is_distrusted().then(|| {
             format!(
-                "the dedup index in {} named a wrong place; no SCT was signed for it. Restart the \
-                 log: the index is set aside and rebuilt",
+                "the dedup index in {} returned a wrong place; no SCT was signed for this place. \
+                 Restart the log: the index is set aside and rebuilt",
                 log.config.cache.display()
             )
         }),
@@ -249,7 +250,7 @@ fn dedup_check(log: &Shared, dedup: &Dedup) -> Check {
             format!(
                 "{unknown} entries are not known, because their tiles are damaged ({}, …): \
                  submissions that may be among them are refused. Restore the tiles from a copy; \
-                 the log lines of the start name all of them",
+                 the server's log lists all of them",
                 dedup.gaps.tiles()
             )
         }),
@@ -293,9 +294,9 @@ fn unread(dedup: &Dedup, backlog: &Backlog, now_ms: u64) -> String {
     )
 }
 
-/// Reports an error of our own arithmetic. The operator must check processor and memory, and other
-/// accepted entries. aws-lc-rs verifies all signatures after the error, but the log is still
-/// unhealthy.
+/// Reports a signature that our own arithmetic accepted and aws-lc-rs refused. The operator must
+/// check processor, memory and other accepted entries. After the error, aws-lc-rs verifies all
+/// signatures, but the log stays unhealthy.
 fn verification_check(verification: &Verification) -> Check {
     let (ok, detail) = match verification.disagreement() {
         Some(disagreement) => {

@@ -1,4 +1,5 @@
-//! Keeps one log open, and reopens it after failures, independently of other logs.
+//! The supervision of one log: opens the log, and reopens it after failures, independently of other
+//! logs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,14 +29,15 @@ const FIRST_BACKOFF: Duration = Duration::from_secs(1);
 const PASSING_BACKOFF: Duration = Duration::from_secs(5);
 /// Longest pause after other errors.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
-/// The log is opened again after no other process has signed it for at least this time.
+/// The required time without other signatures before the log is opened again, after another process
+/// has signed.
 const QUIET: Duration = Duration::from_secs(6);
-/// The time without other signatures after another process has signed twice. It is longer than the
-/// interval at which an idle TesseraCT signs again.
+/// The required time without other signatures after another process has signed twice. An idle
+/// TesseraCT signs again at shorter intervals.
 const LONG_QUIET: Duration = Duration::from_secs(45);
 /// [`LONG_QUIET`] applies if another process stops this process twice within this time.
 const AGAIN_WITHIN: Duration = Duration::from_secs(600);
-/// The interval at which lock and storage are read during that time.
+/// The interval at which lock and storage are read while this process waits for quiet.
 const QUIET_LOOK: Duration = Duration::from_secs(1);
 
 impl Shared {
@@ -91,15 +93,16 @@ impl Shared {
         self.status.set_state(State::Closed);
     }
 
-    /// Finishes a retired log, and waits while it is retired. After a failure, waits before the
-    /// next attempt.
+    /// Finishes a retired log, and waits while the log is retired. After a failure, waits before
+    /// the next attempt.
     async fn retire(&self) {
         self.status.set_state(State::Retired);
         let Err(fatal) = self.finish().await else {
             return self.while_retired().await;
         };
         let log = &self.config.shortname;
-        tracing::error!(log, error = %fatal, "retired, but not whole");
+        tracing::error!(log, error = %fatal, "the log is retired, but its last rounds cannot be \
+                                              published: retrying");
         let pause = if fatal.is_passing() {
             PASSING_BACKOFF
         } else {
@@ -125,15 +128,15 @@ impl Shared {
         Ok(())
     }
 
-    /// Waits until the log is closed, or until a corrected clock shows that it is not retired.
+    /// Waits until the log is closed, or until a corrected clock shows that the log is not retired.
     async fn while_retired(&self) {
         while self.config.retired(self.status.now_ms()) && !self.status.is_closing() {
             self.pause(MAX_BACKOFF).await;
         }
     }
 
-    /// Waits until no other process has committed or published anything for this time. Otherwise
-    /// two processes that each continue after the other would sign in turn.
+    /// Waits until no other process has committed or published anything for this time. Otherwise,
+    /// two processes could sign in turn, each after the signature of the other process.
     async fn await_quiet(&self, fatal: &Fatal, quiet: Duration) {
         let mut last = self.signed_meanwhile().await;
         let mut since = Instant::now();
@@ -202,7 +205,7 @@ impl Shared {
         }
         let (recovered, dedup) = tokio::select! {
             opened = self.open() => opened?,
-            // Updating an index may take long.
+            // Updating an index may take long, so closing the log must cancel the update.
             () = self.wake.notified() => return Ok(()),
         };
         let tree = recovered.tree.clone();
@@ -238,8 +241,8 @@ impl Shared {
         shown.is_some_and(|shown| shown.checkpoint == head.note)
     }
 
-    /// Waits until another process has released the log. Afterwards readers see at least its last
-    /// published checkpoint.
+    /// Waits until another process has released the log. Afterwards readers see at least the last
+    /// checkpoint that the other process published.
     async fn await_turn(&self) {
         if self.turn.has_come() {
             return;
@@ -252,8 +255,8 @@ impl Shared {
         self.show_published().await;
     }
 
-    /// Shows the newest checkpoint of the process that still runs the log. Readers never see an
-    /// older checkpoint here than they have seen there.
+    /// Shows the newest checkpoint of the process that still runs the log. Readers of this process
+    /// therefore never see an older checkpoint than readers of the other process.
     pub(crate) async fn follow(&self) {
         if self.turn.has_come() {
             return;
@@ -270,10 +273,12 @@ impl Shared {
             Ok(Some(head)) if self.shows(&head) => {}
             Ok(Some(head)) => self.reader.publish(head.published(), None),
             Ok(None) => {}
-            // The lock will show whether the checkpoint is missing.
+            // Opening the log reports missing storage, if the lock shows that the log exists.
             Err(Fatal::Storage(error)) if error.is_absence() => {}
             Err(fatal) => {
-                tracing::error!(log = self.config.shortname, error = %fatal, "cannot serve");
+                tracing::error!(log = self.config.shortname, error = %fatal, "cannot read the \
+                                                                              published checkpoint \
+                                                                              for readers");
             }
         }
     }

@@ -2,9 +2,9 @@
 //!
 //! A follower reads lock and bucket, extends its tree and its index, serves reads, and writes
 //! nothing. It may take the lease at any step, because each follower measures the silence of the
-//! leader with its own clock. The old leader notices this at any later step, or never. So two
-//! instances may lead, or none; the record in the lock may also lose its holder. A leader recovers
-//! with the steps of [`super::instance`], and sequences with them.
+//! leader with its own clock. The old leader notices this at any later step, or never. Two
+//! instances may therefore lead at the same time, or none. The record in the lock may also lose its
+//! holder. A leader recovers and sequences with the steps of [`super::instance`].
 //!
 //! With `forwards`, the clients of both instances submit the same entry any number of times. A
 //! follower forwards the entry to the other instance, which may lead, follow, or have led before. A
@@ -13,8 +13,8 @@
 //! index.
 //!
 //! The model omits batches with several entries, and messages that return to their sender: a
-//! follower refuses this message, and a leader treats it like a submission of its own client.
-//! [`super::world`] has puts of ended processes and faults of disks.
+//! follower refuses these messages, and a leader treats them like submissions of its own clients.
+//! [`super::world`] has late writes of ended processes and faults of disks.
 //!
 //! `actions` has the possible actions of each state, and `changes` the change of each action.
 
@@ -133,7 +133,7 @@ impl Cluster {
         self.members[i].shown = tree;
     }
 
-    /// Promises that the published log has this entry.
+    /// Checks a promise: the published log must have this entry.
     fn promise(&mut self, index: usize, leaf: Leaf) {
         let holds = self.seen.leaf(index) == leaf;
         self.broken.unless(holds, Invariant::NoSctOutside);

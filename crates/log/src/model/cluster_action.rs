@@ -26,7 +26,7 @@ pub(super) enum Action {
     Opening(usize, Opening),
     /// All steps of the opening.
     Recover(usize),
-    /// An instance looks for the entry: `from` is the instance of the client.
+    /// An instance looks for the entry: `from` is the instance whose client submitted it.
     Look {
         from: usize,
         at: usize,
@@ -44,7 +44,7 @@ pub(super) enum Action {
     Forward(usize),
     /// A follower gets a response: index and time.
     Receive(usize, (usize, u8)),
-    /// A response with a place that may be wrong is sent.
+    /// The network delivers a response whose place may be wrong.
     WrongResponse(usize),
     /// A follower has the entry in its own index.
     Duplicate(usize),

@@ -24,7 +24,6 @@ impl Leaf {
         self.0 & FLIPPED != 0
     }
 
-    /// Returns the time of the round.
     pub(super) fn time(self) -> u8 {
         (self.0 & !FLIPPED) >> 2
     }

@@ -60,7 +60,7 @@ impl Index {
         self.has_gap || self.unread != 0
     }
 
-    /// Loses the newest entry, which was not on disk; returns `false` if there is none.
+    /// Loses the newest entry, which was only in memory; returns `false` if no such entry exists.
     pub(super) fn lose_newest(&mut self) -> bool {
         let known = (0..self.tree.size()).rev();
         let mut known = known.filter(|at| self.unread & 1 << at == 0);
@@ -72,7 +72,7 @@ impl Index {
 /// A round under way, or a new signature of the same tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Round {
-    /// `None`: a new signature.
+    /// The entry of the round; `None` for a new signature of the same tree.
     leaf: Option<Leaf>,
     flipped: bool,
     tree: Tree,
@@ -104,7 +104,8 @@ pub(super) struct Instance {
     pub(super) committed: Note,
     /// The last tree head of the signer, during an opening.
     remembered: Note,
-    /// The size at which the journal begins, then the published size, during an opening.
+    /// First the size at which the journal begins, then the published size. Only used during an
+    /// opening.
     base: u8,
     /// The published checkpoint that this process read or wrote last.
     last: Option<Note>,
@@ -374,7 +375,6 @@ impl Instance {
         });
     }
 
-    /// Returns the next step of the round.
     pub(super) fn next_step(&self, rules: Protocol) -> Option<Phase> {
         let round = self.round?;
         let course = rules.course(round.leaf.is_some());
@@ -437,7 +437,7 @@ impl Instance {
                     return Outcome::Stopped;
                 }
             }
-            // A signer that has forgotten the tree signs no SCT for it.
+            // A signer that has forgotten the tree signs no SCT for its entries.
             Phase::Answer
                 if rules.is_signed_apart && !around.signed.tree.goes_on_from(round.tree) => {}
             // The SCT is for the submission, not for the encoded entry.

@@ -6,14 +6,15 @@ use super::instance::{Index, Instance, Mode};
 /// The submission that all clients send, if followers forward submissions.
 pub(super) const CHAIN: u8 = 1;
 
-/// Number of different times of entries: one more than the rounds.
+/// Number of different times of entries: one more than the maximum number of rounds.
 const TIMES: u8 = 4;
 
-/// The record in the lock that names the leader. The number of the renewal is left out, because it
-/// only counts.
+/// The record in the lock that names the leader. The model omits the number of the renewal, which
+/// is only a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Lease {
-    /// `None`: the last leader has handed the lease over, or the record is wrong.
+    /// The leading instance; `None` if the last leader has handed the lease over, or if the record
+    /// is wrong.
     pub(super) holder: Option<u8>,
     pub(super) epoch: u8,
 }
@@ -35,10 +36,11 @@ impl Lease {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Role {
     Down,
-    /// Has read this checkpoint, the first of the two that an opening compares.
+    /// The instance has read this checkpoint, the first of two checkpoints that an opening
+    /// compares.
     Opening(Note),
     Following,
-    /// Has taken the lease in this epoch, and believes that it still has it.
+    /// The instance took the lease in this epoch, and has not noticed a loss of the lease.
     Leading(u8),
 }
 
@@ -58,10 +60,10 @@ pub(super) enum Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Member {
     pub(super) role: Role,
-    /// State of the log in this instance: idle unless the instance leads. A follower uses only its
-    /// index.
+    /// The process of this instance, which is idle unless the instance leads. A follower uses only
+    /// the index of the process.
     pub(super) instance: Instance,
-    /// The tree that readers of this instance have seen last, also before its last start.
+    /// The tree that readers of this instance saw last, even before the last start of the instance.
     pub(super) shown: Tree,
     /// The requests of the clients of each instance.
     pub(super) requests: [Request; 2],

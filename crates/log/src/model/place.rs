@@ -101,7 +101,7 @@ impl Place {
             .for_each(|record| record.synced = true);
     }
 
-    /// Syncs the published files: files in a bucket are durable at once.
+    /// Syncs the published files. In a bucket, files are durable at once.
     pub(super) fn settle_files(&mut self) {
         self.settled = self.files;
     }
@@ -132,7 +132,7 @@ impl Place {
         } else if lost & WHOLE != 0 {
             self.files.checkpoint = None;
         }
-        // The rest is on the disk.
+        // All files that remain are durable.
         self.settle(0);
     }
 

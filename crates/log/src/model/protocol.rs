@@ -67,7 +67,8 @@ impl Protocol {
 /// A rule for several instances of one log. Only the model can disable these rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InstanceRule {
-    /// A follower writes neither to the lock nor to the bucket, also when it opens the log.
+    /// A follower writes no checkpoint to the lock and nothing to the bucket, even when it opens
+    /// the log.
     ReadOnly,
     /// A follower reads the published checkpoint before the lock, and compares both.
     ReadOrder,
@@ -75,7 +76,7 @@ pub(super) enum InstanceRule {
     NoStaleView,
     /// A follower signs an SCT only if its own tree has the entry at the place in the response.
     Prove,
-    /// A leader looks for a forwarded entry, although the follower has done so.
+    /// A leader looks for a forwarded entry, although the follower has already looked for it.
     LookAgain,
     /// An entry joins the pool only if no round has left the pool since the lookup.
     SameEpoch,

@@ -51,13 +51,15 @@ pub(super) struct World {
     pub(super) lock: Note,
     /// The last note that the separate signer has signed and remembers.
     pub(super) signed: Note,
-    /// The second place is a copy of the first place, unless both instances have one bucket.
+    /// The storages. The second storage is a copy of the first, unless both instances share a
+    /// bucket.
     places: [Place; 2],
     is_copied: bool,
     instances: [Instance; 2],
     /// The time of the last round.
     time: u8,
-    /// The put of a checkpoint by an ended process: the former checkpoint and the new checkpoint.
+    /// A write of a checkpoint that may arrive after its process has ended: the former checkpoint
+    /// and the new checkpoint.
     late: Option<(Option<Note>, Note)>,
     /// The largest tree that was ever published.
     seen: Tree,
@@ -96,7 +98,7 @@ pub(super) enum Action {
     /// The index reads an entry from its tile.
     Read(usize),
     Copy,
-    /// The put of an ended process arrives.
+    /// A write of an ended process arrives.
     Late,
     BackUp,
     /// Restores lock, data and index from the backup.
@@ -127,7 +129,7 @@ impl fmt::Display for Action {
             }
             Action::Read(i) => write!(f, "instance {i} reads an entry for its dedup index"),
             Action::Copy => write!(f, "the directory of instance 0 is copied for instance 1"),
-            Action::Late => write!(f, "the put of a dead process arrives"),
+            Action::Late => write!(f, "a write of an ended process arrives"),
             Action::BackUp => write!(f, "a backup is created"),
             Action::RollBack => write!(f, "lock, data and index are restored from the backup"),
             Action::Forget => write!(f, "the signer's memory is restored from the backup"),
@@ -135,15 +137,14 @@ impl fmt::Display for Action {
     }
 }
 
-/// A function that gets an action and its change. The change returns whether the action is
-/// possible.
+/// A callback for an action and its change. The change returns whether the action is possible.
 type Happens<'h> = dyn FnMut(Action, &dyn Fn(&mut World) -> bool) + 'h;
 
 /// The protocol, and the bounds of an exploration.
 #[derive(Clone, Copy)]
 pub(super) struct Bounds {
     pub(super) protocol: Protocol,
-    /// Rounds and new signatures, of both instances together.
+    /// Maximum number of rounds and new signatures of both instances together.
     pub(super) rounds: u8,
     /// Number of different submissions.
     pub(super) submissions: u8,
@@ -380,7 +381,6 @@ impl Bounds {
         }
     }
 
-    /// Returns the first step of an opening.
     fn first_step(&self) -> Opening {
         if self.protocol.is_signed_apart {
             Opening::LastSigned
@@ -402,8 +402,8 @@ impl Bounds {
         self.goes_on(world, i, &outcome)
     }
 
-    /// Takes a step, and the steps after it that change only the memory of the process: a crash
-    /// before them has the same result as a crash after them.
+    /// Takes a step, and all following steps that change only the memory of the process. A crash
+    /// before these steps has the same result as a crash after them.
     fn step(&self, world: &mut World, i: usize, phase: Phase) -> bool {
         let (mut instance, mut place) = (world.instances[i], world.places[self.place_of(i)]);
         let mut around = world.around(&mut place);

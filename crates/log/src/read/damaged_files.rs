@@ -11,11 +11,11 @@ use tokio::sync::Notify;
 use crate::error::ReadError;
 use crate::read::read_cache::FileId;
 
-/// The time during which a damaged file is not read again: clients that retry must not cost two
-/// reads of storage each time.
+/// The time during which a damaged file is not read again. Otherwise, each retry of a client would
+/// cost two reads of storage.
 const RESPITE: Duration = Duration::from_secs(1);
 
-/// Maximum number of files that are remembered by name. Further files are only counted.
+/// Maximum number of files in the list. Further files are only counted.
 const MOST_NAMES: usize = 1000;
 
 /// Maximum number of files that a report lists, and that are read again at once.
@@ -30,20 +30,20 @@ pub(crate) struct DamagedFiles {
     condemned: Mutex<HashMap<FileId, (u128, String)>>,
     /// The time during which a result is reused.
     respite: Duration,
-    /// Number of reads that returned bytes other than the log wrote.
+    /// Number of reads that returned wrong bytes or no bytes.
     found: Counter,
-    /// The number of files that are named now.
+    /// The number of files in the list.
     named: Gauge,
-    /// Notifies of a named file that the log has not tried to restore yet.
+    /// Notifies that the list has a file that the log has not tried to restore yet.
     news: Notify,
 }
 
 struct Damage {
     problem: String,
-    /// Entries of the log refer to the file: its absence is damage as well.
+    /// Whether entries of the log refer to the file, so that its absence is damage as well.
     needed: bool,
     at: Instant,
-    /// The value of the counter `found` at the time of this damage, for the order.
+    /// The value of the counter `found` at the last read. Files are sorted by this number.
     number: u64,
     /// Whether the log has tried to restore the file.
     tried: bool,
@@ -67,7 +67,8 @@ impl DamagedFiles {
         self.found.inc();
     }
 
-    /// Names a file that was damaged at each attempt to read it.
+    /// Adds a file to the list, and returns the error for its readers. All attempts to read the
+    /// file failed.
     pub(crate) fn name(&self, file: FileId, problem: String) -> ReadError {
         let mut files = self.files.lock();
         let before = files.get(&file);
@@ -91,12 +92,12 @@ impl DamagedFiles {
         ReadError::Damaged { path, problem }
     }
 
-    /// Waits for a named file that [`untried`](Self::untried) has not returned yet.
+    /// Waits until the list has a file that [`untried`](Self::untried) has not returned yet.
     pub(crate) async fn news(&self) {
         self.news.notified().await;
     }
 
-    /// Returns the named files that the log has not tried to restore, and marks them as tried.
+    /// Returns the files that the log has not tried to restore yet, and marks these files as tried.
     pub(crate) fn untried(&self) -> Vec<FileId> {
         let mut files = self.files.lock();
         let untried = files.iter_mut().filter(|(_, damage)| !damage.tried);
@@ -115,8 +116,8 @@ impl DamagedFiles {
         }
     }
 
-    /// Makes [`untried`](Self::untried) return every named file again, because these files may
-    /// depend on the file that was restored.
+    /// Resets the list, so that [`untried`](Self::untried) returns every file again: a restored
+    /// file may help to restore other files.
     pub(crate) fn try_all_again(&self) {
         let mut files = self.files.lock();
         files.values_mut().for_each(|damage| damage.tried = false);
@@ -125,8 +126,8 @@ impl DamagedFiles {
         }
     }
 
-    /// Names a file with this problem, and records that entries refer to it: the file stays named
-    /// while it is missing.
+    /// Adds a file with this problem to the list, and records that entries refer to the file. The
+    /// file then stays in the list while it is missing.
     pub(crate) fn need(&self, file: FileId, problem: String) {
         self.name(file, problem);
         if let Some(damage) = self.files.lock().get_mut(&file) {

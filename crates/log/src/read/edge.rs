@@ -15,13 +15,13 @@ use crate::error::ReadError;
 use crate::error::inconsistency::TreeError;
 use crate::read::stored_tiles;
 
-/// Tiles read at the same time.
+/// Maximum number of tiles that are read concurrently.
 const CONCURRENCY: usize = 16;
 
 /// A tree that was read from storage.
 pub(crate) struct Found {
     pub(crate) tree: Tree,
-    /// Right versions of the hash tiles that are damaged or missing.
+    /// Correct versions of the hash tiles that are damaged or missing.
     pub(crate) damaged: Vec<Asset>,
 }
 
@@ -93,8 +93,8 @@ pub(crate) async fn tree(assets: &dyn Assets, (size, root): (u64, Hash)) -> Resu
     }
 }
 
-/// Reads the right edge of the tree with this root. Returns it with the right versions of its
-/// hash tiles that are damaged or missing.
+/// Reads the right edge of the tree with this root. Also returns the correct versions of those hash
+/// tiles of the edge that are damaged or missing.
 ///
 /// # Errors
 /// If neither the tiles nor the tiles or entries beneath them lead to the root.
@@ -135,7 +135,7 @@ fn restored((size, root): (u64, Hash), versions: &[Versions]) -> Option<(RightEd
         let edge = RightEdge::load(size, |tile| {
             let place = versions.iter().position(|versions| versions.tile == tile);
             let bytes = place.and_then(|place| versions[place].choose(is_computed(place)));
-            bytes.map(|bytes| bytes.to_vec()).ok_or("there is none")
+            bytes.map(|bytes| bytes.to_vec()).ok_or("missing tile")
         });
         let edge = edge.ok().filter(|edge| edge.root() == root)?;
         let wrong = versions.iter().enumerate().filter_map(|(place, versions)| {
@@ -148,7 +148,8 @@ fn restored((size, root): (u64, Hash), versions: &[Versions]) -> Option<(RightEd
     })
 }
 
-/// Computes the hashes of a tile; `None` if a tile beneath it is missing.
+/// Computes the hashes of a tile from the tiles or entries beneath it; returns `None` if one of
+/// these is missing.
 async fn beneath(assets: &dyn Assets, of: Tile) -> Result<Option<Bytes>, ReadError> {
     let Level::Hashes(level) = of.level() else {
         return Ok(None);

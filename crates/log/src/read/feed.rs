@@ -95,7 +95,8 @@ pub(crate) struct TileEvents {
 }
 
 impl TileEvents {
-    /// Returns the events of a data tile, if this tile is the same and at least as wide.
+    /// Returns the events of a data tile; `None` if these events belong to another tile, or to
+    /// fewer entries.
     pub(crate) fn get(&self, tile: Tile) -> Option<Bytes> {
         let there = self.tile == tile.index() && self.width >= tile.width();
         there.then(|| up_to(&self.events, tile.width()))
@@ -131,7 +132,7 @@ impl TileEvents {
         Ok(self.events.clone())
     }
 
-    /// Returns whether these events belong to an older tile than `tile`, or to `tile`.
+    /// Returns whether these events belong to `tile` or to an older tile.
     pub(crate) fn is_before(&self, tile: Tile) -> bool {
         self.tile <= tile.index()
     }
@@ -142,7 +143,7 @@ pub(crate) fn up_to(events: &Bytes, count: u16) -> Bytes {
     events.slice(..end_of(events, usize::from(count)))
 }
 
-/// Returns the events after the first `count`.
+/// Returns all events after the first `count` events.
 pub(crate) fn after(events: &Bytes, count: u16) -> Bytes {
     events.slice(end_of(events, usize::from(count))..)
 }

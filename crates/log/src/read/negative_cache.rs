@@ -11,7 +11,7 @@ use moka::sync::Cache;
 /// at once.
 const MOMENT: Duration = Duration::from_secs(5);
 
-/// Most issuers in the cache, about 100 bytes each.
+/// Maximum number of issuers in the cache. Each issuer takes about 100 bytes.
 const MOST: u64 = 10_000;
 
 /// The issuers that storage does not have.
@@ -39,7 +39,7 @@ impl NegativeCache {
         self.issuers.contains_key(issuer)
     }
 
-    /// Must be called before the request to storage.
+    /// Returns the current number of publications. Must be called before the request to storage.
     pub(crate) fn ask(&self) -> AskedAt {
         AskedAt(self.publications.load(SeqCst))
     }
@@ -80,7 +80,7 @@ mod tests {
         assert!(absent.contains(&issuer));
         absent.published([issuer].into_iter());
         assert!(!absent.contains(&issuer));
-        // The request precedes the publication, the response follows it.
+        // The request precedes the publication, and the response follows the publication.
         let asked = absent.ask();
         absent.published([issuer].into_iter());
         absent.note(issuer, asked);

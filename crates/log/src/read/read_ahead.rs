@@ -2,8 +2,8 @@
 //!
 //! Each read from a remote store has a latency that does not depend on the size of the response.
 //! Concurrent reads hide this latency until they use the whole bandwidth. Data tiles have from one
-//! kilobyte to several megabytes, and the size is known only after the read. So the next reads are
-//! expected to be as large as the largest of the recent reads.
+//! kilobyte to several megabytes, and the size is known only after the read. The next reads are
+//! therefore expected to be as large as the largest recent read.
 
 use futures_util::stream::{self, FuturesOrdered, Stream, StreamExt};
 
@@ -19,9 +19,9 @@ const FIRST: usize = 256 << 10;
 
 /// Returns the results of `reads`, in order. `bytes` returns the size of a result.
 ///
-/// A finished read that waits for an earlier read counts as in flight. So at most [`AT_ONCE`] bytes
-/// are in flight or waiting if sizes stay similar. If sizes grow suddenly, the reads in flight, at
-/// most [`MOST`], exceed that bound.
+/// A finished read that waits for an earlier read counts as in flight. If sizes stay similar, at
+/// most [`AT_ONCE`] bytes are therefore in flight or waiting. If sizes grow suddenly, the reads in
+/// flight, at most [`MOST`], exceed that bound.
 pub(crate) fn read_ahead<F: Future>(
     reads: impl Iterator<Item = F>,
     bytes: impl Fn(&F::Output) -> usize,

@@ -65,7 +65,7 @@ pub(crate) struct Reader {
     packs: SingleFlight<Tile, Result<StoredFile, ReadError>>,
 }
 
-/// Partial data tiles that are cut and compressed at the same time.
+/// Maximum number of partial data tiles that are cut and compressed concurrently.
 const PACKING: usize = 2;
 
 impl Reader {
@@ -107,7 +107,7 @@ impl Reader {
             .send_if_modified(|known| std::mem::replace(known, size) != size);
     }
 
-    /// Returns the size of the published tree, and reports each change.
+    /// Returns a receiver of the size of the published tree; 0 means that nothing is published yet.
     pub(crate) fn grown(&self) -> watch::Receiver<u64> {
         self.grown.subscribe()
     }
@@ -121,7 +121,7 @@ impl Reader {
         &self.tiles
     }
 
-    /// Returns the tree of the published checkpoint, after the log has been opened.
+    /// Returns the tree of the published checkpoint; `None` until a session has recovered the tree.
     pub(crate) fn tree(&self) -> Option<Arc<Tree>> {
         self.view.load().as_ref()?.tree.clone()
     }
@@ -290,7 +290,8 @@ async fn signed_edge(assets: &dyn Assets, published: &Published) -> Result<Right
     }
 }
 
-/// A tile that is in memory because it is the rightmost tile, or a prefix of it.
+/// A tile that is in memory because the tile is the rightmost tile of its level, or a prefix of
+/// that tile.
 enum Edge {
     Ready(StoredFile),
     /// Entries that are not compressed yet.

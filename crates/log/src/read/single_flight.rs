@@ -12,11 +12,11 @@ pub(crate) struct SingleFlight<K, T: Clone>(Mutex<HashMap<K, Flight<T>>>);
 
 type SharedFuture<T> = Shared<BoxFuture<'static, T>>;
 
-/// A request in flight.
 struct Flight<T: Clone> {
     future: SharedFuture<T>,
-    /// Counted under the lock. Nothing would poll a request without waiters: it would keep its
-    /// semaphore permit, and other requests would wait for it forever.
+    /// Number of waiting callers, which changes only under the lock. The last caller to leave
+    /// removes the request. Nothing would poll a request without waiters, so the request would keep
+    /// its semaphore permit forever.
     waiters: usize,
 }
 

@@ -2,8 +2,9 @@
 //!
 //! A narrower partial tile is a prefix of a wider partial tile, and of the full tile. Lucarne and
 //! Sunlight store data tiles in gzip. TesseraCT does not compress them, and earlier versions of
-//! Lucarne did not compress partial tiles. The first bytes distinguish the two: gzip begins with 1f
-//! 8b, a tile with a timestamp. So any stored tile with the requested entries can be used.
+//! Lucarne did not compress partial tiles. The first bytes distinguish compressed and uncompressed
+//! tiles: gzip begins with 1f 8b, an uncompressed tile with a timestamp. Any stored tile with the
+//! requested entries can therefore be used.
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
@@ -16,7 +17,7 @@ use crate::data::tree::DataEdge;
 use crate::error::ReadError;
 
 /// Returns the bytes, or `None` if the blocks of the file cannot be read: an unreadable file counts
-/// as missing. Other errors do not show that the file is unreadable.
+/// as missing. Other errors are returned, because they may be temporary.
 pub(crate) fn if_readable(
     read: Result<Option<Bytes>, lucarne_storage::AssetError>,
 ) -> Result<Option<Bytes>, lucarne_storage::AssetError> {
@@ -26,8 +27,8 @@ pub(crate) fn if_readable(
     }
 }
 
-/// Returns the uncompressed bytes of exactly this tile, from the narrowest stored tile that
-/// contains them; `None` if there is no such tile.
+/// Returns the uncompressed bytes of exactly this tile, from this tile, the full tile or a wider
+/// partial tile; `None` if storage does not have any of these tiles.
 pub(crate) async fn tile(assets: &dyn Assets, tile: Tile) -> Result<Option<Bytes>, ReadError> {
     // In nearly all cases the tile itself exists, and one request is enough.
     let own = tile.path();
@@ -76,7 +77,7 @@ pub(crate) enum TileError {
     Entry(u16, #[source] TileLeafError),
 }
 
-/// Cuts a tile down to its width.
+/// Cuts the uncompressed bytes of a wider tile down to the width of `tile`.
 pub(crate) fn prefix(tile: Tile, bytes: Bytes) -> Result<Bytes, TileError> {
     let length = match tile.level() {
         Level::Hashes(_) => usize::from(tile.width()) * Hash::LENGTH,
@@ -144,7 +145,7 @@ impl Iterator for Leaves<'_> {
     }
 }
 
-/// Returns the leaf hash and the end of each entry.
+/// Returns the leaf hashes and the ends of all entries.
 pub(crate) fn leaves(entries: &[u8]) -> Result<(Vec<Hash>, Vec<u32>), TileLeafError> {
     let mut read = Leaves::of(entries);
     let (mut leaves, mut ends) = (Vec::new(), Vec::new());
@@ -228,7 +229,7 @@ async fn whole(assets: &dyn Assets, tile: Tile) -> Result<Bytes, ReadError> {
             problem: if tile.is_full() {
                 "is missing".into()
             } else {
-                "is missing, as is a wider tile".into()
+                "is missing, and no wider tile exists".into()
             },
         })
 }

@@ -2,9 +2,9 @@
 //!
 //! The right edge in memory gives the signed root. All other tiles are reached from the right edge:
 //! the root over a full hash tile is an entry of the tile above, and the leaf hashes of a data
-//! tile's entries are the hash tile of level 0. Until the bytes from storage match, they are only a
-//! hint. Bytes that do not match are read again from the store, without caches. If the second bytes
-//! do not match either, the file is damaged.
+//! tile's entries are the hash tile of level 0. Bytes from storage are not used before they match.
+//! A file that does not match is read again from the store, without caches. If the second bytes do
+//! not match either, the file is damaged.
 //!
 //! The tree does not sign the precertificates and the issuer fingerprints in a data tile. The
 //! checksum of the gzip stream covers them. A tile that other software stored uncompressed has no
@@ -35,7 +35,7 @@ use crate::read::read_cache::{CacheKey, FileId, ReadCache};
 use crate::read::single_flight::SingleFlight;
 use crate::read::stored_tiles;
 
-/// Data tiles of one log that are decompressed and hashed at the same time.
+/// Maximum number of data tiles of one log that are decompressed and hashed concurrently.
 const CHECKING: usize = 4;
 
 /// The tiles of one log in storage. Each tile is verified when it is read.
@@ -73,7 +73,7 @@ enum Attempt {
 /// A file with the expected content.
 struct Found {
     stored: ForReader,
-    /// Uncompressed; of a data tile, only the requested entries.
+    /// The uncompressed content. For a data tile, only the requested entries.
     plain: Bytes,
 }
 
@@ -164,8 +164,8 @@ impl VerifiedTiles {
         self.entry(edge, 0, index).await
     }
 
-    /// Returns the uncompressed entries of a data tile of any width, from the narrowest stored tile
-    /// with these entries. The entries are not cached.
+    /// Returns the uncompressed entries of a data tile of any width, from this tile, the full tile
+    /// or a wider partial tile. The entries are not cached.
     ///
     /// # Errors
     /// See [`full`](Self::full).
@@ -216,7 +216,7 @@ impl VerifiedTiles {
         found.map(drop).ok_or_else(|| self.missing(file))
     }
 
-    /// Reads a file that entries need from the store itself, and verifies it.
+    /// Reads a file from the store itself, and verifies the file. The tree must need the file.
     ///
     /// # Errors
     /// See [`full`](Self::full).
@@ -249,19 +249,18 @@ impl VerifiedTiles {
         Ok(found.map(|found| found.plain))
     }
 
-    /// Returns the bytes that readers would get of a file, from the cache on disk if it has the
-    /// file. The bytes are not verified.
+    /// Returns the unverified bytes of a file, from the cache on disk if the cache has the file.
     pub(crate) async fn unverified(&self, path: &str) -> Result<Option<Bytes>, AssetError> {
         let found = self.0.assets.get(path).await?;
         Ok(found.map(|found| found.bytes))
     }
 
-    /// Removes a file that was replaced in the store from the cache on disk.
+    /// Removes from the cache on disk a file that was replaced in the store.
     pub(crate) async fn replaced(&self, path: &str) {
         self.0.assets.forget(path).await;
     }
 
-    /// Reads a full tile. Boxed, because it may have to read the tile above first.
+    /// Reads a full tile. The future is boxed, because the tile above may have to be read first.
     fn read(
         self,
         edge: Arc<RightEdge>,
@@ -411,7 +410,8 @@ impl VerifiedTiles {
         }
     }
 
-    /// Decompresses and hashes data tiles on a blocking thread.
+    /// Compares a file with the expected content. Data tiles are decompressed and hashed on a
+    /// blocking thread.
     async fn check(&self, expected: &Expected, stored: ForReader) -> Result<Found, Unexpected> {
         let bytes = stored.bytes.clone();
         let plain = match expected {
@@ -432,7 +432,7 @@ impl VerifiedTiles {
 
     fn missing(&self, file: FileId) -> ReadError {
         self.0.damaged.count();
-        let problem = "is missing, although a checkpoint covers it".into();
+        let problem = "is missing, although a checkpoint covers the file".into();
         self.0.damaged.name(file, problem)
     }
 }

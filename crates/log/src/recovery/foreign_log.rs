@@ -1,8 +1,8 @@
 //! The published tree of a log that other software has written, or still writes, and an index of
 //! this tree.
 //!
-//! Only the published data is read, so a running log is not disturbed. A round that the lock has
-//! signed beyond the published checkpoint is published at the start of the log.
+//! Only the published data is read, so a running log is not disturbed. If the checkpoint in the
+//! lock is newer than the published checkpoint, the start of the log publishes the missing round.
 
 use std::sync::Arc;
 
@@ -69,12 +69,12 @@ pub(crate) async fn open(config: LogConfig, assets: Arc<dyn Assets>) -> Result<F
 }
 
 impl ForeignLog {
-    /// Returns the checkpoint with the signed bytes.
+    /// Returns the published checkpoint, with its signed bytes and its timestamp.
     pub fn published(&self) -> Published {
         self.head.published()
     }
 
-    /// Returns the checkpoint for the verification of files.
+    /// Returns origin, size and root of the published checkpoint, for the verification of files.
     pub fn checkpoint(&self) -> Checkpoint {
         self.head.checkpoint.clone()
     }

@@ -16,7 +16,7 @@ use crate::read::damaged_files::DamagedFiles;
 use crate::read::read_cache::read_cache;
 use crate::read::verified_tiles::VerifiedTiles;
 
-/// A checkpoint that this log has signed and that an external source has.
+/// A checkpoint from an external source, which this log has signed.
 pub struct KnownCheckpoint {
     place: String,
     signed: VerifiedCheckpoint,
@@ -39,7 +39,7 @@ impl KnownCheckpoint {
         })
     }
 
-    /// Returns the name of the source.
+    /// Returns the URL or the path of the source.
     pub fn place(&self) -> &str {
         &self.place
     }
@@ -104,7 +104,7 @@ impl<'h> History<'h> {
         }
     }
 
-    /// Returns the size and the root of the history's end.
+    /// Returns the size and the root at the end of the history.
     fn head(&self) -> (u64, Hash) {
         let tiles = (self.edge.size(), self.edge.root());
         self.rounds.last().copied().unwrap_or(tiles)
@@ -176,8 +176,8 @@ pub(crate) async fn ask(config: &LogConfig) -> Vec<KnownCheckpoint> {
                 log = config.shortname,
                 place,
                 %problem,
-                "known_checkpoints: no checkpoint to compare with; the log starts without this \
-                 place"
+                "known_checkpoints: this source returned no valid checkpoint of the log; the log \
+                 opens without a comparison with this source"
             );
         };
         verified.inspect_err(warn).ok()

@@ -14,7 +14,8 @@ use crate::recovery::recover::{self, Recovered};
 use crate::shared::Shared;
 
 impl Shared {
-    /// Refuses to sign if other parties have seen a larger tree, or another tree, of this log.
+    /// Compares the tree with checkpoints of external sources. Returns an error if a source has a
+    /// larger or a different tree of this log.
     pub(crate) async fn hold_against(
         &self,
         tree: &Tree,
@@ -30,8 +31,8 @@ impl Shared {
                     tracing::warn!(
                         log,
                         place = known.place(),
-                        "a newer checkpoint of the same tree is known there: the lock is not the \
-                         newest, but no entry is missing"
+                        "this source has a newer checkpoint of the same tree: the lock is not the \
+                         newest lock, but no entry is missing"
                     );
                 }
                 Ok(()) => {}

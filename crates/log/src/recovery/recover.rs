@@ -51,7 +51,7 @@ pub(crate) use self::newest::newest;
 pub(crate) use self::published::{published, published_tree};
 pub(crate) use self::replay::steps_to;
 
-/// A log ready to be sequenced.
+/// The state of a log after recovery: ready to be sequenced.
 pub(crate) struct Recovered {
     /// The tree of the checkpoint in the lock.
     pub(crate) tree: Tree,
@@ -109,8 +109,9 @@ async fn examine_judged(
     catchup::examine(config, lock, assets, &judged.tree, grown.size()).await
 }
 
-/// Reads lock, journal and storage, and rolls storage forward to the lock. If a separate signer
-/// has `signed` more than the lock has, its checkpoint is committed first.
+/// Reads lock, journal and storage, and rolls storage forward to the lock. If the last checkpoint
+/// `signed` by a separate signer is newer than the checkpoint in the lock, the newer checkpoint is
+/// committed first.
 ///
 /// # Errors
 /// If lock, journal and storage contradict each other, or if one of them fails.

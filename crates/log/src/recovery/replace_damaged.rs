@@ -1,11 +1,11 @@
-//! The replacement of a damaged file by its right content.
+//! The replacement of a damaged file by its correct content.
 
 use lucarne_storage::{Asset, AssetError, Assets};
 
 use crate::config::LogConfig;
 
-/// Replaces a damaged file with its `right` content, and logs the place that the content comes
-/// `from` and the path at which the damaged file is kept.
+/// Replaces a damaged file with the content `right`. Logs the source of the content (`from`), and
+/// the path at which the damaged file is kept.
 ///
 /// # Errors
 /// If storage fails.

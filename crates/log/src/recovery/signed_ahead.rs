@@ -2,9 +2,9 @@
 //!
 //! A signer remembers a tree head before it releases the signature, and the lock gets the head only
 //! afterwards. A process that stops in between leaves a head that is signed and not committed. The
-//! log cannot skip this head, because the signer signs only heads that extend it. The round of the
-//! head was staged before the request to the signer, so the log can commit the head now, with the
-//! same signature.
+//! log cannot skip this head, because the signer signs only heads that extend its last head. The
+//! round of the head was staged before the request to the signer, so the log can commit the head
+//! now, with the same signature.
 
 use bytes::Bytes;
 use lucarne_storage::{Assets, Lock};
@@ -18,7 +18,7 @@ use crate::error::inconsistency::SignerInconsistency;
 /// The head from which a log continues.
 pub(crate) struct Newest {
     pub(crate) head: VerifiedCheckpoint,
-    /// The checkpoint in the lock that the head must replace, if the lock does not have the head.
+    /// The checkpoint in the lock that `head` must replace; `None` if the lock already has `head`.
     pub(crate) replaces: Option<Bytes>,
 }
 
@@ -77,7 +77,7 @@ impl Newest {
             log = config.shortname,
             size = head.checkpoint.size,
             timestamp = head.timestamp_ms,
-            "committed a round that the signer had signed before"
+            "committing a round that the signer has already signed"
         );
         let log_id = config.key.log_id();
         Ok(lock.replace(&log_id.0, replaces, &head.note).await?)

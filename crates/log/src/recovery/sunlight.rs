@@ -22,8 +22,8 @@ use crate::data::record::{Record, Step};
 use crate::error::Fatal;
 use crate::error::inconsistency::{BundleError, JournalInconsistency};
 
-/// Maximum uncompressed bytes of a bundle. Rounds of Sunlight's default pool have a hundredth of
-/// that.
+/// Maximum number of uncompressed bytes of a bundle. A round of Sunlight's default pool has about a
+/// hundredth of this size.
 const MOST: u64 = 1 << 30;
 
 /// A bundle with the tiles between the published checkpoint and the signed checkpoint.
@@ -35,7 +35,8 @@ pub(crate) struct Bundle {
 }
 
 impl Bundle {
-    /// Returns the bundle that leads from `published` to `signed`; `None` if it does not exist.
+    /// Returns the bundle that leads from `published` to `signed`; `None` if this bundle does not
+    /// exist.
     ///
     /// # Errors
     /// If the bundle cannot be read, or its content is not as Sunlight writes it.

@@ -9,13 +9,13 @@ pub enum Rfc6962Error {
     #[error("this log has not published a checkpoint yet")]
     NoTree,
     /// A size or an index is beyond the published tree.
-    #[error("{parameter} is {asked}, and the tree has {size} entries")]
+    #[error("{parameter} is {asked}, but the tree has only {size} entries")]
     BeyondTree {
         /// The parameter's name in RFC 6962.
         parameter: &'static str,
         /// The value of the parameter.
         asked: u64,
-        /// Entries of the published tree.
+        /// Number of entries of the published tree.
         size: u64,
     },
     /// Two parameters are in the wrong order.
@@ -40,13 +40,13 @@ pub enum Rfc6962Error {
          them: retry when the index is complete"
     )]
     NotIndexed {
-        /// Entries in the index.
+        /// Number of entries in the index.
         indexed: u64,
         /// Entries of the requested tree.
         size: u64,
     },
-    /// The limit of concurrent requests of this kind is reached.
-    #[error("the log is busy with other requests of this kind")]
+    /// The maximum number of concurrent requests of this kind is reached.
+    #[error("the log is busy with other requests of this kind: retry later")]
     Busy,
     /// The tiles cannot be read, or are damaged.
     #[error(transparent)]

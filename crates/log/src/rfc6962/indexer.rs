@@ -1,5 +1,5 @@
-//! Updates the index of leaf hashes after each round, from the hash tiles of level 0. Each tile is
-//! verified against the tree first.
+//! The task that updates the index of leaf hashes after each round, from the hash tiles of level 0.
+//! Each tile is verified against the tree first.
 
 use std::convert::Infallible;
 use std::fs::{File, TryLockError};
@@ -24,13 +24,13 @@ use crate::read::read_ahead::read_ahead;
 /// The pause before a retry after an error.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// The interval at which the lock file is tried while another process holds it.
+/// The interval between two attempts to lock the files while another process holds the lock.
 const LOCKED: Duration = Duration::from_millis(200);
 
 /// The reasons why the index cannot be updated now.
 #[derive(Debug, thiserror::Error)]
 enum Problem {
-    #[error("the disk of the index: {0}")]
+    #[error("the disk of the index failed: {0}")]
     Disk(#[from] io::Error),
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -44,7 +44,8 @@ pub(crate) async fn keep_index(log: Arc<Rfc6962>) {
     loop {
         let Err(problem) = keep(&log, leaves).await;
         let (name, path) = (&log.config.shortname, leaves.folder.display());
-        tracing::warn!(log = name, %path, %problem, "cannot store the index of leaf hashes");
+        tracing::warn!(log = name, %path, %problem, "cannot update the index of leaf hashes: \
+                                                     retrying");
         if !matches!(problem, Problem::Wrong) {
             sleep(AGAIN).await;
         }
@@ -66,7 +67,7 @@ async fn keep(log: &Rfc6962, leaves: &Leaves) -> Result<Infallible, Problem> {
     loop {
         match indexer.catch_up(log).await {
             Err(Problem::Disk(error)) if is_damage(&error) => {
-                tracing::warn!(%error, "cannot merge a table of the index of leaf hashes");
+                tracing::warn!(%error, "the index of leaf hashes is damaged: rebuilding it");
                 leaves.index.store(None);
                 indexer.remove().await?;
                 return Err(Problem::Wrong);

@@ -1,8 +1,8 @@
 //! The index of leaf hashes: leaf hash → index of the entry.
 //!
 //! The dedup index cannot serve this purpose: a leaf hash covers the timestamp, and the identity in
-//! the dedup index does not. Both have the same structure: the newest leaves are in memory. As soon
-//! as there are 65,536 of them, they become a table (`dedup/table.rs`), which is merged with other
+//! the dedup index does not. Both indices have the same structure. The newest leaves are in memory.
+//! After 65,536 leaves, these leaves become a table (`dedup/table.rs`), which is merged with other
 //! tables of its size. The list of tables is one small file. The index has the first entries of the
 //! log, without a gap, so the number of records in its tables is the number of indexed entries.
 //!
@@ -25,7 +25,7 @@ const MAGIC: &[u8; 8] = b"leaves 1";
 const LIST: &str = "list";
 const TABLES: &str = "tables";
 const SUM: usize = 8;
-/// Leaves in memory that become a table; fewer in tests.
+/// Number of leaves in memory that become a table. Tests use a smaller number.
 pub(super) const TABLE: usize = if cfg!(test) { 1 << 10 } else { TABLE_ENTRIES };
 
 /// The index of one log's leaf hashes. One process at a time writes its files.
@@ -69,8 +69,8 @@ impl LeafIndex {
         gone(fs::remove_dir_all(folder.join(TABLES)))
     }
 
-    /// Finds the index of the entry with this leaf hash. The caller must verify the result against
-    /// the tree.
+    /// Returns the index of the entry with this leaf hash; `None` if the leaf is not indexed. The
+    /// caller must verify the result against the tree.
     ///
     /// # Errors
     /// If a table cannot be read, or is damaged.
@@ -88,7 +88,7 @@ impl LeafIndex {
         *self.indexed.borrow()
     }
 
-    /// Returns the number of indexed entries, and reports each change.
+    /// Returns a receiver of the number of indexed entries.
     pub(super) fn watch(&self) -> watch::Receiver<u64> {
         self.indexed.subscribe()
     }
@@ -120,7 +120,7 @@ impl LeafIndex {
     /// Writes the leaves in memory as a table. Only the task that adds leaves may call this.
     ///
     /// # Errors
-    /// If the disk fails; then the index must be opened again.
+    /// If the disk fails. The index must then be opened again.
     pub(super) fn flush(&self) -> io::Result<()> {
         let mut records: Vec<Record> = {
             let newest = self.newest.read();
@@ -160,7 +160,7 @@ impl LeafIndex {
         Ok(())
     }
 
-    /// Stops a running merge soon.
+    /// Stops a running merge at its next check.
     pub(super) fn close(&self) {
         self.tables.close();
     }

@@ -14,8 +14,8 @@ use super::error::Rfc6962Error;
 use super::leaf_index::LeafIndex;
 use super::permits::Permits;
 
-/// The longest wait for the index to reach the requested tree. The index follows each round within
-/// moments.
+/// Maximum time to wait for the index to reach the requested tree. The index usually follows each
+/// round at once.
 const INDEX_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The index of leaf hashes, after it has been opened.
@@ -23,7 +23,7 @@ pub(crate) struct Leaves {
     /// The directory of the index.
     pub(super) folder: PathBuf,
     pub(super) index: ArcSwapOption<LeafIndex>,
-    /// Notified if the index is found damaged or wrong.
+    /// Notifies that the index was found damaged or wrong.
     pub(super) distrusted: Notify,
     permits: Permits,
 }
@@ -38,14 +38,15 @@ impl Leaves {
         }
     }
 
-    /// Discards the index, which is then rebuilt. Until then, no leaf is reported as unknown.
+    /// Discards the index, so that it is rebuilt. Until the rebuild, lookups return
+    /// [`Rfc6962Error::NotIndexed`].
     pub(super) fn distrust(&self) {
         self.index.store(None);
         self.distrusted.notify_one();
     }
 
-    /// Returns the index of the entry with this leaf hash among the first `size` entries, as a
-    /// hint.
+    /// Returns the index of the entry with this leaf hash among the first `size` entries. The
+    /// caller must verify the result against the tree.
     pub(super) async fn index_of(&self, leaf: &Hash, size: u64) -> Result<u64, Rfc6962Error> {
         let not_indexed = |indexed| Rfc6962Error::NotIndexed { indexed, size };
         let index = self.index.load_full().ok_or_else(|| not_indexed(0))?;
@@ -65,7 +66,8 @@ impl Leaves {
             .ok_or(Rfc6962Error::UnknownLeaf { size })
     }
 
-    /// Looks on a blocking thread. A hung disk blocks as many threads as there are permits.
+    /// Looks up a leaf on a blocking thread. A hung disk blocks at most as many threads as there
+    /// are permits.
     async fn look(
         &self,
         index: &Arc<LeafIndex>,

@@ -80,7 +80,7 @@ pub(super) async fn log_entries(
             extra_data,
         });
     }
-    // A later tree will have more entries of the requested range.
+    // A later tree may have more entries of the requested range.
     let is_cut_by_size = start + entries.len() as u64 == size && end >= size;
     Ok(LogEntries {
         entries,
@@ -99,7 +99,7 @@ impl<'t> Iterator for TileLeaves<'t> {
     }
 }
 
-/// The issuers of a tile's entries. Each is read once.
+/// The issuers of a tile's entries. Each issuer is read once.
 struct Issuers<'r> {
     reader: &'r Reader,
     read: HashMap<Fingerprint, Bytes>,
@@ -120,7 +120,7 @@ impl Issuers<'_> {
             return Ok(der.clone());
         }
         let Some(stored) = self.reader.issuer(&of).await? else {
-            let problem = "is missing, although an entry refers to it".into();
+            let problem = "is missing, although an entry refers to this issuer".into();
             let damaged = self.reader.tiles().damaged();
             return Err(damaged.name(FileId::Issuer(of), problem));
         };

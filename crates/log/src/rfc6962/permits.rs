@@ -12,7 +12,7 @@ use super::error::Rfc6962Error;
 /// memory.
 const AT_ONCE: usize = 4;
 
-/// The longest wait for a permit.
+/// Maximum time to wait for a permit.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The permits of one log, shared by all clones.
@@ -24,7 +24,7 @@ impl Permits {
         Permits(Arc::new(Semaphore::new(AT_ONCE)))
     }
 
-    /// Takes a permit, and waits until a permit is free.
+    /// Waits for a free permit, and takes it.
     ///
     /// # Errors
     /// [`Rfc6962Error::Busy`] after five seconds.

@@ -1,4 +1,5 @@
-//! In any state of the leaf index, a lookup finds the leaf or reports why not, never a wrong index.
+//! Tests of lookups in any state of the leaf index: each lookup finds the leaf or returns an error,
+//! and never a wrong index.
 
 use std::fs;
 use std::path::Path;
@@ -272,7 +273,7 @@ async fn one_process_writes_an_index() {
     );
     first.indexing.abort();
     second.finds_all(&forest).await;
-    // The files that the first has open suffice for its own clients.
+    // The first process still serves its own clients from its open files.
     first.finds_all(&forest).await;
     second.stop().await;
 }

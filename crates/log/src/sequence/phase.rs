@@ -58,12 +58,12 @@ impl Progress {
         done: 0,
     };
 
-    /// Returns the last step.
+    /// Returns the last step; `None` before the first round.
     pub(crate) fn phase(self) -> Option<Phase> {
         self.course.get(self.done.checked_sub(1)?).copied()
     }
 
-    /// Proceeds to this step, if it is allowed now.
+    /// Proceeds to this step; returns `None` if the step is not allowed now.
     pub(crate) fn enter(self, phase: Phase) -> Option<Progress> {
         if self.course.get(self.done) == Some(&phase) {
             let done = self.done + 1;

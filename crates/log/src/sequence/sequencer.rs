@@ -13,15 +13,15 @@
 //!   client has a response.
 //! - between *stage* and *commit*: the journal has a record that no signed head covers. The next
 //!   start skips the record. No client has a response.
-//! - after *commit*: the round happened. The next start publishes it from the journal. No client
-//!   has a response, but a client that retries gets the same index, because the dedup index
+//! - after *commit*: the round happened. The next start publishes the round from the journal. No
+//!   client has a response, but a client that retries gets the same index, because the dedup index
 //!   catches up before the log accepts submissions.
-//! - after *publish*: only now do the waiting clients get their responses.
+//! - after *publish*: the waiting clients get their responses.
 //!
-//! Tiles are not synced one by one. The journal keeps them until `settle` has synced all of
-//! storage. Only then is the journal cut.
+//! Tiles are not synced one by one. The journal keeps the rounds until `settle` has synced all of
+//! storage and cuts the journal.
 //!
-//! This file has the loop. `steps` has the steps of a round, `indexing` adds published rounds to
+//! `sequencer` has the loop. `steps` has the steps of a round, `indexing` adds published rounds to
 //! the dedup index, and `settling` syncs storage and cuts the journal.
 
 use std::collections::HashSet;
@@ -65,11 +65,11 @@ pub(crate) struct Sequencer {
     unsettled_bytes: u64,
     /// Rounds since the journal was last cut.
     unsettled_rounds: u32,
-    /// Tree size: superseded partial tiles of smaller trees have been removed.
+    /// Tree size up to which superseded partial tiles have been removed.
     swept: u64,
     settling: Option<JoinHandle<Result<u64, Fatal>>>,
     progress: Progress,
-    /// The lease, if the log has several instances.
+    /// The term of this leader; `None` if the log has only one instance.
     term: Option<Arc<Term>>,
 }
 
@@ -89,7 +89,7 @@ impl Sequencer {
             known_issuers: HashSet::new(),
             to_index,
             indexer,
-            // The existing content of the journal is settled first.
+            // With this value, the first round settles the existing content of the journal.
             unsettled_bytes: log.config.journal_bytes / SETTLE_AT,
             unsettled_rounds: 0,
             swept: recovered.base.saturating_sub(SWEEP_BACK),
@@ -120,7 +120,7 @@ impl Sequencer {
         }
         self.session.pool.abandon();
         if let (Ok(()), Some(term)) = (&result, &self.term) {
-            // Nothing more is signed here: another instance may take the lease at once.
+            // This process signs nothing more, so another instance may take the lease at once.
             term.release().await;
         }
         let result = match result {
@@ -128,8 +128,9 @@ impl Sequencer {
             Err(fatal) => Err(fatal),
         };
         drop(self.to_index);
-        // A hung disk is not waited for: lost records of the index are recovered from the tiles,
-        // and the index is not opened again until this task has released it.
+        // A hung disk delays the end only by the timeout. Records that the index loses are
+        // recovered from the tiles, and the index is not opened again before this task has released
+        // the index.
         let indexed = match timeout(INDEX_TIMEOUT, self.indexer).await {
             Ok(indexed) => joined(indexed),
             Err(_) => return result.and(Err(is_silent(&self.log.config))),
@@ -141,7 +142,8 @@ impl Sequencer {
             Err(_) => Err(is_silent(&self.log.config)),
         };
         if let Some(settling) = self.settling {
-            // Settling belongs to storage, which starts nothing else before it ends.
+            // The task may still run after the timeout: storage starts no other operation before
+            // settling has ended.
             let _ = timeout(INDEX_TIMEOUT, settling).await;
         }
         result.and(indexed).and(flushed)

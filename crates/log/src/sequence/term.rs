@@ -12,8 +12,8 @@ use crate::error::inconsistency::LockInconsistency;
 use crate::shared::Shared;
 use crate::submit::pool::Pool;
 
-/// Leases after which a busy leader renews its lease in any case. A leader that was replaced, and
-/// has not noticed, notices then.
+/// Number of lease times after which a busy leader renews its lease in any case. A leader that was
+/// replaced without noticing then notices the replacement.
 const BUSY: u32 = 4;
 
 /// The lease, as long as this process holds it.
@@ -34,7 +34,8 @@ struct Changed {
 }
 
 impl Changed {
-    /// Returns the time of the next renewal. Commits postpone it, up to [`BUSY`] leases.
+    /// Returns the time of the next renewal. Commits postpone the renewal by up to [`BUSY`] lease
+    /// times.
     fn renewal_due(&self, instances: &Instances) -> Instant {
         let idle = self.any + instances.renewal();
         idle.min(self.lease + BUSY * instances.lease)
@@ -108,8 +109,8 @@ impl Term {
         .await
     }
 
-    /// Releases the lease, for the first instance that takes it. If the release fails, the lease
-    /// lapses.
+    /// Releases the lease, so that another instance can take the lease at once. If the release
+    /// fails, the lease lapses.
     pub(crate) async fn release(&self) {
         let nobody = |lease: &Lease| Lease {
             holder: None,
@@ -121,9 +122,15 @@ impl Term {
             Ok(Ok(())) => tracing::info!(log, "handed the lease over"),
             Ok(Err(Fatal::Deposed { .. })) => {}
             Ok(Err(error)) => {
-                tracing::warn!(log, %error, "cannot hand over the lease: it expires")
+                tracing::warn!(log, %error, "cannot hand over the lease: other instances must \
+                                             wait until the lease expires")
             }
-            Err(_) => tracing::warn!(log, "the lock does not respond: the lease expires"),
+            Err(_) => tracing::warn!(
+                log,
+                "cannot hand over the lease, because the lock does not \
+                                           respond: other instances must wait until the lease \
+                                           expires"
+            ),
         }
     }
 

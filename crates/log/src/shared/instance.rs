@@ -7,7 +7,7 @@ use crate::config::LogConfig;
 use crate::config::instances::holder_id;
 use crate::submit::forward_queue::Leader;
 
-/// This process among the instances of a log. The parts are used by followers and leaders.
+/// The state of this process as an instance of a log, for followers and leaders.
 pub(crate) struct Instance {
     /// The ID of this process among the instances of the log.
     pub(crate) holder: HolderId,
@@ -15,7 +15,7 @@ pub(crate) struct Instance {
     pub(crate) nudge: Notify,
     /// The leading instance, or `None` if this instance leads or no leader is known.
     pub(crate) leader: watch::Sender<Option<Leader>>,
-    /// A hash of the configuration that must be the same in all instances.
+    /// A hash of the settings that must be the same in all instances.
     pub(crate) configuration: [u8; 32],
 }
 

@@ -2,8 +2,8 @@
 
 use tokio::sync::watch;
 
-/// The turn of a process to run its logs. Before the turn comes, another process runs the logs, and
-/// this process only reads the published files.
+/// The turn of this process to run its logs. Before the turn comes, another process runs the logs,
+/// and this process only reads the published files.
 #[derive(Clone, Debug)]
 pub struct Turn(watch::Receiver<bool>);
 

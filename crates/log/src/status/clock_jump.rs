@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 
 use crate::error::Fatal;
 
-/// Milliseconds that are accepted at once. If the clock is this far behind the log's timestamps,
-/// the log waits without stopping.
+/// Maximum jump of the clock, in milliseconds, that is accepted at once. The clock may also be this
+/// far behind the log's timestamps: the log then signs with timestamps slightly ahead of the clock.
 pub(crate) const TOLERATED_MS: u64 = 10_000;
 /// Maximum jump without an operator's confirmation, in milliseconds.
 const MOST_MS: u64 = 24 * 3600 * 1000;
@@ -45,7 +45,7 @@ struct ClockReading {
 }
 
 impl ClockReading {
-    /// Returns the expected time of the clock at another moment, if it does not jump.
+    /// Returns the time that a clock without jumps shows at the moment `at`, in Unix milliseconds.
     fn expected_ms(&self, at: Instant) -> u64 {
         let passed = at.saturating_duration_since(self.at).as_millis();
         self.wall_ms.saturating_add(passed as u64)
@@ -69,8 +69,8 @@ impl ClockJumps {
     ///
     /// # Errors
     /// If the time is too far ahead of the time that has passed since the last signature of this
-    /// process. For the first signature, if the time is too far after `signed_ms`, unless the clock
-    /// is `confirmed`.
+    /// process. Before the first signature of this process, if the time is more than a day after
+    /// `signed_ms` and the clock is not `confirmed`.
     pub(crate) fn trust(
         &self,
         wall_ms: u64,
@@ -100,7 +100,7 @@ impl ClockJumps {
         Ok(())
     }
 
-    /// Returns the time of the clock without its jump.
+    /// Returns the time of the clock without its jump, in Unix milliseconds.
     pub(crate) fn now_ms(&self, wall_ms: u64, at: Instant) -> u64 {
         wall_ms - self.ahead_ms(wall_ms, at)
     }

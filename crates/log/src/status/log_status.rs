@@ -1,4 +1,4 @@
-//! The status of one log while it runs: its state, its progress, and its troubles.
+//! The status of a running log: its state, its progress and its problems.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -18,7 +18,6 @@ use crate::status::state::State;
 /// Time between two heartbeats of a sequencer that waits.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// The status of one log.
 pub(crate) struct LogStatus {
     config: Arc<LogConfig>,
     metrics: Arc<LogMetrics>,
@@ -26,9 +25,10 @@ pub(crate) struct LogStatus {
     /// True until the first attempt to open the log has ended, successfully or not.
     starting: watch::Sender<bool>,
     closing: AtomicBool,
-    /// The time from which on the log is being closed.
+    /// The time when the log began to close; unset before.
     closing_since: OnceLock<tokio::time::Instant>,
-    /// The journal has reached its limit, and waits until its disk allows cutting it.
+    /// Whether the journal has its maximum length, and cannot be cut before a running sync has
+    /// ended.
     stalled: AtomicBool,
     /// Grows with each step of the sequencer, and each second while it waits.
     heartbeat: AtomicU64,
@@ -61,7 +61,6 @@ impl LogStatus {
         }
     }
 
-    /// Returns the current state.
     pub(crate) fn state(&self) -> State {
         self.state.lock().clone()
     }
@@ -92,7 +91,7 @@ impl LogStatus {
         self.closing.load(Ordering::SeqCst)
     }
 
-    /// Returns the time from which on the log is being closed.
+    /// Returns the time when the log began to close; `None` if the log is not being closed.
     pub(crate) fn closing_since(&self) -> Option<tokio::time::Instant> {
         self.closing_since.get().copied()
     }
@@ -101,7 +100,8 @@ impl LogStatus {
         self.stalled.store(stalled, Ordering::SeqCst);
     }
 
-    /// Returns whether the journal waits for its disk.
+    /// Returns whether the journal has its maximum length, so that submissions are refused until a
+    /// sync ends.
     pub(crate) fn is_stalled(&self) -> bool {
         self.stalled.load(Ordering::SeqCst)
     }
@@ -141,8 +141,8 @@ impl LogStatus {
         }
         let log = &self.config.shortname;
         match trouble {
-            Some(problem) => tracing::warn!(log, problem, "cannot follow"),
-            None => tracing::info!(log, "follows again"),
+            Some(problem) => tracing::warn!(log, problem, "this instance cannot follow the log"),
+            None => tracing::info!(log, "this instance follows the log again"),
         }
     }
 
@@ -161,7 +161,8 @@ impl LogStatus {
         }
     }
 
-    /// Returns the reason why this instance can neither follow nor forward submissions.
+    /// Returns the reason why this instance cannot follow, or else why it cannot forward
+    /// submissions; `None` if it can do both.
     pub(crate) fn trouble(&self) -> Option<String> {
         let trouble = self.trouble.lock().clone();
         trouble.or_else(|| self.refusal.lock().clone())

@@ -125,14 +125,13 @@ lucarne_metrics::metrics! {
 }
 
 impl Metrics {
-    /// Registers the families.
+    /// Registers the metric families in `registry`. Must be called once per process.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Metrics::default();
         metrics.describe(registry);
         metrics
     }
 
-    /// Returns the counters of the reads of one log.
     pub(crate) fn reads_of(&self, log: &str) -> ReadCounters {
         let from = |from| {
             self.reads.get_or_create_owned(&FromLabels {

@@ -1,15 +1,16 @@
-//! The public form of a log's errors: the failure, but not its location. Log lines have both.
+//! The public form of a log's errors, without locations. The server's log has the complete errors.
 
 /// The locations of a log, which are not public, and their public names.
 pub(crate) struct PrivateLocations {
-    /// Locations with a directory or a scheme.
+    /// Locations that contain a slash or a colon.
     full: Vec<(String, &'static str)>,
-    /// Names in the working directory.
+    /// Names of files or directories in the working directory.
     bare: Vec<(String, &'static str)>,
 }
 
 impl PrivateLocations {
-    /// Sorts the longest location first, because a location may contain another location.
+    /// Creates the list of locations, the longest location first, because a location may contain
+    /// another location.
     pub(crate) fn new(places: impl IntoIterator<Item = (String, &'static str)>) -> Self {
         let mut places: Vec<_> = places.into_iter().collect();
         places.retain(|(place, _)| !place.is_empty());
@@ -145,8 +146,8 @@ mod tests {
                 "following …, at 12:30:00Z",
             ),
             (
-                "holds no log with ID /0z+Q7jMpASqCz+ae7jWS44U1WxXG+mdjvR/2Bl4wm8= (ill)",
-                "holds no log with ID /0z+Q7jMpASqCz+ae7jWS44U1WxXG+mdjvR/2Bl4wm8= (ill)",
+                "has no log with ID /0z+Q7jMpASqCz+ae7jWS44U1WxXG+mdjvR/2Bl4wm8= (ill)",
+                "has no log with ID /0z+Q7jMpASqCz+ae7jWS44U1WxXG+mdjvR/2Bl4wm8= (ill)",
             ),
             ("postgres://other/db, tile/data/000", "…, tile/data/000"),
             ("no response (http://10.0.0.1:9000/a/b)", "no response (…)"),

@@ -10,13 +10,15 @@ pub(crate) struct ScrubStatus(pub(crate) Mutex<Status>);
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Status {
-    /// Entries that this pass has checked, and the entries of the whole pass.
+    /// Number of entries that this pass has checked, and number of entries of the whole pass;
+    /// `None` between two passes.
     pub(crate) pass: Option<(u64, u64)>,
-    /// The time when the last complete pass ended, Unix milliseconds.
+    /// The time when the last complete pass ended, in Unix milliseconds; `None` if no pass has
+    /// ended yet.
     pub(crate) ended_ms: Option<u64>,
-    /// Samples since startup, if passes are samples.
+    /// Number of samples since startup; 0 if passes are complete.
     pub(crate) samples: u64,
-    /// The findings of the last complete pass, or of all samples.
+    /// Number of findings of the last complete pass, or of all samples.
     pub(crate) findings: u64,
     /// The reason why files cannot be checked now.
     pub(crate) away: Option<String>,

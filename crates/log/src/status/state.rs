@@ -8,12 +8,12 @@ use lucarne_tlog::Hash;
 /// The states of a log: whether it accepts submissions, and the reason if not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Reading lock, journal and tiles. Clients must retry their submissions later.
+    /// The log reads lock, journal and tiles. Clients must retry their submissions later.
     Starting,
-    /// Sequencing submissions.
+    /// The log sequences submissions.
     Running,
-    /// Following as one of several instances: reads the log, and forwards verified submissions to
-    /// the leading instance.
+    /// This instance follows another instance of the log: it reads the log, and forwards verified
+    /// submissions to the leading instance.
     Following {
         /// The address of the leading instance; `None` if no instance leads.
         leader: Option<String>,
@@ -22,14 +22,14 @@ pub enum State {
     Stopped {
         /// The failure, for the operator.
         reason: String,
-        /// Unix time in milliseconds.
+        /// The time when the log stopped, in Unix milliseconds.
         since_ms: u64,
-        /// Unix time in milliseconds of the next attempt.
+        /// The time of the next attempt to open the log, in Unix milliseconds.
         retry_at_ms: u64,
     },
     /// The shard's window ended more than seven days ago (410 Gone).
     Retired,
-    /// Shut down on request.
+    /// The log was shut down on request.
     Closed,
 }
 
@@ -38,9 +38,9 @@ pub enum State {
 pub struct Published {
     /// Number of entries.
     pub size: u64,
-    /// Root hash of the tree of that size.
+    /// Root hash of the tree.
     pub root: Hash,
-    /// Timestamp inside the RFC 6962 signature, Unix milliseconds.
+    /// Timestamp in the RFC 6962 signature, in Unix milliseconds.
     pub timestamp_ms: u64,
     /// The signed note, exactly as served at `/checkpoint`.
     pub checkpoint: Bytes,
@@ -53,13 +53,13 @@ pub struct Published {
 pub struct Stats {
     /// Entries per second over the last ten seconds.
     pub entries_per_second: f64,
-    /// Median time from submission to SCT over the last rounds.
+    /// Median time from submission to SCT of the last 1024 submissions.
     pub latency_p50: Duration,
-    /// 99th percentile of the time from submission to SCT.
+    /// 99th percentile of the time from submission to SCT of the last 1024 submissions.
     pub latency_p99: Duration,
-    /// Entries that wait for the next round.
+    /// Number of entries that wait for a round.
     pub pool_depth: usize,
-    /// Entries of the last round.
+    /// Number of entries of the last round.
     pub round_entries: usize,
     /// Time from the start of the last round to its publication.
     pub round_duration: Duration,

@@ -21,14 +21,16 @@ use tokio::task::yield_now;
 #[derive(Default)]
 pub(crate) struct Batches(Mutex<Vec<Waiting>>);
 
-/// A signature, and the sender that notifies its submission when it is dropped after the attempt.
+/// A waiting signature, and a sender. Dropping the sender after the verification notifies the
+/// submission.
 struct Waiting {
     signature: Arc<KnownSignature>,
     _told: oneshot::Sender<()>,
 }
 
 impl Batches {
-    /// Returns after the signature has been tried together with all waiting signatures.
+    /// Returns after the signature was verified together with the waiting signatures of its batch.
+    /// The caller must check the result of the signature itself.
     pub(crate) async fn try_beside_others(&self, signature: &Arc<KnownSignature>) {
         let (told, tried) = oneshot::channel();
         let place = Place::take(self, signature, told);
@@ -102,7 +104,10 @@ fn try_all(batch: &[Waiting]) {
     let signatures: Vec<_> = batch.iter().map(|it| it.signature.clone()).collect();
     let tried = catch_unwind(AssertUnwindSafe(|| KnownSignature::try_all(&signatures)));
     if tried.is_err() {
-        tracing::error!("cannot verify a batch of signatures at once; verifying them one by one");
+        tracing::error!(
+            "the verification of a batch of signatures panicked: verifying each \
+                         signature alone"
+        );
     }
 }
 

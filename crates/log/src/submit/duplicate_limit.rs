@@ -1,7 +1,8 @@
 //! The limit on the cost of duplicates. Every client can fetch the certificates of a public log and
 //! submit them again at any rate. Each duplicate whose SCT is not in memory costs reads of tiles
-//! and one signature. A limited number is processed concurrently, a larger number waits, and the
-//! rest is rejected. Rounds and clients therefore still get storage and signer.
+//! and one signature. A limited number of duplicates is processed concurrently, a larger number
+//! waits, and all others are rejected. Storage and signer therefore remain available to rounds and
+//! readers.
 
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ use crate::config::lane::{Lane, LaneConfig};
 use crate::submit::forward_wire::{Item, Outcome, Pressure};
 use crate::submit::pool::whole_seconds;
 
-/// The leading instance, as a follower knows it.
+/// The leading instance, according to the lease that a follower has read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Leader {
     pub(crate) address: String,
@@ -83,8 +83,8 @@ impl Forwarder {
         *self.pressure.lock() = pressure;
     }
 
-    /// Returns the seconds until the leader's rounds have taken all entries of its pool, and the
-    /// queued entries of this lane.
+    /// Returns the estimated seconds until the leader's rounds have taken all entries of the
+    /// leader's pool, and the queued entries of this lane.
     pub(crate) fn retry_after_seconds(&self, lane: Lane) -> u32 {
         let Pressure { depth, drain_rate } = *self.pressure.lock();
         let queue = self.queue(lane);

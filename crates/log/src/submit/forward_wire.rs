@@ -21,7 +21,7 @@ use lucarne_ct::{Entry, Issuer, SignedEntry};
 const BATCH: &[u8; 16] = b"lucarne batch 1\n";
 const ANSWER: &[u8; 16] = b"lucarne places2\n";
 
-/// Most entries in a batch.
+/// Maximum number of entries in a batch.
 pub(crate) const MOST_ENTRIES: usize = 256;
 
 /// A verified entry on its way to the leader.
@@ -35,7 +35,7 @@ pub(crate) struct Item {
 /// Entries in one message.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    /// A checksum of the sender's settings for accepting and logging.
+    /// A checksum of those settings of the sender that must be the same in all instances.
     pub(crate) configuration: [u8; 32],
     pub(crate) items: Vec<Item>,
 }
@@ -49,7 +49,8 @@ pub(crate) enum Outcome {
     Full { retry_after_seconds: u32 },
     /// The leader cannot take the entry now.
     Unavailable { retry_after_seconds: u32 },
-    /// The entry's round failed or does not exist: the entry may be in the log or not.
+    /// The round of the entry failed, or the entry has no round. The entry may be in the log or
+    /// not.
     Lost,
 }
 
@@ -85,7 +86,6 @@ pub(crate) struct Answer {
 }
 
 impl Batch {
-    /// Encodes these items.
     pub(crate) fn encode(configuration: &[u8; 32], items: &[Item]) -> Bytes {
         let mut chains: Vec<&Arc<[Arc<Issuer>]>> = Vec::new();
         let mut numbers = Vec::with_capacity(items.len());

@@ -47,8 +47,8 @@ fn slot_of(place: LeafPosition) -> (usize, usize) {
 }
 
 impl IssuedScts {
-    /// Returns the signature of this entry's SCT with this position. The entry's inclusion was
-    /// proven before the signature.
+    /// Returns the signature of the SCT of this entry with this position; `None` if the signature
+    /// is not in memory. The inclusion of the entry was proven before the signature.
     pub(crate) fn find(&self, identity: &Identity, place: LeafPosition) -> Option<Vec<u8>> {
         let (page, slot) = slot_of(place);
         let pages = self.0.lock();

@@ -21,10 +21,9 @@ const WAITING: usize = 4096;
 /// Pause of the thread after each batch. The pause is short compared with a round. At 10,000
 /// entries per second, fifty lookups share each wakeup.
 const REST: Duration = Duration::from_millis(5);
-/// Timeout of a lookup.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The thread that reads an index, and finally closes it.
+/// The handle of the thread that reads an index, and closes the index at its end.
 pub(crate) struct Lookups {
     asked: mpsc::Sender<LookupRequest>,
     /// Number of completed lookups.
@@ -49,8 +48,8 @@ pub(crate) enum NoAnswer {
 }
 
 impl Lookups {
-    /// Starts the thread. The thread releases the index last, because closing it accesses the disk
-    /// as well.
+    /// Starts the thread. The thread releases the index last, because closing the index accesses
+    /// the disk as well.
     ///
     /// # Errors
     /// If the system cannot create a thread.

@@ -2,15 +2,15 @@
 //!
 //! An identity is in exactly one of three places at a time, and moves only forward: the waiting
 //! entries, the rounds in memory, the dedup index. A round leaves memory only after the index has
-//! it. A submission is looked up in memory, then in the index without a lock, and then joins the
-//! waiting entries under the lock. Between the lookup in memory and the join, a round may move from
-//! memory to the index unseen. `epoch` counts these moves, and [`Pool::join`] requests another
-//! lookup if the count has changed. No entry is sequenced twice.
+//! all entries of the round. A submission is looked up in memory, then in the index without a lock,
+//! and then joins the waiting entries under the lock. Between the lookup in memory and the join, a
+//! round may move from memory to the index unseen. `epoch` counts these moves, and [`Pool::join`]
+//! requests another lookup if the count has changed. No entry is therefore sequenced twice.
 //!
 //! There are two [lanes](Lane). A round takes all waiting fresh entries. It then takes old entries
 //! in order of arrival, as many as [`RoundCost`] allows; the rest wait for the next round. Old
-//! entries are limited by their share of the pool, by their rate, and by their waiting time. There
-//! is no other limit: as long as old entries wait, each round takes some of them.
+//! entries are limited by their share of the pool, by their rate, and by their waiting time. As
+//! long as old entries wait, each round takes some of them.
 
 mod queue;
 mod rate_limit;
@@ -48,7 +48,7 @@ struct Inner {
     tickets: HashMap<Identity, Ticket>,
     /// The rounds in memory, oldest first: in flight, or published and not yet in the index.
     sealed: VecDeque<Vec<Identity>>,
-    /// The time at which the current round was sealed.
+    /// The time at which the current round was sealed; `None` between two rounds.
     under_way: Option<Instant>,
     cost: RoundCost,
     epoch: u64,
@@ -60,7 +60,8 @@ struct Inner {
 pub(crate) enum Known {
     /// The entry waits, or is in a round that is not yet in the index.
     Here(Ticket),
-    /// The entry is not in memory: the caller looks in the index, then joins with this epoch.
+    /// The entry is not in memory. The caller looks in the index, then passes this epoch to
+    /// [`Pool::join`].
     NotHere(Epoch),
 }
 
@@ -72,7 +73,8 @@ pub(crate) struct Epoch(u64);
 pub(crate) enum Joined {
     /// The entry waits; the ticket returns its index.
     At(Ticket),
-    /// A round has moved to the index since the lookup in memory: the caller looks again.
+    /// A round has moved to the index since the lookup in memory. The caller must look up the entry
+    /// again.
     LookAgain(Box<Entry>),
     /// The lane has no room.
     Full { retry_after_seconds: u32 },
@@ -387,7 +389,7 @@ impl Inner {
         }
     }
 
-    /// Returns the maximum time until the next round: the usual time, or the time since the start
+    /// Returns the estimated time until the next round: the usual time, or the time since the start
     /// of the current round if that time is longer.
     fn round(&self, now: Instant) -> Duration {
         let so_far = self

@@ -1,4 +1,4 @@
-//! The signatures of SCTs, from the own key or from a separate signer, and the newest of them.
+//! The signatures of SCTs, created with the log's own key or by a separate signer.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::read::reader::Reader;
 use crate::submit::issued_scts::IssuedScts;
 use crate::submit::promises::{Promised, Promises, Stand};
 
-/// The holder of the key, and the newest signatures.
+/// The holder of the key, and a cache of the newest signatures.
 pub(crate) struct SctSignatures {
     /// Short name of the log, for messages.
     log: String,
@@ -120,8 +120,9 @@ impl SctSignatures {
             .await
     }
 
-    /// Returns the SCT signature of an entry from a separate signer: with the signatures of its
-    /// round, or with a request of its own if the signatures of the round are no longer in memory.
+    /// Returns the SCT signature of an entry from a separate signer. The signature arrives with the
+    /// other signatures of its round. If these signatures are no longer in memory, sends a request
+    /// for this entry alone.
     async fn promised(
         &self,
         client: &Client,
@@ -159,7 +160,7 @@ impl SctSignatures {
 
     fn unsigned(&self, problem: &dyn std::fmt::Display) -> SubmitError {
         if let Some(left_out) = self.complaints.due() {
-            tracing::warn!(log = self.log, %problem, left_out, "no SCT");
+            tracing::warn!(log = self.log, %problem, left_out, "cannot get the SCT of an entry");
         }
         SubmitError::Unavailable {
             retry_after_seconds: 5,

@@ -13,7 +13,7 @@ use crate::submit::forward_queue::Forwarder;
 use crate::submit::lookups::Lookups;
 use crate::submit::pool::Pool;
 
-/// The longest wait for submissions when a session ends.
+/// Maximum time to wait for submissions when a session ends.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The pool and the dedup index. A log that is opened again gets a new session.
@@ -21,7 +21,8 @@ pub(crate) struct Session {
     pub(crate) pool: Pool,
     pub(crate) dedup: Arc<Dedup>,
     pub(crate) lookups: Lookups,
-    /// The connection to the leading instance, if another instance leads. The pool is unused then.
+    /// The queue for the leading instance; `None` if this instance leads. With a queue, the pool is
+    /// unused.
     forwarder: ArcSwapOption<Forwarder>,
 }
 
@@ -46,7 +47,7 @@ impl Session {
         self.forwarder.store(None);
     }
 
-    /// Returns the connection to the leading instance, if another instance leads.
+    /// Returns the queue for the leading instance; `None` if this instance leads.
     pub(crate) fn follows(&self) -> Option<Arc<Forwarder>> {
         self.forwarder.load_full()
     }
@@ -54,8 +55,8 @@ impl Session {
     /// Ends the session: reports the end to all waiting submissions, and waits until no submission
     /// holds the session, so that its index is closed before it is opened again. Submissions hold
     /// the session for microseconds, or longer if they wait for a hung disk. In that case, this
-    /// function returns after [`END_TIMEOUT`], and the index cannot be opened until they release
-    /// it.
+    /// function returns after [`END_TIMEOUT`], and the index cannot be opened until these
+    /// submissions release the index.
     pub(crate) async fn end(self: Arc<Self>) {
         self.pool.abandon();
         let until = Instant::now() + END_TIMEOUT;

@@ -28,7 +28,7 @@ use crate::submit::session::Session;
 use crate::submit::steps::StepTimes;
 use crate::submit::submissions::Submissions;
 
-/// The longest wait of a submission for a leading instance.
+/// Maximum time that a submission waits for a leading instance.
 const LEADER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Seconds of Retry-After while the speed of reading a backlog is unknown.
 const FIRST_PACE: u64 = 5;
@@ -59,7 +59,7 @@ pub(crate) enum At {
 /// The entry to look for.
 struct Wanted<'w> {
     identity: &'w Identity,
-    /// `notBefore` of the certificate, Unix milliseconds, if it can be parsed.
+    /// `notBefore` of the certificate in Unix milliseconds; `None` if it cannot be parsed.
     not_before_ms: Option<i64>,
 }
 
@@ -71,9 +71,8 @@ enum Looked {
 }
 
 impl Submissions {
-    /// See [`Log::submit`](crate::log::Log::submit). With several instances, a submission survives
-    /// the end of its leading instance: the submission is tried again with the next leading
-    /// instance.
+    /// See [`Log::submit`](crate::log::Log::submit). With several instances, a submission is tried
+    /// again with the next leader if the leading instance ends.
     ///
     /// A log that is removed while the process runs keeps its clients' connections, and is closed
     /// after its last submission. This log therefore accepts no new submissions after a while.
@@ -161,8 +160,8 @@ impl Submissions {
         sct
     }
 
-    /// Examines the chain, looks for a duplicate, verifies the signatures and joins the open round:
-    /// all steps before the submission waits for a result.
+    /// Takes all steps before the submission waits for a result: examines the chain, looks for a
+    /// duplicate, verifies the signatures, and adds the entry to the pool.
     async fn place(&self, kind: EntryKind, chain: &Chain) -> Result<Placed, SubmitError> {
         let session = self.session.load_full();
         let session = session.as_ref().ok_or_else(|| self.unavailable())?;
@@ -205,7 +204,8 @@ impl Submissions {
         })
     }
 
-    /// Converts a rejection. A root that is unknown now may be among the roots not read yet.
+    /// Converts a rejection. An unknown root is a temporary error while accepted roots are still
+    /// missing.
     fn rejected(&self, rejection: Rejection) -> SubmitError {
         match rejection.code {
             Code::UnknownRoot if self.awaits_roots() => SubmitError::Unavailable {
@@ -222,8 +222,8 @@ impl Submissions {
             Known::Here(ticket) => return Ok(Looked::Found(At::Round(ticket))),
             Known::NotHere(epoch) => epoch,
         };
-        // Read before the lookup: entries that are read after this could not be found by the
-        // lookup.
+        // The backlog is checked before the lookup. Otherwise, an entry could leave the backlog
+        // after the lookup has missed the entry.
         let unknown = session.dedup.unknown(wanted.not_before_ms);
         let found = match session.lookups.find(*wanted.identity).await {
             Ok(found) => found,
@@ -280,8 +280,8 @@ impl Submissions {
         }
     }
 
-    /// Verifies that the tree has the entry at this place, because the index is only a hint. An SCT
-    /// is signed only after this verification.
+    /// Verifies that the tree has the entry at this place, because the index or the leader may be
+    /// wrong. An SCT is signed only after this verification.
     async fn prove(
         &self,
         identity: &Identity,
@@ -306,8 +306,8 @@ impl Submissions {
             self.distrust(&session.dedup);
         }
         Err(self.unproven(&format_args!(
-            "the dedup index in {} names entry {} for a submission, but the tree has another entry \
-             there: nothing was signed",
+            "the dedup index in {}, or the leading instance, returned entry {} for a submission, \
+             but the tree has another entry there: no SCT was signed",
             self.config.cache.display(),
             place.index
         )))
@@ -331,7 +331,8 @@ impl Submissions {
     fn unproven(&self, problem: &dyn std::fmt::Display) -> SubmitError {
         if let Some(left_out) = self.duplicates.unproven.due() {
             let log = &self.config.shortname;
-            tracing::error!(log, %problem, left_out, "duplicate without an SCT");
+            tracing::error!(log, %problem, left_out, "no SCT for a submission, because its place \
+                                                      in the tree is not proven");
         }
         SubmitError::Unavailable {
             retry_after_seconds: 60,
@@ -339,7 +340,8 @@ impl Submissions {
         }
     }
 
-    /// Joins the open round, if the entry is in no other round and not in the log.
+    /// Adds the entry to the pool, or forwards the entry to the leader, unless the entry is in a
+    /// round or in the log.
     pub(crate) async fn join(
         &self,
         session: &Session,
@@ -462,8 +464,8 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Returns an error with the time when the part of the backlog that may contain this entry will
-/// have been read.
+/// Returns an error with the estimated time until the part of the backlog that may contain this
+/// entry is read.
 fn not_read_yet(pace: &Pace, wanted: &Wanted<'_>) -> SubmitError {
     let told = pace.time_until_told(wanted.not_before_ms);
     let seconds = told.map_or(FIRST_PACE, |time| time.as_secs().saturating_add(1));

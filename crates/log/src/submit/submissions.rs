@@ -26,18 +26,18 @@ pub(crate) struct Submissions {
     pub(super) metrics: Arc<LogMetrics>,
     pub(super) status: Arc<LogStatus>,
     pub(super) validator: ArcSwap<Validator>,
-    /// Some accepted roots have not been read since startup.
+    /// Whether some accepted roots are not loaded yet.
     awaits_roots: AtomicBool,
     pub(super) batches: Batches,
     pub(super) duplicates: Duplicates,
     /// The times of the newest rounds, for traces.
     pub(crate) round_times: RoundTimes,
     pub(crate) scts: Arc<SctSignatures>,
-    /// The current opening of the log, if it is open.
+    /// The current session; `None` if the log is not open.
     pub(crate) session: ArcSwapOption<Session>,
-    /// Submissions without a response.
+    /// Number of submissions without a response. Counted only with several instances.
     pub(super) in_flight: AtomicUsize,
-    /// Entries visible to readers of this process.
+    /// Number of entries that readers of this process see.
     pub(super) shown: watch::Sender<u64>,
 }
 
@@ -64,7 +64,6 @@ impl Submissions {
         }
     }
 
-    /// Returns the accepted roots.
     pub(crate) fn roots(&self) -> Arc<Roots> {
         self.validator.load().roots().clone()
     }

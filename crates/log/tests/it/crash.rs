@@ -154,12 +154,13 @@ async fn a_second_signer_is_noticed() {
     else {
         unreachable!("it waits until the other one signs no more");
     };
-    // Longer than the log otherwise waits before its next attempt.
+    // The log waits longer than before an ordinary attempt.
     assert!(retry_at_ms - since_ms > 5000);
     log.shutdown().await;
 }
 
-/// An outage may last beyond the end of a shard's window.
+/// A log that crashed publishes its committed rounds at its next start, even if the window of the
+/// shard has ended since.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_crash_left_is_published_though_the_shard_is_retired() {
     let world = World::new().await;

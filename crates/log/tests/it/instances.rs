@@ -192,7 +192,8 @@ fn leader(instances: &mut Vec<Instance>) -> Instance {
 /// A submission, and the index and timestamp in its SCT.
 type Promised = (Submission, (u64, u64));
 
-/// Submits these through all instances in turn. Each must get an SCT without a retry.
+/// Submits the chains with these numbers through all instances in turn. Each submission must get an
+/// SCT without a retry.
 async fn submitted(instances: &[Instance], numbers: std::ops::Range<usize>) -> Vec<Promised> {
     let mut tasks = tokio::task::JoinSet::new();
     for n in numbers {
@@ -410,7 +411,8 @@ async fn another_configuration_is_named_and_nothing_of_it_is_taken() {
     audit(&leader.log).await;
 }
 
-/// The old entries that a follower forwards wait for the leader; fresh ones do not wait for them.
+/// Old entries that a follower forwards wait for the leader. Fresh entries do not wait for these
+/// old entries.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_follower_forwards_each_lane_by_itself() {
     let (world, switchboard) = (World::new().await, Switchboard::default());

@@ -204,7 +204,8 @@ async fn two_tiles() -> (World, Vec<Submission>, Vec<Sct>, Vec<u8>) {
     (world, submissions, scts, tile)
 }
 
-/// Submits each again: it gets the same index, or a temporary error. Returns the number of errors.
+/// Submits all chains again. Each submission must get the same index, or a temporary error. Returns
+/// the number of errors.
 async fn refused(log: &Log, submissions: &[Submission], scts: &[Sct]) -> usize {
     let mut refused = 0;
     for (submission, sct) in submissions.iter().zip(scts) {

@@ -281,6 +281,6 @@ async fn staged_objects_beyond_an_older_lock_are_refused() {
         unreachable!();
     };
     assert!(reason.contains("The lock was rolled back"), "{reason}");
-    assert!(reason.contains("only knows 0"), "{reason}");
+    assert!(reason.contains("has only 0"), "{reason}");
     log.shutdown().await;
 }

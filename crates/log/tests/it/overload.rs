@@ -57,7 +57,7 @@ impl Held {
         }
     }
 
-    /// Submits these, and waits until each is in the pool or rejected.
+    /// Submits these chains, and waits until each chain is in the pool or rejected.
     async fn submit(&self, submissions: impl IntoIterator<Item = Submission>) -> Vec<UnderWay> {
         let before = self.log.stats().pool_depth;
         let spawn = |submission| spawn(&self.log, submission);
@@ -135,7 +135,8 @@ async fn a_backfill_leaves_room_for_others() {
     log.shutdown().await;
 }
 
-/// A rejected submission leaves no state that a later one could be mistaken for.
+/// A rejected submission leaves no state behind: a later submission of the same chain is logged
+/// exactly once.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_was_refused_is_logged_once_when_he_comes_again() {
     let held = Held::start().await;
@@ -170,7 +171,7 @@ async fn old_certificates_take_no_room_from_fresh_ones() {
     log.shutdown().await;
 }
 
-/// The age of certificates depends on the log's clock, not on the machine's.
+/// The age of certificates depends on the clock of the log, not on the clock of the machine.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_old_is_told_by_the_logs_clock() {
     let mut world = World::new().await;

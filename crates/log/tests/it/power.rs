@@ -50,7 +50,7 @@ fn live(
     new
 }
 
-/// Any file may have any fate, many times on the same log.
+/// The same log survives many power failures, each with random damage to its unsettled files.
 #[test]
 fn a_log_survives_power_failures_one_after_the_other() {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();

@@ -76,8 +76,8 @@ async fn an_older_lock_is_refused() {
     assert_eq!((published.size, committed.size), (10, 5));
 }
 
-/// An idle process with the same key signs its tree again. The tree is smaller than one that this
-/// log has signed before.
+/// An idle process with the same key signs its tree again. This tree is smaller than a tree that
+/// this log has signed before.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_checkpoint_that_another_process_signed_is_refused() {
     let world = World::new().await;
@@ -164,7 +164,7 @@ async fn an_older_lock_is_refused_though_the_checkpoint_is_lost() {
 }
 
 /// Flips one bit in every seventh byte. With a flipped bit in the signature, the origin or the
-/// size, the file is a valid note, but not this log's.
+/// size, the file is a valid note, but not a checkpoint of this log.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_published_checkpoint_with_a_flipped_bit_is_put_back_from_the_lock() {
     let (world, earlier) = grown().await;
@@ -179,7 +179,7 @@ async fn a_published_checkpoint_with_a_flipped_bit_is_put_back_from_the_lock() {
         let published = world.assets.get("checkpoint").await.unwrap();
         assert_eq!(published.map(Vec::from), signed(&world).await);
     }
-    // A checkpoint of another history, or of a later state of this one, does not count as damage.
+    // A checkpoint of another history, or of a later state of this log, does not count as damage.
     let mut lagging = earlier.crashed().await;
     lagging.assets = world.assets.clone();
     let mut larger = whole.clone();
@@ -235,7 +235,7 @@ async fn a_log_that_was_never_created_is_not_made_by_starting_it() {
     let mut world = World::new().await;
     world.lock = Arc::new(lucarne_storage::MemoryLock::new());
     let reason = refusal(&world).await;
-    assert!(reason.contains("a wrong lock"), "{reason}");
+    assert!(reason.contains("Check the key and the lock"), "{reason}");
     assert!(!reason.contains("init"), "its storage knows it: {reason}");
     world.assets = MemoryAssets::new();
     let reason = refusal(&world).await;
@@ -386,7 +386,7 @@ async fn a_log_that_ran_is_never_told_to_be_made() {
     }
     assert!(Submission::number(2).to(&log).await.is_err());
     let told = |state: &State| match state {
-        State::Stopped { reason, .. } => reason.contains("it exists"),
+        State::Stopped { reason, .. } => reason.contains("but the log exists"),
         _ => false,
     };
     reached(&log, told).await;
@@ -398,7 +398,7 @@ async fn a_log_that_ran_is_never_told_to_be_made() {
     // The same after a restart, as long as the cache exists.
     world.assets = MemoryAssets::new();
     let reason = refusal(&world).await;
-    assert!(reason.contains("has seen 1 entries of it"), "{reason}");
+    assert!(reason.contains("has seen 1 entries of the log"), "{reason}");
     assert!(!reason.contains("init"), "{reason}");
     let made = Log::create(&world.config, &world.assets, &*world.lock).await;
     let found = contradicts(made.unwrap_err());
@@ -545,7 +545,7 @@ async fn a_cache_does_not_hide_that_storage_was_rolled_back() {
     for path in &tiles {
         let bytes = world.assets.get(path).await.unwrap().unwrap();
         eventually("the cache has the tile", async || {
-            // A cache that is busy keeps nothing.
+            // A busy cache drops files, so the test offers the file again.
             cached.keep(path, &bytes);
             let found = cached.get(path).await.unwrap();
             found.is_some_and(|found| found.is_cached)

@@ -61,7 +61,7 @@ async fn until_its_turn_a_log_follows_and_signs_nothing() {
     new.shutdown().await;
 }
 
-/// The turn never comes, but the log can be closed.
+/// A log whose turn never comes can be closed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_that_waits_for_its_turn_can_be_closed() {
     let world = World::new().await;

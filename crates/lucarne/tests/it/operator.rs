@@ -160,7 +160,7 @@ fn the_wrong_secret_is_not_reported_as_the_wrong_cache() {
     assert_has(&said, "and the key of this log (`secret`) has ID ");
     assert_has(
         &said,
-        "name the right key, or give this log a `cache` of its own",
+        "configure the right key, or give this log its own `cache`",
     );
 }
 
@@ -411,5 +411,5 @@ fn check_compares_what_serve_compares() {
     fs::write(&checkpoint, format!("example.com/another-log\n{rest}")).unwrap();
     let (code, said) = check();
     assert_eq!(code, 3, "{said}");
-    assert_has(&said, "is not one of");
+    assert_has(&said, "is not a checkpoint of");
 }

@@ -134,7 +134,7 @@ fn kills_of_server_and_signer_lose_and_repeat_nothing() {
         }
         if both != 1 {
             server.kill().unwrap();
-            committed += usize::from(server.output().contains("committed a round"));
+            committed += usize::from(server.output().contains("committing a round"));
             server = apart.log.start().unwrap();
         }
     }
@@ -180,7 +180,7 @@ fn what_was_signed_and_not_committed_is_committed_at_the_next_start() {
     let server = apart.log.start().unwrap();
     run(async {
         ready(&apart.log).await;
-        assert_has(&server.output(), "committed a round");
+        assert_has(&server.output(), "committing a round");
         let answer = submit(&apart, &body).await;
         assert_eq!(answer.status, 200);
         let sct = lucarne_ct::Sct::parse(&answer.body).unwrap();

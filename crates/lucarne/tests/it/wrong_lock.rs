@@ -67,7 +67,7 @@ fn a_lock_that_was_rolled_back() {
         let words = [
             "The lock was rolled back",
             "publishes a checkpoint of 6 entries",
-            "the lock only knows 3 entries",
+            "the lock has only 3 entries",
             "Restore the newest lock database",
             "it would sign a fork",
         ];
@@ -93,8 +93,8 @@ fn a_lock_database_of_other_logs() {
     run(async {
         let id = site.key("ill").log_id().to_string();
         let words = [
-            &format!("holds no log with ID {id} (ill)"),
-            "a wrong key, or a wrong lock",
+            &format!("has no log with ID {id} (ill)"),
+            "correct the key or the lock in the configuration",
         ];
         refused(&site, &mut server, &words).await;
         site.sign("ill", &newest);
@@ -113,8 +113,8 @@ fn a_directory_of_another_log() {
     let mut server = site.start();
     run(async {
         let words = [
-            "Either the directory or the key is another log's",
-            "/checkpoint is not one of",
+            "Either the directory or the key belongs to another log",
+            "/checkpoint is not a checkpoint of",
         ];
         refused(&site, &mut server, &words).await;
     });
@@ -309,8 +309,8 @@ fn a_log_whose_lock_and_data_are_gone() {
     let (code, said) = site.lucarne(&["init"]);
     assert_eq!(code, 1, "{said}");
     assert_has(&said, "log `ill`");
-    assert_has(&said, "has seen 3 entries of it");
-    assert_has(&said, "would fork it");
+    assert_has(&said, "has seen 3 entries of the log");
+    assert_has(&said, "would fork the existing log");
     assert!(!site.lock().exists());
     // The lock exists and is empty.
     let database = rusqlite::Connection::open(site.lock()).unwrap();

@@ -26,8 +26,8 @@ use crate::blocking_pool::BlockingPool;
 /// Length of the sum in bytes.
 const HEADER: usize = 16;
 
-/// Maximum number of concurrent writes. Further files are not cached while all writers are busy:
-/// they will be requested again if they are popular.
+/// Maximum number of concurrent writes. Further files are not cached while all writers are busy.
+/// Popular files are requested again, and cached then.
 const WRITERS: usize = 4;
 
 /// Maximum number of concurrent reads and removals, and their timeout. A file that cannot be read
@@ -141,7 +141,8 @@ impl Disk {
                 }
                 Err(error) if !self.warned.swap(true, Relaxed) => tracing::warn!(
                     directory = %self.directory.display(), %error,
-                    "cannot cache the tiles that readers request"
+                    "cannot cache the tiles that readers request: check the directory. Reads \
+                     continue without the cache"
                 ),
                 Err(_) => {}
             }

@@ -95,7 +95,7 @@ pub async fn records_of_any_length_read_back(backend: Backend<'_>) {
     }
 }
 
-/// A round that was staged but not committed may be followed by a smaller one.
+/// A round that was staged but not committed may be followed by a smaller round.
 pub async fn a_record_may_be_staged_again_with_a_smaller_size(backend: Backend<'_>) {
     stage(&*backend.open().await, [10, 20]).await;
     let assets = backend.open().await;
@@ -192,7 +192,7 @@ pub async fn published_files_read_back(backend: Backend<'_>) {
     assert_eq!(get(&*assets, "tile/1/000.p/1").await.unwrap(), "later");
 }
 
-/// A checkpoint is replaced in every round, also by a shorter one.
+/// A checkpoint is replaced in every round, even by a shorter checkpoint.
 pub async fn publishing_replaces(backend: Backend<'_>) {
     let assets = backend.open().await;
     for body in ["a long first checkpoint", "short", ""] {

@@ -29,7 +29,7 @@ pub async fn an_unknown_log_is_none(backend: Backend<'_>) {
     assert!(!lock.location().is_empty());
 }
 
-/// A stored checkpoint is loaded byte for byte, also in the next process.
+/// A stored checkpoint is loaded byte for byte, even in the next process.
 pub async fn a_created_log_is_loaded_as_it_was(backend: Backend<'_>) {
     let body = "log.example/2026h1\n0\n47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=\n\n— é\n";
     backend
@@ -216,8 +216,8 @@ pub async fn a_lease_is_taken_once(backend: Backend<'_>) {
     let first = lease(0, 1);
     first.create(&*locks[0], &LOG).await.unwrap();
     let mut seen = Vec::new();
-    // All processes read before any of them takes the lease: a later reader may take it from its
-    // new holder.
+    // All processes read before any of them takes the lease: a later reader may take the lease from
+    // its new holder.
     for lock in &locks {
         seen.push(Lease::load(&**lock, &LOG).await.unwrap().unwrap());
     }

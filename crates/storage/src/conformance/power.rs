@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::{Asset, AssetError, Assets, PosixAssets, Repairs, Stats};
 
 /// The fate of a file that was written but not settled when the power fails. Real file systems show
-/// all of these.
+/// all of these outcomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// The new content reached the disk.

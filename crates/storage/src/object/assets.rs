@@ -27,7 +27,7 @@ use crate::{Asset, AssetError, Assets, Observer, Stats, path};
 /// processes that open the same bucket.
 pub struct ObjectAssets {
     store: Arc<dyn ObjectStore>,
-    /// The same store with short timeouts, for checks that must end soon.
+    /// The same store with short timeouts, for health checks.
     hasty: Arc<dyn ObjectStore>,
     key_prefix: String,
     parallel: usize,
@@ -163,7 +163,7 @@ impl Assets for ObjectAssets {
             .await
     }
 
-    /// Only staged objects must be deleted: published objects are durable already.
+    /// Deletes staged objects. Published objects are already durable.
     async fn settle(&self, size: u64) -> Result<(), AssetError> {
         self.usable()?;
         let settled = self.journal.settled(size);

@@ -88,8 +88,8 @@ impl fmt::Debug for S3Keys {
 
 /// A bucket in Google Cloud Storage.
 ///
-/// Without `credentials`, they come from `GOOGLE_APPLICATION_CREDENTIALS`, from the file of
-/// `gcloud`, or from the instance's service account.
+/// Without a file in `credentials`, the credentials come from `GOOGLE_APPLICATION_CREDENTIALS`,
+/// from the file of `gcloud`, or from the instance's service account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gcs {
     /// The name of the bucket.
@@ -158,8 +158,8 @@ impl Default for RequestPolicy {
 }
 
 impl ObjectStoreConfig {
-    /// Checks that keys are listed exactly as they were put: the store's client must not rewrite
-    /// them.
+    /// Checks the prefix: keys with this prefix must be listed exactly as they were put, so the
+    /// store's client must not rewrite them.
     pub(super) fn check_prefix(&self) -> Result<(), AssetError> {
         let prefix = &self.key_prefix;
         let plain =

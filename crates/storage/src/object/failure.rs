@@ -83,8 +83,8 @@ pub(crate) fn is_absent(error: &object_store::Error) -> bool {
 ///
 /// A conflict comes from concurrent writes of the key; one of the writes succeeds. Stores on a file
 /// system also remove directories that become empty by deletions. A concurrent put to a removed
-/// directory fails because the directory is absent or, with `MinIO`, because access is denied. A
-/// permanent error will be returned again.
+/// directory fails because the directory is absent or, with `MinIO`, because access is denied. If
+/// the error is permanent, a retry returns it again.
 pub(super) fn is_passing(error: &object_store::Error) -> bool {
     use object_store::Error::{AlreadyExists, NotFound};
     match sort("", String::new(), error) {
@@ -113,7 +113,7 @@ pub(super) fn is_unknown(error: &object_store::Error) -> bool {
 struct Reason {
     /// HTTP status of the response; 0 without a response.
     status: u16,
-    /// Error code of the store (`NoSuchBucket`), if any.
+    /// Error code of the store (`NoSuchBucket`); empty without a code.
     code: String,
     /// Description, as one line.
     detail: String,

@@ -48,7 +48,7 @@ pub(super) struct Immutable;
 #[derive(Clone, Copy)]
 pub(super) struct Conditional;
 
-/// Links a request with its retries.
+/// Links a request with its retries, so that retries can be counted.
 #[derive(Clone, Default)]
 pub(super) struct Tries(Arc<AtomicBool>);
 
@@ -205,7 +205,8 @@ fn hedgeable<B>(request: &Request<B>) -> bool {
 }
 
 /// Returns `true` for a batch deletion, which is a `POST`, and for a put whose condition makes
-/// repetition harmless. `object_store` only knows that other puts are repeatable.
+/// repetition harmless. `object_store` itself repeats other puts, but cannot know that these
+/// requests are repeatable.
 fn repeatable<B>(request: &Request<B>) -> bool {
     if request.extensions().get::<Conditional>().is_some() {
         return true;

@@ -4,12 +4,12 @@
 //! <prefix>.lucarne/journal/<opening>-<number>-<new size>-<tag>
 //! ```
 //!
-//! An object exists completely or not at all, so a round cannot be torn. But a put that was given
-//! up can arrive late, long after the log has been reopened. Therefore, two puts of different bytes
+//! An object exists completely or not at all, so a round cannot be torn. But a put that timed out
+//! can arrive late, long after the log has been reopened. Therefore, two puts of different bytes
 //! never have the same key (the tag is random), and keys sort in the order of staging. `opening`
 //! grows with each [`Assets::staged`], within a process and, because it is a timestamp, from one
 //! process to the next. An object that arrives late sorts before everything staged since. A
-//! recovery skips it, and a later settle removes it.
+//! recovery skips this object, and a later settle removes it.
 //!
 //! [`Assets::staged`]: crate::Assets::staged
 
@@ -84,7 +84,7 @@ enum Condition {
     #[default]
     Closed,
     Open,
-    /// A put failed: it is unknown whether it takes effect, now or later.
+    /// A put failed. Whether the put takes effect, now or later, is unknown.
     Poisoned(String),
 }
 
@@ -105,7 +105,7 @@ impl Journal {
         matches!(self.state.lock().condition, Condition::Closed)
     }
 
-    /// Returns the reason why nothing can be staged, if any.
+    /// Returns the reason why nothing can be staged; `None` if the journal is usable.
     pub(super) fn poison_found(&self) -> Option<String> {
         match &self.state.lock().condition {
             Condition::Poisoned(reason) => Some(reason.clone()),
@@ -203,7 +203,7 @@ mod tests {
         journal.open([ahead]);
         let next = journal.begin(5);
         assert!(next > ahead);
-        // The list is empty: that object was settled, but a late put may still arrive.
+        // The list is empty because the object was settled, but a late put may still arrive.
         journal.open([]);
         assert!(journal.begin(5) > next);
     }

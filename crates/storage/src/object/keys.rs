@@ -26,13 +26,13 @@ impl fmt::Debug for AwsKeys {
     }
 }
 
-/// The place where the stores of a log find keys: a profile, the environment, the default
-/// profile, or the service that gives this machine its role.
+/// The source of the keys for the stores of a log: a profile, the environment, the default profile,
+/// or the service that gives this machine its role.
 #[derive(Debug)]
 pub struct AwsKeySource(AwsCredentialProvider);
 
 impl AwsKeySource {
-    /// Finds the place for `profile`, or the first place that has keys.
+    /// Finds the source for `profile`, or the first source that has keys.
     ///
     /// # Errors
     /// If the profile does not exist or has no keys.

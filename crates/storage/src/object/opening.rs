@@ -33,7 +33,8 @@ pub async fn lock(
     Ok(Arc::new(lock))
 }
 
-/// Opens a lock for reading. Nothing is written, so the abilities of the store are not tested.
+/// Opens a lock for reading. Writes nothing, so the function does not test whether the store can
+/// hold a lock.
 ///
 /// # Errors
 ///

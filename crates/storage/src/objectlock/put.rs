@@ -9,7 +9,7 @@ use object_store::UpdateVersion;
 use object_store::path::Path;
 use tokio::time::Instant;
 
-/// A value to store, with any number of requests.
+/// A value that a call of the lock stores, possibly with several requests.
 pub(super) struct Put<'p> {
     pub(super) key: Path,
     pub(super) body: &'p [u8],

@@ -15,8 +15,8 @@ use super::put::{Put, Stored, mark};
 use super::request_failure::Failure;
 use crate::LockError;
 
-/// Number of races that must have a winner. Each uses a separate key, because some stores (GCS)
-/// accept only one write to a key per second.
+/// Number of races that must have a winner. Each race uses a separate key, because some stores
+/// (GCS) accept only one write to a key per second.
 const RACES: usize = 3;
 
 /// Maximum number of races to get enough winners.
@@ -43,9 +43,9 @@ enum Evidence {
     NotStored,
     #[error("the winner's object was not stored")]
     WinnerNotStored,
-    #[error("{0} of {CONTESTANTS} won a race")]
+    #[error("{0} of {CONTESTANTS} concurrent puts won a race")]
     Winners(usize),
-    #[error("its objects have no e-tags")]
+    #[error("the objects of the store have no e-tags")]
     NoTags,
     #[error("a put replaced {0} against its condition")]
     AgainstCondition(&'static str),
@@ -67,8 +67,8 @@ pub(super) async fn run(lock: &ObjectLock) -> Result<(), LockError> {
             Err(Verdict::Unsafe(seen)) => {
                 return Err(unusable(format!(
                     "this store's conditional puts are not atomic: {seen}. Two processes could \
-                     sign for one log, so it cannot hold checkpoints; use an SQL database for \
-                     `checkpoints`, or another store (docs/reference/storage.md lists some)"
+                     sign for one log, so this store cannot hold checkpoints; use an SQL database \
+                     for `checkpoints`, or another store (docs/reference/storage.md lists some)"
                 )));
             }
             Err(Verdict::Open(failure)) if failure.is_final() => {
@@ -107,14 +107,20 @@ async fn race(lock: &ObjectLock, key: &object_store::path::Path) -> Result<(), V
         version: Some("1".into()),
     };
     let too_early = Put::new(key.clone(), b"too early", lock.deadline());
-    never(lock, &too_early, PutMode::Update(absent), "an absent one").await?;
+    never(
+        lock,
+        &too_early,
+        PutMode::Update(absent),
+        "an absent object",
+    )
+    .await?;
     let created = one_wins(lock, key, &bodies("creator"), PutMode::Create).await?;
     let late = Put::new(key.clone(), b"late creator", lock.deadline());
-    never(lock, &late, PutMode::Create, "one that existed").await?;
+    never(lock, &late, PutMode::Create, "an object that existed").await?;
     let update = || PutMode::Update(created.version.clone());
     one_wins(lock, key, &bodies("updater"), update()).await?;
     let late = Put::new(key.clone(), b"late updater", lock.deadline());
-    never(lock, &late, update(), "one that had changed").await
+    never(lock, &late, update(), "an object that had changed").await
 }
 
 /// Starts all puts concurrently. Exactly one may succeed, and its object must be stored.
@@ -193,6 +199,10 @@ async fn clean(lock: &ObjectLock, key: &object_store::path::Path) {
         && !matches!(error, object_store::Error::NotFound { .. })
     {
         let error = crate::object::failure::detail(&error);
-        tracing::warn!(error, "{}: a probe cannot be deleted", lock.location);
+        tracing::warn!(
+            error,
+            "{}: cannot delete the probe object of a race",
+            lock.location
+        );
     }
 }

@@ -7,7 +7,7 @@ use crate::object::failure;
 /// The reasons why a request failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The stored object is not the expected one.
+    /// The stored object is not the object that the request expects.
     Lost,
     /// The content and the e-tag belong to two different objects.
     Torn,
@@ -51,7 +51,7 @@ impl Failure {
         ) || matches!(sorted, NoBucket { .. } | Refused { .. } | Untrusted { .. })
     }
 
-    /// Returns `true` if the store is unavailable.
+    /// Returns `true` if the store is unavailable: without a response, or with a generic error.
     pub(super) fn is_absence(&self) -> bool {
         matches!(self, Self::Silence | Self::Store(Error::Generic { .. }))
     }
@@ -67,10 +67,7 @@ impl Failure {
                 "an object does not match its e-tag",
                 "find out who writes to this prefix",
             ),
-            Self::Silence => (
-                "no response in time",
-                "the store hangs, or the network drops packets",
-            ),
+            Self::Silence => ("no response in time", "check the store and the network"),
             Self::Store(error) => return said(error),
         };
         format!("{said}; {advice}")

@@ -34,7 +34,8 @@ pub(super) struct Directory {
     pub(super) read_only: bool,
     /// Whether the directory was released to other processes.
     pub(super) closed: AtomicBool,
-    /// The last field, so that the directory is released after everything else is dropped.
+    /// The lock of the directory. This is the last field, so that the directory is released after
+    /// all other fields are dropped.
     pub(super) lock: Option<DirectoryLock>,
 }
 
@@ -76,9 +77,9 @@ impl Directory {
         released.map_err(|e| AssetError::io("release", self.path.display().to_string(), e))
     }
 
-    /// Fails if the path leads to a different directory than the open one, or its lock to a
-    /// different file. Rounds would be written to a directory that no process finds again, and
-    /// another process could start the same log a second time.
+    /// Fails if the path no longer leads to the open directory, or its lock file is no longer the
+    /// locked file. Otherwise, rounds would be written to a directory that no process finds again,
+    /// and another process could start the same log a second time.
     pub(super) fn still_there(&self) -> Result<(), AssetError> {
         let held = |lock: &DirectoryLock| is_same(&self.path.join(LOCK), lock.file());
         let same = is_same(&self.given, self.publisher.root())
@@ -110,7 +111,8 @@ pub(super) fn keep_private(own: &Path) {
         return;
     }
     if let Err(error) = set_permissions(own, Permissions::from_mode(0o700)) {
-        tracing::warn!(%error, "{}: other users may enter, and the mode cannot be changed", own.display());
+        tracing::warn!(%error, "{}: other users may enter, and Lucarne cannot change the mode: \
+                                run `chmod 700`", own.display());
     }
 }
 

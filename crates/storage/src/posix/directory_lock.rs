@@ -14,7 +14,7 @@ use crate::AssetError;
 pub(super) const LOCK: &str = ".lucarne/lock";
 
 /// Holds the directory for this process. The kernel releases the lock when the process ends for any
-/// reason; the file stays and has no meaning by itself.
+/// reason. The file stays, and its existence has no meaning.
 pub(super) struct DirectoryLock {
     file: File,
     /// Prevents a TesseraCT that ran the log before from starting.
@@ -53,7 +53,6 @@ impl DirectoryLock {
         Ok(flock(&self.file, FlockOperation::Unlock)?)
     }
 
-    /// Returns the locked file.
     pub(super) fn file(&self) -> &File {
         &self.file
     }

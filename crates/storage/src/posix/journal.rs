@@ -52,7 +52,7 @@ enum State {
 
 struct Open {
     active: Active,
-    /// Segments before the active one, oldest first: path and greatest `new_size`.
+    /// Segments before the active segment, oldest first: path and greatest `new_size`.
     older: Vec<SegmentSize>,
 }
 
@@ -62,7 +62,7 @@ struct Active {
     path: PathBuf,
     /// The file, positioned at `used`.
     file: File,
-    /// The same file, read past the page cache; `None` if direct reads are not supported.
+    /// The same file for reads past the page cache; `None` if direct reads are not supported.
     past_cache: Option<PastCache>,
     salt: Salt,
     /// Offset of the next record.
@@ -328,7 +328,7 @@ impl SegmentFile {
         Ok(())
     }
 
-    /// Returns `true` if the next segment states that this one was complete.
+    /// Returns `true` if the next segment states that this segment was complete.
     pub(super) fn must_be_whole(&self, next: Option<&SegmentFile>) -> bool {
         let next = next.and_then(|next| next.parse().ok());
         next.is_some_and(|next| next.sealed)
@@ -356,7 +356,7 @@ impl Active {
         options.write(true).create_new(true).mode(0o600);
         let mut file = options
             .open(&path)
-            .map_err(|e| AssetError::io("begin", path.display().to_string(), e))?;
+            .map_err(|e| AssetError::io("create the segment", path.display().to_string(), e))?;
         let used = SEGMENT_HEADER as u64;
         let begun = file
             .write_all(&segment_header(salt, sealed))
@@ -365,7 +365,11 @@ impl Active {
         if let Err(e) = begun {
             // The segment is empty: on a full disk its zeros only waste space.
             let _ = remove(&path);
-            return Err(AssetError::io("begin", path.display().to_string(), e));
+            return Err(AssetError::io(
+                "create the segment",
+                path.display().to_string(),
+                e,
+            ));
         }
         Ok(Self {
             number,
@@ -422,8 +426,8 @@ impl Active {
         Ok(())
     }
 
-    /// Fails if the disk lacks bytes that a sync reported as durable, as far as this can be
-    /// observed. Nothing may be signed then.
+    /// Fails if the disk observably lacks bytes that a sync reported as durable. In this case,
+    /// nothing may be signed.
     fn look_again(&mut self, written: [&[u8]; 2]) -> io::Result<()> {
         still_writable(&self.file)?;
         let Some(past_cache) = &mut self.past_cache else {

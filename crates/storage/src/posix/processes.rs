@@ -42,7 +42,7 @@ impl std::fmt::Display for Holder {
 /// The result of a search for processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holders {
-    /// The processes found, without this one.
+    /// The processes found, without this process.
     pub found: Vec<Holder>,
     /// Number of processes whose files this user may not see.
     pub unseen: usize,
@@ -134,7 +134,7 @@ pub(super) fn hold_tesseract(directory: &Path) -> Result<Option<File>, AssetErro
                 machine: None,
             })
         }
-        // On a file system without these locks, TesseraCT has none either.
+        // On a file system without these locks, TesseraCT takes no lock either.
         Err(error) => {
             tracing::debug!(path = %path.display(), %error, "cannot be locked");
             Ok(None)

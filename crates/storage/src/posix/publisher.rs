@@ -58,7 +58,7 @@ impl Publisher {
         Ok(publisher)
     }
 
-    /// Opens a publisher that only reads.
+    /// Opens the public root `path` for reading only.
     pub(super) fn look(path: &Path, stats: Arc<Stats>) -> Result<Self, AssetError> {
         let failed = |e| AssetError::io("open", path.display().to_string(), e);
         let root = File::open(path).map_err(failed)?;
@@ -111,7 +111,7 @@ impl Publisher {
         self.recovering.store(recovering, Relaxed);
     }
 
-    /// Starts a recovery: the next checkpoint that is read becomes the current one.
+    /// Starts a recovery: the next checkpoint that is read becomes the current checkpoint.
     pub(super) fn forget_checkpoint(&self) {
         *self.checkpoint.lock() = None;
     }
@@ -201,7 +201,8 @@ impl Publisher {
         renameat(&self.root, temporary, &self.root, path)
     }
 
-    /// No sync is needed: the journal restores files that a power failure destroys.
+    /// Writes a temporary file, and returns its name. The file needs no sync, because the journal
+    /// restores files that a power failure destroys.
     fn write_temporary(&self, bytes: &[u8]) -> Result<String, AssetError> {
         let name = format!("{TEMPORARY}/{}", self.counter.fetch_add(1, Relaxed));
         let write = || -> io::Result<()> {

@@ -42,7 +42,7 @@ impl PosixRepairs {
         for folder in [&place, &kept].into_iter().filter_map(|file| file.parent()) {
             make_durably(folder, 0o755)?;
         }
-        // Not in `.lucarne/tmp`, because the log's process sweeps that directory.
+        // The new file is not in `.lucarne/tmp`, because the log's process sweeps that directory.
         let new = kept.with_extension("new");
         write(&new, &asset.bytes).map_err(failed("write", &new))?;
         let kept = keep(&place, &kept).map_err(failed("keep", &place))?;
@@ -77,8 +77,8 @@ fn keep(place: &Path, kept: &Path) -> io::Result<Option<PathBuf>> {
         if name.symlink_metadata().is_ok() {
             continue;
         }
-        // A directory, or a file on a file system without hard links, is moved instead. Readers
-        // find nothing there for a moment.
+        // A directory, or a file on a file system without hard links, is moved instead. For a
+        // moment, readers find no file.
         let linked = fs::hard_link(place, &name).or_else(|_| fs::rename(place, &name));
         return match linked {
             Ok(()) => {

@@ -84,7 +84,7 @@ pub(super) fn record_header(salt: Salt, new_size: u64, record: &[u8]) -> [u8; RE
 pub(super) struct Segment {
     /// `new_size` and bytes of each complete record, in order.
     pub(super) records: Vec<(u64, Bytes)>,
-    /// The byte range of an unfinished record, if any.
+    /// The byte range of an unfinished record; `None` if all records are complete.
     pub(super) torn: Option<Range<usize>>,
     /// See [`segment_header`].
     pub(super) sealed: bool,

@@ -15,7 +15,7 @@ impl Directory {
     /// The order matters:
     /// 1. The next segment is created, unused, and the set of published files is taken.
     /// 2. One sync makes both durable. A file system that an error has made read-only may report
-    ///    success, so this is checked, too.
+    ///    success, so the code also checks that the file system is still writable.
     /// 3. Only then are records appended to the next segment, so that it needs no sync of its own.
     /// 4. Only then are segments removed: their content, up to `size`, was published before step 1.
     ///
@@ -78,7 +78,7 @@ impl Directory {
             let path = self.publisher.absolute(path);
             match File::open(&path) {
                 Ok(file) => self.sync_one(&path, &file)?,
-                // A partial tile that was removed in the meantime.
+                // The partial tile was removed in the meantime.
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
                 Err(e) => return Err(AssetError::io("open", path.display().to_string(), e)),
             }

@@ -137,7 +137,7 @@ fn anonymous(error: &object_store::Error) -> SecretError {
     SecretError::Credentials(failure::detail(error))
 }
 
-/// The secret manager, for messages.
+/// The secret manager of a request: its URL and the required permission, for messages.
 struct Service {
     server: String,
     permission: &'static str,

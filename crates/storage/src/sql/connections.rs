@@ -10,7 +10,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 /// connections by default, and other instances need connections, too.
 const MAX_CONNECTIONS: usize = 16;
 
-/// Idle connections, and a bound on all open ones.
+/// The idle connections, and a bound on the number of open connections.
 pub(super) struct Connections<C> {
     idle: Mutex<Vec<C>>,
     slots: Semaphore,
@@ -30,7 +30,8 @@ impl<C> Connections<C> {
         }
     }
 
-    /// Waits until fewer than [`MAX_CONNECTIONS`] connections are in use.
+    /// Waits until fewer than [`MAX_CONNECTIONS`] connections are in use; returns `None` after
+    /// [`close`](Self::close).
     pub(super) async fn slot(&self) -> Option<Slot<'_, C>> {
         let permit = self.slots.acquire().await.ok()?;
         Some(Slot {
@@ -56,12 +57,13 @@ impl<C> Connections<C> {
 }
 
 impl<C> Slot<'_, C> {
-    /// Returns an idle connection, if any.
+    /// Returns an idle connection; `None` if a new connection must be opened.
     pub(super) fn take(&self) -> Option<C> {
         self.idle.lock().pop()
     }
 
-    /// Keeps a connection, whose last response must have been read completely, for the next caller.
+    /// Keeps a connection for the next caller. The last response on the connection must have been
+    /// read completely.
     pub(super) fn keep(self, connection: C) {
         self.idle.lock().push(connection);
     }

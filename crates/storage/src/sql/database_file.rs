@@ -48,7 +48,8 @@ impl DatabaseFile {
             io::ErrorKind::NotFound => unusable(
                 path,
                 "the lock database does not exist. If the path is correct and no log was ever \
-                 created with it, run `lucarne init`; otherwise restore or mount it",
+                 created with it, run `lucarne init`; otherwise restore the database or mount its \
+                 file system",
             ),
             io::ErrorKind::PermissionDenied => {
                 unusable(path, &format!("the lock database cannot be opened: {e}"))
@@ -80,7 +81,7 @@ impl DatabaseFile {
         }
     }
 
-    /// Fails if the path leads to a different file than the open one: commits would go to a file
+    /// Fails if the path no longer leads to the open file. Otherwise, commits would go to a file
     /// that no process finds again.
     pub(super) fn still_there(&self) -> Result<(), LockError> {
         match self.path.metadata() {

@@ -32,8 +32,9 @@ pub(super) enum Unfit {
     #[cfg(feature = "mysql")]
     #[error(
         "the server has innodb_flush_log_at_trx_commit = {found}: it loses commits in a power \
-         failure, and a log can fork if its lock loses a commit. Set it to 1 in the server's \
-         configuration, and run: SET GLOBAL innodb_flush_log_at_trx_commit = 1"
+         failure, and a log can fork if its lock loses a commit. Set \
+         innodb_flush_log_at_trx_commit to 1 in the server's configuration, and run: SET GLOBAL \
+         innodb_flush_log_at_trx_commit = 1"
     )]
     Flush { found: i64 },
     #[cfg(feature = "mysql")]
@@ -46,7 +47,8 @@ pub(super) enum Unfit {
     #[cfg(feature = "postgres")]
     #[error(
         "the server has fsync = off: it loses commits in a power failure, and a log can fork if \
-         its lock loses a commit. Set fsync = on in its configuration and restart it"
+         its lock loses a commit. Set fsync = on in the server's configuration, and restart the \
+         server"
     )]
     Fsync,
     #[cfg(feature = "mysql")]

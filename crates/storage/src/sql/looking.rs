@@ -11,8 +11,8 @@ use super::sqlite::blocking;
 use super::{Change, Database, renewal};
 use crate::{LockError, LogId};
 
-/// Opens the database for each read and closes it again, so that no commit and no checkpoint of the
-/// write-ahead log waits for it.
+/// A reader of an SQLite database that opens and closes the database for each read, so that commits
+/// and checkpoints of the write-ahead log never wait for the reader.
 pub(super) struct Looking {
     path: PathBuf,
 }
@@ -25,8 +25,8 @@ impl Looking {
             let renewed = renewal::beside(&path, ".renewed");
             if renewed.exists() {
                 let reason = format!(
-                    "a crash interrupted its replacement by {}, which has its rows: start \
-                     Lucarne to complete it",
+                    "a crash interrupted the replacement of this database by {}, which has all \
+                     rows: start Lucarne to complete the replacement",
                     renewed.display()
                 );
                 return Err(unusable(&path, &reason));
@@ -39,7 +39,11 @@ impl Looking {
     }
 
     fn read_only(&self, action: &'static str) -> LockError {
-        failed(&self.path, action, "it was opened for reading only".into())
+        failed(
+            &self.path,
+            action,
+            "the lock was opened for reading only".into(),
+        )
     }
 }
 

@@ -19,12 +19,13 @@ const MYSQL_COLUMNS: &str = "SELECT CAST(c.column_name AS CHAR), \
      WHERE c.table_schema = DATABASE() AND c.table_name = 'checkpoints'";
 
 /// Query of the settings that decide whether a power failure loses commits. The first and the last
-/// cannot be set for one session only.
+/// setting cannot be set for one session only.
 const MYSQL_DURABILITY: &str = "SELECT \
      CAST(@@GLOBAL.innodb_flush_log_at_trx_commit AS SIGNED), \
      CAST(@@GLOBAL.log_bin AS SIGNED), CAST(@@GLOBAL.sync_binlog AS SIGNED)";
 
-/// Settings of our sessions. A statement must time out on the server before we stop waiting for it.
+/// Settings of Lucarne's sessions. A statement must time out on the server before Lucarne stops
+/// waiting for its result.
 const MYSQL_SESSION: &str = "SET SESSION autocommit = 1, SESSION innodb_lock_wait_timeout = 3";
 
 /// A database on a server of MySQL or MariaDB.

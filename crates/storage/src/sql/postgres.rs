@@ -28,8 +28,8 @@ const POSTGRES_DURABILITY: &str =
 /// Sets the session's part of these settings.
 const POSTGRES_SYNCHRONOUS: &str = "SET synchronous_commit = on";
 
-/// Settings of our sessions. Under stricter isolation a lost race would be an error instead of an
-/// unchanged row.
+/// Settings of Lucarne's sessions. Under stricter isolation, a lost race would be an error instead
+/// of an unchanged row.
 const POSTGRES_SESSION: &str = "SET statement_timeout = '3s'; \
      SET lock_timeout = '3s'; SET default_transaction_isolation = 'read committed'";
 

@@ -46,7 +46,7 @@ pub(super) fn renew(
     known: &HashMap<LogId, Vec<u8>>,
     wanted: Option<&(LogId, Vec<u8>)>,
 ) -> Result<Identity, LockError> {
-    // Ends the transaction of an earlier attempt, if any.
+    // Ends the transaction that an earlier attempt may have left open.
     let _ = old.execute("ROLLBACK", ());
     // Prevents commits to the file that will be replaced.
     let held = old.execute("BEGIN IMMEDIATE", ());
@@ -140,8 +140,8 @@ fn complete_at(at: &Path) -> io::Result<()> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
         file => file?,
     };
-    // Two processes may get here. The second must not remove the write-ahead log that the first has
-    // started since.
+    // Two processes may complete the same renewal. The second process must not remove the
+    // write-ahead log that the first process has started since.
     flock(&file, FlockOperation::LockExclusive)?;
     match renewed.metadata() {
         Ok(found) if found.ino() == file.metadata()?.ino() => {}

@@ -454,20 +454,22 @@ pub(super) mod advice {
          (`ssl-ca=…`, `sslrootcert=…`; else the system's), and a host that must be in the \
          server's certificate. A certificate that is trusted itself must not be that of a CA: \
          create it with `-addext basicConstraints=critical,CA:FALSE` (openssl req -x509)";
-    pub(in super::super) const AUTHORITY: &str = "the server's certificate is that of a CA (CA:TRUE): the database driver refuses it, \
-         whether it is trusted or not";
+    pub(in super::super) const AUTHORITY: &str = "the server's certificate is that of a CA \
+                                                  (CA:TRUE): the database driver refuses it, \
+                                                  whether the certificate is trusted or not";
     pub(in super::super) const NO_DATABASE: &str = "an administrator creates the database with \
                                                     CREATE DATABASE. If logs were created with it \
                                                     before, this is the wrong server: do not \
-                                                    create it again";
-    pub(in super::super) const NO_TABLE: &str =
-        "the table was removed while in use: restore the newest one, and never create it again";
+                                                    create the database again";
+    pub(in super::super) const NO_TABLE: &str = "the table was removed while in use: restore the \
+                                                 newest copy of the table, and never create \
+                                                 the table again";
     pub(in super::super) const RIGHTS: &str = "this user needs the privileges SELECT, INSERT and \
                                                UPDATE on the table `checkpoints`, and CREATE to \
                                                create it";
     pub(in super::super) const READ_ONLY: &str = "this server is read-only: it is a replica, or \
-                                                  configured so. The URL in `checkpoints` must \
-                                                  lead to the primary";
+                                                  is configured as read-only. The URL in \
+                                                  `checkpoints` must lead to the primary";
     pub(in super::super) const FULL: &str = "free space on the server's disk";
     pub(in super::super) const HELD: &str =
         "another session of the server holds the row: find and end it";

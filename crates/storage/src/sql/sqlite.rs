@@ -45,7 +45,7 @@ impl Sqlite {
         let path = path.to_owned();
         blocking(move || {
             renewal::complete(&path).map_err(|error| {
-                let action = "replace it with its copy (.renewed)";
+                let action = "replace the lock database with its copy (.renewed)";
                 failed(&path, action, error.to_string())
             })?;
             let file = DatabaseFile::examine(&path)?;
@@ -79,7 +79,7 @@ impl Sqlite {
     ) -> Result<T, LockError> {
         let silent = |_| {
             let reason = format!(
-                "its disk has not responded for {} s",
+                "the disk of the lock database has not responded for {} s",
                 DISK_TIMEOUT.as_secs()
             );
             failed(&self.path, action, reason)
@@ -186,7 +186,7 @@ impl Open {
     ///   before the failed commit, which was never reported to a caller.
     fn ready(&mut self) -> Result<(), LockError> {
         if self.closed {
-            let reason = "it was closed".into();
+            let reason = "the lock was closed".into();
             return Err(failed(&self.file.path, "use it", reason));
         }
         if let (Some((reason, wanted)), Some(old)) = (&self.doubt, &self.connection) {
@@ -270,7 +270,8 @@ impl Open {
         Ok(done)
     }
 
-    /// Copies the log at intervals. SQLite would do that itself, but not report a failure.
+    /// Copies the write-ahead log into the database at intervals. SQLite's own copying would not
+    /// report a failure.
     fn fold_now_and_then(&mut self) {
         if self.unfolded < FOLD_AFTER {
             return;
@@ -297,7 +298,7 @@ impl Open {
     fn connected(&self) -> Result<&Connection, LockError> {
         self.connection
             .as_ref()
-            .ok_or_else(|| failed(&self.file.path, "use it", "it was closed".into()))
+            .ok_or_else(|| failed(&self.file.path, "use it", "the lock was closed".into()))
     }
 }
 
@@ -340,7 +341,7 @@ fn create_file(path: &Path) -> Result<(), LockError> {
         _ => failed(e),
     })?;
     let sync = || File::open(directory)?.sync_all();
-    sync().map_err(|e| unusable(path, &format!("its directory cannot be synced: {e}")))
+    sync().map_err(|e| unusable(path, &format!("the directory cannot be synced: {e}")))
 }
 
 /// Fails if a removed database has left commits behind. SQLite would replay its write-ahead log

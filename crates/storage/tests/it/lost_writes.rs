@@ -6,7 +6,7 @@ use bytes::Bytes;
 use lucarne_storage::{Assets, PosixAssets};
 use lucarne_testkit::{BadDisk, Launch, temp_dir};
 
-/// Names the log's directory for the process on the bad disk.
+/// The environment variable with the log's directory, for the process on the bad disk.
 const DIRECTORY: &str = "LUCARNE_TEST_DIRECTORY";
 
 /// Acknowledged rounds survive a power failure, regardless of earlier losses.

@@ -1,5 +1,5 @@
-//! `docs/how-to/nginx.conf`, the very file, in Debian's nginx on loopback, serving a
-//! directory that this crate wrote.
+//! Tests of `docs/how-to/nginx.conf` with Debian's nginx on loopback, which serves a directory that
+//! this crate wrote.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 const CONFIGURATION: &str = include_str!("../../../../docs/how-to/nginx.conf");
 const PLAIN: &[u8] = b"a data tile";
-/// The same data as it is stored.
+/// `PLAIN` in its stored form.
 const GZIPPED: &[u8] = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff\x4b\x54\x48\x49\x2c\x49\x54\x28\xc9\xcc\x49\x05\x00\x92\xfa\xcb\xe5\x0b\x00\x00\x00";
 const FOREVER: &str = "public, max-age=31536000, immutable";
 

@@ -424,8 +424,8 @@ async fn a_directory_that_was_moved_away_is_noticed() {
     assert_eq!(assets.staged().await.unwrap().len(), 2);
 }
 
-/// A closed directory can be opened by another process. It can still be read, but no longer
-/// written.
+/// A closed directory can be opened by another process. The first process can still read it, but no
+/// longer write to it.
 #[tokio::test]
 async fn what_was_closed_is_another_process_s() {
     let directory = tempfile::tempdir().unwrap();

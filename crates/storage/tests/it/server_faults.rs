@@ -185,7 +185,7 @@ async fn a_server_that_forgets_is_refused(kind: DatabaseKind) {
     lock.replace(&LOG, b"0", b"1").await.unwrap();
 }
 
-/// Like a replica before its promotion to primary.
+/// The server is read-only, like a replica before its promotion to primary.
 #[tokio::test]
 async fn a_mariadb_that_is_read_only_is_named() {
     let (place, lock) = Place::new(DatabaseKind::MariaDb).await;

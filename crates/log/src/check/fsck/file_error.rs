@@ -16,7 +16,7 @@ pub enum FileError {
     /// The storage of the log failed.
     #[error(transparent)]
     Storage(#[from] AssetError),
-    /// Another place failed, such as a monitoring prefix.
+    /// Another source of files failed, such as a monitoring prefix.
     #[error(transparent)]
     Place(Box<dyn Error + Send + Sync>),
     /// Several readers share the failure of one read.

@@ -78,7 +78,8 @@ fn first_lines(lines: Bytes, count: u16) -> Bytes {
 }
 
 /// Compares a stored partial tile, which a tree of `size` entries no longer needs, with the wider
-/// tile. The partial tile may differ in unsigned parts of entries if its own parts are right.
+/// tile. Returns `None` if the partial tile is right, was removed, or cannot be compared. The
+/// unsigned parts of its entries may differ from those in the wider tile if both are right.
 pub async fn superseded(files: &Arc<dyn Files>, partial: Tile, size: u64) -> Option<Finding> {
     let wider = Tile::widest(partial.level(), partial.index(), size)?;
     let compared = async {

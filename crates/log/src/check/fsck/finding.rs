@@ -17,21 +17,20 @@ pub struct Finding {
     pub offset: Option<u64>,
     /// The index of the first entry that the problem affects.
     pub entry: Option<u64>,
-    /// The problem.
+    /// The difference, or the reason why the file cannot be read.
     pub problem: Problem,
 }
 
 /// The problem with a file.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
-    /// The file does not exist. If it is a partial tile, no wider tile with the same hashes or
-    /// entries exists either.
+    /// The file does not exist. If the file is a partial tile, the full tile does not exist either.
     #[error("is missing")]
     Missing,
     /// Storage cannot read the file.
     #[error("cannot be read: {0}")]
     Unreadable(#[source] FileError),
-    /// The file's length differs from the length that its width requires.
+    /// The length of the file differs from the length that the tile's width requires.
     #[error("expected {due} bytes, found {found}")]
     Length {
         /// Length of the file in bytes.
@@ -45,10 +44,10 @@ pub enum Problem {
     /// The bytes of an entry are invalid.
     #[error(transparent)]
     Entry(#[from] TileLeafError),
-    /// Bytes follow the last entry of a full tile.
+    /// Bytes follow the last entry of a data tile.
     #[error("{0} extra bytes after the last entry")]
     Extra(usize),
-    /// An entry has the index of another entry.
+    /// The index in the entry differs from the position of the entry in the log.
     #[error("has the wrong index {0}")]
     Index(u64),
     /// An entry's leaf hash differs from the hash in the tree.
@@ -72,7 +71,7 @@ pub enum Problem {
     /// A names tile differs from the names of its entries.
     #[error("does not match the names in its entries")]
     Names,
-    /// A certificate that entries refer to has another fingerprint.
+    /// The fingerprint of a certificate differs from the fingerprint in the name of its file.
     #[error("does not match the fingerprint in its name")]
     Issuer,
 }
@@ -105,7 +104,7 @@ impl Finding {
     pub fn detail(&self) -> String {
         let is_partial = self.path.contains(".p/");
         match self.problem {
-            Problem::Missing if is_partial => format!("{}, as is a wider tile", self.problem),
+            Problem::Missing if is_partial => format!("{}, as is the full tile", self.problem),
             _ => self.problem.to_string(),
         }
     }

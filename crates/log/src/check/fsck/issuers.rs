@@ -11,7 +11,7 @@ use super::leaf_tile::Place;
 use super::{Checked, Finding, Problem};
 use crate::check::unsigned::{Chains, PartsError};
 
-/// Adds the problems with the issuers of a tile that no earlier tile refers to.
+/// Adds the problems with those issuers of a tile that no earlier tile refers to.
 pub(super) async fn conclude(
     chains: Arc<Chains>,
     tile: Tile,

@@ -126,7 +126,7 @@ impl LeafTile {
             }
             _ => {}
         }
-        // Wrong entries prove nothing about the names.
+        // The names tile is compared only with correct entries.
         let path = tile.path();
         let are_right = !seen.findings.iter().any(|finding| finding.path == path);
         seen.entries = entries.filter(|_| are_right);
@@ -212,8 +212,8 @@ impl Seen {
         Some(hashed)
     }
 
-    /// Forgets the issuers that the first wrong entry names, the entry before it, and all entries
-    /// after it. A damaged length of a chain counts bytes of the next entry as fingerprints.
+    /// Keeps only the issuers of entries that end at least one entry before the first wrong entry.
+    /// If the length of a chain is damaged, bytes of the next entry are read as fingerprints.
     fn forget_doubtful_issuers(&mut self, path: &str) {
         let wrong = self.findings.iter().filter(|finding| finding.path == path);
         if let Some(wrong) = wrong.filter_map(|finding| finding.entry).min() {
@@ -244,7 +244,8 @@ impl Seen {
         }
     }
 
-    /// Reports a missing names tile, if a names tile exists `before` this tile.
+    /// Reports a missing names tile if `before` is true: an earlier data tile has a names tile.
+    /// Sets `before` if this tile has a names tile.
     pub(super) fn judge_names(&mut self, tile: Tile, before: &mut bool) {
         match (self.names, tile.names_path()) {
             (Some(true), _) => *before = true,
@@ -289,7 +290,7 @@ impl Seen {
                 let entry = Some(first + at as u64);
                 self.found(tile.path(), offset, entry, Problem::Leaf);
             }
-            // The tree confirms neither: both are reported, with their first difference.
+            // The tree confirms neither file: both are reported, with their first difference.
             (Some(at), _) => {
                 let entry = Some(first + at as u64);
                 let offset = (at * Hash::LENGTH) as u64;

@@ -174,7 +174,7 @@ impl Parents {
 /// Returns the right edge of these tiles, if it leads to the signed root.
 fn edge(signed: &Checkpoint, mut read: impl FnMut(Tile) -> Option<Bytes>) -> Option<RightEdge> {
     let edge = RightEdge::load(signed.size, |tile| {
-        read(tile).map(|bytes| bytes.to_vec()).ok_or("is not there")
+        read(tile).map(|bytes| bytes.to_vec()).ok_or("missing tile")
     });
     edge.ok().filter(|edge| edge.root() == signed.root)
 }

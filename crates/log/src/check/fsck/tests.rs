@@ -92,7 +92,7 @@ async fn a_file_that_is_missing_is_named() {
             assert_eq!(&finding.path, path, "{finding}");
             assert!(matches!(finding.problem, Problem::Missing), "{finding}");
             let words = if path.contains(".p/") {
-                "is missing, as is a wider tile"
+                "is missing, as is the full tile"
             } else {
                 "is missing"
             };
@@ -200,7 +200,8 @@ async fn a_flipped_bit_is_found_in_an_uncompressed_tile() {
         let end = tile.len() - rest.len();
         let unsigned =
             2 + 32 * leaf.fingerprints.len() + leaf.precertificate.map_or(0, <[u8]>::len);
-        // The whole length of the chain is tried: a wrong length names issuers that never existed.
+        // Every bit of the chain's length is flipped: a wrong length names issuers that never
+        // existed.
         let length = end - 32 * leaf.fingerprints.len() - 2..end - 32 * leaf.fingerprints.len();
         let sample = (end - unsigned..end).step_by(3).chain(start..start + 8);
         let sample = sample.map(|byte| 8 * byte + byte % 8);
@@ -246,7 +247,7 @@ async fn a_flipped_bit_of_a_fingerprint_is_found_before_its_issuer_is_known() {
     assert_eq!(found[0].path, missing);
 }
 
-/// Damages every bit, so that the number of damaged bits does not depend on the certificates.
+/// Inverts every bit, so that the number of damaged bits does not depend on the certificates.
 fn invert(bytes: &mut [u8]) {
     for byte in bytes {
         *byte = !*byte;

@@ -1,8 +1,8 @@
 //! The entries of a data tile: each comes from the log itself, unless the log's copy is wrong.
 //!
 //! The tree decides between two versions of the signed part of an entry. For the other parts, a
-//! correct entry of the log stays as it is. An entry that replaces a wrong one must lead to an
-//! accepted root.
+//! correct entry of the log stays as it is. The chain of an entry that replaces a wrong entry must
+//! lead to an accepted root.
 
 use std::sync::Arc;
 
@@ -97,7 +97,7 @@ impl Judge {
         Ok(chosen.into())
     }
 
-    /// Returns the correct version of an entry.
+    /// Returns the correct version of an entry: the log's own version if it is correct.
     fn take<'e>(
         &self,
         logged: Option<TileLeafRef<'e>>,

@@ -15,7 +15,7 @@ use crate::data::gzip::gzip;
 use crate::data::names_tile::names_tile;
 use crate::read::stored_tiles::prefix;
 
-/// A place that may hold the same log: a mirror, a copy, a monitoring prefix.
+/// A place that may have a copy of the log: a mirror, a directory, a monitoring prefix.
 #[derive(Clone)]
 pub struct Source {
     /// Name of the place in messages.
@@ -33,7 +33,6 @@ enum OfferError {
     Entries(#[from] EntriesError),
 }
 
-/// The origin of replacements.
 pub(super) enum Origin<'s> {
     /// The files of the next lower level, in the log itself.
     Beneath,
@@ -75,7 +74,7 @@ impl<'s> Origin<'s> {
                         None
                     }
                 },
-                // Names tiles follow from the entries of the log: other places are not read.
+                // Names tiles are computed from the entries of the log, not read from other places.
                 (Err(_), Origin::Beneath) => names(&**own, path).await,
                 (Err(_), Origin::Source(source)) if path.starts_with("issuer/") => {
                     source.files.read(path).await.ok().flatten()
@@ -116,7 +115,8 @@ impl<'s> Origin<'s> {
 }
 
 impl Source {
-    /// Reads a tile, uncompressed. Right entries that are already `there` stay.
+    /// Reads a tile, and returns its uncompressed bytes. Correct entries of the log's own tile
+    /// `there` are kept.
     ///
     /// # Errors
     /// If the tile cannot be read, or if an entry of it cannot be verified.
@@ -143,7 +143,7 @@ impl Source {
     /// since.
     async fn cut_from_wider(&self, wanted: Tile) -> Option<Bytes> {
         let note = self.files.read("checkpoint").await.ok()??;
-        // The size is only a hint, so that the signature is not verified.
+        // The size only selects the tile to read, so the signature is not verified.
         let checkpoint = Checkpoint::parse(&SignedNote::parse(&note).ok()?.text).ok()?;
         let wider = Tile::widest(wanted.level(), wanted.index(), checkpoint.size)?;
         prefix(wanted, tile(&*self.files, wider).await.ok()?).ok()

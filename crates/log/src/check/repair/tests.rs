@@ -214,7 +214,7 @@ async fn forged_chains_are_not_taken() {
         hostile.0.write().extend(paths.iter().cloned().zip(chain));
         for path in [data, "tile/data/001.p/44"] {
             let mut plain = gunzip(right.0.read()[path].clone()).unwrap().to_vec();
-            // Each turn moves the changed entry to the end.
+            // Each iteration changes the first entry and moves it to the end.
             for _ in 0..Tile::parse(path).unwrap().width() {
                 let (first, rest) = split(&changed(&plain, |leaf, out| {
                     out.fingerprints = fingerprints.to_vec();
@@ -284,8 +284,8 @@ fn signed_again(der: &[u8], by: &Authority) -> Vec<u8> {
     der.into_bytes()
 }
 
-/// Correct entries of a wrong tile stay, although another source has other correct versions. A
-/// damaged fingerprint is not reported as a missing issuer.
+/// Correct entries of a damaged tile stay, although another source has other correct versions of
+/// these entries. A damaged fingerprint is not reported as a missing issuer.
 #[tokio::test]
 async fn only_wrong_entries_are_replaced() {
     let (right, signed) = log(300);
@@ -295,7 +295,8 @@ async fn only_wrong_entries_are_replaced() {
     let leaf = TileLeafRef::read(&mut &tile[..]).unwrap();
     let last = leaf.fingerprints.last().unwrap();
     let place = tile.windows(32).position(|bytes| bytes == last.0).unwrap();
-    // In the other source, another certificate of the root verifies the other entries.
+    // In the other source, the other entries have another certificate of the same issuer in their
+    // chains.
     let pki = Pki::shared();
     let template = pki.root.ca_template(
         &CaOptions::named("Lucarne Test E1", KeyType::EcdsaP256),
@@ -330,7 +331,7 @@ async fn only_wrong_entries_are_replaced() {
 }
 
 /// A fingerprint with many damaged bits is restored from the rest of its chain, unless another
-/// place has the issuer that it names.
+/// source has an issuer with this fingerprint.
 #[tokio::test]
 async fn damaged_fingerprints_are_restored_from_their_chains() {
     let (right, signed) = log(300);
@@ -369,7 +370,7 @@ async fn damaged_fingerprints_are_restored_from_their_chains() {
     let named: Vec<_> = left.iter().map(|it| it.path.as_str()).collect();
     assert_eq!(named, [data]);
     assert_eq!(stored.0.read()[data], damaged);
-    // The issuer existed, and was lost.
+    // The fingerprint is correct, and the file of its issuer was lost.
     let damaged = Bytes::from(changed(&tile, |leaf, out| {
         out.precertificate = leaf.precertificate.map(<[u8]>::to_vec);
         out.fingerprints[0] = Fingerprint::of(&other);

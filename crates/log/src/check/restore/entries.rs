@@ -1,4 +1,5 @@
-//! The entries of a data tile, from all places of a log that may have them.
+//! Collection of the entries of a damaged data tile from memory, from other tiles and from the
+//! journal.
 
 use std::sync::Arc;
 
@@ -31,7 +32,8 @@ impl Gathered {
         }
     }
 
-    /// Adds the missing entries among `entries`. The first of `entries` has the index `first`.
+    /// Adds those of `entries` that are still missing and have the right leaf hash. The first of
+    /// `entries` has the index `first`.
     fn add(&mut self, first: u64, entries: &Bytes) {
         let mut leaves = stored_tiles::Leaves::of(entries);
         let (mut start, mut index) = (0, first);
@@ -67,7 +69,7 @@ impl Gathered {
         }
     }
 
-    /// Concatenates all entries; `None` if one is missing.
+    /// Concatenates all entries; returns `None` if an entry is missing.
     fn whole(&self) -> Option<Bytes> {
         let mut whole = BytesMut::new();
         for entry in &self.entries {
@@ -78,7 +80,7 @@ impl Gathered {
 }
 
 /// Collects the entries of a data tile. Each entry has the leaf hash of the tree. The leaf hash
-/// does not cover all parts of an entry; the checksum of the place that has the entry covers the
+/// does not cover all parts of an entry; the checksum of the tile or of the journal covers the
 /// other parts.
 pub(super) async fn data_tile(
     log: &Shared,

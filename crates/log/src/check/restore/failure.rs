@@ -13,7 +13,7 @@ pub(super) enum Failure {
     /// Another attempt may succeed.
     #[error(transparent)]
     Later(Later),
-    /// The log has no data that lead to the right bytes.
+    /// The log's own data do not lead to the right bytes, or the file was restored before.
     #[error(transparent)]
     NoSource(NoSource),
 }
@@ -34,13 +34,13 @@ pub(super) enum Later {
 /// The reason why a file cannot be restored.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NoSource {
-    #[error("it was restored before")]
+    #[error("this process has restored the file before, or has restored too many files")]
     Again,
-    #[error("the tiles beneath it are damaged as well")]
+    #[error("the tiles or entries beneath the file are missing or damaged as well")]
     Beneath,
-    #[error("the journal does not have it")]
+    #[error("the journal does not have the certificate")]
     Journal,
-    #[error("the journal does not have all of its entries")]
+    #[error("neither other tiles nor the journal have all entries of the file")]
     Entries,
     #[error("{tile} is beyond the tree")]
     Beyond { tile: String },

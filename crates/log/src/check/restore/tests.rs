@@ -115,7 +115,7 @@ async fn files_that_storage_lost_are_restored_from_a_cache() {
     let data = "tile/data/000";
     let right = stored(&assets, data).await.unwrap();
     eventually("the cache has the tile", async || {
-        // A cache that is busy keeps nothing.
+        // A busy cache drops files, so the test offers the file again.
         cached.keep(data, &right);
         let found = cached.get(data).await.unwrap();
         found.is_some_and(|found| found.is_cached)
@@ -136,8 +136,8 @@ async fn files_that_storage_lost_are_restored_from_a_cache() {
     stop(&log).await;
 }
 
-/// The disk of a file that rots again does not keep the bytes, and a file without a source stays
-/// damaged. The log leaves both files alone, and reports them.
+/// The log does not restore a file again that was damaged after its restoration, and cannot restore
+/// a file without a source. The log reports both files.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_is_restored_once_and_only_from_right_bytes() {
     let cache = tempfile::tempdir().unwrap();

@@ -17,7 +17,7 @@ use crate::check::fsck::{FileError, Files};
 /// charges for each request, so many small files are expensive, too.
 const REQUEST: u64 = 4096;
 
-/// The files of a log as the store has them, without caches.
+/// The files of a log, read from storage without caches and at a bounded rate.
 pub(super) struct Paced {
     assets: Arc<dyn Assets>,
     bytes_per_second: NonZeroU64,
@@ -64,7 +64,7 @@ impl Files for Paced {
     }
 }
 
-/// The files of a log as the store has them, without caches and without a bound of the rate.
+/// The files of a log, read from storage without caches and at any rate.
 pub(crate) struct Unpaced(pub(crate) Arc<dyn Assets>);
 
 #[async_trait]

@@ -12,7 +12,8 @@ use tokio::task::spawn_blocking;
 pub(super) struct Position {
     /// The data tile at which the scrubber continues.
     pub(super) tile: u64,
-    /// The time when the last complete pass ended, Unix milliseconds.
+    /// The time when the last complete pass ended, in Unix milliseconds; `None` if no pass has
+    /// ended yet.
     pub(super) ended_ms: Option<u64>,
 }
 
@@ -36,7 +37,9 @@ pub(super) async fn write(path: &Path, owner: LogId, position: Position) {
         Ok(Err(error)) => error.to_string(),
         Err(error) => error.to_string(),
     };
-    tracing::warn!(path = %path.display(), problem, "cannot store the position of the scrubber");
+    tracing::warn!(path = %path.display(), problem, "cannot save the position of the scrubber: \
+                                                     after a restart, it continues from an older \
+                                                     position");
 }
 
 fn replace(path: &Path, text: &str) -> io::Result<()> {

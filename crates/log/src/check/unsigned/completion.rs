@@ -30,8 +30,8 @@ pub(crate) struct OnlyMention {
 }
 
 impl OnlyMention {
-    /// Finds the place. `None` if several entries name the issuer: damage does not repeat, so that
-    /// the issuer existed.
+    /// Finds the place. Returns `None` if several entries name the issuer: damage does not repeat,
+    /// so the issuer existed.
     pub(crate) fn of(issuer: &Fingerprint, entries: &[u8]) -> Option<Self> {
         let (mut rest, mut only) = (entries, None);
         while !rest.is_empty() {
@@ -67,7 +67,7 @@ impl OnlyMention {
         TileLeafRef::read(&mut rest).ok()
     }
 
-    /// Returns the certificate below the issuer.
+    /// Returns the certificate that the issuer has signed: the next lower certificate of the chain.
     fn below<'c>(&self, entries: &'c [u8], issuers: &'c Issuers) -> Option<&'c [u8]> {
         let leaf = self.leaf(entries)?;
         let Some(position) = self.position.checked_sub(1) else {
@@ -128,7 +128,7 @@ impl Chains {
         completions.next().is_none().then_some(*only)
     }
 
-    /// Returns whether the entry is right with this issuer.
+    /// Returns whether the chain of the entry verifies with this issuer.
     fn is_completion(
         &self,
         candidate: &Fingerprint,

@@ -9,7 +9,7 @@ use crate::error::read_error::ReadError;
 
 /// The entries of a log that its dedup index has seen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the dedup index in {} has seen {entries} entries of it", .path.display())]
+#[error("the dedup index in {} has seen {entries} entries of the log", .path.display())]
 pub struct IndexSeen {
     /// Directory of the index.
     pub path: PathBuf,
@@ -24,31 +24,32 @@ pub enum IndexInconsistency {
     /// The index has entries of a log that is to be created.
     #[error(
         "this log exists: {0}. Lock and storage do not have it: they were emptied, rolled back, \
-         or belong to another log. Restore the newest ones; a new log with this key would fork \
-         it. Only if that log was never in use, as in a test, move the index away"
+         or belong to another log. Restore the newest ones; a new log with this key would fork the \
+         existing log. Only if the existing log was never in use, as in a test, move the index \
+         away"
     )]
     LogExists(IndexSeen),
     /// The index belongs to another log.
     #[error(
-        "the dedup index in {} is of the log with ID {}, and the key of this log (`secret`) has \
-         ID {owner}: name the right key, or give this log a `cache` of its own",
+        "the dedup index in {} belongs to the log with ID {}, and the key of this log (`secret`) \
+         has ID {owner}: configure the right key, or give this log its own `cache`",
         .path.display(), .found.map_or_else(|| "none".to_owned(), |id| id.to_string())
     )]
     OtherLog {
         /// Directory of the index.
         path: PathBuf,
-        /// The log of the index, if its ID can be read.
+        /// The ID of the index's log; `None` if the ID cannot be read.
         found: Option<LogId>,
         /// The ID of this log.
         owner: LogId,
     },
     /// The index has seen more entries than the log has.
     #[error(
-        "the dedup index in {} has seen {} entries of this log, the lock ({lock}) only knows \
+        "the dedup index in {} has seen {} entries of this log, the lock ({lock}) has only \
          {size}. Lock and storage were rolled back, or the index belongs to a copy of this log \
-         that went on. Restore the newest lock and storage; never start the log with older ones: \
-         it would sign a fork. Only if the log has certainly never signed more than {size} entries, \
-         move {} away, and it is rebuilt. The log signs nothing until then",
+         that continued. Restore the newest lock and storage; never start the log with older ones: \
+         it would sign a fork. Only if the log has certainly never signed more than {size} \
+         entries, move {} away, and it is rebuilt. The log signs nothing until then",
         .seen.path.display(), .seen.entries, .seen.path.display()
     )]
     Newer {
@@ -75,11 +76,12 @@ pub enum IndexInconsistency {
     },
     /// The tree of the index is not the beginning of the log.
     #[error(
-        "the dedup index in {} was made from another history of this log: its {size} entries had \
-         the root {root}, and those that the lock ({lock}) has signed have {signed_root}. Either \
-         lock and storage were restored or swapped: restore the newest ones, because the log \
-         would fork the entries that were signed since. Or the cache came from elsewhere: if that \
-         is certain, move {} away, and it is rebuilt. The log signs nothing until then",
+        "the dedup index in {} comes from another history of this log: its {size} entries had the \
+         root {root}, but the first {size} entries of the tree in the lock ({lock}) have the root \
+         {signed_root}. Either lock and storage were restored or swapped: restore the newest ones, \
+         because the log would fork the entries that were signed since. Or the cache came from \
+         elsewhere: if that is certain, move {} away, and it is rebuilt. The log signs nothing \
+         until then",
         .path.display(), .path.display()
     )]
     OtherHistory {
@@ -91,13 +93,13 @@ pub enum IndexInconsistency {
         root: Hash,
         /// Location of the lock.
         lock: String,
-        /// Root of as many entries of the log.
+        /// Root of the first `size` entries of the log.
         signed_root: Hash,
     },
     /// Too many damaged indices are kept.
     #[error(
-        "{} cannot be used, and {most} like it lie beside it already: find out what damages them \
-         (memory, disk), and remove those that were looked at",
+        "the dedup index {} cannot be used, and {most} damaged indices are already kept beside \
+         it: find the cause (memory, disk), and remove the kept indices",
         .path.display()
     )]
     TooManyDamaged {

@@ -7,14 +7,14 @@ use lucarne_tlog::Hash;
 
 use crate::error::record_error::RecordError;
 
-/// A contradiction that shows unusable rounds, of the journal or of a Sunlight bundle.
+/// A contradiction that shows unusable rounds in the journal or in a bundle of Sunlight.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalInconsistency {
     /// Another version wrote the journal.
     #[error(
         "the journal in {storage} is not readable by this version: {problem}. Start the version \
-         that wrote it and stop it cleanly once: that empties the journal"
+         that wrote the journal, and stop it cleanly once: that empties the journal"
     )]
     Version {
         /// Location of the storage.
@@ -37,7 +37,7 @@ pub enum JournalInconsistency {
     /// The staging bundle of a killed Sunlight does not lead to the signed tree.
     #[error(
         "{storage}/{path}, which Sunlight left when it was killed, does not lead from the \
-         {published} published entries to the {signed} signed ones: {problem}. Start that \
+         {published} published entries to the {signed} signed entries: {problem}. Start that \
          Sunlight again and stop it with SIGTERM: it publishes the signed entries"
     )]
     Bundle {
@@ -69,7 +69,7 @@ pub enum ReplayError {
     #[error("{0}")]
     Entry(TileLeafError),
     /// The entries lead to another tree.
-    #[error("its entries give {size} entries and the root {root}")]
+    #[error("its entries lead to a tree of {size} entries with the root {root}")]
     Tree {
         /// Number of entries of the other tree.
         size: u64,
@@ -103,7 +103,7 @@ pub enum BundleError {
         path: String,
         /// Index in the entry.
         found: u64,
-        /// Index by its place in the tile.
+        /// Index that the position in the tile requires.
         expected: u64,
     },
 }

@@ -17,7 +17,7 @@ pub struct SignedTime {
 /// The evidence of a log that the lock does not have.
 #[derive(Debug, thiserror::Error)]
 pub enum LockEvidence {
-    /// This process has served a checkpoint.
+    /// A checkpoint of the log is or was published.
     #[error("a checkpoint of {size} entries was published from {storage}")]
     Published {
         /// Number of entries.
@@ -36,8 +36,8 @@ pub enum LockEvidence {
 pub enum LockInconsistency {
     /// The value in the lock is not a checkpoint of this log.
     #[error(
-        "{lock} holds, for this key, something that is no checkpoint of {origin}: {problem}. Has \
-         the submission prefix changed? A log's origin never does"
+        "{lock} has a value for this key that is not a checkpoint of {origin}: {problem}. The \
+         origin of a log never changes: if the submission prefix was changed, restore the old one"
     )]
     NoCheckpoint {
         /// Location of the lock.
@@ -55,10 +55,10 @@ pub enum LockInconsistency {
     Lease(LeaseError),
     /// Other evidence shows a log that the lock does not have.
     #[error(
-        "{lock} holds no log with ID {log_id} ({name}), but it exists: {evidence}. Look for a \
-         wrong key, or a wrong lock. If both are right, the lock was emptied, rolled back or \
-         replaced, and perhaps the storage with it: restore the newest ones. Never create the log \
-         again: that signs a fork"
+        "{lock} has no log with ID {log_id} ({name}), but the log exists: {evidence}. Check the \
+         key and the lock in the configuration. If both are right, the lock was emptied, rolled \
+         back or replaced, and perhaps the storage with it: restore the newest lock and storage. \
+         Never create the log again: that signs a fork"
     )]
     Missing {
         /// Location of the lock.
@@ -72,11 +72,10 @@ pub enum LockInconsistency {
     },
     /// Storage publishes a newer checkpoint than the lock has.
     #[error(
-        "{storage} publishes a checkpoint of {} entries signed at {}, the lock ({lock}) only \
-         knows {} entries signed at {}{}. The lock was rolled back, it belongs to a copy of this \
-         log, or another process signs with this log's key{}: then stop that process for good. \
-         Restore the newest lock database; never start the log with an older one: it would sign a \
-         fork",
+        "{storage} publishes a checkpoint of {} entries signed at {}, the lock ({lock}) has only \
+         {} entries signed at {}{}. The lock was rolled back, it belongs to a copy of this log, or \
+         another process signs with this log's key{}: then stop that process for good. Restore the \
+         newest lock database; never start the log with an older one: it would sign a fork",
         .published.size, .published.timestamp_ms, .committed.size, .committed.timestamp_ms,
         if *.forked { ", with another root" } else { "" }, perhaps(.other)
     )]
@@ -89,16 +88,16 @@ pub enum LockInconsistency {
         published: SignedTime,
         /// The checkpoint in the lock.
         committed: SignedTime,
-        /// Whether both have the same size and different roots.
+        /// Whether both checkpoints have the same size and different roots.
         forked: bool,
-        /// The other process, if one is known.
+        /// The other process; `None` if unknown.
         other: Option<String>,
     },
     /// Storage has a tile beyond the tree of the lock.
     #[error(
-        "{storage} has {tile}, beyond the {size} entries that the lock ({lock}) knows. The lock \
-         was rolled back, or it belongs to a copy of this log. Restore the newest lock database; \
-         never start the log with an older one: it would sign a fork"
+        "{storage} has {tile}, beyond the {size} entries of the checkpoint in the lock ({lock}). \
+         The lock was rolled back, or it belongs to a copy of this log. Restore the newest lock \
+         database; never start the log with an older one: it would sign a fork"
     )]
     OlderThanTile {
         /// Location of the storage.
@@ -112,11 +111,10 @@ pub enum LockInconsistency {
     },
     /// The journal has a round that was staged on a newer tree than the lock has.
     #[error(
-        "the journal in {storage} goes on from {from} entries{}, which had been signed by then, \
-         but the lock ({lock}) only knows {size}. The lock was rolled back (a backup was \
-         restored, or a replica promoted that was behind), or it belongs to a copy of this log. \
-         Restore the newest lock database; never start the log with an older one: it would sign a \
-         fork",
+        "the journal in {storage} continues from {from} entries{}, which were signed before, but \
+         the lock ({lock}) has only {size}. The lock was rolled back (a backup was restored, or a \
+         stale replica was promoted), or it belongs to a copy of this log. Restore the newest lock \
+         database; never start the log with an older one: it would sign a fork",
         if .from == .size { " with another root" } else { "" }
     )]
     OlderThanJournal {
@@ -131,9 +129,10 @@ pub enum LockInconsistency {
     },
     /// Another process has published an older tree with a later signature.
     #[error(
-        "{storage} publishes a checkpoint of {} entries signed at {}, after this log had signed \
-         one of {} entries at {}: another process signs with this log's key{}. Stop that one for \
-         good; if it has given SCTs for entries that are not here, this key has signed a fork",
+        "{storage} publishes a checkpoint of {} entries signed at {}, after this log had signed a \
+         checkpoint of {} entries at {}: another process signs with this log's key{}. Stop that \
+         process for good; if it has issued SCTs for entries that are not here, this key has \
+         signed a fork",
         .published.size, .published.timestamp_ms, .own.size, .own.timestamp_ms, perhaps(.other)
     )]
     Shared {
@@ -143,13 +142,13 @@ pub enum LockInconsistency {
         published: SignedTime,
         /// The round that this log signed before.
         own: SignedTime,
-        /// The other process, if one is known.
+        /// The other process; `None` if unknown.
         other: Option<String>,
     },
-    /// No round of the lock is lost.
+    /// Storage and journal have all rounds that the checkpoint in the lock includes.
     #[error(
-        "storage and journal in {storage} have all {size} entries that the lock has signed: there \
-         is nothing to go back from"
+        "storage and journal in {storage} have all {size} entries of the checkpoint in the lock: \
+         no round is lost"
     )]
     NothingLost {
         /// Location of the storage.

@@ -10,7 +10,8 @@ pub enum SignerInconsistency {
     /// The record of the signer is not a checkpoint of this log.
     #[error(
         "the signer at {signer} has a record for this key that is not a checkpoint of {origin}: \
-         {problem}. Either its `origin` or the `submissionprefix` belongs to another log"
+         {problem}. Either the signer's `origin` or the log's `submissionprefix` belongs to \
+         another log"
     )]
     OtherLog {
         /// Path of the signer's socket.
@@ -23,10 +24,10 @@ pub enum SignerInconsistency {
     /// The signer has signed a tree to which neither lock nor journal leads.
     #[error(
         "the signer has signed {} entries with the root {}, the lock ({lock}) has {} with the \
-         root {}, and the journal in {storage} has no round that leads from one to the other. \
-         Lock and data were rolled back (a backup was restored, or a replica promoted that was \
-         behind), or belong to a copy of this log. Restore the newest lock and data: the signer \
-         signs only trees that extend its last one",
+         root {}, and the journal in {storage} has no round that leads from one to the other. Lock \
+         and data were rolled back (a backup was restored, or a stale replica was promoted), or \
+         belong to a copy of this log. Restore the newest lock and data: the signer signs only \
+         trees that extend its last tree",
         .signed.0, .signed.1, .committed.0, .committed.1
     )]
     Ahead {
@@ -41,8 +42,8 @@ pub enum SignerInconsistency {
     },
     /// The signer has signed the lost round as well.
     #[error(
-        "the signer has signed that round as well, and signs nothing that does not grow from it: \
-         the log cannot go back"
+        "the signer has signed the lost round as well, and signs only trees that extend this \
+         round: the log cannot return to the earlier tree"
     )]
     SignedLostRound,
 }

@@ -13,7 +13,7 @@ use crate::error::read_error::ReadError;
 #[non_exhaustive]
 pub enum StorageInconsistency {
     /// A log is to be created where a log exists.
-    #[error("{storage} already holds a log: it is not overwritten")]
+    #[error("{storage} already has a log, which is not overwritten")]
     HoldsLog {
         /// Location of the storage.
         storage: String,
@@ -56,8 +56,8 @@ pub enum StorageInconsistency {
     },
     /// The published checkpoint belongs to another log.
     #[error(
-        "{storage}/checkpoint is not one of {origin}: {problem}. Either the directory or the key \
-         is another log's"
+        "{storage}/checkpoint is not a checkpoint of {origin}: {problem}. Either the directory or \
+         the key belongs to another log"
     )]
     OtherLog {
         /// Location of the storage.
@@ -82,10 +82,10 @@ pub enum StorageInconsistency {
     },
     /// Unreadable tiles prevent the comparison of the published tree with the signed tree.
     #[error(
-        "{storage} publishes a checkpoint of {size} entries, and whether they lead to the {signed} \
-         entries that the lock ({lock}) has signed cannot be verified: {problem}. Storage was \
-         rolled back, emptied or damaged, or another process published there: the log would sign \
-         a fork. Restore the newest storage; the log signs nothing until then"
+        "{storage} publishes a checkpoint of {size} entries, and the log cannot verify that they \
+         lead to the {signed} entries that the lock ({lock}) has signed: {problem}. Storage was \
+         rolled back, emptied or damaged, or another process published there: the log would sign a \
+         fork. Restore the newest storage; the log signs nothing until then"
     )]
     Unverifiable {
         /// Location of the storage.
@@ -142,8 +142,8 @@ pub enum StorageInconsistency {
     /// Published entries before the journal are missing or damaged.
     #[error(
         "{storage} publishes {published} entries, but {size} were published before the journal \
-         begins, and they are not whole: {problem}. Storage was emptied or rolled back. Restore \
-         the newest storage; the log signs nothing until then"
+         begins, and some of these are missing or damaged: {problem}. Storage was emptied or \
+         rolled back. Restore the newest storage; the log signs nothing until then"
     )]
     BehindJournal {
         /// Location of the storage.
@@ -157,9 +157,9 @@ pub enum StorageInconsistency {
     },
     /// Most tiles of a sample are missing.
     #[error(
-        "{storage} lacks {missing} of {sampled} tiles of entries that were looked for, with their \
-         hashes ({first}, …). Storage was emptied or rolled back, perhaps while the log ran. \
-         Restore the newest storage; the log signs nothing until then"
+        "{storage} lacks {missing} of {sampled} sampled data tiles, and their hash tiles \
+         ({first}, …). Storage was emptied or rolled back, perhaps while the log ran. Restore the \
+         newest storage; the log signs nothing until then"
     )]
     Emptied {
         /// Location of the storage.
@@ -173,15 +173,15 @@ pub enum StorageInconsistency {
     },
     /// Storage lacks more than the last round.
     #[error(
-        "storage and journal end with {size} entries, and the lock signed {} s later than the \
-         last of them: more than one round is lost. Storage was rolled back. Restore the newest \
-         storage; the log signs nothing until then",
+        "storage and journal end with {size} entries, and the checkpoint in the lock was signed \
+         {} s after the last of these entries: more than one round is lost. Storage was rolled \
+         back. Restore the newest storage; the log signs nothing until then",
         .apart.as_secs()
     )]
     RoundsLost {
         /// Number of entries that storage and journal lead to.
         size: u64,
-        /// The time between the last signature in storage and the one in the lock.
+        /// The time between the last signature in storage and the signature in the lock.
         apart: Duration,
     },
     /// A follower reads a checkpoint that is older than its tree, or of another tree.
@@ -203,7 +203,7 @@ pub enum StorageInconsistency {
     /// This process has served more entries than storage publishes.
     #[error(
         "{storage} publishes {size} entries, and this process has served {served} from there: \
-         storage was rolled back. Restore the newest one"
+         storage was rolled back. Restore the newest storage"
     )]
     BehindReaders {
         /// Location of the storage.
@@ -222,7 +222,7 @@ pub enum StorageInconsistency {
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum TreeError {
     /// The tiles have another root.
-    #[error("the tiles of {size} entries give the root {found}, not {expected}")]
+    #[error("the tiles of {size} entries: expected the root {expected}, found {found}")]
     Root {
         /// Number of entries.
         size: u64,
@@ -244,11 +244,11 @@ pub enum HistoryError {
     Root {
         /// Number of published entries.
         size: u64,
-        /// Root of as many signed entries.
+        /// Root of the first `size` signed entries.
         root: Hash,
     },
     /// The signed tree never had this size.
-    #[error("no round ended there")]
+    #[error("no signed round ended with that number of entries")]
     NoRound,
     /// The tiles belong to another tree.
     #[error("{0}")]

@@ -45,14 +45,15 @@ pub(super) async fn usable(log: &LogIndex, source: &Source<'_>) -> Result<Dedup,
     anew(log).await
 }
 
-/// Closes an index, which waits for its disk.
+/// Closes an index on another thread, because closing waits for the disk.
 async fn close(dedup: Dedup) {
     let _ = spawn_blocking(move || drop(dedup)).await;
 }
 
 /// Compares the index, if there is one, with the log: `tree` is the tree in storage, and `signed`
-/// the number of signed entries. Creates no index. An index with more entries than storage can be
-/// distinguished from an index of another history only after the journal has been published.
+/// the number of signed entries. Creates no index. If the index has more entries than storage, but
+/// not more than `signed`, the histories cannot be compared before the journal is published: the
+/// function then reports no error.
 ///
 /// # Errors
 /// See [`open`](super::open).
@@ -132,7 +133,7 @@ fn not_behind(config: &LogConfig, lock: &dyn Lock, seen: u64, tree: &Tree) -> Re
 }
 
 /// Returns the error for an index of more entries than the log. The index records a tree only after
-/// the tree was committed, so that the log has lost entries.
+/// the tree was committed, so the log has lost entries.
 fn rolled_back(config: &LogConfig, lock: &dyn Lock, seen: u64, size: u64) -> Fatal {
     Fatal::from(IndexInconsistency::Newer {
         seen: IndexSeen {

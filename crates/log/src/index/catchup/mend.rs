@@ -12,10 +12,10 @@ use crate::index::dedup::Dedup;
 use crate::index::log_index::LogIndex;
 use crate::index::unreadable_entries::Gap;
 
-/// Reads the tiles of gaps again, from time to time.
+/// Reads the tiles of gaps again every [`LOOK_AGAIN`].
 pub(super) async fn again_and_again(log: &LogIndex, dedup: &Arc<Dedup>) -> Infallible {
     loop {
-        // The pace of reading: there is no event when an operator restores a tile.
+        // A fixed pause, because no event reports that an operator has restored a tile.
         tokio::time::sleep(LOOK_AGAIN).await;
         let Some(tree) = log.reader.tree() else {
             continue;
@@ -24,7 +24,8 @@ pub(super) async fn again_and_again(log: &LogIndex, dedup: &Arc<Dedup>) -> Infal
         let gaps = dedup.gaps.all();
         for of_tile in gaps.chunk_by(|a, b| a.first / TILE_WIDTH == b.first / TILE_WIDTH) {
             if let Err(error) = mend(dedup, &source, of_tile).await {
-                tracing::warn!(log = log.config.shortname, %error, "dedup index: cannot fill gaps");
+                tracing::warn!(log = log.config.shortname, %error, "dedup index: cannot fill \
+                                                                    gaps, retrying");
             }
         }
         log.note(dedup);

@@ -1,15 +1,15 @@
 //! Snapshots of the index beside the data of a log, for instances that have no index.
 //!
-//! The instance that leads writes a snapshot: the records of its index in chunks, and then a
+//! The leading instance writes a snapshot: first the records of its index in chunks, and then a
 //! manifest with the tree, the sizes and the SHA-256 of each chunk. There are two sets of chunks,
-//! which are replaced in turn, so that the newest snapshot stays whole while the next snapshot is
-//! written, and storage is bounded.
+//! which are replaced in turn. The newest snapshot therefore stays complete while the next snapshot
+//! is written, and storage is bounded.
 //!
-//! An instance with an empty index takes the snapshot up before it reads the rest from the tiles,
-//! while the log is open. Nothing in a snapshot is trusted before it is checked: lengths before
-//! they are read, the tree by its root, chunks by their hashes. Some records are compared with
-//! their tiles, and the snapshot must have all entries of some tiles. A snapshot that fails a check
-//! is not used, and the tiles are read instead.
+//! An instance with an empty index takes up the snapshot before the instance reads the remaining
+//! entries from the tiles, while the log is open. Nothing in a snapshot is trusted before it is
+//! checked: lengths before they are read, the tree by its root, chunks by their hashes. Some
+//! records are compared with their tiles, and the snapshot must have all entries of some tiles. A
+//! snapshot that fails a check is not used, and the tiles are read instead.
 //!
 //! In any case, the log compares a place from the index with the tree before it returns an SCT for
 //! this place. Only a missing record is not noticed later: if its certificate is submitted again,
@@ -43,14 +43,15 @@ const CHECK_EVERY: Duration = Duration::from_secs(3600);
 /// Minimum number of entries that a new snapshot adds to the previous snapshot, and minimum number
 /// of entries that an index must lack to take up a snapshot.
 const LEAST: u64 = 1 << 16;
-/// A snapshot is written after the index has grown by one part in this number of the last snapshot.
+/// Minimum growth of the index before the next snapshot, as a divisor of the size of the last
+/// snapshot.
 const GROWTH: u64 = 8;
 /// Maximum number of chunks of a snapshot: two billion records.
 const MOST_CHUNKS: u64 = 1 << 14;
 /// Maximum length of a manifest in bytes.
 const MOST_MANIFEST: u64 = 2 << 20;
-/// The number of chunks of which an entry is compared with its tile, and of tiles whose entries the
-/// snapshot must have.
+/// Maximum number of chunks whose first entry is compared with its tile. The snapshot must also
+/// have all entries of up to this number of tiles.
 const SAMPLES: usize = 16;
 
 const MANIFEST: &str = "index/manifest.json";
@@ -62,13 +63,13 @@ struct Manifest {
     format: String,
     log_id: String,
     set: Set,
-    /// The snapshot has all entries below this number.
+    /// The snapshot has all entries whose index is below this number.
     indexed: u64,
     /// The size of a signed tree that begins with these entries.
     size: u64,
     /// The root of that tree, in hexadecimal.
     root: String,
-    /// The number of records: fewer than entries, if the log has an entry twice.
+    /// The number of records, which is less than `indexed` if the log has an entry twice.
     records: u64,
     /// SHA-256 of each chunk, in hexadecimal.
     chunks: Vec<String>,
@@ -83,7 +84,6 @@ enum Set {
 }
 
 impl Set {
-    /// Returns the name of chunk number `n`.
     fn chunk(self, n: usize) -> String {
         match self {
             Set::A => format!("index/a-{n:05}"),
@@ -151,7 +151,8 @@ pub(super) async fn take(
     if !is_cold || log.config.instances.is_none() || !log.assets.keeps_private() {
         return Ok(());
     }
-    // An index was set aside, perhaps because of a wrong entry from a snapshot.
+    // If an index was set aside, a wrong entry of a snapshot may be the cause, so no snapshot is
+    // used.
     let aside = set_aside(&log.config.cache);
     if tokio::fs::try_exists(aside).await.unwrap_or(true) {
         return Ok(());
@@ -212,8 +213,8 @@ async fn taken(
     Ok(Some(indexed))
 }
 
-/// Returns the identities of some tiles' entries below `indexed`: a snapshot of all entries has
-/// them. Entries whose tile cannot be read are left out.
+/// Returns the identities of the entries of some tiles, if their index is below `indexed`. A
+/// complete snapshot has these identities. Entries whose tile cannot be read are left out.
 async fn wanted(source: &Source<'_>, indexed: u64) -> Result<Vec<Identity>, Unfit> {
     let tiles = indexed.div_ceil(TILE_WIDTH);
     let step = tiles.div_ceil(SAMPLES as u64).max(1);
@@ -255,15 +256,14 @@ async fn fetch(
             compare(source, &bytes).await?;
         }
         if chunks.send(bytes).await.is_err() {
-            // The writer has refused a chunk, and has the reason.
+            // The writer rejected a chunk, and returns the reason.
             break;
         }
     }
     Ok(())
 }
 
-/// Compares the first entry of a chunk with the tree. An entry whose tile cannot be read is left
-/// out.
+/// Compares the first entry of a chunk with the tree. An entry whose tile cannot be read passes.
 async fn compare(source: &Source<'_>, chunk: &[u8]) -> Result<(), Unfit> {
     let Some((identity, place)) = first_record(chunk) else {
         return Ok(());
@@ -309,7 +309,6 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Returns the number of bytes of a chunk.
     fn length(&self, chunk: usize) -> u64 {
         let before = chunk as u64 * CHUNK_RECORDS;
         chunk_bytes(self.records.saturating_sub(before).min(CHUNK_RECORDS))
@@ -340,7 +339,7 @@ pub(super) async fn keep(log: &LogIndex, dedup: &Arc<Dedup>) {
     }
     let leads = || log.status.state() == State::Running;
     loop {
-        // The pace of checks: the index grows with every round.
+        // A fixed pause, because the index grows with every round.
         sleep(CHECK_EVERY).await;
         if !leads() {
             continue;
@@ -437,8 +436,7 @@ struct Chunk {
     sum: String,
 }
 
-/// Reads the chunks of an index in a thread that gives way to all other threads. `None` follows the
-/// last chunk.
+/// Reads the chunks of an index in a thread of low priority. `None` follows the last chunk.
 fn read_chunks(sealed: Sealed) -> io::Result<mpsc::Receiver<io::Result<Option<Chunk>>>> {
     let (sender, receiver) = mpsc::channel(1);
     let read = move || {

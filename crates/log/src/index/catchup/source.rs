@@ -1,4 +1,4 @@
-//! The entries of a log, tile by tile, verified by the signed tree.
+//! The entries of a log, tile by tile, verified against the signed tree.
 
 use std::sync::OnceLock;
 
@@ -20,7 +20,7 @@ pub(super) struct Source<'a> {
     pub(super) assets: &'a dyn Assets,
     pub(super) verified: &'a VerifiedTiles,
     pub(super) tree: &'a Tree,
-    /// Started with the first tile.
+    /// The threads start with the first tile.
     unpackers: OnceLock<Unpackers>,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Found {
     /// Entries that are missing. If no entry follows the last missing entries, the bound of their
     /// timestamps is unknown.
     pub(super) gaps: Vec<Gap>,
-    /// The number of the first entry, found or missing.
+    /// The index of the first entry, found or missing.
     pub(super) first: u64,
     /// The number of bytes that were read.
     pub(super) read: usize,
@@ -86,8 +86,8 @@ impl<'a> Source<'a> {
         Ok(Found { read, ..found })
     }
 
-    /// Returns the entries of a full tile that can be read, and its length in bytes. A tile that
-    /// does not fit the tree is read `again`, from another copy if there is one.
+    /// Returns the readable entries of a full tile, and its stored length in bytes. With `again`,
+    /// the tile did not match the tree, and is read from another copy if there is one.
     async fn unpacked(&self, tile: Tile, again: bool) -> Result<(Unpacked, usize), Fatal> {
         let path = tile.path();
         let found = if again {
@@ -152,11 +152,11 @@ impl Found {
     }
 }
 
-/// Returns bytes that are verified by the tree; `None` if they are damaged.
+/// Returns the verified result of a read; `None` if the file is damaged.
 fn known<T>(read: Result<T, ReadError>) -> Result<Option<T>, Fatal> {
     match read {
         Ok(found) => Ok(Some(found)),
-        // The reader has logged it already.
+        // The reader has already logged the damage.
         Err(ReadError::Damaged { .. }) => Ok(None),
         Err(error) => Err(Away::Read(error).into()),
     }

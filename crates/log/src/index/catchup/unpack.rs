@@ -67,8 +67,8 @@ impl Unpackers {
         Ok(Unpackers { tiles })
     }
 
-    /// Unpacks and hashes the tile whose first entry has the index `first`. Returns `None` if no
-    /// thread does this: a thread has panicked, or more tiles wait than are ever read at once.
+    /// Unpacks and hashes the tile whose first entry has the index `first`. Returns `None` if a
+    /// thread has panicked, or if more than [`WAITING`] tiles wait.
     pub(super) async fn unpack(&self, bytes: Bytes, first: u64) -> Option<Unpacked> {
         let (unpacked, result) = oneshot::channel();
         let tile = Packed {
@@ -91,7 +91,7 @@ fn unpack_all(waiting: &Mutex<Receiver<Packed>>) {
         let Ok(tile) = next else {
             return;
         };
-        // A caller that has given up needs no result.
+        // If the caller has dropped its future, the tile is skipped.
         if !tile.unpacked.is_closed() {
             let unpacked = match gunzip_into(&tile.bytes, &mut plain) {
                 Ok(plain) => Unpacked::read(plain, tile.first, &mut leaf),

@@ -35,7 +35,7 @@ impl LeafPosition {
 /// a backlog, and rebuilds the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Anchor {
-    /// The tables have all entries below this number, except for the backlog.
+    /// The tables have all entries whose index is below this number, except for the backlog.
     pub(crate) indexed: u64,
     /// The newest tree that was indexed, in tables or in memory. This tree begins with the entries
     /// of the tables and of the backlog.

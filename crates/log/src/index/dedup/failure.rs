@@ -27,7 +27,7 @@ pub(crate) enum Unusable {
     Damaged(DedupError),
 }
 
-/// A failure that fjall reports. The files of a damaged index are never used again.
+/// A failure of the index. The files of a damaged index are never used again.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
     problem: DedupError,
@@ -35,8 +35,9 @@ pub(super) struct Failure {
     in_use: bool,
 }
 
-/// A lock, a full disk and a lack of memory are temporary. Wrong bytes are not, and after any other
-/// failure the contents of the disk are unknown.
+/// A lock of another process, a full or read-only disk, missing permissions and a lack of memory
+/// are temporary. Wrong bytes are permanent, and after any other failure the contents of the disk
+/// are unknown.
 impl From<&fjall::Error> for Failure {
     fn from(error: &fjall::Error) -> Self {
         use std::io::ErrorKind::{
@@ -85,7 +86,7 @@ pub(super) fn caught<T>(
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or(panic.downcast_ref::<&str>().copied());
-        let problem = format!("an assertion failed: {}", text.unwrap_or("without words"));
+        let problem = format!("an assertion failed: {}", text.unwrap_or("no message"));
         Err(damaged(fjall::Error::Io(std::io::Error::other(problem))))
     })
 }
@@ -127,12 +128,13 @@ impl Dedup {
                 }
             };
             if let Err(error) = say_failed(&self.path, &anchor) {
-                // In this process, the failure is recorded in memory.
+                // This process still has the failure in memory.
                 let path = self.path.display();
                 tracing::error!(
                     %path,
                     %error,
-                    "the dedup index has failed, and the failure cannot be recorded"
+                    "the dedup index has failed, and the failure cannot be recorded in its \
+                     directory: check the disk"
                 );
             }
         }
@@ -165,7 +167,8 @@ pub(super) fn has_failed(path: &Path) -> std::io::Result<bool> {
     path.join(FAILED).try_exists()
 }
 
-/// Returns the newest tree that a failed index had seen, if the file has it.
+/// Returns the newest tree that a failed index had seen; `None` if no file records the failure or
+/// the file is invalid.
 pub(crate) fn last_seen(path: &Path) -> Option<TreeHead> {
     let said = std::fs::read(path.join(FAILED)).ok()?;
     // A power cut may leave zeros.

@@ -15,7 +15,8 @@ use super::sealed::{Buffered, SUM, check, damaged, seal};
 
 const SECTOR: usize = 512;
 const SECTOR_BITS: u32 = (SECTOR - SUM) as u32 * 8;
-/// Identities per sector, on average: 12 bits each, and one false positive in 300.
+/// Average number of identities per sector. Each identity takes 12 bits, and one lookup in 300 is a
+/// false positive.
 const PER_SECTOR: u64 = SECTOR_BITS as u64 / 12;
 /// Maximum size of a filter that is kept in memory, in bytes. Most tables are small.
 const FILTER_IN_MEMORY: u64 = 14 << 20;
@@ -44,7 +45,7 @@ fn sector_of(identity: &Identity, sectors: u64) -> u64 {
     ((u128::from(prefix(identity)) * u128::from(sectors)) >> 64) as u64
 }
 
-/// A filter that is open.
+/// An open filter, in memory or on disk.
 pub(super) enum Filter {
     Memory(Vec<u8>),
     Disk(File),

@@ -11,7 +11,7 @@ use super::failure::Failure;
 use super::tables::{TABLES, Tables};
 use crate::index::thread_priority::lower_priority;
 
-/// The thread, and its failure.
+/// The handle of the thread, with its failure.
 pub(super) struct Merger {
     tables: Arc<Tables>,
     failed: Arc<Mutex<Option<fjall::Error>>>,
@@ -20,7 +20,7 @@ pub(super) struct Merger {
 }
 
 impl Merger {
-    /// Starts the thread, which continues with tables that were left to merge.
+    /// Starts the thread, which first merges tables that an earlier process left unmerged.
     pub(super) fn start(
         tables: Arc<Tables>,
         database: Database,
@@ -47,7 +47,8 @@ impl Merger {
         let _ = self.wake.as_ref().map(|wake| wake.try_send(()));
     }
 
-    /// Takes the failure after which the index must not be written any more.
+    /// Takes the failure of the thread, if it failed. The index must not be written after a
+    /// failure.
     pub(super) fn failure(&self) -> Option<fjall::Error> {
         self.failed.lock().take()
     }
@@ -58,7 +59,8 @@ impl Drop for Merger {
         self.tables.close();
         self.wake = None;
         if let Some(thread) = self.thread.take() {
-            // The thread has then released the database, whose lock the next opening needs.
+            // After its end, the thread has released the database, whose lock the next opening
+            // needs.
             let _ = thread.join();
         }
     }
@@ -82,7 +84,8 @@ fn merge_all(
                     return;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "the tables of a dedup index cannot be merged now");
+                    tracing::warn!(%error, "cannot merge the tables of a dedup index: retrying \
+                                            after the next table");
                     break;
                 }
             }

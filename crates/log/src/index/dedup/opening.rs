@@ -20,12 +20,12 @@ use crate::error::{DedupError, Fatal};
 use crate::index::backlog::Pace;
 use crate::index::unreadable_entries::Gaps;
 
-/// Memory for blocks of the index, in bytes.
+/// Size of fjall's cache of blocks in bytes.
 const CACHE_BYTES: u64 = 16 << 20;
 /// Size of fjall's own journal in bytes.
 const JOURNAL_BYTES: u64 = 64 << 20;
-/// Maximum number of damaged indices that are kept. If more indices fail, rebuilding does not
-/// remove the cause.
+/// Maximum number of damaged indices that are kept. If more indices fail, a rebuild does not remove
+/// the cause.
 pub(super) const MOST_SET_ASIDE: usize = 9;
 
 const OWNER: &[u8] = b"log id";
@@ -36,7 +36,7 @@ impl Dedup {
     /// Opens the index in `path`, or creates it.
     ///
     /// # Errors
-    /// If another process has the index open, or if it belongs to another log or is damaged.
+    /// If another process has the index open, or if the index belongs to another log or is damaged.
     pub(crate) fn open(path: &Path, owner: LogId) -> Result<Self, Fatal> {
         caught(|| Self::opened(path, owner), |error| fatal(path, &error))
     }
@@ -92,7 +92,7 @@ impl Dedup {
         Ok(dedup)
     }
 
-    /// Renames an index that cannot be used, and creates an empty one in its place.
+    /// Renames an index that cannot be used, and creates an empty index in its place.
     pub(crate) fn rebuild(path: &Path, owner: LogId) -> Result<Self, Fatal> {
         if path
             .try_exists()
@@ -101,7 +101,7 @@ impl Dedup {
             let aside = vacant(path)?;
             std::fs::rename(path, &aside).map_err(|e| fatal(path, &fjall::Error::Io(e)))?;
             tracing::warn!(
-                "{} cannot be used: kept as {}, and rebuilt",
+                "the dedup index {} cannot be used: the log keeps it as {}, and rebuilds the index",
                 path.display(),
                 aside.display()
             );
@@ -134,7 +134,7 @@ impl Dedup {
     }
 
     /// Binds the index to its log. If two logs shared an index, each log would find entries of the
-    /// other.
+    /// other log.
     fn claim(&self, owner: LogId) -> Result<(), Fatal> {
         let failed = |error| fatal(&self.path, &error);
         match self.meta.get(OWNER).map_err(failed)? {
@@ -172,17 +172,17 @@ impl Dedup {
     }
 }
 
-/// The name of index number `n` that was set aside.
+/// Returns the path of index number `n` that was set aside.
 fn aside(path: &Path, n: usize) -> PathBuf {
     path.with_added_extension(format!("damaged-{n}"))
 }
 
-/// Returns the name of the first index that is set aside.
+/// Returns the path of the first index that is set aside.
 pub(crate) fn set_aside(path: &Path) -> PathBuf {
     aside(path, 1)
 }
 
-/// Returns a free name for an index that is set aside.
+/// Returns a free path for an index that is set aside.
 fn vacant(path: &Path) -> Result<PathBuf, Fatal> {
     let names = (1..=MOST_SET_ASIDE).map(|n| aside(path, n));
     let mut vacant = names.filter(|name| matches!(name.try_exists(), Ok(false)));
@@ -195,8 +195,9 @@ fn vacant(path: &Path) -> Result<PathBuf, Fatal> {
 }
 
 /// Returns the options of places outside of tables. Nearly every lookup is for an identity that is
-/// not in the index, and reads only the filter. Filters and block indexes are partitioned at
-/// every level: whole ones are read in megabytes as soon as they outgrow the cache.
+/// not in the index, and reads only the filter. Filters and block indexes are partitioned at every
+/// level. Without partitions, a lookup would read megabytes of a filter that has outgrown the
+/// cache.
 fn places_options() -> KeyspaceCreateOptions {
     let bloom = FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(12.0));
     KeyspaceCreateOptions::default()

@@ -1,7 +1,7 @@
 //! Records of an index as a stream, which the index of another instance can take up.
 //!
-//! The stream has the records of all tables in order, each identity once. Files of tables are not
-//! copied: their sums depend on numbers that are an index's own.
+//! The stream has the records of all tables in order, each identity once. The files of tables are
+//! not copied, because their checksums include table numbers, which differ between indices.
 
 use std::io;
 use std::iter::Peekable;
@@ -18,11 +18,12 @@ use super::tables::Tables;
 use crate::data::tree::TreeHead;
 use crate::error::Fatal;
 
-/// The number of records in each chunk of a stream but the last: 5.6 MB; less in tests.
+/// The number of records in each chunk of a stream except the last chunk: 5.6 MB. Tests use smaller
+/// chunks.
 pub(crate) const CHUNK_RECORDS: u64 = if cfg!(test) { 1 << 8 } else { 1 << 17 };
 const CHUNK_BYTES: usize = CHUNK_RECORDS as usize * RECORD;
 
-/// The tables of an index that has all entries of a tree below a number.
+/// The tables of an index that has all entries below a number.
 pub(crate) struct Sealed {
     /// The number of entries.
     pub(crate) indexed: u64,
@@ -81,8 +82,8 @@ impl Sealed {
 }
 
 impl Dedup {
-    /// Returns the tables, if they have all entries below the anchor: no backlog, no gap, and no
-    /// entry that is recorded outside of tables.
+    /// Returns the tables if they have all indexed entries. Returns `None` if there is a backlog, a
+    /// gap, or an entry outside of the tables, or if the index must be rebuilt.
     pub(crate) fn sealed(&self) -> Option<Sealed> {
         // The anchor and the tables change together.
         let _noting = self.noting.lock();
@@ -149,15 +150,15 @@ impl Dedup {
     }
 }
 
-/// The records of a stream, each of which is checked.
+/// Iterates over the records of a stream, and checks each record.
 struct Stream<F> {
     indexed: u64,
-    /// The number of records that are still to come.
+    /// The number of records that were not read yet.
     left: u64,
     next: F,
     chunk: Bytes,
     last: Option<Identity>,
-    /// Identities in order that are still to come.
+    /// The wanted identities that were not read yet, in ascending order.
     wanted: Peekable<IntoIter<Identity>>,
 }
 
@@ -190,7 +191,7 @@ impl<F: FnMut() -> Result<Bytes, BadStream>> Iterator for Stream<F> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let Some(left) = self.left.checked_sub(1) else {
-            // All records have come.
+            // All records were read: a remaining wanted identity is missing.
             return self.wanted.next().map(|_| Err(BadStream::Missing));
         };
         self.left = left;

@@ -1,4 +1,5 @@
-//! Blocks with checksums of their content, table and number, and the file that they are written to.
+//! Blocks with checksums, and buffered files. A checksum covers the content of the block, the
+//! number of its table and its own number.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -6,12 +7,12 @@ use std::path::Path;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// The length of a sum.
+/// The length of a checksum in bytes.
 pub(super) const SUM: usize = 8;
 /// Number of bytes per write.
 const BUFFER: usize = 256 << 10;
 
-/// Writes the sum at the end of a block.
+/// Writes the checksum into the last bytes of a block.
 pub(super) fn seal(bytes: &mut [u8], id: u64, number: u64) {
     let (content, sum) = bytes.split_at_mut(bytes.len() - SUM);
     sum.copy_from_slice(&sum_of(content, id, number).to_be_bytes());
@@ -21,7 +22,7 @@ pub(super) fn sum_of(content: &[u8], id: u64, number: u64) -> u64 {
     xxh3_64_with_seed(content, id.rotate_left(40) ^ number)
 }
 
-/// Compares a block with its sum.
+/// Compares a block with the checksum in its last bytes.
 pub(super) fn check(bytes: &[u8], id: u64, number: u64) -> io::Result<()> {
     let (content, sum) = bytes.split_at(bytes.len() - SUM);
     if sum == sum_of(content, id, number).to_be_bytes() {
@@ -37,8 +38,8 @@ pub(super) fn damaged(id: u64) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, problem)
 }
 
-/// A file that is written in large pieces. Unlike a `BufWriter`, it writes nothing when it is
-/// dropped: after an error the contents of the disk are unknown, and stay as they are.
+/// A file that is written in large pieces. Unlike a `BufWriter`, a dropped `Buffered` writes
+/// nothing: after an error the contents of the disk are unknown, and must not change.
 pub(super) struct Buffered {
     file: File,
     buffer: Vec<u8>,
@@ -72,7 +73,7 @@ impl Buffered {
         self.file.sync_all()
     }
 
-    /// Removes durable bytes from the page cache, which is better used for filters.
+    /// Removes durable bytes from the page cache, to leave room for filters.
     pub(super) fn forget(&self) {
         forget(&self.file, 0, 0);
     }

@@ -17,10 +17,11 @@ use super::filter::{self, Filter, FilterWriter, prefix};
 use super::sealed::{Buffered, SUM, check, damaged, forget, seal, sum_of};
 
 const KEY: usize = 32;
-/// An identity, a place as 40 bits (static-ct-api, "SCT Extension") and a timestamp as 48.
+/// Length of a record in bytes: an identity, an index of 40 bits (static-ct-api, "SCT Extension")
+/// and a timestamp of 48 bits.
 pub(super) const RECORD: usize = KEY + 5 + 6;
 const BLOCK: usize = 16 << 10;
-/// The records of a block.
+/// Number of records in a full block.
 pub(super) const PER_BLOCK: usize = (BLOCK - SUM) / RECORD;
 const MAGIC: &[u8; 8] = b"places 1";
 const FOOTER: usize = 48;
@@ -59,7 +60,7 @@ pub(super) fn fits(place: &LeafPosition) -> bool {
     place.index < 1 << 40 && place.timestamp_ms < 1 << 48
 }
 
-/// A table that is open.
+/// An open table.
 pub(crate) struct Table {
     pub(super) id: u64,
     pub(super) entries: u64,
@@ -119,7 +120,7 @@ impl Table {
         })
     }
 
-    /// Finds the place of this identity.
+    /// Returns the place of this identity; `None` if the table does not have the identity.
     pub(super) fn find(&self, identity: &Identity) -> io::Result<Option<LeafPosition>> {
         if !self.filter.may_have(identity, self.id, self.sectors)? {
             return Ok(None);
@@ -139,7 +140,7 @@ impl Table {
         Ok(None)
     }
 
-    /// Reads a block, and returns how many records it has.
+    /// Reads a block, and returns its number of records.
     fn read(&self, block: u64, bytes: &mut [u8]) -> io::Result<usize> {
         self.file.read_exact_at(bytes, block * BLOCK as u64)?;
         check(bytes, self.id, block)?;
@@ -222,7 +223,7 @@ impl TableWriter {
         })
     }
 
-    /// Adds a record, in ascending order.
+    /// Adds a record. The caller adds records in ascending order of identities.
     pub(super) fn write(&mut self, record: &Record) -> io::Result<()> {
         if self.block.is_empty() {
             self.fences.extend_from_slice(&record.0.0[..8]);
@@ -337,7 +338,7 @@ mod tests {
         assert!(wrong < 600, "{wrong} of 100,000");
     }
 
-    /// Records that begin alike may lie in several blocks.
+    /// Records whose identities begin with the same bytes may be in several blocks.
     #[test]
     fn identities_that_begin_alike_are_found() {
         let dir = tempfile::tempdir().unwrap();

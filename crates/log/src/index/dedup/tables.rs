@@ -2,10 +2,10 @@
 //! has tables, too.
 //!
 //! A separate thread merges tables of similar size: eight of the smallest size, four of each other
-//! size, and more if the thread has fallen behind, as after a rebuild. A place is written once for
-//! each fourfold size of the index, and a lookup reads a few filters of each size. The list of
-//! tables is one value, which is recorded with the anchor. A table is durable before the list has
-//! it, and is removed after its removal from the list is durable.
+//! size, and more if the thread has fallen behind, as after a rebuild. A place is written again
+//! each time the index has grown fourfold, and a lookup reads a few filters of each size. The list
+//! of tables is one value, which is recorded with the anchor. A table is durable before the list
+//! includes the table. Its files are removed after its removal from the list is durable.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -25,11 +25,11 @@ use super::table::{Record, Records, Table, TableWriter};
 
 /// The key of the list of tables.
 pub(super) const TABLES: &[u8] = b"tables";
-/// The number of tables that are merged: of the smallest size, and of any other size.
+/// Number of tables that start a merge: of the smallest size, and of any other size.
 const MERGED: [usize; 2] = [8, 4];
 /// Maximum number of tables that are merged at once.
 const MOST_MERGED: usize = 64;
-/// Number of records between two checks whether the index is being closed.
+/// Number of merged records between two checks whether the index is being closed.
 const LOOK_EVERY: u64 = 1 << 12;
 
 /// The tables of an index, from the oldest to the newest.
@@ -78,7 +78,8 @@ impl Tables {
         })
     }
 
-    /// Finds the place of this identity; the newest place, if there are two.
+    /// Returns the place of this identity, the newest place if there are two; `None` if no table
+    /// has the identity.
     pub(crate) fn find(&self, identity: &Identity) -> io::Result<Option<LeafPosition>> {
         for table in self.all.load().iter().rev() {
             if let Some(place) = table.find(identity)? {
@@ -182,7 +183,7 @@ impl Tables {
         self.finish(writer, id).map(Ok)
     }
 
-    /// Ends a merge in progress soon.
+    /// Stops a merge in progress at its next check.
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::SeqCst);
     }
@@ -252,7 +253,8 @@ impl Tables {
     }
 }
 
-/// Classes of sizes: up to 2¹⁸ entries, and fourfold from each to the next.
+/// Returns the size class of a table: 0 for fewer than 2¹⁸ entries. Each further class has fourfold
+/// limits.
 fn size(entries: u64) -> u32 {
     match entries.max(1).ilog2() {
         ..18 => 0,
@@ -264,8 +266,8 @@ fn sync(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// The records of several tables in order. Of records with the same identity, the record of the
-/// newest table is first.
+/// The records of several tables in order. If several records have the same identity, the record of
+/// the newest table is first.
 struct Merge<'t> {
     tables: Vec<Records<'t>>,
     /// The next record of each table: identity and number of the table, the newest first.

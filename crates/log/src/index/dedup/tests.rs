@@ -131,7 +131,7 @@ fn a_stream_that_is_not_in_order_or_ends_early_changes_nothing() {
     }
     assert_eq!(dedup.backlog().entries(), 10);
     assert_eq!(dedup.find(&identity(0)).unwrap(), None);
-    // In any order, and twice if the log has an entry twice.
+    // The wanted identities may be in any order, and may repeat if the log has an entry twice.
     let wanted = [3, 0, 2, 0].map(identity).to_vec();
     assert_eq!(take_up_with(wanted, 4, whole), Ok(()));
     assert_eq!((dedup.backlog().entries(), dedup.known()), (6, 4));

@@ -15,7 +15,7 @@ use crate::error::{DedupError, Fatal};
 use crate::index::unreadable_entries::Gap;
 
 impl Dedup {
-    /// Adds the entries that the index lacks of the signed tree `head` to its backlog.
+    /// Adds to the backlog all entries of the signed tree `head` that the index lacks.
     pub(crate) fn go_over(&self, head: TreeHead) -> Result<(), Fatal> {
         let before = self.anchor();
         if (before.indexed, before.head) == (head.size, head) {
@@ -159,15 +159,15 @@ impl Dedup {
         Ok(())
     }
 
-    /// Notes for later processes that a place was wrong.
+    /// Records for later processes that the index returned a wrong place.
     pub(crate) fn note_distrust(&self) -> Result<(), Fatal> {
         self.writable()?;
         let noted = self.meta.insert(DISTRUSTED, [1]);
         noted.map_err(|e| self.fatal(&e))
     }
 
-    /// Writes a table, and records it with the anchor and with gaps after it is durable. Lookups
-    /// find its entries before the anchor in memory has them.
+    /// Writes a table. After the table is durable, records it together with the anchor and the
+    /// gaps. Lookups find the entries of the table before the anchor in memory changes.
     fn write_table(
         &self,
         mut records: Vec<Record>,

@@ -60,7 +60,8 @@ impl Follower {
         Ok(true)
     }
 
-    /// Takes over an extended tree: first clients see it, then the index gets its entries.
+    /// Takes over an extended tree: clients see the tree first, then the index gets the new
+    /// entries.
     pub(super) async fn take_up(
         &mut self,
         (mut tree, entries): (Tree, Vec<(Identity, LeafPosition)>),

@@ -13,7 +13,8 @@ use crate::recovery::recover::Recovered;
 use crate::sequence::sequencer::Sequencer;
 use crate::sequence::term::Term;
 
-/// Attempts to read lock, journal and storage while another instance still changes them.
+/// Number of attempts to read lock, journal and storage while another instance still changes the
+/// lock.
 const ATTEMPTS: usize = 5;
 
 impl Follower {

@@ -8,7 +8,7 @@ use crate::model::member::{CHAIN, Lease, Member, Request, Role};
 use crate::model::protocol::InstanceRule;
 use crate::model::world::Invariant;
 
-/// Is called with an action and its change, which returns whether the action is possible.
+/// A callback for an action and its change. The change returns whether the action is possible.
 type Happens<'h> = dyn FnMut(Action, &dyn Fn(&mut Cluster) -> bool) + 'h;
 
 impl ClusterBounds {

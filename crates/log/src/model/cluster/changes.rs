@@ -29,7 +29,7 @@ impl ClusterBounds {
         let is_there = cluster.place.files.has(published.tree);
         let member = &mut cluster.members[i];
         let is_right = is_behind && is_there && member.instance.follow(published.tree);
-        // Nothing was rolled back.
+        // Nothing was rolled back, so the comparison must succeed.
         cluster.broken.unless(is_right, Invariant::NoFalseAlarm);
         if !is_right {
             return cluster.members[i].end();
@@ -60,8 +60,8 @@ impl ClusterBounds {
         is_there
     }
 
-    /// Takes a step of the recovery of a leader, or all of them. The index has the recovered tree
-    /// before anything is accepted. (`Follower::lead`)
+    /// Takes one step of the recovery of a leader, or all steps. The index has the recovered tree
+    /// before the leader accepts entries. (`Follower::lead`)
     pub(super) fn open(&self, cluster: &mut Cluster, i: usize, step: Opening) {
         let index = cluster.members[i].instance.index;
         self.run(cluster, i, |instance, around| {
@@ -85,7 +85,7 @@ impl ClusterBounds {
         cluster.show(i, recovered);
     }
 
-    /// Begins a round with this submission, or without any.
+    /// Begins a round with this submission, or a new signature of the same tree.
     pub(super) fn begin(&self, cluster: &mut Cluster, i: usize, submission: Option<u8>) -> bool {
         cluster.time += 1;
         let time = cluster.time;
@@ -94,7 +94,7 @@ impl ClusterBounds {
         self.own_steps(cluster, i)
     }
 
-    /// Takes a step of the sequencer, and the steps after it that change only its memory.
+    /// Takes a step of the sequencer, and all following steps that change only its memory.
     pub(super) fn step(&self, cluster: &mut Cluster, i: usize, phase: Phase) -> bool {
         let outcome = self.run(cluster, i, |instance, around| {
             instance.step(phase, around, self.protocol)
@@ -147,7 +147,7 @@ impl ClusterBounds {
         }
     }
 
-    /// Joins the pool, unless the entry is there by now. (`Pool::join`)
+    /// Adds the entry to the pool, unless the pool has the entry by now. (`Pool::join`)
     pub(super) fn join(&self, cluster: &mut Cluster, from: usize, at: usize) {
         let member = &mut cluster.members[at];
         let is_outdated = member.requests[from] == Request::Outdated;

@@ -21,8 +21,8 @@ use crate::read::read_cache::{CacheKey, FileId};
 const MAX_TRANSCODING: usize = 8;
 
 impl Reader {
-    /// Returns a partial data tile in gzip, as all data tiles are, and keeps the compressed bytes:
-    /// if one client requests a superseded width, other clients usually do as well.
+    /// Returns a partial data tile in gzip, and caches the compressed bytes. If one client requests
+    /// a superseded width, other clients usually do as well.
     pub(super) async fn packed(&self, tile: Tile, plain: Bytes) -> Result<StoredFile, ReadError> {
         let key = CacheKey::File(FileId::Tile(tile));
         if let Some(stored) = self.cache.get(&key) {
@@ -109,7 +109,8 @@ impl Reader {
         self.events.join(tile, making).await.map(Some)
     }
 
-    /// Returns the tile in zstd if it is ready; otherwise starts to compress it.
+    /// Returns a full data tile in zstd if the cache has it. Otherwise returns `None`, and starts
+    /// the compression.
     pub(crate) fn zstd(&self, tile: Tile) -> Option<Bytes> {
         if !tile.is_full() || tile.level() != Level::Data {
             return None;

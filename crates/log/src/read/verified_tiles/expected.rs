@@ -38,7 +38,7 @@ pub(super) enum Unexpected {
     Entry(usize, #[source] TileLeafError),
     #[error("expected {due} entries, found {found}")]
     Entries { found: usize, due: usize },
-    #[error("{0} extra bytes after its last entry")]
+    #[error("{0} extra bytes after the last entry")]
     Extra(usize),
     /// The hashes agree, but the scrubber has condemned the bytes.
     #[error("{0}")]
@@ -48,7 +48,7 @@ pub(super) enum Unexpected {
 }
 
 impl Expected {
-    /// Returns the uncompressed file, or its fault.
+    /// Returns the uncompressed content of a file that matches.
     pub(super) fn check(&self, stored: Bytes) -> Result<Bytes, Unexpected> {
         match self {
             Expected::Root(root) => match tile_root(&stored) {

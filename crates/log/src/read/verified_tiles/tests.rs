@@ -149,7 +149,7 @@ async fn entries_come_plain_or_packed_and_from_wider_tiles() {
     let all = tiles.entries(&forest.edge, tile("tile/data/000"));
     let error = all.await.unwrap_err().to_string();
     assert!(
-        error.contains("4 extra bytes after its last entry"),
+        error.contains("4 extra bytes after the last entry"),
         "{error}"
     );
 }

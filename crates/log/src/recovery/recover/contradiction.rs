@@ -53,9 +53,8 @@ pub(crate) fn not_newer(
     }))
 }
 
-/// Refuses storage with a tile that is wider than the signed tree: nothing is published before
-/// its commit. This shows that a lock was rolled back even if the published checkpoint, which
-/// would show it as well, is lost.
+/// Refuses storage with a tile that is wider than the signed tree: nothing is published before its
+/// commit. This tile reveals a rolled back lock even if the published checkpoint is lost.
 ///
 /// # Errors
 /// [`Fatal::Inconsistent`], and errors of the storage.
@@ -89,9 +88,9 @@ pub(super) async fn no_tile_beyond(
 ///
 /// A round is staged only on a tree that the lock had at that time: the sequencer begins with the
 /// tree that it recovered from the lock, and continues from a tree only after its commit. So the
-/// *old* size and root of every record were in the lock once. The lock only grows; a lock that
-/// has less was rolled back: a backup was restored, or a replica was promoted that had not
-/// received the last commits.
+/// *old* size and root of every record were in the lock once. The tree in the lock only grows. A
+/// lock with a smaller tree was therefore rolled back: a backup was restored, or a replica was
+/// promoted that had not received the last commits.
 ///
 /// The *new* size and root of a record prove nothing. A process may stop between stage and commit,
 /// and other processes may have staged other rounds on the same tree.
@@ -117,8 +116,8 @@ pub(super) fn no_round_beyond(
     }))
 }
 
-/// Returns `true` if the tree at which the step begins does not lead to this size and root.
-/// That tree had been signed when the step was staged.
+/// Returns `true` if the tree at which the step begins is not part of the history of the tree with
+/// this size and root. The tree at which a step begins was signed before the step was staged.
 pub(crate) fn is_beyond(step: &Step, (size, root): (u64, Hash)) -> bool {
     step.old_size > size || (step.old_size == size && step.old_root != root)
 }

@@ -8,8 +8,9 @@ use crate::data::verified_checkpoint::VerifiedCheckpoint;
 use crate::error::Fatal;
 use crate::error::inconsistency::{LockInconsistency, SignedTime};
 
-/// Refuses a checkpoint that was signed after a round which begins at its tree. This log signs each
-/// round with a later time than everything before, and never signs an older tree again.
+/// Refuses a published checkpoint that is not older than a round of the journal which extends its
+/// tree. This log signs each round with a later time than all checkpoints before, and never signs
+/// an older tree again.
 ///
 /// # Errors
 /// [`Fatal::Inconsistent`].

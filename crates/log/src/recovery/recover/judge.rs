@@ -21,11 +21,13 @@ use crate::recovery::known_checkpoints::History;
 use crate::recovery::signed_ahead::{self, Newest as NewestSigned};
 use crate::recovery::sunlight::Bundle;
 
-/// Lock, journal and storage, which do not contradict each other, before anything is written.
+/// The state of lock, journal and storage before recovery writes anything. The three do not
+/// contradict each other.
 pub(crate) struct Judged {
     /// The checkpoint of the lock, or a newer checkpoint of a separate signer.
     pub(crate) head: VerifiedCheckpoint,
-    /// The checkpoint in the lock, if a separate signer has signed a newer checkpoint.
+    /// The checkpoint in the lock that `head` must replace; `None` unless a separate signer has
+    /// signed a newer checkpoint.
     pub(super) replaces: Option<Bytes>,
     pub(crate) published: Option<VerifiedCheckpoint>,
     /// The tree before the first round of `path`.
@@ -34,12 +36,12 @@ pub(crate) struct Judged {
     pub(super) damaged: Vec<Asset>,
     /// The rounds from `tree` to `head`.
     pub(crate) path: Vec<Record>,
-    /// The last round of `path`, if Sunlight left it.
+    /// The bundle of a killed Sunlight with the last round of `path`; `None` without a bundle.
     pub(super) bundle: Option<Bundle>,
 }
 
 impl Judged {
-    /// The history of the tree up to `head`.
+    /// Returns the history of the tree up to `head`.
     pub(crate) fn history(&self, assets: Arc<dyn Assets>) -> History<'_> {
         let steps = self.path.iter().map(|record| record.step);
         let rounds = steps.map(|step| (step.new_size, step.new_root)).collect();
@@ -60,7 +62,8 @@ pub(crate) async fn judge(
 ) -> Result<Judged, Fatal> {
     let head = committed(config, lock).await?;
     let missing = |fatal| not_new(fatal, head.checkpoint.size, assets, lock);
-    // Read the journal before the checkpoint, which `Assets::publish` may replace.
+    // The journal is read before the published checkpoint, because a process that runs the log may
+    // publish a round and cut the journal in between.
     let records = records(config, assets).await.map_err(missing)?;
     let published = match published(config, assets).await {
         Err(Fatal::Inconsistent(_)) if is_damaged(&head, config, assets).await? => None,
@@ -122,8 +125,8 @@ pub(super) async fn committed(
 /// Verifies the checkpoint that was `found` in the lock.
 ///
 /// # Errors
-/// [`Fatal::NotCreated`] if the lock has no checkpoint, [`Fatal::Inconsistent`] if the checkpoint
-/// is not of this log.
+/// [`Fatal::NotCreated`] if the lock has no checkpoint, [`Fatal::Inconsistent`] if the value is not
+/// a checkpoint of this log.
 pub(crate) fn verified(
     config: &LogConfig,
     lock: &dyn Lock,

@@ -1,11 +1,12 @@
-//! A round that the lock has signed, and that storage lost before any of it was published.
+//! A round whose checkpoint is in the lock, and that storage lost before any part of the round was
+//! published.
 //!
 //! A failing disk can report a sync of the journal as successful and store zeros. If the round was
-//! then signed and the machine stopped before the publication, the log can never open again:
-//! no data lead to the tree in the lock. No client has an SCT of this round, because its
-//! checkpoint was not published. So the log may go back to the tree before the round, if storage,
-//! journal and dedup index, and places outside that follow the log, show that it was not
-//! published.
+//! then signed and the machine stopped before the publication, the log can never open again: no
+//! data lead to the tree in the lock. No client has an SCT of this round, because its checkpoint
+//! was not published. The log may therefore return to the tree before the round, if storage,
+//! journal and dedup index show that the round was not published, and external sources that follow
+//! the log do not have it either.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,9 +28,9 @@ use crate::recovery::known_checkpoints::KnownCheckpoint;
 use crate::recovery::recover::Newest;
 use crate::status::state::Published;
 
-/// The longest time, in addition to the interval of checkpoints, between the last signature in
-/// storage and the lost signature. Published files are not synced at once; the kernel writes them
-/// within half a minute.
+/// Maximum time between the last signature in storage and the lost signature, in addition to the
+/// interval of checkpoints. Published files are not synced at once: the kernel writes them within
+/// half a minute.
 const MOST_APART: Duration = Duration::from_secs(60);
 
 /// The lock must not change for the interval of checkpoints plus this time.
@@ -115,8 +116,9 @@ impl NeverPublished {
         self.again.published()
     }
 
-    /// Returns `true` if a place outside has seen everything that is published here. A place that
-    /// follows the log would also have seen a newer checkpoint.
+    /// Returns `true` if an external source has the checkpoint that is published here, or a newer
+    /// one. This source would also have the checkpoint of the lost round, if that was ever
+    /// published.
     pub fn is_followed_by(&self, known: &KnownCheckpoint) -> bool {
         let published = &self.newest.judged.published;
         published
@@ -124,7 +126,7 @@ impl NeverPublished {
             .is_some_and(|published| known.timestamp_ms() >= published.timestamp_ms)
     }
 
-    /// Compares the tree with a checkpoint that is known outside.
+    /// Compares the tree with a checkpoint of an external source.
     ///
     /// # Errors
     /// See [`KnownError`].
@@ -170,9 +172,9 @@ pub(super) fn last(published: Option<&VerifiedCheckpoint>, records: &[Record]) -
     }))
 }
 
-/// Adds to a refusal the remedy for a lost last round, if `head` is signed, and storage and journal
-/// lead to fewer entries. If `head` was signed much later, more rounds are lost, and the remedy
-/// would refuse.
+/// Adds the remedy for a lost last round to a refusal, if storage and journal lead to fewer entries
+/// than `head`. If `head` was signed much later, more rounds are lost, and the command would
+/// refuse.
 pub(super) fn advise(
     refusal: Fatal,
     config: &LogConfig,
@@ -193,7 +195,7 @@ pub(super) fn advise(
 }
 
 /// Removes the remedy from a refusal if the dedup index has more entries than storage and journal:
-/// the lost entries were published, and the remedy would refuse. An index that another process has
+/// the lost entries were published, and the command would refuse. An index that another process has
 /// open proves nothing.
 pub(super) async fn unless_indexed(
     judged: Result<Judged, Fatal>,

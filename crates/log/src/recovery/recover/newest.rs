@@ -26,12 +26,13 @@ pub struct Newest {
 }
 
 impl Newest {
-    /// The checkpoint of the tree.
+    /// Returns the checkpoint of the tree.
     pub fn published(&self) -> Published {
         self.judged.head.published()
     }
 
-    /// Returns when the last round or checkpoint that storage has was signed, in Unix milliseconds.
+    /// Returns the time of the newest round or checkpoint in journal and storage, in Unix
+    /// milliseconds.
     pub(super) fn last_signed_ms(&self) -> u64 {
         let published = self.judged.published.iter();
         let published = published.map(|published| published.timestamp_ms);
@@ -40,7 +41,7 @@ impl Newest {
         published.chain(rounds).max().unwrap_or(0)
     }
 
-    /// Compares the tree with a checkpoint that is known outside.
+    /// Compares the tree with a checkpoint of an external source.
     ///
     /// # Errors
     /// See [`KnownError`].
@@ -53,8 +54,9 @@ impl Newest {
 /// Finds the newest tree without a lock: the published tree, the tree at the end of the journal, or
 /// the tree of a `known` checkpoint that the tiles confirm.
 ///
-/// A power cut may have undone the publication of a round that was signed. So every round of the
-/// journal counts as signed. A round that was not signed only adds entries that were submitted.
+/// A power cut may have undone the publication of a round that was signed. Every round of the
+/// journal therefore counts as signed. A round that was not signed only adds entries that were
+/// submitted.
 ///
 /// # Errors
 /// If nothing is published, if storage has more than the journal leads to, or if storage and

@@ -15,11 +15,12 @@ use crate::read::edge;
 /// flipped in a sector or in memory.
 const MOST_FLIPPED: usize = 4;
 
-/// Returns the checkpoint that storage publishes, if any.
+/// Returns the checkpoint that storage publishes; `None` if storage has no checkpoint, or no signed
+/// note in its place.
 ///
-/// The newest checkpoint is not synced, so that a power cut may leave it empty, cut or zeroed. A
-/// file that is not a signed note counts as missing; the checkpoint of the lock is published in
-/// its place.
+/// The newest checkpoint is not synced, so a power cut may leave an empty, truncated or zeroed
+/// file. A file that is not a signed note counts as missing; the checkpoint of the lock is
+/// published in its place.
 ///
 /// # Errors
 /// If the file is a note, but not a checkpoint of this log.
@@ -32,7 +33,8 @@ pub(crate) async fn published(
     };
     let location = assets.location();
     if let Err(error) = SignedNote::parse(&note) {
-        tracing::warn!(log = config.shortname, %error, "{location}/checkpoint is no signed note");
+        tracing::warn!(log = config.shortname, %error, "{location}/checkpoint is not a signed \
+                                                        note, and counts as missing");
         return Ok(None);
     }
     let verified = VerifiedCheckpoint::verify(note, config);
@@ -88,7 +90,7 @@ pub(super) async fn is_damaged(
         tracing::warn!(
             log = config.shortname,
             checkpoint = %String::from_utf8_lossy(&note),
-            "{}/checkpoint is damaged: the lock's is published again",
+            "{}/checkpoint is damaged: the checkpoint in the lock replaces it when the log opens",
             assets.location()
         );
         return Ok(true);

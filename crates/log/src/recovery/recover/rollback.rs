@@ -25,14 +25,15 @@ use crate::read::read_cache::read_cache;
 use crate::read::verified_tiles::VerifiedTiles;
 
 /// Maximum number of data tiles that one start verifies: one to two seconds of reads from a disk.
-/// If there are more tiles, the start verifies the first, the last, and further tiles at equal
-/// distances; the scrubber reads the rest.
+/// If there are more tiles, the start verifies the first tile, the last tile, and further tiles at
+/// equal distances. The scrubber reads the remaining tiles later.
 const MAX_TILES: u64 = 4096;
 
-/// Full tiles that each start looks for, from the first to the last before the journal.
+/// Maximum number of full tiles that each start looks for, at equal distances from the first tile
+/// to the last tile before the journal.
 const LOOKED_FOR: u64 = 16;
 
-/// Tiles read at the same time.
+/// Maximum number of tiles that are read concurrently.
 const CONCURRENCY: usize = 16;
 
 /// Bytes of hash tiles kept during the check.

@@ -20,7 +20,8 @@ use crate::submit::session::Session;
 /// Timeout of the sequencer's waits for the disk of the dedup index.
 pub(super) const INDEX_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Rounds that may wait for the dedup index before sequencing waits for it.
+/// Maximum number of published rounds that wait for the dedup index. The sequencer waits for the
+/// index if more rounds follow.
 pub(super) const MAX_UNINDEXED_ROUNDS: usize = 64;
 
 /// The entries of a published round, and its tree.

@@ -19,8 +19,8 @@ const SETTLE_BYTES: u64 = 32 << 20;
 /// round again writes several files.
 const SETTLE_ROUNDS: u32 = 256;
 
-/// Rounds after which the journal is cut if that costs little. So the work of a restart does not
-/// grow with the uptime of the log.
+/// Rounds after which the journal is cut if that costs little. The work of a restart therefore does
+/// not grow with the uptime of the log.
 const CUT_ROUNDS: u32 = 16;
 
 /// Entries before the settled tree whose superseded partial tiles are removed when a log is opened,
@@ -124,7 +124,7 @@ async fn remove_superseded(
 mod tests {
     use super::*;
 
-    /// A restart publishes the rounds again that were not settled.
+    /// A restart publishes all unsettled rounds again.
     #[test]
     fn what_a_restart_has_to_publish_is_bounded_in_bytes_and_in_rounds() {
         const MIB: u64 = 1 << 20;

@@ -23,7 +23,6 @@ use crate::shared::milliseconds;
 use crate::submit::pool::{SealedRound, Sequenced};
 use crate::submit::promises::Promised;
 
-/// A staged round.
 struct Staged {
     /// Index of the first entry.
     first_index: u64,
@@ -73,8 +72,7 @@ impl Sequencer {
             self.index(&sealed, sequenced).await?;
         }
 
-        // The point of no return has passed: from here on, recovery from any failure publishes
-        // the round.
+        // The round is committed: recovery from any later failure publishes the round.
         let published = self.publish(batch, &issuers).await?;
         let done = lap(committed, &self.log.metrics.publish);
         self.tell(
@@ -150,7 +148,7 @@ impl Sequencer {
     }
 
     /// Signs the tree and swaps the checkpoint into the lock. `proof` is the consistency proof from
-    /// the tree in the lock. After an error, the swap may have happened: only the lock shows that.
+    /// the tree in the lock. After an error, only the lock shows whether the swap happened.
     async fn commit(
         &mut self,
         tree: &Tree,
@@ -275,7 +273,6 @@ impl Sequencer {
         self.publish_checkpoint().await
     }
 
-    /// Shows the committed tree to readers of this process.
     pub(super) fn show(&self) {
         self.log.show(&self.tree, &self.committed);
     }

@@ -6,7 +6,6 @@ use prometheus_client::metrics::histogram::Histogram;
 
 use crate::config::lane::Lane;
 
-/// The metrics of one log.
 pub(crate) struct LogMetrics {
     pub(crate) accepted: Counter,
     pub(crate) duplicate: Counter,
@@ -46,7 +45,6 @@ pub(crate) struct LogMetrics {
 }
 
 impl LogMetrics {
-    /// Returns the metrics of one lane.
     pub(crate) fn lane(&self, lane: Lane) -> &LaneMetrics {
         match lane {
             Lane::Fresh => &self.fresh,

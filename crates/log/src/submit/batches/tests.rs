@@ -7,7 +7,7 @@ use lucarne_mint::testing::Pki;
 
 use super::*;
 
-/// Chains of issuers with keys on P-256 and P-384 that our own arithmetic knows.
+/// Chains whose issuers have keys on P-256 and P-384, which our own arithmetic supports.
 static CHAINS: LazyLock<(Validator, [Chain; 2])> = LazyLock::new(|| {
     let pki = Pki::shared();
     let mut roots = Roots::new();

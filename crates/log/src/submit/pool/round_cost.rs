@@ -7,8 +7,9 @@ use std::time::Duration;
 const LENGTHENING: Duration = Duration::from_millis(250);
 /// Minimum number of old entries that a round admits. A wrong estimate must not starve old entries.
 const LEAST: usize = 16;
-/// Old entries that a round may have after any other round. The limit grows to twice the number of
-/// entries in the last round, which does not predict much larger rounds.
+/// Number of old entries that a round may have after a round of any size. After larger rounds, the
+/// limit is twice the number of entries in the last round, because a round does not predict the
+/// cost of much larger rounds.
 const FIRST: usize = 64;
 /// Each new round multiplies the weight of all earlier rounds by this factor. About three rounds
 /// determine the result.

@@ -12,7 +12,7 @@ use super::*;
 
 const CAPACITY: usize = 64;
 const SHARE: usize = 24;
-/// Most bytes of an entry in these tests: some entries exceed their part of the pool.
+/// Maximum number of bytes of an entry in these tests. Some entries exceed their part of the pool.
 const MOST_BYTES: usize = 5 * BYTES_PER_ENTRY;
 
 fn lanes(old_rate: Option<u32>) -> LaneConfig {
@@ -53,7 +53,7 @@ enum Event {
         issuer: u8,
         bytes: usize,
     },
-    /// A round with this duration in milliseconds, which the index then has.
+    /// A round with this duration in milliseconds. The index has the round afterwards.
     Round(u64),
     TurnAway,
 }

@@ -25,8 +25,8 @@ struct Told {
     told: Notify,
 }
 
-/// An entry's claim to an index. The ticket does not fix the round, because an old entry may wait
-/// for a later round.
+/// The handle with which submissions wait for the index of an entry. The ticket does not fix the
+/// round, because an old entry may wait for a later round.
 #[derive(Clone, Default)]
 pub(crate) struct Ticket(Arc<Told>);
 

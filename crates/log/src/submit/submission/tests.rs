@@ -334,7 +334,7 @@ async fn an_index_that_is_not_used_is_evidence(spoil: impl Fn(&Dedup)) {
             panic!("a fork is signed");
         };
         assert!(reason.contains("has seen 10 entries"), "{reason}");
-        assert!(reason.contains("only knows 5"), "{reason}");
+        assert!(reason.contains("has only 5"), "{reason}");
         stop(&log).await;
         let assets = Arc::new(backup.assets.clone());
         let examined = Log::examine(&backup.config, assets, &backup.lock).await;

@@ -90,7 +90,7 @@ fn another_configuration_is_named() {
         let said = instances.server(0).output();
         assert_has(
             &said,
-            "has another configuration of this log: its submissions",
+            "of an instance with another configuration of this log",
         );
         leader_goes_on(&instances).await;
     });

@@ -82,7 +82,7 @@ fn a_log_goes_back_from_a_round_that_was_never_published() {
     refuses(
         &site,
         &["--known", &mirror.url()],
-        &["have all 6 entries", "nothing to go back from"],
+        &["have all 6 entries", "no round is lost"],
     );
 }
 
@@ -141,7 +141,7 @@ fn a_trace_of_the_round_refuses() {
         &well,
         &[
             "has seen 5 entries",
-            "the lock (rebuilt from storage and journal) only knows 4",
+            "the lock (rebuilt from storage and journal) has only 4",
         ],
     );
     // So a start does not advise the command.

@@ -1,14 +1,15 @@
 //! The checkpoint, the only object of a log that is replaced.
 //!
 //! Each put has the condition that the bucket still has the checkpoint that was read or put before
-//! (compared by e-tag; on GCS by generation). A put that was given up and arrives late therefore
-//! changes nothing. If a second process publishes the same log, even with a different lock, the
-//! first put after its own detects it. A put whose response was lost is repeated with the same
-//! condition, and recognised by the content of the bucket.
+//! (compared by e-tag; on GCS by generation). A put that timed out and arrives late therefore
+//! changes nothing. If a second process publishes the same log, even with a different lock, this
+//! process detects the second process at its next put. A put whose response was lost is repeated
+//! with the same condition. If the bucket then has the new checkpoint, the first put succeeded.
 //!
-//! One probe, a put that must fail, tests whether the store supports conditions. If it does not,
-//! the checkpoint is read before each put and compared with the last one. Other processes are then
-//! detected a round later, and until then a late put may restore an old checkpoint.
+//! One probe, a put that must fail, tests whether the store supports conditions. Without
+//! conditions, the checkpoint is read before each put and compared with the last checkpoint of this
+//! process. Other processes are then detected a round later, and until then a late put may restore
+//! an old checkpoint.
 
 use bytes::Bytes;
 use object_store::{GetOptions, PutMode, PutOptions, PutPayload, UpdateVersion};
@@ -52,7 +53,7 @@ impl Version {
 }
 
 impl Published {
-    /// Starts a recovery: the next version that is read becomes the current one.
+    /// Starts a recovery: the next version that is read becomes the current version.
     pub(super) async fn forget(&self) {
         self.0.lock().await.last = None;
     }
@@ -151,7 +152,8 @@ impl ObjectAssets {
         }
     }
 
-    /// Tries to replace an object that does not exist.
+    /// Returns whether the store supports conditional puts, by an attempt to replace an object that
+    /// does not exist.
     pub(in crate::object) async fn has_conditions(&self) -> Result<bool, AssetError> {
         let absent = UpdateVersion {
             e_tag: Some("\"d41d8cd98f00b204e9800998ecf8427e\"".into()),
@@ -167,7 +169,8 @@ impl ObjectAssets {
             Ok(_) => {
                 let deleted = self.delete(vec![self.key(PROBE)?], |_| {}).await;
                 if let Err(error) = deleted {
-                    tracing::warn!(%error, "cannot delete a probe object");
+                    tracing::warn!(%error, "cannot delete the probe object of the test for \
+                                            conditional puts");
                 }
                 "a put replaced an object that does not exist".to_owned()
             }

@@ -135,12 +135,12 @@ impl Parameters {
         Some(self.0.remove(place).1)
     }
 
-    /// Returns `true` if the bucket is part of the host name.
+    /// Parses `style`; returns `true` if the bucket is part of the host name.
     fn style(&mut self) -> Result<bool, AssetError> {
         match self.take("style").as_deref() {
             None | Some("path") => Ok(false),
             Some("virtual") => Ok(true),
-            Some(_) => Err(configuration("`style` is neither `path` nor `virtual`")),
+            Some(_) => Err(configuration("`style` must be `path` or `virtual`")),
         }
     }
 

@@ -104,7 +104,8 @@ impl S3 {
             .get_config_value(&AmazonS3ConfigKey::Endpoint)
             .is_none()
         {
-            // As Amazon recommends. A bucket name with a dot does not match Amazon's certificate.
+            // Amazon recommends the bucket in the host name. But a bucket name with a dot does not
+            // match Amazon's certificate.
             let dotted = self.bucket.contains('.');
             builder = builder.with_virtual_hosted_style_request(!dotted);
         }
@@ -188,7 +189,7 @@ fn named<'n>(what: &str, name: &'n str) -> Result<&'n str, AssetError> {
     Ok(name)
 }
 
-/// Parses an endpoint. Messages show endpoints, so that they must not contain secrets.
+/// Parses an endpoint. Messages show endpoints, so endpoints must not contain secrets.
 pub(crate) fn endpoint_url(endpoint: &str, allow_http: bool) -> Result<Url, AssetError> {
     let url = Url::parse(endpoint).map_err(|_| {
         configuration("the endpoint is not a URL: expected a form like https://minio.example:9000")
@@ -205,7 +206,7 @@ pub(crate) fn endpoint_url(endpoint: &str, allow_http: bool) -> Result<Url, Asse
             "{endpoint} is not encrypted, and plain HTTP is not allowed"
         ))),
         scheme => Err(configuration(format!(
-            "{scheme}: is not a scheme of an endpoint: expected a form like \
+            "the scheme `{scheme}` is not allowed in an endpoint: expected a form like \
              https://minio.example:9000"
         ))),
     }

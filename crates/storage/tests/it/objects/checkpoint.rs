@@ -59,7 +59,7 @@ async fn of_two_who_publish_one_goes_on() {
     of_two_one_goes_on(&config).await;
 }
 
-/// The bucket is emptied. The text does not blame another process.
+/// The bucket is emptied while the log is open. The error does not blame another process.
 #[tokio::test]
 async fn a_checkpoint_that_was_deleted_is_missing() {
     for store in [Bucket::versitygw().await, Bucket::minio().await] {
@@ -80,7 +80,7 @@ async fn a_checkpoint_that_was_deleted_is_missing() {
     }
 }
 
-/// Reading the checkpoint does not change which one the log replaces next.
+/// Reading the checkpoint does not change which checkpoint the log replaces next.
 #[tokio::test]
 async fn what_is_read_meanwhile_is_not_taken_for_ours() {
     let bucket = Bucket::versitygw().await.unwrap();
@@ -108,7 +108,7 @@ fn behind(proxy: &StoreProxy, bucket: &Bucket) -> ObjectStoreConfig {
     config
 }
 
-/// A put is given up, the log is reopened, and then the put arrives.
+/// A put times out, the log is reopened, and only then does the put arrive.
 #[tokio::test]
 async fn a_put_that_arrives_late_does_not_turn_the_checkpoint_back() {
     let bucket = Bucket::versitygw().await.unwrap();

@@ -86,9 +86,9 @@ async fn a_wrong_key_of_azure_is_named_and_not_shown() {
     assert!(error.to_string().contains("credentials"), "{error}");
 }
 
-/// fake-gcs-server does not support uploads of the XML API, and so no conditional ones. Without the
-/// testkit's double it cannot hold a lock, and is refused. If this test fails one day, the double
-/// can be removed.
+/// fake-gcs-server does not support uploads of the XML API, and therefore no conditional uploads.
+/// Without the testkit's double it cannot hold a lock, and is refused. If this test fails one day,
+/// the double can be removed.
 #[tokio::test]
 async fn the_emulator_of_google_alone_is_refused() {
     let (mut config, server) = gcs("").await;

@@ -10,7 +10,7 @@ use lucarne_storage::{Assets, Lock, ObjectAssets, ObjectLock, ObjectStoreConfig}
 use lucarne_testkit::{AzureServer, Bucket, GcsServer};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// A prefix of a bucket. The server has the same lifetime.
+/// A prefix of a bucket, and its server, which stops when this value is dropped.
 struct Objects<S> {
     config: ObjectStoreConfig,
     _server: S,
@@ -68,8 +68,8 @@ pub(super) async fn gcs(prefix: &str) -> (ObjectStoreConfig, Arc<GcsServer>) {
     (unhurried(config), server)
 }
 
-/// Azurite, reserved for one test at a time: it has one thread, so that concurrent tests would slow
-/// each other down.
+/// Azurite, reserved for one test at a time: it has one thread, so concurrent tests would slow each
+/// other down.
 pub(super) struct Azurite {
     _server: Arc<AzureServer>,
     _turn: SemaphorePermit<'static>,

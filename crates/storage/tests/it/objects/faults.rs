@@ -244,7 +244,7 @@ async fn a_server_that_is_not_there_is_told() {
     assert!(error.to_string().contains(&nowhere), "{error}");
 }
 
-/// Bits also flip in stores.
+/// Bits also flip in object stores. The error names the key of the damaged object.
 #[tokio::test]
 async fn a_damaged_round_is_told_with_its_key() {
     let way = Way::new().await;

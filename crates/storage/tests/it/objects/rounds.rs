@@ -12,7 +12,7 @@ async fn publish(assets: &ObjectAssets, paths: impl IntoIterator<Item = String>)
 
 async fn open(bucket: &Bucket) -> ObjectAssets {
     let mut config = super::config(bucket, "2026h1/");
-    // The test counts requests, so that none may be repeated on a slow machine.
+    // The test counts requests, so no request may be repeated, even on a slow machine.
     config.policy.hedge = None;
     config.policy.request = std::time::Duration::from_secs(120);
     ObjectAssets::open(&config).await.unwrap()
@@ -62,7 +62,7 @@ async fn superseded_partials_cost_few_requests() {
     assert!(assets.get("tile/data/x001/599").await.unwrap().is_some());
 }
 
-/// More rounds than fit into one page of a listing or one batch of deletions.
+/// The journal has more rounds than fit into one page of a listing or one batch of deletions.
 #[tokio::test]
 async fn a_long_journal_reads_back_whole_and_in_order() {
     let bucket = Bucket::versitygw().await.unwrap();

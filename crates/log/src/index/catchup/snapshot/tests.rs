@@ -1,4 +1,4 @@
-//! Tests which snapshots are taken up, with files in a directory.
+//! Tests of accepted and rejected snapshots, with files in a directory.
 
 use lucarne_storage::{Asset, AssetKind, Encoding, PosixAssets};
 use tempfile::TempDir;
@@ -232,7 +232,7 @@ async fn a_manifest_that_is_too_long_or_not_json_is_refused() {
     assert!(matches!(unfit, Unfit::Manifest(_)), "{unfit}");
 }
 
-/// The records are right, and one is missing.
+/// All records of the snapshot are right, but one record is missing.
 #[tokio::test]
 async fn a_snapshot_that_lacks_an_entry_is_refused() {
     let log = Log::new().await;

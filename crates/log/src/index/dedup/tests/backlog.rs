@@ -87,8 +87,7 @@ fn what_was_read_of_a_backlog_is_not_read_again() {
     all_are_found(&dedup, 1020);
 }
 
-/// Older versions read an anchor without a backlog, which has their format, and refuse an anchor
-/// with a backlog.
+/// Older versions can read an anchor without a backlog, and reject an anchor with a backlog.
 #[test]
 fn an_anchor_with_a_backlog_is_none_to_whoever_knows_no_backlog() {
     let mut anchor = Anchor {

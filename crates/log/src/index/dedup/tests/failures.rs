@@ -84,7 +84,7 @@ fn an_index_that_has_failed_is_not_written_and_not_opened_again() {
         matches!(error, Fatal::Dedup { damaged: true, .. }),
         "{error}"
     );
-    // The head that could not be stored any more is that of a signed tree.
+    // The index could not store the newest tree head, but the file of the failure has it.
     assert_eq!(last_seen(dir.path()), Some(head(5)));
     assert_eq!(Dedup::look(dir.path(), owner).unwrap(), Some(5));
 }

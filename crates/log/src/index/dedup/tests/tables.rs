@@ -86,8 +86,8 @@ fn a_table_that_is_lost_or_cut_is_said_at_once() {
     all_are_found(&Dedup::open(dir.path(), owner).unwrap(), 300);
 }
 
-/// Places in fjall are found together with those in later tables. The old version, which has no
-/// tables, opens the result as an empty index.
+/// Places that fjall stores are found together with places in later tables. The old version, which
+/// has no tables, opens the result as an empty index.
 #[test]
 fn an_index_from_before_there_were_tables_is_gone_on_with() {
     let dir = tempfile::tempdir().unwrap();
