@@ -36,7 +36,7 @@ pub(crate) struct Shared {
     pub(crate) site: Arc<Site>,
     /// Raised when connections must finish the requests in flight and accept no new requests.
     pub(crate) closing: Signal,
-    /// Raised when the time to finish is over.
+    /// Raised when the time for the shutdown is over: all connections are closed.
     pub(crate) cut: Signal,
     /// Whether each response is the last of its connection, because another process takes over.
     pub(crate) leaving: AtomicBool,
@@ -50,8 +50,8 @@ pub(crate) struct Shared {
     http2: http2::Builder<TokioExecutor>,
 }
 
-/// Maximum size of a request head, and of hyper's read buffer. No request of either API comes near
-/// this size.
+/// Maximum size of a request head in bytes. hyper's read buffer may have four times this size. No
+/// request of either API comes near this size.
 const MAX_HEAD: usize = 16 << 10;
 
 impl Shared {
@@ -111,7 +111,7 @@ impl Shared {
 /// Time for the first request of a connection when another process takes over.
 const FIRST_REQUEST: Duration = Duration::from_secs(1);
 
-/// Counts an open connection of a client until this is dropped.
+/// Counts an open connection of a client until the value is dropped.
 pub(crate) struct OpenConnection {
     shared: Arc<Shared>,
     client: Arc<Client>,
@@ -142,10 +142,10 @@ impl Drop for OpenConnection {
 
 /// The reasons for the end of a connection.
 enum Ending {
-    /// The end according to HTTP.
+    /// The connection ended by the rules of HTTP, or with an error.
     Done,
     TimedOut(TimedOut),
-    /// The server cannot wait any longer.
+    /// The time for the shutdown is over.
     Cut,
 }
 
@@ -375,7 +375,7 @@ fn service(
     })
 }
 
-/// A request in flight, counted until this is dropped.
+/// A request in flight, counted until the value is dropped.
 struct InFlightRequest(Arc<Activity>);
 
 impl Drop for InFlightRequest {
@@ -442,16 +442,16 @@ where
 }
 
 const REQUEST_TIMEOUT: &[u8] = b"HTTP/1.1 408 Request Timeout\r\n\
-    content-type: text/plain; charset=utf-8\r\nconnection: close\r\ncontent-length: 40\r\n\r\n\
-    the request's head took too long to come";
+    content-type: text/plain; charset=utf-8\r\nconnection: close\r\ncontent-length: 39\r\n\r\n\
+    the request head did not arrive in time";
 
 pub(crate) const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     content-type: text/plain; charset=utf-8\r\nconnection: close\r\nretry-after: 5\r\n\
-    content-length: 49\r\n\r\nthe server has as many connections as it may have";
+    content-length: 48\r\n\r\nthe server has the maximum number of connections";
 
-/// Sends a last response, closes this side, and reads for a while. Closing a socket with unread
-/// bytes resets the connection, and the client might never see the response while it still sends
-/// its body.
+/// Sends a last response, closes the server's side, and discards the client's bytes for up to three
+/// seconds. Closing a socket with unread bytes resets the connection, and the client might never
+/// see the response while it still sends its body.
 pub(crate) async fn close<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, last: &'static [u8]) {
     let farewell = async {
         stream.write_all(last).await?;

@@ -19,13 +19,14 @@ pub(crate) struct Proxies(Option<Vec<Network>>);
 
 impl Proxies {
     /// Creates the set of proxies. `None` means "not configured"; an empty list means that there
-    /// are none.
+    /// are no proxies.
     pub(crate) fn new(named: Option<Vec<Network>>) -> Self {
         Proxies(named)
     }
 
-    /// Returns the address of the client whose request came from `peer`. Returns `None` if the
-    /// request came through a proxy and no proxies are configured.
+    /// Returns the address of the client whose request came from `peer`. Returns `None` if no
+    /// proxies are configured and the request may have come through a proxy: a field is present, or
+    /// `peer` is not a public address.
     ///
     /// If the fields of a configured proxy are missing or invalid, the proxy itself counts as the
     /// client.

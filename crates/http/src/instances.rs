@@ -58,14 +58,14 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of a response: several rounds.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Time limit for the detection of a dead peer.
+/// Interval of the pings that detect a dead peer, and the time limit for the response to a ping.
 const ALIVE: Duration = Duration::from_secs(2);
 
 /// The key that all instances of a log share.
 #[derive(Clone, Debug)]
 pub struct InstanceKey(hmac::Key);
 
-/// The error for a key that is too short.
+/// The text is too short for a key: it could be guessed.
 #[derive(Debug, thiserror::Error)]
 #[error("expected at least 32 characters, found {0}: create a key with `openssl rand -base64 32`")]
 pub struct ShortKey(usize);
@@ -94,7 +94,7 @@ impl InstanceKey {
     }
 }
 
-/// Returns the bytes of a MAC. All parts except the first have a fixed length.
+/// Returns the bytes that a MAC authenticates. All parts except the first have a fixed length.
 fn marked(what: &str, log: &LogId, number: &[u8], sum: &[u8]) -> Vec<u8> {
     [what.as_bytes(), &log.0, number, sum].concat()
 }
@@ -119,7 +119,7 @@ enum ExchangeError {
     NoRandomness,
     #[error("invalid address: {0}")]
     Address(#[from] http::Error),
-    #[error("has another key: `key` of `instances` must be the same in all of them")]
+    #[error("has another key: `key` of `instances` must be the same in all instances")]
     Key,
     #[error("does not have this log")]
     UnknownLog,
@@ -251,7 +251,7 @@ type KeyedLog = (Arc<Log>, InstanceKey);
 pub struct InstanceServer {
     logs: RwLock<HashMap<[u8; 32], KeyedLog>>,
     connections: AtomicUsize,
-    /// The address that was refused last, so that it is logged once.
+    /// The last refused address: repeated refusals of one address are logged once.
     refused: Mutex<Option<std::net::IpAddr>>,
 }
 
@@ -367,8 +367,8 @@ impl InstanceServer {
         if self.refused.lock().replace(peer) != Some(peer) {
             tracing::warn!(
                 %peer,
-                "refused a peer without the key of `instances`. If it is an instance, configure \
-                 the same key there"
+                "refused a peer without the key of `instances`. If the peer is an instance, \
+                 configure the same key there"
             );
         }
     }

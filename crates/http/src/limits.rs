@@ -1,4 +1,4 @@
-//! Limits on the server resources of one client.
+//! Limits on the resources of the server, for one client and in total.
 
 use std::time::Duration;
 

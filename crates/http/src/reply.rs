@@ -1,4 +1,4 @@
-//! Creation of responses without allocation.
+//! Creation of responses. A complete representation needs no allocation.
 
 use std::sync::Arc;
 
@@ -148,7 +148,7 @@ fn respond(status: StatusCode, headers: HeaderMap, body: Body) -> Response {
     response
 }
 
-/// Creates a short response for this request alone.
+/// Creates a response without an entity tag and without ranges.
 pub(crate) fn plain(
     status: StatusCode,
     content_type: &HeaderValue,

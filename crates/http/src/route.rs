@@ -47,7 +47,7 @@ impl Roles {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixError {
     /// The prefix is not a usable URL.
-    #[error("{url}: {problem}; expected something like https://ct.example.org/2026h1/")]
+    #[error("{url}: {problem}; expected a URL such as https://ct.example.org/2026h1/")]
     Url {
         /// The prefix as configured.
         url: String,
@@ -61,7 +61,7 @@ pub enum PrefixError {
         prefix: String,
         /// Short name of one log.
         first: String,
-        /// Short name of the other.
+        /// Short name of the other log.
         second: String,
     },
 }
@@ -164,8 +164,8 @@ impl Routes {
         Ok(())
     }
 
-    /// Finds the log of a path. The host only matters if two logs share a path: behind a proxy it
-    /// often differs from the host that clients see.
+    /// Finds the log of a path. The host only matters if two logs share a path: behind a proxy, the
+    /// host of a request often differs from the host that clients see.
     pub(crate) fn find<'p>(&self, path: &'p str, host: Option<&str>) -> Option<RouteMatch<'p>> {
         let (route, rest) = self
             .0
@@ -299,7 +299,7 @@ impl Resource {
         Resource::NotFound(PathError::Unknown)
     }
 
-    /// Returns `true` for a full data tile, the only kind worth compressing.
+    /// Returns `true` for a data tile, full or partial. Hash tiles are not compressible.
     pub(crate) fn is_data(tile: Tile) -> bool {
         tile.level() == Level::Data
     }

@@ -8,7 +8,8 @@ use rustls::server::ParsedCertificate;
 
 use crate::timestamp::rfc3339;
 
-/// A renewal is late if less than this time, or a quarter of the certificate's lifetime, is left.
+/// A renewal is late if less than this time is left, in milliseconds. For certificates with a short
+/// lifetime, a quarter of the lifetime replaces it.
 const LATE_MS: i64 = 14 * 24 * 3600 * 1000;
 
 /// The certificate that every client gets.
@@ -44,7 +45,7 @@ impl ServedCertificate {
         })
     }
 
-    /// Returns notAfter in Unix milliseconds.
+    /// Returns notAfter in Unix milliseconds; `i64::MAX` if the field is invalid.
     pub fn not_after_ms(&self) -> i64 {
         self.not_after_ms
     }

@@ -11,7 +11,8 @@ use crate::connection::Shared;
 use crate::listener::{Listener, accept};
 use crate::site::Site;
 
-/// A site that is being served. Connections continue if this is dropped.
+/// A site that is being served. If the value is dropped, open connections continue, and no new
+/// connections are accepted.
 pub struct Serving {
     shared: Arc<Shared>,
     accepting: JoinSet<()>,

@@ -97,7 +97,7 @@ impl Tls {
         Ok(())
     }
 
-    /// Returns the current certificate of all clients; `None` if it is selected by name.
+    /// Returns the current certificate of all clients; `None` if certificates are selected by name.
     pub fn certificate(&self) -> Option<ServedCertificate> {
         match &self.0 {
             Certificates::Given(given) => Some(given.load().certificate.clone()),

@@ -15,13 +15,13 @@ pub struct Rate {
 
 /// Maximum time until a bucket is full, about 30 years, so that sums never overflow.
 const MAX_NS: u64 = 1_000_000_000_000_000_000;
-/// Maximum time until a unit is refilled: eleven days.
+/// Maximum time until a unit is refilled: 1000 seconds.
 const MAX_INTERVAL_NS: u64 = MAX_NS / 1_000_000;
 
 impl Rate {
     /// Creates a bucket of `burst` units with one new unit every `interval`. The minimum is one
-    /// unit, and one nanosecond. The interval is limited to eleven days, and the burst to the units
-    /// of 30 years.
+    /// unit, and one nanosecond. The interval is limited to 1000 seconds, and the burst to the
+    /// units of 30 years.
     pub const fn new(burst: u64, interval: Duration) -> Self {
         let interval = match interval.as_nanos() {
             0 => 1,

@@ -17,7 +17,7 @@ const SHOWN: usize = 60;
 pub(super) enum ParameterError {
     #[error("the parameter {name} is missing")]
     Missing { name: &'static str },
-    #[error("the parameter {name} is given twice")]
+    #[error("the parameter {name} is repeated: send it once")]
     Repeated { name: &'static str },
     #[error("{name} is {value:?}; expected {expected}")]
     Invalid {

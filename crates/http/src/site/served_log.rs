@@ -117,8 +117,8 @@ impl ServedLog {
         limits: &Limits,
     ) -> Response {
         match method {
-            // Boxed, so that the state of a connection that only reads tiles has no room for a
-            // submission.
+            // Boxed, so that the state of a connection that only reads tiles reserves no memory for
+            // a submission.
             Method::POST => {
                 let add = submission::add(&self.log, kind, limits, client, headers, body);
                 Box::pin(add).await
