@@ -1,4 +1,5 @@
-//! HTTP client for our own requests: CCADB's report, log lists, chains for a log, secrets.
+//! HTTP client for Lucarne's own requests: the report of the CCADB, log lists, chains for a log,
+//! secrets.
 
 mod blocking;
 mod dialer;
@@ -187,7 +188,7 @@ fn request(
 }
 
 fn unusable(url: &str, error: &dyn Error) -> ClientError {
-    // Before the host, there may be a password.
+    // The part before `@` may have a password.
     let shown = match url.rsplit_once('@') {
         Some((_, host)) => format!("…@{host}"),
         None => url.to_owned(),
@@ -202,7 +203,7 @@ fn redirected(from: &Url, status: StatusCode, headers: &HeaderMap) -> Result<Url
         return Err(ClientError::Status(status));
     };
     match from.join(location) {
-        // A client that uses TLS must not be redirected to a server without it.
+        // A client that uses TLS must not be redirected to a server without TLS.
         Ok(to) if to.scheme() == from.scheme() || to.scheme() == "https" => Ok(to),
         _ => Err(ClientError::Redirect(status, location.to_owned())),
     }

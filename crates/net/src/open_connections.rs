@@ -19,7 +19,7 @@ struct Shared {
     empty: Notify,
 }
 
-/// A counted connection, until it is dropped.
+/// A connection that is counted until the value is dropped.
 #[derive(Debug)]
 pub struct OpenConnection(Arc<Shared>);
 

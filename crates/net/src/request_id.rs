@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{HeaderName, HeaderValue};
 
-/// Identifier of a request: sixteen hexadecimal digits, unique in this process. A client can quote
-/// it after a refusal, and the log of the process has the reason.
+/// Identifier of a request: sixteen hexadecimal digits, unique in this process. After a refusal, a
+/// client can quote the identifier, and the operator finds the reason in the log of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId(u64);
 

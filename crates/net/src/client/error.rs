@@ -30,7 +30,9 @@ pub enum ClientError {
     #[error("the server responded with status {0}")]
     Status(StatusCode),
     /// The server redirects too often, or from TLS to plain HTTP.
-    #[error("the server responded with status {0}: the redirect to {1} is not followed")]
+    #[error(
+        "the server responded with status {0}: the redirect to {1} is one too many, or leaves TLS"
+    )]
     Redirect(StatusCode, String),
     /// The response took too long.
     #[error("no response within {} s", .0.as_secs_f32())]
