@@ -137,7 +137,7 @@ impl Parsed for Boolean {
     }
 }
 
-/// A date.
+/// A date such as `2026-01-31`.
 #[derive(Clone, Copy, Debug)]
 pub struct Date;
 
@@ -225,13 +225,14 @@ impl Durations {
         }
     }
 
-    /// Also accepts numbers in this unit, in milliseconds.
+    /// Also accepts numbers without a unit: they count units of this many milliseconds.
     pub const fn numbers(mut self, unit: u64) -> Self {
         self.numbers = Numbers::Accepted(unit);
         self
     }
 
-    /// Also accepts numbers in this unit, in milliseconds, with a warning.
+    /// Also accepts numbers without a unit, with a warning: they count units of this many
+    /// milliseconds.
     pub const fn former_numbers(mut self, unit: u64) -> Self {
         self.numbers = Numbers::Former(unit);
         self
@@ -312,7 +313,7 @@ impl Sizes {
         }
     }
 
-    /// Also accepts numbers in this unit, in bytes, with a warning.
+    /// Also accepts numbers without a unit, with a warning: they count units of this many bytes.
     pub const fn former_numbers(mut self, unit: u64) -> Self {
         self.numbers = Numbers::Former(unit);
         self

@@ -223,7 +223,7 @@ pub fn duration_within(
     }
 }
 
-/// Returns the seconds of a unit of time.
+/// Returns the seconds of a unit of time; `None` if the unit is unknown.
 pub fn unit_seconds(unit: &str) -> Option<f64> {
     Some(match unit {
         "h" => 3600.0,
