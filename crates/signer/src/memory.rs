@@ -20,7 +20,7 @@ const NOTHING: &str = "nothing signed yet\n";
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
     /// The file system failed.
-    #[error("{path}: {source}")]
+    #[error("cannot access {path}: {source}")]
     Io {
         /// The file or directory.
         path: PathBuf,
