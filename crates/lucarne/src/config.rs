@@ -66,11 +66,11 @@ pub struct Config {
     pub listen: Vec<Located<Listen>>,
     /// Location of the lock.
     pub checkpoints: Located<LockPlace>,
-    /// Socket for the hand-over to the next process.
+    /// Socket through which the next process takes over; `None` without handover.
     pub handover: Option<Located<PathBuf>>,
     /// Certificate and key; `None` for plain HTTP.
     pub tls: Option<TlsFiles>,
-    /// Library that verifies signatures in all logs.
+    /// Verifier of the signatures of submissions, for all logs.
     pub verification: VerifyBy,
     /// Limits of the HTTP server.
     pub http: Limits,

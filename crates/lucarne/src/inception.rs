@@ -51,7 +51,7 @@ impl Birth {
         };
         format!(
             "log `{}` does not exist in {}, and {day}. A mistyped path or key must not fork a log: \
-             correct it, or, if the log is new, create it with `lucarne init`",
+             correct the path or key, or, if the log is new, create it with `lucarne init`",
             log.shortname.value, lock
         )
     }

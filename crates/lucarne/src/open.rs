@@ -151,7 +151,7 @@ fn sqlite(path: &std::path::Path) -> String {
 pub(crate) struct ReadCache {
     /// Directory of the cache.
     pub(crate) directory: PathBuf,
-    /// Maximum size in bytes; 0 keeps nothing.
+    /// Maximum size in bytes; 0 disables the cache.
     pub(crate) bytes: u64,
 }
 
@@ -159,7 +159,8 @@ pub(crate) struct ReadCache {
 /// data, because another process has them open.
 pub(crate) struct LateAssets {
     place: DataPlace,
-    /// The cache for readers of a bucket. Before its turn, another process uses its directory.
+    /// The cache for readers of a bucket. Before the turn of this process, another process uses the
+    /// directory of the cache.
     cache: Option<Arc<DiskCache>>,
     observer: Arc<dyn Observer>,
     turn: Turn,

@@ -7,8 +7,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 const MAX_HOST: usize = 253;
 /// Maximum length of a label of a host name.
 const MAX_LABEL: usize = 63;
-/// Characters of a path besides letters and digits. Clients and proxies do not change them, and the
-/// key name of a signed note may contain them.
+/// Characters of a path besides letters and digits. Clients and proxies do not change these
+/// characters, and the key name of a signed note may contain them.
 const PATH_CHARACTERS: &str = "-._~!$&'()*,;=:";
 
 /// A submission or monitoring prefix: an `http://` or `https://` URL with an optional trailing

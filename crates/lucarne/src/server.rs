@@ -272,7 +272,7 @@ impl Server {
         let hosted = self.hosted.now();
         let (created, lock, creation) = (hosted.clone(), self.lock.clone(), self.creation);
         tokio::spawn(async move {
-            // New logs. The state of each log shows its error, too.
+            // Creates the logs that are new. The state of a log also shows the error.
             if let Err(error) = create_missing(&created.config, creation, &lock).await {
                 tracing::error!("{error:#}");
             }
@@ -377,6 +377,9 @@ async fn close_lock(lock: &dyn Lock) {
         .await
         .is_err()
     {
-        tracing::warn!("{} does not respond: it is not closed", lock.location());
+        tracing::warn!(
+            "the lock {} does not respond and was not closed",
+            lock.location()
+        );
     }
 }

@@ -134,7 +134,7 @@ fn configuration(home: &Home, file: &Path) -> Result<(Config, LogSettings)> {
     let name = home.log_name();
     let log = config.logs.iter().find(|log| log.shortname.value == name);
     let log = log
-        .with_context(|| format!("there is no log `{name}`"))?
+        .with_context(|| format!("the configuration has no log `{name}`"))?
         .clone();
     Ok((config, log))
 }

@@ -178,7 +178,11 @@ fn is_poisoned(certificate: &Certificate<'_>) -> bool {
 fn read_roots(file: &Path) -> Result<Roots> {
     let pem = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     let (roots, _) = Roots::from_pem(&pem);
-    anyhow::ensure!(!roots.is_empty(), "{} has no root", file.display());
+    anyhow::ensure!(
+        !roots.is_empty(),
+        "{} has no certificate of a root",
+        file.display()
+    );
     Ok(roots)
 }
 

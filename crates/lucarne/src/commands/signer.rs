@@ -51,7 +51,7 @@ fn serve(config: SignerConfig) -> Result<std::convert::Infallible> {
                 size = head.size,
                 root = %head.root,
                 timestamp = head.timestamp_ms,
-                "signed last"
+                "last signed tree head"
             ),
             None => tracing::info!(log = origin, "has signed nothing yet"),
         }

@@ -81,7 +81,7 @@ pub(super) fn apart<'d>(
     }
 }
 
-/// Resolves the links of a directory, as far as it exists.
+/// Resolves the links in the existing part of a path.
 pub(super) fn real(path: &Path) -> String {
     fn resolve(path: &Path) -> PathBuf {
         match (path.canonicalize(), path.parent(), path.file_name()) {

@@ -19,10 +19,10 @@ pub(super) struct Identity {
     pub(super) submission: Option<Located<Prefix>>,
     pub(super) monitoring: Option<Located<Prefix>>,
     pub(super) key: Option<Located<Signer>>,
-    /// The file that has the key, or the credentials that fetch it.
+    /// File with the key, or with the credentials that fetch the key.
     pub(super) secret: Option<Located<PathBuf>>,
     pub(super) data: Option<Located<DataPlace>>,
-    /// The file that has the credentials of the bucket.
+    /// File with the credentials of the bucket.
     pub(super) credentials: Option<Located<PathBuf>>,
     pub(super) cache: Option<Located<PathBuf>>,
 }

@@ -27,7 +27,7 @@ use crate::known::{KnownPlaces, Place};
 /// Settings of one log.
 #[derive(Clone, Debug)]
 pub struct LogSettings {
-    /// Line of the log's section in the file.
+    /// Line of the log's section in the file; `None` for a configuration from flags.
     pub line: Option<usize>,
     /// Name of the log in metrics and messages.
     pub shortname: Located<String>,
@@ -47,9 +47,9 @@ pub struct LogSettings {
     pub also_at: Option<Prefix>,
     /// Holder of the key.
     pub key: Signer,
-    /// The file that has the key, or the credentials that fetch it, if there is one.
+    /// File with the key, or with the credentials that fetch the key; `None` for other sources.
     pub secret: Option<Located<PathBuf>>,
-    /// The file that has the credentials of the bucket, if the configuration names one.
+    /// File with the credentials of the bucket; `None` if the configuration names no file.
     pub credentials: Option<Located<PathBuf>>,
     /// Directory for data that can be rebuilt: dedup index, index of leaf hashes, CCADB roots.
     pub cache: Located<PathBuf>,
@@ -61,7 +61,7 @@ pub struct LogSettings {
     pub period: Located<Duration>,
     /// Maximum number of entries that wait for a round.
     pub pool_size: Located<usize>,
-    /// Lanes of submissions.
+    /// Lanes of submissions: fresh entries, and the backlog.
     pub lanes: LaneConfig,
     /// Maximum age of an idle log's checkpoint.
     pub checkpoint_interval: Duration,
@@ -77,11 +77,12 @@ pub struct LogSettings {
     pub scrub: Option<Scrub>,
     /// Conditions for accepted certificates.
     pub policy: Policy,
-    /// URLs of outside checkpoints that this log's checkpoint must not be older than.
+    /// URLs of outside checkpoints. The log stops if one of these checkpoints has more entries than
+    /// the log.
     pub known: Vec<Located<String>>,
     /// Settings of this process as one of several instances.
     pub instances: Option<Located<InstanceSettings>>,
-    /// Clock of the log.
+    /// Source of the current time.
     pub clock: Clock,
     /// The settings as written in the file, with the settings of `defaults`, for reloads.
     pub written: Written,
@@ -153,7 +154,8 @@ impl LogSettings {
         (!self.known.is_empty()).then(|| Arc::new(self.known_places()) as _)
     }
 
-    /// Returns the settings for the `log` crate. The verification state is separate for each log.
+    /// Returns the settings for the `log` crate. The verifier is a separate one;
+    /// [`Host::start`](crate::hosting::Host::start) replaces it with the common verifier.
     pub(crate) fn to_log_config(&self) -> LogConfig {
         LogConfig {
             shortname: self.shortname.value.clone(),

@@ -113,7 +113,7 @@ impl Manager {
         (url.scheme() == "http" && !local).then_some(endpoint)
     }
 
-    /// The file with the credentials that fetch the secret, if the URL names one.
+    /// Returns the file with the credentials that fetch the secret, if the URL names one.
     pub(super) fn credentials(&self) -> Option<&Path> {
         match self {
             Manager::Aws { .. } => None,

@@ -9,9 +9,9 @@ use super::distinct::real;
 use super::place::LockPlace;
 use super::server::TlsFiles;
 
-/// Refuses private files among the public files of a log: a file server, a mirror and a backup
-/// take the whole directory of a log, except for `.lucarne`. `password` is the file with the
-/// password of the lock, with its key.
+/// Refuses private files among the public files of a log: a file server, a mirror and a backup take
+/// the whole directory of a log, except for `.lucarne`. `password` is the key of the configuration
+/// for the password of the lock, and the file with the password.
 pub(super) fn refuse(
     lock: &Located<LockPlace>,
     password: Option<(&str, &Located<PathBuf>)>,

@@ -41,7 +41,7 @@ async fn look(log: &LogSettings, lock: &dyn Lock) -> Result<()> {
     let config = log.to_log_config();
     let note = lock.load(&config.key.log_id().0).await?.unwrap_or_default();
     verify_checkpoint(&note, &config.origin, config.key.public_key_spki())
-        .with_context(|| format!("the checkpoint in {}", lock.location()))?;
+        .with_context(|| format!("invalid checkpoint in {}", lock.location()))?;
     let assets = open::watched_assets(&log.data.value).await?;
     let published = assets.get("checkpoint").await?;
     ensure!(

@@ -1,6 +1,6 @@
 //! Checks of the places that Lucarne will write to: permissions and file attributes.
 //!
-//! Nothing is written to test them. Full tiles and issuers may be immutable, because they are never
+//! The checks write nothing. Full tiles and issuers may be immutable, because they are never
 //! rewritten. Directories and replaced files must not be immutable.
 
 use std::fs::{self, File};

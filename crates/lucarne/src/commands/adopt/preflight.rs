@@ -23,7 +23,7 @@ use crate::{inception, open};
 const STILL: Duration = Duration::from_secs(6);
 /// Observation time for TesseraCT, whose interval is 30 s unless a flag sets a longer one.
 const TESSERACT_STILL: Duration = Duration::from_secs(35);
-/// Added to a signing interval that a flag sets; the sum is the observation time.
+/// Margin that is added to the configured interval of checkpoints for the observation time.
 const MARGIN: Duration = Duration::from_secs(5);
 /// Age of a checkpoint after which its signer is stopped or paused, even if the clock is somewhat
 /// wrong.

@@ -70,7 +70,7 @@ impl Home {
     /// Returns the contents of a private file, which is created with `text` if it does not exist.
     pub(super) fn secret(&self, name: &str, text: &str) -> Result<String> {
         let file = self.directory.join(name);
-        let context = || format!("{}", file.display());
+        let context = || format!("cannot read or create {}", file.display());
         let mut options = std::fs::OpenOptions::new();
         let options = options.write(true).create_new(true).mode(0o600);
         match options.open(&file) {

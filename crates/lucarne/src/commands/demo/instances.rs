@@ -331,7 +331,7 @@ impl Reporter {
         if !std::mem::replace(&mut self.invited, true) {
             self.screen.heading("Look");
             self.screen.line("log", &self.url);
-            self.screen.line("who leads", &self.page);
+            self.screen.line("leader", &self.page);
             self.screen.heading("Try");
         }
         let pid = leader.pid.map_or_else(String::new, |pid| pid.to_string());

@@ -202,7 +202,10 @@ impl Traffic {
         let start = Instant::now();
         let response = self.client.post_json(&url, submission.chain.to_json())?;
         let (status, body) = (response.status, String::from_utf8_lossy(&response.body));
-        ensure!(status.as_u16() == 200, "{url} responded {status}: {body}");
+        ensure!(
+            status.as_u16() == 200,
+            "{url} responded with {status}: {body}"
+        );
         Ok(start.elapsed())
     }
 

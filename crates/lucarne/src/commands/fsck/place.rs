@@ -169,6 +169,6 @@ async fn described(files: &dyn Files, location: &str) -> Result<(Vec<u8>, String
     let origin = text("submission_url").and_then(|url| url.split_once("://"));
     match (key, origin) {
         (Some(key), Some((_, origin))) => Ok((key, origin.trim_end_matches('/').to_owned())),
-        _ => bail!("log.v3.json of {location} names no key or no submission_url; {LACKING}"),
+        _ => bail!("log.v3.json of {location} has no `key` or no `submission_url`; {LACKING}"),
     }
 }

@@ -39,7 +39,7 @@ impl Outside {
             let place = parse(place)?;
             ensure!(
                 places.0.contains(&place),
-                "--without {place}: not one of the requested places"
+                "--without {place}: not a place of --known or `known_checkpoints`"
             );
             without.push(place.to_string());
         }

@@ -41,8 +41,8 @@ pub(crate) fn run(options: &Rebuild) -> ExitCode {
     }
 }
 
-/// Creates the lock of a log that never had one. Compares it with the places that the configuration
-/// names.
+/// Creates the missing lock of a log, after a comparison with the known checkpoints of the
+/// configuration.
 ///
 /// # Errors
 /// See [`run`].
@@ -169,8 +169,8 @@ fn is_of_no_other(old: &[u8], settings: &LogConfig, place: &LockPlace) -> Result
         && verify_checkpoint(old, origin, settings.key.public_key_spki()).is_ok();
     ensure!(
         !other,
-        "{place} holds a checkpoint that this key signed for `{origin}`, and this log is `{}`: was \
-         the prefix changed?",
+        "{place} holds a checkpoint that this key signed for `{origin}`, and this log is `{}`: \
+         check whether the prefix was changed",
         settings.origin
     );
     Ok(())
@@ -183,8 +183,8 @@ async fn others_without(config: &Config, log: &LogSettings, lock: &dyn Lock) -> 
         if other.shortname.value != log.shortname.value && !inception::exists(other, lock).await? {
             let name = &other.shortname.value;
             said += &format!(
-                "\nIt has no checkpoint of log `{name}`: if that log existed, run `lucarne lock \
-                 rebuild {name}`, too"
+                "\nThe lock has no checkpoint of log `{name}`: if that log existed, run \
+                 `lucarne lock rebuild {name}`, too"
             );
         }
     }

@@ -60,7 +60,8 @@ impl Flags {
         parse.or_problem("checkpoints-password", place)
     }
 
-    /// The file that has the password of the lock's server, or the credentials that fetch it.
+    /// Returns the file with the password of the lock's server, or with the credentials that fetch
+    /// the password.
     pub(super) fn password_file(&self) -> Option<Located<PathBuf>> {
         let source = self.checkpoints_password.as_deref()?;
         let source = Secret::parse_password(source, Path::new("")).ok()?;
